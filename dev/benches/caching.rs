@@ -1,23 +1,28 @@
-//! What 2Mark costs against other eviction policies and against what is possible with foresight (data-diffusion §3.2).
+//! What 2Mark costs against other eviction policies and against what is possible with foresight
+//! (data-diffusion §3.2).
 //!
-//! First the worst that can happen to it, on groups so small that everything that can happen is searched, beside the
-//! bound that the proof gives. Then what it costs on the paper's workloads, Zipf and scans, for 100 stores that
-//! together hold half of the objects, beside the policies that executors evict by, each store alone. Where a task is
-//! placed is not a policy's choice, so it is the same for all: *anywhere*, or *at home* nine times of ten, at the one
-//! store that is the object's own, as under GCC at 0.9. The floor is what a single store of as many slots must load
+//! First the worst that can happen to it, on groups so small that everything that can happen is
+//! searched, beside the bound that the proof gives. Then what it costs on the paper's workloads,
+//! Zipf and scans, for 100 stores that together hold half of the objects, beside the policies that
+//! executors evict by, each store alone. Where a task is placed is not a policy's choice, so it is
+//! the same for all: *anywhere*, or *at home* nine times of ten, at the one store that is the
+//! object's own, as under GCC at 0.9. The floor is what a single store of as many slots must load
 //! (Belady); moves are not in it. Costs are averages of a request; loading costs 10, moving 1.
 //!
-//! Expected before measuring: on uniform reads (MI, SW) no policy can know better, so that all load about the same,
-//! and 2Mark pays for its moves on top; on scans LRU and FIFO miss always, while 2Mark keeps what it marked in this
-//! phase no better than they do; on Zipf LFU and LRU keep the favourites, and marks are a coarse LRU.
+//! Expected before measuring: on uniform reads (MI, SW) no policy can know better, so that all load
+//! about the same, and 2Mark pays for its moves on top; on scans LRU and FIFO miss always, while
+//! 2Mark keeps what it marked in this phase no better than they do; on Zipf LFU and LRU keep the
+//! favourites, and marks are a coarse LRU.
 //!
-//! Found: so it is. 2Mark is the best of all once, on MI anywhere, by 0.7%; random is on scans, by a fifth. On Zipf
-//! 2Mark costs up to a fifth more than LRU. Its promise is about the worst case, and the small groups show that it is
-//! kept; what reads are like here, a store alone does as well.
+//! Found: so it is. 2Mark is the best of all once, on MI anywhere, by 0.7%; random is on scans, by
+//! a fifth. On Zipf 2Mark costs up to a fifth more than LRU. Its promise is about the worst case,
+//! and the small groups show that it is kept; what reads are like here, a store alone does as well.
 //!
 //! `cargo bench -p eyas-dev --bench caching`; `-- --tiny` only shows that it runs.
 
-use eyas_sim::caching::{Alone, CacheRequest, Group, Problem, TwoMark, TwoMarked, cost, floor, worst_ratio};
+use eyas_sim::caching::{
+    Alone, CacheRequest, Group, Problem, TwoMark, TwoMarked, cost, floor, worst_ratio,
+};
 use eyas_sim::random::Random;
 use eyas_sim::workload::{MonotonicallyIncreasing, Scan, SineWave, Workload, Zipf};
 use eyas_types::EvictionPolicy;
@@ -42,7 +47,8 @@ fn requests(workload: &dyn Workload, tasks: usize, stores: usize, at: At) -> Vec
 
 fn compare(name: &str, workload: &dyn Workload, tasks: usize) {
     let stores = 100;
-    let problem = Problem { stores, slots: workload.objects() as usize / 2 / stores, storage_cost: 10 };
+    let problem =
+        Problem { stores, slots: workload.objects() as usize / 2 / stores, storage_cost: 10 };
     for (place, at) in [("anywhere", At::AnyStore), ("at home", At::Home)] {
         let requests = requests(workload, tasks, stores, at);
         let print = |cost: u64| print!(" {:>7.3}", cost as f64 / requests.len() as f64);
@@ -63,7 +69,9 @@ fn main() {
         let problem = Problem { stores: *stores, slots: *slots, storage_cost: *storage_cost };
         let found = worst_ratio(problem, stores * slots + 1).expect("few");
         let bound = TwoMark::bound(*stores, *slots, *storage_cost as f64);
-        println!("N = {stores}, M = {slots}, s = {storage_cost:<2}        {found:>6.2}  {bound:>6.2}");
+        println!(
+            "N = {stores}, M = {slots}, s = {storage_cost:<2}        {found:>6.2}  {bound:>6.2}"
+        );
     }
     print!("\nCost of a request    2Mark");
     EvictionPolicy::ALL.iter().for_each(|policy| print!(" {:>7}", policy.name()));

@@ -1,32 +1,37 @@
-//! How many placement decisions `core/sched` makes in a second on one core, and how many bytes it keeps for them.
+//! How many placement decisions `core/sched` makes in a second on one core, and how many bytes it
+//! keeps for them.
 //!
-//! A steady state as in a large cluster: 10,000 executors of one and two slots, 100 objects of 100,000 in each store,
-//! 1,000,000 tasks in the queue. Tasks end, their executors get others; what a task lacked is stored where it runs,
-//! and what was used longest ago is evicted there. The clock runs in [`Scheduler::handle`](eyas_sched::Scheduler)
-//! alone, in processor time of its thread, over the reports of replicas, the ends of tasks and the decisions that
-//! follow; events are made before it starts and effects are read (and freed) after it stops.
+//! A steady state as in a large cluster: 10,000 executors of one and two slots, 100 objects of
+//! 100,000 in each store, 1,000,000 tasks in the queue. Tasks end, their executors get others; what
+//! a task lacked is stored where it runs, and what was used longest ago is evicted there. The clock
+//! runs in [`Scheduler::handle`](eyas_sched::Scheduler) alone, in processor time of its thread,
+//! over the reports of replicas, the ends of tasks and the decisions that follow; events are made
+//! before it starts and effects are read (and freed) after it stops.
 //!
-//! Expected before measuring: what limits a decision is not its instructions but its cache misses, at 50 to 100 ns
-//! each where tables of some 100 MB do not fit. An end and a one-input decision touch the two tasks, the executor, its
-//! table of replicas, one or two objects and their waiting lists: about ten lines, 1 µs or less. A task of two random
-//! inputs is hardly ever held whole: its executor stores an object a decision, and meets each of the 20 tasks that
-//! want that object for the first time, whose other input it must look up; about 50 lines, 3 to 6 µs. FA looks at no
-//! replica: 0.3 µs. Under MCH, and GCC at full load, a partial hit is compared with what the other holders have: ten
-//! holders an input, more misses again.
+//! Expected before measuring: what limits a decision is not its instructions but its cache misses,
+//! at 50 to 100 ns each where tables of some 100 MB do not fit. An end and a one-input decision
+//! touch the two tasks, the executor, its table of replicas, one or two objects and their waiting
+//! lists: about ten lines, 1 µs or less. A task of two random inputs is hardly ever held whole: its
+//! executor stores an object a decision, and meets each of the 20 tasks that want that object for
+//! the first time, whose other input it must look up; about 50 lines, 3 to 6 µs. FA looks at no
+//! replica: 0.3 µs. Under MCH, and GCC at full load, a partial hit is compared with what the other
+//! holders have: ten holders an input, more misses again.
 //!
-//! The bound is printed below the table: dependent loads from random places that the machine makes in a second, and
-//! the number of such loads that take as long as a decision. That number can be compared between machines.
+//! The bound is printed below the table: dependent loads from random places that the machine makes
+//! in a second, and the number of such loads that take as long as a decision. That number can be
+//! compared between machines.
 //!
-//! Found: as expected for one input. For two, a decision looks at 38 entries of waiting lists, half of them of tasks
-//! that came since. Reading the tasks that the entries name took a third of the time, until entries said what the
-//! other input is. Reading the first line of each list took a fifth; now the first lines of the next eight lists are
-//! read together. A machine whose other cores are busy shows up to a third less, because they share its last cache.
+//! Found: as expected for one input. For two, a decision looks at 38 entries of waiting lists, half
+//! of them of tasks that came since. Reading the tasks that the entries name took a third of the
+//! time, until entries said what the other input is. Reading the first line of each list took a
+//! fifth; now the first lines of the next eight lists are read together. A machine whose other
+//! cores are busy shows up to a third less, because they share its last cache.
 //!
-//! The cases after the first table are those in which one event could cost as much as there are executors, holders or
-//! tasks; their times are of single events.
+//! The cases after the first table are those in which one event could cost as much as there are
+//! executors, holders or tasks; their times are of single events.
 //!
-//! `cargo bench -p eyas-dev --bench decisions`; `-- --tiny` only shows that it runs; `-- --only NAME` takes one part
-//! (a policy, or the name of a case).
+//! `cargo bench -p eyas-dev --bench decisions`; `-- --tiny` only shows that it runs; `-- --only
+//! NAME` takes one part (a policy, or the name of a case).
 
 #[path = "decisions/cases.rs"]
 mod cases;
@@ -42,7 +47,8 @@ use std::time::Duration;
 use cluster::{Cluster, Latencies, Shape};
 use eyas_types::PlacementPolicy;
 
-/// Decisions a second that Falkon's data-aware scheduler made with W = 3,200 (data-diffusion §4.4): MCH, and FA.
+/// Decisions a second that Falkon's data-aware scheduler made with W = 3,200 (data-diffusion §4.4):
+/// MCH, and FA.
 const PAPER_PER_S: [f64; 2] = [1_322.0, 2_981.0];
 const TARGET_PER_S: [f64; 2] = [500_000.0, 100_000.0];
 const TARGET_TASK_BYTES: f64 = 130.0;
@@ -95,7 +101,10 @@ struct Steady {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let scale = if arguments.iter().any(|argument| argument == "--tiny") { TINY } else { FULL };
-    let only = arguments.iter().position(|argument| argument == "--only").and_then(|place| arguments.get(place + 1));
+    let only = arguments
+        .iter()
+        .position(|argument| argument == "--only")
+        .and_then(|place| arguments.get(place + 1));
     run(scale, only.map(String::as_str));
 }
 
@@ -113,7 +122,10 @@ fn run(scale: Scale, only: Option<&str>) {
     let loads_per_s = loads::per_s();
     let mut loads_of_a_decision = Vec::new();
     for inputs in 1..=2 {
-        for policy in PlacementPolicy::ALL.iter().filter(|policy| only.is_none_or(|only| only == policy.name())) {
+        for policy in PlacementPolicy::ALL
+            .iter()
+            .filter(|policy| only.is_none_or(|only| only == policy.name()))
+        {
             let steady = measure(*policy, inputs, scale);
             print_row(*policy, inputs, &steady);
             let loads = loads_per_s / steady.per_s;
@@ -160,7 +172,8 @@ fn measure(policy: PlacementPolicy, inputs: usize, scale: Scale) -> Steady {
     let reports = cluster.next_batch(0);
     let replica_bytes = cluster.handle(reports).grown_bytes / replicas.max(1) as f64;
     let mut submitted_per_s = Vec::new();
-    let task_bytes = refill(&mut cluster, scale.tasks, inputs, &mut submitted_per_s) / scale.tasks as f64;
+    let task_bytes =
+        refill(&mut cluster, scale.tasks, inputs, &mut submitted_per_s) / scale.tasks as f64;
 
     let batch_ends = BATCH.min(scale.decisions);
     let (mut per_s, mut search_bytes) = (Vec::new(), 0.0);
@@ -198,7 +211,12 @@ fn measure(policy: PlacementPolicy, inputs: usize, scale: Scale) -> Steady {
 }
 
 /// Submits random tasks until the queue is full; returns the bytes that they take.
-fn refill(cluster: &mut Cluster, tasks: usize, inputs: usize, submitted_per_s: &mut Vec<f64>) -> f64 {
+fn refill(
+    cluster: &mut Cluster,
+    tasks: usize,
+    inputs: usize,
+    submitted_per_s: &mut Vec<f64>,
+) -> f64 {
     let mut grown_bytes = 0.0;
     while let missing @ 1.. = tasks.saturating_sub(cluster.scheduler.waiting() as usize) {
         let arrivals = cluster.random_arrivals(missing.min(10 * BATCH), inputs);

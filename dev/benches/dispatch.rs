@@ -1,35 +1,40 @@
-//! How many tasks a second go through one dispatcher and two executors on this machine, over real sockets and TLS; and
-//! how long the shortest job takes from its command to its end.
+//! How many tasks a second go through one dispatcher and two executors on this machine, over real
+//! sockets and TLS; and how long the shortest job takes from its command to its end.
 //!
-//! **No-op tasks** run inside the executor, so that what is measured is eyas alone: queue, placement, two frames,
-//! books, journal, and the client that sees every result. Expected before measuring: 2 to 4 µs a task on each side,
-//! most of it allocation and encoding; the journal and the client share the same two processors. At least 150,000/s.
+//! **No-op tasks** run inside the executor, so that what is measured is eyas alone: queue,
+//! placement, two frames, books, journal, and the client that sees every result. Expected before
+//! measuring: 2 to 4 µs a task on each side, most of it allocation and encoding; the journal and
+//! the client share the same two processors. At least 150,000/s.
 //!
-//! **`/bin/true`** is measured beside the least that can be done: two threads that each start it with `posix_spawn` and
-//! wait for it, in a loop. What a process costs is fork, exec, dynamic linking and exit, about 1 ms on a virtual
-//! machine; eyas adds pipes for its output, a group, a wait that can be interrupted, and its messages. At least 85% of
-//! the loop. `xargs -P2` does the same from one thread. All see the same words and the same environment, and run in
-//! turns; ratios are of the same turn. On a machine that others use too, rates favour who has more processes; the
-//! processor time of a task does not, so that is shown as well: on an idle machine its ratio is that of the rates.
+//! **`/bin/true`** is measured beside the least that can be done: two threads that each start it
+//! with `posix_spawn` and wait for it, in a loop. What a process costs is fork, exec, dynamic
+//! linking and exit, about 1 ms on a virtual machine; eyas adds pipes for its output, a group, a
+//! wait that can be interrupted, and its messages. At least 85% of the loop. `xargs -P2` does the
+//! same from one thread. All see the same words and the same environment, and run in turns; ratios
+//! are of the same turn. On a machine that others use too, rates favour who has more processes; the
+//! processor time of a task does not, so that is shown as well: on an idle machine its ratio is
+//! that of the rates.
 //!
-//! **Light executors** show what a dispatcher's work grows with. Each is a session that ends a task as soon as it is
-//! assigned; all are in the process of the benchmark. The figure is the dispatcher's own processor time a task, beside
-//! the rate, because executors and dispatcher share the processors: it should be the same with 2 and 1,000 executors,
-//! as each executor is given up to 1,025 tasks of no length, some dozens in a message.
-//! Not below 0.7 of the rate with two.
+//! **Light executors** show what a dispatcher's work grows with. Each is a session that ends a task
+//! as soon as it is assigned; all are in the process of the benchmark. The figure is the
+//! dispatcher's own processor time a task, beside the rate, because executors and dispatcher share
+//! the processors: it should be the same with 2 and 1,000 executors, as each executor is given up
+//! to 1,025 tasks of no length, some dozens in a message. Not below 0.7 of the rate with two.
 //!
-//! **Heartbeats** of executors without a task: the dispatcher's processor time in a second. Expected before measuring:
-//! two system calls to receive a heartbeat and answer it, and two TLS records, 10 us in all. At most 5 % of a core with
-//! 10,000 executors.
+//! **Heartbeats** of executors without a task: the dispatcher's processor time in a second.
+//! Expected before measuring: two system calls to receive a heartbeat and answer it, and two TLS
+//! records, 10 us in all. At most 5 % of a core with 10,000 executors.
 //!
-//! **Joining**: 1,000 light executors join within a second, while no-op tasks go one after the other to two real
-//! executors, each as a job of its own. Then the same with nodes of a pool, for each of which a task waits. Expected
-//! before measuring: a handshake takes each side 0.5 ms, so the machine has no time left in that second, and a task
-//! waits for a few handshakes. The longest time of a task may grow by at most 100 ms. The dispatcher's folder is in
-//! `$TMPDIR`, whose disk counts as well.
+//! **Joining**: 1,000 light executors join within a second, while no-op tasks go one after the
+//! other to two real executors, each as a job of its own. Then the same with nodes of a pool, for
+//! each of which a task waits. Expected before measuring: a handshake takes each side 0.5 ms, so
+//! the machine has no time left in that second, and a task waits for a few handshakes. The longest
+//! time of a task may grow by at most 100 ms. The dispatcher's folder is in `$TMPDIR`, whose disk
+//! counts as well.
 //!
-//! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs; `-- --only PART` takes one part:
-//! `noop`, `processes`, `light`, `heartbeats` or `joining`. Other systems' rates: `dev/experiments/noop_tasks.py`.
+//! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs; `-- --only
+//! PART` takes one part: `noop`, `processes`, `light`, `heartbeats` or `joining`. Other systems'
+//! rates: `dev/experiments/noop_tasks.py`.
 
 use std::io::Write;
 use std::path::Path;
@@ -51,8 +56,8 @@ const TARGET_HEARTBEATS_PERCENT: f64 = 5.0;
 const TARGET_DELAY_MS: f64 = 100.0;
 /// Time within which executors join.
 const JOIN_WITHIN: Duration = Duration::from_secs(1);
-/// What each process is: `true` with a word, as a task with an item has it. (GNU `true` reads its locale if it has one
-/// word, so one without would be another program.)
+/// What each process is: `true` with a word, as a task with an item has it. (GNU `true` reads its
+/// locale if it has one word, so one without would be another program.)
 const PROGRAM: &str = "/bin/true";
 
 /// Sizes of the measurement.
@@ -123,7 +128,8 @@ const PARTS: &[Part] = &[
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
-    let only = words.iter().position(|word| word == "--only").map(|place| words[place + 1].as_str());
+    let only =
+        words.iter().position(|word| word == "--only").map(|place| words[place + 1].as_str());
     run_parts(if is_tiny() { TINY } else { FULL }, only);
 }
 
@@ -145,9 +151,13 @@ fn noop(scale: Scale) {
     let first: Vec<f64> = (0..3 * scale.rounds).map(|_| started_to_ended_s(home) * 1e3).collect();
     println!("one no-op task, command to end  {:>9.0} ms\n", median(&first));
 
-    let noop: Vec<f64> = (0..scale.rounds).map(|_| run_eyas(home, scale.noop_tasks, &["--noop"])).collect();
+    let noop: Vec<f64> =
+        (0..scale.rounds).map(|_| run_eyas(home, scale.noop_tasks, &["--noop"])).collect();
     let per_s = median(&noop);
-    println!("no-op tasks                     {per_s:>9.0} /s   {:.2} x target", per_s / TARGET_NOOP_PER_S);
+    println!(
+        "no-op tasks                     {per_s:>9.0} /s   {:.2} x target",
+        per_s / TARGET_NOOP_PER_S
+    );
     println!("                                of {} each: {}", scale.noop_tasks, rounded(&noop));
     println!("target: {TARGET_NOOP_PER_S} no-op tasks/s");
 }
@@ -173,8 +183,9 @@ fn processes(scale: Scale) {
         scale.processes, scale.rounds
     );
     for way in &ways {
-        let of_bare =
-            |ours: &[f64], bare: &[f64]| median(&ours.iter().zip(bare).map(|(a, b)| a / b).collect::<Vec<_>>());
+        let of_bare = |ours: &[f64], bare: &[f64]| {
+            median(&ours.iter().zip(bare).map(|(a, b)| a / b).collect::<Vec<_>>())
+        };
         println!(
             "{:<32}{:>9.0}{:>10.2}{:>14.0}{:>15.2}",
             way.name,
@@ -198,7 +209,8 @@ fn light_executors(scale: Scale) {
         let access = dispatcher.access.display().to_string();
         let before_s = dispatcher.cpu_s();
         let words = ["--access", &access, "--noop"];
-        let rates: Vec<f64> = (0..scale.rounds).map(|_| run_eyas(home.path(), scale.light_tasks, &words)).collect();
+        let rates: Vec<f64> =
+            (0..scale.rounds).map(|_| run_eyas(home.path(), scale.light_tasks, &words)).collect();
         let tasks = f64::from(scale.light_tasks) * scale.rounds as f64;
         let cpu_us = (dispatcher.cpu_s() - before_s) * 1e6 / tasks;
         let per_s = median(&rates);
@@ -217,7 +229,8 @@ fn heartbeats(scale: Scale) {
     std::thread::sleep(Duration::from_secs_f64(scale.beating_s));
     let (took_s, used_s) = (began.elapsed().as_secs_f64(), dispatcher.cpu_s() - before_s);
     println!(
-        "heartbeats of {} executors: {:.1} % of a core; target: {TARGET_HEARTBEATS_PERCENT} % with 10,000",
+        "heartbeats of {} executors: {:.1} % of a core; target: {TARGET_HEARTBEATS_PERCENT} % \
+         with 10,000",
         scale.beating,
         100.0 * used_s / took_s
     );
@@ -242,7 +255,10 @@ fn joining(scale: Scale) {
             );
             delays.push(longest - middle);
         }
-        println!("longest delay, median of the runs: {:.1} ms; target: {TARGET_DELAY_MS} ms", median(&delays));
+        println!(
+            "longest delay, median of the runs: {:.1} ms; target: {TARGET_DELAY_MS} ms",
+            median(&delays)
+        );
     }
 }
 
@@ -257,11 +273,14 @@ fn rounded(values: &[f64]) -> String {
     values.iter().map(|value| format!("{value:.0}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a job on a cluster of its own; its tasks a second, from its submission to its end, as eyas says.
+/// Runs a job on a cluster of its own; its tasks a second, from its submission to its end, as eyas
+/// says.
 fn run_eyas(home: &Path, tasks: u32, words: &[&str]) -> f64 {
     let array = format!("1-{tasks}");
-    let ran =
-        eyas(home, &["run", "--array", &array, "--report", "none"]).args(words).output().expect("eyas can be started");
+    let ran = eyas(home, &["run", "--array", &array, "--report", "none"])
+        .args(words)
+        .output()
+        .expect("eyas can be started");
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{said}");
     let per_s = said.rsplit_once('(').and_then(|(_, rest)| rest.split_once("/s)")?.0.parse().ok());
@@ -293,7 +312,9 @@ fn bare(count: u32) -> f64 {
 fn xargs(count: u32) -> f64 {
     let started = Instant::now();
     let mut xargs = Command::new("xargs");
-    let Ok(mut child) = xargs.args(["-P2", "-n1", PROGRAM]).stdin(Stdio::piped()).spawn() else { return f64::NAN };
+    let Ok(mut child) = xargs.args(["-P2", "-n1", PROGRAM]).stdin(Stdio::piped()).spawn() else {
+        return f64::NAN;
+    };
     let words: String = (0..count).map(|number| format!("{number}\n")).collect();
     child.stdin.take().expect("piped").write_all(words.as_bytes()).expect("xargs reads");
     assert!(child.wait().expect("our own child").success());

@@ -1,19 +1,21 @@
-//! What the metadata of the cluster's files costs: how many files a second their leaders create and open for clients
-//! over real sockets and TLS, and how much memory a file takes over the ring.
+//! What the metadata of the cluster's files costs: how many files a second their leaders create and
+//! open for clients over real sockets and TLS, and how much memory a file takes over the ring.
 //!
-//! Real executors with `--dfs`, and clients in this process, on connections of their own, with many requests in
-//! flight. To open a file is to be told its whole record. A file is created only once a quorum of its replicas have it
-//! on disk; its client asks before whether there is one of the name. What the executors' resident memory has grown by
-//! when all is made and opened is divided by the files: databases' pages, lists of chunks, and what allocators hold
-//! back. Files without content show what a name and a record take, files of a chunk what three replicas of it add, in
+//! Real executors with `--dfs`, and clients in this process, on connections of their own, with many
+//! requests in flight. To open a file is to be told its whole record. A file is created only once a
+//! quorum of its replicas have it on disk; its client asks before whether there is one of the name.
+//! What the executors' resident memory has grown by when all is made and opened is divided by the
+//! files: databases' pages, lists of chunks, and what allocators hold back. Files without content
+//! show what a name and a record take, files of a chunk what three replicas of it add, in
 //! the stores' books too.
 //!
-//! Expected before measuring: an open takes its leader two frames and a look-up in a B-tree that is in memory, 10 µs;
-//! so 100,000/s from a leader with a processor of its own, and half of that where its clients share it. Records of 100
-//! bytes with their names, on four nodes and in pages that are two thirds full: 600 bytes a file.
+//! Expected before measuring: an open takes its leader two frames and a look-up in a B-tree that is
+//! in memory, 10 µs; so 100,000/s from a leader with a processor of its own, and half of that where
+//! its clients share it. Records of 100 bytes with their names, on four nodes and in pages that are
+//! two thirds full: 600 bytes a file.
 //!
-//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` runs the cases with 8 nodes only, `--files 1000` uses 1000
-//! files, and `-- --tiny` only shows that it runs.
+//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` runs the cases with 8 nodes only,
+//! `--files 1000` uses 1000 files, and `-- --tiny` only shows that it runs.
 
 #[path = "files/cluster.rs"]
 mod cluster;
@@ -55,8 +57,10 @@ const FULL: [Row; 4] = [
     Row { nodes: 4, files: 20_000, content: b"x", rounds: 5 },
 ];
 /// Only shows that it runs.
-pub const TINY: [Row; 2] =
-    [Row { nodes: 1, files: 200, content: b"", rounds: 1 }, Row { nodes: 3, files: 20, content: b"x", rounds: 1 }];
+pub const TINY: [Row; 2] = [
+    Row { nodes: 1, files: 200, content: b"", rounds: 1 },
+    Row { nodes: 3, files: 20, content: b"x", rounds: 1 },
+];
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
@@ -65,19 +69,22 @@ fn main() {
         Some(words[place + 1].parse::<u32>().expect("a number"))
     };
     let (nodes, files) = (number("--nodes"), number("--files"));
-    let asked = FULL.into_iter().filter(|row| nodes.is_none_or(|nodes| row.nodes == nodes as usize));
-    let asked: Vec<Row> = asked.map(|row| Row { files: files.unwrap_or(row.files), ..row }).collect();
+    let asked =
+        FULL.into_iter().filter(|row| nodes.is_none_or(|nodes| row.nodes == nodes as usize));
+    let asked: Vec<Row> =
+        asked.map(|row| Row { files: files.unwrap_or(row.files), ..row }).collect();
     run(if is_tiny() { &TINY } else { &asked });
 }
 
 /// Measures and prints.
 pub fn run(rows: &[Row]) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     println!("{CLIENTS} clients with {IN_FLIGHT} requests in flight each\n");
     println!(
-        "nodes   chunks a file     files   creates/s    opens/s   of goal   leaders' us an open   MB before   \
-         MB after   B a file   of limit"
+        "nodes   chunks a file     files   creates/s    opens/s   of goal   leaders' us an open   \
+         MB before   MB after   B a file   of limit"
     );
     for row in rows {
         runtime.block_on(measure(row));
@@ -91,7 +98,9 @@ async fn measure(row: &Row) {
     let clients = cluster.clients(CLIENTS).await;
     let before_bytes = resident(&cluster);
     let creates_per_s = all(&clients, files, move |files, number| async move {
-        let written = files.write(&name(number), Cursor::new(content), WriteOptions::of(Format::Lines), |_| {}).await;
+        let written = files
+            .write(&name(number), Cursor::new(content), WriteOptions::of(Format::Lines), |_| {})
+            .await;
         written.expect("nobody else writes it");
     });
     let creates_per_s = creates_per_s.await;
@@ -108,8 +117,8 @@ async fn measure(row: &Row) {
     let (opens_per_s, after_bytes) = (median(&opens_per_s), resident(&cluster));
     let file_bytes = after_bytes.saturating_sub(before_bytes) as f64 / f64::from(files);
     println!(
-        "{nodes:>5} {:>15} {files:>9} {creates_per_s:>11.0} {opens_per_s:>10.0} {:>9.2} {open_us:>21.1} {:>11} {:>10} \
-         {file_bytes:>10.0} {:>10.2}",
+        "{nodes:>5} {:>15} {files:>9} {creates_per_s:>11.0} {opens_per_s:>10.0} {:>9.2} \
+         {open_us:>21.1} {:>11} {:>10} {file_bytes:>10.0} {:>10.2}",
         usize::from(!content.is_empty()),
         opens_per_s / TARGET_OPENS_PER_S,
         before_bytes >> 20,

@@ -1,16 +1,17 @@
 //! How long a dispatcher holds up others for one large job.
 //!
-//! A real dispatcher with a journal on the disk, and light executors: sessions that report each input as stored and end
-//! the task as soon as it is assigned. Beside that, a second client asks again and again for the list of executors,
-//! which the dispatcher's state answers at once, and for the list of jobs, which is answered when all that it shows is
-//! on disk. The figures are the longest times of one answer. The dispatcher works on one event at a time, so an answer
-//! takes as long as the event before it. The machine may be busy with other programs, so there is a third figure: the
-//! most processor time that one thread of the dispatcher spent while an answer was awaited. It is at least that of the
-//! event, because one thread handles it.
+//! A real dispatcher with a journal on the disk, and light executors: sessions that report each
+//! input as stored and end the task as soon as it is assigned. Beside that, a second client asks
+//! again and again for the list of executors, which the dispatcher's state answers at once, and for
+//! the list of jobs, which is answered when all that it shows is on disk. The figures are the
+//! longest times of one answer. The dispatcher works on one event at a time, so an answer
+//! takes as long as the event before it. The machine may be busy with other programs, so there is a
+//! third figure: the most processor time that one thread of the dispatcher spent while an answer
+//! was awaited. It is at least that of the event, because one thread handles it.
 //!
-//! A wide job has tasks with 1,000,000 inputs. They fail on their first run, for which executors have none of the
-//! inputs; then the job is retried, and the executors have them. A long job has 1,000,000 tasks with one input each.
-//! The limit is 0.2 s for each answer.
+//! A wide job has tasks with 1,000,000 inputs. They fail on their first run, for which executors
+//! have none of the inputs; then the job is retried, and the executors have them. A long job has
+//! 1,000,000 tasks with one input each. The limit is 0.2 s for each answer.
 //!
 //! `cargo bench -p eyas-dev --bench large_jobs`; `-- --tiny` only shows that it runs.
 
@@ -85,9 +86,13 @@ fn main() {
 
 /// Measures and prints.
 pub fn run(scale: Scale) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!("longest answers to another client, seconds, and a thread's processor time in one");
-    println!("job                              during        took   answers   executors   jobs   processor");
+    println!(
+        "job                              during        took   answers   executors   jobs   \
+         processor"
+    );
     for executors in scale.executors {
         runtime.block_on(measure_wide(scale, executors));
     }
@@ -103,7 +108,9 @@ async fn measure_wide(scale: Scale, executors: usize) {
     let what = format!("{} x {} inputs", executors, scale.inputs);
     let mut session = dial(&access, Role::Client).await.expect("it listens");
     let mut client = Client::connect(&access).await.expect("it listens");
-    let inputs = (0..scale.inputs).map(|object| Input { from: InputFrom::Object(object), name: None }).collect();
+    let inputs = (0..scale.inputs)
+        .map(|object| Input { from: InputFrom::Object(object), name: None })
+        .collect();
     let template = TaskTemplate { inputs, ..TaskTemplate::new(Program::Noop) };
     let item = |_| TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
     let stage = Stage::begin(&access, &dispatcher);
@@ -113,7 +120,10 @@ async fn measure_wide(scale: Scale, executors: usize) {
     watch(&mut client, job).await;
     stage.end(&what, "first run");
     let stage = Stage::begin(&access, &dispatcher);
-    let answer = client.ask(FromClient::Retry { job, current: Vec::new() }).await.expect("the dispatcher answers");
+    let answer = client
+        .ask(FromClient::Retry { job, current: Vec::new() })
+        .await
+        .expect("the dispatcher answers");
     assert!(matches!(answer, ToClient::Done { .. }), "{answer:?}");
     watch(&mut client, job).await;
     stage.end(&what, "retry");
@@ -155,7 +165,8 @@ impl Stage {
         let took_s = self.began.elapsed().as_secs_f64();
         let Longest { answers, executors_s, jobs_s, processor_s } = self.prober.stop();
         println!(
-            "{what:<30}   {during:<11} {took_s:>6.2} {answers:>9} {executors_s:>11.3} {jobs_s:>6.3} {processor_s:>11.3}"
+            "{what:<30}   {during:<11} {took_s:>6.2} {answers:>9} {executors_s:>11.3} \
+             {jobs_s:>6.3} {processor_s:>11.3}"
         );
     }
 }
@@ -168,15 +179,18 @@ async fn watch(client: &mut Client, job: JobId) {
 fn join(access: &Path, count: usize) {
     let to_fail = AtomicU32::new(count as u32);
     let stored = |inputs: Vec<AssignedInput>| {
-        let stored = inputs
-            .into_iter()
-            .map(|input| FromExecutor::Stored { object: input.object.id(), size_bytes: input.object.size_bytes() });
+        let stored = inputs.into_iter().map(|input| FromExecutor::Stored {
+            object: input.object.id(),
+            size_bytes: input.object.size_bytes(),
+        });
         stored.collect::<Vec<_>>()
     };
     let answers = move |command| match command {
         ToExecutor::Inputs(inputs) => stored(inputs),
         ToExecutor::Assign(assignment) => {
-            let fails = to_fail.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+            let fails = to_fail
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                .is_ok();
             let outcome = match fails {
                 true => Outcome::failed(FailureKind::Output, "the first run fails"),
                 false => Outcome::of(Status::Succeeded),
@@ -193,10 +207,14 @@ fn join(access: &Path, count: usize) {
 
 impl Prober {
     fn start(access: &Access, dispatcher: &Dispatcher) -> Self {
-        let (access, process, stop) = (access.clone(), dispatcher.process(), Arc::new(AtomicBool::new(false)));
+        let (access, process, stop) =
+            (access.clone(), dispatcher.process(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
             runtime.block_on(async {
                 let mut client = Client::connect(&access).await.expect("it listens");
                 let mut longest = Longest::default();
@@ -207,9 +225,13 @@ impl Prober {
                     let spent = processor_ns(process).into_iter().map(|(thread, spent_ns)| {
                         spent_ns.saturating_sub(before.get(&thread).copied().unwrap_or_default())
                     });
-                    longest.processor_s = longest.processor_s.max(spent.max().unwrap_or_default() as f64 / 1e9);
+                    longest.processor_s =
+                        longest.processor_s.max(spent.max().unwrap_or_default() as f64 / 1e9);
                     let began = Instant::now();
-                    client.ask(FromClient::Jobs { job: None }).await.expect("the dispatcher answers");
+                    client
+                        .ask(FromClient::Jobs { job: None })
+                        .await
+                        .expect("the dispatcher answers");
                     longest.jobs_s = longest.jobs_s.max(began.elapsed().as_secs_f64());
                     longest.answers += 2;
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -233,7 +255,10 @@ fn processor_ns(process: u32) -> BTreeMap<u32, u64> {
         let path = thread.ok()?.path();
         // A thread may end meanwhile.
         let times = std::fs::read_to_string(path.join("schedstat")).ok()?;
-        Some((path.file_name()?.to_str()?.parse().ok()?, times.split_whitespace().next()?.parse().ok()?))
+        Some((
+            path.file_name()?.to_str()?.parse().ok()?,
+            times.split_whitespace().next()?.parse().ok()?,
+        ))
     });
     threads.collect()
 }

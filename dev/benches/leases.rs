@@ -1,12 +1,14 @@
-//! How many chunks of a job a second the node that leads it lends to workers over real sockets and TLS, and what that
-//! costs.
+//! How many chunks of a job a second the node that leads it lends to workers over real sockets and
+//! TLS, and what that costs.
 //!
-//! A real executor with `--dfs` leads the run; the workers are in this process, some to a connection, and say and are
-//! told what tasks of `eyas map` do: each claims leases until there is no more, and commits. They read nothing, so
-//! that they are as fast as they are answered. A file is in the run so often that there are chunks enough.
+//! A real executor with `--dfs` leads the run; the workers are in this process, some to a
+//! connection, and say and are told what tasks of `eyas map` do: each claims leases until there is
+//! no more, and commits. They read nothing, so that they are as fast as they are answered. A file
+//! is in the run so often that there are chunks enough.
 //!
-//! Expected before measuring: a claim is a message each way, and 1 µs of the decider, 20 µs in all on both sides; so
-//! 100,000 chunks/s on two processors one at a time, and as many times that as a lease has chunks.
+//! Expected before measuring: a claim is a message each way, and 1 µs of the decider, 20 µs in all
+//! on both sides; so 100,000 chunks/s on two processors one at a time, and as many times that as a
+//! lease has chunks.
 //!
 //! `cargo bench -p eyas-dev --bench leases`; `-- --tiny` only shows that it runs.
 
@@ -19,7 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use eyas_client::files::blocks::{Alpha, BlockPolicy, DEFAULT_TERM_US, Effect, Lean, Sizes, WorkerBlock};
+use eyas_client::files::blocks::{
+    Alpha, BlockPolicy, DEFAULT_TERM_US, Effect, Lean, Sizes, WorkerBlock,
+};
 use eyas_client::files::{DfsClient, File, RunAddress, RunSpec, WriteOptions};
 use eyas_client::types::dfs::{Format, NodeId};
 use eyas_dev::bench::{is_tiny, median, used_cpu_s};
@@ -54,7 +58,8 @@ fn main() {
 
 /// Measures and prints.
 pub fn run(scale: &Scale) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(measure(scale));
 }
 
@@ -66,16 +71,26 @@ async fn measure(scale: &Scale) {
     let name = "/text".parse().expect("it has nothing odd");
     let content: String = (0..FILE_CHUNKS).map(|line| format!("{line:031}\n")).collect();
     let options = WriteOptions { chunk_bytes: 32, ..WriteOptions::of(Format::Lines) };
-    let file = clients[0].write(&name, Cursor::new(content), options, |_| {}).await.expect("there is room");
+    let file = clients[0]
+        .write(&name, Cursor::new(content), options, |_| {})
+        .await
+        .expect("there is room");
     assert_eq!(file.record.chunks.len(), FILE_CHUNKS);
     let chunks = (files * FILE_CHUNKS) as f64;
-    println!("{chunks} chunks, {workers} workers on {connections} connections; medians of {runs} runs\n");
-    println!("chunks a lease    chunks/s   x target    claims/s   leader's us a chunk   workers' us a chunk");
+    println!(
+        "{chunks} chunks, {workers} workers on {connections} connections; medians of {runs} runs\n"
+    );
+    println!(
+        "chunks a lease    chunks/s   x target    claims/s   leader's us a chunk   workers' us a \
+         chunk"
+    );
     let fixed = [1, 4, 16].map(|size| (size.to_string(), Sizes::Fixed(size)));
     for (title, sizes) in fixed.into_iter().chain([("factoring".to_owned(), Sizes::Factoring)]) {
         let mut measured = Vec::new();
         for _ in 0..runs {
-            measured.push(once(&cluster, &clients, &vec![file.clone(); files], sizes, node, workers).await);
+            measured.push(
+                once(&cluster, &clients, &vec![file.clone(); files], sizes, node, workers).await,
+            );
         }
         let middle = |of: fn(&Once) -> f64| median(&measured.iter().map(of).collect::<Vec<_>>());
         let (took_s, claims) = (middle(|once| once.took_s), middle(|once| once.claims));
@@ -109,7 +124,14 @@ async fn once(
 ) -> Once {
     let policy = BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes });
     let (files, slots) = (files.to_vec(), vec![node; workers]);
-    let spec = RunSpec { files, policy, slots, pieces: 1, term_us: DEFAULT_TERM_US, idle: Duration::from_secs(3600) };
+    let spec = RunSpec {
+        files,
+        policy,
+        slots,
+        pieces: 1,
+        term_us: DEFAULT_TERM_US,
+        idle: Duration::from_secs(3600),
+    };
     let place = clients[0].open_run(spec).await.expect("it can be led");
     let claims = Arc::new(AtomicU64::new(0));
     let (leader_s, workers_s, began) = (cluster.cpu_s(), used_cpu_s(), Instant::now());

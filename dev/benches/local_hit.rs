@@ -1,22 +1,25 @@
 //! How long a task whose inputs are local takes beyond its process: the cost of a hit.
 //!
-//! This benchmark is the dispatcher of one real executor. It lets it fetch some objects, then gives it one task at a
-//! time that reads them. The task is `date +%s%N`, which tells the moment at which it runs. Between tasks the
-//! benchmark starts the same program itself, with `posix_spawn`, as bare as can be, and before each it lets the
-//! executor do a no-op task, whose round trip is two ways of a message.
+//! This benchmark is the dispatcher of one real executor. It lets it fetch some objects, then gives
+//! it one task at a time that reads them. The task is `date +%s%N`, which tells the moment at which
+//! it runs. Between tasks the benchmark starts the same program itself, with `posix_spawn`, as bare
+//! as can be, and before each it lets the executor do a no-op task, whose round trip is two ways of
+//! a message.
 //!
-//! - *to start*: from sending the assignment to the moment told, less one way, less the same of a bare spawn: reading
-//!   the assignment, waking the slot's thread, the sandbox, a hard link an input, pipes, and a spawn that has more to
-//!   do. The limit is 100 µs.
-//! - *whole life*: what the executor reports from receipt to end, less a bare spawn and wait: with capturing the
-//!   output, the kill of what is left of the group, a look whether inputs were touched, and the removal of the
-//!   sandbox.
+//! - *to start*: from sending the assignment to the moment told, less one way, less the same of a
+//!   bare spawn: reading the assignment, waking the slot's thread, the sandbox, a hard link an
+//!   input, pipes, and a spawn that has more to do. The limit is 100 µs.
+//! - *whole life*: what the executor reports from receipt to end, less a bare spawn and wait: with
+//!   capturing the output, the kill of what is left of the group, a look whether inputs were
+//!   touched, and the removal of the sandbox.
 //!
-//! Expected before measuring: a wake-up at 5 to 20 µs; a folder 10 to 20 µs; 5 µs an input; pipes, the descriptors and
-//! the environment 20 µs. To start about 60 µs with one input, and as much again afterwards.
+//! Expected before measuring: a wake-up at 5 to 20 µs; a folder 10 to 20 µs; 5 µs an input; pipes,
+//! the descriptors and the environment 20 µs. To start about 60 µs with one input, and as much
+//! again afterwards.
 //!
-//! The folder is in `$TMPDIR`. What a new folder costs is up to its file system: ext4 without a journal looks at every
-//! inode freed in the last minutes and takes milliseconds when there were many; tmpfs, xfs and ext4 with one do not.
+//! The folder is in `$TMPDIR`. What a new folder costs is up to its file system: ext4 without a
+//! journal looks at every inode freed in the last minutes and takes milliseconds when there were
+//! many; tmpfs, xfs and ext4 with one do not.
 //!
 //! `cargo bench -p eyas-dev --bench local_hit`; `-- --tiny` only shows that it runs.
 
@@ -28,7 +31,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use eyas_dev::bench::{Owned, eyas, home, is_tiny, median};
 use eyas_session::{Access, Session, SessionAcceptor};
 use eyas_types::{
-    ExecutorId, FileMode, JobId, ObjectSpec, Outcome, Program, TaskId, TaskTemplate, Template, Version, WorkingFolder,
+    ExecutorId, FileMode, JobId, ObjectSpec, Outcome, Program, TaskId, TaskTemplate, Template,
+    Version, WorkingFolder,
 };
 use eyas_wire::Role;
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, ToExecutor};
@@ -54,7 +58,8 @@ fn main() {
 
 /// Measures and prints.
 pub fn run(scale: Scale) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(measure(scale));
 }
 
@@ -62,7 +67,10 @@ async fn measure(scale: Scale) {
     let home = home();
     let mut executor = Executor::start(home.path()).await;
     println!("{} tasks of each kind, medians in us", scale.tasks);
-    println!("                            one way   bare start   to start   of the limit   bare life   whole life");
+    println!(
+        "                            one way   bare start   to start   of the limit   bare life   \
+         whole life"
+    );
     for (kind, inputs, folder) in [
         ("no sandbox", 0, WorkingFolder::Path("/".into())),
         ("sandbox, 1 local input", 1, WorkingFolder::Sandbox),
@@ -86,7 +94,8 @@ async fn measure(scale: Scale) {
         let [way, bare_start, to_start, bare_life, life] = columns.map(|column| median(&column));
         let of_limit = to_start / TARGET_US;
         println!(
-            "{kind:<24}{way:>11.0}{bare_start:>13.0}{to_start:>11.0}{of_limit:>15.2}{bare_life:>12.0}{life:>13.0}"
+            "{kind:<24}{way:>11.0}{bare_start:>13.0}{to_start:>11.0}{of_limit:>15.2}{bare_life:\
+             >12.0}{life:>13.0}"
         );
     }
     println!("\nlimit: {TARGET_US} us to start");
@@ -118,14 +127,16 @@ struct Bare {
 
 fn bare() -> Bare {
     let (started, began_ns) = (Instant::now(), unix_ns());
-    let ran = Command::new(WORDS[0]).arg(WORDS[1]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let ran =
+        Command::new(WORDS[0]).arg(WORDS[1]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let whole_us = started.elapsed().as_secs_f64() * 1e6;
     Bare { start_us: moment_us(&ran.expect("it can be started").stdout, began_ns), whole_us }
 }
 
 /// Microseconds from `since_ns` to the moment that was written.
 fn moment_us(written: &[u8], since_ns: u128) -> f64 {
-    let moment_ns: u128 = String::from_utf8_lossy(written).trim().parse().expect("date writes a number");
+    let moment_ns: u128 =
+        String::from_utf8_lossy(written).trim().parse().expect("date writes a number");
     moment_ns.saturating_sub(since_ns) as f64 / 1e3
 }
 
@@ -148,13 +159,17 @@ impl Executor {
         let access_path = home.join("access.toml");
         access.save(&access_path).expect("our own folder");
         // The end of the benchmark is the end of its executor, and not worth a warning.
-        let mut command =
-            eyas(home, &["start", "executor", "--owned", "--reconnect", "0s", "--slots", "1", "--access"]);
+        let mut command = eyas(
+            home,
+            &["start", "executor", "--owned", "--reconnect", "0s", "--slots", "1", "--access"],
+        );
         command.arg(&access_path).arg("--folder").arg(home.join("executor"));
         let process = Owned(command.stdin(Stdio::piped()).spawn().expect("eyas can be started"));
         let (stream, _) = listener.accept().await.expect("the executor connects");
-        let (mut session, _) =
-            SessionAcceptor::new(&access, Role::Dispatcher).accept(stream).await.expect("it has the access file");
+        let (mut session, _) = SessionAcceptor::new(&access, Role::Dispatcher)
+            .accept(stream)
+            .await
+            .expect("it has the access file");
         let first = session.reader.next::<FromExecutor>().await.expect("it registers");
         assert!(matches!(first[..], [FromExecutor::Register(_)]), "{first:?}");
         let welcome = ToExecutor::Welcome {
@@ -174,22 +189,32 @@ impl Executor {
         let job = self.next.job;
         let date = Program::Command(WORDS.map(Template::literal).to_vec());
         for (template, program) in [(DATE, date), (NOOP, Program::Noop)] {
-            let spec = Box::new(TaskTemplate { folder: folder.clone(), ..TaskTemplate::new(program) });
-            self.session.writer.send(&[ToExecutor::Template { job, template, spec }]).await.expect("it reads");
+            let spec =
+                Box::new(TaskTemplate { folder: folder.clone(), ..TaskTemplate::new(program) });
+            self.session
+                .writer
+                .send(&[ToExecutor::Template { job, template, spec }])
+                .await
+                .expect("it reads");
         }
     }
 
     async fn run(&mut self, template: u16, inputs: &[AssignedInput]) -> Hit {
         let task = self.next;
         self.next.index += 1;
-        let assignment = Assignment { task, attempt: 0, template, values: Vec::new(), inputs: inputs.to_vec() };
+        let assignment =
+            Assignment { task, attempt: 0, template, values: Vec::new(), inputs: inputs.to_vec() };
         let (started, sent_ns) = (Instant::now(), unix_ns());
         self.session.writer.send(&[ToExecutor::Assign(assignment)]).await.expect("it reads");
         loop {
             for fact in self.session.reader.next::<FromExecutor>().await.expect("it answers") {
                 if let FromExecutor::Ended { outcome, .. } = fact {
                     assert!(outcome.status.is_success(), "{outcome:?}");
-                    return Hit { outcome: *outcome, sent_ns, whole_us: started.elapsed().as_secs_f64() * 1e6 };
+                    return Hit {
+                        outcome: *outcome,
+                        sent_ns,
+                        whole_us: started.elapsed().as_secs_f64() * 1e6,
+                    };
                 }
             }
         }
@@ -200,9 +225,14 @@ fn input(home: &Path, number: usize) -> AssignedInput {
     let path = home.join(format!("input-{number}"));
     fs::write(&path, vec![b'x'; 10_000]).expect("our own folder");
     let metadata = fs::metadata(&path).expect("just written");
-    let modified = metadata.modified().expect("Linux tells it").duration_since(std::time::UNIX_EPOCH);
+    let modified =
+        metadata.modified().expect("Linux tells it").duration_since(std::time::UNIX_EPOCH);
     let mtime_ns = modified.expect("after 1970").as_nanos() as i64;
     let version = Version::Modified { mtime_ns, size_bytes: metadata.len() };
-    let object = ObjectSpec { source: format!("file://{}", path.display()).into(), version, mode: FileMode::READABLE };
+    let object = ObjectSpec {
+        source: format!("file://{}", path.display()).into(),
+        version,
+        mode: FileMode::READABLE,
+    };
     AssignedInput { object, part: None, name: None, holders: Vec::new() }
 }

@@ -1,15 +1,16 @@
-//! The abstract model against the simulator, on the experiments with which the paper validated it (data-diffusion
-//! §6.6): stacking on 2 to 128 processors at localities 1, 1.38 and 30, and on 128 at every locality; compressed and
-//! not, from stores (MCU) and from persistent storage alone (FA). The paper's model was 5% off on average, and 29% at
-//! worst.
+//! The abstract model against the simulator, on the experiments with which the paper validated it
+//! (data-diffusion §6.6): stacking on 2 to 128 processors at localities 1, 1.38 and 30, and on 128
+//! at every locality; compressed and not, from stores (MCU) and from persistent storage alone (FA).
+//! The paper's model was 5% off on average, and 29% at worst.
 //!
-//! The model is told nothing that was measured: it estimates where objects are found. The simulator is no machine;
-//! where both make the same mistake, this does not show it.
+//! The model is told nothing that was measured: it estimates where objects are found. The simulator
+//! is no machine; where both make the same mistake, this does not show it.
 //!
-//! Found: where something that all share is the busiest, the two agree to a percent or so. Few processors at locality
-//! 1.38 are the worst: their stores hold a part of the files only, and the scheduler takes tasks whose files are just
-//! there before others, which the model, for which any file is read next, does not know. At locality 30 on many
-//! processors the run is so short that beginning and end count.
+//! Found: where something that all share is the busiest, the two agree to a percent or so. Few
+//! processors at locality 1.38 are the worst: their stores hold a part of the files only, and the
+//! scheduler takes tasks whose files are just there before others, which the model, for which any
+//! file is read next, does not know. At locality 30 on many processors the run is so short that
+//! beginning and end count.
 //!
 //! `cargo bench -p eyas-dev --bench model`; `-- --tiny` only shows that it runs.
 
@@ -65,7 +66,9 @@ fn main() {
         "read from", "processors", "locality", "simulated", "predicted", "error"
     );
     let mut errors = Vec::new();
-    let scaling = [1_u32, 2, 4, 8, 16, 32, 64].into_iter().flat_map(|nodes| [0, 1, 8].map(|row| (nodes, row)));
+    let scaling = [1_u32, 2, 4, 8, 16, 32, 64]
+        .into_iter()
+        .flat_map(|nodes| [0, 1, 8].map(|row| (nodes, row)));
     let localities = [2, 3, 4, 5, 6, 7].map(|row| (64, row));
     let shapes: Vec<_> = if is_tiny { vec![(64, 8)] } else { scaling.chain(localities).collect() };
     for way in &WAYS {
@@ -75,7 +78,8 @@ fn main() {
             let error = (predicted_s / simulated_s - 1.0).abs();
             let (processors, locality) = (2 * nodes, locality.locality);
             println!(
-                "{:<20} {processors:>10} {locality:>9} {simulated_s:>9.1} s {predicted_s:>9.1} s {:>6.1}%",
+                "{:<20} {processors:>10} {locality:>9} {simulated_s:>9.1} s {predicted_s:>9.1} s \
+                 {:>6.1}%",
                 way.name,
                 100.0 * error
             );

@@ -1,19 +1,22 @@
-//! How long simulating large clusters takes on one core, and how much memory; and what several dispatchers gain and
-//! lose.
+//! How long simulating large clusters takes on one core, and how much memory; and what several
+//! dispatchers gain and lose.
 //!
-//! All-Pairs as the paper's supercomputers ran it, all tasks there from the beginning: on the SiCortex in both orders,
-//! which is to take less than 60 s and 2 GB; on a Blue Gene/P of 160,000 processors with 10,000,000 tasks, which is to
-//! take less than 20 minutes; and of 1,000,000 processors. A dispatcher that takes 50 us for a decision cannot keep
-//! more than 80,000 processors busy with tasks of 4 s; so the larger ones run with several as well.
+//! All-Pairs as the paper's supercomputers ran it, all tasks there from the beginning: on the
+//! SiCortex in both orders, which is to take less than 60 s and 2 GB; on a Blue Gene/P of 160,000
+//! processors with 10,000,000 tasks, which is to take less than 20 minutes; and of 1,000,000
+//! processors. A dispatcher that takes 50 us for a decision cannot keep more than 80,000 processors
+//! busy with tasks of 4 s; so the larger ones run with several as well.
 //!
-//! Expected before measuring: with `n` dispatchers, `n` times the decisions until all processors are busy, and up to
-//! `n` times the reads from persistent storage; dealt by objects, rows are read once and columns `n` times, but some
-//! dispatchers have more rows than others.
+//! Expected before measuring: with `n` dispatchers, `n` times the decisions until all processors
+//! are busy, and up to `n` times the reads from persistent storage; dealt by objects, rows are read
+//! once and columns `n` times, but some dispatchers have more rows than others.
 //!
-//! Found: so it is; but in turns columns are read once too, as the number of dispatchers goes into that of columns,
-//! and no dispatcher has more than others. Simulating several takes twice as long: more flows are under way at a time.
+//! Found: so it is; but in turns columns are read once too, as the number of dispatchers goes into
+//! that of columns, and no dispatcher has more than others. Simulating several takes twice as long:
+//! more flows are under way at a time.
 //!
-//! `cargo bench -p eyas-dev --bench scale`; `-- --only NAME` takes one case, `-- --tiny` only shows that it runs.
+//! `cargo bench -p eyas-dev --bench scale`; `-- --only NAME` takes one case, `-- --tiny` only shows
+//! that it runs.
 
 use std::fs;
 use std::time::Instant;
@@ -69,16 +72,27 @@ fn peak_mb() -> f64 {
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
-    let only = words.iter().position(|word| word == "--only").map(|place| words[place + 1].as_str());
+    let only =
+        words.iter().position(|word| word == "--only").map(|place| words[place + 1].as_str());
     println!(
         "{:<18} {:>10} {:>10} {:>10} {:>11} {:>6} {:>9} {:>8} {:>9} {:>8}",
-        "case", "processors", "tasks", "simulated", "decisions/s", "local", "storage", "time", "processor", "peak"
+        "case",
+        "processors",
+        "tasks",
+        "simulated",
+        "decisions/s",
+        "local",
+        "storage",
+        "time",
+        "processor",
+        "peak"
     );
     for Case { name, cluster, side, order, partitioning } in cases() {
         if only.is_some_and(|only| only != name) {
             continue;
         }
-        let (nodes, side) = if is_tiny() { (cluster.nodes / 2_000 + 4, 20) } else { (cluster.nodes, side) };
+        let (nodes, side) =
+            if is_tiny() { (cluster.nodes / 2_000 + 4, 20) } else { (cluster.nodes, side) };
         let cluster = SimCluster { nodes, ..cluster.under_eyas() };
         let policies = Policies { partitioning, ..Policies::of_eyas(PlacementPolicy::Cost) };
         let workload = AllPairs { side, ..AllPairs::supercomputer(order) };
@@ -87,7 +101,8 @@ fn main() {
         let outcome = run(&cluster, &policies, &workload, 1);
         assert!(outcome.is_complete(), "{name}: {} of {} tasks", outcome.done, outcome.tasks);
         println!(
-            "{name:<18} {:>10} {:>10} {:>8.1} s {:>11.0} {:>5.1}% {:>6.0} GB {:>6.1} s {:>7.1} s {:>5.0} MB",
+            "{name:<18} {:>10} {:>10} {:>8.1} s {:>11.0} {:>5.1}% {:>6.0} GB {:>6.1} s {:>7.1} s \
+             {:>5.0} MB",
             cluster.processors(),
             workload.tasks(),
             outcome.makespan_s(),

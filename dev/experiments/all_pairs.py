@@ -36,13 +36,27 @@ def prepare(bed: Testbed, data: Path, files: int, length: int) -> list[Path]:
     """Cuts the set into files of this length. Returns their paths on the nodes."""
     whole = (data / "tursiops.fa").read_bytes()
     if files * length > len(whole):
-        raise TestbedError(f"{files} files of {length} bytes are more than the {len(whole)} of the data")
-    return bed.put("parts", (whole[number * length : (number + 1) * length] for number in range(files)))
+        raise TestbedError(
+            f"{files} files of {length} bytes are more than the {len(whole)} of the data"
+        )
+    return bed.put(
+        "parts", (whole[number * length : (number + 1) * length] for number in range(files))
+    )
 
 
 def by_inputs(bed: Testbed, paths: list[Path], side: int) -> list[object]:
     """Runs the application with files as inputs."""
-    words = ["--eyas", eyas(), "--rows", *paths, "--symmetric", "--block", side, "--out", bed.mount / "out"]
+    words = [
+        "--eyas",
+        eyas(),
+        "--rows",
+        *paths,
+        "--symmetric",
+        "--block",
+        side,
+        "--out",
+        bed.mount / "out",
+    ]
     return [sys.executable, APPS / "all-pairs" / "all_pairs.py", *words, "--", PROGRAM]
 
 
@@ -51,8 +65,19 @@ def in_place(bed: Testbed, paths: list[Path], side: int) -> list[object]:
     lines = []
     for top in range(0, len(paths), side):
         for left in range(top, len(paths), side):
-            words = [sys.executable, APPS / "all-pairs" / "block.py", *(["--triangle"] if top == left else [])]
-            words += ["--rows", *paths[top : top + side], "--columns", *paths[left : left + side], "--", PROGRAM]
+            words = [
+                sys.executable,
+                APPS / "all-pairs" / "block.py",
+                *(["--triangle"] if top == left else []),
+            ]
+            words += [
+                "--rows",
+                *paths[top : top + side],
+                "--columns",
+                *paths[left : left + side],
+                "--",
+                PROGRAM,
+            ]
             lines.append(f"{shlex.join(map(str, words))} && cat block.csv\n")
     (bed.folder / "blocks").write_text("".join(lines))
     each = ["--each-line", bed.folder / "blocks", "--sandbox", "--report", "none"]
@@ -86,8 +111,12 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     what = f"{pairs} pairs of {asked.files} files of {asked.kilobytes:g} kB on {asked.nodes} nodes"
     title = f"{what}, medians of {asked.runs} runs"
     show(title, ["way", "s", "read / distinct bytes", "nodes with a task", "tasks"], rows)
-    print(f"shared storage sends {reads['shared'] / reads['ours']:.2f} times as much when it is read in place")
-    return conclude("bytes read from persistent storage / distinct bytes", reads["ours"], MOST_READS)
+    print(
+        f"shared storage sends {reads['shared'] / reads['ours']:.2f} times as much when it is read in place"
+    )
+    return conclude(
+        "bytes read from persistent storage / distinct bytes", reads["ours"], MOST_READS
+    )
 
 
 def main() -> int:

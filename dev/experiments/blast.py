@@ -54,27 +54,50 @@ def prepare(bed: Testbed, way: str, nodes: int, data: Path, asked: argparse.Name
         shutil.copy(path, folder)
     # Sequences of the database that are short enough.
     sequences = (">" + text for text in (data / "tursiops.fa").read_text()[1:].split("\n>"))
-    short = [sequence for sequence in sequences if 200 < len(sequence) < 500][: nodes * TASKS_A_NODE]
+    short = [sequence for sequence in sequences if 200 < len(sequence) < 500][
+        : nodes * TASKS_A_NODE
+    ]
     (bed.shared / "queries.fa").write_text("\n".join(short) + "\n")
     seen = folder if way == "ideal" else bed.mount / "db"
     drop = f"for file in {seen}/*; do dd if=$file iflag=nocache count=0 status=none; done"
     program = bed.folder / "search"
-    lines = ["#!/bin/sh", *([drop] if way == "shared" else []), f'blastp {OPTIONS} "$@" && sleep {asked.pause}']
+    lines = [
+        "#!/bin/sh",
+        *([drop] if way == "shared" else []),
+        f'blastp {OPTIONS} "$@" && sleep {asked.pause}',
+    ]
     program.write_text("\n".join(lines) + "\n")
     program.chmod(0o755)
     return seen / "tursiops"
 
 
-def run(bed: Testbed, way: str, number: int, data: Path, asked: argparse.Namespace) -> tuple[Job, float, bytes]:
+def run(
+    bed: Testbed, way: str, number: int, data: Path, asked: argparse.Namespace
+) -> tuple[Job, float, bytes]:
     """Runs one way on this many nodes. Returns the job, the number of databases that the store sent, and the hits."""
     database = prepare(bed, way, number, data, asked)
-    words = ["--database", database, "--queries", bed.mount / "queries.fa", "--tasks", number * TASKS_A_NODE]
+    words = [
+        "--database",
+        database,
+        "--queries",
+        bed.mount / "queries.fa",
+        "--tasks",
+        number * TASKS_A_NODE,
+    ]
     words += ["--out", bed.mount / "hits", "--program", bed.folder / "search", "--eyas", eyas()]
-    words += ["--run-with", "--report none", *(["--in-place"] if way in ("shared", "ideal") else [])]
+    words += [
+        "--run-with",
+        "--report none",
+        *(["--in-place"] if way in ("shared", "ideal") else []),
+    ]
     with Cluster(bed, bed.nodes()[2:], "fa" if way == "staging" else "") as cluster:
         before = bed.sent_bytes("store")
         job = cluster.run(sys.executable, APP / "blast.py", *words)
-        return job, (bed.sent_bytes("store") - before) / size(data), (bed.shared / "hits").read_bytes()
+        return (
+            job,
+            (bed.sent_bytes("store") - before) / size(data),
+            (bed.shared / "hits").read_bytes(),
+        )
 
 
 def size(data: Path) -> int:
@@ -105,27 +128,61 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             seconds[way, number] = whole
             mean_run = statistics.median(job.mean_run_s for job, _, _ in runs)
             sent = statistics.median(sent for _, sent, _ in runs)
-            rows.append([number, way, whole, whole / TASKS_A_NODE, mean_run, sent, whole / seconds["shared", number]])
+            rows.append(
+                [
+                    number,
+                    way,
+                    whole,
+                    whole / TASKS_A_NODE,
+                    mean_run,
+                    sent,
+                    whole / seconds["shared", number],
+                ]
+            )
             if number == shown:
                 courses[way] = runs[0][0]
         if len(found) != 1:
-            raise TestbedError(f"the four ways gave {len(found)} different answers at {number} nodes")
+            raise TestbedError(
+                f"the four ways gave {len(found)} different answers at {number} nodes"
+            )
     title = f"5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of {asked.runs} runs"
-    show(title, ["nodes", "way", "all tasks, s", "one task, s", "running, s", "databases sent", "of shared"], rows)
+    show(
+        title,
+        [
+            "nodes",
+            "way",
+            "all tasks, s",
+            "one task, s",
+            "running, s",
+            "databases sent",
+            "of shared",
+        ],
+        rows,
+    )
     length = max(job.elapsed_s for job in courses.values())
-    print(f"\ntasks that run, in ninths of {shown} nodes, over {length:.1f} s (those of `shared` also read):")
+    print(
+        f"\ntasks that run, in ninths of {shown} nodes, over {length:.1f} s (those of `shared` also read):"
+    )
     for way, job in courses.items():
         print(f"{way:>8} {course(job, shown, length)}")
     once = size(data) * 8 / bits_per_s(asked.link)
     holds = []
     for number in numbers:
         beyond = seconds["ours", number] / (seconds["ideal", number] + once)
-        holds.append(conclude(f"{number} nodes: ours / (ideal + one distribution)", beyond, MOST_BEYOND_IDEAL))
+        holds.append(
+            conclude(
+                f"{number} nodes: ours / (ideal + one distribution)", beyond, MOST_BEYOND_IDEAL
+            )
+        )
     ours = [seconds["ours", number] for number in numbers]
-    holds.append(conclude("one task's time: longest of all n / shortest", max(ours) / min(ours), MOST_GROWTH))
+    holds.append(
+        conclude("one task's time: longest of all n / shortest", max(ours) / min(ours), MOST_GROWTH)
+    )
     for way, paper in (("staging", 44.3), ("shared", 57.5)):
         gain = 100 * (1 - seconds["ours", shown] / seconds[way, shown])
-        print(f"{shown} nodes: ours takes {gain:.1f} % less time than {way}; in the paper, {paper} % at 16")
+        print(
+            f"{shown} nodes: ours takes {gain:.1f} % less time than {way}; in the paper, {paper} % at 16"
+        )
     return all(holds)
 
 
@@ -133,7 +190,9 @@ def main() -> int:
     """The command line."""
     parser = command_line(__doc__, tiny="2 nodes", runs=1)
     parser.add_argument("--nodes", type=ascending, default="4,8,16,32", help="numbers of nodes")
-    parser.add_argument("--pause", type=float, default=5, help="seconds that each task sleeps after its search")
+    parser.add_argument(
+        "--pause", type=float, default=5, help="seconds that each task sleeps after its search"
+    )
     ask_links(parser, "100mbit", "400mbit")
     return conduct(parser, {"nodes": [2], "pause": 0.5}, experiment)
 

@@ -48,7 +48,9 @@ def plain(folder: Path, part_bytes: int) -> float:
 
 def main() -> int:
     """Measures, prints, and says whether the goal is met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=int, default=8000)
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--replicas", type=int, default=1)
@@ -64,7 +66,15 @@ def main() -> int:
         subprocess.run(["rm", "-r", "parts"], check=True, cwd=folder)
         shape = ("--nodes", str(NODES), "--slots", str(SLOTS), "--dfs", "--policy", words.policy)
         with MeasuredCluster(folder, *shape) as cluster:
-            put = ("put", "blocks", "/blocks", "--chunk-size", str(chunk_bytes), "--replicas", str(words.replicas))
+            put = (
+                "put",
+                "blocks",
+                "/blocks",
+                "--chunk-size",
+                str(chunk_bytes),
+                "--replicas",
+                str(words.replicas),
+            )
             cluster.eyas("dfs", *put)
             (folder / "blocks").unlink()
             cost = cluster.submit(JOB)
@@ -72,10 +82,18 @@ def main() -> int:
     count, reads = job["tasks"]["succeeded"], job["reads"]
     files = reads["files"]
     own = reads["local"]["bytes"] + files["own_bytes"]
-    percent = 100 * own / (own + reads["peer"]["bytes"] + reads["persistent"]["bytes"] + files["other_bytes"])
-    print(f"{megabytes} MB in {count} blocks, {words.replicas} replicas, {NODES} nodes, policy {words.policy}")
+    percent = (
+        100
+        * own
+        / (own + reads["peer"]["bytes"] + reads["persistent"]["bytes"] + files["other_bytes"])
+    )
+    print(
+        f"{megabytes} MB in {count} blocks, {words.replicas} replicas, {NODES} nodes, policy {words.policy}"
+    )
     print(f"read from the task's own node: {percent:.1f} % of the bytes")
-    print(f"job: {cost.seconds:.2f} s ({count / cost.seconds:.0f} tasks/s); xargs -P{SLOTS}: {beside:.2f} s")
+    print(
+        f"job: {cost.seconds:.2f} s ({count / cost.seconds:.0f} tasks/s); xargs -P{SLOTS}: {beside:.2f} s"
+    )
     print(f"goal: {GOAL_PERCENT} %: {'met' if percent >= GOAL_PERCENT else 'missed'}")
     return 0 if percent >= GOAL_PERCENT or words.tiny else 1
 

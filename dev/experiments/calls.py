@@ -50,7 +50,9 @@ def measure(executor: Any, calls: int, has_chunks: bool) -> dict[str, float]:
 
     found = {"submit": rate(calls, submit)}
     if has_chunks:
-        found["map"] = rate(10 * calls, lambda: list(executor.map(abs, range(10 * calls), chunksize=100)))
+        found["map"] = rate(
+            10 * calls, lambda: list(executor.map(abs, range(10 * calls), chunksize=100))
+        )
 
     def large() -> None:
         results = [executor.submit(bytes, LARGE) for _ in range(100)]
@@ -140,7 +142,9 @@ SYSTEMS: dict[str, tuple[Callable[[], Any], bool]] = {
 def main() -> None:
     """Measures in turns and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=20_000, help="calls of eyas and the process pools in a round")
+    parser.add_argument(
+        "--calls", type=int, default=20_000, help="calls of eyas and the process pools in a round"
+    )
     parser.add_argument("--fewer", type=int, default=2_000, help="calls of the others")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
@@ -156,7 +160,9 @@ def main() -> None:
                 continue
             try:
                 with start() as executor:
-                    turns[system] = measure(executor, asked.calls if has_chunks else asked.fewer, has_chunks)
+                    turns[system] = measure(
+                        executor, asked.calls if has_chunks else asked.fewer, has_chunks
+                    )
             except ImportError as error:
                 missing[system] = str(error)
         rounds.append(turns)
@@ -166,7 +172,11 @@ def main() -> None:
     for system in rounds[0]:
         cells = []
         for what in "submit", "map", "sequence", "large":
-            found = [(turn[system][what], turn["ProcessPoolExecutor"][what]) for turn in rounds if what in turn[system]]
+            found = [
+                (turn[system][what], turn["ProcessPoolExecutor"][what])
+                for turn in rounds
+                if what in turn[system]
+            ]
             if not found:
                 cells += ["", ""]
                 continue
@@ -176,9 +186,15 @@ def main() -> None:
     for system, why in missing.items():
         print(f"{system} was not measured: {why}", file=sys.stderr)
 
-    for what, program in ("import eyas", IMPORT), ("eyas.local() to the first result", FIRST_RESULT):
+    for what, program in (
+        ("import eyas", IMPORT),
+        ("eyas.local() to the first result", FIRST_RESULT),
+    ):
         command = [sys.executable, "-c", program]
-        times = [float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(5)]
+        times = [
+            float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            for _ in range(5)
+        ]
         print(f"{what}: {statistics.median(times) * 1000:.0f} ms")
 
 

@@ -64,7 +64,14 @@ def measure(way: Way, folder: str, environment: dict[str, str], numbers: str) ->
     started = time.monotonic()
     quiet = subprocess.DEVNULL
     subprocess.run(
-        way.line, check=True, cwd=folder, env=environment, input=numbers, text=True, stdout=quiet, stderr=quiet
+        way.line,
+        check=True,
+        cwd=folder,
+        env=environment,
+        input=numbers,
+        text=True,
+        stdout=quiet,
+        stderr=quiet,
     )
     wall = time.monotonic() - started
     return Cost(wall, own_children_seconds() + sum(map(processor_seconds, way.processes)) - before)
@@ -86,10 +93,21 @@ def cluster_processes(folder: Path) -> list[int]:
 
 def main() -> int:
     """Measures, prints a table, and says whether the goal is met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     eyas = Path(os.environ.get("EYAS_BIN", PROJECT / "target/release/eyas"))
-    parser.add_argument("--eyas", type=Path, action="append", help="command; several are compared [default: $EYAS_BIN]")
-    parser.add_argument("--bytes", default="0,1000,65536,1000000", help="what each task prints [default: %(default)s]")
+    parser.add_argument(
+        "--eyas",
+        type=Path,
+        action="append",
+        help="command; several are compared [default: $EYAS_BIN]",
+    )
+    parser.add_argument(
+        "--bytes",
+        default="0,1000,65536,1000000",
+        help="what each task prints [default: %(default)s]",
+    )
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
@@ -107,7 +125,16 @@ def main() -> int:
         labels = {command: f"{command.parent.name}/{command.name}" for command in commands}
         clusters: dict[Path, list[int]] = {}
         for number, command in enumerate(commands):
-            start = [str(command), "--cluster", f"c{number}", "start", "local", "--slots", "2", "--detach"]
+            start = [
+                str(command),
+                "--cluster",
+                f"c{number}",
+                "start",
+                "local",
+                "--slots",
+                "2",
+                "--detach",
+            ]
             subprocess.run(start, check=True, env=environment, stderr=subprocess.DEVNULL)
             clusters[command] = cluster_processes(folder / "home")
         try:
@@ -131,9 +158,13 @@ def main() -> int:
                         out.mkdir()
                         os.sync()
                         costs[label].append(measure(way, str(folder), environment, numbers))
-                medians = {way: Cost(*map(statistics.median, zip(*those))) for way, those in costs.items()}
+                medians = {
+                    way: Cost(*map(statistics.median, zip(*those))) for way, those in costs.items()
+                }
                 for way, cost in medians.items():
-                    peer = medians["xargs, synced" if "cluster" in way or "synced" in way else "xargs"]
+                    peer = medians[
+                        "xargs, synced" if "cluster" in way or "synced" in way else "xargs"
+                    ]
                     ratio = cost.wall / peer.wall
                     print(f"{size:9} {way:32}{cost.wall:8.3f}s{cost.processor:10.3f}s{ratio:10.2f}")
                 last = labels[commands[-1]]

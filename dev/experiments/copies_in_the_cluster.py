@@ -54,9 +54,13 @@ def best_node(cluster: MeasuredCluster, name: str) -> str:
 
 def main() -> int:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=int, default=1000, help="of the kept output")
-    parser.add_argument("--files", type=int, default=40, help="of several chunks, one for each task")
+    parser.add_argument(
+        "--files", type=int, default=40, help="of several chunks, one for each task"
+    )
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--policy", default="gcc")
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
@@ -72,10 +76,14 @@ def main() -> int:
             cluster.submit(KEEP)
             kept = seconds(cluster, ("dfs", "cp", "eyas://1/0/kept", "/a", *replicas))
             by_client = seconds(
-                cluster, ("task", "get", "1.0", "--to", "got"), ("dfs", "put", "got/kept", "/b", *replicas)
+                cluster,
+                ("task", "get", "1.0", "--to", "got"),
+                ("dfs", "put", "got/kept", "/b", *replicas),
             )
             copied = seconds(cluster, ("dfs", "cp", "/a", "/c"))
-            by_client_again = seconds(cluster, ("dfs", "get", "/a", "again"), ("dfs", "put", "again", "/d", *replicas))
+            by_client_again = seconds(
+                cluster, ("dfs", "get", "/a", "again"), ("dfs", "put", "again", "/d", *replicas)
+            )
             for number in range(files):
                 chunks = ("--chunk-size", "64KiB", *replicas)
                 cluster.eyas("dfs", "put", "small", f"/many/{number}", *chunks)
@@ -83,12 +91,17 @@ def main() -> int:
             executors = json.loads(cluster.eyas("--json", "executor", "list"))["executors"]
             names = {executor["files"]: executor["name"] for executor in executors}
             tasks = json.loads(cluster.eyas("--json", "task", "list", "2"))["tasks"]
-            best = {task["item"]: names[best_node(cluster, task["item"].removeprefix("eyas://"))] for task in tasks}
+            best = {
+                task["item"]: names[best_node(cluster, task["item"].removeprefix("eyas://"))]
+                for task in tasks
+            }
             near = sum(task["executor"] == best[task["item"]] for task in tasks)
     print(f"{megabytes} MB, {words.replicas} replicas, {NODES} nodes, policy {words.policy}")
     print(f"kept output to file: dfs cp {kept:.2f} s; task get and dfs put {by_client:.2f} s")
     print(f"file to file: dfs cp {copied:.2f} s; dfs get and dfs put {by_client_again:.2f} s")
-    print(f"{near} of {len(tasks)} tasks ran on the node with most bytes of their file, in {cost.seconds:.2f} s")
+    print(
+        f"{near} of {len(tasks)} tasks ran on the node with most bytes of their file, in {cost.seconds:.2f} s"
+    )
     return 0
 
 

@@ -57,7 +57,11 @@ def demand(bed: Testbed, nodes: list[str], hold_s: float) -> tuple[Job, float]:
 
 def star(bed: Testbed, nodes: list[str]) -> float:
     """Every node gets the file from the source over HTTP, all at once. Returns seconds."""
-    server = bed.start("store", [sys.executable, "-m", "http.server", "--directory", bed.shared, HTTP_PORT], log="http")
+    server = bed.start(
+        "store",
+        [sys.executable, "-m", "http.server", "--directory", bed.shared, HTTP_PORT],
+        log="http",
+    )
     try:
         wait = f"import socket; socket.create_connection(('store', {HTTP_PORT}))"
         while bed.start("head", [sys.executable, "-c", wait], stderr=subprocess.DEVNULL).wait():
@@ -81,7 +85,9 @@ def pushed(bed: Testbed, nodes: list[str], distribution: str) -> float:
         return time.monotonic() - began
 
 
-def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tuple[float, str, float]:
+def killed(
+    bed: Testbed, nodes: list[str], usual_s: float, hold_s: float
+) -> tuple[float, str, float]:
     """A distribution whose busiest relay is killed half way. Returns when the last other node had the file, the killed
     node, and how many file sizes it had sent.
     """
@@ -123,7 +129,9 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     heads = ["nodes", "s", "of the first", "source sent, files", "nodes with a task"]
     show(title, [*heads, "pushed, s", "spanning tree, s", "star, s"], rows)
     half = max(numbers[-1] // 2, 2)
-    usual = statistics.median(demand(bed, nodes[:half], hold_s)[0].staged_s for _ in range(asked.runs))
+    usual = statistics.median(
+        demand(bed, nodes[:half], hold_s)[0].staged_s for _ in range(asked.runs)
+    )
     kills: list[tuple[float, str, float]] = []
     for _ in range(asked.runs):
         alive = [node for node in nodes if node not in {dead for _, dead, _ in kills}]
@@ -135,11 +143,19 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     growth = times[numbers[-1]] / times[numbers[0]]
     holds = [
         conclude(f"time at {numbers[-1]} nodes / time at {numbers[0]}", growth, MOST_GROWTH),
-        conclude(f"file sizes sent by the source at {numbers[-1]} nodes", uploads[numbers[-1]], MOST_UPLOAD),
-        conclude(f"time with a relay killed / without, {half} nodes", with_kill / usual, MOST_FOR_A_KILL),
+        conclude(
+            f"file sizes sent by the source at {numbers[-1]} nodes",
+            uploads[numbers[-1]],
+            MOST_UPLOAD,
+        ),
+        conclude(
+            f"time with a relay killed / without, {half} nodes", with_kill / usual, MOST_FOR_A_KILL
+        ),
     ]
     if min(sent for _, _, sent in kills) < LEAST_RELAYED:
-        print("DOES NOT HOLD: one that was killed had not relayed anything yet, so that its death proves nothing")
+        print(
+            "DOES NOT HOLD: one that was killed had not relayed anything yet, so that its death proves nothing"
+        )
         holds.append(False)
     return all(holds)
 
@@ -150,7 +166,9 @@ def main() -> int:
     parser.add_argument("--nodes", type=ascending, default="1,2,4,8,16,32", help="numbers of nodes")
     parser.add_argument("--megabytes", type=float, default=96, help="size of the file")
     parser.add_argument("--link", default="48mbit", help="rate of each link, including the store's")
-    parser.add_argument("--alone", action="store_true", help="skip pushes and the star, which takes very long")
+    parser.add_argument(
+        "--alone", action="store_true", help="skip pushes and the star, which takes very long"
+    )
     return conduct(parser, {"nodes": [1, 4], "megabytes": 4}, experiment)
 
 

@@ -75,9 +75,16 @@ def environments(environment: str, rounds: int, folder: pathlib.Path) -> None:
         note("first results, without an environment", first_result())
         shutil.rmtree(folder / "cache")
         note("first results, packed now", first_result(environment=environment))
-    files = [path for path in pathlib.Path(environment).rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [
+        path
+        for path in pathlib.Path(environment).rglob("*")
+        if path.is_file() and not path.is_symlink()
+    ]
     content = sum(path.stat().st_size for path in files)
-    print(f"environment: {len(files)} files, {content / 1e6:.1f} MB; archive {size / 1e6:.1f} MB, by tar", end=" ")
+    print(
+        f"environment: {len(files)} files, {content / 1e6:.1f} MB; archive {size / 1e6:.1f} MB, by tar",
+        end=" ",
+    )
     print(f"{tar.stat().st_size / 1e6:.1f} MB")
     for what, seconds in times.items():
         print(f"  {what:40} {statistics.median(seconds):7.2f} s")
@@ -87,7 +94,9 @@ def imports(rounds: int, calls: int, seconds: float, folder: pathlib.Path) -> No
     notes = folder / "notes"
     (folder / "slow_module.py").write_text(SLOW.format(seconds=seconds, notes=str(notes)))
     # The program itself does not import it: its workers would inherit it.
-    (folder / "calls_of_slow.py").write_text("def call(n):\n    import slow_module\n    return slow_module.call(n)\n")
+    (folder / "calls_of_slow.py").write_text(
+        "def call(n):\n    import slow_module\n    return slow_module.call(n)\n"
+    )
     sys.path.insert(0, str(folder))
     import calls_of_slow  # type: ignore[import-not-found]
 
@@ -105,11 +114,15 @@ def imports(rounds: int, calls: int, seconds: float, folder: pathlib.Path) -> No
     print(f"import: {calls} calls of a module that takes {seconds} s to import, two workers")
     for name, seen in times.items():
         imported = sorted({count for _, count in seen})
-        print(f"  {name:40} {statistics.median(took for took, _ in seen):7.2f} s, imported {imported} times")
+        print(
+            f"  {name:40} {statistics.median(took for took, _ in seen):7.2f} s, imported {imported} times"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--environment", default=sys.prefix)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=200)
@@ -120,7 +133,10 @@ def main() -> None:
         if options.tiny:
             # As `eyas`, what it needs is in the new environment through the interpreter's own.
             small = f"{folder}/environment"
-            subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", small], check=True)
+            subprocess.run(
+                [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", small],
+                check=True,
+            )
             vars(options).update(environment=small, rounds=1, calls=10, import_seconds=0.01)
         environments(os.path.abspath(options.environment), options.rounds, pathlib.Path(folder))
         imports(options.rounds, options.calls, options.import_seconds, pathlib.Path(folder))

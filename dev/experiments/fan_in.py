@@ -66,10 +66,14 @@ def measure(command: Path, folder: Path, count: int, tasks: int) -> None:
 
 def main() -> int:
     """Measures, and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--eyas", type=Path, default=COMMAND, help="command [default: $EYAS_BIN]")
     parser.add_argument("--inputs", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
-    parser.add_argument("--tasks", type=int, default=100, help="tasks of the last line; 0 for no such line")
+    parser.add_argument(
+        "--tasks", type=int, default=100, help="tasks of the last line; 0 for no such line"
+    )
     parser.add_argument("--of", type=int, default=10**4, help="inputs of each of those tasks")
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     words = parser.parse_args()
@@ -78,7 +82,9 @@ def main() -> int:
         lines = [(100, 1), (100, 3)]
     roles = "".join(f"{role[:8]:>9}" for role in ROLES)
     print(f"{'':15} {'seconds':>24}{'us per':>10} {'memory, MB':>27} {'processor, s':>27}")
-    print(f"{'inputs':>9}{'tasks':>6} {'cold':>8}{'warm':>8}{'xargs':>8}{'input':>10} {roles} {roles}")
+    print(
+        f"{'inputs':>9}{'tasks':>6} {'cold':>8}{'warm':>8}{'xargs':>8}{'input':>10} {roles} {roles}"
+    )
     for count, tasks in lines:
         with tempfile.TemporaryDirectory(prefix="fan-in-", dir=os.environ.get("TMPDIR")) as folder:
             measure(words.eyas, Path(folder), count, tasks)

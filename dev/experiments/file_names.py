@@ -42,7 +42,9 @@ def called(cluster: MeasuredCluster, *words: str, printed: Path | None = None) -
         began = time.monotonic()
         line = [cluster.command, *words]
         quiet = subprocess.DEVNULL
-        child = subprocess.Popen(line, env=cluster.environment, cwd=cluster.folder, stdout=out, stderr=quiet)
+        child = subprocess.Popen(
+            line, env=cluster.environment, cwd=cluster.folder, stdout=out, stderr=quiet
+        )
         _, status, used = os.wait4(child.pid, 0)
         seconds = time.monotonic() - began
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -71,10 +73,14 @@ def audit(folder: Path, files: int, rounds: int) -> None:
                     figures.append((put.seconds, cpu_s))
     print(f"put -r of {files} files, {rounds} rounds:  seconds  processor seconds")
     for name, figures in (("with the audit log", with_log), ("without", without)):
-        seconds, cpu_s = (statistics.median(figure[place] for figure in figures) for place in (0, 1))
+        seconds, cpu_s = (
+            statistics.median(figure[place] for figure in figures) for place in (0, 1)
+        )
         print(f"{name:20} {seconds:8.3f} {cpu_s:8.3f}")
     pairs = list(zip(with_log, without, strict=True))
-    ratios = [statistics.median(one[place] / other[place] for one, other in pairs) for place in (0, 1)]
+    ratios = [
+        statistics.median(one[place] / other[place] for one, other in pairs) for place in (0, 1)
+    ]
     print(f"{'ratio':20} {ratios[0]:8.3f} {ratios[1]:8.3f}")
 
 
@@ -99,12 +105,16 @@ def names(folder: Path, count: int, rounds: int) -> None:
             memory_mb = max(figure.memory_mb for figure in figures)
             print(f"eyas dfs {' '.join(words):20} {seconds:6.2f} s, client {memory_mb:.0f} MB")
         after = sum(map(largest_mb, cluster.processes("executor")))
-        print(f"largest memory of the node: {before:.0f} MB, after put {after_put:.0f} MB, at the end {after:.0f} MB")
+        print(
+            f"largest memory of the node: {before:.0f} MB, after put {after_put:.0f} MB, at the end {after:.0f} MB"
+        )
 
 
 def main() -> int:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--names", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)

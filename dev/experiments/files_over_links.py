@@ -55,7 +55,14 @@ def plain(bed: Testbed, giver: str, takers: list[str], source: Path) -> float:
     try:
         for number, node in enumerate(takers):
             target = bed.folder / "nodes" / node / "copy"
-            words = [sys.executable, COPY, "take", COPY_PORT, target, *takers[number + 1 : number + 2]]
+            words = [
+                sys.executable,
+                COPY,
+                "take",
+                COPY_PORT,
+                target,
+                *takers[number + 1 : number + 2],
+            ]
             taking.append(bed.start(node, words, stdout=subprocess.PIPE, log="copies"))
         for process in taking:
             assert process.stdout is not None
@@ -93,7 +100,9 @@ def copies(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> list[bo
                 raise TestbedError("what was got is not what was put")
             began = time.monotonic()
             words = [eyas(), "dfs", "get", "--force", f"/file-{run}"]
-            clients = [bed.start(node, cluster.words(*words, target[node]), log="gets") for node in nodes]
+            clients = [
+                bed.start(node, cluster.words(*words, target[node]), log="gets") for node in nodes
+            ]
             # A list, so that the loop waits for all.
             if any([client.wait() for client in clients]):
                 raise TestbedError(f"a client has not got the file; see {bed.folder}/log/gets")
@@ -110,7 +119,10 @@ def copies(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> list[bo
         rows.append([what, statistics.median(ours), statistics.median(beside), least_s, ratio])
     title = f"{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs"
     show(title, ["", "s", "plain, s", "the link's time, s", "of plain"], rows)
-    return [conclude(f"{row[0]}: time of the plain one's", float(row[4]), MOST_OF_PLAIN) for row in rows[:2]]
+    return [
+        conclude(f"{row[0]}: time of the plain one's", float(row[4]), MOST_OF_PLAIN)
+        for row in rows[:2]
+    ]
 
 
 class Reader(threading.Thread):
@@ -128,7 +140,9 @@ class Reader(threading.Thread):
         """Reads until it is stopped."""
         while not self.stopped.wait(PAUSE_S):
             try:
-                self.times_s.append(timed(self.cluster, "head", "get", "--force", self.next(), "/dev/null"))
+                self.times_s.append(
+                    timed(self.cluster, "head", "get", "--force", self.next(), "/dev/null")
+                )
             except TestbedError as error:
                 self.failed.append(str(error))
 
@@ -140,25 +154,36 @@ class Reader(threading.Thread):
 def chunks_by_address(cluster: Cluster) -> dict[str, tuple[int, int]]:
     """Chunks and their bytes of each node, by its address."""
     nodes = cluster.ask("dfs", "du")["usage"]["nodes"]
-    return {node["address"].split(":")[0]: (node["chunks"] or 0, node["bytes"] or 0) for node in nodes}
+    return {
+        node["address"].split(":")[0]: (node["chunks"] or 0, node["bytes"] or 0) for node in nodes
+    }
 
 
 def last_stored_s(bed: Testbed, nodes: list[str]) -> float:
     """Time at which the last object arrived in one of their stores, by the machine's clock."""
     stores = [bed.folder / "nodes" / node / "eyas" / "store" for node in nodes]
-    return max(file.stat().st_ctime for store in stores for file in store.rglob("*") if file.is_file())
+    return max(
+        file.stat().st_ctime for store in stores for file in store.rglob("*") if file.is_file()
+    )
 
 
-def loss(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> tuple[list[float], list[bool]]:
+def loss(
+    asked: argparse.Namespace, bed: Testbed, nodes: list[str]
+) -> tuple[list[float], list[bool]]:
     """Kills a node. Returns the results, and whether all files stayed readable and were replicated in time."""
     source = bed.folder / "source"
     source.write_bytes(os.urandom(int(asked.kept_megabytes * 1e6 / FILES)))
-    address = {line.split()[1]: line.split()[0] for line in (bed.folder / "hosts").read_text().splitlines()}
+    address = {
+        line.split()[1]: line.split()[0] for line in (bed.folder / "hosts").read_text().splitlines()
+    }
     with Cluster(bed, nodes, files=True) as cluster:
         put = [eyas(), "dfs", "put", "--format", "fixed:1", "--chunk-size", "1MiB", source]
         for first in range(0, FILES, len(nodes)):
             places = zip(nodes, range(first, FILES))
-            putting = [bed.start(node, cluster.words(*put, f"/files/{place:03}"), log="puts") for node, place in places]
+            putting = [
+                bed.start(node, cluster.words(*put, f"/files/{place:03}"), log="puts")
+                for node, place in places
+            ]
             if any([process.wait() for process in putting]):
                 raise TestbedError(f"a file was not put; see {bed.folder}/log/puts")
         before = chunks_by_address(cluster)
@@ -189,7 +214,10 @@ def loss(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> tuple[lis
         cluster.ask("dfs", "verify", "/files")
     lost_bytes = before[address[dead]][1]
     gained = [now[address[node]][1] - before[address[node]][1] for node in left]
-    share, read_share = lost_bytes / took_s / links_bytes_per_s, read_bytes / watched_s / links_bytes_per_s
+    share, read_share = (
+        lost_bytes / took_s / links_bytes_per_s,
+        read_bytes / watched_s / links_bytes_per_s,
+    )
     most = max(gained) / statistics.fmean(gained)
     reads = [len(reader.times_s), statistics.median(reader.times_s), max(reader.times_s)]
     row = [lost_bytes / 1e6, began_s - killed_s, took_s, share, share + read_share, most, *reads]
@@ -206,8 +234,17 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     if asked.only != "loss":
         holds += copies(asked, bed, nodes[: asked.nodes])
     if asked.only != "copies":
-        losses = [loss(asked, bed, nodes[: len(nodes) - run][-asked.nodes :]) for run in range(asked.runs)]
-        heads = ["lost, MB", "s until it begins", "s until whole", "of the links", "with reads", "most of one / mean"]
+        losses = [
+            loss(asked, bed, nodes[: len(nodes) - run][-asked.nodes :]) for run in range(asked.runs)
+        ]
+        heads = [
+            "lost, MB",
+            "s until it begins",
+            "s until whole",
+            "of the links",
+            "with reads",
+            "most of one / mean",
+        ]
         size = f"{asked.kept_megabytes:g} MB in {REPLICAS} replicas"
         title = f"one of {asked.nodes} nodes dies; {size}, links of {asked.link}"
         show(title, [*heads, "reads", "usual, s", "longest, s"], [row for row, _ in losses])
@@ -222,8 +259,12 @@ def main() -> int:
     """The command line."""
     parser = command_line(__doc__, tiny="4 nodes, 8 MB and 32 MB", runs=3)
     ask_nodes(parser)
-    parser.add_argument("--megabytes", type=float, default=128, help="size of the file that is copied")
-    parser.add_argument("--kept-megabytes", type=float, default=1000, help="size of all files when a node is killed")
+    parser.add_argument(
+        "--megabytes", type=float, default=128, help="size of the file that is copied"
+    )
+    parser.add_argument(
+        "--kept-megabytes", type=float, default=1000, help="size of all files when a node is killed"
+    )
     parser.add_argument("--link", default="100mbit", help="rate of each link")
     parser.add_argument("--only", choices=["copies", "loss"], help="run only this part")
     return conduct(parser, {"nodes": 4, "megabytes": 8, "kept_megabytes": 32}, experiment)

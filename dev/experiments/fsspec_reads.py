@@ -55,7 +55,10 @@ def store(cluster: EyasFileSystem, local: Path, megabytes: int) -> None:
     rows = megabytes * 1_000_000 // 8
     values = numpy.random.default_rng(1).random(rows)
     numpy.save(local / "array.npy", values)
-    columns = {f"column{number}": part for number, part in enumerate(numpy.array_split(values[: rows // 8 * 8], 8))}
+    columns = {
+        f"column{number}": part
+        for number, part in enumerate(numpy.array_split(values[: rows // 8 * 8], 8))
+    }
     pyarrow.parquet.write_table(
         pyarrow.table(columns), local / "table.parquet", compression="none", use_dictionary=False
     )
@@ -123,12 +126,16 @@ def measure(work: Readers, rounds: int, megabytes: int, is_cold: bool) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", type=int, default=1000, help="megabytes of each file")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--first", action="store_true", help="have each read check all chunks")
     parser.add_argument("--cold", action="store_true", help="empty the page cache before each read")
-    parser.add_argument("--folder", type=Path, help="on the disk that is measured; default: a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="on the disk that is measured; default: a temporary folder"
+    )
     parser.add_argument("--only", default="", help="only measure reads with this in their names")
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     options = parser.parse_args()
@@ -138,10 +145,23 @@ def main() -> int:
     access, local = folder / "cluster" / "access.toml", folder / "local"
     local.mkdir()
     access.parent.mkdir()
-    words = ["start", "local", "--owned", "--ephemeral", "--dfs", "--nodes", "1", "--access", str(access)]
+    words = [
+        "start",
+        "local",
+        "--owned",
+        "--ephemeral",
+        "--dfs",
+        "--nodes",
+        "1",
+        "--access",
+        str(access),
+    ]
     words += ["--cache", f"{4 * options.size + 1000}MB"]
     cluster = subprocess.Popen(
-        [sys.executable, "-m", "eyas", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-m", "eyas", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     assert cluster.stdin is not None and cluster.stdout is not None
     try:
@@ -149,7 +169,9 @@ def main() -> int:
         store(EyasFileSystem(access=str(access)), local, options.size)
         work = readers(str(access), local, options.first)
         work = {name: pair for name, pair in work.items() if options.only in name}
-        print(f"load average before: {os.getloadavg()[0]:.1f}; page cache {'cold' if options.cold else 'warm'}")
+        print(
+            f"load average before: {os.getloadavg()[0]:.1f}; page cache {'cold' if options.cold else 'warm'}"
+        )
         return 0 if measure(work, options.rounds, options.size, options.cold) or options.tiny else 1
     finally:
         cluster.stdin.close()

@@ -22,7 +22,9 @@ from measured import COMMAND, ROLES, Cost, MeasuredCluster
 
 FLAT = 1.2
 NOOPS = '[[task]]\nnoop = true\narray = "1-{tasks}"\n'
-READERS = '[[task]]\narray = "1-{tasks}"\ncommand = ["true"]\ninputs = ["in/*"]\nfolder = "sandbox"\n'
+READERS = (
+    '[[task]]\narray = "1-{tasks}"\ncommand = ["true"]\ninputs = ["in/*"]\nfolder = "sandbox"\n'
+)
 WRITERS = '[[task]]\narray = "1-{tasks}"\ncommand = ["head", "-c", "{bytes}", "/dev/zero"]\n'
 
 
@@ -64,7 +66,9 @@ def measure(command: Path, line: Line, folder: Path) -> Cost:
 
 def main() -> int:
     """Measures, prints a table, and says which columns are flat."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--eyas", type=Path, default=COMMAND, help="command [default: $EYAS_BIN]")
     parser.add_argument("--only", help="one column: tasks, executors, inputs or output bytes")
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
@@ -84,10 +88,15 @@ def main() -> int:
         cpu = "".join(f"{cpu_us[role]:9.1f}" for role in ROLES)
         memory = "".join(f"{cost.memory_mb[role]:9.0f}" for role in ROLES)
         time_us = f"{cost.seconds / line.tasks * 1e6:8.1f}{all_us:9.1f}"
-        print(f"{line.column:12}{line.size:9}{line.tasks:9} {time_us} {'':8}{cpu} {memory}", flush=True)
+        print(
+            f"{line.column:12}{line.size:9}{line.tasks:9} {time_us} {'':8}{cpu} {memory}",
+            flush=True,
+        )
     for column, those in costs.items():
         spread = max(those) / max(min(those), 1e-9)
-        print(f"{column}: {spread:.2f} between the least and the most: {'flat' if spread <= FLAT else 'not flat'}")
+        print(
+            f"{column}: {spread:.2f} between the least and the most: {'flat' if spread <= FLAT else 'not flat'}"
+        )
     return 0
 
 

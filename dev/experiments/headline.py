@@ -72,7 +72,9 @@ def prepare(bed: Testbed, asked: argparse.Namespace, setting: str) -> tuple[list
     tasks = [(str(path), pattern) for path in paths for pattern in patterns]
     random_.shuffle(tasks)
     lines = [text.split(b"\n") for text in contents]
-    total = sum(sum(pattern.encode() in line for line in file) for file in lines for pattern in patterns)
+    total = sum(
+        sum(pattern.encode() in line for line in file) for file in lines for pattern in patterns
+    )
     return tasks, total
 
 
@@ -107,10 +109,14 @@ def timed(command: list[object], environment: dict[str, str] | None = None) -> t
     """Runs a command. Returns the seconds from its start to its end, and its output."""
     began = time.perf_counter()
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, env=environment)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=DEADLINE_S, env=environment
+    )
     seconds = time.perf_counter() - began
     if done.returncode:
-        raise TestbedError(f"`{words[0]}` failed with exit code {done.returncode}: {done.stderr.strip()[-500:]}")
+        raise TestbedError(
+            f"`{words[0]}` failed with exit code {done.returncode}: {done.stderr.strip()[-500:]}"
+        )
     return seconds, done.stdout
 
 
@@ -161,15 +167,27 @@ def run_eyas(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
         return seconds, sum(map(int, output.split()))
 
 
-def run_peer(system: str, start_workers: Callable[[Testbed, Path], None]) -> Callable[..., tuple[float, int]]:
+def run_peer(
+    system: str, start_workers: Callable[[Testbed, Path], None]
+) -> Callable[..., tuple[float, int]]:
     """Runs a system with a Python interface: `peers.py` in `head`, after its workers have been started."""
 
     def run(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
         folder = bed.folder / system
         folder.mkdir()
         nodes = bed.nodes()[2:]
-        address = next(line.split()[0] for line in (bed.folder / "hosts").read_text().splitlines() if "head" in line)
-        job: dict[str, Any] = {"tasks": tasks, "nodes": len(nodes), "slots": SLOTS, "port": PORT, "address": address}
+        address = next(
+            line.split()[0]
+            for line in (bed.folder / "hosts").read_text().splitlines()
+            if "head" in line
+        )
+        job: dict[str, Any] = {
+            "tasks": tasks,
+            "nodes": len(nodes),
+            "slots": SLOTS,
+            "port": PORT,
+            "address": address,
+        }
         job.update(folder=str(folder), enter=str(write_enter(bed)))
         (folder / "job").write_text(json.dumps(job))
         start_workers(bed, folder)
@@ -194,11 +212,35 @@ def run_peer(system: str, start_workers: Callable[[Testbed, Path], None]) -> Cal
 def start_dask(bed: Testbed, folder: Path) -> None:
     """A scheduler in `head`, a worker in each node."""
     python = [PEERS / "python", "-m"]
-    server = ["distributed.cli.dask_scheduler", "--host", "head", "--port", str(PORT), "--no-dashboard", "--no-show"]
+    server = [
+        "distributed.cli.dask_scheduler",
+        "--host",
+        "head",
+        "--port",
+        str(PORT),
+        "--no-dashboard",
+        "--no-show",
+    ]
     bed.start("head", [*python, *server], log="dask.log")
     for node in bed.nodes()[2:]:
-        worker = ["distributed.cli.dask_worker", f"tcp://head:{PORT}", "--nthreads", str(SLOTS), "--nworkers", "1"]
-        own = ["--host", node, "--name", node, "--no-nanny", "--no-dashboard", "--local-directory", folder / node]
+        worker = [
+            "distributed.cli.dask_worker",
+            f"tcp://head:{PORT}",
+            "--nthreads",
+            str(SLOTS),
+            "--nworkers",
+            "1",
+        ]
+        own = [
+            "--host",
+            node,
+            "--name",
+            node,
+            "--no-nanny",
+            "--no-dashboard",
+            "--local-directory",
+            folder / node,
+        ]
         bed.start(node, [*python, *worker, *own], log="dask.log")
 
 
@@ -224,11 +266,23 @@ def start_nothing(_bed: Testbed, _folder: Path) -> None:
 # Name, what runs it, and what it is told about the data.
 SYSTEMS: list[tuple[str, Callable[[Testbed, list[Task]], tuple[float, int]], str]] = [
     ("GNU parallel", run_parallel, "nothing; tasks read paths of the shared files"),
-    ("GNU parallel, files copied first", run_parallel_copied, "every node copies every file first, which counts"),
-    ("HyperQueue", run_peer("hyperqueue", start_nothing), "nothing; tasks read paths of the shared files"),
+    (
+        "GNU parallel, files copied first",
+        run_parallel_copied,
+        "every node copies every file first, which counts",
+    ),
+    (
+        "HyperQueue",
+        run_peer("hyperqueue", start_nothing),
+        "nothing; tasks read paths of the shared files",
+    ),
     ("Parsl", run_peer("parsl", start_parsl), "nothing; tasks read paths of the shared files"),
     ("Dask, paths", run_peer("dask", start_dask), "nothing; tasks read paths of the shared files"),
-    ("Dask, files as results", run_peer("dask-results", start_dask), "a task loads each file; others take its result"),
+    (
+        "Dask, files as results",
+        run_peer("dask-results", start_dask),
+        "a task loads each file; others take its result",
+    ),
     ("eyas", run_eyas, "column 1 of the list is the file that a task reads"),
 ]
 
@@ -256,7 +310,10 @@ def machine() -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "versions": ", ".join(
             version([str(program), *words])
-            for program, words in [(shutil.which("parallel"), ["--version"]), (PEERS / "python", ["-c", packages])]
+            for program, words in [
+                (shutil.which("parallel"), ["--version"]),
+                (PEERS / "python", ["-c", packages]),
+            ]
         ),
     }
 
@@ -265,7 +322,10 @@ def draw(figures: dict[str, Any]) -> None:
     """The picture, for light and for dark pages."""
     job = figures["job"]
     title = f"{job['tasks']} tasks, {job['files']} shared files of {job['file_bytes'] / 1e6:.0f} MB, 4 nodes: seconds"
-    rows = [(row["system"], [row[setting]["seconds"] for setting in SETTINGS]) for row in figures["rows"]]
+    rows = [
+        (row["system"], [row[setting]["seconds"] for setting in SETTINGS])
+        for row in figures["rows"]
+    ]
     for theme in bars.THEMES:
         picture = bars.draw(title, list(SETTINGS.values()), rows, theme, highlight="eyas")
         (PICTURE / f"headline-{theme}.svg").write_text(picture)
@@ -291,7 +351,11 @@ def report(figures: dict[str, Any]) -> str:
         cells = [row["system"], row["told"]]
         for setting in SETTINGS:
             part = row[setting]
-            cells += [f"{part['seconds']:.2f} s", "{:.2f} to {:.2f}".format(*part["range"]), f"{part['read']:.2f}"]
+            cells += [
+                f"{part['seconds']:.2f} s",
+                "{:.2f} to {:.2f}".format(*part["range"]),
+                f"{part['read']:.2f}",
+            ]
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"\n{name} is not in the table: {why}." for name, why in figures["missing"].items()]
     lines.append(
@@ -343,7 +407,10 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
                     raise TestbedError(f"{name} counted {said} lines, not {total}")
                 read = (bed.sent_bytes("store") - before) / (asked.files * asked.file_bytes)
                 found.setdefault((name, setting), []).append((seconds, read))
-                print(f"run {number + 1}, {setting}: {name}: {seconds:.2f} s, {read:.2f} times the files", flush=True)
+                print(
+                    f"run {number + 1}, {setting}: {name}: {seconds:.2f} s, {read:.2f} times the files",
+                    flush=True,
+                )
     rows = []
     for name, _, told in SYSTEMS:
         row: dict[str, Any] = {"system": name, "told": told}
@@ -356,7 +423,10 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             row[setting]["range"] = [round(min(seconds), 2), round(max(seconds), 2)]
         else:
             rows.append(row)
-    job = {name: getattr(asked, name) for name in ("files", "file_bytes", "nodes", "link", "store_link", "runs")}
+    job = {
+        name: getattr(asked, name)
+        for name in ("files", "file_bytes", "nodes", "link", "store_link", "runs")
+    }
     load = f"Load average of the machine before it: {before_load:.1f}."
     figures = {
         "beside": load,
@@ -365,9 +435,19 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
         "missing": missing,
         "rows": rows,
     }
-    heads = ["system", *(f"{head}{setting}" for setting in SETTINGS for head in ("s, ", "files read, "))]
-    lines = [[row["system"], *(row[s][part] for s in SETTINGS for part in ("seconds", "read"))] for row in rows]
-    show(f"medians of {asked.runs} runs; files read: bytes from the store, of all files", heads, lines)
+    heads = [
+        "system",
+        *(f"{head}{setting}" for setting in SETTINGS for head in ("s, ", "files read, ")),
+    ]
+    lines = [
+        [row["system"], *(row[s][part] for s in SETTINGS for part in ("seconds", "read"))]
+        for row in rows
+    ]
+    show(
+        f"medians of {asked.runs} runs; files read: bytes from the store, of all files",
+        heads,
+        lines,
+    )
     if not asked.tiny and not asked.only:
         FIGURES.parent.mkdir(exist_ok=True)
         FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
@@ -389,8 +469,12 @@ def main() -> int:
     parser.add_argument("--patterns", type=int, default=12, help="tasks for each file")
     parser.add_argument("--link", default="1gbit", help="rate of each node's link")
     parser.add_argument("--store-link", default="200mbit", help="rate of the shared storage's link")
-    parser.add_argument("--only", action="append", help="run only this system (repeatable); figures are not kept")
-    parser.add_argument("--draw", action="store_true", help="draw the picture from the figures that were kept")
+    parser.add_argument(
+        "--only", action="append", help="run only this system (repeatable); figures are not kept"
+    )
+    parser.add_argument(
+        "--draw", action="store_true", help="draw the picture from the figures that were kept"
+    )
     return conduct(parser, {"files": 8, "patterns": 2}, experiment)
 
 

@@ -87,16 +87,27 @@ def trees(folder: Path) -> list[Workload]:
     return [
         workload(f"grep in {SMALL_FILES} files", "grep", "-rc", "needle", tree),
         workload(f"tar of {SMALL_FILES} files", "sh", "-c", f"tar -cf - -C {tree} . | cat"),
-        workload("a program for each of 200 files", "sh", "-c", 'for file; do cksum "$file"; done', "sh", *files[:200]),
+        workload(
+            "a program for each of 200 files",
+            "sh",
+            "-c",
+            'for file; do cksum "$file"; done',
+            "sh",
+            *files[:200],
+        ),
     ]
 
 
 def kind_of(folder: Path) -> str:
     """Type of a folder's file system."""
-    return subprocess.run(["stat", "-f", "-c", "%T", folder], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["stat", "-f", "-c", "%T", folder], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
-def measure(workload: Workload, before: list[str], rounds: int, is_cold: bool) -> tuple[float, float]:
+def measure(
+    workload: Workload, before: list[str], rounds: int, is_cold: bool
+) -> tuple[float, float]:
     """Median seconds without and with these words in front of the command."""
     ways: list[list[str]] = [[], before]
     found: list[list[float]] = [[], []]
@@ -114,13 +125,24 @@ def measure(workload: Workload, before: list[str], rounds: int, is_cold: bool) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]")
-    parser.add_argument("--folder", type=Path, action="append", help="folder for the files [default: temporary folder]")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        action="append",
+        help="folder for the files [default: temporary folder]",
+    )
     parser.add_argument("--megabytes", type=int, default=512, help="size of the large file")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="run only workloads whose names contain this")
-    parser.add_argument("--tiny", action="store_true", help="quick test with a small file; the figures mean nothing")
+    parser.add_argument(
+        "--tiny", action="store_true", help="quick test with a small file; the figures mean nothing"
+    )
     asked = parser.parse_args()
     if asked.tiny:
         asked.megabytes, asked.rounds = 8, 1
@@ -134,14 +156,19 @@ def main() -> int:
                 build(programs, mpi=False)
                 before = [str(asked.eyas.resolve()), "io", "run", "--here", "--path", name, "--"]
                 rows: list[list[object]] = []
-                for workload in [*decompositions(folder, programs, asked.megabytes << 20), *trees(folder)]:
+                for workload in [
+                    *decompositions(folder, programs, asked.megabytes << 20),
+                    *trees(folder),
+                ]:
                     for is_cold in [False] if kind == TMPFS else [False, True]:
                         if asked.only not in workload.name:
                             continue
                         plain, ordered = measure(workload, before, asked.rounds, is_cold)
                         ratios.append(ordered / plain)
                         state = "cold" if is_cold else "cached"
-                        rows.append([workload.name, state, plain * 1e3, ordered * 1e3, plain / ordered])
+                        rows.append(
+                            [workload.name, state, plain * 1e3, ordered * 1e3, plain / ordered]
+                        )
                 show(f"{kind}, ms", ["workload", "files", "plain", "eyas", "of plain's rate"], rows)
     except SlowDiskError as error:
         print(f"io_fast_storage: {error}", file=sys.stderr)
@@ -150,7 +177,11 @@ def main() -> int:
         print(f"io_fast_storage: no workload's name contains `{asked.only}`", file=sys.stderr)
         return 1
     print()
-    return 0 if conclude("what it took, of what plain calls took", max(ratios), GOAL) or asked.tiny else 1
+    return (
+        0
+        if conclude("what it took, of what plain calls took", max(ratios), GOAL) or asked.tiny
+        else 1
+    )
 
 
 if __name__ == "__main__":

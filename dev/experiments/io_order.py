@@ -32,18 +32,39 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testbed"))
 import plot
 from coordinated import Agent, is_coordinated
 from decomposition import Outcome, build, together
-from slow_disk import NEEDED_BY_DEVICE, BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
+from slow_disk import (
+    NEEDED_BY_DEVICE,
+    BlockDevice,
+    SlowDisk,
+    SlowDiskError,
+    check_needs,
+    forget,
+    isolated,
+    run,
+)
 from table import conclude, show
 
 NEEDED = [("cc", "gcc")]
 NEEDED_BY_MPI = [("mpicc", "libmpich-dev"), ("mpiexec", "mpich")]
-READER, PLAIN, TWO_PHASES, SIEVING, EYAS = "one reader", "plain", "two phases", "data sieving", "eyas"
+READER, PLAIN, TWO_PHASES, SIEVING, EYAS = (
+    "one reader",
+    "plain",
+    "two phases",
+    "data sieving",
+    "eyas",
+)
 SCHEDULERS = ["mq-deadline", "bfq"]
 PEERS = [PLAIN, TWO_PHASES, SIEVING, *SCHEDULERS, EYAS]
-POLICIES = {f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "wsjf-paper", "mlf", "sojf"]}
+POLICIES = {
+    f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "wsjf-paper", "mlf", "sojf"]
+}
 COORDINATED = {EYAS: None, **POLICIES}
 # Processes of each application, and megabytes of its file in the paper; --scale makes the files smaller.
-EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
+EXPERIMENTS = {
+    1: [(8, 2048)],
+    2: [(4, 2048), (4, 2048)],
+    3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)],
+}
 EXPERIMENTS[4] = [(1, 256)] * 8
 PILOT_S, CELL_S = 2.0, 4.0
 ALIGN = 4 << 20  # files are whole blocks of every granularity
@@ -68,13 +89,20 @@ Once = Callable[[int, float], Outcome]  # with this granularity, over this share
 class Bench:
     """The disk with the files of one experiment, and the programs that are measured on it."""
 
-    def __init__(self, disk: SlowDisk, programs: Path, asked: argparse.Namespace, number: int) -> None:
+    def __init__(
+        self, disk: SlowDisk, programs: Path, asked: argparse.Namespace, number: int
+    ) -> None:
         self.disk = disk
         self.programs = programs
         self.asked = asked
-        scaled = [(processes, int(megabytes * asked.scale * 1e6)) for processes, megabytes in EXPERIMENTS[number]]
+        scaled = [
+            (processes, int(megabytes * asked.scale * 1e6))
+            for processes, megabytes in EXPERIMENTS[number]
+        ]
         sizes = [(processes, max(1, size // ALIGN) * ALIGN) for processes, size in scaled]
-        self.applications = [Application(f"file-{place}", *size) for place, size in enumerate(sizes)]
+        self.applications = [
+            Application(f"file-{place}", *size) for place, size in enumerate(sizes)
+        ]
         self.schedulers = [name for name in SCHEDULERS if name in asked.peers]
         self.device = BlockDevice(disk, sum(application.bytes for application in self.applications))
 
@@ -100,7 +128,11 @@ class Bench:
         return self.on_nodes(application, size, block, lambda mount: [])
 
     def on_nodes(
-        self, application: Application, size: int, block: int, before: Callable[[Path], list[object]]
+        self,
+        application: Application,
+        size: int,
+        block: int,
+        before: Callable[[Path], list[object]],
     ) -> list[list[object]]:
         """A program for each node that has processes of the application, with the command that runs it there."""
         programs = []
@@ -109,7 +141,9 @@ class Bench:
         for place, mount in enumerate(self.disk.mounts[:nodes]):
             last = application.processes * (place + 1) // nodes
             words = self.words(application, size, block, first, last - first)
-            programs.append([*before(mount), self.programs / "decompose", *words, mount / application.name])
+            programs.append(
+                [*before(mount), self.programs / "decompose", *words, mount / application.name]
+            )
             first = last
         return programs
 
@@ -117,7 +151,9 @@ class Bench:
         words = self.words(application, size, block, 0, application.processes)
         return [[self.programs / "decompose", *words, self.device.mount / application.name]]
 
-    def words(self, application: Application, size: int, block: int, first: int, count: int) -> list[object]:
+    def words(
+        self, application: Application, size: int, block: int, first: int, count: int
+    ) -> list[object]:
         who = ["--first", first, "--processes", count, "--all", application.processes]
         how = ["--contiguous"] if self.asked.split == "contiguous" else []
         return ["--bytes", size, "--block", block, *who, *how]
@@ -126,7 +162,16 @@ class Bench:
         names = [mount / application.name for mount in self.disk.mounts]
         how = ["--contiguous"] if self.asked.split == "contiguous" else []
         words = ["--bytes", size, "--block", block, *how]
-        return [["mpiexec", "-n", application.processes, self.programs / "decompose_mpi", *words, *names]]
+        return [
+            [
+                "mpiexec",
+                "-n",
+                application.processes,
+                self.programs / "decompose_mpi",
+                *words,
+                *names,
+            ]
+        ]
 
     def sieving(self, application: Application, size: int, block: int) -> list[list[object]]:
         [words] = self.collective(application, size, block)
@@ -140,11 +185,18 @@ class Bench:
 
     def once(self, commands: Commands, block: int, share: float) -> Outcome:
         """Runs all applications at once, over this share of each file."""
-        paths = [folder / application.name for folder in self.folders() for application in self.applications]
+        paths = [
+            folder / application.name
+            for folder in self.folders()
+            for application in self.applications
+        ]
         forget(path for path in paths if path.exists())
         self.disk.forget()
         align = max(block, READER_BYTES)
-        sizes = [max(align, int(application.bytes * share) // align * align) for application in self.applications]
+        sizes = [
+            max(align, int(application.bytes * share) // align * align)
+            for application in self.applications
+        ]
         before = self.disk.counters()
         outcome = together([commands(*cell, block) for cell in zip(self.applications, sizes)])
         done = {name: count - before[name] for name, count in self.disk.counters().items()}
@@ -163,7 +215,9 @@ class Bench:
         """Runs a cell repeatedly, over as much of the files as it can read in the time."""
         all_bytes = sum(application.bytes for application in self.applications)
         least_s = 1 / self.asked.iops if self.asked.iops else 0.0
-        request_s = max(self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6, least_s)
+        request_s = max(
+            self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6, least_s
+        )
         share = min(1.0, PILOT_S / request_s * block / all_bytes)
         while True:
             found = once(block, share)
@@ -227,11 +281,21 @@ def size(number: int) -> str:
 def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
     """Prints and draws the results. Returns whether eyas reaches its goals."""
     limit = rate(measured.pop(READER)[0])
-    rates = {name: {block: rate(cell) for block, cell in cells.items()} for name, cells in measured.items()}
+    rates = {
+        name: {block: rate(cell) for block, cell in cells.items()}
+        for name, cells in measured.items()
+    }
     heads = ["granularity", *measured]
 
     def table(title: str, what: Callable[[str, int], float]) -> None:
-        show(title, heads, [[size(block), *(what(name, block) for name in measured)] for block in asked.granularity])
+        show(
+            title,
+            heads,
+            [
+                [size(block), *(what(name, block) for name in measured)]
+                for block in asked.granularity
+            ],
+        )
 
     def middle(title: str, what: Callable[[Outcome], float]) -> None:
         table(title, lambda name, block: median(measured[name][block], what))
@@ -243,16 +307,29 @@ def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
         table("of plain calls' rate", lambda name, block: rates[name][block] / rates[PLAIN][block])
     middle("MB read, where the rest was cut off", lambda found: found.bytes / 1e6)
     if len(EXPERIMENTS[number]) > 1:
-        middle("between the first and the last application's end, of the time", lambda found: found.apart)
+        middle(
+            "between the first and the last application's end, of the time",
+            lambda found: found.apart,
+        )
     middle("longest wait of a call, s", lambda found: found.longest_s)
     middle("longest wait of a call, of the mean", lambda found: found.longest_s / found.mean_wait_s)
-    middle("MB read between two seeks of the disk", lambda found: found.bytes / 1e6 / max(found.seeks, 1))
+    middle(
+        "MB read between two seeks of the disk",
+        lambda found: found.bytes / 1e6 / max(found.seeks, 1),
+    )
     middle("disk busy, of the time", lambda found: found.busy_s / found.elapsed_s)
     coordinated = [name for name in measured if name in COORDINATED]
     if coordinated:
-        waits = [[median(measured[name][block], longest_queued) for name in coordinated] for block in asked.granularity]
+        waits = [
+            [median(measured[name][block], longest_queued) for name in coordinated]
+            for block in asked.granularity
+        ]
         rows = [[size(block), *each] for block, each in zip(asked.granularity, waits)]
-        show("longest wait of a request in eyas's queue, of the mean", ["granularity", *coordinated], rows)
+        show(
+            "longest wait of a request in eyas's queue, of the mean",
+            ["granularity", *coordinated],
+            rows,
+        )
     if asked.plots:
         asked.plots.mkdir(parents=True, exist_ok=True)
         places = [(block, size(block)) for block in asked.granularity]
@@ -265,21 +342,34 @@ def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
     if not coordinated:
         asked_for = not set(COORDINATED).isdisjoint(asked.peers)
         print("not measured: eyas" + (", which has no `io run` here" if asked_for else ""))
-    return all([reaches_goals(name, number, measured[name], rates.get(PLAIN), limit) for name in coordinated])
+    return all(
+        [
+            reaches_goals(name, number, measured[name], rates.get(PLAIN), limit)
+            for name in coordinated
+        ]
+    )
 
 
 def reaches_goals(
-    name: str, number: int, cells: dict[int, list[Outcome]], plain: dict[int, float] | None, limit: float
+    name: str,
+    number: int,
+    cells: dict[int, list[Outcome]],
+    plain: dict[int, float] | None,
+    limit: float,
 ) -> bool:
     """Prints which goals a column of eyas reaches. Returns whether it reaches all."""
     rates = {block: rate(cell) for block, cell in cells.items()}
-    goals = [conclude(f"one sequential reader's rate, of {name}'s", limit / min(rates.values()), 1 / 0.8)]
+    goals = [
+        conclude(f"one sequential reader's rate, of {name}'s", limit / min(rates.values()), 1 / 0.8)
+    ]
     if plain:
         worst = max(plain[block] / rates[block] for block in rates)
         goals.append(conclude(f"plain calls' rate, of {name}'s", worst, 1 / 0.97))
     if number == EQUAL:
         apart = max(median(cell, lambda found: found.apart) for cell in cells.values())
-        goals.append(conclude(f"between the equal applications' ends under {name}, of the time", apart, 0.05))
+        goals.append(
+            conclude(f"between the equal applications' ends under {name}, of the time", apart, 0.05)
+        )
     longest = max(median(cell, longest_queued) for cell in cells.values())
     goals.append(conclude(f"longest wait of a request under {name}, of the mean", longest, 3))
     return all(goals)
@@ -290,12 +380,21 @@ def experiments(folder: Path, asked: argparse.Namespace) -> int:
     programs = folder / "programs"
     programs.mkdir()
     build(programs, uses_mpi(asked))
-    costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
+    costs = [
+        "--seek-ms",
+        asked.seek_ms,
+        "--megabytes-per-second",
+        asked.megabytes_per_second,
+        "--iops",
+        asked.iops,
+    ]
     costs += ["--channels", asked.channels, "--memory-megabytes", asked.memory_megabytes]
     costs += ["--memory-megabytes-per-second", asked.memory_megabytes_per_second]
     holds = True
     for number in asked.experiment:
-        disk = SlowDisk(folder / f"disk-{number}", asked.nodes, [*costs, "--latency-us", asked.latency_us])
+        disk = SlowDisk(
+            folder / f"disk-{number}", asked.nodes, [*costs, "--latency-us", asked.latency_us]
+        )
         disk.folder.mkdir()
         with disk:
             bench = Bench(disk, programs, asked, number)
@@ -324,29 +423,54 @@ def peers(text: str) -> list[str]:
     names = text.split(",")
     known = [*PEERS, *POLICIES]
     if unknown := set(names).difference(known):
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(known)}")
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(sorted(unknown))}: not among {', '.join(known)}"
+        )
     return names
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="quick test with small files; the figures mean nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="quick test with small files; the figures mean nothing"
+    )
     parser.add_argument("--runs", type=int, default=3, help="runs of each cell; the median counts")
     numbers = sorted(EXPERIMENTS)
-    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="numbers of the experiments")
     parser.add_argument(
-        "--granularity", type=granularity, default="4,16,64,256,1024,4096", help="sizes in KiB, separated by commas"
+        "--experiment",
+        type=int,
+        action="append",
+        choices=numbers,
+        help="numbers of the experiments",
     )
-    parser.add_argument("--scale", type=float, default=0.125, help="scale of the paper's file sizes (from 2 GB)")
-    parser.add_argument("--nodes", type=int, default=1, help="number of mounts for an application's processes")
+    parser.add_argument(
+        "--granularity",
+        type=granularity,
+        default="4,16,64,256,1024,4096",
+        help="sizes in KiB, separated by commas",
+    )
+    parser.add_argument(
+        "--scale", type=float, default=0.125, help="scale of the paper's file sizes (from 2 GB)"
+    )
+    parser.add_argument(
+        "--nodes", type=int, default=1, help="number of mounts for an application's processes"
+    )
     splits = ["interleaved", "contiguous"]
     parser.add_argument("--split", choices=splits, default=splits[0], help="blocks of a process")
     parser.add_argument("--peers", type=peers, default=PEERS, help="columns, separated by commas")
     parser.add_argument("--seek-ms", type=float, default=8, help="duration of a seek")
-    parser.add_argument("--megabytes-per-second", type=float, default=150, help="bandwidth of the disk")
-    parser.add_argument("--iops", type=float, default=0, help="requests a second of the disk; 0: unlimited")
+    parser.add_argument(
+        "--megabytes-per-second", type=float, default=150, help="bandwidth of the disk"
+    )
+    parser.add_argument(
+        "--iops", type=float, default=0, help="requests a second of the disk; 0: unlimited"
+    )
     parser.add_argument("--channels", type=int, default=1, help="requests served at a time")
-    parser.add_argument("--memory-megabytes", type=int, default=0, help="memory of the disk's server")
+    parser.add_argument(
+        "--memory-megabytes", type=int, default=0, help="memory of the disk's server"
+    )
     rate = "of what is in memory; 0: as fast as it can"
     parser.add_argument("--memory-megabytes-per-second", type=float, default=1000, help=rate)
     parser.add_argument("--latency-us", type=int, default=0, help="latency between nodes and disk")

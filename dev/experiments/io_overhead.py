@@ -29,14 +29,24 @@ def measure(words: list[str]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="quick test of one round; the figures mean nothing")
-    parser.add_argument("--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="quick test of one round; the figures mean nothing"
+    )
+    parser.add_argument(
+        "--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]"
+    )
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--folder", type=Path, help="folder for the file [default: a temporary folder]")
+    parser.add_argument(
+        "--folder", type=Path, help="folder for the file [default: a temporary folder]"
+    )
     words = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=words.folder) as folder:
-        program, file, elsewhere = (Path(folder, name) for name in ("overhead", "file", "elsewhere"))
+        program, file, elsewhere = (
+            Path(folder, name) for name in ("overhead", "file", "elsewhere")
+        )
         source = Path(__file__).parent / "decompose" / "overhead.c"
         subprocess.run(["gcc", "-O2", "-o", program, source], check=True)
         file.write_bytes(bytes(FILE_BYTES))
@@ -57,7 +67,10 @@ def main() -> int:
     for name in runs["plain"][0]:
         plain, *others = (statistics.median(run[name] for run in runs[way]) for way in ways)
         worst = max(worst, *(other / plain for other in others))
-        print(f"{name:14}{plain:8.1f}" + "".join(f"{other:9.1f} ({other / plain:.2f})" for other in others))
+        print(
+            f"{name:14}{plain:8.1f}"
+            + "".join(f"{other:9.1f} ({other / plain:.2f})" for other in others)
+        )
     verdict = "reached" if worst < GOAL else "NOT reached"
     print(f"at most {worst:.2f} times as long; the goal is less than {GOAL}: {verdict}")
     return 0 if worst < GOAL or words.tiny else 1

@@ -27,7 +27,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testbed"))
 from coordinated import eyas, is_coordinated
 from decomposition import build, finish, start, together
 from io_order import granularity, size
-from slow_disk import NEEDED_BY_DEVICE, BlockDevice, SlowDisk, SlowDiskError, check_needs, isolated, run
+from slow_disk import (
+    NEEDED_BY_DEVICE,
+    BlockDevice,
+    SlowDisk,
+    SlowDiskError,
+    check_needs,
+    isolated,
+    run,
+)
 from table import conclude, show
 
 ALONE, PLAIN, EYAS = "one writer", "plain", "eyas"
@@ -114,8 +122,12 @@ def tell(bench: Bench, asked: argparse.Namespace) -> bool:
     shares = [[size(block), rates[2] / rates[0], rates[2] / rates[1]] for block, rates in rows]
     show("eyas's rate", ["granularity", f"of {ALONE}'s", f"of {PLAIN} calls'"], shares)
     print()
-    alone = conclude("one writer's rate, of eyas's", max(rates[0] / rates[2] for _, rates in rows), 1 / 0.8)
-    plain = conclude("plain calls' rate, of eyas's", max(rates[1] / rates[2] for _, rates in rows), 1 / 0.97)
+    alone = conclude(
+        "one writer's rate, of eyas's", max(rates[0] / rates[2] for _, rates in rows), 1 / 0.8
+    )
+    plain = conclude(
+        "plain calls' rate, of eyas's", max(rates[1] / rates[2] for _, rates in rows), 1 / 0.97
+    )
     return alone and plain
 
 
@@ -126,7 +138,13 @@ def gather(mount: Path, name: str, processes: int) -> float:
     count = GATHERED_BYTES * processes
     files = 1 if name == ALONE else processes
     before = [eyas(), "io", "run", "--here", "--path", mount, "--"] if name == EYAS else []
-    words = ["if=/dev/zero", f"bs={DD_BYTES}", f"count={count // files // DD_BYTES}", "conv=fsync", "status=none"]
+    words = [
+        "if=/dev/zero",
+        f"bs={DD_BYTES}",
+        f"count={count // files // DD_BYTES}",
+        "conv=fsync",
+        "status=none",
+    ]
     paths = [mount / f"file-{number}" for number in range(files)]
     began = time.monotonic()
     started = [start([*before, "dd", *words, f"of={path}"]) for path in paths]
@@ -152,7 +170,9 @@ def tell_gathered(disk: SlowDisk, asked: argparse.Namespace) -> bool:
                 rates[name].append(gather(device.mount, name, asked.processes))
     middle = {name: statistics.median(found) for name, found in rates.items()}
     show("MB/s", names, [list(middle.values())])
-    return EYAS not in names or conclude("plain calls' rate, of eyas's", middle[PLAIN] / middle[EYAS], 1 / 0.97)
+    return EYAS not in names or conclude(
+        "plain calls' rate, of eyas's", middle[PLAIN] / middle[EYAS], 1 / 0.97
+    )
 
 
 def writes(folder: Path, asked: argparse.Namespace) -> int:
@@ -162,25 +182,42 @@ def writes(folder: Path, asked: argparse.Namespace) -> int:
     # The experiment has an agent of its own, which ends with it.
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second]
-    disk = SlowDisk(folder / "disk", asked.nodes, [*costs, *(["--uncached"] if asked.uncached else [])])
+    disk = SlowDisk(
+        folder / "disk", asked.nodes, [*costs, *(["--uncached"] if asked.uncached else [])]
+    )
     disk.folder.mkdir()
     with disk:
-        holds = tell_gathered(disk, asked) if asked.gathered else tell(Bench(disk, programs, asked), asked)
+        holds = (
+            tell_gathered(disk, asked)
+            if asked.gathered
+            else tell(Bench(disk, programs, asked), asked)
+        )
         return 0 if holds or asked.tiny else 1
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     parser.add_argument("--runs", type=int, default=3, help="runs of each cell; the median counts")
     parser.add_argument(
-        "--granularity", type=granularity, default="4,16,64,256,1024,4096", help="sizes in KiB, separated by commas"
+        "--granularity",
+        type=granularity,
+        default="4,16,64,256,1024,4096",
+        help="sizes in KiB, separated by commas",
     )
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--nodes", type=int, default=1, help="number of mounts for the processes")
     parser.add_argument("--seek-ms", type=float, default=8, help="duration of a seek")
-    parser.add_argument("--megabytes-per-second", type=float, default=150, help="bandwidth of the disk")
-    parser.add_argument("--gathered", action="store_true", help="each process has its own file, through the page cache")
+    parser.add_argument(
+        "--megabytes-per-second", type=float, default=150, help="bandwidth of the disk"
+    )
+    parser.add_argument(
+        "--gathered",
+        action="store_true",
+        help="each process has its own file, through the page cache",
+    )
     parser.add_argument("--uncached", action="store_true", help="the mount has no page cache")
     asked = parser.parse_args()
     if asked.tiny:

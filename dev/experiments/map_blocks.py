@@ -41,7 +41,7 @@ TEXT = EYAS.with_name("eyas-text")
 WORDS, BLOCK_BYTES, CHUNK = 100_000, 16_000_000, "16MB"
 ADD = (
     "awk -F'\\t' 'NR > 1 && $1 != k { print k \"\\t\" n; n = 0 } { k = $1; n += $2 } "
-    "END { if (NR) print k \"\\t\" n }'"
+    'END { if (NR) print k "\\t" n }\''
 )
 COUNT = f"{TEXT} word-count reduce"
 JOIN = f"{TEXT} join"
@@ -61,8 +61,16 @@ duckdb.sql(f"copy ({queries[sys.argv[1]]}) to '/dev/null' (format csv)")
 
 # Name of the work, arguments of `eyas map`, and the commands to compare with, by name.
 WORK = [
-    ("wc -l", ["/text", "--", "wc", "-l"], {"wc -l": "wc -l text", "cat | wc -l": "cat text | wc -l"}),
-    ("grep -c", ["/text", "--", "grep", "-c", "-F", "abc"], {"grep -c": "grep -c -F abc text | cat"}),
+    (
+        "wc -l",
+        ["/text", "--", "wc", "-l"],
+        {"wc -l": "wc -l text", "cat | wc -l": "cat text | wc -l"},
+    ),
+    (
+        "grep -c",
+        ["/text", "--", "grep", "-c", "-F", "abc"],
+        {"grep -c": "grep -c -F abc text | cat"},
+    ),
     (
         "word count, eyas-text",
         ["/text", "--combine", COUNT, "--reduce", COUNT, "--", str(TEXT), "word-count", "map"],
@@ -73,12 +81,32 @@ WORK = [
     ),
     (
         "word count, eyas-text, counted in the map",
-        ["/text", "--combine", COUNT, "--reduce", COUNT, "--", str(TEXT), "aggregate-word-count", "map"],
+        [
+            "/text",
+            "--combine",
+            COUNT,
+            "--reduce",
+            COUNT,
+            "--",
+            str(TEXT),
+            "aggregate-word-count",
+            "map",
+        ],
         {"DuckDB": f"{sys.executable} query.py count"},
     ),
     (
         "word count, tr | sed, awk",
-        ["/text", "--combine", ADD, "--reduce", ADD, "--", "sh", "-c", "tr -s ' ' '\\n' | sed 's/$/\\t1/'"],
+        [
+            "/text",
+            "--combine",
+            ADD,
+            "--reduce",
+            ADD,
+            "--",
+            "sh",
+            "-c",
+            "tr -s ' ' '\\n' | sed 's/$/\\t1/'",
+        ],
         {"tr | sort | uniq -c": "tr -s ' ' '\\n' < text | sort -S 1G | uniq -c"},
     ),
     (
@@ -88,7 +116,17 @@ WORK = [
     ),
     (
         "join",
-        ["/marked", "--reduce", f"{JOIN} reduce", "--reducers", "2", "--", str(TEXT), "join", "map"],
+        [
+            "/marked",
+            "--reduce",
+            f"{JOIN} reduce",
+            "--reducers",
+            "2",
+            "--",
+            str(TEXT),
+            "join",
+            "map",
+        ],
         {
             "sort, join": "sort -S 512M left > l; sort -S 512M right > r; join -t '\t' l r",
             "DuckDB": f"{sys.executable} query.py join",
@@ -100,7 +138,9 @@ WORK = [
 def write_text(path: Path, megabytes: int) -> None:
     """Writes the text; the same one for the same size."""
     draw = random.Random(1)
-    words = ["".join(draw.choices("abcdefghijklmnop", k=1 + number % 12)) for number in range(WORDS)]
+    words = [
+        "".join(draw.choices("abcdefghijklmnop", k=1 + number % 12)) for number in range(WORDS)
+    ]
     weights = list(itertools.accumulate(1 / rank for rank in range(1, WORDS + 1)))
     lines, written = [], 0
     while written < min(BLOCK_BYTES, megabytes * 1_000_000):
@@ -118,13 +158,18 @@ def write_tables(folder: Path, megabytes: int) -> None:
     with (folder / "left").open("w") as left, (folder / "right").open("w") as right:
         with (folder / "marked").open("w") as marked:
             for number in range(rows):
-                for side, table, key in [(1, left, number * 7919 % rows), (2, right, draw.randrange(rows))]:
+                for side, table, key in [
+                    (1, left, number * 7919 % rows),
+                    (2, right, draw.randrange(rows)),
+                ]:
                     row = f"{key:010}\tvalue{number:08}\n"
                     table.write(row)
                     marked.write(f"{side}\t{row}")
 
 
-def timed(command: str | list[str], folder: Path, environment: dict[str, str], group: Path | None) -> float:
+def timed(
+    command: str | list[str], folder: Path, environment: dict[str, str], group: Path | None
+) -> float:
     """Runs a command whose output is not read. Returns seconds: of processors in a control group if there is one."""
 
     def now() -> float:
@@ -132,7 +177,12 @@ def timed(command: str | list[str], folder: Path, environment: dict[str, str], g
 
     began = now()
     subprocess.run(
-        command, shell=isinstance(command, str), cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+        command,
+        shell=isinstance(command, str),
+        cwd=folder,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     return now() - began
 
@@ -150,15 +200,22 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
     for work, words, beside in WORK:
         if asked.only and asked.only not in work:
             continue
-        peers = {name: command for name, command in beside.items() if name != "DuckDB" or has_duckdb()}
+        peers = {
+            name: command for name, command in beside.items() if name != "DuckDB" or has_duckdb()
+        }
         times: dict[str, list[float]] = {name: [] for name in [*binaries, *peers]}
         environments = {
-            name: {**os.environ, "LC_ALL": "C", "EYAS_HOME": tempfile.mkdtemp(dir=folder)} for name in binaries
+            name: {**os.environ, "LC_ALL": "C", "EYAS_HOME": tempfile.mkdtemp(dir=folder)}
+            for name in binaries
         }
         commands: dict[str, str | list[str]] = {}
         for name, binary in binaries.items():
             text_program = str(binary.with_name("eyas-text"))
-            commands[name] = [str(binary), "map", *[word.replace(str(TEXT), text_program) for word in words]]
+            commands[name] = [
+                str(binary),
+                "map",
+                *[word.replace(str(TEXT), text_program) for word in words],
+            ]
         commands |= peers
         with contextlib.ExitStack() as clusters:
             for name, binary in binaries.items():
@@ -172,7 +229,12 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
             rows.append([work, name, median, *ratios])
     show(
         f"{text.stat().st_size / 1e6:.0f} MB, {asked.nodes} nodes, medians of {asked.runs} runs",
-        ["work", "system", "processor s" if asked.cpuacct else "s", *[f"{name} of it" for name in binaries]],
+        [
+            "work",
+            "system",
+            "processor s" if asked.cpuacct else "s",
+            *[f"{name} of it" for name in binaries],
+        ],
         rows,
     )
 
@@ -192,13 +254,26 @@ class Nodes:
     def run(self, *words: str) -> None:
         """Runs eyas."""
         command = [str(self.binary), *words]
-        subprocess.run(command, cwd=self.folder, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            command, cwd=self.folder, env=self.environment, check=True, stdout=subprocess.DEVNULL
+        )
 
     def __enter__(self) -> None:
         """Starts it, puts the inputs."""
         self.run("start", "local", "--nodes", str(self.nodes), "--dfs", "--detach")
         for file in ["text", "marked"]:
-            self.run("dfs", "put", file, f"/{file}", "--replicas", "1", "--chunk-size", CHUNK, "--format", "lines")
+            self.run(
+                "dfs",
+                "put",
+                file,
+                f"/{file}",
+                "--replicas",
+                "1",
+                "--chunk-size",
+                CHUNK,
+                "--format",
+                "lines",
+            )
 
     def __exit__(self, *_: object) -> None:
         """Stops it."""

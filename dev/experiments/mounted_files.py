@@ -110,7 +110,9 @@ def run(*words: str, cwd: Path) -> None:
 
 def transactions(folder: Path, count: int) -> None:
     """Runs transactions of one row each."""
-    script = "create table t(a);" + "".join(f"insert into t values({number});" for number in range(count))
+    script = "create table t(a);" + "".join(
+        f"insert into t values({number});" for number in range(count)
+    )
     run("sqlite3", "data.db", script, cwd=folder)
 
 
@@ -118,8 +120,12 @@ def make_project(folder: Path, files: int) -> None:
     """Writes a C project, and builds it with two jobs."""
     folder.mkdir()
     for number in range(files):
-        functions = [f"int f{number}_{k}(int x) {{ return x * {k} + {number}; }}" for k in range(50)]
-        (folder / f"part{number}.c").write_text("#include <stdio.h>\n#include <stdlib.h>\n" + "\n".join(functions))
+        functions = [
+            f"int f{number}_{k}(int x) {{ return x * {k} + {number}; }}" for k in range(50)
+        ]
+        (folder / f"part{number}.c").write_text(
+            "#include <stdio.h>\n#include <stdlib.h>\n" + "\n".join(functions)
+        )
     (folder / "main.c").write_text("int f0_1(int); int main(void) { return f0_1(0); }\n")
     objects = " ".join(f"part{number}.o" for number in range(files))
     (folder / "Makefile").write_text(f"program: main.o {objects}\n\t$(CC) -o $@ $^\n")
@@ -150,7 +156,9 @@ def measure(folder: Path, asked: argparse.Namespace, repository: Path) -> dict[s
     found["ls -l"] = seconds(lambda: run("ls", "-l", str(small), cwd=folder))
     many = folder.parent / "many"
     found["ls -l of many"] = seconds(lambda: run("ls", "-l", str(many), cwd=folder))
-    found["git clone"] = seconds(lambda: run("git", "clone", "-q", f"file://{repository}", "clone", cwd=folder))
+    found["git clone"] = seconds(
+        lambda: run("git", "clone", "-q", f"file://{repository}", "clone", cwd=folder)
+    )
     found["make"] = seconds(lambda: make_project(folder / "project", asked.parts))
     found["sqlite3"] = seconds(lambda: transactions(folder, asked.transactions))
     shutil.rmtree(folder)
@@ -172,7 +180,13 @@ def main() -> None:
     parser.add_argument("--eyas", type=Path)
     asked = parser.parse_args()
     if asked.tiny:
-        asked.megabytes, asked.reads, asked.files, asked.transactions, asked.rounds = 16, 200, 100, 3, 1
+        asked.megabytes, asked.reads, asked.files, asked.transactions, asked.rounds = (
+            16,
+            200,
+            100,
+            3,
+            1,
+        )
         asked.many, asked.parts = 200, 3
     command = str(asked.eyas or eyas())
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
@@ -180,7 +194,9 @@ def main() -> None:
         environment = {**os.environ, "EYAS_HOME": str(place / "home")}
 
         def call(*words: str) -> None:
-            subprocess.run([command, *words], env=environment, check=True, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [command, *words], env=environment, check=True, stderr=subprocess.DEVNULL
+            )
 
         repository, mount, bound = place / "repository", place / "mnt", place / "bound"
         mount.mkdir()
@@ -219,7 +235,9 @@ def main() -> None:
         cells = [f"{statistics.median(turns['local'][what] for turns in rounds):.2f}"]
         for system in others:
             cells.append(f"{statistics.median(turns[system][what] for turns in rounds):.2f}")
-            cells.append(f"{statistics.median(turns[system][what] / turns['local'][what] for turns in rounds):.2f}")
+            cells.append(
+                f"{statistics.median(turns[system][what] / turns['local'][what] for turns in rounds):.2f}"
+            )
         print(f"| {what} | {' | '.join(cells)} | {GOALS.get(what, '')} |")
 
 

@@ -56,7 +56,13 @@ def eyas(kind: str, tasks: int) -> float:
     words = ["--noop"] if kind == "noop" else ["--", TRUE]
     with tempfile.TemporaryDirectory() as home:
         command = [binary, "run", "--array", f"1-{tasks}", "--report", "none", *words]
-        ran = subprocess.run(command, env={**os.environ, "EYAS_HOME": home}, check=True, capture_output=True, text=True)
+        ran = subprocess.run(
+            command,
+            env={**os.environ, "EYAS_HOME": home},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     told = re.search(r"\(([\d.]+)/s\)", ran.stderr)
     if told is None:
         raise RuntimeError(f"no rate in: {ran.stderr}")
@@ -69,7 +75,9 @@ def dask(kind: str, tasks: int) -> float:
 
     function = noop if kind == "noop" else true
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
         Client(cluster) as client,
     ):
         client.gather(client.map(function, range(10), pure=False))
@@ -129,7 +137,9 @@ def pipeline(command: list[str]) -> Callable[[str, int], float]:
 
     def run(_kind: str, tasks: int) -> float:
         items = "".join(f"{number}\n" for number in range(tasks))
-        return timed(lambda: subprocess.run([*command, TRUE], input=items, text=True, check=True), tasks)
+        return timed(
+            lambda: subprocess.run([*command, TRUE], input=items, text=True, check=True), tasks
+        )
 
     return run
 
@@ -157,7 +167,12 @@ def measure_apart(place: int, tasks: int) -> float | str:
     environment = {**os.environ, "PATH": f"{PEERS}{os.pathsep}{os.environ.get('PATH', '')}"}
     try:
         ran = subprocess.run(
-            command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         return f"not done in {DEADLINE_S} s"

@@ -75,7 +75,9 @@ rule total:
 """
 
 
-def seconds(asked: argparse.Namespace, system: str, executor: str, place: Path, shared: Path) -> float:
+def seconds(
+    asked: argparse.Namespace, system: str, executor: str, place: Path, shared: Path
+) -> float:
     """Time of one run of a pipeline, in a new folder and on a new cluster."""
     place.mkdir()
     work = place / "work"
@@ -84,13 +86,27 @@ def seconds(asked: argparse.Namespace, system: str, executor: str, place: Path, 
         (work / "main.nf").write_text(NEXTFLOW)
         name = "local" if executor == "local" else "slurm"
         (work / "nextflow.config").write_text(f"process.executor = '{name}'\n" + CONFIGURATION)
-        words = [*nextflow(), "run", "main.nf", "--steps", str(asked.steps), "--files", str(asked.files)]
+        words = [
+            *nextflow(),
+            "run",
+            "main.nf",
+            "--steps",
+            str(asked.steps),
+            "--files",
+            str(asked.files),
+        ]
         words += ["--shared", str(shared), "--results", str(work / "results")]
         if executor == "local":
             words += ["-qs", str(NODES * SLOTS)]
     else:
         (work / "Snakefile").write_text(SNAKEMAKE)
-        words = [*snakemake(), "--config", f"steps={asked.steps}", f"files={asked.files}", f"shared={shared}"]
+        words = [
+            *snakemake(),
+            "--config",
+            f"steps={asked.steps}",
+            f"files={asked.files}",
+            f"shared={shared}",
+        ]
         if executor == "local":
             words += ["--cores", str(NODES * SLOTS)]
         else:
@@ -143,7 +159,9 @@ def measure(asked: argparse.Namespace, folder: Path) -> int:
     disk.folder.mkdir()
     with disk:
         for number in range(asked.files):
-            (disk.source / str(number)).write_bytes(b"a line of a shared file\n" * (asked.megabytes * 1_000_000 // 24))
+            (disk.source / str(number)).write_bytes(
+                b"a line of a shared file\n" * (asked.megabytes * 1_000_000 // 24)
+            )
         taken: dict[tuple[str, str], list[float]] = {}
         for run in range(asked.runs):
             for system in asked.systems.split(","):
@@ -156,7 +174,9 @@ def measure(asked: argparse.Namespace, folder: Path) -> int:
                     taken.setdefault((system, executor), []).append(took)
                     print(f"run {run + 1}: {system}, {executor}: {took:.1f} s", flush=True)
                     shutil.rmtree(place, ignore_errors=True)
-        print(f"\n{asked.steps} steps, {asked.files} shared files of {asked.megabytes} MB, disk of {asked.rate} MB/s")
+        print(
+            f"\n{asked.steps} steps, {asked.files} shared files of {asked.megabytes} MB, disk of {asked.rate} MB/s"
+        )
         print("\n| system | executor | seconds |\n| --- | --- | ---: |")
         for (system, executor), times in taken.items():
             print(f"| {system} | {executor} | {statistics.median(times):.1f} |")
@@ -169,11 +189,15 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--files", type=int, default=10)
     parser.add_argument("--megabytes", type=int, default=4)
-    parser.add_argument("--rate", type=int, default=25, help="megabytes per second of the shared disk")
+    parser.add_argument(
+        "--rate", type=int, default=25, help="megabytes per second of the shared disk"
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--systems", default="nextflow,snakemake")
     parser.add_argument("--executors", default="local,slurm,shim")
-    parser.add_argument("--snakemake-executor", help="a further executor of Snakemake, on the cluster of eyas")
+    parser.add_argument(
+        "--snakemake-executor", help="a further executor of Snakemake, on the cluster of eyas"
+    )
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     asked = parser.parse_args()
     if asked.tiny:

@@ -44,7 +44,9 @@ def workloads(side: int) -> dict[str, Reads]:
             "stacking": stacking, "zipf": zipf}  # fmt: skip
 
 
-def timed(asked: argparse.Namespace, bed: Testbed, reads: Reads, policy: str) -> tuple[float, float]:
+def timed(
+    asked: argparse.Namespace, bed: Testbed, reads: Reads, policy: str
+) -> tuple[float, float]:
     """Seconds of the job, and bytes sent by the store divided by the bytes of distinct files."""
     # Created for each run, so that no node has cached anything.
     bed.up(asked.nodes, asked.link, asked.store_link)
@@ -53,7 +55,9 @@ def timed(asked: argparse.Namespace, bed: Testbed, reads: Reads, policy: str) ->
     # Incompressible.
     paths = bed.put("in", (dice.randbytes(length) for _ in range(2 * asked.side)))
     lines = bed.folder / "lines"
-    lines.write_text("".join(",".join(str(paths[file]) for file in files) + "\n" for files in reads))
+    lines.write_text(
+        "".join(",".join(str(paths[file]) for file in files) + "\n" for files in reads)
+    )
     inputs = [word for place in range(len(reads[0])) for word in ("--input", f"{{{place + 1}}}")]
     words = ["run", "--each-line", lines, "--colsep", ",", *inputs, "--report", "none"]
     words += ["--", "sh", "-c", f"sleep {asked.seconds}", "{#}"]
@@ -76,7 +80,9 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
         title = f"{name}: {len(reads)} tasks of {asked.seconds:g} s on {asked.nodes} nodes, {asked.runs} runs"
         show(title, ["policy", "median s", "least", "most", "read / distinct bytes"], rows)
         behind[name] = medians["cost"] / min(medians.values())
-    return all([conclude(f"{name}: cost / best", ratio, MOST_BEHIND) for name, ratio in behind.items()])
+    return all(
+        [conclude(f"{name}: cost / best", ratio, MOST_BEHIND) for name, ratio in behind.items()]
+    )
 
 
 def main() -> int:

@@ -66,10 +66,23 @@ def of_sbatch(slurm: Slurm, folder: Path) -> float:
 def of_run(slurm: Slurm, folder: Path) -> float:
     """A job of eyas with a pool of its own."""
     options = "--cpus 2 --max-nodes 1 --time-limit 10min --executor-option=--keep-free=10MB"
-    line = [COMMAND.resolve(), "run", "--pool", "slurm", "--pool-options", options, "--report", "none", "--array", "1"]
+    line = [
+        COMMAND.resolve(),
+        "run",
+        "--pool",
+        "slurm",
+        "--pool-options",
+        options,
+        "--report",
+        "none",
+        "--array",
+        "1",
+    ]
     environment = {**slurm.environment, "EYAS_HOME": str(folder / "run")}
     began = time.time()
-    done = subprocess.run([*line, "--", *DATE], env=environment, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [*line, "--", *DATE], env=environment, cwd=folder, capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(f"eyas run failed: {done.stderr}")
     return float(done.stdout) - began
@@ -107,8 +120,21 @@ def first(asked: argparse.Namespace, folder: Path) -> bool:
     figures: dict[str, list[float]] = {}
     peers = {system: "" for system in asked.peers.split(",") if system}
     scheduler = f"batch_sched_delay={asked.sched_delay}"
-    with Slurm(folder / "slurm", 2, scheduler=scheduler) as slurm, SlurmDispatcher(slurm, folder / "home") as cluster:
-        cluster.add_pool("batch", "--cpus", "2", "--max-nodes", "1", "--idle-timeout", "1s", "--time-limit", "10min")
+    with (
+        Slurm(folder / "slurm", 2, scheduler=scheduler) as slurm,
+        SlurmDispatcher(slurm, folder / "home") as cluster,
+    ):
+        cluster.add_pool(
+            "batch",
+            "--cpus",
+            "2",
+            "--max-nodes",
+            "1",
+            "--idle-timeout",
+            "1s",
+            "--time-limit",
+            "10min",
+        )
         # The first round warms caches.
         for turn in range(asked.runs + 1):
             found = {}
@@ -149,7 +175,9 @@ def counting(folder: Path, programs: list[str]) -> str:
     """A PATH with programs that note each call before they run the real program."""
     folder.mkdir()
     for program in programs:
-        real = subprocess.run(["which", program], capture_output=True, text=True, check=True).stdout.strip()
+        real = subprocess.run(
+            ["which", program], capture_output=True, text=True, check=True
+        ).stdout.strip()
         path = folder / program
         path.write_text(f'#!/bin/sh\ndate +%s.%N >>"{folder}/{program}.calls"\nexec {real} "$@"\n')
         path.chmod(0o755)
@@ -166,7 +194,16 @@ def pending(asked: argparse.Namespace, folder: Path) -> bool:
         with SlurmDispatcher(slurm, folder / "home", PATH=path) as cluster:
             for number in range(0, asked.requests, at_most):
                 requests = str(min(at_most, asked.requests - number))
-                some = ["--max-nodes", requests, "--backlog", requests, "--cpus", "1", "--provision", "all-at-once"]
+                some = [
+                    "--max-nodes",
+                    requests,
+                    "--backlog",
+                    requests,
+                    "--cpus",
+                    "1",
+                    "--provision",
+                    "all-at-once",
+                ]
                 cluster.add_pool(f"batch-{number}", "--no-try", *some)
             began = time.monotonic()
             job = {"array": f"1-{asked.requests}", "command": ["true"]}
@@ -178,12 +215,16 @@ def pending(asked: argparse.Namespace, folder: Path) -> bool:
             began_unix, cpu_before = time.time(), cluster.cpu_s()
             time.sleep(asked.seconds)
             passed_s = time.time() - began_unix
-            called = [moment for moment in map(float, calls.read_text().split()) if moment > began_unix]
+            called = [
+                moment for moment in map(float, calls.read_text().split()) if moment > began_unix
+            ]
             own, others = (after - before for after, before in zip(cluster.cpu_s(), cpu_before))
             states = cluster.pool("batch-0")["requests"][-1]["says"]
             cluster.eyas("job", "cancel", "1")
             slurm.run("scancel", "--user=root")
-    print(f"{asked.requests} requests were submitted in {submitted_s:.0f} s; Slurm says of the last one: {states}")
+    print(
+        f"{asked.requests} requests were submitted in {submitted_s:.0f} s; Slurm says of the last one: {states}"
+    )
     commands = f"all commands took {others / passed_s:.2%} of a core"
     print(f"in {passed_s:.0f} s: {len(called)} calls of squeue; {commands}")
     between_s = (called[-1] - called[0]) / (len(called) - 1) if len(called) > 1 else float("inf")
@@ -215,7 +256,9 @@ class Load:
                     options += ["--idle-timeout", f"{IDLE_S}s", "--target", f"{TARGET_S}s"]
                 cluster.add_pool("batch", *options)
                 if self.is_static:
-                    wait_until("all nodes have joined", lambda: cluster.pool("batch")["nodes"] == NODES)
+                    wait_until(
+                        "all nodes have joined", lambda: cluster.pool("batch")["nodes"] == NODES
+                    )
                 began = time.time()
                 self._submit(cluster, began)
                 ended = time.time()
@@ -285,20 +328,40 @@ def loads(asked: argparse.Namespace, folder: Path) -> bool:
                     ran.result()
             runs.append(pair)
             for load in pair:
-                print(f"{load.folder.name}: {load.seconds:.1f} s, {load.node_seconds:.0f} node-seconds", flush=True)
+                print(
+                    f"{load.folder.name}: {load.seconds:.1f} s, {load.node_seconds:.0f} node-seconds",
+                    flush=True,
+                )
         grant_s = asked.grant_least, asked.grant_most
         middle = [
-            tuple(statistics.median(getattr(pair[way], what) for pair in runs) for what in ["seconds", "node_seconds"])
+            tuple(
+                statistics.median(getattr(pair[way], what) for pair in runs)
+                for what in ["seconds", "node_seconds"]
+            )
             for way in range(2)
         ]
-        rows = [["static", *middle[0]], ["pool", *middle[1]], ["simulated", *simulated(name, folder, grant_s)]]
-        show(f"{name}: {len(times)} tasks of {COMPUTE_S} s in {times[-1]:.0f} s", ["way", "s", "node-seconds"], rows)
-        (static_s, static_nodes), (pool_s, pool_nodes), (sim_s, sim_nodes) = (row[1:] for row in rows)
+        rows = [
+            ["static", *middle[0]],
+            ["pool", *middle[1]],
+            ["simulated", *simulated(name, folder, grant_s)],
+        ]
+        show(
+            f"{name}: {len(times)} tasks of {COMPUTE_S} s in {times[-1]:.0f} s",
+            ["way", "s", "node-seconds"],
+            rows,
+        )
+        (static_s, static_nodes), (pool_s, pool_nodes), (sim_s, sim_nodes) = (
+            row[1:] for row in rows
+        )
         conclusions = [
             (f"{name}: time, of static", pool_s / static_s, TIME_GOAL),
             (f"{name}: node-seconds, of static", pool_nodes / static_nodes, NODES_GOAL),
             (f"{name}: error of the simulator's time", abs(sim_s / pool_s - 1), SIMULATOR_GOAL),
-            (f"{name}: error of the simulator's node-seconds", abs(sim_nodes / pool_nodes - 1), SIMULATOR_GOAL),
+            (
+                f"{name}: error of the simulator's node-seconds",
+                abs(sim_nodes / pool_nodes - 1),
+                SIMULATOR_GOAL,
+            ),
         ]
         holds &= all([conclude(*one) for one in conclusions])
     return holds
@@ -315,7 +378,9 @@ def limits(asked: argparse.Namespace, folder: Path) -> bool:
             home = folder / f"{way}-{turn}"
             home.mkdir()
             try:
-                with MeasuredCluster(home, "--nodes", "1", "--slots", "2", "--limits", way) as cluster:
+                with MeasuredCluster(
+                    home, "--nodes", "1", "--slots", "2", "--limits", way
+                ) as cluster:
                     job = f'[[task]]\narray = "1-{asked.tasks}"\ncommand = ["/bin/true"]\nmemory = "64MB"\n'
                     said = cluster.submit(job).said
             except SystemExit as why:
@@ -333,7 +398,11 @@ def limits(asked: argparse.Namespace, folder: Path) -> bool:
         of_off = [rate / alone for rate, alone in zip(those, rates["off"])]
         between = f"{min(of_off):.2f} to {max(of_off):.2f}"
         rows.append([way, statistics.median(those), statistics.median(of_off), between])
-    show(f"/bin/true with 64 MB, {asked.tasks} tasks", ["--limits", "tasks/s", "of off", "range"], rows)
+    show(
+        f"/bin/true with 64 MB, {asked.tasks} tasks",
+        ["--limits", "tasks/s", "of off", "range"],
+        rows,
+    )
     return True
 
 
@@ -358,7 +427,9 @@ def main() -> int:
     parts = parser.add_subparsers(dest="part", required=True)
     for name, (part, options, _) in PARTS.items():
         words = parts.add_parser(name, help=part.__doc__)
-        words.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
+        words.add_argument(
+            "--tiny", action="store_true", help="quick test; the figures mean nothing"
+        )
         for option, value in options.items():
             words.add_argument(f"--{option.replace('_', '-')}", type=type(value), default=value)
     asked = parser.parse_args()

@@ -23,7 +23,7 @@ from measured import COMMAND, MeasuredCluster
 
 GOAL = 300.0
 INPUTS = (1, 10, 100, 1000)
-LOOP = 'd=box-{}; mkdir $d && ln -t $d in-%d/* && /bin/true {} && rm -r $d'
+LOOP = "d=box-{}; mkdir $d && ln -t $d in-%d/* && /bin/true {} && rm -r $d"
 
 
 def rate(cluster: MeasuredCluster, job: str) -> float:
@@ -56,8 +56,15 @@ def loop(folder: Path, inputs: int, tasks: int) -> float:
 
 def main() -> int:
     """Measures, prints a table, and says whether the goal is met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--eyas", type=Path, action="append", help="command; several are compared [default: $EYAS_BIN]")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--eyas",
+        type=Path,
+        action="append",
+        help="command; several are compared [default: $EYAS_BIN]",
+    )
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--inputs", type=int, nargs="+", default=list(INPUTS))
@@ -65,7 +72,9 @@ def main() -> int:
     words = parser.parse_args()
     tasks, rounds = (10, 1) if words.tiny else (words.tasks, words.rounds)
     # Several commands may have one name in different folders.
-    commands = {f"{command.parent.name}/{command.name}": command for command in words.eyas or [COMMAND]}
+    commands = {
+        f"{command.parent.name}/{command.name}": command for command in words.eyas or [COMMAND]
+    }
     rates: dict[tuple[int, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -80,7 +89,9 @@ def main() -> int:
                         rate(cluster, jobs[inputs])
                         rates.setdefault((inputs, label), []).append(rate(cluster, jobs[inputs]))
     columns = [*commands, "shell loop"]
-    print(f"{'inputs':>8}" + "".join(f"{column:>20}" for column in columns) + "    tasks/s, medians")
+    print(
+        f"{'inputs':>8}" + "".join(f"{column:>20}" for column in columns) + "    tasks/s, medians"
+    )
     for inputs in words.inputs:
         medians = [statistics.median(rates[inputs, column]) for column in columns]
         print(f"{inputs:>8}" + "".join(f"{median:>20.0f}" for median in medians))

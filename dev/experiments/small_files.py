@@ -51,7 +51,11 @@ class Cluster:
         """Seconds that a command takes."""
         began = time.monotonic()
         done = subprocess.run(
-            [*self.command, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True
+            [*self.command, *words],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
             raise SystemExit(f"eyas {' '.join(words)} failed: {done.stderr[-1000:]}")
@@ -103,16 +107,26 @@ def turn(cluster: Cluster, source: Path, replicas: str) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="quick test of one round; the figures mean nothing")
-    parser.add_argument("--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="quick test of one round; the figures mean nothing"
+    )
+    parser.add_argument(
+        "--eyas", type=Path, default=eyas(), help="command [default: $EYAS_BIN or release build]"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", default="10,10000", help="numbers of files [default: 10,10000]")
     parser.add_argument("--bytes", type=int, default=1500, help="size of each file [default: 1500]")
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--replicas", default="3")
-    parser.add_argument("--huge", type=int, default=HUGE_BYTES, help="bytes of a huge file; 0 for none")
-    parser.add_argument("--folder", type=Path, help="folder for the files [default: a temporary folder]")
+    parser.add_argument(
+        "--huge", type=int, default=HUGE_BYTES, help="bytes of a huge file; 0 for none"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="folder for the files [default: a temporary folder]"
+    )
     words = parser.parse_args()
     counts, rounds = [int(count) for count in words.files.split(",")], words.rounds
     if words.tiny:
@@ -135,13 +149,19 @@ def main() -> int:
             row = f"{named:>10}{statistics.median(turn['cp'] for turn in turns):14.3f} s"
             for name in COMMANDS[1:]:
                 ratio = statistics.median(turn[name] / turn["cp"] for turn in turns)
-                row += f"{statistics.median(turn[name] for turn in turns):8.3f} ({ratio:.2f})".rjust(16)
+                row += (
+                    f"{statistics.median(turn[name] for turn in turns):8.3f} ({ratio:.2f})".rjust(
+                        16
+                    )
+                )
                 if name in JUDGED and count >= 1000:
                     worst = max(worst, ratio)
             of_copies = statistics.median(turn["put"] / turn["copies"] for turn in turns)
             print(f"{row}; put is {of_copies:.2f} times as long as the copies", flush=True)
     verdict = "reached" if worst < GOAL else "NOT reached"
-    print(f"1000 files and more: at most {worst:.2f} times as long as cp -r and sync; the goal is {GOAL}: {verdict}")
+    print(
+        f"1000 files and more: at most {worst:.2f} times as long as cp -r and sync; the goal is {GOAL}: {verdict}"
+    )
     return 0 if worst < GOAL or words.tiny else 1
 
 

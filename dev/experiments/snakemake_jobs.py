@@ -82,7 +82,9 @@ def seconds_of(executor: str, steps: int, directive: str) -> tuple[float, float]
 
 def main() -> None:
     """Measure, and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shell-steps", type=int, default=1000)
     parser.add_argument("--run-steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
@@ -92,11 +94,19 @@ def main() -> None:
         vars(options).update(shell_steps=2, run_steps=1, rounds=1)
     print("directive  steps  what       local (s)  eyas (s)  eyas / local, in the same round")
     for directive, steps in (("shell", options.shell_steps), ("run", options.run_steps)):
-        rounds = [{name: seconds_of(name, steps, directive) for name in EXECUTORS} for _ in range(options.rounds)]
+        rounds = [
+            {name: seconds_of(name, steps, directive) for name in EXECUTORS}
+            for _ in range(options.rounds)
+        ]
         for number, what in enumerate(("time", "processor")):
-            local, eyas = (statistics.median(one[name][number] for one in rounds) for name in EXECUTORS)
+            local, eyas = (
+                statistics.median(one[name][number] for one in rounds) for name in EXECUTORS
+            )
             ratio = statistics.median(one["eyas"][number] / one["local"][number] for one in rounds)
-            print(f"{directive:9}  {steps:5}  {what:9}  {local:9.1f}  {eyas:8.1f}  {ratio:.2f}", flush=True)
+            print(
+                f"{directive:9}  {steps:5}  {what:9}  {local:9.1f}  {eyas:8.1f}  {ratio:.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -55,13 +55,25 @@ class Bench:
     def start_and_end(self, eyas: Path) -> tuple[float, float]:
         """Seconds until the task runs, and from then on."""
         started = time.time()
-        _, done = self.run([str(eyas), "run", "--report", "none", "--array", "1-1", "--", "date", "+%s.%N"])
+        _, done = self.run(
+            [str(eyas), "run", "--report", "none", "--array", "1-1", "--", "date", "+%s.%N"]
+        )
         ended, ran = time.time(), float(done.stdout)
         return ran - started, ended - ran
 
     def files(self, eyas: Path, cluster: str) -> tuple[float, float, float]:
         """Seconds in the job and outside of it, and MB of memory, for all files of the folder."""
-        line = [str(eyas), "--cluster", cluster, "run", "--report", "none", "--each", "files/*", "--noop"]
+        line = [
+            str(eyas),
+            "--cluster",
+            cluster,
+            "run",
+            "--report",
+            "none",
+            "--each",
+            "files/*",
+            "--noop",
+        ]
         started = time.monotonic()
         with subprocess.Popen(
             line, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
@@ -75,9 +87,16 @@ class Bench:
 
 def main() -> int:
     """Measures, prints tables, and says whether the goals are met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     eyas = Path(os.environ.get("EYAS_BIN", PROJECT / "target/release/eyas"))
-    parser.add_argument("--eyas", type=Path, action="append", help="command; several are compared [default: $EYAS_BIN]")
+    parser.add_argument(
+        "--eyas",
+        type=Path,
+        action="append",
+        help="command; several are compared [default: $EYAS_BIN]",
+    )
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -93,17 +112,43 @@ def main() -> int:
         for number in range(files):
             (bench.folder / f"files/f{number:07}").write_bytes(b"x\n")
         for number, command in enumerate(commands):
-            start = [str(command), "--cluster", f"c{number}", "start", "local", "--slots", "2", "--detach"]
+            start = [
+                str(command),
+                "--cluster",
+                f"c{number}",
+                "start",
+                "local",
+                "--slots",
+                "2",
+                "--detach",
+            ]
             bench.run(start)
         try:
             for turn in range(rounds + 1):
                 for number, command in enumerate(commands):
                     start, end = bench.start_and_end(command)
-                    run = [str(command), "run", "--report", "none", "--array", f"1-{tasks}", "--", "/bin/true"]
+                    run = [
+                        str(command),
+                        "run",
+                        "--report",
+                        "none",
+                        "--array",
+                        f"1-{tasks}",
+                        "--",
+                        "/bin/true",
+                    ]
                     wall, done = bench.run(run)
                     job, outside, memory = bench.files(command, f"c{number}")
-                    found = {"start-up, s": start, "end, s": end, "run, s": job_seconds(done.stderr)}
-                    found |= {"whole run, s": wall, "files: job, s": job, "files: outside, s": outside}
+                    found = {
+                        "start-up, s": start,
+                        "end, s": end,
+                        "run, s": job_seconds(done.stderr),
+                    }
+                    found |= {
+                        "whole run, s": wall,
+                        "files: job, s": job,
+                        "files: outside, s": outside,
+                    }
                     found |= {"files: client, MB": memory}
                     # The first turn warms stores and caches.
                     for what, figure in found.items() if turn else []:
@@ -117,14 +162,18 @@ def main() -> int:
                 subprocess.run(stop, check=False, env=bench.environment, stderr=subprocess.DEVNULL)
         print(f"{'what':22}{'way':24}{'median':>9}{'range':>18}")
         for (what, way), those in sorted(figures.items()):
-            print(f"{what:22}{way:24}{statistics.median(those):9.3f}{min(those):9.3f} to {max(those):.3f}")
+            print(
+                f"{what:22}{way:24}{statistics.median(those):9.3f}{min(those):9.3f} to {max(those):.3f}"
+            )
         last = labels[commands[-1]]
         start, run, peer = (
             statistics.median(figures[key])
             for key in [("start-up, s", last), ("run, s", last), ("run, s", "xargs -P2")]
         )
         is_met = start <= START_UP_GOAL_S and run <= RUN_GOAL * peer
-        print(f"goals: start-up {START_UP_GOAL_S} s, run {RUN_GOAL} times xargs: {'met' if is_met else 'missed'}")
+        print(
+            f"goals: start-up {START_UP_GOAL_S} s, run {RUN_GOAL} times xargs: {'met' if is_met else 'missed'}"
+        )
     return 0 if is_met or words.tiny else 1
 
 

@@ -55,7 +55,9 @@ PROGRAM = ["awk", "{ for (i = 0; i < 500; i++) sum += length($0) % (i + 1) } END
 def text_of(lines: int, folder: Path, name: str) -> Work:
     """A file to work through."""
     text = folder / name
-    text.write_text("".join(f"{number} some words that no program counts\n" for number in range(lines)))
+    text.write_text(
+        "".join(f"{number} some words that no program counts\n" for number in range(lines))
+    )
     return Work(text, CHUNKS, PROGRAM)
 
 
@@ -112,11 +114,19 @@ def straggler(asked: argparse.Namespace, folder: Path) -> list[bool]:
     with nodes([asked.share] * 3 + [asked.share * STRAGGLER], folder) as some:
         rates = speeds(work, some)
         ideal = work.bytes / sum(rates)
-        print(f"all speeds together: {ideal:.2f} s; a chunk on the slowest: {work.bytes / CHUNKS / min(rates):.2f} s")
-        systems = [eyas_over(some, [work], list(POLICIES)), *[peer(some, work) for peer in asked.peers]]
+        print(
+            f"all speeds together: {ideal:.2f} s; a chunk on the slowest: {work.bytes / CHUNKS / min(rates):.2f} s"
+        )
+        systems = [
+            eyas_over(some, [work], list(POLICIES)),
+            *[peer(some, work) for peer in asked.peers],
+        ]
         times = measured(some, systems, 0, asked.runs)
     middle = medians(times)
-    rows = [[name, middle[name], min(taken), max(taken), middle[name] / ideal] for name, taken in times.items()]
+    rows = [
+        [name, middle[name], min(taken), max(taken), middle[name] / ideal]
+        for name, taken in times.items()
+    ]
     show("one straggler of four", ["", "s", "least", "most", "of the bound"], rows)
     return [
         conclude("lean with a straggler, of the bound", middle[LEAN] / ideal, MOST_OF_BOUND),
@@ -130,11 +140,20 @@ def idle(asked: argparse.Namespace, folder: Path) -> list[bool]:
     work = text_of(asked.lines, folder, "text")
     with nodes([asked.share] * 4, folder) as some:
         ideal = work.bytes / sum(speeds(work, some))
-        systems = [eyas_over(some, [work], list(POLICIES)), *[peer(some, work) for peer in asked.peers]]
+        systems = [
+            eyas_over(some, [work], list(POLICIES)),
+            *[peer(some, work) for peer in asked.peers],
+        ]
         times = medians(measured(some, systems, 0, asked.runs))
     rows = [[name, time, time / ideal] for name, time in times.items()]
     show("no straggler", ["", "s", "of all speeds together"], rows)
-    return [conclude("lean without a straggler, of static's time", times[LEAN] / times["static"], MOST_OF_STATIC)]
+    return [
+        conclude(
+            "lean without a straggler, of static's time",
+            times[LEAN] / times["static"],
+            MOST_OF_STATIC,
+        )
+    ]
 
 
 def environments(asked: argparse.Namespace, folder: Path) -> list[bool]:
@@ -147,10 +166,22 @@ def environments(asked: argparse.Namespace, folder: Path) -> list[bool]:
             with nodes([asked.share * 0.8] * 5, here, DISK_BYTES_S) as some:
                 systems = [eyas_over(some, works, ["static", LEAN])]
                 times = medians(measured(some, systems, hogs, asked.runs))
-            rows.append([jobs, f"{hogs / 5:.0%}", times["static"], times[LEAN], times[LEAN] / times["static"]])
+            rows.append(
+                [
+                    jobs,
+                    f"{hogs / 5:.0%}",
+                    times["static"],
+                    times[LEAN],
+                    times[LEAN] / times["static"],
+                ]
+            )
     show("environments", ["jobs", "busy", "static, s", "lean, s", "of static's"], rows)
     return [
-        conclude(f"lean, {jobs} at a time, {hogs} busy, of static's time", float(str(ratio)), MOST_OF_STATIC)
+        conclude(
+            f"lean, {jobs} at a time, {hogs} busy, of static's time",
+            float(str(ratio)),
+            MOST_OF_STATIC,
+        )
         for jobs, hogs, _, _, ratio in rows
     ]
 
@@ -159,12 +190,25 @@ EXPERIMENTS = {"straggler": straggler, "idle": idle, "busy": environments}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="quick test with a small file; the figures mean nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="quick test with a small file; the figures mean nothing"
+    )
     parser.add_argument("--runs", type=int, default=5, help="runs of each; the median counts")
     parser.add_argument("--lines", type=int, default=1_000_000, help="lines of the file")
-    parser.add_argument("--share", type=float, default=0.35, help="share of a processor, except for the straggler")
-    parser.add_argument("--no-peers", dest="peers", action="store_const", const=[], default=PEERS, help="run eyas only")
+    parser.add_argument(
+        "--share", type=float, default=0.35, help="share of a processor, except for the straggler"
+    )
+    parser.add_argument(
+        "--no-peers",
+        dest="peers",
+        action="store_const",
+        const=[],
+        default=PEERS,
+        help="run eyas only",
+    )
     parser.add_argument("--only", choices=EXPERIMENTS, help="run only this part")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

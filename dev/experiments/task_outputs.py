@@ -25,15 +25,29 @@ def measure(line: list[str], folder: str, environment: dict[str, str], numbers: 
     """Runs one command to its end."""
     quiet = subprocess.DEVNULL
     subprocess.run(
-        line, check=True, cwd=folder, env=environment, input=numbers, text=True, stdout=quiet, stderr=quiet
+        line,
+        check=True,
+        cwd=folder,
+        env=environment,
+        input=numbers,
+        text=True,
+        stdout=quiet,
+        stderr=quiet,
     )
 
 
 def main() -> int:
     """Measures, prints a table, and says whether the goal is met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     eyas = Path(os.environ.get("EYAS_BIN", PROJECT / "target/release/eyas"))
-    parser.add_argument("--eyas", type=Path, action="append", help="command; several are compared [default: $EYAS_BIN]")
+    parser.add_argument(
+        "--eyas",
+        type=Path,
+        action="append",
+        help="command; several are compared [default: $EYAS_BIN]",
+    )
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
@@ -47,9 +61,23 @@ def main() -> int:
         # Several commands may have one name in different folders.
         name = f"{command.parent.name}/{command.name}"
         ways[f"{name}, no output"] = [*run, "--", "/bin/echo", "{}"]
-        ways[f"{name}, -o"] = [*run, "-o", "o=out/{}", "--no-append", "--", "cp", "/etc/hostname", "o"]
+        ways[f"{name}, -o"] = [
+            *run,
+            "-o",
+            "o=out/{}",
+            "--no-append",
+            "--",
+            "cp",
+            "/etc/hostname",
+            "o",
+        ]
     ways["xargs, not synced"] = [*xargs, "cp", "/etc/hostname", "out/{}"]
-    ways["xargs, synced"] = [*xargs, "sh", "-c", "cp /etc/hostname out/{} && sync out/{} && sync out"]
+    ways["xargs, synced"] = [
+        *xargs,
+        "sh",
+        "-c",
+        "cp /etc/hostname out/{} && sync out/{} && sync out",
+    ]
     rates: dict[str, list[float]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "EYAS_HOME": f"{folder}/home"}

@@ -30,7 +30,9 @@ def job(file: str, tasks: int) -> str:
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--chunks", type=int, default=512)
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -45,18 +47,36 @@ def main() -> None:
         with MeasuredCluster(folder, *SHAPE, "--policy", words.policy) as cluster:
             for name, count in files.items():
                 (folder / name).write_bytes(os.urandom(count * CHUNK_BYTES))
-                cluster.eyas("dfs", "put", name, f"/{name}", "--chunk-size", str(CHUNK_BYTES), "--replicas", "1")
+                cluster.eyas(
+                    "dfs",
+                    "put",
+                    name,
+                    f"/{name}",
+                    "--chunk-size",
+                    str(CHUNK_BYTES),
+                    "--replicas",
+                    "1",
+                )
             for number in range(rounds + 1):
                 for name in sorted(files, reverse=number % 2 == 1):
                     cost = cluster.submit(job(name, tasks))
                     if number:
-                        figures[name].append((tasks / cost.seconds, 1e6 * cost.cpu_s["dispatcher"] / tasks))
-    print(f"{tasks} tasks over one file, {rounds} rounds, policy {words.policy}:  tasks/s  dispatcher, us a task")
+                        figures[name].append(
+                            (tasks / cost.seconds, 1e6 * cost.cpu_s["dispatcher"] / tasks)
+                        )
+    print(
+        f"{tasks} tasks over one file, {rounds} rounds, policy {words.policy}:  tasks/s  dispatcher, us a task"
+    )
     for name, count in files.items():
-        rate, cpu_us = (statistics.median(figure[place] for figure in figures[name]) for place in (0, 1))
+        rate, cpu_us = (
+            statistics.median(figure[place] for figure in figures[name]) for place in (0, 1)
+        )
         print(f"{f'a file of {count} chunks':24} {rate:8.0f} {cpu_us:8.1f}")
     pairs = list(zip(figures["large"], figures["small"], strict=True))
-    ratios = [statistics.median(one[place] / max(other[place], 1e-9) for one, other in pairs) for place in (0, 1)]
+    ratios = [
+        statistics.median(one[place] / max(other[place], 1e-9) for one, other in pairs)
+        for place in (0, 1)
+    ]
     print(f"{'ratio':24} {ratios[0]:8.2f} {ratios[1]:8.2f}")
 
 

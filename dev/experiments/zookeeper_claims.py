@@ -41,7 +41,12 @@ def server(folder: Path, is_synced: bool) -> Iterator[str]:
     """A ZooKeeper server. Returns its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    told = {"tickTime": 2000, "dataDir": folder, "clientPort": port, "clientPortAddress": "127.0.0.1"}
+    told = {
+        "tickTime": 2000,
+        "dataDir": folder,
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+    }
     told |= {"admin.enableServer": "false", "maxClientCnxns": 0}
     (folder / "zoo.cfg").write_text("".join(f"{key}={value}\n" for key, value in told.items()))
     jars = os.pathsep.join(jar for name in NEEDED for jar in glob.glob(f"{JARS}{name}*.jar"))
@@ -56,7 +61,9 @@ def server(folder: Path, is_synced: bool) -> Iterator[str]:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"ZooKeeper does not start: {(folder / 'log').read_text()[-500:]}")
+                raise RuntimeError(
+                    f"ZooKeeper does not start: {(folder / 'log').read_text()[-500:]}"
+                )
             time.sleep(0.1)
         yield f"127.0.0.1:{port}"
     finally:
@@ -79,7 +86,10 @@ def work(place: str, kind: str, worker: int, seconds: float, ready: Any, claimed
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if kind == "together":
-            asked = [client.create_async(f"{folder}/{chunk + more}", ephemeral=True) for more in range(TOGETHER)]
+            asked = [
+                client.create_async(f"{folder}/{chunk + more}", ephemeral=True)
+                for more in range(TOGETHER)
+            ]
             for answer in asked:
                 answer.get()
             chunk, got = chunk + TOGETHER, got + TOGETHER
@@ -108,7 +118,9 @@ def rate(place: str, kind: str, workers: int, seconds: float) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=5, help="seconds of each measurement")

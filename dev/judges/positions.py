@@ -22,7 +22,14 @@ GRID = 9  # as the check of frames has it
 RETURNED = 5e-4  # pixels; half of what frames are allowed
 REFUSED_SHARE = 0.1
 # A frame that is read, before these changes: cards, and a word of the message.
-PLAIN = {"CTYPE1": "RA---TAN", "CTYPE2": "DEC--TAN", "CRPIX1": 10.0, "CRPIX2": 20.0, "CRVAL1": 30.0, "CRVAL2": 40.0}
+PLAIN = {
+    "CTYPE1": "RA---TAN",
+    "CTYPE2": "DEC--TAN",
+    "CRPIX1": 10.0,
+    "CRPIX2": 20.0,
+    "CRVAL1": 30.0,
+    "CRVAL2": 40.0,
+}
 PLAIN |= {"CD1_1": -1e-4, "CD2_2": 1e-4}
 REFUSED = [
     ({"RADESYS": "FK4"}, "RADESYS"),
@@ -60,19 +67,31 @@ def linear_cards(chance: random.Random, scale: float, swapped: bool, tpv: bool) 
     mirror, ratio = chance.choice([-1, -1, 1]), chance.choice([1.0, 1.0, chance.uniform(0.5, 2)])
     skew = chance.choice([0.0, 0.0, chance.uniform(-0.1, 0.1)])
     sin, cos = np.sin(turn), np.cos(turn)
-    unit = np.array([[mirror * cos, -ratio * sin], [mirror * sin, ratio * cos]]) @ [[1, skew], [0, 1]]
+    unit = np.array([[mirror * cos, -ratio * sin], [mirror * sin, ratio * cos]]) @ [
+        [1, skew],
+        [0, 1],
+    ]
     form = "CD" if tpv else chance.choice(["CD", "CD", "PC", "CROTA", "CDELT", "PC alone"])
     axes = [(i, j) for i in (0, 1) for j in (0, 1)]
     if form == "CD":
-        beside: Cards = {"CDELT1": 7.0, "CDELT2": 9.0, "CROTA2": 33.0} if chance.random() < 0.3 else {}
-        return {f"CD{i + 1}_{j + 1}": float(scale * unit[i, j]) for i, j in axes if unit[i, j] != 0} | beside
+        beside: Cards = (
+            {"CDELT1": 7.0, "CDELT2": 9.0, "CROTA2": 33.0} if chance.random() < 0.3 else {}
+        )
+        return {
+            f"CD{i + 1}_{j + 1}": float(scale * unit[i, j]) for i, j in axes if unit[i, j] != 0
+        } | beside
     if form == "PC alone":
         return {f"PC{i + 1}_{j + 1}": float(scale * unit[i, j]) for i, j in axes}
-    cards: Cards = {"CDELT1": -scale * chance.uniform(0.7, 1), "CDELT2": scale * chance.uniform(0.7, 1)}
+    cards: Cards = {
+        "CDELT1": -scale * chance.uniform(0.7, 1),
+        "CDELT2": scale * chance.uniform(0.7, 1),
+    }
     if form == "PC" and chance.random() < 0.2:  # the form of a draft
         cards |= {f"PC00{i + 1}00{j + 1}": float(unit[i, j]) for i, j in axes}
     elif form == "PC":
-        cards |= {f"PC{i + 1}_{j + 1}": float(unit[i, j]) for i, j in axes if unit[i, j] != float(i == j)}
+        cards |= {
+            f"PC{i + 1}_{j + 1}": float(unit[i, j]) for i, j in axes if unit[i, j] != float(i == j)
+        }
     elif form == "CROTA":
         cards["CROTA1" if swapped else "CROTA2"] = chance.uniform(-180, 180)
     return cards
@@ -83,9 +102,18 @@ def parameters(chance: random.Random, code: str) -> dict[int, float]:
     distance = chance.choice([0.0, 2.0, 0.5, 10.0])
     match code:
         case "SIN":
-            return {1: chance.uniform(-0.5, 0.5), 2: chance.uniform(-0.5, 0.5)} if chance.random() < 0.5 else {}
+            return (
+                {1: chance.uniform(-0.5, 0.5), 2: chance.uniform(-0.5, 0.5)}
+                if chance.random() < 0.5
+                else {}
+            )
         case "ZPN":
-            return {1: 1.0, 2: chance.uniform(-0.1, 0.1), 3: chance.choice([0.0, 0.42, -0.2]), 5: 0.01}
+            return {
+                1: 1.0,
+                2: chance.uniform(-0.1, 0.1),
+                3: chance.choice([0.0, 0.42, -0.2]),
+                5: 0.01,
+            }
         case "AIR":
             return {1: chance.choice([90.0, 45.0, 10.0])}
         case "AZP":
@@ -95,12 +123,20 @@ def parameters(chance: random.Random, code: str) -> dict[int, float]:
         case "CEA":
             return {1: chance.uniform(0.3, 1)} if chance.random() < 0.7 else {}
         case "CYP":
-            return {1: chance.uniform(0, 3), 2: chance.uniform(0.3, 1.5)} if chance.random() < 0.7 else {}
+            return (
+                {1: chance.uniform(0, 3), 2: chance.uniform(0.3, 1.5)}
+                if chance.random() < 0.7
+                else {}
+            )
         case "COP" | "COE" | "COD" | "COO":
             middle = chance.choice([-1, 1]) * chance.uniform(20, 70)
             return {1: middle, 2: chance.choice([0.0, chance.uniform(1, 18)])}
         case "HPX":
-            return {1: chance.choice([4.0, 6.0]), 2: chance.choice([3.0, 2.0, 5.0])} if chance.random() < 0.3 else {}
+            return (
+                {1: chance.choice([4.0, 6.0]), 2: chance.choice([3.0, 2.0, 5.0])}
+                if chance.random() < 0.3
+                else {}
+            )
         case _:
             return {}
 
@@ -115,7 +151,9 @@ def sip_cards(chance: random.Random, cards: Cards, width: int, height: int) -> C
         sip[f"{letter}_ORDER"] = order
         for p, q in ((p, q) for p in range(order + 1) for q in range(order + 1 - p) if p + q >= 2):
             if chance.random() < 0.7:
-                sip[f"{letter}_{p}_{q}"] = float(chance.uniform(-1, 1) * strength / reach ** (p + q))
+                sip[f"{letter}_{p}_{q}"] = float(
+                    chance.uniform(-1, 1) * strength / reach ** (p + q)
+                )
     if chance.random() < 0.3:  # only an approximation, which must not be used
         sip |= {"AP_ORDER": 2, "BP_ORDER": 2, "AP_0_2": 1e-6, "BP_1_1": 1e-6}
     return sip
@@ -134,7 +172,9 @@ def tpv_cards(chance: random.Random) -> Cards:
 def convert(chance: random.Random, cards: Cards) -> None:
     """Gives each axis a unit. Without CD and CDELT, PC has it."""
     for axis in (1, 2):
-        unit, size = chance.choice([("deg", 1.0)] * 6 + [("arcsec", 3600.0), ("arcmin", 60.0), ("rad", np.pi / 180)])
+        unit, size = chance.choice(
+            [("deg", 1.0)] * 6 + [("arcsec", 3600.0), ("arcmin", 60.0), ("rad", np.pi / 180)]
+        )
         if unit != "deg" or chance.random() < 0.5:
             cards[f"CUNIT{axis}"] = unit
         letters = "PC" if not any(name.startswith(("CD", "CDELT")) for name in cards) else "CD"
@@ -147,7 +187,9 @@ def random_cards(chance: random.Random) -> tuple[Cards, int, int]:
     """A header that can be read, and the size of its frame."""
     width, height = chance.randint(2, 4000), chance.randint(2, 4000)
     kind = chance.choice(["TAN", "SIP", "TPV", "zenithal", "other"])
-    code = {"zenithal": chance.choice(ZENITHAL), "other": chance.choice(OTHERS), "TPV": "TPV"}.get(kind, "TAN")
+    code = {"zenithal": chance.choice(ZENITHAL), "other": chance.choice(OTHERS), "TPV": "TPV"}.get(
+        kind, "TAN"
+    )
     ending = "TAN-SIP" if kind == "SIP" else code
     swapped = kind != "TPV" and chance.random() < 0.15
     right_ascension, declination = (2, 1) if swapped else (1, 2)
@@ -156,10 +198,15 @@ def random_cards(chance: random.Random) -> tuple[Cards, int, int]:
         scale = chance.uniform(5, 350) / max(width, height)
     if kind in ("SIP", "TPV"):
         scale = min(scale, 1.0 / max(width, height))
-    cards: Cards = {f"CTYPE{right_ascension}": f"RA---{ending}", f"CTYPE{declination}": f"DEC--{ending}"}
+    cards: Cards = {
+        f"CTYPE{right_ascension}": f"RA---{ending}",
+        f"CTYPE{declination}": f"DEC--{ending}",
+    }
     cards["CRPIX1"] = chance.choice([(width + 1) / 2, chance.uniform(-0.5, 1.5) * width])
     cards["CRPIX2"] = chance.choice([(height + 1) / 2, chance.uniform(-0.5, 1.5) * height])
-    cards[f"CRVAL{right_ascension}"] = chance.choice([chance.uniform(0, 360)] * 8 + [0.0, -20.0, 359.9999])
+    cards[f"CRVAL{right_ascension}"] = chance.choice(
+        [chance.uniform(0, 360)] * 8 + [0.0, -20.0, 359.9999]
+    )
     any_declination = float(np.degrees(np.arcsin(chance.uniform(-1, 1))))
     cards[f"CRVAL{declination}"] = chance.choice([any_declination] * 8 + [0.0, 90.0, -90.0])
     if code == "NCP":
@@ -179,13 +226,18 @@ def random_cards(chance: random.Random) -> tuple[Cards, int, int]:
         cards |= tpv_cards(chance)
     else:
         convert(chance, cards)
-    cards |= chance.choice([{}, {"RADESYS": "ICRS"}, {"RADESYS": "FK5", "EQUINOX": 2000.0}, {"EQUINOX": 2000.0}])
+    cards |= chance.choice(
+        [{}, {"RADESYS": "ICRS"}, {"RADESYS": "FK5", "EQUINOX": 2000.0}, {"EQUINOX": 2000.0}]
+    )
     return cards, width, height
 
 
 def text_of(cards: Cards) -> list[str]:
     """Cards as a header has them."""
-    written = {name: f"'{value:8}'" if isinstance(value, str) else repr(value).upper() for name, value in cards.items()}
+    written = {
+        name: f"'{value:8}'" if isinstance(value, str) else repr(value).upper()
+        for name, value in cards.items()
+    }
     return [f"{name:8}= {value}" for name, value in written.items()]
 
 
@@ -217,7 +269,9 @@ def returns(wcs: WCS, code: str, width: int, height: int) -> bool:
 
 def numbers(values: np.ndarray) -> str:
     """Numbers of a line, or that there are none."""
-    return " ".join(repr(float(value)) for value in values) if np.isfinite(values).all() else "nowhere"
+    return (
+        " ".join(repr(float(value)) for value in values) if np.isfinite(values).all() else "nowhere"
+    )
 
 
 def case(chance: random.Random, points: int) -> list[str]:
@@ -231,21 +285,36 @@ def case(chance: random.Random, points: int) -> list[str]:
     try:
         wcs = WCS(fits.Header.fromstring("".join(f"{line:80}" for line in text_of(cards))))
         wcs.wcs.set()
-        pixels = np.array([[chance.uniform(0, width - 1), chance.uniform(0, height - 1)] for _ in range(points)])
+        pixels = np.array(
+            [[chance.uniform(0, width - 1), chance.uniform(0, height - 1)] for _ in range(points)]
+        )
         places = positions(wcs, pixels)
     except Exception:  # no such projection
         return [*lines, "invalid"]
     code = str(cards["CTYPE1"])[5:8]
     # Only LATPOLE says then where the pole is; WCSLIB in astropy, which rounds, takes the nearer pole.
-    rounded = cards.get("LONPOLE") == 90 and 0.0 in (cards["CRVAL1"], cards["CRVAL2"]) and "LATPOLE" in cards
+    rounded = (
+        cards.get("LONPOLE") == 90
+        and 0.0 in (cards["CRVAL1"], cards["CRVAL2"])
+        and "LATPOLE" in cards
+    )
     lines.append("accepted" if returns(wcs, code, width, height) and not rounded else "either")
-    lines += [f"pixel {numbers(pixel)} {numbers(place)}" for pixel, place in zip(pixels, places, strict=True)]
+    lines += [
+        f"pixel {numbers(pixel)} {numbers(place)}"
+        for pixel, place in zip(pixels, places, strict=True)
+    ]
     # WCSLIB has no inverse of SIP, one of TPV only near the frame, and shows places for SZP that the sphere hides.
     if wcs.sip is None and code not in ("TPV", "SZP"):
-        sky = [[chance.uniform(0, 360), np.degrees(np.arcsin(chance.uniform(-1, 1)))] for _ in range(points)]
+        sky = [
+            [chance.uniform(0, 360), np.degrees(np.arcsin(chance.uniform(-1, 1)))]
+            for _ in range(points)
+        ]
         sky = np.array(sky)
         found = pixels_of(wcs, sky)
-        lines += [f"place {numbers(place)} {numbers(pixel)}" for place, pixel in zip(sky, found, strict=True)]
+        lines += [
+            f"place {numbers(place)} {numbers(pixel)}"
+            for place, pixel in zip(sky, found, strict=True)
+        ]
     return lines
 
 

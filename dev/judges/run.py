@@ -86,7 +86,10 @@ class Running:
 
 def judges() -> list[Judge]:
     """All judges."""
-    return [Judge(**row) for row in tomllib.loads((ROOT / "dev/judges/judges.toml").read_text())["judge"]]
+    return [
+        Judge(**row)
+        for row in tomllib.loads((ROOT / "dev/judges/judges.toml").read_text())["judge"]
+    ]
 
 
 def chosen(names: list[str], since: str | None) -> list[Judge]:
@@ -99,7 +102,9 @@ def chosen(names: list[str], since: str | None) -> list[Judge]:
         everyone = [judge for judge in everyone if judge.name in names]
     elif since is not None:
         changed = changed_files(since)
-        everyone = everyone[:ALWAYS] + [judge for judge in everyone[ALWAYS:] if judge.is_touched(changed)]
+        everyone = everyone[:ALWAYS] + [
+            judge for judge in everyone[ALWAYS:] if judge.is_touched(changed)
+        ]
     return everyone[::-1]
 
 
@@ -107,7 +112,12 @@ def install(todo: list[Judge]) -> None:
     """Installs programs that the judges need. A judge itself says what it lacks then."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     needed = {program: packages for judge in todo for program, packages in judge.debian.items()}
-    packages = {name for program in needed if not shutil.which(program, path=path) for name in needed[program].split()}
+    packages = {
+        name
+        for program in needed
+        if not shutil.which(program, path=path)
+        for name in needed[program].split()
+    }
     if not packages or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     print(f"installing {' '.join(sorted(packages))}", flush=True)
@@ -120,7 +130,9 @@ def install(todo: list[Judge]) -> None:
 def build(todo: list[Judge]) -> None:
     """Builds what the judges need: eyas, and the wheel."""
     cargo = os.environ.get("CARGO") or "cargo"
-    subprocess.run([cargo, "build", "--locked", "--workspace", "--all-targets"], cwd=ROOT, check=True)
+    subprocess.run(
+        [cargo, "build", "--locked", "--workspace", "--all-targets"], cwd=ROOT, check=True
+    )
     if any(word.endswith("python.sh") for judge in todo for word in judge.command):
         # A judge that finds no wheel says so.
         subprocess.run(["dev/tools/wheel.sh", "dev"], cwd=ROOT)
@@ -129,7 +141,10 @@ def build(todo: list[Judge]) -> None:
 def start(judge: Judge) -> Running:
     """Starts a judge."""
     output = OUTPUTS / f"{judge.name}.txt"
-    environment = {**os.environ, "EYAS_BIN": os.environ.get("EYAS_BIN") or str(TARGET / "debug" / "eyas")}
+    environment = {
+        **os.environ,
+        "EYAS_BIN": os.environ.get("EYAS_BIN") or str(TARGET / "debug" / "eyas"),
+    }
     with output.open("wb") as file:
         process = subprocess.Popen(
             judge.command,
@@ -175,15 +190,22 @@ def run(todo: list[Judge]) -> list[Judge]:
         sys.stdout.write(ended.output.read_text(errors="replace"))
         if ended.process.returncode:
             failed.append(ended.judge)
-            print(f"== {ended.judge.name} has failed, with exit code {ended.process.returncode}", flush=True)
+            print(
+                f"== {ended.judge.name} has failed, with exit code {ended.process.returncode}",
+                flush=True,
+            )
     return failed
 
 
 def main() -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="a judge")
-    parser.add_argument("--since", metavar="REV", help="only judges whose rooms differ from this revision")
+    parser.add_argument(
+        "--since", metavar="REV", help="only judges whose rooms differ from this revision"
+    )
     parser.add_argument("--list", action="store_true", help="print what would run, and run nothing")
     asked = parser.parse_args()
     todo = chosen(asked.names, asked.since or None)

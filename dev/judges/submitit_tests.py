@@ -27,7 +27,10 @@ def main() -> None:
     except NotInstalled as why:
         print(f"SKIPPED: submitit on the commands of a shim: {why}", file=sys.stderr)
         sys.exit(1 if os.environ.get("CI") else 0)
-    with tempfile.TemporaryDirectory() as place, ShimCluster(Path(place) / "eyas", "--slots", "4") as cluster:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ShimCluster(Path(place) / "eyas", "--slots", "4") as cluster,
+    ):
         words = [python, "-m", "pytest", "-q", "-p", "submitit_on_shim", "-p", "no:cacheprovider"]
         words += ["--pyargs", "submitit.local.test_local", "-k", f"not ({EXCLUDED})"]
         environment = {**cluster.environment, "PYTHONPATH": str(TESTBED)}

@@ -63,7 +63,9 @@ rule sum:
 
 def jobs(cluster: ShimCluster) -> list[dict[str, Any]]:
     """All jobs of eyas."""
-    listed: list[dict[str, Any]] = json.loads(cluster.run([str(COMMAND.resolve()), "--json", "job", "list"]))["jobs"]
+    listed: list[dict[str, Any]] = json.loads(
+        cluster.run([str(COMMAND.resolve()), "--json", "job", "list"])
+    )["jobs"]
     return listed
 
 
@@ -77,11 +79,17 @@ def nextflow_retries_and_caches(cluster: ShimCluster, folder: Path) -> None:
     results = [path.read_text() for path in (folder / "results").iterdir()]
     assert results == ["10\n"] * 3, results
     ended = [(str(job["name"]).split("_")[0], job["state"]) for job in jobs(cluster)]
-    assert sorted(ended) == [("nf-count", "succeeded")] * 3 + [("nf-flaky", "failed")] * 3 + [
-        ("nf-flaky", "succeeded")
-    ] * 3, ended
+    assert (
+        sorted(ended)
+        == [("nf-count", "succeeded")] * 3
+        + [("nf-flaky", "failed")] * 3
+        + [("nf-flaky", "succeeded")] * 3
+    ), ended
     reads = [job["reads"] for job in jobs(cluster) if str(job["name"]).startswith("nf-count")]
-    assert sum(one[source]["count"] for one in reads for source in ["local", "peer", "persistent"]) == 3, reads
+    assert (
+        sum(one[source]["count"] for one in reads for source in ["local", "peer", "persistent"])
+        == 3
+    ), reads
     links = list(folder.glob("work/*/*/shared.txt"))
     assert links and all(link.readlink() == folder / "shared.txt" for link in links), links
 
@@ -94,9 +102,14 @@ def a_cancelled_run_of_nextflow_cancels_its_jobs(cluster: ShimCluster, folder: P
     words = [*nextflow(), "run", "main.nf"]
     environment, quiet = cluster.environment, subprocess.DEVNULL
     with subprocess.Popen(words, env=environment, cwd=folder, stdout=quiet) as running:
-        wait_until("the job runs", lambda: any(job["tasks"]["assigned"] for job in jobs(cluster)[known:]))
+        wait_until(
+            "the job runs", lambda: any(job["tasks"]["assigned"] for job in jobs(cluster)[known:])
+        )
         # A job may run before Nextflow has read its number.
-        wait_until("Nextflow knows it", lambda: "Submitted process" in (folder / ".nextflow.log").read_text())
+        wait_until(
+            "Nextflow knows it",
+            lambda: "Submitted process" in (folder / ".nextflow.log").read_text(),
+        )
         running.send_signal(signal.SIGINT)
     wait_until("the job is cancelled", lambda: jobs(cluster)[-1]["state"] == "cancelled")
 
@@ -105,8 +118,21 @@ def snakemake_runs(cluster: ShimCluster, folder: Path) -> None:
     """A profile for Slurm runs on the shim."""
     (folder / "Snakefile").write_text(SNAKEFILE)
     (folder / "shared.txt").write_text("line\n" * 10)
-    words = [*snakemake(), "--executor", "slurm", "-j", "10", "--default-resources", "slurm_account=eyas"]
-    words += ["slurm_partition=eyas", "mem_mb=1000", "--slurm-init-seconds-before-status-checks", "1"]
+    words = [
+        *snakemake(),
+        "--executor",
+        "slurm",
+        "-j",
+        "10",
+        "--default-resources",
+        "slurm_account=eyas",
+    ]
+    words += [
+        "slurm_partition=eyas",
+        "mem_mb=1000",
+        "--slurm-init-seconds-before-status-checks",
+        "1",
+    ]
     cluster.run(words, folder)
     assert (folder / "out" / "sum.txt").read_text() == "10\n" * 3
 
@@ -119,8 +145,15 @@ def main() -> None:
     except NotInstalled as why:
         print(f"SKIPPED: pipelines of Nextflow and Snakemake: {why}", file=sys.stderr)
         sys.exit(1 if os.environ.get("CI") else 0)
-    with tempfile.TemporaryDirectory() as place, ShimCluster(Path(place) / "eyas", "--nodes", "2") as cluster:
-        for check in [nextflow_retries_and_caches, a_cancelled_run_of_nextflow_cancels_its_jobs, snakemake_runs]:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ShimCluster(Path(place) / "eyas", "--nodes", "2") as cluster,
+    ):
+        for check in [
+            nextflow_retries_and_caches,
+            a_cancelled_run_of_nextflow_cancels_its_jobs,
+            snakemake_runs,
+        ]:
             folder = Path(place).resolve() / check.__name__
             folder.mkdir()
             check(cluster, folder)

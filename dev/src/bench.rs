@@ -60,24 +60,35 @@ impl Drop for Owned {
 pub fn wait_for(path: &Path, process: &mut Owned) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !path.exists() {
-        assert!(process.0.try_wait().expect("our own child").is_none(), "a process of the benchmark has ended");
+        assert!(
+            process.0.try_wait().expect("our own child").is_none(),
+            "a process of the benchmark has ended"
+        );
         assert!(Instant::now() < deadline, "{} does not appear", path.display());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Processor time that this process and all processes it has waited for have used, in seconds; counted in hundredths.
+/// Processor time that this process and all processes it has waited for have used, in seconds;
+/// counted in hundredths.
 pub fn used_cpu_s() -> f64 {
     cpu_s("self")
 }
 
-/// Processor time that a process and all processes it has waited for have used, in seconds; counted in hundredths.
+/// Processor time that a process and all processes it has waited for have used, in seconds; counted
+/// in hundredths.
 pub fn cpu_s(process: &str) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives, and Linux has /proc");
-    // utime, stime, cutime and cstime are the 14th to 17th field; the second ends with the last parenthesis.
+    let stat =
+        fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives, and Linux has /proc");
+    // utime, stime, cutime and cstime are the 14th to 17th field; the second ends with the last
+    // parenthesis.
     let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
-    let ticks: u64 =
-        fields.split_whitespace().skip(11).take(4).map(|field| field.parse::<u64>().expect("a count")).sum();
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .map(|field| field.parse::<u64>().expect("a count"))
+        .sum();
     ticks as f64 / 100.0
 }
 
@@ -85,6 +96,7 @@ pub fn cpu_s(process: &str) -> f64 {
 pub fn resident_bytes(process: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
     let line = status.lines().find(|line| line.starts_with(name)).expect("Linux tells it");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
+    let kib: u64 =
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
     kib * 1024
 }

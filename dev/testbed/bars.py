@@ -14,7 +14,11 @@ THEMES = {
 
 
 def draw(
-    title: str, series: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]], theme: str, highlight: str
+    title: str,
+    series: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[float]]],
+    theme: str,
+    highlight: str,
 ) -> str:
     """A group of bars for each row: one bar for each of the series."""
     ink, line, others, ours = THEMES[theme]
@@ -24,7 +28,9 @@ def draw(
     parts = [text(16, 26, title, "start", ink, 'font-size="15" font-weight="600"')]
     across = LEFT
     for number, name in enumerate(series):
-        parts.append(rectangle(across, 42, 12, others[number]) + rectangle(across + 13, 42, 12, ours[number]))
+        parts.append(
+            rectangle(across, 42, 12, others[number]) + rectangle(across + 13, 42, 12, ours[number])
+        )
         parts.append(text(across + 32, 53, name, "start", ink))
         across += 200
     for row, (name, values) in enumerate(rows):
@@ -34,11 +40,19 @@ def draw(
         for number, value in enumerate(values):
             length = (WIDTH - LEFT - RIGHT) * value / top
             at = y + number * (BAR + 1)
-            parts.append(rectangle(LEFT, at, length, (ours if name == highlight else others)[number]))
-            parts.append(text(LEFT + length + 6, at + BAR - 2, f"{value:.1f}", "start", ink, 'font-size="12"'))
+            parts.append(
+                rectangle(LEFT, at, length, (ours if name == highlight else others)[number])
+            )
+            parts.append(
+                text(
+                    LEFT + length + 6, at + BAR - 2, f"{value:.1f}", "start", ink, 'font-size="12"'
+                )
+            )
     parts.append(f'<path d="M{LEFT} {TOP - 6}V{height - 10}" stroke="{line}"/>')
     view = f'viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="13"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {view} role="img" aria-label="{escape(title)}">'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {view} role="img" aria-label="{escape(title)}">'
+    )
     return "\n".join([head, *parts, "</svg>\n"])
 
 

@@ -1,6 +1,6 @@
 """Keeps a node busy: writes a file and reads it again, past the page cache, forever; and computes at the same time.
 
-    busy.py FILE
+busy.py FILE
 """
 
 from __future__ import annotations

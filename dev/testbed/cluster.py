@@ -28,7 +28,9 @@ def eyas() -> str:
     target = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target")
     path = Path(os.environ.get("EYAS_BIN") or target / "release" / "eyas").resolve()
     if not path.exists():
-        raise TestbedError(f"there is no {path}: cargo build --release -p eyas-cli, or say in EYAS_BIN where it is")
+        raise TestbedError(
+            f"there is no {path}: cargo build --release -p eyas-cli, or say in EYAS_BIN where it is"
+        )
     return str(path)
 
 
@@ -43,7 +45,9 @@ class Job:
     @property
     def staged_s(self) -> float:
         """Seconds from the start of the job until the last task, counting first attempts, had its inputs."""
-        instants = [int(task["queued_us"] + task["waited_us"]) for task in self.tasks if task["tries"] == 1]
+        instants = [
+            int(task["queued_us"] + task["waited_us"]) for task in self.tasks if task["tries"] == 1
+        ]
         return max(instants) / 1e6
 
     @property
@@ -60,7 +64,9 @@ class Job:
 class Cluster:
     """Executors with empty stores on these nodes. A context manager that stops all processes at its end."""
 
-    def __init__(self, bed: Testbed, nodes: list[str], policy: str = "", files: bool = False, slots: int = 1) -> None:
+    def __init__(
+        self, bed: Testbed, nodes: list[str], policy: str = "", files: bool = False, slots: int = 1
+    ) -> None:
         self.bed = bed
         self.slots = slots
         self.nodes = nodes
@@ -74,18 +80,32 @@ class Cluster:
         self.home.mkdir()
         try:
             listen = ["--listen", f"0.0.0.0:{PORT}", "--advertise", "head", "--owned", *self.policy]
-            self._start("head", ["start", "dispatcher", *listen], "dispatcher.log", stdout=subprocess.PIPE)
+            self._start(
+                "head", ["start", "dispatcher", *listen], "dispatcher.log", stdout=subprocess.PIPE
+            )
             self._wait_for_dispatcher()
             for node in self.nodes:
                 folder = self.bed.folder / "nodes" / node / "eyas"
                 shutil.rmtree(folder, ignore_errors=True)
-                words = ["start", "executor", "--folder", folder, "--slots", self.slots, "--name", node, "--owned"]
+                words = [
+                    "start",
+                    "executor",
+                    "--folder",
+                    folder,
+                    "--slots",
+                    self.slots,
+                    "--name",
+                    node,
+                    "--owned",
+                ]
                 words += ["--dfs"] if self.files else []
                 self._start(node, words, "executors.log")
             deadline = time.monotonic() + START_S
             while (there := len(self.ask("executor", "list")["executors"])) < len(self.nodes):
                 if time.monotonic() > deadline:
-                    raise TestbedError(f"{there} of {len(self.nodes)} executors are up; see {self.bed.folder}/log")
+                    raise TestbedError(
+                        f"{there} of {len(self.nodes)} executors are up; see {self.bed.folder}/log"
+                    )
                 time.sleep(0.1)
             while self.files and len(self.ask("dfs", "du")["usage"]["nodes"]) < len(self.nodes):
                 if time.monotonic() > deadline:
@@ -97,7 +117,10 @@ class Cluster:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for process in reversed(self.processes):  # the dispatcher last
             if process.stdin:
@@ -108,7 +131,9 @@ class Cluster:
     def _start(self, node: str, words: list[object], log: str, **options: Any) -> None:
         """Starts a process of the cluster, which ends when its standard input is closed."""
         command = self.words(eyas(), *words)
-        self.processes.append(self.bed.start(node, command, log=log, stdin=subprocess.PIPE, **options))
+        self.processes.append(
+            self.bed.start(node, command, log=log, stdin=subprocess.PIPE, **options)
+        )
 
     def _wait_for_dispatcher(self) -> None:
         """Waits until the dispatcher reports that it listens."""
@@ -123,7 +148,9 @@ class Cluster:
 
     def ask(self, *words: str) -> dict[str, Any]:
         """JSON answer of a command."""
-        answer: dict[str, Any] = json.loads(self.bed.check("head", self.words(eyas(), "--json", *words), JOB_S))
+        answer: dict[str, Any] = json.loads(
+            self.bed.check("head", self.words(eyas(), "--json", *words), JOB_S)
+        )
         return answer
 
     def run(self, *command: object) -> Job:

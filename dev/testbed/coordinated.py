@@ -38,7 +38,14 @@ class Agent:
         (home / "io").mkdir()
         if policy:
             (home / "io" / "rules.toml").write_text(f'default.policy = "{policy}"\n')
-        self.words = ["env", "--unset=EYAS_ACCESS", f"EYAS_HOME={home}", f"XDG_RUNTIME_DIR={home}", eyas(), "io"]
+        self.words = [
+            "env",
+            "--unset=EYAS_ACCESS",
+            f"EYAS_HOME={home}",
+            f"XDG_RUNTIME_DIR={home}",
+            eyas(),
+            "io",
+        ]
         run(*self.words, "run", "--", "true")
 
     def before(self, path: Path) -> list[object]:
@@ -50,12 +57,17 @@ class Agent:
         deadline = time.monotonic() + DEADLINE_S
         while any(storage["queued"] or storage["outstanding"] for storage in self.storages()):
             if time.monotonic() > deadline:
-                raise SlowDiskError(f"requests are not done within {DEADLINE_S} s of their programs' end")
+                raise SlowDiskError(
+                    f"requests are not done within {DEADLINE_S} s of their programs' end"
+                )
         storages = self.storages()
         waits = [wait for storage in storages for wait in storage["waits"]]
         requests = sum(wait["requests"] for wait in waits)
         all_us = sum(wait["requests"] * wait["mean_us"] for wait in waits)
-        return Waits(all_us / max(requests, 1) / 1e6, max((wait["max_us"] for wait in waits), default=0) / 1e6)
+        return Waits(
+            all_us / max(requests, 1) / 1e6,
+            max((wait["max_us"] for wait in waits), default=0) / 1e6,
+        )
 
     def storages(self) -> list[dict[str, Any]]:
         """Its status by storage."""
@@ -71,4 +83,7 @@ def eyas() -> Path:
 
 def is_coordinated() -> bool:
     """Whether eyas is available and has the command."""
-    return eyas().exists() and subprocess.run([eyas(), "io", "run", "--help"], capture_output=True).returncode == 0
+    return (
+        eyas().exists()
+        and subprocess.run([eyas(), "io", "run", "--help"], capture_output=True).returncode == 0
+    )

@@ -54,13 +54,22 @@ def build(folder: Path, mpi: bool) -> None:
 
 def outcome(programs: Sequence[Sequence[str]]) -> Outcome:
     """Combines the output of each application's programs."""
-    applications = [[json.loads(line) for text in texts for line in text.splitlines()] for texts in programs]
+    applications = [
+        [json.loads(line) for text in texts for line in text.splitlines()] for texts in programs
+    ]
     processes = [process for application in applications for process in application]
     began = min(process["begin_us"] for process in processes)
-    ends = [(max(process["end_us"] for process in application) - began) / 1e6 for application in applications]
-    waited = sum(process["waited_us"] for process in processes) / sum(process["calls"] for process in processes)
+    ends = [
+        (max(process["end_us"] for process in application) - began) / 1e6
+        for application in applications
+    ]
+    waited = sum(process["waited_us"] for process in processes) / sum(
+        process["calls"] for process in processes
+    )
     longest = max(process["longest_us"] for process in processes)
-    return Outcome(sum(process["bytes"] for process in processes), max(ends), ends, longest / 1e6, waited / 1e6)
+    return Outcome(
+        sum(process["bytes"] for process in processes), max(ends), ends, longest / 1e6, waited / 1e6
+    )
 
 
 def together(commands: Sequence[Sequence[Sequence[object]]]) -> Outcome:
@@ -77,7 +86,9 @@ def together(commands: Sequence[Sequence[Sequence[object]]]) -> Outcome:
 def start(words: Sequence[object]) -> subprocess.Popen[str]:
     """Starts a program that prints its result."""
     text = list(map(str, words))
-    return subprocess.Popen(text, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        text, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> str:

@@ -25,7 +25,9 @@ def command_line(description: str | None, tiny: str, runs: int) -> argparse.Argu
     """Options of every experiment: whether it is `tiny`, and the number of runs."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=description, formatter_class=raw)
-    parser.add_argument("--tiny", action="store_true", help=f"quick test with {tiny}; the figures mean nothing")
+    parser.add_argument(
+        "--tiny", action="store_true", help=f"quick test with {tiny}; the figures mean nothing"
+    )
     parser.add_argument("--runs", type=int, default=runs, help="runs of each; the median counts")
     return parser
 
@@ -44,12 +46,16 @@ def ask_links(parser: argparse.ArgumentParser, link: str, store_link: str) -> No
 def proteins() -> Path:
     """Folder with the files of `dev/apps/blast/fetch.py`, which runs if they are missing."""
     folder = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
-    subprocess.run([sys.executable, PROJECT / "dev" / "apps" / "blast" / "fetch.py", folder], check=True)
+    subprocess.run(
+        [sys.executable, PROJECT / "dev" / "apps" / "blast" / "fetch.py", folder], check=True
+    )
     return folder
 
 
 def conduct(
-    parser: argparse.ArgumentParser, tiny: dict[str, object], experiment: Callable[[argparse.Namespace, Testbed], bool]
+    parser: argparse.ArgumentParser,
+    tiny: dict[str, object],
+    experiment: Callable[[argparse.Namespace, Testbed], bool],
 ) -> int:
     """Runs an experiment, with the options for `tiny` if asked for, and removes its testbed however it ends. Returns
     the exit code: 0 if all goals hold, which a tiny run need not reach.

@@ -33,11 +33,17 @@ def bits_per_s(text: str) -> int:
 
 def addresses(nodes: int) -> dict[str, str]:
     """Every node's address by its name."""
-    last = {"store": STORE, "head": HEAD, **{f"n{number + 1}": FIRST_NODE + number for number in range(nodes)}}
+    last = {
+        "store": STORE,
+        "head": HEAD,
+        **{f"n{number + 1}": FIRST_NODE + number for number in range(nodes)},
+    }
     return {name: f"{NET}.{byte}" for name, byte in last.items()}
 
 
-def connect(holder: Callable[[str], int], addresses: dict[str, str], rate: int, store_rate: int) -> None:
+def connect(
+    holder: Callable[[str], int], addresses: dict[str, str], rate: int, store_rate: int
+) -> None:
     """Connects all nodes, whose namespaces these processes hold."""
     switch = holder("switch")
     inside(switch, ["ip link add name br0 type bridge", "ip link set br0 up"])
@@ -51,7 +57,9 @@ def connect(holder: Callable[[str], int], addresses: dict[str, str], rate: int, 
         else:
             there, back = plain("eth0", rate), plain(f"v-{name}", rate)
         own = ["ip link set lo up", f"ip addr add {address}/24 dev eth0", "ip link set eth0 up"]
-        inside(node, ["sysctl -qw net.ipv6.conf.all.disable_ipv6=1 2>/dev/null || true", *own, *there])
+        inside(
+            node, ["sysctl -qw net.ipv6.conf.all.disable_ipv6=1 2>/dev/null || true", *own, *there]
+        )
         inside(switch, [f"ip link set v-{name} master br0 up", *back])
 
 
@@ -96,7 +104,9 @@ def run(words: list[str]) -> None:
     """Runs a command that prints nothing unless it fails."""
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise LinkError(f"`{words[-1] if words[-2] == '-c' else ' '.join(words)}`: {done.stderr.strip()}")
+        raise LinkError(
+            f"`{words[-1] if words[-2] == '-c' else ' '.join(words)}`: {done.stderr.strip()}"
+        )
 
 
 def counted(holder: int, column: int) -> int:

@@ -42,16 +42,37 @@ def parallel(nodes: list[Node], work: Work) -> Iterator[Runs]:
     command = shutil.which("parallel", path=os.pathsep.join([here, os.environ["PATH"]]))
     if command is None:
         raise ModuleNotFoundError("GNU parallel: apt-get install parallel, or dev/tools/peers.sh")
-    words = [command, "--will-cite", "--pipepart", "-a", str(work.text), "--block", str(work.chunk_bytes)]
-    words += ["-j", str(len(nodes)), f"echo $$ > {nodes[0].entrance('n$(({%}-1))')}; exec {shlex.join(work.program)}"]
-    yield {"GNU parallel": lambda: timed(lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL))}
+    words = [
+        command,
+        "--will-cite",
+        "--pipepart",
+        "-a",
+        str(work.text),
+        "--block",
+        str(work.chunk_bytes),
+    ]
+    words += [
+        "-j",
+        str(len(nodes)),
+        f"echo $$ > {nodes[0].entrance('n$(({%}-1))')}; exec {shlex.join(work.program)}",
+    ]
+    yield {
+        "GNU parallel": lambda: timed(
+            lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        )
+    }
 
 
 @contextlib.contextmanager
 def dask(nodes: list[Node], work: Work) -> Iterator[Runs]:
     """A Dask bag, with a worker of one thread in each node."""
-    if importlib.util.find_spec("distributed") is None or importlib.util.find_spec("dask.bag") is None:
-        raise ModuleNotFoundError("Dask: dev/tools/peers.sh, and run this with target/peers/bin/python")
+    if (
+        importlib.util.find_spec("distributed") is None
+        or importlib.util.find_spec("dask.bag") is None
+    ):
+        raise ModuleNotFoundError(
+            "Dask: dev/tools/peers.sh, and run this with target/peers/bin/python"
+        )
     import dask.bag
     from distributed import Client
 
@@ -69,7 +90,15 @@ def dask(nodes: list[Node], work: Work) -> Iterator[Runs]:
         start(subprocess.Popen, "scheduler", "--port", "0")
         wait_for(told.exists, "starting Dask")
         for node in nodes:
-            start(node.start, "worker", "--nthreads", "1", "--no-nanny", "--local-directory", node.folder / "dask")
+            start(
+                node.start,
+                "worker",
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--local-directory",
+                node.folder / "dask",
+            )
         client = ending.enter_context(Client(scheduler_file=str(told)))
         client.wait_for_workers(len(nodes), START_S)
         parts = work.parts()
@@ -91,12 +120,19 @@ def spark(is_speculative: bool) -> System:
 
         home = Path(pyspark.__file__).parent
         folder = nodes[0].folder.parent
-        settings = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **FOUND}
+        settings = {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(home),
+            "PYSPARK_PYTHON": sys.executable,
+            **FOUND,
+        }
         os.environ.update(settings)
         with ExitStack() as ending:
             log = ending.enter_context(open(folder / "spark.log", "ab"))
 
-            def start(begin: Callable[..., subprocess.Popen[bytes]], kind: str, *words: object) -> None:
+            def start(
+                begin: Callable[..., subprocess.Popen[bytes]], kind: str, *words: object
+            ) -> None:
                 spark = home / "bin" / "spark-class"
                 command = [spark, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *words]
                 process = begin([str(word) for word in command], stdout=log, stderr=log)
@@ -105,13 +141,28 @@ def spark(is_speculative: bool) -> System:
 
             start(subprocess.Popen, "master.Master", "--port", "7077", "--webui-port", "0")
             for node in nodes:
-                room = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", node.folder / "spark"]
+                room = [
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "1g",
+                    "--webui-port",
+                    "0",
+                    "--work-dir",
+                    node.folder / "spark",
+                ]
                 start(node.start, "worker.Worker", *room, "spark://127.0.0.1:7077")
-            told = {"spark.ui.enabled": False, "spark.locality.wait": 0, "spark.speculation": is_speculative}
+            told = {
+                "spark.ui.enabled": False,
+                "spark.locality.wait": 0,
+                "spark.speculation": is_speculative,
+            }
             told |= {"spark.ui.showConsoleProgress": False, "spark.executor.memory": "512m"}
             builder = SparkSession.builder.master("spark://127.0.0.1:7077").appName("straggler")
             for key, value in told.items():
-                builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
+                builder = builder.config(
+                    key, str(value).lower() if isinstance(value, bool) else str(value)
+                )
             session = builder.getOrCreate()
             ending.callback(session.stop)
             context = session.sparkContext
@@ -121,7 +172,9 @@ def spark(is_speculative: bool) -> System:
             parts = work.parts()
             tasks = context.parallelize(parts, len(parts)).map(work_through)
             tasks.collect()
-            yield {"Spark, speculating" if is_speculative else "Spark": lambda: timed(tasks.collect)}
+            yield {
+                "Spark, speculating" if is_speculative else "Spark": lambda: timed(tasks.collect)
+            }
 
     return system
 

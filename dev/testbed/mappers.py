@@ -88,11 +88,24 @@ class Eyas:
     def __init__(self, nodes: list[Node], works: Sequence[Work], ending: ExitStack) -> None:
         self.works, self.tasks = works, len(nodes)
         folder = nodes[0].folder.parent
-        self.environment = {**os.environ, "EYAS_HOME": str(folder / "home"), "EYAS_CLUSTER": "straggler"}
+        self.environment = {
+            **os.environ,
+            "EYAS_HOME": str(folder / "home"),
+            "EYAS_CLUSTER": "straggler",
+        }
         self.log = ending.enter_context(open(folder / "log", "ab"))
         self._start(None, ["dispatcher", "--listen", "127.0.0.1:0"], ending)
         for node in nodes:
-            words = ["executor", "--dfs", "--slots", len(works), "--name", node.name, "--folder", node.folder / "eyas"]
+            words = [
+                "executor",
+                "--dfs",
+                "--slots",
+                len(works),
+                "--name",
+                node.name,
+                "--folder",
+                node.folder / "eyas",
+            ]
             self._start(node, words, ending)
         wait_for(lambda: self._joined() == len(nodes), "starting a cluster")
         for place, work in enumerate(works):
@@ -101,7 +114,11 @@ class Eyas:
     def _start(self, node: Node | None, words: Sequence[object], ending: ExitStack) -> None:
         command = [eyas(), "start", *words, "--owned"]
         start = node.start if node else subprocess.Popen
-        options: dict[str, Any] = {"env": self.environment, "stdin": subprocess.PIPE, "stderr": self.log}
+        options: dict[str, Any] = {
+            "env": self.environment,
+            "stdin": subprocess.PIPE,
+            "stderr": self.log,
+        }
         process = start([str(word) for word in command], stdout=subprocess.PIPE, **options)
         ending.callback(process.wait, START_S)
         ending.callback(process.stdin.close)
@@ -109,24 +126,31 @@ class Eyas:
             process.stdout.readline()
 
     def _joined(self) -> int:
-        asked = subprocess.run([eyas(), "--json", "dfs", "du"], env=self.environment, capture_output=True)
+        asked = subprocess.run(
+            [eyas(), "--json", "dfs", "du"], env=self.environment, capture_output=True
+        )
         nodes = json.loads(asked.stdout)["usage"]["nodes"] if asked.returncode == 0 else []
         return sum(node["is_member"] for node in nodes)
 
     def _begin(self, *words: object) -> subprocess.Popen[bytes]:
         command = [eyas(), *[str(word) for word in words]]
-        return subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL, stderr=self.log)
+        return subprocess.Popen(
+            command, env=self.environment, stdout=subprocess.DEVNULL, stderr=self.log
+        )
 
     def _check(self, *words: object) -> None:
         if self._begin(*words).wait(RUN_S):
-            raise RuntimeError(f"eyas {words[0]} has failed: {Path(self.log.name).read_text()[-500:]}")
+            raise RuntimeError(
+                f"eyas {words[0]} has failed: {Path(self.log.name).read_text()[-500:]}"
+            )
 
     def map(self, words: Sequence[str]) -> None:
         """Runs all jobs at once."""
         # Few enough tasks that all jobs have slots from the beginning.
         words = [*words, "--tasks", str(self.tasks)]
         jobs = [
-            self._begin("map", f"/text/{place}", *words, "--", *work.program) for place, work in enumerate(self.works)
+            self._begin("map", f"/text/{place}", *words, "--", *work.program)
+            for place, work in enumerate(self.works)
         ]
         if any([job.wait(RUN_S) for job in jobs]):
             raise RuntimeError(f"eyas map has failed: {Path(self.log.name).read_text()[-500:]}")
@@ -137,4 +161,7 @@ def eyas_over(nodes: list[Node], works: Sequence[Work], policies: Sequence[str])
     """Runs one job for each file, all at once, with these policies."""
     with ExitStack() as ending:
         cluster = Eyas(nodes, works, ending)
-        yield {name: lambda words=POLICIES[name]: timed(lambda: cluster.map(words)) for name in policies}
+        yield {
+            name: lambda words=POLICIES[name]: timed(lambda: cluster.map(words))
+            for name in policies
+        }

@@ -27,7 +27,9 @@ class Cost:
 class MeasuredCluster:
     """A cluster on this machine. A context manager that stops it at its end."""
 
-    def __init__(self, folder: Path, *words: str, command: Path = COMMAND, home: str = "home") -> None:
+    def __init__(
+        self, folder: Path, *words: str, command: Path = COMMAND, home: str = "home"
+    ) -> None:
         self.command = str(command.resolve())
         self.folder = folder
         self.words = words
@@ -44,7 +46,9 @@ class MeasuredCluster:
     def eyas(self, *words: str) -> str:
         """Runs a command to its end, and returns what it prints."""
         line = [self.command, *words]
-        done = subprocess.run(line, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        done = subprocess.run(
+            line, env=self.environment, cwd=self.folder, capture_output=True, text=True
+        )
         if done.returncode:
             raise SystemExit(f"eyas {' '.join(words)} failed: {done.stderr[-2000:]}")
         return done.stdout
@@ -87,7 +91,9 @@ class MeasuredCluster:
             try:
                 words = (process / "cmdline").read_bytes().split(b"\0")
                 if words[1:3] == [b"start", role.encode()]:
-                    found += [process] if home in (process / "environ").read_bytes().split(b"\0") else []
+                    found += (
+                        [process] if home in (process / "environ").read_bytes().split(b"\0") else []
+                    )
             except OSError:
                 continue
         return found

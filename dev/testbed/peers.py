@@ -25,12 +25,18 @@ def count_in_file(pattern: str, path: str) -> int:
     """A task: the program reads the file by its path. Parsl sends the function alone, so it imports what it needs."""
     import subprocess
 
-    return int(subprocess.run(["grep", "-c", "-F", pattern, path], check=True, capture_output=True).stdout)
+    return int(
+        subprocess.run(["grep", "-c", "-F", pattern, path], check=True, capture_output=True).stdout
+    )
 
 
 def count_in_bytes(pattern: str, content: bytes) -> int:
     """A task whose file is the result of another task."""
-    return int(subprocess.run([*COUNT, pattern, "-"], check=True, input=content, capture_output=True).stdout)
+    return int(
+        subprocess.run(
+            [*COUNT, pattern, "-"], check=True, input=content, capture_output=True
+        ).stdout
+    )
 
 
 def read(path: str) -> bytes:
@@ -52,7 +58,10 @@ def dask(job: dict[str, Any], as_results: bool) -> tuple[float, int]:
         began = time.perf_counter()
         if as_results:
             files = {path: client.submit(read, path) for path, _ in job["tasks"]}
-            counts = [client.submit(count_in_bytes, pattern, files[path]) for path, pattern in job["tasks"]]
+            counts = [
+                client.submit(count_in_bytes, pattern, files[path])
+                for path, pattern in job["tasks"]
+            ]
         else:
             counts = [client.submit(count_in_file, pattern, path) for path, pattern in job["tasks"]]
         total = sum(client.gather(counts))
@@ -104,7 +113,9 @@ def parsl(job: dict[str, Any]) -> tuple[float, int]:
         provider=FolderProvider(),
         worker_logdir_root=job["folder"],
     )
-    config = Config(executors=[executor], run_dir=f"{job['folder']}/runs", usage_tracking=0, strategy="none")
+    config = Config(
+        executors=[executor], run_dir=f"{job['folder']}/runs", usage_tracking=0, strategy="none"
+    )
     with system.load(config):
         while len(executor.connected_managers()) < job["nodes"]:
             time.sleep(0.1)

@@ -20,7 +20,11 @@ def take(port: int, path: str, following: str | None) -> None:
         print("ready", flush=True)
         source = open_ones.enter_context(server.accept()[0])
         file = open_ones.enter_context(open(path, "wb", buffering=0))
-        behind = open_ones.enter_context(socket.create_connection((following, port))) if following else None
+        behind = (
+            open_ones.enter_context(socket.create_connection((following, port)))
+            if following
+            else None
+        )
         buffer = memoryview(bytearray(BUFFER_BYTES))
         while count := source.recv_into(buffer):
             file.write(buffer[:count])

@@ -35,12 +35,18 @@ def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], 
     parts += [text(across(place), HEIGHT - BOTTOM + 20, name, "middle") for place, name in places]
     for number, (name, values) in enumerate(of.items()):
         colour = COLOURS[number % len(COLOURS)]
-        points = [(across(place), up(value)) for (place, _), value in zip(places, values) if value == value]
+        points = [
+            (across(place), up(value))
+            for (place, _), value in zip(places, values)
+            if value == value
+        ]
         drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
         line = TOP + 10 + 20 * number
-        parts.append(f'<path d="M{WIDTH - RIGHT + 12} {line}h20" stroke="{colour}" stroke-width="2"/>')
+        parts.append(
+            f'<path d="M{WIDTH - RIGHT + 12} {line}h20" stroke="{colour}" stroke-width="2"/>'
+        )
         parts.append(text(WIDTH - RIGHT + 38, line + 4, name, "start"))
     view = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12"'
     path.write_text(

@@ -43,11 +43,15 @@ def check_needs(also: Iterable[tuple[str, str]] = ()) -> None:
     missing = [] if os.geteuid() == 0 else ["the rights of root (sudo); mounting needs them"]
     packages = {package for program, package in [*NEEDED, *also] if shutil.which(program) is None}
     if packages:
-        missing.append(f"programs: on Debian and Ubuntu, apt-get install {' '.join(sorted(packages))}")
+        missing.append(
+            f"programs: on Debian and Ubuntu, apt-get install {' '.join(sorted(packages))}"
+        )
     if not Path("/dev/fuse").exists():
         missing.append("/dev/fuse: load the kernel's module `fuse`")
     if not program().exists():
-        how = "cargo build --release -p eyas-dev --bin slow-disk, or say in SLOW_DISK_BIN where it is"
+        how = (
+            "cargo build --release -p eyas-dev --bin slow-disk, or say in SLOW_DISK_BIN where it is"
+        )
         missing.append(f"{program()}: {how}")
     if missing:
         raise SlowDiskError("the slow disk lacks " + "; and ".join(missing))
@@ -93,7 +97,9 @@ class SlowDisk:
     def __init__(self, folder: Path, nodes: int, words: Iterable[object]) -> None:
         """`words` are options of `slow-disk mount`."""
         self.folder = folder
-        self.source = folder / "source"  # where files are, for those who do not have to wait for the disk
+        self.source = (
+            folder / "source"
+        )  # where files are, for those who do not have to wait for the disk
         self.mounts = [folder / f"node-{number + 1}" for number in range(nodes)]
         self.state = folder / "state"
         self.words = [str(word) for word in words]
@@ -112,8 +118,15 @@ class SlowDisk:
 
     def _mount(self, mount: Path) -> None:
         # A disk does not wait for processors, so its process has priority.
-        words = ["chrt", "-r", "1", *map(str, (program(), "mount", self.source, mount, "--state", self.state))]
-        process = subprocess.Popen([*words, *self.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        words = [
+            "chrt",
+            "-r",
+            "1",
+            *map(str, (program(), "mount", self.source, mount, "--state", self.state)),
+        ]
+        process = subprocess.Popen(
+            [*words, *self.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.processes.append(process)
         if process.stdout is None or process.stdout.readline() != b"ready\n":
             raise SlowDiskError("the slow disk is not mounted")
@@ -181,11 +194,16 @@ class BlockDevice:
     def _swap(self, settings: dict[str, str]) -> dict[str, str]:
         """Changes settings of the device's queue. Returns the old ones, because the device outlives this mount."""
         queue = Path("/sys/block") / Path(self.device).name / "queue"
-        texts = {name: (queue / name).read_text() for name in settings}  # of all first: one may change another
+        texts = {
+            name: (queue / name).read_text() for name in settings
+        }  # of all first: one may change another
         for name, value in settings.items():
             (queue / name).write_text(value)
         chosen = {name: re.search(r"\[(.*)\]", text) for name, text in texts.items()}
-        return {name: found[1] if (found := chosen[name]) else text.strip() for name, text in texts.items()}
+        return {
+            name: found[1] if (found := chosen[name]) else text.strip()
+            for name, text in texts.items()
+        }
 
 
 def forget(files: Iterable[Path]) -> None:
@@ -198,7 +216,9 @@ def forget(files: Iterable[Path]) -> None:
 
 def run(*words: object) -> str:
     """Runs a command to its end. Returns its output."""
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     if done.returncode:
         raise SlowDiskError(f"`{' '.join(map(str, words))}`: {done.stderr.strip()}")
     return done.stdout

@@ -38,7 +38,9 @@ class Slurm:
 
     def run(self, *words: str) -> str:
         """Runs a command of Slurm. Returns its standard output."""
-        done = subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        done = subprocess.run(
+            words, env=self.environment, cwd=self.folder, capture_output=True, text=True
+        )
         if done.returncode:
             raise SystemExit(f"{' '.join(words)} failed: {done.stderr}")
         return done.stdout
@@ -52,7 +54,12 @@ class Slurm:
         wait_until("the nodes are idle", lambda: self.queued() == 0 and self._idle() == self.nodes)
 
     def _idle(self) -> int:
-        return int(self.run("sinfo", "--noheader", "--partition=main", "--states=idle", "--format=%D").strip() or 0)
+        return int(
+            self.run(
+                "sinfo", "--noheader", "--partition=main", "--states=idle", "--format=%D"
+            ).strip()
+            or 0
+        )
 
     def node_seconds(self, began_s: float, ended_s: float) -> float:
         """Seconds for which jobs held nodes between two times. Slurm counts whole seconds."""
@@ -75,7 +82,9 @@ def seconds_of(text: str) -> float | None:
         return None
 
 
-def wait_until(what: str, fact: Callable[[], bool], pause_s: float = 0.05, deadline_s: float = DEADLINE_S) -> None:
+def wait_until(
+    what: str, fact: Callable[[], bool], pause_s: float = 0.05, deadline_s: float = DEADLINE_S
+) -> None:
     """Waits until `fact` holds."""
     deadline = time.monotonic() + deadline_s
     while not fact():
@@ -89,7 +98,12 @@ class SlurmDispatcher:
 
     def __init__(self, slurm: Slurm, home: Path, **environment: str) -> None:
         self.home = home
-        self.environment = {**slurm.environment, **environment, "EYAS_HOME": str(home), "EYAS_CLUSTER": "figures"}
+        self.environment = {
+            **slurm.environment,
+            **environment,
+            "EYAS_HOME": str(home),
+            "EYAS_CLUSTER": "figures",
+        }
         self.environment.pop("EYAS_ACCESS", None)
 
     def __enter__(self) -> SlurmDispatcher:
@@ -104,7 +118,9 @@ class SlurmDispatcher:
     def eyas(self, *words: str) -> str:
         """Runs a command of eyas to its end. Returns its standard output."""
         line = [str(COMMAND.resolve()), *words]
-        done = subprocess.run(line, env=self.environment, cwd=self.home, capture_output=True, text=True)
+        done = subprocess.run(
+            line, env=self.environment, cwd=self.home, capture_output=True, text=True
+        )
         if done.returncode:
             raise SystemExit(f"eyas {' '.join(words)} failed: {done.stderr[-2000:]}")
         return done.stdout
@@ -128,7 +144,9 @@ class SlurmDispatcher:
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 words = (process / "cmdline").read_bytes().split(b"\0")
-                if words[1:3] == [b"start", b"dispatcher"] and home in (process / "environ").read_bytes().split(b"\0"):
+                if words[1:3] == [b"start", b"dispatcher"] and home in (
+                    process / "environ"
+                ).read_bytes().split(b"\0"):
                     fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
                     own, others = (sum(map(int, fields[place : place + 2])) for place in (11, 13))
                     return own / TICKS_A_SECOND, others / TICKS_A_SECOND

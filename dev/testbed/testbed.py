@@ -67,12 +67,16 @@ def sftp_server() -> Path | None:
 
 def check_needs() -> None:
     """Reports everything that is missing at once."""
-    missing = [] if os.geteuid() == 0 else ["the rights of root (sudo); namespaces and links need them"]
+    missing = (
+        [] if os.geteuid() == 0 else ["the rights of root (sudo); namespaces and links need them"]
+    )
     packages = {package for program, package in NEEDED if shutil.which(program) is None}
     if sftp_server() is None:
         packages.add("openssh-sftp-server")
     if packages:
-        missing.append(f"programs: on Debian and Ubuntu, apt-get install {' '.join(sorted(packages))}")
+        missing.append(
+            f"programs: on Debian and Ubuntu, apt-get install {' '.join(sorted(packages))}"
+        )
     if not Path("/dev/fuse").exists():
         missing.append("/dev/fuse: load the kernel's module `fuse`")
     if missing:
@@ -143,13 +147,26 @@ class Testbed:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.05)
-        if self.folder.exists() and not (self.folder / "nodes").exists() and any(self.folder.iterdir()):
+        if (
+            self.folder.exists()
+            and not (self.folder / "nodes").exists()
+            and any(self.folder.iterdir())
+        ):
             raise TestbedError(f"{self.folder} is not the folder of a testbed, and stays")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _hold(self, name: str) -> None:
         """Starts the first process of a node, which also reaps orphans."""
-        words = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        words = [
+            "unshare",
+            "--net",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]
         script = f"hostname {name}; echo ready; exec >&-; while :; do sleep 1000; done"
         holder = subprocess.Popen(
             [*words, "sh", "-c", script],
@@ -169,11 +186,18 @@ class Testbed:
 
     def _share(self, addresses: dict[str, str], page_cache: bool) -> None:
         """Serves the shared files from `store`, and mounts them on all others."""
-        server = [sys.executable, Path(__file__).resolve().parent / "serve.py", str(SFTP_PORT), sftp_server()]
+        server = [
+            sys.executable,
+            Path(__file__).resolve().parent / "serve.py",
+            str(SFTP_PORT),
+            sftp_server(),
+        ]
         serving = self.start("store", server, stdout=subprocess.PIPE, log="store.sftp")
         assert serving.stdout is not None
         if serving.stdout.readline() != b"ready\n":
-            raise TestbedError(f"no file server: {(self.folder / 'log' / 'store.sftp').read_text()}")
+            raise TestbedError(
+                f"no file server: {(self.folder / 'log' / 'store.sftp').read_text()}"
+            )
         serving.stdout.close()
         options = f"directport={SFTP_PORT},auto_cache" + ("" if page_cache else ",direct_io")
         for name in addresses:
@@ -187,7 +211,9 @@ class Testbed:
         try:
             process = int((self.folder / "pids" / node).read_text())
         except OSError:
-            raise TestbedError(f"there is no node `{node}`; nodes are: {' '.join(self.nodes()) or 'none'}") from None
+            raise TestbedError(
+                f"there is no node `{node}`; nodes are: {' '.join(self.nodes()) or 'none'}"
+            ) from None
         if not is_alive(process):
             raise TestbedError(f"node {node} is dead")
         return process
@@ -195,7 +221,11 @@ class Testbed:
     def nodes(self) -> list[str]:
         """All nodes, including killed ones, in the order of creation."""
         hosts = self.folder / "hosts"
-        return [line.split()[1] for line in hosts.read_text().splitlines()[1:]] if hosts.exists() else []
+        return (
+            [line.split()[1] for line in hosts.read_text().splitlines()[1:]]
+            if hosts.exists()
+            else []
+        )
 
     def put(self, folder: str, contents: Iterable[bytes]) -> list[Path]:
         """Shares files with these contents in a new folder. Returns their path on the nodes."""
@@ -212,7 +242,9 @@ class Testbed:
         # The command ends with the process outside.
         return [*enter, "env", self.mark, "setpriv", "--pdeathsig", "KILL", *map(str, command)]
 
-    def start(self, node: str, command: Sequence[object], log: str = "", **options: Any) -> subprocess.Popen[bytes]:
+    def start(
+        self, node: str, command: Sequence[object], log: str = "", **options: Any
+    ) -> subprocess.Popen[bytes]:
         """Starts a command in a node. Its output goes to a file of this name in `log/`, or where `options` say."""
         words = self.words(node, command)
         if not log:
@@ -227,7 +259,9 @@ class Testbed:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             what = shlex.join(map(str, command))
-            raise TestbedError(f"{node}: `{what}` ended with {done.returncode}: {done.stderr.strip()}")
+            raise TestbedError(
+                f"{node}: `{what}` ended with {done.returncode}: {done.stderr.strip()}"
+            )
         return done.stdout
 
     def kill(self, node: str) -> None:
@@ -245,13 +279,19 @@ class Testbed:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="create all nodes")
     up.add_argument("--nodes", type=int, default=8, help="number of nodes besides store and head")
     up.add_argument("--link", default="100mbit", help="rate of each node's link in each direction")
-    up.add_argument("--store-link", default="200mbit", help="rate of the store's link in each direction")
-    up.add_argument("--page-cache", action="store_true", help="nodes cache what they read of the shared files")
+    up.add_argument(
+        "--store-link", default="200mbit", help="rate of the store's link in each direction"
+    )
+    up.add_argument(
+        "--page-cache", action="store_true", help="nodes cache what they read of the shared files"
+    )
     run = commands.add_parser("run", help="run a command in a node")
     run.add_argument("node")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")

@@ -23,7 +23,14 @@ def nextflow() -> list[str]:
     """The words that start Nextflow. Downloads it on the first call."""
     jars = TOOLS / "nextflow"
     if not list(jars.glob("nextflow-*.jar")):
-        words = ["mvn", "-q", "-B", "-f", HERE / "nextflow" / "pom.xml", "dependency:copy-dependencies"]
+        words = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            HERE / "nextflow" / "pom.xml",
+            "dependency:copy-dependencies",
+        ]
         _install([*words, f"-DoutputDirectory={jars}"])
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPENED]
     opened += [f"--add-opens=java.base/sun.nio.{name}=ALL-UNNAMED" for name in ["ch", "fs"]]
@@ -41,7 +48,9 @@ def installed(name: str, packages: list[str]) -> str:
     done = environment / "installed"
     if not done.exists():
         _install([sys.executable, "-m", "venv", environment])
-        _install([environment / "bin" / "pip", "--disable-pip-version-check", "install", "-q", *packages])
+        _install(
+            [environment / "bin" / "pip", "--disable-pip-version-check", "install", "-q", *packages]
+        )
         done.touch()
     return str(environment / "bin" / "python")
 
@@ -61,8 +70,14 @@ class ShimCluster:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.options = options
-        environment = {name: text for name, text in os.environ.items() if not name.startswith("EYAS_")}
-        self.environment = {**environment, "EYAS_HOME": str(folder / "home"), "EYAS_CLUSTER": "pipelines"}
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith("EYAS_")
+        }
+        self.environment = {
+            **environment,
+            "EYAS_HOME": str(folder / "home"),
+            "EYAS_CLUSTER": "pipelines",
+        }
         self.environment["PATH"] = f"{folder / 'shim'}:{os.environ['PATH']}"
         self.environment["NXF_HOME"] = str(TOOLS / "nextflow-home")
         self.environment["NXF_OFFLINE"] = self.environment["NXF_DISABLE_CHECK_LATEST"] = "true"
@@ -78,7 +93,11 @@ class ShimCluster:
 
     def run(self, words: list[str], folder: Path | None = None, code: int | None = 0) -> str:
         """Runs a program with the commands of the shim. Returns what it has printed."""
-        done = subprocess.run(words, env=self.environment, cwd=folder, capture_output=True, text=True, timeout=1800)
+        done = subprocess.run(
+            words, env=self.environment, cwd=folder, capture_output=True, text=True, timeout=1800
+        )
         if code is not None and done.returncode != code:
-            raise SystemExit(f"{words[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-3000:]}")
+            raise SystemExit(
+                f"{words[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-3000:]}"
+            )
         return done.stdout

@@ -1,6 +1,9 @@
 //! Runs the benchmarks in miniature, so that they keep working. Their figures do not matter here.
 
-#![allow(clippy::duplicate_mod, reason = "two of them share their executors, and each is a program of its own")]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "two of them share their executors, and each is a program of its own"
+)]
 
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
 #[path = "../benches/dispatch.rs"]

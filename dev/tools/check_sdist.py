@@ -45,8 +45,12 @@ def main(folder: Path) -> int:
     wrong = [f"the package {name} is missing" for name in sorted(names - set(metadata(folder)))]
     places = {Path(packages[name]["manifest_path"]).parent.relative_to(ROOT) for name in names}
     project = tomllib.loads((ROOT / "doors" / "python" / "pyproject.toml").read_text())
-    python = {Path("doors/python") / package for package in project["tool"]["maturin"]["python-packages"]}
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    python = {
+        Path("doors/python") / package for package in project["tool"]["maturin"]["python-packages"]
+    }
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     for file in map(Path, tracked.splitlines()):
         crate = next((place for place in file.parents if place in places), None)
         if any(place in python for place in file.parents):
@@ -58,7 +62,10 @@ def main(folder: Path) -> int:
             continue
         if not place.exists():
             wrong.append(f"{file} is missing")
-    print("\n".join(wrong) or f"the source distribution has all of {len(names)} packages", file=sys.stderr)
+    print(
+        "\n".join(wrong) or f"the source distribution has all of {len(names)} packages",
+        file=sys.stderr,
+    )
     return int(bool(wrong))
 
 

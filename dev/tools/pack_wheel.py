@@ -33,7 +33,10 @@ def stripped(library: Path, folder: str) -> Path:
 def entry_points(metadata: StandardMetadata) -> str:
     """The file `entry_points.txt`."""
     groups = {"console_scripts": metadata.scripts, **metadata.entrypoints}
-    sections = [[f"[{group}]", *(f"{name} = {at}" for name, at in points.items())] for group, points in groups.items()]
+    sections = [
+        [f"[{group}]", *(f"{name} = {at}" for name, at in points.items())]
+        for group, points in groups.items()
+    ]
     return "\n".join(line for section in sections for line in [*section, ""])
 
 

@@ -18,7 +18,11 @@ def changed_files(since: str) -> set[str]:
     untracked = ["git", "ls-files", "--others", "--exclude-standard"]
     files: set[str] = set()
     for line in (different, untracked):
-        files.update(subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines())
+        files.update(
+            subprocess.run(
+                line, cwd=ROOT, check=True, capture_output=True, text=True
+            ).stdout.splitlines()
+        )
     return files
 
 
@@ -35,8 +39,13 @@ def rooms() -> dict[str, Room]:
     """Rooms by their folders."""
     cargo = os.environ.get("CARGO") or "cargo"
     line = [cargo, "metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]
-    packages = json.loads(subprocess.run(line, cwd=ROOT, check=True, capture_output=True).stdout)["packages"]
-    folders = {package["name"]: str(Path(package["manifest_path"]).parent.relative_to(ROOT)) for package in packages}
+    packages = json.loads(subprocess.run(line, cwd=ROOT, check=True, capture_output=True).stdout)[
+        "packages"
+    ]
+    folders = {
+        package["name"]: str(Path(package["manifest_path"]).parent.relative_to(ROOT))
+        for package in packages
+    }
     found = {}
     for package in packages:
         names = {row["name"] for row in package["dependencies"] if row["kind"] != "dev"}

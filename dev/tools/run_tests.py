@@ -83,7 +83,14 @@ def nextest() -> str | None:
         return str(program)
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        words = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement", REQUIREMENTS]
+        words = [
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--require-hashes",
+            "--requirement",
+            REQUIREMENTS,
+        ]
         subprocess.run([place / "bin" / "pip", *words], check=True)
         return str(program)
     shutil.rmtree(place, ignore_errors=True)
@@ -108,7 +115,9 @@ def write_priorities(path: Path) -> None:
         priority = max(1, round(100 * seconds / longest))
         periods = max(MIN_PERIODS, math.ceil(PATIENCE * seconds / PERIOD_S))
         filter_ = f"binary_id(={row['binary']}) & test(={row['name']})"
-        parts.append(f"[[profile.default.overrides]]\nfilter = '{filter_}'\npriority = {priority}\n")
+        parts.append(
+            f"[[profile.default.overrides]]\nfilter = '{filter_}'\npriority = {priority}\n"
+        )
         parts.append(f'slow-timeout = {{ period = "{PERIOD_S}s", terminate-after = {periods} }}\n')
         if "threads" in row:
             parts.append(f"threads-required = {row['threads']}\n")
@@ -122,7 +131,14 @@ def results() -> list[Test]:
     for suite in ElementTree.parse(JUNIT).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
             has_failed = case.find("failure") is not None or case.find("error") is not None
-            tests.append(Test(suite.attrib["name"], case.attrib["name"], float(case.attrib["time"]), has_failed))
+            tests.append(
+                Test(
+                    suite.attrib["name"],
+                    case.attrib["name"],
+                    float(case.attrib["time"]),
+                    has_failed,
+                )
+            )
     return tests
 
 
@@ -143,9 +159,22 @@ def run(program: str, words: list[str]) -> int:
     priorities = TARGET / "nextest" / "priorities.toml"
     write_priorities(priorities)
     JUNIT.unlink(missing_ok=True)
-    line = [program, "nextest", "run", "--locked", "--workspace", "--tool-config-file", f"eyas:{priorities}", *words]
+    line = [
+        program,
+        "nextest",
+        "run",
+        "--locked",
+        "--workspace",
+        "--tool-config-file",
+        f"eyas:{priorities}",
+        *words,
+    ]
     at_once = str(TESTS_A_CORE * (os.cpu_count() or 1))
-    environment = {"NEXTEST_TEST_THREADS": at_once, "EYAS_BIN": str(TARGET / "debug" / "eyas"), **os.environ}
+    environment = {
+        "NEXTEST_TEST_THREADS": at_once,
+        "EYAS_BIN": str(TARGET / "debug" / "eyas"),
+        **os.environ,
+    }
     return subprocess.run(line, cwd=ROOT, env=environment).returncode
 
 
@@ -180,7 +209,9 @@ def filter_of_changes(since: str) -> str:
         elif room := room_of(str(path)):
             folders.add(room)
     packages = [f"package(={rooms()[folder].package})" for folder in sorted(folders - {"dev"})]
-    return " + ".join(packages + [f"(binary(=end_to_end) & test(/^{module}::/))" for module in sorted(modules)])
+    return " + ".join(
+        packages + [f"(binary(=end_to_end) & test(/^{module}::/))" for module in sorted(modules)]
+    )
 
 
 @contextlib.contextmanager
@@ -206,11 +237,19 @@ def heed_signals() -> None:
 
 def main() -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--since", metavar="REV", help="only tests of what differs from this revision")
-    parser.add_argument("--stress", metavar="NAME", help="run the tests whose names contain NAME many times")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--since", metavar="REV", help="only tests of what differs from this revision"
+    )
+    parser.add_argument(
+        "--stress", metavar="NAME", help="run the tests whose names contain NAME many times"
+    )
     parser.add_argument("--runs", type=int, default=50, help="number of runs of --stress")
-    parser.add_argument("--load", type=int, default=8, help="number of busy processes beside --stress")
+    parser.add_argument(
+        "--load", type=int, default=8, help="number of busy processes beside --stress"
+    )
     asked, words = parser.parse_known_args()
     heed_signals()
     RESULTS.unlink(missing_ok=True)
@@ -220,14 +259,21 @@ def main() -> int:
     program = nextest()
     if program is None:
         if os.environ.get("CI") or asked.stress or asked.since or words:
-            print("cargo-nextest cannot be installed from PyPI, and is not in PATH", file=sys.stderr)
+            print(
+                "cargo-nextest cannot be installed from PyPI, and is not in PATH", file=sys.stderr
+            )
             return 1
-        print("cargo-nextest cannot be installed from PyPI: plain `cargo test` runs all tests", file=sys.stderr)
+        print(
+            "cargo-nextest cannot be installed from PyPI: plain `cargo test` runs all tests",
+            file=sys.stderr,
+        )
         return subprocess.run([CARGO, "test", "--locked", "--workspace"], cwd=ROOT).returncode
     if asked.since is not None:
         changed = filter_of_changes(asked.since)
         if not changed:
-            print(f"no test belongs to a file that differs from {asked.since}: `make test` runs all tests")
+            print(
+                f"no test belongs to a file that differs from {asked.since}: `make test` runs all tests"
+            )
             return 0
         words += ["--filterset", changed, "--no-tests", "pass"]
     if asked.stress is None:

@@ -34,7 +34,12 @@ from run_tests import TARGET, busy, heed_signals
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = TARGET / "times"
 EDITED = "data/store/src/lib.rs"
-UNSET = ("CARGO_TARGET_DIR", "EYAS_BIN", "MAKEFLAGS", "MAKELEVEL")  # what belongs to this folder's own runs
+UNSET = (
+    "CARGO_TARGET_DIR",
+    "EYAS_BIN",
+    "MAKEFLAGS",
+    "MAKELEVEL",
+)  # what belongs to this folder's own runs
 
 
 def minutes(clone: Path, name: str, *command: str) -> float:
@@ -44,7 +49,12 @@ def minutes(clone: Path, name: str, *command: str) -> float:
     began = time.monotonic()
     with (OUTPUTS / f"{name}.txt").open("wb") as output:
         done = subprocess.run(
-            command, cwd=clone, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            command,
+            cwd=clone,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     took = (time.monotonic() - began) / 60
     print(f"{name}: {took:.1f} min, exit code {done.returncode}", file=sys.stderr, flush=True)
@@ -72,7 +82,9 @@ def one_run(rows: set[str], number: int) -> dict[str, float]:
         if rows & {"test", "edited", "quick", "size"}:
             tested = clone()
             values["test"] = minutes(tested, f"test-{number}", "make", "test")
-            size = subprocess.run(["du", "-sm", tested / "target"], check=True, capture_output=True, text=True)
+            size = subprocess.run(
+                ["du", "-sm", tested / "target"], check=True, capture_output=True, text=True
+            )
             values["size"] = float(size.stdout.split()[0]) / 1000
             if "edited" in rows:
                 edit(tested)
@@ -89,7 +101,9 @@ def one_run(rows: set[str], number: int) -> dict[str, float]:
 
 def main() -> None:
     """Measures, and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = ["test", "edited", "quick", "ci", "demo", "size", "packages"]
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(names))
     parser.add_argument("--runs", type=int, default=3)
@@ -110,7 +124,9 @@ def main() -> None:
         found = [run[name] for run in runs if name in run]
         if name in rows and found:
             unit = "GB" if name == "size" else "min"
-            print(f"| {name} | {statistics.median(found):.1f} {unit} | {min(found):.1f} to {max(found):.1f} |")
+            print(
+                f"| {name} | {statistics.median(found):.1f} {unit} | {min(found):.1f} to {max(found):.1f} |"
+            )
     if "packages" in rows:
         count = (ROOT / "Cargo.lock").read_text().count("[[package]]")
         print(f"| packages | {count} | |")

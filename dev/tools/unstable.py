@@ -1,8 +1,8 @@
 """Tests that failed in CI and passed when they ran once more, alone: a run may have few of them, and must name them.
 
-    dev/tools/unstable.py begin           forgets those of an earlier run
-    dev/tools/unstable.py note NAME...    adds tests; exit code 1 if there are too many
-    dev/tools/unstable.py report          prints those of this run
+dev/tools/unstable.py begin           forgets those of an earlier run
+dev/tools/unstable.py note NAME...    adds tests; exit code 1 if there are too many
+dev/tools/unstable.py report          prints those of this run
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or Path(__file__).resolve().parents[2] / "target").resolve()
+TARGET = Path(
+    os.environ.get("CARGO_TARGET_DIR") or Path(__file__).resolve().parents[2] / "target"
+).resolve()
 LIST = TARGET / "unstable-tests"
 MAX_UNSTABLE = 2
 
@@ -23,7 +25,9 @@ def note(names: list[str]) -> bool:
         file.writelines(f"{name}\n" for name in names)
     count = len(noted())
     if count > MAX_UNSTABLE:
-        print(f"{count} tests failed and then passed; a run may have {MAX_UNSTABLE}: {', '.join(noted())}")
+        print(
+            f"{count} tests failed and then passed; a run may have {MAX_UNSTABLE}: {', '.join(noted())}"
+        )
     return count <= MAX_UNSTABLE
 
 

@@ -1,8 +1,9 @@
-//! What the fault tests of all rooms share: a seeded generator, and the choice of the seeds that are tried.
+//! What the fault tests of all rooms share: a seeded generator, and the choice of the seeds that
+//! are tried.
 //!
-//! A fault test simulates one part of eyas, throws faults at it, and asserts after each step that its promises hold.
-//! One seed decides everything that happens in a run, so a failure can be repeated from its seed alone. Rooms name this
-//! crate as a development dependency only.
+//! A fault test simulates one part of eyas, throws faults at it, and asserts after each step that
+//! its promises hold. One seed decides everything that happens in a run, so a failure can be
+//! repeated from its seed alone. Rooms name this crate as a development dependency only.
 
 #![forbid(unsafe_code)]
 

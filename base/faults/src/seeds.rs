@@ -7,10 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 ///
 /// - `EYAS_SEED=17`: this one, and prints its outcome. This repeats a failure.
 /// - `EYAS_SOAK_MINUTES=10`: new seeds for 10 minutes (`make soak MINUTES=10`).
-/// - otherwise the first `EYAS_SEEDS` seeds, by default the first `usual_seeds`. Only then does this return the
-///   outcomes, for the caller to assert that enough faults happened in them.
+/// - otherwise the first `EYAS_SEEDS` seeds, by default the first `usual_seeds`. Only then does
+///   this return the outcomes, for the caller to assert that enough faults happened in them.
 ///
-/// `try_seed` panics when the seed fails. The seed is printed then, with the command that tries it again.
+/// `try_seed` panics when the seed fails. The seed is printed then, with the command that tries it
+/// again.
 pub fn try_seeds<T: Debug>(usual_seeds: u64, try_seed: impl Fn(u64) -> T) -> Option<Vec<T>> {
     let try_seed = |seed| {
         let _named = NamedOnPanic(seed);
@@ -42,10 +43,13 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a whole number")))
 }
 
-/// Tries new seeds until `time` has passed. The first one is the time of day, so each soak tries other seeds.
+/// Tries new seeds until `time` has passed. The first one is the time of day, so each soak tries
+/// other seeds.
 fn soak<T>(time: Duration, try_seed: impl Fn(u64) -> T) {
     let began = Instant::now();
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
+    let first =
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis()
+            as u64;
     let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
     println!("{seeds} seeds from {first} on: nothing has failed");
 }

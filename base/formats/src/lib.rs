@@ -1,11 +1,12 @@
-//! Formats of messages and records, for tests. postcard writes no names: a field that is added, or a variant that
-//! moves, makes old bytes mean something else, and no test of one build can see it. So the formats of each protocol and
-//! of each database stand in a file beside it, a line for each struct and for each variant of an enum, and a test holds
-//! the code against this file.
+//! Formats of messages and records, for tests. postcard writes no names: a field that is added, or
+//! a variant that moves, makes old bytes mean something else, and no test of one build can see it.
+//! So the formats of each protocol and of each database stand in a file beside it, a line for each
+//! struct and for each variant of an enum, and a test holds the code against this file.
 //!
-//! A format has a version, `major.minor`. With the same major version, all that stood in the file stands there still:
-//! only types and, at the end of an enum, variants are added, and the minor version grows. Everything else needs the
-//! next major version. Rooms name this crate as a development dependency only.
+//! A format has a version, `major.minor`. With the same major version, all that stood in the file
+//! stands there still: only types and, at the end of an enum, variants are added, and the minor
+//! version grows. Everything else needs the next major version. Rooms name this crate as a
+//! development dependency only.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +16,9 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_reflection::{ContainerFormat, Format, Registry, Samples, Tracer, TracerConfig, VariantFormat};
+use serde_reflection::{
+    ContainerFormat, Format, Registry, Samples, Tracer, TracerConfig, VariantFormat,
+};
 
 /// A version of formats: major and minor.
 pub type FormatVersion = (u16, u16);
@@ -29,14 +32,18 @@ pub struct Formats {
 
 impl Default for Formats {
     fn default() -> Self {
-        // A text that is a name of a file and a format of records, which are checked when they are read.
-        let config = TracerConfig::default().is_human_readable(false).default_string_value("lines".to_owned());
+        // A text that is a name of a file and a format of records, which are checked when they are
+        // read.
+        let config = TracerConfig::default()
+            .is_human_readable(false)
+            .default_string_value("lines".to_owned());
         Formats { tracer: Tracer::new(config), samples: Samples::new() }
     }
 }
 
 impl Formats {
-    /// Remembers a value of a type that checks what it reads, such as a name that must not be empty.
+    /// Remembers a value of a type that checks what it reads, such as a name that must not be
+    /// empty.
     ///
     /// # Panics
     /// If serde cannot describe the value.
@@ -45,24 +52,27 @@ impl Formats {
         self
     }
 
-    /// Adds a type, and those inside it. Each enum inside it has to be added, too, because a value of the type has only
-    /// one of its variants.
+    /// Adds a type, and those inside it. Each enum inside it has to be added, too, because a value
+    /// of the type has only one of its variants.
     ///
     /// # Panics
     /// If serde cannot describe the type, or if another one of that name has another format.
     pub fn with<T: DeserializeOwned>(mut self) -> Self {
         let name = std::any::type_name::<T>();
-        self.tracer.trace_type::<T>(&self.samples).unwrap_or_else(|why| panic!("{name}: {why}: {}", why.explanation()));
+        self.tracer
+            .trace_type::<T>(&self.samples)
+            .unwrap_or_else(|why| panic!("{name}: {why}: {}", why.explanation()));
         self
     }
 
-    /// Asserts that the formats are those of a file, which were recorded at a version, or follow from them as `version`
-    /// permits. With `EYAS_GENERATE=1`, writes the file.
+    /// Asserts that the formats are those of a file, which were recorded at a version, or follow
+    /// from them as `version` permits. With `EYAS_GENERATE=1`, writes the file.
     ///
     /// # Panics
     /// If they do not, with what has changed.
     pub fn assert_recorded(self, file: &Path, version: FormatVersion) {
-        let registry = self.tracer.registry().unwrap_or_else(|why| panic!("add these enums: {why}"));
+        let registry =
+            self.tracer.registry().unwrap_or_else(|why| panic!("add these enums: {why}"));
         let now = Recorded { version, lines: lines(&registry) };
         let recorded = fs::read_to_string(file).ok().map(|text| Recorded::parse(&text));
         if let Some(recorded) = &recorded {
@@ -93,12 +103,17 @@ struct Recorded {
 impl Recorded {
     fn parse(text: &str) -> Recorded {
         let mut lines = text.lines();
-        let version = lines.next().and_then(|line| line.strip_prefix("version ")?.split_once('.')).expect("a version");
+        let version = lines
+            .next()
+            .and_then(|line| line.strip_prefix("version ")?.split_once('.'))
+            .expect("a version");
         let number = |word: &str| word.parse().expect("a number");
         let lines = lines.map(|line| {
             let (key, format) = line.split_once(" = ").expect("a format");
             let (name, variant) = match key.split_once(' ') {
-                Some((name, variant)) => (name, Some(variant.parse().expect("the number of a variant"))),
+                Some((name, variant)) => {
+                    (name, Some(variant.parse().expect("the number of a variant")))
+                }
                 None => (key, None),
             };
             ((name.to_owned(), variant), format.to_owned())
@@ -118,7 +133,8 @@ impl Recorded {
     /// Whether the formats of a later version may follow these ones; else why not.
     fn permits(&self, now: &Recorded) -> Result<(), String> {
         let ((major, minor), (later, _)) = (self.version, now.version);
-        let added: Vec<_> = now.lines.iter().filter(|(key, _)| !self.lines.contains_key(key)).collect();
+        let added: Vec<_> =
+            now.lines.iter().filter(|(key, _)| !self.lines.contains_key(key)).collect();
         if now.version < self.version {
             return Err(format!("it is of the later version {major}.{minor}"));
         }
@@ -139,7 +155,10 @@ impl Recorded {
         if !added.is_empty() && now.version == self.version {
             let names: BTreeSet<&str> = added.iter().map(|((name, _), _)| name.as_str()).collect();
             let names = Vec::from_iter(names).join(", ");
-            return Err(format!("{names} has more than before: that needs the version {major}.{}", minor + 1));
+            return Err(format!(
+                "{names} has more than before: that needs the version {major}.{}",
+                minor + 1
+            ));
         }
         Ok(())
     }
@@ -151,7 +170,10 @@ fn lines(registry: &Registry) -> BTreeMap<(String, Option<u32>), String> {
         let format = match format {
             ContainerFormat::Enum(variants) => {
                 lines.extend(variants.iter().map(|(number, variant)| {
-                    ((name.clone(), Some(*number)), format!("{}{}", variant.name, shown_variant(&variant.value)))
+                    (
+                        (name.clone(), Some(*number)),
+                        format!("{}{}", variant.name, shown_variant(&variant.value)),
+                    )
                 }));
                 continue;
             }
@@ -159,7 +181,14 @@ fn lines(registry: &Registry) -> BTreeMap<(String, Option<u32>), String> {
             ContainerFormat::NewTypeStruct(inner) => format!("({})", shown(inner)),
             ContainerFormat::TupleStruct(fields) => format!("({})", list(fields.iter().map(shown))),
             ContainerFormat::Struct(fields) => {
-                format!("{{ {} }}", list(fields.iter().map(|field| format!("{}: {}", field.name, shown(&field.value)))))
+                format!(
+                    "{{ {} }}",
+                    list(fields.iter().map(|field| format!(
+                        "{}: {}",
+                        field.name,
+                        shown(&field.value)
+                    )))
+                )
             }
         };
         lines.insert((name.clone(), None), format);
@@ -173,7 +202,10 @@ fn shown_variant(format: &VariantFormat) -> String {
         VariantFormat::NewType(inner) => format!("({})", shown(inner)),
         VariantFormat::Tuple(fields) => format!("({})", list(fields.iter().map(shown))),
         VariantFormat::Struct(fields) => {
-            format!(" {{ {} }}", list(fields.iter().map(|field| format!("{}: {}", field.name, shown(&field.value)))))
+            format!(
+                " {{ {} }}",
+                list(fields.iter().map(|field| format!("{}: {}", field.name, shown(&field.value))))
+            )
         }
     }
 }
@@ -235,11 +267,14 @@ mod tests {
             Tell { who: String, what: Vec<before::Part> },
             Stop,
         }
-        let (before, more) = (recorded::<before::Message>((3, 1)), |version| recorded::<Message>(version));
+        let (before, more) =
+            (recorded::<before::Message>((3, 1)), |version| recorded::<Message>(version));
         assert_eq!(before.permits(&recorded::<before::Message>((3, 1))), Ok(()));
         assert_eq!(before.permits(&more((3, 2))), Ok(()));
         assert_eq!(before.permits(&more((4, 0))), Ok(()));
-        assert!(before.permits(&more((3, 1))).unwrap_err().contains("Message has more than before"));
+        assert!(
+            before.permits(&more((3, 1))).unwrap_err().contains("Message has more than before")
+        );
         assert!(before.permits(&more((3, 0))).unwrap_err().contains("later version 3.1"));
         let less = more((3, 2)).permits(&recorded::<before::Message>((3, 3))).unwrap_err();
         assert!(less.contains("Message, variant 2 was `Stop` and is now `nothing`"), "{less}");
@@ -255,7 +290,8 @@ mod tests {
         let before = recorded::<before::Message>((3, 1));
         let changed = before.permits(&recorded::<Message>((3, 2))).unwrap_err();
         assert!(
-            changed.contains("was `Ask(u32?)` and is now `Ask(u64?)`") && changed.contains("version 4"),
+            changed.contains("was `Ask(u32?)` and is now `Ask(u64?)`")
+                && changed.contains("version 4"),
             "{changed}"
         );
         assert_eq!(before.permits(&recorded::<Message>((4, 0))), Ok(()));

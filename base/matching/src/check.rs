@@ -1,9 +1,10 @@
-//! Checks an expression before it is evaluated: every name is known, and every operator has operands of the right
-//! types.
+//! Checks an expression before it is evaluated: every name is known, and every operator has
+//! operands of the right types.
 //!
-//! CEL itself checks at evaluation. Then a mistake would show only while a task waits, and only on nodes on which that
-//! part of the expression is evaluated. This check is more lenient than CEL in one case: in a sum or product of a whole
-//! number and a fraction, the whole number is converted to a fraction.
+//! CEL itself checks at evaluation. Then a mistake would show only while a task waits, and only on
+//! nodes on which that part of the expression is evaluated. This check is more lenient than CEL in
+//! one case: in a sum or product of a whole number and a fraction, the whole number is converted to
+//! a fraction.
 
 use std::fmt;
 
@@ -81,7 +82,10 @@ pub(crate) enum ExpressionProblem {
     MixedList { of: Type, found: Type },
     #[error("the list is empty")]
     EmptyList,
-    #[error("all, exists, map and filter are not allowed: expressions are evaluated very often, and cannot loop")]
+    #[error(
+        "all, exists, map and filter are not allowed: expressions are evaluated very often, and \
+         cannot loop"
+    )]
     Loop,
     #[error("maps and messages cannot be written here")]
     Structure,
@@ -96,7 +100,8 @@ pub(crate) enum ExpressionProblem {
 }
 
 /// Functions that expressions may call, as messages show them.
-const FUNCTIONS: &str = "size(), contains(), startsWith(), endsWith(), int(), double(), string(), has()";
+const FUNCTIONS: &str =
+    "size(), contains(), startsWith(), endsWith(), int(), double(), string(), has()";
 
 /// Checks one expression.
 #[derive(Default)]
@@ -111,7 +116,8 @@ impl Checker {
         let at = expression.id;
         let wrong = |problem| CheckError { at, problem };
         if let Some(path) = dotted(&expression.expr)
-            && let Some(attribute) = Attribute::ALL.iter().find(|attribute| attribute.name() == path)
+            && let Some(attribute) =
+                Attribute::ALL.iter().find(|attribute| attribute.name() == path)
         {
             if !self.mentions.contains(attribute) {
                 self.mentions.push(*attribute);
@@ -138,7 +144,8 @@ impl Checker {
                         _ => of = Some(found),
                     }
                 }
-                of.map(|of| Type::List(Box::new(of))).ok_or_else(|| wrong(ExpressionProblem::EmptyList))
+                of.map(|of| Type::List(Box::new(of)))
+                    .ok_or_else(|| wrong(ExpressionProblem::EmptyList))
             }
             Expr::Comprehension(_) => Err(wrong(ExpressionProblem::Loop)),
             Expr::Map(_) | Expr::Struct(_) => Err(wrong(ExpressionProblem::Structure)),
@@ -150,7 +157,9 @@ impl Checker {
     fn select(&mut self, at: u64, select: &mut SelectExpr) -> Result<Type, CheckError> {
         let path = dotted(&select.operand.expr);
         let is_attribute = |path: &str| {
-            let is_it = |name: &str| path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            let is_it = |name: &str| {
+                path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+            };
             Attribute::ALL.iter().any(|attribute| is_it(attribute.name()))
         };
         if let Some(path) = path.filter(|path| !is_attribute(path)) {
@@ -173,8 +182,9 @@ impl Checker {
     }
 }
 
-/// The type of a call of a function or operator, by the types of its operands. Apart from [`Checker::call`], so that
-/// deep expressions do not have a frame of this function on the stack at each level.
+/// The type of a call of a function or operator, by the types of its operands. Apart from
+/// [`Checker::call`], so that deep expressions do not have a frame of this function on the stack at
+/// each level.
 fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, CheckError> {
     let has_target = call.target.is_some();
     let name = call.func_name.as_str();
@@ -182,7 +192,11 @@ fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, Ch
     let wrong = |problem| CheckError { at, problem };
     let cannot = |wanted| {
         let given: Vec<_> = types.iter().map(Type::to_string).collect();
-        wrong(ExpressionProblem::Operands { operator: shown.clone(), wanted, given: given.join(" and ") })
+        wrong(ExpressionProblem::Operands {
+            operator: shown.clone(),
+            wanted,
+            given: given.join(" and "),
+        })
     };
     match (name, has_target, types) {
         (op::LOGICAL_AND | op::LOGICAL_OR, false, [Type::Truth, Type::Truth]) => Ok(Type::Truth),
@@ -191,7 +205,11 @@ fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, Ch
         (op::LOGICAL_NOT, false, _) => Err(cannot("a truth value")),
         (op::NEGATE, false, [number]) if number.is_number() => Ok(number.clone()),
         (op::NEGATE, false, _) => Err(cannot("a number")),
-        (op::EQUALS | op::NOT_EQUALS, false, [a, b]) if a == b || a.is_number() && b.is_number() => Ok(Type::Truth),
+        (op::EQUALS | op::NOT_EQUALS, false, [a, b])
+            if a == b || a.is_number() && b.is_number() =>
+        {
+            Ok(Type::Truth)
+        }
         (op::EQUALS | op::NOT_EQUALS, false, _) => Err(cannot("two values of one type")),
         (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, false, [a, b])
             if a.is_number() && b.is_number() || (a, b) == (&Type::Text, &Type::Text) =>
@@ -204,7 +222,9 @@ fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, Ch
         (op::ADD, false, [Type::Text, Type::Text]) => Ok(Type::Text),
         (op::MODULO, false, [Type::Whole, Type::Whole]) => Ok(Type::Whole),
         (op::MODULO, false, _) => Err(cannot("two whole numbers")),
-        (op::ADD | op::SUBSTRACT | op::MULTIPLY | op::DIVIDE, false, [a, b]) if a.is_number() && b.is_number() => {
+        (op::ADD | op::SUBSTRACT | op::MULTIPLY | op::DIVIDE, false, [a, b])
+            if a.is_number() && b.is_number() =>
+        {
             Ok(as_one(types, &mut call.args))
         }
         (op::ADD, false, _) => Err(cannot("two numbers or two texts")),
@@ -217,22 +237,29 @@ fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, Ch
         (op::INDEX, false, [Type::Labels, Type::Text]) => Ok(Type::Text),
         (op::INDEX, false, _) => Err(cannot("labels and a name")),
         (op::IN, false, [Type::Text, Type::Labels]) => Ok(Type::Truth),
-        (op::IN, false, [a, Type::List(of)]) if *a == **of || a.is_number() && of.is_number() => Ok(Type::Truth),
+        (op::IN, false, [a, Type::List(of)]) if *a == **of || a.is_number() && of.is_number() => {
+            Ok(Type::Truth)
+        }
         (op::IN, false, _) => Err(cannot("a name and labels, or a value and a list of its type")),
         ("contains" | "startsWith" | "endsWith", true, [Type::Text, Type::Text]) => Ok(Type::Truth),
-        ("contains" | "startsWith" | "endsWith", _, _) => Err(wrong(ExpressionProblem::CalledOnText(name.to_owned()))),
+        ("contains" | "startsWith" | "endsWith", _, _) => {
+            Err(wrong(ExpressionProblem::CalledOnText(name.to_owned())))
+        }
         ("size", _, [Type::Text | Type::Labels | Type::List(_)]) => Ok(Type::Whole),
         ("size", _, _) => Err(cannot("a text, a list or labels")),
         ("int", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Whole),
         ("double", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Fraction),
         ("int" | "double", _, _) => Err(cannot("a number or a text")),
-        ("string", false, [Type::Whole | Type::Fraction | Type::Text | Type::Truth]) => Ok(Type::Text),
+        ("string", false, [Type::Whole | Type::Fraction | Type::Text | Type::Truth]) => {
+            Ok(Type::Text)
+        }
         ("string", _, _) => Err(cannot("one value")),
         _ => Err(wrong(ExpressionProblem::UnknownFunction(name.to_owned()))),
     }
 }
 
-/// Converts the whole one of two numbers to a fraction if the other is a fraction. Returns their common type.
+/// Converts the whole one of two numbers to a fraction if the other is a fraction. Returns their
+/// common type.
 fn as_one(types: &[Type], numbers: &mut [IdedExpr]) -> Type {
     if types.iter().all(|number| *number == Type::Whole) {
         return Type::Whole;
@@ -262,7 +289,9 @@ fn of_literal(literal: &LiteralValue) -> Result<Type, ExpressionProblem> {
 fn dotted(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Ident(name) => Some(name.clone()),
-        Expr::Select(select) if !select.test => Some(format!("{}.{}", dotted(&select.operand.expr)?, select.field)),
+        Expr::Select(select) if !select.test => {
+            Some(format!("{}.{}", dotted(&select.operand.expr)?, select.field))
+        }
         _ => None,
     }
 }

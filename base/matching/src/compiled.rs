@@ -24,10 +24,13 @@ impl Compiled {
     }
 
     fn evaluate(&self, facts: &dyn Facts) -> Result<Value, EvaluationError> {
-        let known = Known(self.mentions.iter().map(|attribute| (*attribute, facts.fact(*attribute))).collect());
+        let known = Known(
+            self.mentions.iter().map(|attribute| (*attribute, facts.fact(*attribute))).collect(),
+        );
         let mut context = Context::with_env(language());
         context.set_variable_resolver(&known);
-        Value::resolve(&self.expression, &context).map_err(|error| EvaluationError::NoValue(error.to_string()))
+        Value::resolve(&self.expression, &context)
+            .map_err(|error| EvaluationError::NoValue(error.to_string()))
     }
 }
 
@@ -75,7 +78,9 @@ impl VariableResolver for Known<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let (_, fact) = self.0.iter().find(|(attribute, _)| attribute.name() == variable)?;
         Some(match *fact {
-            Fact::Whole(number) => CowVal::owned(CelInt::from(i64::try_from(number).unwrap_or(i64::MAX))),
+            Fact::Whole(number) => {
+                CowVal::owned(CelInt::from(i64::try_from(number).unwrap_or(i64::MAX)))
+            }
             Fact::Fraction(number) => CowVal::owned(CelDouble::from(number)),
             Fact::Text(text) => CowVal::owned(CelString::from(text)),
             Fact::Labels(labels) => {

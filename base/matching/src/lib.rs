@@ -1,9 +1,11 @@
-//! Match expressions: which executors may run a task, which of them is preferred, and which tasks an executor accepts.
+//! Match expressions: which executors may run a task, which of them is preferred, and which tasks
+//! an executor accepts.
 //!
-//! They are written in CEL, the Common Expression Language, over the attributes of [`eyas_types::matching`]. This
-//! crate checks and compiles them. Every mistake that can be found without a cluster (syntax, names, types) is an
-//! error with its position, so a wrong job is refused at submission and does not wait in the queue. When an expression
-//! is evaluated, and what its value means, is decided by the dispatcher's decider, never here.
+//! They are written in CEL, the Common Expression Language, over the attributes of
+//! [`eyas_types::matching`]. This crate checks and compiles them. Every mistake that can be found
+//! without a cluster (syntax, names, types) is an error with its position, so a wrong job is
+//! refused at submission and does not wait in the queue. When an expression is evaluated, and what
+//! its value means, is decided by the dispatcher's decider, never here.
 //!
 //! Expressions are evaluated very often, so they are short ([`MAX_BYTES`]) and cannot loop.
 
@@ -47,13 +49,20 @@ pub struct ExpressionError {
 ///
 /// # Errors
 /// If one of the expressions is wrong.
-pub fn terms(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
+pub fn terms(
+    requirements: Option<&str>,
+    rank: Option<&str>,
+) -> Result<Option<Arc<Terms>>, ExpressionError> {
     if requirements.is_none() && rank.is_none() {
         return Ok(None);
     }
-    let requirements = requirements.map(|text| condition("requirements", text)).transpose()?.unwrap_or_default();
+    let requirements =
+        requirements.map(|text| condition("requirements", text)).transpose()?.unwrap_or_default();
     let rank = rank.map(|text| compile("rank", text, Wanted::Number)).transpose()?;
-    Ok(Some(Arc::new(Terms { requirements, rank: rank.map(|rank| Arc::new(rank) as Arc<dyn Expression>) })))
+    Ok(Some(Arc::new(Terms {
+        requirements,
+        rank: rank.map(|rank| Arc::new(rank) as Arc<dyn Expression>),
+    })))
 }
 
 /// The condition of an executor on tasks, in parts that must all hold.
@@ -64,11 +73,15 @@ pub fn accept(text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError>
     condition("accept", text)
 }
 
-/// A condition, in the parts that `&&` joins at any depth. So fixed parts are evaluated once and only the others at
-/// each decision, and explanations name the part that does not hold.
-fn condition(what: &'static str, text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
+/// A condition, in the parts that `&&` joins at any depth. So fixed parts are evaluated once and
+/// only the others at each decision, and explanations name the part that does not hold.
+fn condition(
+    what: &'static str,
+    text: &str,
+) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
     let whole = compile(what, text, Wanted::Truth)?;
-    let parts: Result<Vec<_>, _> = parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();
+    let parts: Result<Vec<_>, _> =
+        parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();
     let parts = parts.unwrap_or_else(|_| vec![whole]);
     Ok(parts.into_iter().map(|part| Arc::new(part) as Arc<dyn Expression>).collect())
 }
@@ -81,12 +94,16 @@ enum Wanted {
 }
 
 fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, ExpressionError> {
-    let wrong = |column: usize, why: String| ExpressionError { what, text: text.to_owned(), column, why };
+    let wrong =
+        |column: usize, why: String| ExpressionError { what, text: text.to_owned(), column, why };
     if text.trim().is_empty() {
         return Err(wrong(1, "it is empty: leave the option out instead".into()));
     }
     if text.len() > MAX_BYTES {
-        return Err(wrong(MAX_BYTES, format!("it has {} bytes, at most {MAX_BYTES} are allowed", text.len())));
+        return Err(wrong(
+            MAX_BYTES,
+            format!("it has {} bytes, at most {MAX_BYTES} are allowed", text.len()),
+        ));
     }
     let parsed = Parser::new().max_recursion_depth(MAX_NESTING).parse_with_source_info(text);
     let (mut expression, places) = parsed.map_err(|errors| {
@@ -102,10 +119,16 @@ fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, E
     match (wanted, found) {
         (Wanted::Truth, Type::Truth) | (Wanted::Number, Type::Whole | Type::Fraction) => {}
         (Wanted::Truth, other) => {
-            return Err(wrong(1, format!("it has to be true or false, and is {other}: add a comparison")));
+            return Err(wrong(
+                1,
+                format!("it has to be true or false, and is {other}: add a comparison"),
+            ));
         }
         (Wanted::Number, other) => {
-            return Err(wrong(1, format!("it has to be a number, and is {other}: write `CONDITION ? 1 : 0`")));
+            return Err(wrong(
+                1,
+                format!("it has to be a number, and is {other}: write `CONDITION ? 1 : 0`"),
+            ));
         }
     }
     Ok(Compiled::new(text.trim(), expression, checker.mentions))
@@ -113,8 +136,11 @@ fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, E
 
 /// The position in the whole text of a line and column, all counted from 1.
 fn column_of(text: &str, (line, column): (isize, isize)) -> usize {
-    let before: usize =
-        text.split_inclusive('\n').take(line.max(1) as usize - 1).map(|line| line.chars().count()).sum();
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(line.max(1) as usize - 1)
+        .map(|line| line.chars().count())
+        .sum();
     before + column.max(1) as usize
 }
 

@@ -1,11 +1,12 @@
-//! Splits a condition into the conditions that `&&` joins, at any depth: `a && (b && c)` has three parts.
+//! Splits a condition into the conditions that `&&` joins, at any depth: `a && (b && c)` has three
+//! parts.
 //!
-//! Splitting works on the text and not on the syntax tree, because people are shown parts as they were written. `&&`
-//! binds tighter than `||` and `?`, so a condition with one of those outside brackets is one part. Any doubtful text
-//! is one part as well, which is always correct.
+//! Splitting works on the text and not on the syntax tree, because people are shown parts as they
+//! were written. `&&` binds tighter than `||` and `?`, so a condition with one of those outside
+//! brackets is one part. Any doubtful text is one part as well, which is always correct.
 
-/// A byte outside strings and comments, with its position and the number of open brackets around it. A bracket does not
-/// count as around itself.
+/// A byte outside strings and comments, with its position and the number of open brackets around
+/// it. A bracket does not count as around itself.
 struct Byte {
     at: usize,
     byte: u8,
@@ -20,7 +21,8 @@ pub(crate) fn of(text: &str) -> Vec<&str> {
     if parts.len() > 1 { parts } else { vec![whole] }
 }
 
-/// Splits one level: the parts that `&&` joins, or the text inside brackets. `None` if the text is neither.
+/// Splits one level: the parts that `&&` joins, or the text inside brackets. `None` if the text is
+/// neither.
 fn split(text: &str) -> Option<Vec<&str>> {
     let bytes = bytes(text)?;
     let outside: Vec<_> = bytes.iter().filter(|byte| byte.depth == 0).collect();

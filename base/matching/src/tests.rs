@@ -26,12 +26,18 @@ impl Facts for Node {
 }
 
 fn node() -> Node {
-    Node([("site", "a"), ("gpu-kind", "a100"), ("rack", "r1")].map(|(k, v)| (k.into(), v.into())).into())
+    Node(
+        [("site", "a"), ("gpu-kind", "a100"), ("rack", "r1")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into(),
+    )
 }
 
 fn holds(text: &str) -> Result<bool, String> {
     let parts = accept(text).map_err(|error| error.to_string())?;
-    parts.iter().try_fold(true, |all, part| Ok(all && part.holds(&node()).map_err(|error| error.to_string())?))
+    parts.iter().try_fold(true, |all, part| {
+        Ok(all && part.holds(&node()).map_err(|error| error.to_string())?)
+    })
 }
 
 #[test]
@@ -63,11 +69,14 @@ fn conditions_hold_or_do_not() {
 
 #[test]
 fn a_rank_is_a_number() {
-    let number = |text| terms(None, Some(text)).unwrap().unwrap().rank.as_ref().unwrap().number(&node());
+    let number =
+        |text| terms(None, Some(text)).unwrap().unwrap().rank.as_ref().unwrap().number(&node());
     assert_eq!(number("local_bytes"), Ok(500.0));
     assert_eq!(number("-transfer_seconds"), Ok(-0.5));
     assert_eq!(number("has(node.labels.ssd) ? 1 : 0.5"), Ok(0.5));
-    assert!(number("1 / (local_bytes - 500)").unwrap_err().to_string().contains("Division by zero"));
+    assert!(
+        number("1 / (local_bytes - 500)").unwrap_err().to_string().contains("Division by zero")
+    );
     assert!(number("0.0 / 0.0").is_err(), "not a number");
 }
 
@@ -104,7 +113,10 @@ fn what_is_wrong_is_found_before_it_runs() {
         assert_eq!(error.column, column, "{error}");
     }
     let error = terms(None, Some("node.name")).unwrap_err().to_string();
-    assert!(error.starts_with("rank `node.name`, column 1: it has to be a number, and is a text"), "{error}");
+    assert!(
+        error.starts_with("rank `node.name`, column 1: it has to be a number, and is a text"),
+        "{error}"
+    );
     let error = terms(Some("true &&\n node.x"), None).unwrap_err();
     assert_eq!((error.what, error.column), ("requirements", 14));
 }
@@ -130,7 +142,9 @@ fn a_condition_is_cut_at_its_ands_at_any_depth() {
     for (text, expected) in table {
         assert_eq!(parts::of(text), expected);
     }
-    let terms = terms(Some("(has(node.labels.x)) && (node.cpus > 1 && local_bytes > 5)"), None).unwrap().unwrap();
+    let terms = terms(Some("(has(node.labels.x)) && (node.cpus > 1 && local_bytes > 5)"), None)
+        .unwrap()
+        .unwrap();
     let fixed: Vec<_> = terms.requirements.iter().map(|part| part.is_fixed()).collect();
     assert_eq!(fixed, [true, true, false]);
 }
@@ -278,8 +292,10 @@ fn no_expression_is_too_much_for_a_small_stack() {
     // As small as the stacks of the dispatcher's threads.
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
         for text in table {
-            let _ = accept(&text).map(|parts| parts.iter().map(|part| part.holds(&node())).collect::<Vec<_>>());
-            let _ = terms(None, Some(&text)).map(|terms| terms.unwrap().rank.as_ref().unwrap().number(&node()));
+            let _ = accept(&text)
+                .map(|parts| parts.iter().map(|part| part.holds(&node())).collect::<Vec<_>>());
+            let _ = terms(None, Some(&text))
+                .map(|terms| terms.unwrap().rank.as_ref().unwrap().number(&node()));
         }
     });
     thread.unwrap().join().unwrap();

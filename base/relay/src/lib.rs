@@ -1,11 +1,13 @@
-//! A relay: passes on connections between nodes that cannot reach each other, such as those of a batch system and a
-//! dispatcher outside of its network. It runs where both sides can reach it, on a login node.
+//! A relay: passes on connections between nodes that cannot reach each other, such as those of a
+//! batch system and a dispatcher outside of its network. It runs where both sides can reach it, on
+//! a login node.
 //!
-//! A process names its target when it connects ([`eyas_session::relay`]). The relay connects to processes of its
-//! cluster only: to the dispatcher, and to the addresses that the dispatcher names, but not to itself. The processes at
-//! both ends prove their keys to each other and encrypt what they send, so the relay needs no trust beyond that of a
-//! switch. It sees no proof itself: the target closes a connection without one within [`PROOF_DEADLINE`], so that a
-//! connection which is older than that has a key. Until then it is a guest at the relay's door.
+//! A process names its target when it connects ([`eyas_session::relay`]). The relay connects to
+//! processes of its cluster only: to the dispatcher, and to the addresses that the dispatcher
+//! names, but not to itself. The processes at both ends prove their keys to each other and encrypt
+//! what they send, so the relay needs no trust beyond that of a switch. It sees no proof itself:
+//! the target closes a connection without one within [`PROOF_DEADLINE`], so that a connection which
+//! is older than that has a key. Until then it is a guest at the relay's door.
 
 #![forbid(unsafe_code)]
 
@@ -26,16 +28,19 @@ use tokio::time::{sleep, timeout};
 /// Largest number of connections that are passed on at the same time.
 pub const MAX_CONNECTIONS: usize = 16_384;
 
-/// Largest number of proven connections from one address, or from one /64 network of IPv6. It may be another relay.
+/// Largest number of proven connections from one address, or from one /64 network of IPv6. It may
+/// be another relay.
 const MAX_PER_ADDRESS: usize = 4096;
 
 /// Largest number of connections that have not proven a key.
 const MAX_UNPROVEN: usize = 2048;
 
-/// Largest number of connections from one address, or from one /64 network of IPv6, that have not proven a key.
+/// Largest number of connections from one address, or from one /64 network of IPv6, that have not
+/// proven a key.
 const MAX_UNPROVEN_PER_ADDRESS: usize = 256;
 
-/// A connection that is passed on for this time has proven a key, or its target would have closed it.
+/// A connection that is passed on for this time has proven a key, or its target would have closed
+/// it.
 const PROVEN_AFTER: Duration = PROOF_DEADLINE.saturating_add(Duration::from_secs(1));
 
 /// A process has to close its end of a connection this time after the far end was closed.
@@ -47,7 +52,8 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// A process that has just joined is waited for, until the dispatcher names it.
 const NAMED_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Pause after the system could not accept a connection, most likely because descriptors have run out.
+/// Pause after the system could not accept a connection, most likely because descriptors have run
+/// out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes that are held of each direction of a connection.
@@ -88,12 +94,16 @@ impl Targets {
     pub fn new(dispatcher: &str, own: Relay) -> (Targets, TargetsTeller) {
         let (tell_known, known) = watch::channel(Arc::default());
         let (tell_wanted, wanted) = watch::channel(0);
-        let (dispatcher, own, wanted_by) = (dispatcher.into(), [own.inside, own.outside], Arc::new(tell_wanted));
-        (Targets { dispatcher, own, known, wanted: wanted_by }, TargetsTeller { known: tell_known, wanted })
+        let (dispatcher, own, wanted_by) =
+            (dispatcher.into(), [own.inside, own.outside], Arc::new(tell_wanted));
+        (
+            Targets { dispatcher, own, known, wanted: wanted_by },
+            TargetsTeller { known: tell_known, wanted },
+        )
     }
 
-    /// Refuses a target to which the relay may not connect. Waits a while for an address that the dispatcher has not
-    /// named.
+    /// Refuses a target to which the relay may not connect. Waits a while for an address that the
+    /// dispatcher has not named.
     async fn check(&mut self, target: &str) -> Result<(), Refusal> {
         if *target == *self.dispatcher {
             return Ok(());
@@ -186,7 +196,12 @@ struct Visit {
 }
 
 impl Visit {
-    async fn serve(mut self, permits: Arc<Semaphore>, max_connections: usize, close_deadline: Duration) {
+    async fn serve(
+        mut self,
+        permits: Arc<Semaphore>,
+        max_connections: usize,
+        close_deadline: Duration,
+    ) {
         has_spoken(&self.stream).await;
         self.guest.spoke();
         let request = timeout(PROOF_DEADLINE, relay::read_request(&mut self.stream)).await;
@@ -211,12 +226,16 @@ async fn connect(target: String, own_port: u16) -> Result<TcpStream, Refusal> {
     let stream = match timeout(CONNECT_DEADLINE, TcpStream::connect(&target)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(source)) => return Err(Refusal::Unreachable { target, source }),
-        Err(_) => return Err(Refusal::Unreachable { target, source: io::ErrorKind::TimedOut.into() }),
+        Err(_) => {
+            return Err(Refusal::Unreachable { target, source: io::ErrorKind::TimedOut.into() });
+        }
     };
     // An address of this host that no option has named.
     let ends = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?.ip())));
     match ends {
-        Ok((peer, local)) if peer.port() == own_port && is_of_host(peer.ip(), local) => Err(Refusal::Itself(target)),
+        Ok((peer, local)) if peer.port() == own_port && is_of_host(peer.ip(), local) => {
+            Err(Refusal::Itself(target))
+        }
         _ => Ok(stream),
     }
 }
@@ -226,8 +245,9 @@ fn is_of_host(peer: IpAddr, local: IpAddr) -> bool {
     peer == local || peer.to_canonical().is_loopback()
 }
 
-/// Passes on bytes in both directions, until both have ended, the far end was closed, or one direction has failed. The
-/// process at the near end may close its direction first, and receive the rest.
+/// Passes on bytes in both directions, until both have ended, the far end was closed, or one
+/// direction has failed. The process at the near end may close its direction first, and receive the
+/// rest.
 async fn pass_on(mut from: TcpStream, mut to: TcpStream, guest: Guest, close_deadline: Duration) {
     let passed = async {
         for stream in [&from, &to] {
@@ -236,8 +256,10 @@ async fn pass_on(mut from: TcpStream, mut to: TcpStream, guest: Guest, close_dea
         }
         relay::answer(&mut from, None).await?;
         let ((from, mut near), (to, mut far)) = (from.split(), to.split());
-        let (mut from, mut to) =
-            (BufReader::with_capacity(BUFFER_BYTES, from), BufReader::with_capacity(BUFFER_BYTES, to));
+        let (mut from, mut to) = (
+            BufReader::with_capacity(BUFFER_BYTES, from),
+            BufReader::with_capacity(BUFFER_BYTES, to),
+        );
         let mut there = pin!(async {
             copy_buf(&mut from, &mut far).await?;
             far.shutdown().await
@@ -289,7 +311,9 @@ mod tests {
     };
 
     async fn connected(relay: SocketAddr, target: SocketAddr) -> io::Result<std::net::TcpStream> {
-        let connect = move || relay::connect_through(relay, &[], &target.to_string(), Duration::from_secs(10));
+        let connect = move || {
+            relay::connect_through(relay, &[], &target.to_string(), Duration::from_secs(10))
+        };
         tokio::task::spawn_blocking(connect).await.unwrap()
     }
 
@@ -302,7 +326,8 @@ mod tests {
             (Targets::new("no:1", ELSEWHERE), Targets::new("no:1", ELSEWHERE));
         first_teller.tell([further]);
         second_teller.tell([target_address]);
-        let relaying = [tokio::spawn(serve(first, to_second)), tokio::spawn(serve(second, to_target))];
+        let relaying =
+            [tokio::spawn(serve(first, to_second)), tokio::spawn(serve(second, to_target))];
         let connect = move || {
             let (target, deadline) = (target_address.to_string(), Duration::from_secs(10));
             relay::connect_through(address, &[further], &target, deadline)
@@ -346,7 +371,10 @@ mod tests {
         near.read_to_string(&mut heard).await.unwrap();
         assert_eq!(heard, "back");
         let refused = connected(address, other).await.unwrap_err().to_string();
-        assert!(refused.contains("is no dispatcher, executor or node of this cluster"), "{refused}");
+        assert!(
+            refused.contains("is no dispatcher, executor or node of this cluster"),
+            "{refused}"
+        );
         relaying.abort();
     }
 
@@ -367,8 +395,12 @@ mod tests {
     }
 
     /// Two unproven connections from one address, one passed on at a time.
-    const NARROW: Bounds =
-        Bounds { connections: 1, unproven: 8, unproven_per_address: 2, close_deadline: Duration::ZERO };
+    const NARROW: Bounds = Bounds {
+        connections: 1,
+        unproven: 8,
+        unproven_per_address: 2,
+        close_deadline: Duration::ZERO,
+    };
     const DEADLINE: Duration = Duration::from_secs(30);
 
     #[tokio::test]
@@ -394,7 +426,8 @@ mod tests {
     async fn a_named_target_is_no_proof() {
         let ((relay, address), (target, target_address)) = (listener().await, listener().await);
         let (targets, _teller) = Targets::new(&target_address.to_string(), ELSEWHERE);
-        let relaying = tokio::spawn(serve_within(relay, targets, Bounds { connections: 8, ..NARROW }));
+        let relaying =
+            tokio::spawn(serve_within(relay, targets, Bounds { connections: 8, ..NARROW }));
         let mut passed = Vec::new();
         for _ in 0..3 {
             let near = connected(address, target_address).await.unwrap();

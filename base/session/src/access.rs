@@ -58,7 +58,8 @@ struct RelayFields {
 pub enum AccessError {
     /// The file does not exist.
     #[error(
-        "no access file at {path}: start a cluster with `eyas start`, or copy the access file of a running one there"
+        "no access file at {path}: start a cluster with `eyas start`, or copy the access file of \
+         a running one there"
     )]
     Missing {
         /// The expected path.
@@ -66,8 +67,9 @@ pub enum AccessError {
     },
     /// Other users can read the file.
     #[error(
-        "{path} can be read by others (mode {mode:o}), and holds a secret key. Run `chmod 600 {path}`; if another \
-         user may have seen the key, replace it with `eyas access rotate`, or end it at once with `eyas access revoke`"
+        "{path} can be read by others (mode {mode:o}), and holds a secret key. Run `chmod 600 \
+         {path}`; if another user may have seen the key, replace it with `eyas access rotate`, or \
+         end it at once with `eyas access revoke`"
     )]
     Exposed {
         /// The file.
@@ -118,16 +120,18 @@ impl From<PrivateError> for AccessError {
 }
 
 impl Access {
-    /// Access to a cluster with a single key, which the process at `dispatcher` (`host:port`) uses too. The key has
-    /// all rights and cannot be replaced.
+    /// Access to a cluster with a single key, which the process at `dispatcher` (`host:port`) uses
+    /// too. The key has all rights and cannot be replaced.
     pub fn create(cluster: &str, dispatcher: &str) -> Self {
         let authority = Authority::create();
         let holders = [Principal::Dispatcher, Principal::Key(KeyId(1), KeyRole::Admin)];
         let own = authority.issue_to(&holders).expect("the authority is new");
-        Access::new(cluster, dispatcher, authority.certificate(), own, Trust::default()).expect("all of it is new")
+        Access::new(cluster, dispatcher, authority.certificate(), own, Trust::default())
+            .expect("all of it is new")
     }
 
-    /// Access with the key `own` of a cluster. `authority` is the certificate of the cluster's authority, PEM.
+    /// Access with the key `own` of a cluster. `authority` is the certificate of the cluster's
+    /// authority, PEM.
     ///
     /// # Errors
     /// If the authority has not signed the key.
@@ -139,7 +143,8 @@ impl Access {
         trust: Trust,
     ) -> Result<Self, CredentialsError> {
         let credentials = Credentials::new(authority, &own, trust)?;
-        let (cluster, dispatcher, authority) = (cluster.to_owned(), dispatcher.to_owned(), authority.to_owned());
+        let (cluster, dispatcher, authority) =
+            (cluster.to_owned(), dispatcher.to_owned(), authority.to_owned());
         let (is_of_node, relay, data) = (false, None, DataMode::default());
         Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node, relay, data })
     }
@@ -187,18 +192,29 @@ impl Access {
     /// Reads an access file.
     ///
     /// # Errors
-    /// If the file is missing, belongs to another user, is readable by others, or is not an access file.
+    /// If the file is missing, belongs to another user, is readable by others, or is not an access
+    /// file.
     pub fn load(path: &Path) -> Result<Self, AccessError> {
         let malformed = |why| AccessError::Malformed { path: path.to_owned(), why };
         let content = private::read(path)?;
         let text = String::from_utf8(content).map_err(|_| malformed(AccessProblem::NotText))?;
         let is_older = text.contains("certificate") && !text.contains("authority");
         let file: AccessFile = toml::from_str(&text).map_err(|error| {
-            malformed(if is_older { AccessProblem::Older } else { AccessProblem::Form(error.message().to_owned()) })
+            malformed(if is_older {
+                AccessProblem::Older
+            } else {
+                AccessProblem::Form(error.message().to_owned())
+            })
         })?;
         let AccessFile { cluster, dispatcher, authority, certificate, key, relay } = file;
-        let access = Access::new(&cluster, &dispatcher, &authority, Certified { certificate, key }, Trust::default())
-            .map_err(|error| malformed(AccessProblem::Key(error)))?;
+        let access = Access::new(
+            &cluster,
+            &dispatcher,
+            &authority,
+            Certified { certificate, key },
+            Trust::default(),
+        )
+        .map_err(|error| malformed(AccessProblem::Key(error)))?;
         Ok(access.through(relay.map(|RelayFields { inside, outside }| Relay { inside, outside })))
     }
 
@@ -208,8 +224,9 @@ impl Access {
     /// If the folder cannot be made or written, or other users can change it.
     pub fn save(&self, path: &Path) -> Result<(), AccessError> {
         let text = self.to_text();
-        let name =
-            path.file_name().ok_or_else(|| PrivateError::OtherKind { path: path.to_owned(), expected: "file" })?;
+        let name = path
+            .file_name()
+            .ok_or_else(|| PrivateError::OtherKind { path: path.to_owned(), expected: "file" })?;
         let folder = PrivateFolder::make(path.parent().unwrap_or(Path::new(".")))?;
         Ok(folder.write(name, text.as_bytes())?)
     }
@@ -272,10 +289,17 @@ mod tests {
         Access::create("survey", "127.0.0.1:7000").save(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Access::load(&path).unwrap_err().to_string().contains("chmod 600"));
-        for garbage in [&b"cluster = 3"[..], b"\xff\xfe", b"cluster='a'\ndispatcher='b'\ncertificate='c'\nkey='d'"] {
+        for garbage in [
+            &b"cluster = 3"[..],
+            b"\xff\xfe",
+            b"cluster='a'\ndispatcher='b'\ncertificate='c'\nkey='d'",
+        ] {
             fs::write(&path, garbage).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-            assert!(matches!(Access::load(&path), Err(AccessError::Malformed { .. })), "{garbage:?}");
+            assert!(
+                matches!(Access::load(&path), Err(AccessError::Malformed { .. })),
+                "{garbage:?}"
+            );
         }
     }
 }

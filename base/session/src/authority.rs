@@ -1,13 +1,15 @@
 //! The cluster's authority. It signs a certificate for each key, which states the key's principal.
 //!
-//! Only the dispatcher has the authority's own key, so no other process can make keys or tokens. The authority's
-//! certificate is in every access file, so every process can verify them.
+//! Only the dispatcher has the authority's own key, so no other process can make keys or tokens.
+//! The authority's certificate is in every access file, so every process can verify them.
 
 use std::io;
 
 use eyas_types::access::Principal;
 use eyas_wire::trust::SHARED_BYTES;
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -60,7 +62,8 @@ impl Authority {
         let own = KeyPair::from_pem(&self.0.key).map_err(AuthorityError::Unreadable)?;
         let key = new_key();
         let issuer = Issuer::new(params(&[]), own);
-        let certificate = params(principals).signed_by(&key, &issuer).map_err(AuthorityError::CannotSign)?;
+        let certificate =
+            params(principals).signed_by(&key, &issuer).map_err(AuthorityError::CannotSign)?;
         Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
@@ -73,7 +76,8 @@ pub fn new_secret() -> io::Result<[u8; SHARED_BYTES]> {
     let mut secret = [0; SHARED_BYTES];
     let mut filled = 0;
     while filled < secret.len() {
-        filled += rustix::rand::getrandom(&mut secret[filled..], rustix::rand::GetRandomFlags::empty())?;
+        filled +=
+            rustix::rand::getrandom(&mut secret[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
     Ok(secret)
 }
@@ -85,9 +89,11 @@ fn new_key() -> KeyPair {
 /// Parameters of the principals' certificate; without principals, of the authority's own.
 fn params(principals: &[Principal]) -> CertificateParams {
     let names: Vec<_> = principals.iter().map(|principal| principal.host_name()).collect();
-    let mut params = CertificateParams::new(names).expect("names of principals are valid host names");
+    let mut params =
+        CertificateParams::new(names).expect("names of principals are valid host names");
     params.distinguished_name = DistinguishedName::new();
-    let subject = principals.first().map_or("authority.eyas".to_owned(), |principal| principal.host_name());
+    let subject =
+        principals.first().map_or("authority.eyas".to_owned(), |principal| principal.host_name());
     params.distinguished_name.push(DnType::CommonName, subject);
     params.is_ca = match principals {
         [] => IsCa::Ca(BasicConstraints::Constrained(0)),

@@ -1,6 +1,8 @@
-//! Sessions: a connection, proofs of both keys by TLS, one greeting in each direction, then frames in both directions.
+//! Sessions: a connection, proofs of both keys by TLS, one greeting in each direction, then frames
+//! in both directions.
 //!
-//! Over TCP, frames are inside TLS. Over a [local socket](crate::local_socket), TLS ends with the greetings.
+//! Over TCP, frames are inside TLS. Over a [local socket](crate::local_socket), TLS ends with the
+//! greetings.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -50,7 +52,8 @@ pub enum SessionError {
     },
     /// The peer belongs to another cluster, or is not eyas.
     #[error(
-        "{address} was reached but refused this access file ({why}): use the access file of the cluster that runs there"
+        "{address} was reached but refused this access file ({why}): use the access file of the \
+         cluster that runs there"
     )]
     NotTrusted {
         /// The address.
@@ -79,7 +82,10 @@ pub enum SessionError {
         why: String,
     },
     /// A message is too large.
-    #[error("a message of {bytes} bytes for {address} is too large: at most {MAX_FRAME_BYTES} bytes are possible")]
+    #[error(
+        "a message of {bytes} bytes for {address} is too large: at most {MAX_FRAME_BYTES} bytes \
+         are possible"
+    )]
     TooLarge {
         /// The peer.
         address: String,
@@ -116,7 +122,8 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The peer, and whether it is still trusted.
     pub standing: TrustWatch,
-    /// The newest minor version of the protocol that both sides have. Messages of later ones must not be sent.
+    /// The newest minor version of the protocol that both sides have. Messages of later ones must
+    /// not be sent.
     pub minor: u16,
     /// How the peer exchanges bulk data.
     pub data: DataMode,
@@ -124,7 +131,8 @@ pub struct Session {
     pub is_local: bool,
 }
 
-/// Accepts peers that have a key of the cluster. Has no deadline; [`Listener`](crate::Listener) has one.
+/// Accepts peers that have a key of the cluster. Has no deadline; [`Listener`](crate::Listener) has
+/// one.
 #[derive(Clone)]
 pub struct SessionAcceptor {
     credentials: Credentials,
@@ -143,7 +151,9 @@ impl SessionAcceptor {
     /// # Errors
     /// If the peer has no accepted key, or speaks another protocol or version.
     pub async fn accept(&self, stream: TcpStream) -> Result<(Session, Role), SessionError> {
-        let remote = stream.peer_addr().map_or_else(|_| "a closed connection".into(), |address| address.to_string());
+        let remote = stream
+            .peer_addr()
+            .map_or_else(|_| "a closed connection".into(), |address| address.to_string());
         let greeted = self.greet(stream, &remote).await?;
         let role = greeted.hello.role;
         Ok((greeted.over_tcp()?, role))
@@ -170,7 +180,8 @@ impl SessionAcceptor {
         let mut stream = TlsStream::Server(stream);
         let standing = standing_of(&stream, &self.credentials, remote)?;
         let is_dispatcher = self.role == Role::Dispatcher;
-        let trust = is_dispatcher.then(|| self.credentials.trust().for_principal(standing.holder()));
+        let trust =
+            is_dispatcher.then(|| self.credentials.trust().for_principal(standing.holder()));
         let own = Hello::new(self.role, self.data, trust);
         write_hello(&mut stream, &own, remote).await?;
         let hello = read_hello(&mut stream, MAX_HELLO_BYTES, remote).await?;
@@ -184,7 +195,12 @@ impl SessionAcceptor {
 /// # Errors
 /// If the peer cannot be reached, belongs to another cluster, or speaks another version.
 pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> {
-    let late = || unreachable(&access.dispatcher, io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"));
+    let late = || {
+        unreachable(
+            &access.dispatcher,
+            io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"),
+        )
+    };
     timeout(DIAL_DEADLINE, connect(access, role)).await.map_err(|_| late())?
 }
 
@@ -192,18 +208,23 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
 async fn connect(access: &Access, role: Role) -> Result<Session, SessionError> {
     let address = &access.dispatcher;
     if let Some(relay) = access.relay() {
-        let stream = dial_through(relay.inside, address).await.map_err(|e| unreachable(address, e))?;
+        let stream =
+            dial_through(relay.inside, address).await.map_err(|e| unreachable(address, e))?;
         return greet(access, role, stream).await?.over_tcp();
     }
     let found = match tokio::net::lookup_host(address).await {
         Ok(found) => found.collect::<Vec<_>>(),
         // No name service knows the host. If it is this one, its processes still meet.
-        Err(error) => return connect_here(access, role).await.ok_or_else(|| unreachable(address, error)),
+        Err(error) => {
+            return connect_here(access, role).await.ok_or_else(|| unreachable(address, error));
+        }
     };
     for remote in &found {
         let Some(stream) = local_socket::connect(*remote).await else { continue };
         match greet(access, role, RecordStream::new(stream)).await {
-            Ok(greeted) => return Ok(greeted.over_local_socket(local_socket::far_end(*remote), *remote)),
+            Ok(greeted) => {
+                return Ok(greeted.over_local_socket(local_socket::far_end(*remote), *remote));
+            }
             // The listener does not accept this process there, or is about to end.
             Err(SessionError::Unreachable { .. } | SessionError::Ended { .. }) => {}
             Err(refused) => return Err(refused),
@@ -228,15 +249,18 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (address, credentials) = (&access.dispatcher, access.credentials());
-    let config = if access.is_of_node() { credentials.to_node() } else { credentials.to_dispatcher() };
+    let config =
+        if access.is_of_node() { credentials.to_node() } else { credentials.to_dispatcher() };
     let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
     let stream = TlsConnector::from(config.clone()).connect(name, stream).await;
     // A broken connection does not mean missing trust: the dispatcher may be stopping or starting.
-    let broken = |e: io::Error| if is_refusal(&e) { not_trusted(address, &e) } else { unreachable(address, e) };
+    let broken = |e: io::Error| {
+        if is_refusal(&e) { not_trusted(address, &e) } else { unreachable(address, e) }
+    };
     let mut stream = TlsStream::Client(stream.map_err(broken)?);
     let standing = standing_of(&stream, credentials, address)?;
-    // The peer sends first. If it does not accept the key, it closes the connection; data that it has not read by
-    // then would make the system drop its alert.
+    // The peer sends first. If it does not accept the key, it closes the connection; data that it
+    // has not read by then would make the system drop its alert.
     let hello = read_hello(&mut stream, MAX_FRAME_BYTES, address).await;
     let mut hello = hello.map_err(|e| refused(e, credentials.holder()))?;
     if let Some(trust) = hello.trust.take().filter(|_| standing.holder() == Principal::Dispatcher) {
@@ -268,8 +292,18 @@ impl Greeted<TcpStream> {
         keep_alive(tcp).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
         let (reader, writer) = tokio::io::split(stream);
         let address = remote.to_string();
-        let (reader, writer) = (FrameReader::new(reader, &address), FrameWriter::new(writer, &address));
-        Ok(Session { reader, writer, local, remote, standing, minor, data: hello.data, is_local: false })
+        let (reader, writer) =
+            (FrameReader::new(reader, &address), FrameWriter::new(writer, &address));
+        Ok(Session {
+            reader,
+            writer,
+            local,
+            remote,
+            standing,
+            minor,
+            data: hello.data,
+            is_local: false,
+        })
     }
 }
 
@@ -292,7 +326,11 @@ impl Greeted<RecordStream> {
 }
 
 /// Watches the peer that has proven its key.
-fn standing_of<S>(stream: &TlsStream<S>, credentials: &Credentials, address: &str) -> Result<TrustWatch, SessionError> {
+fn standing_of<S>(
+    stream: &TlsStream<S>,
+    credentials: &Credentials,
+    address: &str,
+) -> Result<TrustWatch, SessionError> {
     let peer = Credentials::peer(stream.get_ref().1.peer_certificates()).map_err(|e| {
         let (address, why) = (address.to_owned(), e.to_string());
         SessionError::NotTrusted { address, alert: None, why }
@@ -300,7 +338,8 @@ fn standing_of<S>(stream: &TlsStream<S>, credentials: &Credentials, address: &st
     Ok(credentials.watch_trust(peer))
 }
 
-/// Ends the session if both sides exchange bulk data in different ways. Both have received the other's greeting.
+/// Ends the session if both sides exchange bulk data in different ways. Both have received the
+/// other's greeting.
 fn agree(own: &Hello, theirs: &Hello, address: &str) -> Result<(), SessionError> {
     if own.agrees_with(theirs) {
         return Ok(());
@@ -340,12 +379,14 @@ fn refused(error: SessionError, holder: Principal) -> SessionError {
 fn other(ours: DataMode) -> &'static str {
     match ours {
         DataMode::Encrypted => {
-            "sends data unencrypted (--plain-data), and this process encrypts it. That is one decision for the whole \
-             cluster: start the dispatcher and all executors with --plain-data, or none of them"
+            "sends data unencrypted (--plain-data), and this process encrypts it. That is one \
+             decision for the whole cluster: start the dispatcher and all executors with \
+             --plain-data, or none of them"
         }
         DataMode::Plain => {
-            "encrypts data, and this process was started with --plain-data. That is one decision for the whole \
-             cluster: start the dispatcher and all executors with --plain-data, or none of them"
+            "encrypts data, and this process was started with --plain-data. That is one decision \
+             for the whole cluster: start the dispatcher and all executors with --plain-data, or \
+             none of them"
         }
     }
 }
@@ -368,7 +409,11 @@ fn unreachable(address: &str, source: io::Error) -> SessionError {
 }
 
 pub(crate) fn not_trusted(address: &str, why: &io::Error) -> SessionError {
-    SessionError::NotTrusted { address: address.to_owned(), alert: alert_in(why), why: why.to_string() }
+    SessionError::NotTrusted {
+        address: address.to_owned(),
+        alert: alert_in(why),
+        why: why.to_string(),
+    }
 }
 
 pub(crate) fn protocol(address: &str, why: &str) -> SessionError {
@@ -397,7 +442,8 @@ mod tests {
         let access = Access::create("test", &address);
         let acceptor = SessionAcceptor::new(&access, Role::Dispatcher);
         let serve = async {
-            let (mut session, role) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+            let (mut session, role) =
+                acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
             let mut received = Vec::new();
             while received.len() < 100_000 {
                 received.extend(session.reader.next::<u64>().await.unwrap());
@@ -420,13 +466,17 @@ mod tests {
         let access = Access::create("test", &address);
         let acceptor = SessionAcceptor::new(&access, Role::Dispatcher);
         let serve = async {
-            let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+            let (mut session, _) =
+                acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
             session.reader.next::<String>().await.unwrap()
         };
         let send = async {
             let mut session = dial(&access, Role::Client).await.unwrap();
             let sent = session.writer.send(&["x".repeat(MAX_FRAME_BYTES)]).await;
-            assert!(matches!(sent, Err(SessionError::TooLarge { bytes, .. }) if bytes > MAX_FRAME_BYTES), "{sent:?}");
+            assert!(
+                matches!(sent, Err(SessionError::TooLarge { bytes, .. }) if bytes > MAX_FRAME_BYTES),
+                "{sent:?}"
+            );
             session.writer.send(&["small"]).await.unwrap();
             session
         };
@@ -450,10 +500,13 @@ mod tests {
     async fn both_sides_report_different_data_modes() {
         let (listener, address) = listener().await;
         let access = Access::create("test", &address);
-        let acceptor = SessionAcceptor::new(&access.clone().with_data(DataMode::Plain), Role::Dispatcher);
+        let acceptor =
+            SessionAcceptor::new(&access.clone().with_data(DataMode::Plain), Role::Dispatcher);
         let accept = async || acceptor.accept(listener.accept().await.unwrap().0).await;
         let (served, dialled) = tokio::join!(accept(), dial(&access, Role::Executor));
-        for (error, ours) in [(served.err(), "was started with"), (dialled.err(), "this process encrypts")] {
+        for (error, ours) in
+            [(served.err(), "was started with"), (dialled.err(), "this process encrypts")]
+        {
             let error = error.expect("they part").to_string();
             assert!(error.contains(ours) && error.contains("one decision"), "{error}");
         }
@@ -492,7 +545,8 @@ mod tests {
     async fn a_port_without_a_listener_is_reported() {
         let (listener, address) = listener().await;
         drop(listener);
-        let error = dial(&Access::create("test", &address), Role::Client).await.err().expect("no listener");
+        let error =
+            dial(&Access::create("test", &address), Role::Client).await.err().expect("no listener");
         assert!(matches!(error, SessionError::Unreachable { .. }), "{error}");
     }
 }

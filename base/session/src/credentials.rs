@@ -1,8 +1,9 @@
 //! A process's key, the peers that it accepts, and the TLS settings that follow from both.
 //!
-//! TLS 1.3, with certificates on both sides. A certificate is accepted if the cluster's authority has signed it and its
-//! principal is trusted *now*: keys are replaced while a cluster runs, so each handshake checks again. For the same
-//! reason TLS sessions are never resumed: a resumed session would skip the check.
+//! TLS 1.3, with certificates on both sides. A certificate is accepted if the cluster's authority
+//! has signed it and its principal is trusted *now*: keys are replaced while a cluster runs, so
+//! each handshake checks again. For the same reason TLS sessions are never resumed: a resumed
+//! session would skip the check.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,7 +19,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
 };
 use tokio::sync::watch;
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
@@ -26,7 +28,8 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use crate::authority::Certified;
 use crate::suites;
 
-/// The server name in TLS handshakes. It is the same for all servers; certificates decide which servers are accepted.
+/// The server name in TLS handshakes. It is the same for all servers; certificates decide which
+/// servers are accepted.
 pub const SERVER_NAME: &str = "eyas";
 
 /// A process's key and trust. Clones share them, also when keys are replaced.
@@ -71,13 +74,20 @@ struct State {
 
 impl Credentials {
     /// Credentials with the key `own`, which accept certificates that `authority` (PEM) has signed.
-    pub(crate) fn new(authority: &str, own: &Certified, trust: Trust) -> Result<Self, CredentialsError> {
+    pub(crate) fn new(
+        authority: &str,
+        own: &Certified,
+        trust: Trust,
+    ) -> Result<Self, CredentialsError> {
         let provider = Arc::new(suites::provider());
-        let authority = CertificateDer::from_pem_slice(authority.as_bytes()).map_err(CredentialsError::Authority)?;
+        let authority = CertificateDer::from_pem_slice(authority.as_bytes())
+            .map_err(CredentialsError::Authority)?;
         let own = certified_key(own, &provider)?;
         let trust = watch::Sender::new(Arc::new(trust));
         let state = Arc::new(State { authority, provider, own: RwLock::new(Arc::new(own)), trust });
-        state.signed(&state.own().cert[0], KeyUsage::client_auth()).map_err(CredentialsError::NotSigned)?;
+        state
+            .signed(&state.own().cert[0], KeyUsage::client_auth())
+            .map_err(CredentialsError::NotSigned)?;
         Ok(Credentials {
             to_dispatcher: state.client(Expected::Dispatcher)?,
             to_node: state.client(Expected::Node)?,
@@ -104,7 +114,10 @@ impl Credentials {
     /// The principal of this process.
     pub fn holder(&self) -> Principal {
         let own = self.state.own();
-        holders(&own.cert[0]).ok().and_then(|holders| one_of(&holders)).expect("checked when it was taken over")
+        holders(&own.cert[0])
+            .ok()
+            .and_then(|holders| one_of(&holders))
+            .expect("checked when it was taken over")
     }
 
     /// The principal of these certificates, which were verified in a handshake.
@@ -112,7 +125,8 @@ impl Credentials {
     /// # Errors
     /// If there is no certificate, or none with the name of a principal.
     pub fn peer(certificates: Option<&[CertificateDer<'_>]>) -> Result<Principal, Error> {
-        let certificate = certificates.and_then(|shown| shown.first()).ok_or(Error::NoCertificatesPresented)?;
+        let certificate =
+            certificates.and_then(|shown| shown.first()).ok_or(Error::NoCertificatesPresented)?;
         one_of(&holders(certificate)?).ok_or(not_ours())
     }
 
@@ -138,7 +152,9 @@ impl Credentials {
     /// If the cluster's authority has not signed the new key.
     pub fn adopt(&self, own: &Certified) -> Result<(), CredentialsError> {
         let own = certified_key(own, &self.state.provider)?;
-        self.state.signed(&own.cert[0], KeyUsage::client_auth()).map_err(CredentialsError::NotSigned)?;
+        self.state
+            .signed(&own.cert[0], KeyUsage::client_auth())
+            .map_err(CredentialsError::NotSigned)?;
         *self.state.own.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(own);
         Ok(())
     }
@@ -243,22 +259,34 @@ impl State {
     }
 
     /// The principals of a certificate that the authority has signed; all of them are trusted.
-    fn check(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Principal>, Error> {
+    fn check(
+        &self,
+        certificate: &CertificateDer<'_>,
+        usage: KeyUsage,
+    ) -> Result<Vec<Principal>, Error> {
         let holders = self.signed(certificate, usage)?;
         let trust = self.trust.borrow().clone();
         for holder in &holders {
-            trust.admits(*holder).map_err(|refusal| Error::InvalidCertificate(error_of(refusal)))?;
+            trust
+                .admits(*holder)
+                .map_err(|refusal| Error::InvalidCertificate(error_of(refusal)))?;
         }
         Ok(holders)
     }
 
     /// The principals of a certificate that the authority has signed.
-    fn signed(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Principal>, Error> {
+    fn signed(
+        &self,
+        certificate: &CertificateDer<'_>,
+        usage: KeyUsage,
+    ) -> Result<Vec<Principal>, Error> {
         let anchor = anchor_from_trusted_cert(&self.authority).map_err(|_| not_ours())?;
         let parsed = EndEntityCert::try_from(certificate).map_err(|_| not_ours())?;
         let algorithms = self.provider.signature_verification_algorithms.all;
         let (anchors, now) = ([anchor], UnixTime::now());
-        parsed.verify_for_usage(algorithms, &anchors, &[], now, usage, None, None).map_err(|_| not_ours())?;
+        parsed
+            .verify_for_usage(algorithms, &anchors, &[], now, usage, None, None)
+            .map_err(|_| not_ours())?;
         holders(certificate)
     }
 
@@ -268,7 +296,12 @@ impl State {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn schemes(&self) -> Vec<SignatureScheme> {
@@ -299,7 +332,10 @@ fn one_of(holders: &[Principal]) -> Option<Principal> {
     holders.iter().find(|holder| **holder != Principal::Dispatcher).or(holders.first()).copied()
 }
 
-fn certified_key(own: &Certified, provider: &CryptoProvider) -> Result<CertifiedKey, CredentialsError> {
+fn certified_key(
+    own: &Certified,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, CredentialsError> {
     let certificate = CertificateDer::from_pem_slice(own.certificate.as_bytes());
     let certificate = certificate.map_err(CredentialsError::Certificate)?;
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).map_err(CredentialsError::Key)?;
@@ -399,7 +435,9 @@ impl ClientCertVerifier for Verifier {
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.state.check(end_entity, KeyUsage::client_auth()).map(|_| ClientCertVerified::assertion())
+        self.state
+            .check(end_entity, KeyUsage::client_auth())
+            .map(|_| ClientCertVerified::assertion())
     }
 
     verify_signatures!();

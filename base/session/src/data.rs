@@ -18,13 +18,14 @@ const NODES: &str = "eyas 2026 gossip of the file system";
 /// A secret that is never sent over a connection.
 type Secret = [u8; SHARED_BYTES];
 
-/// The keys of a process for bulk data, and whether bulk data is encrypted. Each connection reads them again, because
-/// keys are replaced while the process runs.
+/// The keys of a process for bulk data, and whether bulk data is encrypted. Each connection reads
+/// them again, because keys are replaced while the process runs.
 #[derive(Clone)]
 pub struct DataKeys {
     mode: DataMode,
     credentials: Credentials,
-    /// The secret key of the access file. Secrets are derived from it if the dispatcher has not sent any.
+    /// The secret key of the access file. Secrets are derived from it if the dispatcher has not
+    /// sent any.
     own: Arc<str>,
     /// The certificate of the cluster's authority, PEM.
     authority: Arc<str>,
@@ -53,9 +54,10 @@ impl DataKeys {
         self.mode
     }
 
-    /// The secrets of executors: at least one. The first is used, all are accepted. If data is encrypted, TLS
-    /// certificates identify the peers, and the secret only proves that both belong to one cluster. So a program that
-    /// runs longer than replaced secrets are accepted still reaches its peers.
+    /// The secrets of executors: at least one. The first is used, all are accepted. If data is
+    /// encrypted, TLS certificates identify the peers, and the secret only proves that both belong
+    /// to one cluster. So a program that runs longer than replaced secrets are accepted still
+    /// reaches its peers.
     pub fn secrets(&self) -> Vec<Secret> {
         match self.mode {
             DataMode::Encrypted => vec![blake3::derive_key(PEERS, self.authority.as_bytes())],

@@ -1,5 +1,6 @@
-//! The limit of open files. A process that keeps many connections raises its own. Programs that it starts get the limit
-//! as it was: those that close all possible descriptors, or use `select(2)`, cannot live with a limit of a million.
+//! The limit of open files. A process that keeps many connections raises its own. Programs that it
+//! starts get the limit as it was: those that close all possible descriptors, or use `select(2)`,
+//! cannot live with a limit of a million.
 
 use std::sync::OnceLock;
 
@@ -8,8 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The limit of open files before this process raised it.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises the soft limit of open files to the hard limit: connections of peers stay open, and the usual limit of 1,024
-/// descriptors is too low for them.
+/// Raises the soft limit of open files to the hard limit: connections of peers stay open, and the
+/// usual limit of 1,024 descriptors is too low for them.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
@@ -20,7 +21,8 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// The limit of open files for programs that this process starts, if it is another one than that of this process.
+/// The limit of open files for programs that this process starts, if it is another one than that of
+/// this process.
 pub fn descriptor_limit_of_caller() -> Option<Rlimit> {
     BEFORE.get().cloned()
 }

@@ -1,14 +1,15 @@
-//! The door of a listener: limits on connections that have not proven a key of the cluster, and which of them is
-//! closed when there are too many.
+//! The door of a listener: limits on connections that have not proven a key of the cluster, and
+//! which of them is closed when there are too many.
 //!
-//! Any process that reaches a port can open connections there and send nothing. An honest peer may have the same
-//! address (the same machine, or the same NAT), so no address is ever refused. At a limit, the oldest unproven
-//! connection is closed instead: of the same address, if that address has reached its own limit; otherwise of the
-//! address with the most unproven connections. Addresses with proven connections come last.
+//! Any process that reaches a port can open connections there and send nothing. An honest peer may
+//! have the same address (the same machine, or the same NAT), so no address is ever refused. At a
+//! limit, the oldest unproven connection is closed instead: of the same address, if that address
+//! has reached its own limit; otherwise of the address with the most unproven connections.
+//! Addresses with proven connections come last.
 //!
-//! Silent connections, which have sent nothing, and speaking connections, which have begun to prove a key, have
-//! separate limits. An honest peer speaks at once, so silent connections never displace a peer that is proving its
-//! key.
+//! Silent connections, which have sent nothing, and speaking connections, which have begun to prove
+//! a key, have separate limits. An honest peer speaks at once, so silent connections never displace
+//! a peer that is proving its key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 /// Unproven connections of one stage; a further one displaces another.
 pub const MAX_UNPROVEN: usize = 256;
 
-/// Unproven connections of one stage from one address, or from one /64 network of IPv6; a further one displaces the
-/// oldest.
+/// Unproven connections of one stage from one address, or from one /64 network of IPv6; a further
+/// one displaces the oldest.
 pub const MAX_UNPROVEN_PER_ADDRESS: usize = 128;
 
 /// A connection has to prove a key within this time.
@@ -111,7 +112,8 @@ impl Arrivals {
         (self.last, displaced)
     }
 
-    /// A connection has sent something. Returns the connection that it displaces. Ignored if it was displaced itself.
+    /// A connection has sent something. Returns the connection that it displaces. Ignored if it was
+    /// displaced itself.
     fn spoke(&mut self, now: Instant, number: u64) -> Option<Displaced> {
         let from = self.silent.remove(number)?;
         let displaced = self.make_room(now, from, Stage::Speaking);
@@ -175,8 +177,8 @@ fn take_one(counts: &mut HashMap<IpAddr, usize>, from: IpAddr) {
     }
 }
 
-/// What counts as one address: an IPv4 address, or a /64 network of IPv6, because one host may have all of its
-/// addresses.
+/// What counts as one address: an IPv4 address, or a /64 network of IPv6, because one host may have
+/// all of its addresses.
 fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -226,11 +228,14 @@ impl Door {
     /// A door with other bounds than `MAX_UNPROVEN` and `MAX_UNPROVEN_PER_ADDRESS`.
     pub fn with_bounds(name: &'static str, max_unproven: usize, max_per_address: usize) -> Self {
         let arrivals = Arrivals::new(max_unproven, max_per_address);
-        Door(Arc::new(Shared { name, state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }) }))
+        Door(Arc::new(Shared {
+            name,
+            state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }),
+        }))
     }
 
-    /// Registers a connection from `address`. `close` is called if another connection displaces it, and must not call
-    /// the door.
+    /// Registers a connection from `address`. `close` is called if another connection displaces it,
+    /// and must not call the door.
     pub fn enter(&self, address: IpAddr, close: impl FnOnce() + Send + 'static) -> Guest {
         let from = origin(address);
         let mut state = self.state();
@@ -256,8 +261,9 @@ impl Door {
         }
         if let Some(Flood { from, connections }) = flood {
             tracing::warn!(
-                "{}: {connections} connections from {from} have not proven a key of the cluster; the oldest are closed \
-                 as new ones arrive. The next flood is logged after {} s without one",
+                "{}: {connections} connections from {from} have not proven a key of the cluster; \
+                 the oldest are closed as new ones arrive. The next flood is logged after {} s \
+                 without one",
                 self.0.name,
                 QUIET.as_secs()
             );
@@ -283,7 +289,8 @@ impl Guest {
         self.prove_up_to(usize::MAX).expect("an address has fewer connections")
     }
 
-    /// The connection has proven a key. `None` if `max` connections from its address have done so, and are open.
+    /// The connection has proven a key. `None` if `max` connections from its address have done so,
+    /// and are open.
     pub fn prove_up_to(self, max: usize) -> Option<Proven> {
         let has_room = self.door.state().arrivals.prove(self.from, max);
         has_room.then(|| Proven { door: self.door.clone(), from: self.from })
@@ -344,19 +351,25 @@ mod tests {
         // Speaking connections have a limit, too.
         let spoke = (0..8).map(|_| arrivals.come(now, FLOOD).0).collect::<Vec<_>>();
         let displaced = spoke.into_iter().filter_map(|number| arrivals.spoke(now, number)).count();
-        assert_eq!((displaced, arrivals.speaking.from.len()), (1, 4), "four of the eight were displaced in silence");
+        assert_eq!(
+            (displaced, arrivals.speaking.from.len()),
+            (1, 4),
+            "four of the eight were displaced in silence"
+        );
     }
 
     #[test]
     fn of_many_addresses_the_one_with_the_most_makes_room_and_proven_ones_come_last() {
         let (mut arrivals, now) = (arrivals(), Instant::now());
         assert!(arrivals.prove(host(1), 1) && !arrivals.prove(host(1), 1));
-        let [known, first, second] = [host(1), host(2), host(2)].map(|from| arrivals.come(now, from).0);
+        let [known, first, second] =
+            [host(1), host(2), host(2)].map(|from| arrivals.come(now, from).0);
         let flood = [FLOOD; 3].map(|from| arrivals.come(now, from).0);
         for (from, leaves) in [(host(3), flood[0]), (host(4), first), (host(5), flood[1])] {
             assert_eq!(number_of(arrivals.come(now, from).1), Some(leaves), "{from}");
         }
-        // One connection each: the oldest is closed, except of the address with a proven connection.
+        // One connection each: the oldest is closed, except of the address with a proven
+        // connection.
         assert_eq!(number_of(arrivals.come(now, host(6)).1), Some(second));
         assert!(arrivals.silent.from.contains_key(&known));
         arrivals.end_proven(host(1));
@@ -366,7 +379,9 @@ mod tests {
     #[test]
     fn a_flood_is_told_once_until_it_is_quiet() {
         let (mut arrivals, now) = (arrivals(), Instant::now());
-        let mut told = |after: Duration| arrivals.come(now + after, FLOOD).1.and_then(|displaced| displaced.flood);
+        let mut told = |after: Duration| {
+            arrivals.come(now + after, FLOOD).1.and_then(|displaced| displaced.flood)
+        };
         assert_eq!([0; 4].map(|_| told(Duration::ZERO)), [None; 4]);
         assert_eq!(told(Duration::ZERO), Some(Flood { from: FLOOD, connections: 4 }));
         assert_eq!(told(Duration::from_secs(1)), None);
@@ -377,7 +392,10 @@ mod tests {
     #[test]
     fn an_address_is_one_host() {
         assert_eq!(origin("::ffff:10.0.0.66".parse().unwrap()), FLOOD);
-        assert_eq!(origin("2001:db8:1:2:3:4:5:6".parse().unwrap()), "2001:db8:1:2::".parse::<IpAddr>().unwrap());
+        assert_eq!(
+            origin("2001:db8:1:2:3:4:5:6".parse().unwrap()),
+            "2001:db8:1:2::".parse::<IpAddr>().unwrap()
+        );
     }
 
     #[test]
@@ -399,6 +417,9 @@ mod tests {
         assert_eq!(is_closed.try_iter().collect::<Vec<_>>(), ["third"]);
         drop(proven);
         let state = door.state();
-        assert_eq!((state.closes.len(), state.arrivals.proven.len(), state.arrivals.speaking.from.len()), (2, 0, 0));
+        assert_eq!(
+            (state.closes.len(), state.arrivals.proven.len(), state.arrivals.speaking.from.len()),
+            (2, 0, 0)
+        );
     }
 }

@@ -26,13 +26,22 @@ pub struct FrameWriter {
     address: String,
     /// An empty frame, for its memory.
     spare: Frame,
-    /// Whether the last frame was sent as a whole. The peer understands nothing after a part of a frame.
+    /// Whether the last frame was sent as a whole. The peer understands nothing after a part of a
+    /// frame.
     is_whole: bool,
 }
 
 impl FrameReader {
-    pub(crate) fn new(stream: impl AsyncRead + Send + Sync + Unpin + 'static, address: &str) -> Self {
-        FrameReader { stream: Box::new(stream), address: address.to_owned(), body: Vec::new(), proven: None }
+    pub(crate) fn new(
+        stream: impl AsyncRead + Send + Sync + Unpin + 'static,
+        address: &str,
+    ) -> Self {
+        FrameReader {
+            stream: Box::new(stream),
+            address: address.to_owned(),
+            body: Vec::new(),
+            proven: None,
+        }
     }
 
     /// Counts the connection as proven until it is dropped.
@@ -50,8 +59,16 @@ impl FrameReader {
 }
 
 impl FrameWriter {
-    pub(crate) fn new(stream: impl AsyncWrite + Send + Sync + Unpin + 'static, address: &str) -> Self {
-        FrameWriter { stream: Box::new(stream), address: address.to_owned(), spare: Frame::default(), is_whole: true }
+    pub(crate) fn new(
+        stream: impl AsyncWrite + Send + Sync + Unpin + 'static,
+        address: &str,
+    ) -> Self {
+        FrameWriter {
+            stream: Box::new(stream),
+            address: address.to_owned(),
+            spare: Frame::default(),
+            is_whole: true,
+        }
     }
 
     /// Sends messages in as few frames as possible.
@@ -74,7 +91,8 @@ impl FrameWriter {
     /// Sends a frame, unless it is empty. The frame is empty afterwards.
     ///
     /// # Errors
-    /// If the connection has ended, or the frame is larger than the peer accepts; then nothing of it is sent.
+    /// If the connection has ended, or the frame is larger than the peer accepts; then nothing of
+    /// it is sent.
     pub async fn send_frame(&mut self, frame: &mut Frame) -> Result<(), SessionError> {
         if frame.is_empty() {
             return Ok(());
@@ -144,7 +162,8 @@ async fn read_body(
     };
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).await.map_err(broken)?;
-    let length = frame::length(header, limit).map_err(|error| protocol(address, &error.to_string()))?;
+    let length =
+        frame::length(header, limit).map_err(|error| protocol(address, &error.to_string()))?;
     body.clear();
     body.reserve(length);
     if stream.take(length as u64).read_to_end(body).await.map_err(broken)? < length {
@@ -153,9 +172,16 @@ async fn read_body(
     Ok(())
 }
 
-async fn write_frame(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8], address: &str) -> Result<(), SessionError> {
+async fn write_frame(
+    stream: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+    address: &str,
+) -> Result<(), SessionError> {
     if bytes.len() - HEADER_BYTES > MAX_FRAME_BYTES {
-        return Err(SessionError::TooLarge { address: address.to_owned(), bytes: bytes.len() - HEADER_BYTES });
+        return Err(SessionError::TooLarge {
+            address: address.to_owned(),
+            bytes: bytes.len() - HEADER_BYTES,
+        });
     }
     let sent = async {
         stream.write_all(bytes).await?;

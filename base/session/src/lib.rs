@@ -1,9 +1,9 @@
 //! Authenticated, framed connections between eyas processes.
 //!
-//! An access file holds a key that the cluster's authority has signed with its role. Both ends of every connection
-//! prove over TLS 1.3 that they have such a key and that the cluster still accepts it. A peer that cannot is
-//! disconnected before a byte of eyas's protocol is read. This crate moves messages and knows their senders; it does
-//! not know what the messages mean.
+//! An access file holds a key that the cluster's authority has signed with its role. Both ends of
+//! every connection prove over TLS 1.3 that they have such a key and that the cluster still accepts
+//! it. A peer that cannot is disconnected before a byte of eyas's protocol is read. This crate
+//! moves messages and knows their senders; it does not know what the messages mean.
 //!
 //! | modules | contents |
 //! | --- | --- |
@@ -48,6 +48,8 @@ pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use frames::{FrameReader, FrameWriter};
 pub use listener::{Listener, has_spoken};
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, OutboxReader, WeakOutbox, outbox};
-pub use ports::{BindAddress, InterfaceError, PortRange, PortRangeError, interface_address, listen, own_address};
+pub use ports::{
+    BindAddress, InterfaceError, PortRange, PortRangeError, interface_address, listen, own_address,
+};
 pub use relay::Relay;
 pub use sealed::SealedStream;

@@ -1,4 +1,5 @@
-//! A listener for sessions. Any process may connect; peers that prove a key of the cluster are accepted.
+//! A listener for sessions. Any process may connect; peers that prove a key of the cluster are
+//! accepted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,10 +17,12 @@ use crate::connection::{Session, SessionAcceptor, SessionError, ended};
 use crate::door::{Door, Guest, PROOF_DEADLINE};
 use crate::local_socket::{self, is_of_this_user};
 
-/// Pause after the system could not accept a connection, most likely because descriptors have run out.
+/// Pause after the system could not accept a connection, most likely because descriptors have run
+/// out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listener with its [`Door`]. Peers of the same user on this host may also come by its local socket.
+/// A listener with its [`Door`]. Peers of the same user on this host may also come by its local
+/// socket.
 pub struct Listener {
     tcp: TcpListener,
     local: Option<LocalListener>,
@@ -49,9 +52,11 @@ impl Listener {
         Listener { tcp, local, acceptor, door: Door::new(name) }
     }
 
-    /// Waits for a connection, and returns the future of its greeting, for the caller to run beside others. Cancel
-    /// safe.
-    pub async fn next(&self) -> impl Future<Output = Result<(Session, Role), SessionError>> + Send + use<> {
+    /// Waits for a connection, and returns the future of its greeting, for the caller to run beside
+    /// others. Cancel safe.
+    pub async fn next(
+        &self,
+    ) -> impl Future<Output = Result<(Session, Role), SessionError>> + Send + use<> {
         let arrived = self.accept().await;
         let remote = arrived.remote();
         let (close, closed) = oneshot::channel();
@@ -92,7 +97,9 @@ impl Listener {
 
 /// Waits for a connection by the local socket. `None` if it is of another user, who has to use TCP.
 async fn accept_local(listener: Option<&LocalListener>) -> io::Result<Option<Arrived>> {
-    let Some(LocalListener { socket, address }) = listener else { return std::future::pending().await };
+    let Some(LocalListener { socket, address }) = listener else {
+        return std::future::pending().await;
+    };
     let (stream, _) = socket.accept().await?;
     Ok(is_of_this_user(&stream).then_some(Arrived::Local(stream, *address)))
 }
@@ -109,13 +116,15 @@ impl Arrived {
         match self {
             Arrived::Tcp(stream, _) => has_spoken(stream).await,
             // An error shows again when the stream is read.
-            Arrived::Local(stream, _) => drop(stream.async_io(Interest::READABLE, || peek(stream)).await),
+            Arrived::Local(stream, _) => {
+                drop(stream.async_io(Interest::READABLE, || peek(stream)).await)
+            }
         }
     }
 }
 
-/// Waits until a peer has sent a byte, or has closed the connection. Takes nothing from the stream. (A stream may be
-/// reported as readable without a byte.)
+/// Waits until a peer has sent a byte, or has closed the connection. Takes nothing from the stream.
+/// (A stream may be reported as readable without a byte.)
 pub async fn has_spoken(stream: &TcpStream) {
     // An error shows again when the stream is read.
     let _ = stream.async_io(Interest::READABLE, || peek(stream)).await;
@@ -127,7 +136,11 @@ fn peek(socket: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-async fn greet(arrived: Arrived, acceptor: SessionAcceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
+async fn greet(
+    arrived: Arrived,
+    acceptor: SessionAcceptor,
+    guest: Guest,
+) -> Result<(Session, Role), SessionError> {
     arrived.has_spoken().await;
     guest.spoke();
     let accepted = match arrived {
@@ -164,7 +177,8 @@ mod tests {
             silent.push(TcpStream::connect(address).await.unwrap());
             greetings.spawn(listener.next().await);
         }
-        let why = greetings.join_next().await.unwrap().unwrap().err().expect("the first is displaced");
+        let why =
+            greetings.join_next().await.unwrap().unwrap().err().expect("the first is displaced");
         assert!(why.to_string().contains("newer connections arrived"), "{why}");
         assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "it is closed");
         sessions.spawn(async move { listener.next().await.await.map(|(_, role)| role) });

@@ -1,14 +1,16 @@
-//! Connections between processes of one user on one host. Beside its TCP port, a listener has a Unix socket whose name
-//! is the address of the port. A process that dials an address of its own host tries that socket first.
+//! Connections between processes of one user on one host. Beside its TCP port, a listener has a
+//! Unix socket whose name is the address of the port. A process that dials an address of its own
+//! host tries that socket first.
 //!
-//! Over the socket, both sides prove their keys by the same TLS handshake as over TCP, and greet each other inside TLS.
-//! Frames that follow are not encrypted: they do not leave the kernel, and the kernel says that the process at the
-//! other end belongs to the same user. A process of that user could also read the memory of either side. Any other
-//! peer is refused, and uses TCP.
+//! Over the socket, both sides prove their keys by the same TLS handshake as over TCP, and greet
+//! each other inside TLS. Frames that follow are not encrypted: they do not leave the kernel, and
+//! the kernel says that the process at the other end belongs to the same user. A process of that
+//! user could also read the memory of either side. Any other peer is refused, and uses TCP.
 //!
-//! Names are abstract: they are no files, each network namespace has its own, as it has its own ports, and a name is
-//! free when its process has ended. Another user may take a name first; then the listener has no local socket, and its
-//! peers see another user's process behind the name, and use TCP.
+//! Names are abstract: they are no files, each network namespace has its own, as it has its own
+//! ports, and a name is free when its process has ended. Another user may take a name first; then
+//! the listener has no local socket, and its peers see another user's process behind the name, and
+//! use TCP.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -47,15 +49,16 @@ pub(crate) async fn connect(address: SocketAddr) -> Option<UnixStream> {
     None
 }
 
-/// Whether the process at the other end belongs to the user of this process, and sees the same file systems. A process
-/// in a container that shares the network does not, even if its user has the same number.
+/// Whether the process at the other end belongs to the user of this process, and sees the same file
+/// systems. A process in a container that shares the network does not, even if its user has the
+/// same number.
 pub(crate) fn is_of_this_user(stream: &UnixStream) -> bool {
     let Ok(peer) = stream.peer_cred() else { return false };
     is_same_user(peer.uid(), geteuid().as_raw()) && peer.pid().is_some_and(sees_same_files)
 }
 
-/// Whether a process has the mount namespace of this process. The kernel answers only if this process may inspect that
-/// one.
+/// Whether a process has the mount namespace of this process. The kernel answers only if this
+/// process may inspect that one.
 fn sees_same_files(process: i32) -> bool {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     namespace(&process.to_string()).is_some_and(|theirs| Some(theirs) == namespace("self"))
@@ -84,7 +87,8 @@ fn unspecified(ip: IpAddr) -> IpAddr {
     if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// Whether packets to `address` stay on this host: the host sends them from the same address. Nothing is sent.
+/// Whether packets to `address` stay on this host: the host sends them from the same address.
+/// Nothing is sent.
 fn is_of_this_host(address: SocketAddr) -> bool {
     let source = || -> io::Result<IpAddr> {
         let socket = UdpSocket::bind((unspecified(address.ip()), 0))?;
@@ -94,8 +98,8 @@ fn is_of_this_host(address: SocketAddr) -> bool {
     source().is_ok_and(|source| source == address.ip())
 }
 
-/// A connection that TLS reads no further than the end of a record. So nothing that follows the last record is lost
-/// when TLS ends.
+/// A connection that TLS reads no further than the end of a record. So nothing that follows the
+/// last record is lost when TLS ends.
 pub(crate) struct RecordStream {
     stream: UnixStream,
     header: [u8; RECORD_HEADER_BYTES],
@@ -135,7 +139,11 @@ impl RecordStream {
 }
 
 impl AsyncRead for RecordStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut bytes = [0; READ_BYTES];
         let limit = self.limit().min(into.remaining()).min(READ_BYTES);
         let mut part = ReadBuf::new(&mut bytes[..limit]);
@@ -147,7 +155,11 @@ impl AsyncRead for RecordStream {
 }
 
 impl AsyncWrite for RecordStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -199,10 +211,14 @@ mod tests {
     async fn processes_of_one_user_meet_over_the_local_socket() {
         for address in ["127.0.0.1:0", "0.0.0.0:0"] {
             let (tcp, access) = listener_at(address).await;
-            let listener = Listener::new(tcp, SessionAcceptor::new(&access, Role::Dispatcher), "test");
+            let listener =
+                Listener::new(tcp, SessionAcceptor::new(&access, Role::Dispatcher), "test");
             let (mut client, mut server) = meet(&listener, &access).await;
             assert!(client.is_local && server.is_local, "{address}");
-            assert_eq!((client.remote.to_string(), client.local.port()), (access.dispatcher.clone(), 0));
+            assert_eq!(
+                (client.remote.to_string(), client.local.port()),
+                (access.dispatcher.clone(), 0)
+            );
             assert_eq!(server.remote.ip(), client.local.ip());
             let sent: Vec<u64> = (0..200_000).collect();
             let mut received = Vec::new();
@@ -266,7 +282,8 @@ mod tests {
     async fn otherwise_peers_meet_over_tcp() {
         let (tcp, access) = listener_at("127.0.0.1:0").await;
         let address = tcp.local_addr().unwrap();
-        // A process that has taken the name closes every connection, as a listener does with another user's.
+        // A process that has taken the name closes every connection, as a listener does with
+        // another user's.
         let taken = listen(address).expect("the name is free");
         let closing = tokio::spawn(async move {
             loop {
@@ -284,7 +301,9 @@ mod tests {
 
     #[test]
     fn another_user_and_a_user_that_is_not_mapped_are_refused() {
-        for (peer, own, may) in [(1000, 1000, true), (0, 0, true), (1000, 1001, false), (0, 1000, false)] {
+        for (peer, own, may) in
+            [(1000, 1000, true), (0, 0, true), (1000, 1001, false), (0, 1000, false)]
+        {
             assert_eq!(is_same_user(peer, own), may, "{peer} {own}");
         }
         assert!(!is_same_user(UNKNOWN_USER, UNKNOWN_USER));
@@ -292,7 +311,9 @@ mod tests {
 
     #[test]
     fn only_addresses_of_this_host_are_local() {
-        for (address, is_local) in [("127.0.0.1:7", true), ("192.0.2.1:7", false), ("[2001:db8::1]:7", false)] {
+        for (address, is_local) in
+            [("127.0.0.1:7", true), ("192.0.2.1:7", false), ("[2001:db8::1]:7", false)]
+        {
             assert_eq!(is_of_this_host(address.parse().unwrap()), is_local, "{address}");
         }
     }
@@ -302,7 +323,12 @@ mod tests {
         let (one, mut other) = UnixStream::pair().unwrap();
         let mut records = RecordStream::new(one);
         let record = [&[22, 3, 3, 1, 0][..], &[7; 256]].concat();
-        tokio::io::AsyncWriteExt::write_all(&mut other, &[&record[..], &record[..], b"clear"].concat()).await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(
+            &mut other,
+            &[&record[..], &record[..], b"clear"].concat(),
+        )
+        .await
+        .unwrap();
         let mut bytes = [0; 1000];
         let mut received = Vec::new();
         for expected in [5, 256, 5, 256] {

@@ -1,5 +1,5 @@
-//! An outbox: any thread puts in batches of messages, and one task takes them out, in most cases to send them in
-//! frames.
+//! An outbox: any thread puts in batches of messages, and one task takes them out, in most cases to
+//! send them in frames.
 
 use std::sync::Arc;
 
@@ -10,11 +10,12 @@ use tokio::sync::{AcquireError, Semaphore, TryAcquireError, mpsc};
 use crate::connection::SessionError;
 use crate::frames::FrameWriter;
 
-/// Capacity of an outbox, in messages. [`Outbox::post`] does not wait for space: it fails if the outbox is full, which
-/// means that the peer has stopped reading.
+/// Capacity of an outbox, in messages. [`Outbox::post`] does not wait for space: it fails if the
+/// outbox is full, which means that the peer has stopped reading.
 pub const OUTBOX_MESSAGES: usize = 1 << 16;
 
-/// The outbox of one connection. A batch wakes the sending task once, and is sent in as few frames as possible.
+/// The outbox of one connection. A batch wakes the sending task once, and is sent in as few frames
+/// as possible.
 #[derive(Clone)]
 pub struct Outbox<M> {
     sender: mpsc::UnboundedSender<Vec<M>>,
@@ -37,8 +38,8 @@ pub struct OutboxReader<M> {
     room: Arc<Semaphore>,
 }
 
-/// An outbox whose messages are sent over a connection, and the future that does so until all handles are dropped or
-/// the connection ends.
+/// An outbox whose messages are sent over a connection, and the future that does so until all
+/// handles are dropped or the connection ends.
 pub fn outbox<M: Serialize + Send + 'static>(
     writer: FrameWriter,
 ) -> (Outbox<M>, impl Future<Output = Result<(), SessionError>> + Send) {

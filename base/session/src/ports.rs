@@ -1,4 +1,5 @@
-//! Where a process listens: the address of a network interface, and ports that a firewall lets through.
+//! Where a process listens: the address of a network interface, and ports that a firewall lets
+//! through.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +11,8 @@ use std::str::FromStr;
 use nix::ifaddrs::getifaddrs;
 use thiserror::Error;
 
-/// Connections that the kernel queues until they are accepted. The standard library asks for 128, which a burst fills.
+/// Connections that the kernel queues until they are accepted. The standard library asks for 128,
+/// which a burst fills.
 const BACKLOG: i32 = 1024;
 
 /// Ports that a process may listen on.
@@ -56,7 +58,8 @@ const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const LOWEST_LASTING: u16 = 20_000;
 
 impl PortRange {
-    /// Ports that the kernel gives to no connection; `None` if it does not leave any of the higher ones.
+    /// Ports that the kernel gives to no connection; `None` if it does not leave any of the higher
+    /// ones.
     pub fn below_ephemeral() -> Option<Self> {
         let text = fs::read_to_string(EPHEMERAL).ok()?;
         let first: u16 = text.split_whitespace().next()?.parse().ok()?;
@@ -75,7 +78,8 @@ impl FromStr for PortRange {
     fn from_str(text: &str) -> Result<Self, PortRangeError> {
         let wrong = || PortRangeError(text.to_owned());
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong);
+        let port =
+            |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(wrong);
         let range = PortRange { first: port(first)?, last: port(last)? };
         if range.first <= range.last { Ok(range) } else { Err(wrong()) }
     }
@@ -103,7 +107,10 @@ impl BindAddress {
                 bound => return bound,
             }
         }
-        let why = format!("no port of {ports} is free on {}: allow more ports with --ports FIRST-LAST", self.ip);
+        let why = format!(
+            "no port of {ports} is free on {}: allow more ports with --ports FIRST-LAST",
+            self.ip
+        );
         Err(io::Error::new(io::ErrorKind::AddrInUse, why))
     }
 
@@ -126,8 +133,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// The address of a network interface of this host: its first IPv4 address, else its first IPv6 address that is valid
-/// beyond the link.
+/// The address of a network interface of this host: its first IPv4 address, else its first IPv6
+/// address that is valid beyond the link.
 ///
 /// # Errors
 /// If there is no such interface, or it has no such address.
@@ -152,8 +159,8 @@ pub fn interface_address(name: &str) -> Result<IpAddr, InterfaceError> {
     })
 }
 
-/// The address of this host in its network: the one from which it sends to other networks, else the first that is not
-/// a loopback address, else that. Nothing is sent.
+/// The address of this host in its network: the one from which it sends to other networks, else the
+/// first that is not a loopback address, else that. Nothing is sent.
 pub fn own_address() -> IpAddr {
     // An address for documentation, to which the default route leads.
     const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
@@ -164,7 +171,9 @@ pub fn own_address() -> IpAddr {
     };
     let first = || {
         let mut addresses = getifaddrs().ok()?.filter_map(|interface| interface.address);
-        addresses.find_map(|address| Some(IpAddr::V4(address.as_sockaddr_in()?.ip())).filter(|ip| !ip.is_loopback()))
+        addresses.find_map(|address| {
+            Some(IpAddr::V4(address.as_sockaddr_in()?.ip())).filter(|ip| !ip.is_loopback())
+        })
     };
     routed().ok().or_else(first).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
@@ -190,14 +199,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let port = connection.local_addr().unwrap().port();
-        assert!(lasting.first <= lasting.last && !lasting.ports().contains(&port), "{lasting} has {port}");
+        assert!(
+            lasting.first <= lasting.last && !lasting.ports().contains(&port),
+            "{lasting} has {port}"
+        );
     }
 
     #[test]
     fn listeners_share_a_range_until_it_is_full() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
-        let place = BindAddress { ip: [127, 0, 0, 1].into(), ports: Some(PortRange { first: port, last: port }) };
+        let place = BindAddress {
+            ip: [127, 0, 0, 1].into(),
+            ports: Some(PortRange { first: port, last: port }),
+        };
         let full = place.tcp().unwrap_err();
         assert!(full.to_string().contains(&format!("no port of {port}-{port} is free")), "{full}");
         drop(free);

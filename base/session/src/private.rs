@@ -1,8 +1,8 @@
 //! Folders and files that only their user can read, write or replace.
 //!
-//! Secrets are written through a handle on a folder that belongs to this user, and that other users can neither write
-//! to nor replace ([`trusted`]). A new file is made under a temporary name, which must not exist, and is renamed once
-//! it is complete.
+//! Secrets are written through a handle on a folder that belongs to this user, and that other users
+//! can neither write to nor replace ([`trusted`]). A new file is made under a temporary name, which
+//! must not exist, and is renamed once it is complete.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -23,10 +23,12 @@ const MAX_SECRET_BYTES: u64 = 1 << 20;
 /// Suffix of incomplete files.
 const PARTIAL: &str = ".partial";
 
-/// The folder for temporary files. An empty `TMPDIR` counts as none, as in a shell; the standard library would take it
-/// for the current folder.
+/// The folder for temporary files. An empty `TMPDIR` counts as none, as in a shell; the standard
+/// library would take it for the current folder.
 pub fn temporary_folder() -> PathBuf {
-    std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty()).map_or_else(|| "/tmp".into(), PathBuf::from)
+    std::env::var_os("TMPDIR")
+        .filter(|folder| !folder.is_empty())
+        .map_or_else(|| "/tmp".into(), PathBuf::from)
 }
 
 /// Why a folder or a file is not private.
@@ -34,8 +36,8 @@ pub fn temporary_folder() -> PathBuf {
 pub enum PrivateError {
     /// Another user owns it.
     #[error(
-        "{path} belongs to another user (uid {owner}), who could read or replace its content: use a folder of \
-         your own (with EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
+        "{path} belongs to another user (uid {owner}), who could read or replace its content: use \
+         a folder of your own (with EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
     )]
     Foreign {
         /// The file or folder.
@@ -45,8 +47,9 @@ pub enum PrivateError {
     },
     /// Other users can write to it.
     #[error(
-        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or `chmod +t {path}` if the folder \
-         is to be shared, or use another folder (with EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
+        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or `chmod +t \
+         {path}` if the folder is to be shared, or use another folder (with EYAS_HOME, \
+         EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
     )]
     Writable {
         /// The folder.
@@ -97,7 +100,8 @@ impl PrivateFolder {
         PrivateFolder::claim(&trusted::walk(path, Some(0o700))?)
     }
 
-    /// Makes or opens a folder for data, such as one on a node's disk. Folders above it may be shared with other users.
+    /// Makes or opens a folder for data, such as one on a node's disk. Folders above it may be
+    /// shared with other users.
     ///
     /// # Errors
     /// If the folder cannot be made, is a link, belongs to another user, or is writable for others.
@@ -106,9 +110,10 @@ impl PrivateFolder {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
-            rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => {
-                PrivateError::OtherKind { path: path.to_owned(), expected: "folder (links are not followed)" }
-            }
+            rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => PrivateError::OtherKind {
+                path: path.to_owned(),
+                expected: "folder (links are not followed)",
+            },
             e => failed(e.into()),
         })?;
         let found = rustix::fs::fstat(&handle).map_err(|e| failed(e.into()))?;
@@ -154,9 +159,11 @@ impl PrivateFolder {
         let path = self.path.join(name);
         let partial = self.partial_name(name);
         let unfinished = Unfinished { folder: self, name: &partial };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let write = || -> io::Result<()> {
-            let file = rustix::fs::openat(&self.handle, unfinished.name, flags, Mode::RUSR | Mode::WUSR)?;
+            let file =
+                rustix::fs::openat(&self.handle, unfinished.name, flags, Mode::RUSR | Mode::WUSR)?;
             let mut file = File::from(file);
             file.write_all(content)?;
             if is_synced {
@@ -193,8 +200,8 @@ impl PrivateFolder {
         }
     }
 
-    /// Removes incomplete files that killed writers of `name` have left. Only the process that writes `name` may call
-    /// this.
+    /// Removes incomplete files that killed writers of `name` have left. Only the process that
+    /// writes `name` may call this.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -238,11 +245,13 @@ impl Drop for Unfinished<'_> {
 /// Reads a file that only this user can read. Links are followed, and their target is checked.
 ///
 /// # Errors
-/// If the file does not exist, belongs to another user, is readable by others, or is not an ordinary file.
+/// If the file does not exist, belongs to another user, is readable by others, or is not an
+/// ordinary file.
 pub fn read(path: &Path) -> Result<Vec<u8>, PrivateError> {
     // Non-blocking, because opening a pipe would wait for its writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|e| failed(path)(e.into()))?;
+    let file =
+        rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|e| failed(path)(e.into()))?;
     let found = rustix::fs::fstat(&file).map_err(|e| failed(path)(e.into()))?;
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
         return Err(PrivateError::OtherKind { path: path.to_owned(), expected: "file" });
@@ -285,7 +294,10 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
     }
 
     #[test]
@@ -328,7 +340,8 @@ mod tests {
     #[test]
     fn links_and_other_things_are_no_folder() {
         let outer = tempfile::tempdir().unwrap();
-        let (folder, link, file) = (outer.path().join("folder"), outer.path().join("link"), outer.path().join("file"));
+        let (folder, link, file) =
+            (outer.path().join("folder"), outer.path().join("link"), outer.path().join("file"));
         fs::create_dir(&folder).unwrap();
         fs::write(&file, "").unwrap();
         symlink(&folder, &link).unwrap();
@@ -337,7 +350,10 @@ mod tests {
         // A link above it is followed, and what it leads to is looked at.
         PrivateFolder::make(&link.join("inner")).unwrap();
         set_mode(&folder, 0o777);
-        assert!(matches!(PrivateFolder::make(&link.join("inner")), Err(PrivateError::Writable { .. })));
+        assert!(matches!(
+            PrivateFolder::make(&link.join("inner")),
+            Err(PrivateError::Writable { .. })
+        ));
     }
 
     #[test]
@@ -348,7 +364,10 @@ mod tests {
         fs::write(&path, "secret").unwrap();
         for exposed in [0o644, 0o640, 0o602] {
             set_mode(&path, exposed);
-            assert!(matches!(read(&path), Err(PrivateError::Exposed { mode, .. }) if mode == exposed), "{exposed:o}");
+            assert!(
+                matches!(read(&path), Err(PrivateError::Exposed { mode, .. }) if mode == exposed),
+                "{exposed:o}"
+            );
         }
         set_mode(&path, 0o600);
         read(&path).unwrap();
@@ -357,9 +376,15 @@ mod tests {
             std::os::unix::fs::chown(&path, Some(4321), None).unwrap();
             assert!(matches!(read(&path), Err(PrivateError::Foreign { owner: 4321, .. })));
             std::os::unix::fs::chown(outer.path(), Some(4321), None).unwrap();
-            assert!(matches!(PrivateFolder::claim(outer.path()), Err(PrivateError::Foreign { owner: 4321, .. })));
+            assert!(matches!(
+                PrivateFolder::claim(outer.path()),
+                Err(PrivateError::Foreign { owner: 4321, .. })
+            ));
             let inner = outer.path().join("inner");
-            assert!(matches!(PrivateFolder::make(&inner), Err(PrivateError::Foreign { owner: 4321, .. })));
+            assert!(matches!(
+                PrivateFolder::make(&inner),
+                Err(PrivateError::Foreign { owner: 4321, .. })
+            ));
         }
     }
 
@@ -377,7 +402,9 @@ mod tests {
     fn what_a_killed_writer_has_left_is_swept_and_nothing_else() {
         let outer = tempfile::tempdir().unwrap();
         let folder = PrivateFolder::make(outer.path()).unwrap();
-        for name in [".keys.toml.0123.partial", ".other.toml.0123.partial", "keys.toml", ".keys.toml.swp"] {
+        for name in
+            [".keys.toml.0123.partial", ".other.toml.0123.partial", "keys.toml", ".keys.toml.swp"]
+        {
             folder.write(name.as_ref(), b"").unwrap();
         }
         folder.sweep("keys.toml".as_ref()).unwrap();

@@ -1,8 +1,9 @@
 //! Connections through a relay, for nodes from which a dispatcher or other nodes cannot be reached.
 //!
-//! A process that connects through a relay first sends one line that names the process it wants to reach. The relay
-//! connects to that process, answers with one line, and then passes on bytes in both directions. Keys are proven and
-//! bytes are encrypted end to end: the relay sees what a switch sees.
+//! A process that connects through a relay first sends one line that names the process it wants to
+//! reach. The relay connects to that process, answers with one line, and then passes on bytes in
+//! both directions. Keys are proven and bytes are encrypted end to end: the relay sees what a
+//! switch sees.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The first word of a request. A connection that is not for a relay begins with a TLS record or with a greeting.
+/// The first word of a request. A connection that is not for a relay begins with a TLS record or
+/// with a greeting.
 const WORD: &str = "eyas-relay-1";
 
 /// The answer of a relay that has connected. Every other answer is a refusal, with the reason.
@@ -35,9 +37,9 @@ impl Relay {
     }
 }
 
-/// The relays through which a process connects to an executor, in the order in which it reaches them: none if it
-/// connects directly, and two if both are behind relays of their own. `own` is the relay of the process, `theirs` the
-/// outside address of the executor's relay.
+/// The relays through which a process connects to an executor, in the order in which it reaches
+/// them: none if it connects directly, and two if both are behind relays of their own. `own` is the
+/// relay of the process, `theirs` the outside address of the executor's relay.
 pub fn way(own: Option<Relay>, theirs: Option<SocketAddr>) -> Vec<SocketAddr> {
     match own {
         Some(own) if theirs == Some(own.outside) => Vec::new(),
@@ -45,8 +47,8 @@ pub fn way(own: Option<Relay>, theirs: Option<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Connects to `target`, `HOST:PORT`, through a relay, and from there through further ones. Waits for their answers.
-/// Blocks for about `deadline` at most.
+/// Connects to `target`, `HOST:PORT`, through a relay, and from there through further ones. Waits
+/// for their answers. Blocks for about `deadline` at most.
 ///
 /// # Errors
 /// If a relay cannot be reached, does not answer in time, or refuses.
@@ -81,7 +83,10 @@ pub fn connect_through(
 }
 
 /// The same for a caller with a deadline of its own.
-pub(crate) async fn dial_through(relay: SocketAddr, target: &str) -> io::Result<tokio::net::TcpStream> {
+pub(crate) async fn dial_through(
+    relay: SocketAddr,
+    target: &str,
+) -> io::Result<tokio::net::TcpStream> {
     let mut stream = tokio::net::TcpStream::connect(relay).await?;
     stream.write_all(request(target).as_bytes()).await?;
     let mut answer = ReceivedLine::default();
@@ -101,7 +106,8 @@ pub async fn read_request(stream: &mut tokio::net::TcpStream) -> io::Result<Stri
     while line.is_incomplete()? {
         line.0.push(stream.read_u8().await?);
     }
-    let target = line.text().and_then(|text| text.strip_prefix(WORD)?.strip_prefix(' ').map(str::to_owned));
+    let target =
+        line.text().and_then(|text| text.strip_prefix(WORD)?.strip_prefix(' ').map(str::to_owned));
     target.ok_or_else(|| invalid("it is not a request to a relay"))
 }
 
@@ -110,7 +116,8 @@ pub async fn read_request(stream: &mut tokio::net::TcpStream) -> io::Result<Stri
 /// # Errors
 /// If the connection has ended.
 pub async fn answer(stream: &mut tokio::net::TcpStream, refusal: Option<&str>) -> io::Result<()> {
-    let mut line: String = refusal.unwrap_or(CONNECTED).chars().filter(|c| !c.is_control()).take(120).collect();
+    let mut line: String =
+        refusal.unwrap_or(CONNECTED).chars().filter(|c| !c.is_control()).take(120).collect();
     line.push('\n');
     stream.write_all(line.as_bytes()).await
 }
@@ -142,7 +149,9 @@ impl ReceivedLine {
     fn read(&self, relay: SocketAddr) -> io::Result<()> {
         match self.text() {
             Some(CONNECTED) => Ok(()),
-            Some(why) => Err(io::Error::other(format!("the relay {relay} says: {}", eyas_types::shown(why)))),
+            Some(why) => {
+                Err(io::Error::other(format!("the relay {relay} says: {}", eyas_types::shown(why))))
+            }
             None => Err(invalid("it is not a relay")),
         }
     }
@@ -181,7 +190,8 @@ mod tests {
         let refused = dial_through(relay, "host:7").await.unwrap_err().to_string();
         assert!(refused.ends_with("says: nosuch target"), "{refused}");
         let blocking = tokio::task::spawn_blocking(move || {
-            let mut stream = connect_through(relay, &[], "host:7", Duration::from_secs(10)).unwrap();
+            let mut stream =
+                connect_through(relay, &[], "host:7", Duration::from_secs(10)).unwrap();
             let mut byte = [0];
             stream.read_exact(&mut byte).unwrap();
             byte
@@ -198,7 +208,10 @@ mod tests {
             let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
             client.write_all(&bytes).await.unwrap();
             let (mut stream, _) = listener.accept().await.unwrap();
-            assert_eq!(read_request(&mut stream).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+            assert_eq!(
+                read_request(&mut stream).await.unwrap_err().kind(),
+                io::ErrorKind::InvalidData
+            );
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Encrypted streams for bulk data: TLS 1.3 over a blocking socket.
 //!
-//! The calling thread encrypts and decrypts, so no reactor is involved. Buffers hold several TLS records of the
-//! largest size and live as long as the connection: a system call moves [`BUFFER_BYTES`] without an allocation. TLS in
-//! the kernel (kTLS) would save two copies, but only on kernels with that module; it is not used.
+//! The calling thread encrypts and decrypts, so no reactor is involved. Buffers hold several TLS
+//! records of the largest size and live as long as the connection: a system call moves
+//! [`BUFFER_BYTES`] without an allocation. TLS in the kernel (kTLS) would save two copies, but only
+//! on kernels with that module; it is not used.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -107,7 +108,8 @@ impl SealedStream {
 
     fn greeted(tcp: Arc<TcpStream>, tls: Tls, deadline: Instant) -> io::Result<Self> {
         let (incoming, outgoing) = (Incoming::default(), Outgoing::default());
-        let mut stream = SealedStream { tcp, tls, incoming, rest: Vec::new(), rest_at: 0, outgoing };
+        let mut stream =
+            SealedStream { tcp, tls, incoming, rest: Vec::new(), rest_at: 0, outgoing };
         while stream.is_greeting() {
             match stream.step(&mut [], None)?.0 {
                 Step::Again | Step::Decrypted | Step::Ready => {}
@@ -191,8 +193,9 @@ impl SealedStream {
         stepped
     }
 
-    /// Sends the TLS alert for an error, if there is one; it may get lost. The received bytes must not be processed
-    /// again, so TLS is only called while it has something to send, which it does before it processes input.
+    /// Sends the TLS alert for an error, if there is one; it may get lost. The received bytes must
+    /// not be processed again, so TLS is only called while it has something to send, which it does
+    /// before it processes input.
     fn send_alert(&mut self) {
         while self.has_to_send() {
             if self.step_once(&mut [], None).is_err() {
@@ -213,8 +216,12 @@ impl SealedStream {
         let SealedStream { tcp, tls, incoming, rest, outgoing, .. } = self;
         let mut sink = Sink { into, filled: 0, rest };
         let (used, step) = match tls {
-            Tls::Client(tls) => handle(tls.process_tls_records(incoming.bytes()), tcp, outgoing, &mut sink, content),
-            Tls::Server(tls) => handle(tls.process_tls_records(incoming.bytes()), tcp, outgoing, &mut sink, content),
+            Tls::Client(tls) => {
+                handle(tls.process_tls_records(incoming.bytes()), tcp, outgoing, &mut sink, content)
+            }
+            Tls::Server(tls) => {
+                handle(tls.process_tls_records(incoming.bytes()), tcp, outgoing, &mut sink, content)
+            }
         };
         let filled = sink.filled;
         incoming.used(used);
@@ -235,7 +242,9 @@ fn handle<D>(
         Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         Ok(ConnectionState::EncodeTlsData(mut message)) => match message.encode(outgoing.free()) {
             Ok(bytes) => Ok(outgoing.add(bytes)),
-            Err(EncodeError::InsufficientSize(_)) => Err(io::Error::other("a message of TLS is too long")),
+            Err(EncodeError::InsufficientSize(_)) => {
+                Err(io::Error::other("a message of TLS is too long"))
+            }
             Err(error) => Err(io::Error::other(error)),
         },
         Ok(ConnectionState::TransmitTlsData(message)) => outgoing.send(tcp).map(|()| {
@@ -258,7 +267,9 @@ fn handle<D>(
                     outgoing.add(bytes);
                     Ok(Step::Ready)
                 }
-                Err(EncryptError::InsufficientSize(_)) => Err(io::Error::other("a record of TLS is too long")),
+                Err(EncryptError::InsufficientSize(_)) => {
+                    Err(io::Error::other("a record of TLS is too long"))
+                }
                 Err(error) => Err(io::Error::other(error)),
             },
             None => Ok(Step::Ready),
@@ -271,8 +282,8 @@ fn handle<D>(
 }
 
 impl Read for SealedStream {
-    /// The end of the TCP connection counts as an end of the stream: the protocol inside has its own lengths and
-    /// authenticated replies.
+    /// The end of the TCP connection counts as an end of the stream: the protocol inside has its
+    /// own lengths and authenticated replies.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.rest_at < self.rest.len() {
             let left = &self.rest[self.rest_at..];
@@ -327,7 +338,10 @@ impl Incoming {
         self.buffer.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
         if self.to == self.buffer.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a record is longer than TLS has them"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a record is longer than TLS has them",
+            ));
         }
         loop {
             match tcp.read(&mut self.buffer[self.to..]) {
@@ -386,7 +400,10 @@ mod tests {
     fn serve(keys: DataKeys, deadline: Instant) -> (SocketAddr, JoinHandle<Greeted>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        (address, spawn(move || SealedStream::server(Arc::new(listener.accept()?.0), &keys, deadline)))
+        (
+            address,
+            spawn(move || SealedStream::server(Arc::new(listener.accept()?.0), &keys, deadline)),
+        )
     }
 
     fn dial(address: SocketAddr, keys: &DataKeys) -> Greeted {
@@ -399,7 +416,8 @@ mod tests {
         let (address, serving) = serve(keys.clone(), in_time());
         let mut client = dial(address, &keys).unwrap();
         let mut server = serving.join().unwrap().unwrap();
-        let sizes = [0, 1, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, BUFFER_BYTES, 3_000_000];
+        let sizes =
+            [0, 1, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, BUFFER_BYTES, 3_000_000];
         let content = |size: usize| (0..size).map(|at| (at / 5) as u8).collect::<Vec<_>>();
         let echoing = spawn(move || {
             for size in sizes {
@@ -432,6 +450,9 @@ mod tests {
         let (address, serving) = serve(keys(), Instant::now() + Duration::from_millis(10));
         let _silent = TcpStream::connect(address).unwrap();
         let error = serving.join().unwrap().err().expect("the peer was silent");
-        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        assert!(
+            matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock),
+            "{error}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The ciphers of TLS: AES-GCM if both processors have instructions for it, otherwise ChaCha20-Poly1305.
+//! The ciphers of TLS: AES-GCM if both processors have instructions for it, otherwise
+//! ChaCha20-Poly1305.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::CryptoProvider;
@@ -19,8 +20,8 @@ pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider { cipher_suites: cipher_suites.to_vec(), ..default_provider() }
 }
 
-/// Whether a server uses its own order of ciphers. A server without AES instructions does, so that AES is only used if
-/// both sides have them.
+/// Whether a server uses its own order of ciphers. A server without AES instructions does, so that
+/// AES is only used if both sides have them.
 pub(crate) fn server_decides() -> bool {
     !has_aes()
 }
@@ -28,9 +29,11 @@ pub(crate) fn server_decides() -> bool {
 /// Whether the processor has instructions for AES and for the multiplication of GCM.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
-    let has_aes = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
+    let has_aes = std::arch::is_x86_feature_detected!("aes")
+        && std::arch::is_x86_feature_detected!("pclmulqdq");
     #[cfg(target_arch = "aarch64")]
-    let has_aes = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
+    let has_aes = std::arch::is_aarch64_feature_detected!("aes")
+        && std::arch::is_aarch64_feature_detected!("pmull");
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let has_aes = false;
     has_aes

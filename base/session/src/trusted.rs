@@ -1,10 +1,11 @@
-//! Decides whether other users could replace what a path names. Everything that reads code, keys or pickles, or loads a
-//! library, asks here first, or has a [`PrivateFolder`](crate::private::PrivateFolder), which asks here.
+//! Decides whether other users could replace what a path names. Everything that reads code, keys or
+//! pickles, or loads a library, asks here first, or has a
+//! [`PrivateFolder`](crate::private::PrivateFolder), which asks here.
 //!
-//! The rule is that of `ssh` for its own files. Each folder above belongs to this user or to root, and only its owner
-//! can write to it; a sticky folder such as `/tmp` may be open to all, because other users cannot replace entries
-//! there. A link on the way belongs to this user or to root, too. So a path that was checked leads to the same place
-//! later.
+//! The rule is that of `ssh` for its own files. Each folder above belongs to this user or to root,
+//! and only its owner can write to it; a sticky folder such as `/tmp` may be open to all, because
+//! other users cannot replace entries there. A link on the way belongs to this user or to root,
+//! too. So a path that was checked leads to the same place later.
 
 use std::fs;
 use std::io;
@@ -22,8 +23,8 @@ pub(crate) const UNKNOWN_USER: u32 = 65_534;
 /// Largest number of links that are followed on one way, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Checks a folder in which this user's files are read by name. Missing folders are made with this mode. Returns its
-/// path without links.
+/// Checks a folder in which this user's files are read by name. Missing folders are made with this
+/// mode. Returns its path without links.
 ///
 /// # Errors
 /// If the folder cannot be made, or another user can replace files of this user in it.
@@ -52,8 +53,8 @@ pub fn file(path: &Path) -> Result<PathBuf, PrivateError> {
     Ok(real)
 }
 
-/// Follows a path, and checks each folder before a name in it is used, and each link. The last entry is not checked.
-/// Missing folders are made with `new_mode`. Returns the path without links.
+/// Follows a path, and checks each folder before a name in it is used, and each link. The last
+/// entry is not checked. Missing folders are made with `new_mode`. Returns the path without links.
 pub(crate) fn walk(path: &Path, new_mode: Option<u32>) -> Result<PathBuf, PrivateError> {
     let mut left = std::path::absolute(path).map_err(failed(path))?;
     let (mut at, mut links) = (PathBuf::from("/"), 0);
@@ -66,7 +67,8 @@ pub(crate) fn walk(path: &Path, new_mode: Option<u32>) -> Result<PathBuf, Privat
                 let above = rustix::fs::stat(&at).map_err(|e| failed(&at)(e.into()))?;
                 check_above(&at, &above)?;
                 let entry = at.join(name);
-                let found = found_or_made(&entry, new_mode).map_err(|e| failed(&entry)(e.into()))?;
+                let found =
+                    found_or_made(&entry, new_mode).map_err(|e| failed(&entry)(e.into()))?;
                 if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
                     check_own_or_root(&entry, &found)?;
                     links += 1;
@@ -88,11 +90,13 @@ pub(crate) fn walk(path: &Path, new_mode: Option<u32>) -> Result<PathBuf, Privat
 
 fn found_or_made(entry: &Path, new_mode: Option<u32>) -> rustix::io::Result<Stat> {
     match (rustix::fs::lstat(entry), new_mode) {
-        (Err(Errno::NOENT), Some(mode)) => match rustix::fs::mkdir(entry, Mode::from_raw_mode(mode)) {
-            // Another process may have made it meanwhile.
-            Ok(()) | Err(Errno::EXIST) => rustix::fs::lstat(entry),
-            Err(e) => Err(e),
-        },
+        (Err(Errno::NOENT), Some(mode)) => {
+            match rustix::fs::mkdir(entry, Mode::from_raw_mode(mode)) {
+                // Another process may have made it meanwhile.
+                Ok(()) | Err(Errno::EXIST) => rustix::fs::lstat(entry),
+                Err(e) => Err(e),
+            }
+        }
         (found, _) => found,
     }
 }
@@ -122,14 +126,19 @@ fn check_above(path: &Path, found: &Stat) -> Result<(), PrivateError> {
 
 fn check_own_or_root(path: &Path, found: &Stat) -> Result<(), PrivateError> {
     let owner = found.st_uid;
-    if owner == 0 || owner == UNKNOWN_USER && hides_users() { Ok(()) } else { check_owner(path, found) }
+    if owner == 0 || owner == UNKNOWN_USER && hides_users() {
+        Ok(())
+    } else {
+        check_owner(path, found)
+    }
 }
 
-/// Whether this process is in a container that maps only some users. Folders of the host's root then show
-/// [`UNKNOWN_USER`] as their owner.
+/// Whether this process is in a container that maps only some users. Folders of the host's root
+/// then show [`UNKNOWN_USER`] as their owner.
 fn hides_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let known: u64 = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();
+    let known: u64 =
+        map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();
     known < u64::from(u32::MAX)
 }
 
@@ -146,8 +155,8 @@ mod tests {
 
     const STRANGER: Option<u32> = Some(4321);
 
-    /// Changes of `above/place/file`, and of the link `above/link` that leads to `place`: whether this user may read
-    /// files by name in `place` and in `link`, and the file.
+    /// Changes of `above/place/file`, and of the link `above/link` that leads to `place`: whether
+    /// this user may read files by name in `place` and in `link`, and the file.
     #[test]
     fn what_another_user_could_replace_is_refused() {
         type Change = fn(&Path);
@@ -158,11 +167,31 @@ mod tests {
             ("group above", |above| set_mode(above, 0o775), [false; 3], false),
             ("open folder", |above| set_mode(&above.join("place"), 0o777), [false; 3], false),
             ("sticky folder", |above| set_mode(&above.join("place"), 0o1777), [true; 3], false),
-            ("open file", |above| set_mode(&above.join("place/file"), 0o666), [true, true, false], false),
-            ("their file", |above| chown(above.join("place/file"), STRANGER, None).unwrap(), [true, true, false], true),
-            ("their folder", |above| chown(above.join("place"), STRANGER, None).unwrap(), [false; 3], true),
+            (
+                "open file",
+                |above| set_mode(&above.join("place/file"), 0o666),
+                [true, true, false],
+                false,
+            ),
+            (
+                "their file",
+                |above| chown(above.join("place/file"), STRANGER, None).unwrap(),
+                [true, true, false],
+                true,
+            ),
+            (
+                "their folder",
+                |above| chown(above.join("place"), STRANGER, None).unwrap(),
+                [false; 3],
+                true,
+            ),
             ("their folder above", |above| chown(above, STRANGER, None).unwrap(), [false; 3], true),
-            ("their link", |above| lchown(above.join("link"), STRANGER, None).unwrap(), [true, false, true], true),
+            (
+                "their link",
+                |above| lchown(above.join("link"), STRANGER, None).unwrap(),
+                [true, false, true],
+                true,
+            ),
         ];
         for (which, change, right, needs_root) in table {
             if *needs_root && !geteuid().is_root() {
@@ -198,7 +227,10 @@ mod tests {
         assert_eq!(folder(&real.join("link/./deep/../er"), 0o755).unwrap(), real.join("inner/er"));
         assert_eq!(fs::metadata(real.join("inner/deep")).unwrap().permissions().mode() & 0o7022, 0);
         set_mode(&real.join("inner"), 0o777);
-        assert!(matches!(folder(&real.join("link/other"), 0o755), Err(PrivateError::Writable { .. })));
+        assert!(matches!(
+            folder(&real.join("link/other"), 0o755),
+            Err(PrivateError::Writable { .. })
+        ));
         assert!(!real.join("inner/other").exists());
         symlink("circle", real.join("circle")).unwrap();
         assert!(matches!(folder(&real.join("circle/x"), 0o755), Err(PrivateError::Io { .. })));

@@ -1,4 +1,5 @@
-//! Keys of a running cluster: who is let in with which, what becomes of open sessions when one is taken back.
+//! Keys of a running cluster: who is let in with which, what becomes of open sessions when one is
+//! taken back.
 
 use std::time::Duration;
 
@@ -42,15 +43,31 @@ impl Cluster {
 
     fn access(&self, holder: Principal) -> Access {
         let own = self.authority.issue(holder).unwrap();
-        Access::new("test", &self.access.dispatcher, self.authority.certificate(), own, Trust::default()).unwrap()
+        Access::new(
+            "test",
+            &self.access.dispatcher,
+            self.authority.certificate(),
+            own,
+            Trust::default(),
+        )
+        .unwrap()
     }
 
     /// Both ends of a session.
-    async fn meet(&self, access: &Access) -> (Result<Session, SessionError>, Result<Session, SessionError>) {
+    async fn meet(
+        &self,
+        access: &Access,
+    ) -> (Result<Session, SessionError>, Result<Session, SessionError>) {
         let acceptor = SessionAcceptor::new(&self.access, self.role);
-        let serve =
-            async { acceptor.accept(self.listener.accept().await.unwrap().0).await.map(|(session, _)| session) };
-        timeout(DEADLINE, async { tokio::join!(serve, dial(access, Role::Client)) }).await.expect("in time")
+        let serve = async {
+            acceptor
+                .accept(self.listener.accept().await.unwrap().0)
+                .await
+                .map(|(session, _)| session)
+        };
+        timeout(DEADLINE, async { tokio::join!(serve, dial(access, Role::Client)) })
+            .await
+            .expect("in time")
     }
 }
 
@@ -66,7 +83,10 @@ async fn a_session_knows_who_is_at_its_other_end() {
         assert_eq!(dialled.unwrap().standing.holder(), Principal::Dispatcher);
         // With its greeting, the dispatcher has said what they may know.
         assert_eq!(access.credentials().data_secrets(), [[1; 32]]);
-        assert_eq!(access.credentials().node_secrets().len(), usize::from(holder == ADMIN || holder == EXECUTOR));
+        assert_eq!(
+            access.credentials().node_secrets().len(),
+            usize::from(holder == ADMIN || holder == EXECUTOR)
+        );
     }
 }
 
@@ -76,9 +96,11 @@ async fn a_key_that_was_taken_back_is_refused_and_why_is_said() {
     trust.dead.insert(KeyId(1), TrustRefusal::Replaced);
     trust.dead.insert(KeyId(2), TrustRefusal::Revoked);
     let cluster = Cluster::with_dispatcher(trust).await;
-    for (holder, words) in
-        [(ADMIN, ["k1", "eyas access rotate"]), (READER, ["k2", "was revoked"]), (TASK, ["job 7", "has ended"])]
-    {
+    for (holder, words) in [
+        (ADMIN, ["k1", "eyas access rotate"]),
+        (READER, ["k2", "was revoked"]),
+        (TASK, ["job 7", "has ended"]),
+    ] {
         let (served, dialled) = cluster.meet(&cluster.access(holder)).await;
         assert!(served.is_err());
         let error = dialled.err().expect("it is refused");
@@ -150,9 +172,20 @@ async fn what_another_authority_has_signed_counts_for_nothing() {
     let (ours, theirs) = (Cluster::with_dispatcher(Trust::default()).await, Authority::create());
     // With our authority's certificate, so that it takes our dispatcher for its own.
     let own = theirs.issue(ADMIN).unwrap();
-    assert!(Access::new("test", &ours.access.dispatcher, ours.authority.certificate(), own, Trust::default()).is_err());
+    assert!(
+        Access::new(
+            "test",
+            &ours.access.dispatcher,
+            ours.authority.certificate(),
+            own,
+            Trust::default()
+        )
+        .is_err()
+    );
     let own = theirs.issue(ADMIN).unwrap();
-    let access = Access::new("test", &ours.access.dispatcher, theirs.certificate(), own, Trust::default()).unwrap();
+    let access =
+        Access::new("test", &ours.access.dispatcher, theirs.certificate(), own, Trust::default())
+            .unwrap();
     let (served, dialled) = ours.meet(&access).await;
     assert!(matches!(served, Err(SessionError::NotTrusted { .. })));
     assert!(matches!(dialled, Err(SessionError::NotTrusted { .. })));

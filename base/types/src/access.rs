@@ -52,7 +52,8 @@ pub enum KeyRole {
 
 impl KeyRole {
     /// All roles.
-    pub const ALL: [KeyRole; 4] = [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
+    pub const ALL: [KeyRole; 4] =
+        [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
 
     /// The role's name in commands and files.
     pub fn name(self) -> &'static str {
@@ -156,7 +157,14 @@ impl FilesScope {
 
     /// Adds the files and folders of another scope.
     pub fn extend(&mut self, other: &FilesScope) {
-        self.reads.extend(other.reads.iter().filter(|name| !self.reads.contains(name)).cloned().collect::<Vec<_>>());
+        self.reads.extend(
+            other
+                .reads
+                .iter()
+                .filter(|name| !self.reads.contains(name))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
         let folders = other.folders.iter().filter(|folder| !self.folders.contains(folder));
         self.folders.extend(folders.cloned().collect::<Vec<_>>());
     }
@@ -172,9 +180,16 @@ mod tests {
         for holder in keys.chain([Principal::Dispatcher, Principal::Job(JobId(12))]) {
             assert_eq!(Principal::of_host_name(&holder.host_name()), Some(holder));
         }
-        for name in
-            ["", "eyas", "k1.eyas", "k1.root.eyas", "1.admin.eyas", "k1.job.eyas", "x.dispatcher.eyas", "k1.admin"]
-        {
+        for name in [
+            "",
+            "eyas",
+            "k1.eyas",
+            "k1.root.eyas",
+            "1.admin.eyas",
+            "k1.job.eyas",
+            "x.dispatcher.eyas",
+            "k1.admin",
+        ] {
             assert_eq!(Principal::of_host_name(name), None, "{name}");
         }
     }
@@ -182,14 +197,21 @@ mod tests {
     #[test]
     fn a_scope_is_its_files_and_what_is_in_its_folders() {
         let name = |text: &str| text.parse::<FileName>().unwrap();
-        let mut scope = FilesScope { reads: [name("/data/sky.csv")].into(), folders: ["/.eyas/runs/1".into()].into() };
+        let mut scope = FilesScope {
+            reads: [name("/data/sky.csv")].into(),
+            folders: ["/.eyas/runs/1".into()].into(),
+        };
         for (file, reads, writes) in [
             ("/data/sky.csv", true, false),
             ("/data/other.csv", false, false),
             ("/.eyas/runs/1/map-2", true, true),
             ("/.eyas/runs/12/map-2", false, false),
         ] {
-            assert_eq!((scope.reads(&name(file)), scope.writes(&name(file))), (reads, writes), "{file}");
+            assert_eq!(
+                (scope.reads(&name(file)), scope.writes(&name(file))),
+                (reads, writes),
+                "{file}"
+            );
         }
         let before = scope.clone();
         scope.extend(&before);

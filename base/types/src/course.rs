@@ -62,8 +62,9 @@ impl TaskCounts {
     }
 }
 
-/// One interval of a job's course. Events are counted over the interval, and states are those at its end. All fields
-/// are about this job only, except executors and processors, which are those of the cluster.
+/// One interval of a job's course. Events are counted over the interval, and states are those at
+/// its end. All fields are about this job only, except executors and processors, which are those of
+/// the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, microseconds from the job's submission.
@@ -93,22 +94,24 @@ pub struct Sample {
 /// A job's sums and averages (data-diffusion §3.1 and §5.1). All times in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Time from submission to the end of the last task, without the time between an end and a retry.
+    /// Time from submission to the end of the last task, without the time between an end and a
+    /// retry.
     pub elapsed_us: u64,
-    /// Sum over tasks of the time from start to end. This is the time that one processor would need, `T_1` of equation
-    /// 6, if inputs came from the same sources.
+    /// Sum over tasks of the time from start to end. This is the time that one processor would
+    /// need, `T_1` of equation 6, if inputs came from the same sources.
     pub serial_us: u64,
     /// `serial_us / elapsed_us` (equation 6).
     pub speedup: f64,
-    /// Speedup divided by the average number of processors of the cluster (equation 7). `None` if samples were lost.
+    /// Speedup divided by the average number of processors of the cluster (equation 7). `None` if
+    /// samples were lost.
     pub efficiency: Option<f64>,
-    /// Processor time of the cluster, used or not (`CPU_T`): the integral of its processors over the job's time. `None`
-    /// if samples were lost.
+    /// Processor time of the cluster, used or not (`CPU_T`): the integral of its processors over
+    /// the job's time. `None` if samples were lost.
     pub held_cpu_us: Option<u64>,
     /// Processor time that tasks used.
     pub used_cpu_us: u64,
-    /// Speedup divided by processor hours held (`PI`, before the paper normalises it over the compared runs). `None` if
-    /// samples were lost.
+    /// Speedup divided by processor hours held (`PI`, before the paper normalises it over the
+    /// compared runs). `None` if samples were lost.
     pub performance_index: Option<f64>,
     /// Time without samples, because the dispatcher was killed before it had written them to disk.
     pub unsampled_us: u64,
@@ -120,8 +123,8 @@ pub struct Metrics {
     pub execution_us: f64,
     /// Average time for sending the task to the executor and the result back (`D`).
     pub delivery_us: f64,
-    /// Elapsed time divided by the time with infinite resources and free communication, which is the largest sum of a
-    /// task's ready time and run time (`SL`).
+    /// Elapsed time divided by the time with infinite resources and free communication, which is
+    /// the largest sum of a task's ready time and run time (`SL`).
     pub slowdown: f64,
     /// Share of input bytes from local stores.
     pub local_share: f64,

@@ -30,8 +30,8 @@ pub const MAX_NAME_BYTES: usize = 4095;
 /// Longest part of a name between slashes: the bound of Linux on names.
 pub const MAX_COMPONENT_BYTES: usize = 255;
 
-/// Largest number of chunks of a file, because its record is read and written as a whole. Larger files need larger
-/// chunks.
+/// Largest number of chunks of a file, because its record is read and written as a whole. Larger
+/// files need larger chunks.
 pub const MAX_CHUNKS: usize = 1 << 16;
 
 /// Default size of a chunk.
@@ -40,7 +40,8 @@ pub const DEFAULT_CHUNK_BYTES: u64 = 4 << 20;
 /// Default number of replicas of a chunk.
 pub const DEFAULT_REPLICATION: u8 = 3;
 
-/// The id of a node of the file system. Random, and kept in the node's folder: a new folder is another node.
+/// The id of a node of the file system. Random, and kept in the node's folder: a new folder is
+/// another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
@@ -56,7 +57,9 @@ impl FromStr for NodeId {
     /// Parses the form that is shown.
     fn from_str(text: &str) -> Result<Self, IdError> {
         let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
-        number.map(NodeId).ok_or_else(|| IdError::Node(shortened(text, MAX_QUOTED_CHARS).into_owned()))
+        number
+            .map(NodeId)
+            .ok_or_else(|| IdError::Node(shortened(text, MAX_QUOTED_CHARS).into_owned()))
     }
 }
 
@@ -110,8 +113,8 @@ impl fmt::Debug for FileId {
     }
 }
 
-/// The name of a file: `/` and components. No component is empty, `.` or `..`, or contains a NUL byte. Never a path on
-/// a node's own disk.
+/// The name of a file: `/` and components. No component is empty, `.` or `..`, or contains a NUL
+/// byte. Never a path on a node's own disk.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FileName(String);
 
@@ -128,10 +131,12 @@ impl FileName {
 
     /// The folder of the file; `None` if that is the root.
     pub fn parent(&self) -> Option<FileName> {
-        self.0.rsplit_once('/').map(|(parent, _)| parent).filter(|parent| !parent.is_empty()).map(|parent| {
-            // A part of a name up to a slash is a name.
-            FileName(parent.to_owned())
-        })
+        self.0.rsplit_once('/').map(|(parent, _)| parent).filter(|parent| !parent.is_empty()).map(
+            |parent| {
+                // A part of a name up to a slash is a name.
+                FileName(parent.to_owned())
+            },
+        )
     }
 
     /// The name that a file has when the folder `from` above it becomes `to`.
@@ -143,7 +148,8 @@ impl FileName {
         format!("{to}{rest}").parse()
     }
 
-    /// Whether the file is in the folder `prefix`, or has that name itself. The root is the empty prefix.
+    /// Whether the file is in the folder `prefix`, or has that name itself. The root is the empty
+    /// prefix.
     pub fn is_within(&self, prefix: &str) -> bool {
         let prefix = prefix.trim_end_matches('/');
         self.0.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -215,7 +221,9 @@ impl FromStr for FileName {
             match component {
                 "" => return wrong(FileNameProblem::EmptyComponent),
                 "." | ".." => return wrong(FileNameProblem::Relative),
-                _ if component.len() > MAX_COMPONENT_BYTES => return wrong(FileNameProblem::ComponentTooLong),
+                _ if component.len() > MAX_COMPONENT_BYTES => {
+                    return wrong(FileNameProblem::ComponentTooLong);
+                }
                 _ if component.contains('\0') => return wrong(FileNameProblem::Nul),
                 _ => {}
             }
@@ -266,13 +274,14 @@ fn total<'a>(chunks: impl Iterator<Item = &'a Chunk>) -> u64 {
     chunks.fold(0, |bytes, chunk| bytes.saturating_add(chunk.size_bytes))
 }
 
-/// The object of a hole of this size. Objects of other chunks are hashes, whose first half is not 0 in practice.
+/// The object of a hole of this size. Objects of other chunks are hashes, whose first half is not 0
+/// in practice.
 fn hole_object(size_bytes: u64) -> ObjectId {
     ObjectId(u128::from(size_bytes).to_be_bytes())
 }
 
-/// The metadata of a file, a folder or a symbolic link. Its leader has the record, and so have the nodes that take over
-/// from the leader. Only files have chunks.
+/// The metadata of a file, a folder or a symbolic link. Its leader has the record, and so have the
+/// nodes that take over from the leader. Only files have chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
     /// The file.
@@ -285,7 +294,8 @@ pub struct FileRecord {
     pub quota: Option<Quota>,
     /// The format of its records, and whether it was only guessed.
     pub format: RecordFormat,
-    /// A chunk ends with the first record that ends at or after a multiple of this size in the file.
+    /// A chunk ends with the first record that ends at or after a multiple of this size in the
+    /// file.
     pub chunk_bytes: u64,
     /// Wanted number of replicas of each chunk; fewer if there are fewer nodes.
     pub replication: u8,
@@ -319,8 +329,8 @@ impl FileRecord {
         }
     }
 
-    /// The chunks that one program has to read, since each begins with a record: single chunks, or all chunks of a file
-    /// that is one record.
+    /// The chunks that one program has to read, since each begins with a record: single chunks, or
+    /// all chunks of a file that is one record.
     pub fn blocks(&self) -> impl Iterator<Item = &[Chunk]> {
         let together = if *self.format == Format::Whole { self.chunks.len().max(1) } else { 1 };
         self.chunks.chunks(together)
@@ -331,9 +341,12 @@ impl FileRecord {
         total(self.chunks.iter().filter(|chunk| chunk.is_hole()))
     }
 
-    /// Whether both records describe the same content of the same file; replicas and attributes may differ.
+    /// Whether both records describe the same content of the same file; replicas and attributes may
+    /// differ.
     pub fn is_as_written(&self, other: &FileRecord) -> bool {
-        let objects = |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object).collect::<Vec<_>>();
+        let objects = |record: &FileRecord| {
+            record.chunks.iter().map(|chunk| chunk.object).collect::<Vec<_>>()
+        };
         self.id == other.id && self.format == other.format && objects(self) == objects(other)
     }
 }
@@ -346,11 +359,14 @@ mod tests {
 
     #[test]
     fn names_are_checked() {
-        for (text, name) in [("/a/b", "/a/b"), ("a", "/a"), ("/ü/x y", "/ü/x y"), ("...", "/...")] {
+        for (text, name) in [("/a/b", "/a/b"), ("a", "/a"), ("/ü/x y", "/ü/x y"), ("...", "/...")]
+        {
             assert_eq!(text.parse::<FileName>().unwrap().as_str(), name);
         }
         let long = "x/".repeat(3000);
-        for text in ["", "/", "//", "a//b", "a/", "/..", "a/../b", "./a", "a\0b", &long, &"x".repeat(256)] {
+        for text in
+            ["", "/", "//", "a//b", "a/", "/..", "a/../b", "./a", "a\0b", &long, &"x".repeat(256)]
+        {
             let error = text.parse::<FileName>().unwrap_err().to_string();
             assert!(error.len() < 300, "{error}");
         }
@@ -363,10 +379,17 @@ mod tests {
         assert_eq!(folder.as_str(), "/a/bc");
         assert_eq!(folder.parent().unwrap().parent(), None);
         assert_eq!(name.moved(&folder, &"/e".parse().unwrap()).unwrap().as_str(), "/e/d");
-        assert!(name.moved(&folder, &format!("/{}", "x/".repeat(2046) + "x").parse().unwrap()).is_err());
-        for (prefix, within) in
-            [("", true), ("/", true), ("/a", true), ("/a/", true), ("/a/b", false), ("/a/bc/d", true)]
-        {
+        assert!(
+            name.moved(&folder, &format!("/{}", "x/".repeat(2046) + "x").parse().unwrap()).is_err()
+        );
+        for (prefix, within) in [
+            ("", true),
+            ("/", true),
+            ("/a", true),
+            ("/a/", true),
+            ("/a/b", false),
+            ("/a/bc/d", true),
+        ] {
             assert_eq!(name.is_within(prefix), within, "{prefix}");
         }
         assert_eq!(name.base_name(), "d");

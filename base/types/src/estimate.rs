@@ -1,5 +1,5 @@
-//! Estimates of the time until a task would end on an executor. Placement by `cost` compares them, and `eyas explain`
-//! shows them.
+//! Estimates of the time until a task would end on an executor. Placement by `cost` compares them,
+//! and `eyas explain` shows them.
 
 use serde::{Deserialize, Serialize};
 

@@ -29,8 +29,8 @@ pub enum IdError {
     Node(String),
 }
 
-/// The id of an object: the first 128 bits of BLAKE3 over its source and version. A changed file has another id. A file
-/// of the cluster that is one chunk has the chunk's id.
+/// The id of an object: the first 128 bits of BLAKE3 over its source and version. A changed file
+/// has another id. A file of the cluster that is one chunk has the chunk's id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 16]);
 
@@ -63,7 +63,13 @@ impl ObjectId {
             }
             Version::File { mtime_ns, size_bytes, inode, changed_ns, system } => {
                 hasher.update(b"f");
-                for number in [mtime_ns.cast_unsigned(), *size_bytes, *inode, changed_ns.cast_unsigned(), *system] {
+                for number in [
+                    mtime_ns.cast_unsigned(),
+                    *size_bytes,
+                    *inode,
+                    changed_ns.cast_unsigned(),
+                    *system,
+                ] {
                     hasher.update(&number.to_le_bytes());
                 }
             }
@@ -104,8 +110,9 @@ impl FromStr for ObjectId {
     }
 }
 
-/// The id of a place in persistent storage: the first 128 bits of BLAKE3 over its path with symbolic links resolved,
-/// or over its URL. Two outputs that would replace each other have the same place, whatever paths their tasks use.
+/// The id of a place in persistent storage: the first 128 bits of BLAKE3 over its path with
+/// symbolic links resolved, or over its URL. Two outputs that would replace each other have the
+/// same place, whatever paths their tasks use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PlaceId(pub [u8; 16]);
 
@@ -160,12 +167,15 @@ impl FromStr for TaskId {
     fn from_str(text: &str) -> Result<Self, IdError> {
         let wrong = || IdError::Task(text.into());
         let (job, index) = text.split_once('.').ok_or_else(wrong)?;
-        Ok(TaskId { job: job.parse().map_err(|_| wrong())?, index: index.parse().map_err(|_| wrong())? })
+        Ok(TaskId {
+            job: job.parse().map_err(|_| wrong())?,
+            index: index.parse().map_err(|_| wrong())?,
+        })
     }
 }
 
-/// In formats for people, such as JSON, an id is the text that is also shown, so that the output of one command is the
-/// input of another. On the wire it is binary.
+/// In formats for people, such as JSON, an id is the text that is also shown, so that the output of
+/// one command is the input of another. On the wire it is binary.
 macro_rules! written_for_people {
     ($id:ident, $short:ty, |$from:ident| $to_short:expr, |$into:pat_param| $of_short:expr) => {
         impl Serialize for $id {
@@ -192,7 +202,10 @@ macro_rules! written_for_people {
 }
 
 written_for_people!(ObjectId, [u8; 16], |id| id.0, |bytes| ObjectId(bytes));
-written_for_people!(TaskId, (JobId, u32), |id| (id.job, id.index), |(job, index)| TaskId { job, index });
+written_for_people!(TaskId, (JobId, u32), |id| (id.job, id.index), |(job, index)| TaskId {
+    job,
+    index
+});
 
 /// The number of an executor of one dispatcher. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-/// A file on shared storage, the same on all nodes: a digest of its URL, or its inode number. If two files get the
-/// same id, their requests are ordered as if for one file, which is harmless.
+/// A file on shared storage, the same on all nodes: a digest of its URL, or its inode number. If
+/// two files get the same id, their requests are ordered as if for one file, which is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StorageFileId(pub u64);
 

@@ -1,7 +1,7 @@
 //! Types that all rooms share: ids, units, and the specs of tasks, objects, executors and outcomes.
 //!
-//! A type is here only if two rooms that may not import each other both need it. Nothing here decides, waits, reads a
-//! clock or touches a file; the crate is `no_std` with `alloc`.
+//! A type is here only if two rooms that may not import each other both need it. Nothing here
+//! decides, waits, reads a clock or touches a file; the crate is `no_std` with `alloc`.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -41,5 +41,8 @@ pub use outcome::{Ended, Origin, Outcome, Reads, Status, TaskResult};
 pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, PolicyError, ProvisioningPolicy};
 pub use resource::{GPU, Resources};
 pub use shown::{shown, shown_lines};
-pub use task::{Input, InputFrom, Need, OutputSpec, PartOfFile, Program, TaskItem, TaskTemplate, Value, WorkingFolder};
+pub use task::{
+    Input, InputFrom, Need, OutputSpec, PartOfFile, Program, TaskItem, TaskTemplate, Value,
+    WorkingFolder,
+};
 pub use template::{Template, TemplatePart};

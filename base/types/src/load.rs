@@ -11,7 +11,8 @@ pub struct ExecutorLoad {
     pub staging: u32,
     /// Number of suspended tasks.
     pub suspended: u32,
-    /// Processors of data-intensive tasks that wait for inputs, thousandths. Other tasks may use them meanwhile.
+    /// Processors of data-intensive tasks that wait for inputs, thousandths. Other tasks may use
+    /// them meanwhile.
     pub lent_milli: u64,
     /// On this executor, a task that reads fewer bytes than this is not data-intensive.
     pub light_bytes: u64,

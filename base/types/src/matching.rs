@@ -1,5 +1,6 @@
-//! Attributes that match expressions can use: of an executor's node, of a task, and of both together. Expressions are
-//! written in CEL and compiled by `eyas-matching`. The dispatcher's decider knows them only as [`Expression`]s.
+//! Attributes that match expressions can use: of an executor's node, of a task, and of both
+//! together. Expressions are written in CEL and compiled by `eyas-matching`. The dispatcher's
+//! decider knows them only as [`Expression`]s.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -16,9 +16,9 @@ use crate::shown::shown;
 /// Field of the JSON object for a name that is not UTF-8.
 const BYTES_FIELD: &str = "bytes_b64";
 
-/// A file's name or path, a URL, or a word of a command. No byte of it is changed. Messages and files have the bytes
-/// and their number. JSON has a string, or `{"bytes_b64": "…"}` if the bytes are not UTF-8. `Display` is for people:
-/// control characters become visible, as [`shown`] says.
+/// A file's name or path, a URL, or a word of a command. No byte of it is changed. Messages and
+/// files have the bytes and their number. JSON has a string, or `{"bytes_b64": "…"}` if the bytes
+/// are not UTF-8. `Display` is for people: control characters become visible, as [`shown`] says.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Vec<u8>);
 
@@ -191,7 +191,9 @@ impl<'de> Visitor<'de> for NameVisitor {
             return Err(de::Error::unknown_field(&field, &[BYTES_FIELD]));
         }
         let bytes = BASE64_STANDARD.decode(&text);
-        bytes.map(Name).map_err(|e| de::Error::custom(format_args!("`{BYTES_FIELD}` is not base64: {e}")))
+        bytes
+            .map(Name)
+            .map_err(|e| de::Error::custom(format_args!("`{BYTES_FIELD}` is not base64: {e}")))
     }
 }
 
@@ -204,11 +206,19 @@ mod tests {
 
     #[test]
     fn people_see_a_string_or_base64() {
-        for (name, json) in [(Name::from("a b"), r#""a b""#), (Name::from(ODD), r#"{"bytes_b64":"b2Rk/xsudHh0"}"#)] {
+        for (name, json) in
+            [(Name::from("a b"), r#""a b""#), (Name::from(ODD), r#"{"bytes_b64":"b2Rk/xsudHh0"}"#)]
+        {
             assert_eq!(serde_json::to_string(&name).unwrap(), json);
             assert_eq!(serde_json::from_str::<Name>(json).unwrap(), name);
         }
-        for wrong in ["7", "{}", r#"{"bytes":"eA=="}"#, r#"{"bytes_b64":"?"}"#, r#"{"bytes_b64":"eA==","x":"y"}"#] {
+        for wrong in [
+            "7",
+            "{}",
+            r#"{"bytes":"eA=="}"#,
+            r#"{"bytes_b64":"?"}"#,
+            r#"{"bytes_b64":"eA==","x":"y"}"#,
+        ] {
             assert!(serde_json::from_str::<Name>(wrong).is_err(), "{wrong}");
         }
         assert_eq!(Name::from(ODD).to_string(), "odd\\xff\\x1b.txt");

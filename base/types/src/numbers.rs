@@ -1,12 +1,13 @@
-//! The numbers of an array of tasks, as ranges. A range of ten million numbers takes three words of memory.
+//! The numbers of an array of tasks, as ranges. A range of ten million numbers takes three words of
+//! memory.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 
-/// The numbers `first`, `first + step`, `first + 2 * step` … up to `last`. The range is empty if `first` is larger than
-/// `last`. A `step` of 0 counts as 1.
+/// The numbers `first`, `first + step`, `first + 2 * step` … up to `last`. The range is empty if
+/// `first` is larger than `last`. A `step` of 0 counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberRange {
     /// The smallest number.
@@ -48,7 +49,8 @@ impl Numbers {
     pub fn count_up_to(&self, most: usize) -> usize {
         if let [NumberRange { first, last, step }] = self.0[..] {
             let past_first = last.checked_sub(first).map(|span| span / step.max(1));
-            return past_first.map_or(0, |past| usize::try_from(past).map_or(most, |past| past.min(most)) + 1);
+            return past_first
+                .map_or(0, |past| usize::try_from(past).map_or(most, |past| past.min(most)) + 1);
         }
         self.iter().take(most + 1).count()
     }
@@ -61,7 +63,10 @@ mod tests {
 
     fn numbers(ranges: &[(u64, u64, u64)]) -> Numbers {
         Numbers(
-            ranges.iter().map(|(first, last, step)| NumberRange { first: *first, last: *last, step: *step }).collect(),
+            ranges
+                .iter()
+                .map(|(first, last, step)| NumberRange { first: *first, last: *last, step: *step })
+                .collect(),
         )
     }
 

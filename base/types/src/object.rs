@@ -1,4 +1,5 @@
-//! Objects: named, immutable data. Changed data has another version, and so is another object with another id.
+//! Objects: named, immutable data. Changed data has another version, and so is another object with
+//! another id.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,30 +8,31 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ObjectId, TaskId};
 use crate::name::{Name, scheme_of};
 
-/// Scheme of what the cluster itself stores. A kept output is `eyas://JOB/TASK/FILE`: an object that is in stores of
-/// executors only. A file of the cluster's file system is `eyas:///PATH`.
+/// Scheme of what the cluster itself stores. A kept output is `eyas://JOB/TASK/FILE`: an object
+/// that is in stores of executors only. A file of the cluster's file system is `eyas:///PATH`.
 const CLUSTER: &str = "eyas://";
 
 /// Distinguishes the contents that one source has at different times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
-    /// Version of a file on a web server, or on a file system without inodes that all nodes see: modification time and
-    /// size.
+    /// Version of a file on a web server, or on a file system without inodes that all nodes see:
+    /// modification time and size.
     Modified {
         /// Nanoseconds since 1970-01-01, rounded to seconds if the source knows no better.
         mtime_ns: i64,
         /// Size of the content.
         size_bytes: u64,
     },
-    /// Version of an object in S3 or on a web server: its entity tag. Also the checksum of a kept output.
+    /// Version of an object in S3 or on a web server: its entity tag. Also the checksum of a kept
+    /// output.
     Etag {
         /// The tag, as the server sent it.
         etag: String,
         /// Size of the content.
         size_bytes: u64,
     },
-    /// Version of a chunk of a file of the cluster, or of a file that has one chunk. The object is that chunk, so nodes
-    /// that store the chunk have the object.
+    /// Version of a chunk of a file of the cluster, or of a file that has one chunk. The object is
+    /// that chunk, so nodes that store the chunk have the object.
     Chunk {
         /// The chunk.
         chunk: ObjectId,
@@ -48,8 +50,8 @@ pub enum Version {
         /// Number of bytes.
         size_bytes: u64,
     },
-    /// Version of any other file. An archive may give a new file the time and size of the old one, but not the inode
-    /// and the time of the last change.
+    /// Version of any other file. An archive may give a new file the time and size of the old one,
+    /// but not the inode and the time of the last change.
     File {
         /// Nanoseconds since 1970-01-01.
         mtime_ns: i64,
@@ -65,17 +67,19 @@ pub enum Version {
 }
 
 impl Version {
-    /// Whether this and another version of one source have the same content. A node that sees the source on another
-    /// file system, such as a copy on its own disk, sees other inodes: then only modification time and size count.
+    /// Whether this and another version of one source have the same content. A node that sees the
+    /// source on another file system, such as a copy on its own disk, sees other inodes: then only
+    /// modification time and size count.
     pub fn is_same(&self, other: &Version) -> bool {
         let modified = |version: &Version| match version {
-            Version::Modified { mtime_ns, size_bytes } | Version::File { mtime_ns, size_bytes, .. } => {
-                Some((*mtime_ns, *size_bytes))
-            }
+            Version::Modified { mtime_ns, size_bytes }
+            | Version::File { mtime_ns, size_bytes, .. } => Some((*mtime_ns, *size_bytes)),
             _ => None,
         };
         match (self, other) {
-            (Version::File { system: own, .. }, Version::File { system, .. }) if own == system => self == other,
+            (Version::File { system: own, .. }, Version::File { system, .. }) if own == system => {
+                self == other
+            }
             _ => self == other || modified(self).is_some_and(|own| modified(other) == Some(own)),
         }
     }
@@ -92,8 +96,8 @@ impl Version {
     }
 }
 
-/// Permissions of a file: the nine bits that tell whether its owner, its group and all others may read, write and
-/// execute it.
+/// Permissions of a file: the nine bits that tell whether its owner, its group and all others may
+/// read, write and execute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMode(u16);
 
@@ -108,20 +112,22 @@ impl FileMode {
         FileMode((bits & 0o777) as u16)
     }
 
-    /// The mode of an input with these bits at its source, which every task may read: [`EXECUTABLE`](Self::EXECUTABLE)
-    /// if any user may execute the source, else [`READABLE`](Self::READABLE).
+    /// The mode of an input with these bits at its source, which every task may read:
+    /// [`EXECUTABLE`](Self::EXECUTABLE) if any user may execute the source, else
+    /// [`READABLE`](Self::READABLE).
     pub const fn of_source(bits: u32) -> Self {
         if FileMode::of(bits).is_executable() { FileMode::EXECUTABLE } else { FileMode::READABLE }
     }
 
-    /// The mode of a copy of a file with these bits. A copy of an input has the input's mode, which no user may write;
-    /// its owner may.
+    /// The mode of a copy of a file with these bits. A copy of an input has the input's mode, which
+    /// no user may write; its owner may.
     pub const fn of_copy(bits: u32) -> Self {
         let mode = FileMode::of(bits);
         if mode.0 & 0o222 == 0 && mode.0 & 0o444 == 0o444 { FileMode(mode.0 | 0o200) } else { mode }
     }
 
-    /// The same without the bits for other users that a file with these bits denies them, which it replaces.
+    /// The same without the bits for other users that a file with these bits denies them, which it
+    /// replaces.
     #[must_use]
     pub const fn replacing(self, bits: u32) -> Self {
         FileMode::of(self.bits() & (0o700 | bits | (bits & 0o044) >> 2))
@@ -149,8 +155,8 @@ impl FileMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectSpec {
     /// A URL: `file:///path`, `http(s)://…` or `s3://bucket/key`; `eyas:///path` for a file of the cluster, and
-    /// `eyas://job/task/path` for a kept output. The path of a `file` URL or kept output is not percent-encoded, and
-    /// may have any bytes. All other URLs are UTF-8.
+    /// `eyas://job/task/path` for a kept output. The path of a `file` URL or kept output is not
+    /// percent-encoded, and may have any bytes. All other URLs are UTF-8.
     pub source: Name,
     /// The version at submission. Tasks never read another version.
     pub version: Version,
@@ -159,8 +165,8 @@ pub struct ObjectSpec {
 }
 
 impl ObjectSpec {
-    /// A kept output: the file that `task` wrote as `file`. The version is the checksum of its content, so a task that
-    /// runs again and writes the same content has made the same object.
+    /// A kept output: the file that `task` wrote as `file`. The version is the checksum of its
+    /// content, so a task that runs again and writes the same content has made the same object.
     pub fn kept(
         task: TaskId,
         file: &(impl AsRef<[u8]> + ?Sized),
@@ -178,7 +184,8 @@ impl ObjectSpec {
         kept_name(&self.source)?.splitn(3, |byte| *byte == b'/').nth(2)
     }
 
-    /// Whether the object is a kept output: it is in stores of executors only, and is lost with its last replica.
+    /// Whether the object is a kept output: it is in stores of executors only, and is lost with its
+    /// last replica.
     pub fn is_kept(&self) -> bool {
         kept_name(&self.source).is_some()
     }
@@ -188,7 +195,8 @@ impl ObjectSpec {
         self.is_in_cluster() && !self.is_kept()
     }
 
-    /// Whether nodes of the cluster have the content: of a file of the cluster, or of a kept output.
+    /// Whether nodes of the cluster have the content: of a file of the cluster, or of a kept
+    /// output.
     pub fn is_in_cluster(&self) -> bool {
         self.source.starts_with(CLUSTER.as_bytes())
     }
@@ -207,7 +215,9 @@ impl ObjectSpec {
     pub fn base_name(&self) -> &[u8] {
         let path = match scheme_of(&self.source) {
             Some((b"file" | b"eyas", path)) => path,
-            Some((_, rest)) => rest.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or(rest),
+            Some((_, rest)) => {
+                rest.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or(rest)
+            }
             None => &self.source,
         };
         let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();

@@ -46,27 +46,33 @@ pub enum FailureKind {
     Start,
     /// An output is missing or could not be written.
     Output,
-    /// This node cannot take the task, for instance because its store is too small. Another node may take it.
+    /// This node cannot take the task, for instance because its store is too small. Another node
+    /// may take it.
     Node,
     /// A task whose output this task reads has failed.
     Dependency,
     /// No executor can ever run the task, or none could for the configured time.
     Unplaceable,
-    /// An input that only executors keep could not be fetched. The input is computed again, or the task tries again.
+    /// An input that only executors keep could not be fetched. The input is computed again, or the
+    /// task tries again.
     Lost,
-    /// This node has no room for the task now, for instance because its disk is full. Another node may take it, and
-    /// later this node may.
+    /// This node has no room for the task now, for instance because its disk is full. Another node
+    /// may take it, and later this node may.
     NodeFull,
     /// Another task of the job has claimed the destination of one of the outputs.
     Claimed,
-    /// The task used more memory than it asked for, and was killed. It would do so again, so it is not retried.
+    /// The task used more memory than it asked for, and was killed. It would do so again, so it is
+    /// not retried.
     Memory,
 }
 
 impl FailureKind {
     /// Whether a retry can help. Failures of the kinds `Node` and `NodeFull` do not use up a retry.
     pub fn is_retryable(self) -> bool {
-        matches!(self, FailureKind::Input | FailureKind::Output | FailureKind::Node | FailureKind::NodeFull)
+        matches!(
+            self,
+            FailureKind::Input | FailureKind::Output | FailureKind::Node | FailureKind::NodeFull
+        )
     }
 }
 
@@ -139,8 +145,8 @@ pub enum Origin {
     },
 }
 
-/// Inputs that were read from files of the cluster. A chunk that the node's own store has as an object is not one of
-/// them: that is a local read.
+/// Inputs that were read from files of the cluster. A chunk that the node's own store has as an
+/// object is not one of them: that is a local read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileReads {
     /// Number of inputs.
@@ -158,8 +164,8 @@ impl FileReads {
     }
 }
 
-/// Inputs by kind of source. The paper calls the kinds cache hit local, cache hit global and cache miss (data-diffusion
-/// §5.1).
+/// Inputs by kind of source. The paper calls the kinds cache hit local, cache hit global and cache
+/// miss (data-diffusion §5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
     /// Inputs from the node's own store.
@@ -214,16 +220,19 @@ impl core::ops::AddAssign for Reads {
 pub struct Outcome {
     /// How the attempt ended.
     pub status: Status,
-    /// Time from the task's arrival at the executor to its start: it waited for inputs and for a slot.
+    /// Time from the task's arrival at the executor to its start: it waited for inputs and for a
+    /// slot.
     pub waited_us: u64,
-    /// Time from the start of the process until it had ended and its outputs were copied, without the time for which it
-    /// was suspended. Outputs that are then synced and published outside of the task's slot count as delivery.
+    /// Time from the start of the process until it had ended and its outputs were copied, without
+    /// the time for which it was suspended. Outputs that are then synced and published outside of
+    /// the task's slot count as delivery.
     pub ran_us: u64,
     /// Time for which the task was suspended in favour of tasks of higher priority.
     pub suspended_us: u64,
     /// Processor time of the process and the children that it has waited for.
     pub cpu_us: u64,
-    /// Most memory that the processes of the task used together, without files that the kernel caches; 0 if unknown.
+    /// Most memory that the processes of the task used together, without files that the kernel
+    /// caches; 0 if unknown.
     pub peak_memory_bytes: u64,
     /// Where the inputs came from.
     pub reads: Reads,
@@ -235,9 +244,11 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Bytes of standard output and standard error beyond the capture limit, which were discarded.
     pub cut_bytes: u64,
-    /// Delivered files, in the order of the template's outputs. Files that match one glob follow each other.
+    /// Delivered files, in the order of the template's outputs. Files that match one glob follow
+    /// each other.
     pub outputs: Vec<Delivered>,
-    /// If the task did not run: the earlier task with the same command and inputs whose result was reused.
+    /// If the task did not run: the earlier task with the same command and inputs whose result was
+    /// reused.
     pub reused: Option<TaskId>,
     /// With `cost` placement: the estimate at the time when the task was placed.
     pub estimate: Option<Estimate>,
@@ -250,8 +261,8 @@ pub fn call_output(mut answer: Vec<u8>, printed: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// The answer of a call, and what it has printed, of the [standard output](call_output) of its task. Both are empty if
-/// no worker has got the call.
+/// The answer of a call, and what it has printed, of the [standard output](call_output) of its
+/// task. Both are empty if no worker has got the call.
 pub fn split_call_output(stdout: &[u8]) -> (&[u8], &[u8]) {
     let Some((content, length)) = stdout.split_last_chunk::<8>() else { return (&[], &[]) };
     let printed = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -265,8 +276,8 @@ pub struct Delivered {
     pub output: u16,
     /// Location and version of the file.
     pub object: ObjectSpec,
-    /// The place that the task has claimed for the file. `None` if the file is in stores of executors only, or if its
-    /// destination was known before the task ran.
+    /// The place that the task has claimed for the file. `None` if the file is in stores of
+    /// executors only, or if its destination was known before the task ran.
     pub place: Option<PlaceId>,
 }
 
@@ -279,11 +290,11 @@ pub struct TaskResult {
     pub attempt: u32,
     /// Name of the executor.
     pub executor: String,
-    /// Microseconds from submission of the job to the task's assignment. (`WQ` of data-diffusion §5.1.7 begins when the
-    /// task can run.)
+    /// Microseconds from submission of the job to the task's assignment. (`WQ` of data-diffusion
+    /// §5.1.7 begins when the task can run.)
     pub queued_us: u64,
-    /// Microseconds for sending the task to the executor, syncing outputs outside of its slot, and sending the result
-    /// back.
+    /// Microseconds for sending the task to the executor, syncing outputs outside of its slot, and
+    /// sending the result back.
     pub delivery_us: u64,
     /// The executor's report.
     pub outcome: Outcome,
@@ -322,12 +333,13 @@ pub enum Ended {
     Finished,
     /// The task is retried, on any executor.
     Again,
-    /// The task had started, and its executor was ended before it could end. It is tried again, behind other tasks.
+    /// The task had started, and its executor was ended before it could end. It is tried again,
+    /// behind other tasks.
     Interrupted,
     /// The executor gave the task back before it started.
     Returned,
-    /// The task failed quickly on this executor. The retry goes to an executor that has not tried the task, if there is
-    /// one that takes tasks.
+    /// The task failed quickly on this executor. The retry goes to an executor that has not tried
+    /// the task, if there is one that takes tasks.
     Elsewhere,
     /// This executor cannot take the task; another one may.
     Refused,
@@ -349,7 +361,8 @@ mod tests {
 
     #[test]
     fn an_answer_and_what_was_printed_are_told_apart() {
-        for (answer, printed) in [("", ""), ("answer", ""), ("", "printed"), ("answer", "printed")] {
+        for (answer, printed) in [("", ""), ("answer", ""), ("", "printed"), ("answer", "printed")]
+        {
             let stdout = call_output(answer.into(), printed.as_bytes());
             assert_eq!(split_call_output(&stdout), (answer.as_bytes(), printed.as_bytes()));
         }

@@ -1,5 +1,5 @@
-//! Places to which outputs go, as far as their names say whether a task can write there. The same rules hold for job
-//! files, commands and Python, and a job is refused by them before it runs.
+//! Places to which outputs go, as far as their names say whether a task can write there. The same
+//! rules hold for job files, commands and Python, and a job is refused by them before it runs.
 
 use thiserror::Error;
 
@@ -18,18 +18,24 @@ pub enum PlaceProblem {
     #[error("{0}")]
     S3(S3UrlProblem),
     /// It has the form of the names of kept outputs.
-    #[error("has two slashes as names of kept outputs: a file of the cluster is written with three, eyas:///PATH")]
+    #[error(
+        "has two slashes as names of kept outputs: a file of the cluster is written with three, \
+         eyas:///PATH"
+    )]
     Kept,
     /// It is a relative path of a `file` URL.
     #[error("has no absolute path: write file:///path, with three slashes")]
     Relative,
     /// It is a URL of another scheme.
-    #[error("has a scheme to which eyas cannot write: name a path, s3://bucket/key or eyas:///path")]
+    #[error(
+        "has a scheme to which eyas cannot write: name a path, s3://bucket/key or eyas:///path"
+    )]
     Scheme,
 }
 
 impl PlaceProblem {
-    /// The rule that a place breaks, a path or a URL. A URL that is no text fails when the task writes it.
+    /// The rule that a place breaks, a path or a URL. A URL that is no text fails when the task
+    /// writes it.
     pub fn of(place: &[u8]) -> Option<Self> {
         let (scheme, rest) = scheme_of(place)?;
         if is_kept_name(place) {
@@ -43,7 +49,8 @@ impl PlaceProblem {
             }
             b"s3" => bucket_and_key(core::str::from_utf8(rest).ok()?).err().map(PlaceProblem::S3),
             // A path may have `://` in it, too.
-            _ => (scheme.iter().all(u8::is_ascii_alphanumeric) && !scheme.is_empty()).then_some(PlaceProblem::Scheme),
+            _ => (scheme.iter().all(u8::is_ascii_alphanumeric) && !scheme.is_empty())
+                .then_some(PlaceProblem::Scheme),
         }
     }
 }

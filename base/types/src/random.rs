@@ -1,4 +1,5 @@
-//! A seeded generator of pseudo-random numbers: the same numbers for the same seed on every machine.
+//! A seeded generator of pseudo-random numbers: the same numbers for the same seed on every
+//! machine.
 
 /// SplitMix64 (Steele, Lea and Flood 2014). Not for secrets.
 #[derive(Clone, Debug)]
@@ -50,7 +51,10 @@ mod tests {
     #[test]
     fn numbers_are_those_published_and_spread_evenly() {
         let mut random = SplitMix64::new(1234567);
-        assert_eq!([random.throw(), random.throw()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        assert_eq!(
+            [random.throw(), random.throw()],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+        );
         assert_eq!(SplitMix64::mix(1234567), 6_457_827_717_110_365_317);
         let mut counts = [0; 7];
         (0..70_000).for_each(|_| counts[random.below(7) as usize] += 1);

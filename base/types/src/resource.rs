@@ -1,4 +1,5 @@
-//! Resources: of a task, the amounts that it holds while it runs; of a node, the amounts that it has.
+//! Resources: of a task, the amounts that it holds while it runs; of a node, the amounts that it
+//! has.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +15,8 @@ pub struct Resources {
     pub cpus_milli: u32,
     /// Main memory. A task with 0 does not reserve memory.
     pub memory_bytes: u64,
-    /// Disk space for the sandbox and outputs, in addition to the store. A task with 0 does not reserve disk space.
+    /// Disk space for the sandbox and outputs, in addition to the store. A task with 0 does not
+    /// reserve disk space.
     pub disk_bytes: u64,
     /// Other countable resources, such as `gpu` or `licence`; sorted by name, each name once.
     pub named: Vec<(String, u64)>,
@@ -65,7 +67,8 @@ impl Resources {
         }
     }
 
-    /// Number of tasks with this `need` that fit at the same time: the number of slots for such tasks.
+    /// Number of tasks with this `need` that fit at the same time: the number of slots for such
+    /// tasks.
     pub fn fits(&self, need: &Resources) -> u32 {
         let times = |have: u64, want: u64| have.checked_div(want).unwrap_or(u64::MAX);
         let mut fits = times(self.cpus_milli.into(), need.cpus_milli.into())

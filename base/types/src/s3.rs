@@ -1,5 +1,5 @@
-//! URLs of objects in S3 buckets, `s3://bucket/key`. Inputs and outputs have them, so the rules stand here once: a
-//! submission is refused for the same keys that storage would refuse.
+//! URLs of objects in S3 buckets, `s3://bucket/key`. Inputs and outputs have them, so the rules
+//! stand here once: a submission is refused for the same keys that storage would refuse.
 
 use thiserror::Error;
 
@@ -11,8 +11,8 @@ pub enum S3UrlProblem {
     Incomplete,
     /// The S3 client, or the parser of its URLs, would silently use another key.
     #[error(
-        "has an empty part, `.` or `..` in its key, or a space at an end of it, which web addresses cannot carry: use \
-         another name"
+        "has an empty part, `.` or `..` in its key, or a space at an end of it, which web \
+         addresses cannot carry: use another name"
     )]
     Key,
     /// The S3 client would silently use another bucket.

@@ -1,6 +1,6 @@
-//! Makes text from outside safe to print on a terminal. A file name, a word of a command or an error message may have
-//! bytes that move the cursor, change the title of the window or reverse the direction of the text. Here, such bytes
-//! become visible characters.
+//! Makes text from outside safe to print on a terminal. A file name, a word of a command or an
+//! error message may have bytes that move the cursor, change the title of the window or reverse the
+//! direction of the text. Here, such bytes become visible characters.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -10,8 +10,8 @@ use core::fmt::{self, Write};
 /// Characters of an item or a command that a message shows; the middle of a longer one is left out.
 pub const MAX_QUOTED_CHARS: usize = 200;
 
-/// Text without effects on a terminal: a control character is written as `\n`, `\x1b` or `\u{9b}`, and a byte that is
-/// not UTF-8 as `\xff`. All other characters stay as they are.
+/// Text without effects on a terminal: a control character is written as `\n`, `\x1b` or `\u{9b}`,
+/// and a byte that is not UTF-8 as `\xff`. All other characters stay as they are.
 pub struct Shown<'a> {
     text: &'a [u8],
     keeps_lines: bool,
@@ -27,9 +27,11 @@ pub fn shown_lines(text: &(impl AsRef<[u8]> + ?Sized)) -> Shown<'_> {
     Shown { text: text.as_ref(), keeps_lines: true }
 }
 
-/// Whether a character has an effect on a terminal: control characters, and marks that change the direction of text.
+/// Whether a character has an effect on a terminal: control characters, and marks that change the
+/// direction of text.
 pub fn acts(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text of up to about this number of characters. Of a longer one, the middle is left out.
@@ -39,13 +41,14 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
         return text.into();
     }
     let (begin_chars, end_chars) = (most * 3 / 4, most / 8);
-    let place = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(place, _)| place);
+    let place =
+        |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(place, _)| place);
     let (begin, end) = (&text[..place(begin_chars)], &text[place(count - end_chars)..]);
     format!("{begin}… {} more …{end}", count - begin_chars - end_chars).into()
 }
 
-/// A message in which no quoted text has more than about [`MAX_QUOTED_CHARS`] characters. Messages quote items, names
-/// and words of commands with backquotes, and each of these may have megabytes.
+/// A message in which no quoted text has more than about [`MAX_QUOTED_CHARS`] characters. Messages
+/// quote items, names and words of commands with backquotes, and each of these may have megabytes.
 pub fn with_short_quotes(message: &str) -> Cow<'_, str> {
     if message.len() <= MAX_QUOTED_CHARS {
         return message.into();
@@ -92,11 +95,23 @@ mod tests {
     fn only_long_quotes_of_messages_are_shortened() {
         let long = "ä".repeat(400_000);
         let why = "for this there are many reasons, ".repeat(20);
-        let message = with_short_quotes(&format!("cannot read `{long}` of `{long}`: {why}`short`")).into_owned();
-        assert!(message.starts_with("cannot read `ä") && message.ends_with(&format!("ä`: {why}`short`")), "{message}");
-        assert!(message.chars().count() < 2 * (MAX_QUOTED_CHARS + 20) + why.len() + 50, "{message}");
+        let message = with_short_quotes(&format!("cannot read `{long}` of `{long}`: {why}`short`"))
+            .into_owned();
+        assert!(
+            message.starts_with("cannot read `ä")
+                && message.ends_with(&format!("ä`: {why}`short`")),
+            "{message}"
+        );
+        assert!(
+            message.chars().count() < 2 * (MAX_QUOTED_CHARS + 20) + why.len() + 50,
+            "{message}"
+        );
         assert!(message.contains("ä… 399825 more …ä"), "{message}");
-        for unchanged in [format!("a `{}`", "x".repeat(MAX_QUOTED_CHARS)), format!("it's `one: {why}"), why.clone()] {
+        for unchanged in [
+            format!("a `{}`", "x".repeat(MAX_QUOTED_CHARS)),
+            format!("it's `one: {why}"),
+            why.clone(),
+        ] {
             assert_eq!(with_short_quotes(&unchanged), unchanged);
         }
         assert_eq!((shortened("äöü", 3), shortened("", 0)), ("äöü".into(), "".into()));
@@ -112,7 +127,10 @@ mod tests {
             (b"x\xff\xfey\xc3", "x\\xff\\xfey\\xc3", "x\\xff\\xfey\\xc3"),
             ("txt.\u{202e}exe".as_bytes(), "txt.\\u{202e}exe", "txt.\\u{202e}exe"),
         ] {
-            assert_eq!((shown(text).to_string(), shown_lines(text).to_string()), (line.into(), lines.into()));
+            assert_eq!(
+                (shown(text).to_string(), shown_lines(text).to_string()),
+                (line.into(), lines.into())
+            );
         }
     }
 }

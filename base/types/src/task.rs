@@ -1,7 +1,7 @@
 //! Tasks: one black-box command each, with declared inputs, outputs and resources.
 //!
-//! A job of a million tasks is a few templates and a million short items. An item is expanded only on the node that
-//! runs its task (see [`crate::template`]).
+//! A job of a million tasks is a few templates and a million short items. An item is expanded only
+//! on the node that runs its task (see [`crate::template`]).
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,21 +14,21 @@ use crate::name::Name;
 use crate::resource::Resources;
 use crate::template::{Template, TemplatePart};
 
-/// Default limit of the captured standard output of a task, and of its standard error. Bytes beyond the limit are
-/// discarded and counted in the outcome.
+/// Default limit of the captured standard output of a task, and of its standard error. Bytes beyond
+/// the limit are discarded and counted in the outcome.
 pub const DEFAULT_CAPTURE_BYTES: u64 = 1 << 20;
-/// Names of the kept outputs that are a task's whole standard output and standard error, if these exceed
-/// [`DEFAULT_CAPTURE_BYTES`].
+/// Names of the kept outputs that are a task's whole standard output and standard error, if these
+/// exceed [`DEFAULT_CAPTURE_BYTES`].
 pub const STREAMS: [&str; 2] = ["stdout", "stderr"];
-/// Maximum of the capture limit that a job may set for tasks whose streams are not kept. Captured output goes through
-/// the dispatcher, in one message for each task.
+/// Maximum of the capture limit that a job may set for tasks whose streams are not kept. Captured
+/// output goes through the dispatcher, in one message for each task.
 pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
 /// Maximum number of tasks of a job, and of objects that they read.
 pub const MAX_TASKS: usize = 10_000_000;
 /// Maximum number of templates of a job.
 pub const MAX_TEMPLATES: usize = u16::MAX as usize;
-/// Maximum number of inputs of a task: its template's and its own, patterns expanded. All of them are in the store of
-/// one node at the same time.
+/// Maximum number of inputs of a task: its template's and its own, patterns expanded. All of them
+/// are in the store of one node at the same time.
 pub const MAX_INPUTS: usize = 1_000_000;
 /// Maximum number of objects that one job, or one push, copies to executors ahead of demand.
 pub const MAX_PUSHED: usize = 65_536;
@@ -56,7 +56,8 @@ pub struct TaskTemplate {
     pub resources: Resources,
     /// Tasks of higher priority start first, and may suspend tasks of lower priority.
     pub priority: i32,
-    /// Match expression that is true for executors which may run the task; all may if it is missing.
+    /// Match expression that is true for executors which may run the task; all may if it is
+    /// missing.
     pub requirements: Option<String>,
     /// Match expression whose value is highest for the preferred executor.
     pub rank: Option<String>,
@@ -96,13 +97,15 @@ impl TaskTemplate {
 /// The command of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
-    /// No command: the task succeeds when its inputs are on the node. For measurements, and to fill stores ahead.
+    /// No command: the task succeeds when its inputs are on the node. For measurements, and to fill
+    /// stores ahead.
     Noop,
     /// A command: the program and its arguments.
     Command(Vec<Template>),
-    /// A call of a worker, which this command starts. A worker stays, and answers the calls of its slot one after
-    /// another: the first value of a task is the bytes that it gets, and what it returns is the task's standard output.
-    /// The output of the worker during the call is the task's standard error.
+    /// A call of a worker, which this command starts. A worker stays, and answers the calls of its
+    /// slot one after another: the first value of a task is the bytes that it gets, and what it
+    /// returns is the task's standard output. The output of the worker during the call is the
+    /// task's standard error.
     Call(Vec<Template>),
 }
 
@@ -136,7 +139,8 @@ pub enum InputFrom {
         /// Index of the output in the template of that task.
         output: u16,
     },
-    /// A part of an object. The whole object is in the node's store, and the sandbox has a copy of the part.
+    /// A part of an object. The whole object is in the node's store, and the sandbox has a copy of
+    /// the part.
     Part {
         /// Index in the job's list of objects.
         object: u32,
@@ -163,11 +167,13 @@ impl InputFrom {
         }
     }
 
-    /// The task that writes the input, and the index of the output in that task's template, unless the input is of an
-    /// object with which the job was submitted.
+    /// The task that writes the input, and the index of the output in that task's template, unless
+    /// the input is of an object with which the job was submitted.
     pub fn output(self) -> Option<(u32, u16)> {
         match self {
-            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => Some((task, output)),
+            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
+                Some((task, output))
+            }
             InputFrom::Object(_) | InputFrom::Part { .. } => None,
         }
     }
@@ -200,25 +206,29 @@ pub enum PartOfFile {
     },
 }
 
-/// A file, or several, that a task writes. It is taken from the sandbox when the task has succeeded.
+/// A file, or several, that a task writes. It is taken from the sandbox when the task has
+/// succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSpec {
     /// A file in the sandbox, or a glob.
     pub pattern: Template,
-    /// Destination in persistent storage: a URL, or a path that begins at the template's `base`. It is a folder if it
-    /// ends in `/`, or if `pattern` is a glob. `None` if the output goes to stores of executors only.
+    /// Destination in persistent storage: a URL, or a path that begins at the template's `base`.
+    /// It is a folder if it ends in `/`, or if `pattern` is a glob. `None` if the output goes to
+    /// stores of executors only.
     pub destination: Option<Template>,
-    /// Number of executors that keep a replica in their stores until the job is released or forgotten; 0 if the output
-    /// goes to persistent storage only.
+    /// Number of executors that keep a replica in their stores until the job is released or
+    /// forgotten; 0 if the output goes to persistent storage only.
     pub replicas: u8,
-    /// Whether executors keep the replicas only until all tasks that read the output have succeeded.
+    /// Whether executors keep the replicas only until all tasks that read the output have
+    /// succeeded.
     pub until_read: bool,
     /// Whether the task may succeed without writing the output.
     pub optional: bool,
 }
 
 impl TaskTemplate {
-    /// Whether streams beyond [`DEFAULT_CAPTURE_BYTES`] are kept as outputs, up to the capture limit.
+    /// Whether streams beyond [`DEFAULT_CAPTURE_BYTES`] are kept as outputs, up to the capture
+    /// limit.
     pub fn keeps_streams(&self) -> bool {
         self.outputs.iter().any(OutputSpec::is_stream)
     }
@@ -244,11 +254,13 @@ impl OutputSpec {
         matches!(&self.pattern.0[..], [TemplatePart::Literal(name)] if name.starts_with(b"\0"))
     }
 
-    /// Whether the destination in persistent storage is known before a task with these values runs. Targets of symbolic
-    /// links are not considered.
+    /// Whether the destination in persistent storage is known before a task with these values runs.
+    /// Targets of symbolic links are not considered.
     pub fn is_declared(&self, values: &[Value]) -> bool {
         let is_known = |word: &Template| word.is_known(values);
-        self.destination.as_ref().is_some_and(is_known) && is_known(&self.pattern) && !self.pattern.is_glob()
+        self.destination.as_ref().is_some_and(is_known)
+            && is_known(&self.pattern)
+            && !self.pattern.is_glob()
     }
 }
 
@@ -257,7 +269,8 @@ impl OutputSpec {
 pub struct TaskItem {
     /// Index of the template in the job.
     pub template: u16,
-    /// The columns of the item: `{1}` stands for the first, `{2}` for the second, `{}` for all of them.
+    /// The columns of the item: `{1}` stands for the first, `{2}` for the second, `{}` for all of
+    /// them.
     pub values: Vec<Value>,
     /// Inputs of this task. They come after the inputs of the template.
     pub inputs: Vec<Input>,
@@ -268,9 +281,10 @@ pub struct TaskItem {
 pub struct Value {
     /// The text as the user wrote it.
     pub text: Name,
-    /// If the text names an input: the index of the input in [`TaskItem::inputs`], or [`TEMPLATE_INPUT`] and its index
-    /// in [`TaskTemplate::inputs`]. In the command and the environment, the placeholder then stands for the staged
-    /// path. In the names of outputs, it does so only for an input of the item.
+    /// If the text names an input: the index of the input in [`TaskItem::inputs`], or
+    /// [`TEMPLATE_INPUT`] and its index in [`TaskTemplate::inputs`]. In the command and the
+    /// environment, the placeholder then stands for the staged path. In the names of outputs, it
+    /// does so only for an input of the item.
     pub input: Option<u32>,
 }
 
@@ -285,11 +299,14 @@ impl Value {
 
     /// The input of the template that the text names.
     pub fn template_input(&self) -> Option<usize> {
-        self.input.filter(|input| input & TEMPLATE_INPUT != 0).map(|input| (input & !TEMPLATE_INPUT) as usize)
+        self.input
+            .filter(|input| input & TEMPLATE_INPUT != 0)
+            .map(|input| (input & !TEMPLATE_INPUT) as usize)
     }
 }
 
-/// Requirements of a task on its executor. Tasks with equal requirements form a class, and are placed alike.
+/// Requirements of a task on its executor. Tasks with equal requirements form a class, and are
+/// placed alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// Tasks of higher priority are placed first.

@@ -10,9 +10,10 @@
 //! | `{inputs}` `{inputs0}` | a file with the staged paths of all inputs, one on each line, or each before a NUL byte |
 //! | `{#}` `{%}` | the task's number in its job, from 1; the number of the slot it runs in, from 1 |
 //!
-//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A backslash before a
-//! placeholder makes it text: `\{}` is `{}`, and `\\{}` is a backslash and the item. Other backslashes stay. A word is
-//! parsed once, where the job is submitted, and expanded on the node that runs the task.
+//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A
+//! backslash before a placeholder makes it text: `\{}` is `{}`, and `\\{}` is a backslash and the
+//! item. Other backslashes stay. A word is parsed once, where the job is submitted, and expanded on
+//! the node that runs the task.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString;
@@ -102,8 +103,8 @@ pub enum PathPart {
 pub struct Expansion<'a> {
     /// The item's columns.
     pub values: &'a [Value],
-    /// Staged paths of all inputs, the template's first. Empty where inputs are not staged: a value that names an input
-    /// then stands for its own text.
+    /// Staged paths of all inputs, the template's first. Empty where inputs are not staged: a
+    /// value that names an input then stands for its own text.
     pub staged: &'a [Name],
     /// Number of inputs of the template, at the front of `staged`.
     pub template_inputs: usize,
@@ -111,8 +112,8 @@ pub struct Expansion<'a> {
     pub number: u32,
     /// The slot's number, from 1.
     pub slot: u32,
-    /// The path of the lists of inputs, without its end. Empty where inputs are not staged: the placeholder of a list
-    /// then stands for itself.
+    /// The path of the lists of inputs, without its end. Empty where inputs are not staged: the
+    /// placeholder of a list then stands for itself.
     pub input_list: &'a [u8],
 }
 
@@ -127,8 +128,8 @@ impl Template {
         Template(alloc::vec![TemplatePart::Literal(text.into())])
     }
 
-    /// Whether it is known before a task with these values runs what it stands for: it has neither a slot nor a staged
-    /// path in it, which a value that names an input becomes as a whole.
+    /// Whether it is known before a task with these values runs what it stands for: it has neither
+    /// a slot nor a staged path in it, which a value that names an input becomes as a whole.
     pub fn is_known(&self, values: &[Value]) -> bool {
         let is_staged = |column: u16| match usize::from(column) {
             0 => values.iter().any(|value| value.own_input().is_some()),
@@ -141,11 +142,13 @@ impl Template {
         })
     }
 
-    /// Whether the word is a pattern of file names. Only literal text is considered, so an item whose name has a
-    /// bracket in it does not make the word a pattern.
+    /// Whether the word is a pattern of file names. Only literal text is considered, so an item
+    /// whose name has a bracket in it does not make the word a pattern.
     pub fn is_glob(&self) -> bool {
         let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[');
-        self.0.iter().any(|piece| matches!(piece, TemplatePart::Literal(text) if text.iter().any(is_special)))
+        self.0.iter().any(
+            |piece| matches!(piece, TemplatePart::Literal(text) if text.iter().any(is_special)),
+        )
     }
 
     /// Finds the placeholders in `text`.
@@ -188,7 +191,11 @@ impl Template {
             match piece {
                 TemplatePart::Literal(text) => {
                     push_escaped(&mut word, text);
-                    if self.0.get(index + 1).is_some_and(|next| !matches!(next, TemplatePart::Literal(_))) {
+                    if self
+                        .0
+                        .get(index + 1)
+                        .is_some_and(|next| !matches!(next, TemplatePart::Literal(_)))
+                    {
                         word.push(backslashes_before_end(text));
                     }
                 }
@@ -221,11 +228,15 @@ impl Template {
 
     /// The highest number of an input in a placeholder `{input:N}`; 0 if there is none.
     pub fn highest_input(&self) -> u32 {
-        self.0.iter().map(|piece| if let TemplatePart::Input(input) = piece { input + 1 } else { 0 }).max().unwrap_or(0)
+        self.0
+            .iter()
+            .map(|piece| if let TemplatePart::Input(input) = piece { input + 1 } else { 0 })
+            .max()
+            .unwrap_or(0)
     }
 
-    /// Replaces all placeholders. A column or input that the task does not have becomes empty; submission has refused
-    /// such jobs.
+    /// Replaces all placeholders. A column or input that the task does not have becomes empty;
+    /// submission has refused such jobs.
     pub fn expand(&self, with: &Expansion<'_>) -> Name {
         let mut word = Name::default();
         for piece in &self.0 {
@@ -237,7 +248,9 @@ impl Template {
                 }
                 TemplatePart::Number => word.push(with.number.to_string()),
                 TemplatePart::Slot => word.push(with.slot.to_string()),
-                TemplatePart::InputList(end) if with.input_list.is_empty() => word.push(end.written()),
+                TemplatePart::InputList(end) if with.input_list.is_empty() => {
+                    word.push(end.written())
+                }
                 TemplatePart::InputList(end) => word.push(end.list_at(with.input_list)),
             }
         }
@@ -255,7 +268,9 @@ impl Expansion<'_> {
             (0, []) => Cow::Borrowed(b""),
             (0, [only]) => Cow::Borrowed(whole(only)),
             (0, several) => Cow::Owned(several.iter().map(whole).collect::<Vec<_>>().join(&b' ')),
-            (column, values) => Cow::Borrowed(values.get(usize::from(column) - 1).map_or(&b""[..], whole)),
+            (column, values) => {
+                Cow::Borrowed(values.get(usize::from(column) - 1).map_or(&b""[..], whole))
+            }
         }
     }
 
@@ -311,8 +326,8 @@ fn backslashes_before_end(text: &[u8]) -> &[u8] {
     &text[text.iter().rposition(|byte| *byte != b'\\').map_or(0, |last| last + 1)..]
 }
 
-/// Replaces each two backslashes before a placeholder by one. Returns whether another one is left, which is removed and
-/// makes the placeholder text.
+/// Replaces each two backslashes before a placeholder by one. Returns whether another one is left,
+/// which is removed and makes the placeholder text.
 fn unescape(literal: &mut Name) -> bool {
     let backslashes = backslashes_before_end(literal).len();
     let kept = literal.len() - backslashes.div_ceil(2);
@@ -378,7 +393,8 @@ mod tests {
     use alloc::vec;
 
     fn expand(text: &str, values: &[&str]) -> Name {
-        let values: Vec<_> = values.iter().map(|v| Value { text: (*v).into(), input: None }).collect();
+        let values: Vec<_> =
+            values.iter().map(|v| Value { text: (*v).into(), input: None }).collect();
         Template::parse(text).expand(&Expansion {
             values: &values,
             staged: &[],
@@ -416,10 +432,19 @@ mod tests {
 
     #[test]
     fn a_value_that_names_an_input_becomes_its_staged_path() {
-        let values = [Value { text: "sky/a.fits".into(), input: Some(0) }, Value { text: "3".into(), input: None }];
+        let values = [
+            Value { text: "sky/a.fits".into(), input: Some(0) },
+            Value { text: "3".into(), input: None },
+        ];
         let staged = vec!["/s/objects.csv".into(), "/s/a.fits".into()];
-        let with =
-            Expansion { values: &values, staged: &staged, template_inputs: 1, number: 1, slot: 1, input_list: b"" };
+        let with = Expansion {
+            values: &values,
+            staged: &staged,
+            template_inputs: 1,
+            number: 1,
+            slot: 1,
+            input_list: b"",
+        };
         let expand = |text| Template::parse(text).expand(&with);
         assert_eq!(expand("{1}"), "/s/a.fits");
         assert_eq!(expand("{}"), "/s/a.fits 3");
@@ -429,18 +454,26 @@ mod tests {
         let with = Expansion { values: &shared, ..with };
         assert_eq!(Template::parse("{1} {/}").expand(&with), "/s/objects.csv objects.csv");
         assert!(Template::parse("{1}").is_known(&shared));
-        for (text, is_known) in
-            [("{1}", false), ("{2}-{#}", true), ("{}", false), ("{1/.}", true), ("{%}", false), ("{inputs}", false)]
-        {
+        for (text, is_known) in [
+            ("{1}", false),
+            ("{2}-{#}", true),
+            ("{}", false),
+            ("{1/.}", true),
+            ("{%}", false),
+            ("{inputs}", false),
+        ] {
             assert_eq!(Template::parse(text).is_known(&values), is_known, "{text}");
         }
     }
 
     #[test]
     fn a_template_prints_as_it_was_written() {
-        for text in
-            ["a{}b{1/.}{#}{%}{input:3}{2//}{x}", "{inputs}{inputs0}{input:70000}", "", r"\{} \\\{1} \\{#}\ \{x}\\"]
-        {
+        for text in [
+            "a{}b{1/.}{#}{%}{input:3}{2//}{x}",
+            "{inputs}{inputs0}{input:70000}",
+            "",
+            r"\{} \\\{1} \\{#}\ \{x}\\",
+        ] {
             assert_eq!(Template::parse(text).written(), text);
         }
         assert_eq!(Template::literal(r"rm {} \;").written(), r"rm \{} \;");
@@ -449,7 +482,14 @@ mod tests {
     #[test]
     fn words_and_items_are_any_bytes() {
         let values = [Value { text: Name::from(&b"sky/\xff.a.fits"[..]), input: None }];
-        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1, input_list: b"" };
+        let with = Expansion {
+            values: &values,
+            staged: &[],
+            template_inputs: 0,
+            number: 1,
+            slot: 1,
+            input_list: b"",
+        };
         let template = Template::parse(b"\xfe{/.}-{//}{\xfd}");
         assert_eq!(template.expand(&with), Name::from(&b"\xfe\xff.a-sky{\xfd}"[..]));
         assert_eq!(template.written(), Name::from(&b"\xfe{/.}-{//}{\xfd}"[..]));

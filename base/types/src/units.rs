@@ -9,7 +9,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AmountError {
     /// Not a size in bytes.
-    #[error("`{0}` is not a size: write a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, for example 4GiB")]
+    #[error(
+        "`{0}` is not a size: write a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, for \
+         example 4GiB"
+    )]
     Size(String),
     /// Not a rate.
     #[error("`{0}` is not a rate: write for example 400Mbit/s or 50MB/s")]
@@ -131,7 +134,10 @@ mod tests {
 
     #[test]
     fn one_is_not_many() {
-        assert_eq!([0, 1, 2].map(|count| format_count(count, "chunk")), ["0 chunks", "1 chunk", "2 chunks"]);
+        assert_eq!(
+            [0, 1, 2].map(|count| format_count(count, "chunk")),
+            ["0 chunks", "1 chunk", "2 chunks"]
+        );
     }
 
     #[test]

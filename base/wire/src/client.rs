@@ -1,11 +1,14 @@
-//! Messages between client and dispatcher. A client sends one request at a time on a connection, unless the
-//! connection has an attached job. The answer to [`FromClient::Watch`] is a stream of messages that ends with the job.
+//! Messages between client and dispatcher. A client sends one request at a time on a connection,
+//! unless the connection has an attached job. The answer to [`FromClient::Watch`] is a stream of
+//! messages that ends with the job.
 
 use std::net::SocketAddr;
 
 pub use eyas_types::TaskResult;
 use eyas_types::access::{KeyId, KeyRole};
-use eyas_types::{Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem, TaskTemplate};
+use eyas_types::{
+    Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem, TaskTemplate,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::executor::TransferAddress;
@@ -13,7 +16,8 @@ use crate::pool::PoolsRequest;
 use crate::trust::SecretText;
 use crate::view::pool::PoolView;
 use crate::view::{
-    EventView, ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
+    EventView, ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView,
+    PushView, TaskView,
 };
 
 /// Items or objects in one message of a submission.
@@ -32,10 +36,11 @@ pub enum FromClient {
         templates: Vec<TaskTemplate>,
         /// Whether earlier results are reused.
         reuse: bool,
-        /// Objects to broadcast to all executors that may run the job's tasks, by their indexes in the list of objects.
+        /// Objects to broadcast to all executors that may run the job's tasks, by their indexes in
+        /// the list of objects.
         broadcast: Vec<u32>,
-        /// How the broadcast is distributed. With a spanning tree and no named object, all objects are broadcast
-        /// before the first task runs.
+        /// How the broadcast is distributed. With a spanning tree and no named object, all objects
+        /// are broadcast before the first task runs.
         distribution: Distribution,
         /// Number of tasks that follow. Too many are refused before they are sent.
         tasks: u64,
@@ -51,7 +56,8 @@ pub enum FromClient {
         /// The numbers.
         numbers: Numbers,
     },
-    /// Ends the submission. Answered by `Accepted` once the job is on disk, by `Refused`, or by `Withdrawn`.
+    /// Ends the submission. Answered by `Accepted` once the job is on disk, by `Refused`, or by
+    /// `Withdrawn`.
     Commit,
     /// Withdraws the submission unless it is already accepted; the answer to `Commit` tells which.
     Withdraw,
@@ -113,7 +119,8 @@ pub enum FromClient {
         /// The job of the report.
         job: JobId,
     },
-    /// Cancel all tasks of a job that have not ended, or one task. Answered by `Done` once that is on disk.
+    /// Cancel all tasks of a job that have not ended, or one task. Answered by `Done` once that is
+    /// on disk.
     Cancel {
         /// The job to cancel.
         job: JobId,
@@ -127,29 +134,31 @@ pub enum FromClient {
         /// Present versions of objects of the job, by their places, which the tasks read.
         current: Vec<(u32, ObjectSpec)>,
     },
-    /// Answered by `Inputs`: the objects that failed and cancelled tasks of an ended job read, a part at a time.
+    /// Answered by `Inputs`: the objects that failed and cancelled tasks of an ended job read, a
+    /// part at a time.
     Inputs {
         /// The job.
         job: JobId,
         /// First task.
         from: u32,
     },
-    /// Release the outputs that an ended job keeps in the cluster. Answered by `Done` once that is on disk.
+    /// Release the outputs that an ended job keeps in the cluster. Answered by `Done` once that is
+    /// on disk.
     Release {
         /// The job that has ended.
         job: JobId,
     },
-    /// Forget an ended job, with its results and what executors hold for it. Answered by `Done` with the number of
-    /// its tasks, once it is on disk.
+    /// Forget an ended job, with its results and what executors hold for it. Answered by `Done`
+    /// with the number of its tasks, once it is on disk.
     Forget {
         /// The job.
         job: JobId,
     },
-    /// Have executors fetch objects ahead of demand. Answered by `Pushing` during the push and by `Pushed` at its end,
-    /// or only once if the client does not wait.
+    /// Have executors fetch objects ahead of demand. Answered by `Pushing` during the push and by
+    /// `Pushed` at its end, or only once if the client does not wait.
     Push(PushRequest),
-    /// Answered by `Kept`: the outputs that a job keeps in the cluster, a part at a time. Lost outputs are computed
-    /// again.
+    /// Answered by `Kept`: the outputs that a job keeps in the cluster, a part at a time. Lost
+    /// outputs are computed again.
     Kept {
         /// The job that keeps the outputs.
         job: JobId,
@@ -169,8 +178,8 @@ pub enum FromClient {
     },
     /// Answered by `FilesNodes`: addresses of nodes of the file system.
     FilesNodes,
-    /// Forget the cluster's file system: the next node that joins brings its own, or founds a new one. Answered by
-    /// `Done`; refused while a node is connected.
+    /// Forget the cluster's file system: the next node that joins brings its own, or founds a new
+    /// one. Answered by `Done`; refused while a node is connected.
     ForgetFiles,
     /// Stop the cluster: the executors, then the dispatcher. Answered by `Stopping` before that.
     Stop,
@@ -181,23 +190,24 @@ pub enum FromClient {
     },
     /// List or change the cluster's keys. Answered by `Keys` or `Access`.
     Keys(KeysRequest),
-    /// Like `Watch` with results, from a client on the dispatcher's host. For results whose captured output is in a
-    /// file, the answer is `ResultsHere`, and the client reads the file.
+    /// Like `Watch` with results, from a client on the dispatcher's host. For results whose
+    /// captured output is in a file, the answer is `ResultsHere`, and the client reads the file.
     WatchHere {
         /// The job to watch.
         job: JobId,
         /// Number of results to skip.
         from: u64,
     },
-    /// Chunks of objects of the submission, by the objects' indices: tasks that read such an object are placed near its
-    /// chunks. Not answered.
+    /// Chunks of objects of the submission, by the objects' indices: tasks that read such an object
+    /// are placed near its chunks. Not answered.
     Chunks(Vec<(u32, Vec<(ObjectId, u64)>)>),
     /// List or change pools of nodes. Answered by `Pools`, `PoolText` or `Done`.
     Pools(PoolsRequest),
-    /// Attaches a job without tasks to this connection. Answered by `Attached`. From then on the connection is the
-    /// job's: the client sends `Templates`, `Objects`, `Items`, `Cancel`, `CancelWaiting`, `Unneeded` and `Close`,
-    /// and the dispatcher sends `Results` as tasks end, and `Over` when the job was closed and all its tasks have
-    /// ended. The job is in no journal: it is cancelled when the connection ends.
+    /// Attaches a job without tasks to this connection. Answered by `Attached`. From then on the
+    /// connection is the job's: the client sends `Templates`, `Objects`, `Items`, `Cancel`,
+    /// `CancelWaiting`, `Unneeded` and `Close`, and the dispatcher sends `Results` as tasks end,
+    /// and `Over` when the job was closed and all its tasks have ended. The job is in no journal:
+    /// it is cancelled when the connection ends.
     Attach {
         /// The job's name for people.
         name: String,
@@ -206,7 +216,8 @@ pub enum FromClient {
     },
     /// Further templates of the attached job.
     Templates(Vec<TaskTemplate>),
-    /// The client of the attached job needs no outputs of these tasks any more, nor will tasks that it adds.
+    /// The client of the attached job needs no outputs of these tasks any more, nor will tasks that
+    /// it adds.
     Unneeded {
         /// Indices of tasks that have ended.
         tasks: Vec<u32>,
@@ -215,8 +226,8 @@ pub enum FromClient {
     CancelWaiting,
     /// The attached job gets no more tasks.
     Close,
-    /// Sends what happens in the cluster until the connection ends. Answered by `Events`: at once what has happened
-    /// after the position, or all that is remembered, then what happens.
+    /// Sends what happens in the cluster until the connection ends. Answered by `Events`: at once
+    /// what has happened after the position, or all that is remembered, then what happens.
     Events {
         /// The position of the last part that the client has.
         after: Option<EventPosition>,
@@ -227,7 +238,10 @@ impl FromClient {
     /// Whether the message is part of a submission, which is answered as a whole.
     pub fn is_of_submission(&self) -> bool {
         use FromClient::{Chunks, Items, Numbers, Objects, Submit, Withdraw};
-        matches!(self, Submit { .. } | Objects(_) | Chunks(_) | Items(_) | Numbers { .. } | Withdraw)
+        matches!(
+            self,
+            Submit { .. } | Objects(_) | Chunks(_) | Items(_) | Numbers { .. } | Withdraw
+        )
     }
 }
 
@@ -282,12 +296,14 @@ pub enum ToClient {
     Stopping {
         /// Number of executors that are told to stop.
         executors: u64,
-        /// Names of the cluster's processes, by which a client on the same machine can tell when they have ended.
+        /// Names of the cluster's processes, by which a client on the same machine can tell when
+        /// they have ended.
         processes: Vec<String>,
     },
     /// Results in the order of their arrival.
     Results(Vec<TaskResult>),
-    /// Failed tasks. In a watch with results, the first failures are sent before the results that they belong to.
+    /// Failed tasks. In a watch with results, the first failures are sent before the results that
+    /// they belong to.
     Failures(Vec<FailureView>),
     /// The state of the watched job.
     Progress(Box<JobView>),
@@ -350,8 +366,8 @@ pub struct EventPosition {
 /// Events of a cluster, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventsPart {
-    /// Whether events between the position that the client has and these are no longer remembered. What it shows may be
-    /// out of date: load it again.
+    /// Whether events between the position that the client has and these are no longer remembered.
+    /// What it shows may be out of date: load it again.
     pub is_gap: bool,
     /// The events.
     pub events: Vec<EventView>,
@@ -372,8 +388,8 @@ pub struct ResultsHere {
     pub outputs: Vec<OutputInFile>,
 }
 
-/// A file with captured output. A client that sees other files than the dispatcher, as in a container, finds another
-/// file at the path, or none.
+/// A file with captured output. A client that sees other files than the dispatcher, as in a
+/// container, finds another file at the path, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFile {
     /// Absolute path.
@@ -399,7 +415,8 @@ pub struct OutputInFile {
     pub checksum: [u8; 16],
 }
 
-/// Times and reads of some of a job's tasks. Only of tasks that succeeded, and ran instead of being reused.
+/// Times and reads of some of a job's tasks. Only of tasks that succeeded, and ran instead of being
+/// reused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TracePart {
     /// Tasks in the order of the job.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_types::matching::Labels;
 use eyas_types::{
-    ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome, PartOfFile, PlaceId, Resources,
-    TaskId, TaskTemplate, Value,
+    ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome, PartOfFile,
+    PlaceId, Resources, TaskId, TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,8 +86,8 @@ pub enum FromExecutor {
         /// Whether all outputs exist as they were written.
         is_unchanged: bool,
     },
-    /// The executor has to leave and holds objects that other executors may not have. It stays until it is told to
-    /// stop.
+    /// The executor has to leave and holds objects that other executors may not have. It stays
+    /// until it is told to stop.
     Retiring,
     /// The load; sent when the number of staged or suspended tasks changes, and with heartbeats.
     Load(ExecutorLoad),
@@ -139,8 +139,8 @@ pub struct Registration {
 pub struct TransferAddress {
     /// Address at which it listens.
     pub address: SocketAddr,
-    /// The relay of the executor: its address for processes that are not behind the same relay. `None` if the executor
-    /// is reached directly.
+    /// The relay of the executor: its address for processes that are not behind the same relay.
+    /// `None` if the executor is reached directly.
     pub relay: Option<SocketAddr>,
 }
 
@@ -177,14 +177,14 @@ pub enum ToExecutor {
         caching: bool,
         /// Longest time between two heartbeats.
         heartbeat_us: u64,
-        /// Duration of the lease: for this long after the executor has sent a heartbeat that was answered, silence
-        /// alone does not move its tasks to other executors.
+        /// Duration of the lease: for this long after the executor has sent a heartbeat that was
+        /// answered, silence alone does not move its tasks to other executors.
         lease_us: u64,
         /// The file system of its node, if the executor has a node.
         files: Option<FileSystemMembership>,
     },
-    /// Addresses of some nodes of the file system, for executors that read and write its files. Sent again when there
-    /// are more, if there were few.
+    /// Addresses of some nodes of the file system, for executors that read and write its files.
+    /// Sent again when there are more, if there were few.
     FilesNodes(Vec<SocketAddr>),
     /// The executor is refused, with the reason for a person. The last message.
     Refused(String),
@@ -215,8 +215,8 @@ pub enum ToExecutor {
         /// The template.
         spec: Box<TaskTemplate>,
     },
-    /// The next inputs of a task with more than [`INPUTS_PART`], in order. Its assignment, with the last of them,
-    /// follows.
+    /// The next inputs of a task with more than [`INPUTS_PART`], in order. Its assignment, with the
+    /// last of them, follows.
     Inputs(Vec<AssignedInput>),
     /// A task to run.
     Assign(Assignment),
@@ -230,7 +230,8 @@ pub enum ToExecutor {
         /// The task.
         task: TaskId,
     },
-    /// Hold an object: fetch it if it is missing, and do not evict it. Answered by `Stored` or `NotHeld`.
+    /// Hold an object: fetch it if it is missing, and do not evict it. Answered by `Stored` or
+    /// `NotHeld`.
     Hold {
         /// The object.
         object: ObjectSpec,
@@ -242,7 +243,8 @@ pub enum ToExecutor {
         /// The object.
         object: ObjectId,
     },
-    /// Verify an object that other executors could not get. Answered by `Evicted` if it is damaged or missing.
+    /// Verify an object that other executors could not get. Answered by `Evicted` if it is damaged
+    /// or missing.
     Verify {
         /// The object.
         object: ObjectId,
@@ -251,8 +253,8 @@ pub enum ToExecutor {
     Claimed {
         /// The task that writes the outputs.
         task: TaskId,
-        /// The first place that another task of the job has, with that task's index; `None` if the task has all its
-        /// places.
+        /// The first place that another task of the job has, with that task's index; `None` if the
+        /// task has all its places.
         by_other: Option<(PlaceId, u32)>,
     },
     /// Compare outputs in persistent storage with their versions. Answered by `Checked`.
@@ -267,8 +269,8 @@ pub enum ToExecutor {
         /// The job.
         job: JobId,
     },
-    /// Kill the processes that a lost executor on the same host has left, unless that executor lives. Its tasks run on
-    /// other executors now.
+    /// Kill the processes that a lost executor on the same host has left, unless that executor
+    /// lives. Its tasks run on other executors now.
     EndLeftovers {
         /// The name of the lost executor's process, as in its registration.
         incarnation: String,
@@ -288,7 +290,8 @@ pub struct Assignment {
     pub template: u16,
     /// Values of the placeholders.
     pub values: Vec<Value>,
-    /// The inputs. Those of the template come first. Inputs that were sent with [`ToExecutor::Inputs`] precede them.
+    /// The inputs. Those of the template come first. Inputs that were sent with
+    /// [`ToExecutor::Inputs`] precede them.
     pub inputs: Vec<AssignedInput>,
 }
 

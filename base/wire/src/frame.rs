@@ -10,7 +10,8 @@ pub const HEADER_BYTES: usize = 4;
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
 /// A sender closes a frame at this size, so that the receiver can begin to decode.
 pub const FULL_FRAME_BYTES: usize = 256 << 10;
-/// Capacity that a frame keeps for the next one, so that large messages do not need new memory each.
+/// Capacity that a frame keeps for the next one, so that large messages do not need new memory
+/// each.
 pub const KEPT_FRAME_BYTES: usize = 4 << 20;
 /// Largest first frame from a client.
 pub const MAX_HELLO_BYTES: usize = 1024;
@@ -138,7 +139,10 @@ mod tests {
         for end in [6, next.len()] {
             assert_eq!(Hello::decode(&next[..end]), Err(HelloError::Version(99)));
         }
-        assert_eq!(Hello::decode(&bytes(&Hello { magic: *b"HTTP", ..hello.clone() })), Err(HelloError::Magic));
+        assert_eq!(
+            Hello::decode(&bytes(&Hello { magic: *b"HTTP", ..hello.clone() })),
+            Err(HelloError::Magic)
+        );
         let longer = [bytes(&hello), vec![0]].concat();
         for wrong in [&bytes(&hello)[..8], &longer, b"eyas"] {
             assert!(matches!(Hello::decode(wrong), Err(HelloError::Body(_))), "{wrong:?}");
@@ -152,9 +156,11 @@ mod tests {
             assert!(hello(one, DataMode::Plain).agrees_with(&hello(other, DataMode::Plain)));
             hello(one, DataMode::Plain).agrees_with(&hello(other, DataMode::Encrypted))
         };
-        for (one, other) in
-            [(Role::Executor, Role::Dispatcher), (Role::Dispatcher, Role::Executor), (Role::Node, Role::Node)]
-        {
+        for (one, other) in [
+            (Role::Executor, Role::Dispatcher),
+            (Role::Dispatcher, Role::Executor),
+            (Role::Node, Role::Node),
+        ] {
             assert!(!agree(one, other), "{one:?} {other:?}");
         }
         for other in [Role::Dispatcher, Role::Node] {

@@ -1,8 +1,9 @@
 //! The messages between eyas processes: versioned types and their encoding. No sockets.
 //!
-//! A connection begins with one [`Hello`] in each direction. Afterwards each side sends frames: a length, then one or
-//! more messages in `postcard`. So a thousand small messages cost one encryption and one system call. A peer with
-//! another major version of the protocol is refused with a reason.
+//! A connection begins with one [`Hello`] in each direction. Afterwards each side sends frames: a
+//! length, then one or more messages in `postcard`. So a thousand small messages cost one
+//! encryption and one system call. A peer with another major version of the protocol is refused
+//! with a reason.
 
 #![forbid(unsafe_code)]
 
@@ -18,9 +19,9 @@ use thiserror::Error;
 
 use crate::trust::Trust;
 
-/// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it consists of. Both
-/// sides must have the same major version. A minor version adds messages, which a process sends only to sides that
-/// have it ([`Hello::minor`]).
+/// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it
+/// consists of. Both sides must have the same major version. A minor version adds messages, which a
+/// process sends only to sides that have it ([`Hello::minor`]).
 pub const PROTOCOL_VERSION: (u16, u16) = (12, 0);
 
 /// Why the other side of a connection cannot be talked to.
@@ -112,7 +113,8 @@ impl Hello {
         self.version.1.min(PROTOCOL_VERSION.1)
     }
 
-    /// Whether two processes exchange bulk data in the same way. Clients and agents follow the other side.
+    /// Whether two processes exchange bulk data in the same way. Clients and agents follow the
+    /// other side.
     pub fn agrees_with(&self, other: &Hello) -> bool {
         self.data == other.data || !(self.role.decides() && other.role.decides())
     }

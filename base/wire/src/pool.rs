@@ -1,4 +1,5 @@
-//! Pools: nodes that the dispatcher requests from a batch system when tasks wait, and gives back when they are idle.
+//! Pools: nodes that the dispatcher requests from a batch system when tasks wait, and gives back
+//! when they are idle.
 
 use eyas_types::ProvisioningPolicy;
 use eyas_types::matching::Labels;
@@ -21,13 +22,14 @@ pub struct PoolOptions {
     pub max_nodes: u32,
     /// A node without tasks is given back after this time, microseconds.
     pub idle_timeout_us: u64,
-    /// A node stays without tasks for up to this much longer, while it would take as long to fetch again what only it
-    /// holds and tasks are going to read, microseconds.
+    /// A node stays without tasks for up to this much longer, while it would take as long to fetch
+    /// again what only it holds and tasks are going to read, microseconds.
     #[serde(default)]
     pub keep_us: u64,
     /// The policy that decides how many nodes are requested.
     pub policy: ProvisioningPolicy,
-    /// The policy `demand` requests enough nodes to finish the waiting tasks within this time, microseconds.
+    /// The policy `demand` requests enough nodes to finish the waiting tasks within this time,
+    /// microseconds.
     pub target_us: u64,
     /// A node must join within this time after its request was granted, microseconds.
     pub join_timeout_us: u64,

@@ -1,5 +1,5 @@
-//! The trust of a cluster: the keys that it no longer accepts, and the tokens of jobs that it accepts. The dispatcher
-//! sends it to all processes.
+//! The trust of a cluster: the keys that it no longer accepts, and the tokens of jobs that it
+//! accepts. The dispatcher sends it to all processes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,14 +32,16 @@ pub enum TrustRefusal {
     JobEnded,
 }
 
-/// The trust of a cluster. Certificates state identities; this states which of them are no longer accepted.
+/// The trust of a cluster. Certificates state identities; this states which of them are no longer
+/// accepted.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
     /// Keys that are no longer accepted.
     pub dead: BTreeMap<KeyId, TrustRefusal>,
     /// Jobs whose tokens are accepted, and the files of the cluster that the tokens allow.
     pub jobs: BTreeMap<JobId, FilesScope>,
-    /// Secrets of processes that exchange data. The first is current; the others are accepted for a while.
+    /// Secrets of processes that exchange data. The first is current; the others are accepted for
+    /// a while.
     pub data: Vec<[u8; SHARED_BYTES]>,
     /// Secrets that only nodes have, in the same order.
     pub nodes: Vec<[u8; SHARED_BYTES]>,
@@ -71,7 +73,10 @@ impl Trust {
 impl fmt::Debug for Trust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Secrets are not for logs.
-        f.debug_struct("Trust").field("dead", &self.dead).field("jobs", &self.jobs).finish_non_exhaustive()
+        f.debug_struct("Trust")
+            .field("dead", &self.dead)
+            .field("jobs", &self.jobs)
+            .finish_non_exhaustive()
     }
 }
 

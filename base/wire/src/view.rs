@@ -1,5 +1,5 @@
-//! Views of jobs, tasks, executors and objects for people. `--json` prints these types unchanged, so a field that
-//! changes its meaning needs a new [`SCHEMA_VERSION`].
+//! Views of jobs, tasks, executors and objects for people. `--json` prints these types unchanged,
+//! so a field that changes its meaning needs a new [`SCHEMA_VERSION`].
 
 pub mod files;
 pub mod io;
@@ -46,10 +46,11 @@ pub struct JobView {
     pub executors: u64,
     /// Processors of all executors, thousandths.
     pub capacity_milli: u64,
-    /// Some tasks wait for executors, or for larger executors, than there are; or none has run, and the disks of all
-    /// executors lack room for them.
+    /// Some tasks wait for executors, or for larger executors, than there are; or none has run,
+    /// and the disks of all executors lack room for them.
     pub is_stuck: bool,
-    /// Captured output of its tasks was cut, because the journal keeps a bounded amount of output of all jobs.
+    /// Captured output of its tasks was cut, because the journal keeps a bounded amount of output
+    /// of all jobs.
     pub is_output_cut: bool,
     /// Warnings for a person: why the job is stuck, and lost output.
     pub warnings: Vec<String>,
@@ -62,8 +63,9 @@ pub struct EventView {
     pub number: u64,
     /// When it happened, milliseconds since 1970.
     pub unix_ms: u64,
-    /// `job-submitted`, `job-ended`, `job-cancelled`, `job-retried`, `job-forgotten`, `executor-joined`,
-    /// `executor-left`, `executor-lost`, `executor-set-aside`, `executor-returned` or `cluster-stopping`.
+    /// `job-submitted`, `job-ended`, `job-cancelled`, `job-retried`, `job-forgotten`,
+    /// `executor-joined`, `executor-left`, `executor-lost`, `executor-set-aside`,
+    /// `executor-returned` or `cluster-stopping`.
     pub kind: String,
     /// The job that it is about.
     pub job: Option<JobId>,
@@ -86,7 +88,8 @@ pub struct TaskView {
     pub priority: i32,
     /// The task's item, its columns joined.
     pub item: Name,
-    /// The words of its command, placeholders filled in, inputs by their sources; none for a task without a command.
+    /// The words of its command, placeholders filled in, inputs by their sources; none for a task
+    /// without a command.
     pub command: Vec<Name>,
     /// Number of assignments.
     pub tries: u32,
@@ -104,7 +107,8 @@ pub struct TaskView {
     pub suspended_us: u64,
     /// Microseconds of processor time.
     pub cpu_us: u64,
-    /// Most memory that its processes used together, bytes, without files that the kernel caches; 0 if unknown.
+    /// Most memory that its processes used together, bytes, without files that the kernel caches;
+    /// 0 if unknown.
     pub peak_memory_bytes: u64,
     /// The task whose result was reused, if this task did not run.
     pub reused: Option<TaskId>,
@@ -177,8 +181,8 @@ pub struct ExecutorView {
     pub assigned_milli: u64,
     /// Tasks that are assigned to it.
     pub assigned: u64,
-    /// `computing` if a task runs, else `staging` if inputs are fetched, else `idle`; `set aside` while the executor
-    /// gets no tasks because tasks failed on it that others completed.
+    /// `computing` if a task runs, else `staging` if inputs are fetched, else `idle`; `set aside`
+    /// while the executor gets no tasks because tasks failed on it that others completed.
     pub state: String,
     /// Tasks that run, by the last report.
     pub computing: u64,
@@ -194,8 +198,8 @@ pub struct ExecutorView {
     pub held_bytes: u64,
     /// Capacity of the store.
     pub store_bytes: u64,
-    /// Disk available for inputs and sandboxes: free space and what the store could evict. `None` before the first
-    /// report.
+    /// Disk available for inputs and sandboxes: free space and what the store could evict. `None`
+    /// before the first report.
     pub free_disk_bytes: Option<u64>,
     /// Sources of its tasks' inputs.
     pub reads: Reads,
@@ -315,7 +319,11 @@ mod as_shown {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
     pub fn serialize<S: Serializer>(id: &ExecutorId, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { serializer.collect_str(id) } else { id.serialize(serializer) }
+        if serializer.is_human_readable() {
+            serializer.collect_str(id)
+        } else {
+            id.serialize(serializer)
+        }
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ExecutorId, D::Error> {
@@ -324,6 +332,8 @@ mod as_shown {
         }
         let text = String::deserialize(deserializer)?;
         let number = text.strip_prefix('e').and_then(|number| number.parse().ok());
-        number.map(ExecutorId).ok_or_else(|| de::Error::custom(format!("`{text}` is not an executor's id")))
+        number
+            .map(ExecutorId)
+            .ok_or_else(|| de::Error::custom(format!("`{text}` is not an executor's id")))
     }
 }

@@ -1,4 +1,5 @@
-//! The formats of all messages of sessions with the dispatcher, and of the greeting of every session.
+//! The formats of all messages of sessions with the dispatcher, and of the greeting of every
+//! session.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -47,5 +48,8 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<PathPart>()
         .with::<RequestFile>()
         .with::<WorkingFolder>()
-        .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"), PROTOCOL_VERSION);
+        .assert_recorded(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"),
+            PROTOCOL_VERSION,
+        );
 }

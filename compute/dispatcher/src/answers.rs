@@ -1,5 +1,6 @@
-//! What the core does for callers of the service, call by call. How jobs, tasks, executors and objects look is in
-//! `views`, why a task waits is in `explain`, and results come from the log by `results`.
+//! What the core does for callers of the service, call by call. How jobs, tasks, executors and
+//! objects look is in `views`, why a task waits is in `explain`, and results come from the log by
+//! `results`.
 
 mod explain;
 mod failures;
@@ -19,7 +20,8 @@ pub(crate) use self::views::Views;
 use crate::dispatcher_core::DispatcherCore;
 use crate::service::{Answer, FilesNodes, ServiceError, StoppingCluster};
 
-/// An answer has no further tasks once its items and commands have this many bytes; clients ask for the rest.
+/// An answer has no further tasks once its items and commands have this many bytes; clients ask for
+/// the rest.
 const MAX_BYTES_SHOWN: usize = 1 << 20;
 /// Tasks in one answer; clients ask for the rest.
 const MAX_TASKS_SHOWN: u32 = 10_000;
@@ -48,7 +50,8 @@ impl DispatcherCore {
         self.tell_jobs(jobs::Event::Cancel { job, tasks });
         // A client may cancel very many tasks, each by itself.
         if task.is_none() && count > 0 {
-            let what = format!("was cancelled: {} had not ended", units::format_count(count, "task"));
+            let what =
+                format!("was cancelled: {} had not ended", units::format_count(count, "task"));
             self.add_job_event(job, "job-cancelled", &what);
         }
         Ok(count)
@@ -59,7 +62,8 @@ impl DispatcherCore {
         self.check_ended(job)?;
         let job = self.job(job)?;
         let (places, next) = job.objects_to_retry(from, MAX_TASKS_SHOWN as usize);
-        let objects = places.into_iter().map(|place| (place, job.spec.objects[place as usize].clone()));
+        let objects =
+            places.into_iter().map(|place| (place, job.spec.objects[place as usize].clone()));
         Ok(InputsPart { objects: objects.collect(), next })
     }
 
@@ -114,7 +118,11 @@ impl DispatcherCore {
     fn check_ended(&self, id: JobId) -> Answer<()> {
         let job = self.job(id)?;
         // An attached job that has ended is about to be forgotten.
-        if job.has_ended() && !job.spec.is_attached { Ok(()) } else { Err(ServiceError::StillRunning(id)) }
+        if job.has_ended() && !job.spec.is_attached {
+            Ok(())
+        } else {
+            Err(ServiceError::StillRunning(id))
+        }
     }
 
     fn check_task(&self, task: TaskId) -> Answer<()> {

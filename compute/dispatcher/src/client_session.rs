@@ -1,5 +1,5 @@
-//! The wire session of a client: a door of the service. It reads one request at a time, calls the service, and sends
-//! what that answers.
+//! The wire session of a client: a door of the service. It reads one request at a time, calls the
+//! service, and sends what that answers.
 
 mod inbox;
 mod submission;
@@ -9,14 +9,16 @@ use std::time::Duration;
 use eyas_pools::PoolsAnswer;
 use eyas_session::{FrameWriter, Session, SessionError};
 use eyas_types::JobId;
-use eyas_wire::client::{EventPosition, FromClient, KeysRequest, PushRequest, ResultsHere, ToClient};
+use eyas_wire::client::{
+    EventPosition, FromClient, KeysRequest, PushRequest, ResultsHere, ToClient,
+};
 use eyas_wire::trust::TrustRefusal;
 
 use self::inbox::Inbox;
 use self::submission::SubmissionInParts;
 use crate::service::{
-    Answer, AttachedJob, Caller, FilesNodes, JobDelivery, JobWatchEvent, NumberedResults, Service, ServiceError,
-    StoppingCluster, TaskQuery, WatchedResults,
+    Answer, AttachedJob, Caller, FilesNodes, JobDelivery, JobWatchEvent, NumberedResults, Service,
+    ServiceError, StoppingCluster, TaskQuery, WatchedResults,
 };
 
 /// One client.
@@ -56,7 +58,9 @@ pub(crate) async fn serve(session: Session, service: Caller) -> Result<(), Sessi
 impl Client {
     async fn serve(&mut self, request: FromClient, inbox: &mut Inbox) -> Result<(), SessionError> {
         match request {
-            request if request.is_of_submission() => self.submission.take(request, &self.service, inbox).await,
+            request if request.is_of_submission() => {
+                self.submission.take(request, &self.service, inbox).await
+            }
             FromClient::Commit => {
                 let answer = self.submission.commit(&self.service, inbox).await?;
                 self.send(answer).await
@@ -66,7 +70,8 @@ impl Client {
                 self.watch(job, results, from, inbox).await
             }
             FromClient::WatchHere { job, from } => {
-                let results = if self.is_local { WatchedResults::WithPlaces } else { WatchedResults::Whole };
+                let results =
+                    if self.is_local { WatchedResults::WithPlaces } else { WatchedResults::Whole };
                 self.watch(job, results, from, inbox).await
             }
             FromClient::Attach { name, user } => match self.service.attach(name, user).await {
@@ -98,20 +103,26 @@ impl Client {
             Ask::Report { job } => ToClient::Report(Box::new(service.report(job).await?)),
             Ask::Trace { job, from } => ToClient::Trace(service.trace(job, from).await?),
             Ask::Inputs { job, from } => ToClient::Inputs(service.inputs(job, from).await?),
-            Ask::Kept { job, from, to, doubted } => ToClient::Kept(service.kept(job, from..to, doubted).await?),
+            Ask::Kept { job, from, to, doubted } => {
+                ToClient::Kept(service.kept(job, from..to, doubted).await?)
+            }
             Ask::Cancel { job, task } => ToClient::Done(service.cancel(job, task).await?),
             Ask::Retry { job, current } => ToClient::Done(service.retry(job, current).await?),
             Ask::Release { job } => ToClient::Done(service.release(job).await?),
             Ask::Forget { job } => ToClient::Done(service.forget(job).await?),
             Ask::Executors => ToClient::Executors(service.executors().await?),
             Ask::Addresses => ToClient::Addresses(service.addresses().await?),
-            Ask::Catalog { object, source } => ToClient::Objects(service.catalog(object, source).await?),
+            Ask::Catalog { object, source } => {
+                ToClient::Objects(service.catalog(object, source).await?)
+            }
             Ask::FilesNodes => {
                 let FilesNodes { nodes, has_files, are_returning } = service.files_nodes().await?;
                 ToClient::FilesNodes { nodes, has_files, are_returning }
             }
             Ask::ForgetFiles => service.forget_files().await.map(|()| ToClient::Done(0))?,
-            Ask::StopExecutor { executor } => service.stop_executor(executor).await.map(|()| ToClient::Done(1))?,
+            Ask::StopExecutor { executor } => {
+                service.stop_executor(executor).await.map(|()| ToClient::Done(1))?
+            }
             Ask::Stop => {
                 let StoppingCluster { executors, processes } = service.stop().await?;
                 ToClient::Stopping { executors, processes }
@@ -122,7 +133,9 @@ impl Client {
                 PoolsAnswer::Done => ToClient::Done(1),
             },
             Ask::Templates(_) | Ask::Unneeded { .. } | Ask::CancelWaiting | Ask::Close => {
-                ToClient::Refused("the connection has no attached job: it begins with `Attach`".into())
+                ToClient::Refused(
+                    "the connection has no attached job: it begins with `Attach`".into(),
+                )
             }
             Ask::Submit { .. }
             | Ask::Objects(_)
@@ -163,9 +176,12 @@ impl Client {
             return Ok(());
         }
         let why = match refusal {
-            TrustRefusal::Replaced => "was replaced (`eyas access rotate`): copy the cluster's new access file",
+            TrustRefusal::Replaced => {
+                "was replaced (`eyas access rotate`): copy the cluster's new access file"
+            }
             TrustRefusal::Revoked => {
-                "was revoked (`eyas access revoke`): ask the cluster's owner for another access file"
+                "was revoked (`eyas access revoke`): ask the cluster's owner for another access \
+                 file"
             }
             TrustRefusal::JobEnded => "ended with its job",
         };
@@ -174,7 +190,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends the events of a job until its end. A client that goes away ends the watch, and with it the session.
+    /// Sends the events of a job until its end. A client that goes away ends the watch, and with it
+    /// the session.
     async fn watch(
         &mut self,
         job: JobId,
@@ -200,7 +217,11 @@ impl Client {
     }
 
     /// Sends events until the client goes away.
-    async fn events(&mut self, after: Option<EventPosition>, inbox: &mut Inbox) -> Result<(), SessionError> {
+    async fn events(
+        &mut self,
+        after: Option<EventPosition>,
+        inbox: &mut Inbox,
+    ) -> Result<(), SessionError> {
         let mut events = match self.service.events(after) {
             Ok(events) => events,
             Err(why) => return self.send(Err(why)).await,
@@ -219,8 +240,13 @@ impl Client {
         }
     }
 
-    /// Serves the client of an attached job until the job is over. However this ends, the job does not outlive it.
-    async fn serve_attached(&mut self, mut job: AttachedJob, inbox: &mut Inbox) -> Result<(), SessionError> {
+    /// Serves the client of an attached job until the job is over. However this ends, the job does
+    /// not outlive it.
+    async fn serve_attached(
+        &mut self,
+        mut job: AttachedJob,
+        inbox: &mut Inbox,
+    ) -> Result<(), SessionError> {
         self.send(Ok(ToClient::Attached { job: job.id() })).await?;
         loop {
             tokio::select! {
@@ -256,8 +282,8 @@ impl Client {
         }
     }
 
-    /// Sends the state of a push until it is over, or once if the client does not wait for it. A client that goes away
-    /// ends its session, and with it the push.
+    /// Sends the state of a push until it is over, or once if the client does not wait for it. A
+    /// client that goes away ends its session, and with it the push.
     async fn push(&mut self, request: PushRequest, inbox: &mut Inbox) -> Result<(), SessionError> {
         let wait = request.wait;
         let mut view = match self.service.push(request).await {
@@ -283,21 +309,24 @@ impl Client {
     }
 }
 
-/// An event of a watch as it is sent. The client counts results itself: they come in order, from the number on that it
-/// has asked for.
+/// An event of a watch as it is sent. The client counts results itself: they come in order, from
+/// the number on that it has asked for.
 fn message_of(event: JobWatchEvent) -> ToClient {
     match event {
         JobWatchEvent::Failures(failures) => ToClient::Failures(failures),
-        JobWatchEvent::Results(NumberedResults { results, outputs: None, .. }) => ToClient::Results(results),
-        JobWatchEvent::Results(NumberedResults { results, outputs: Some((file, outputs)), .. }) => {
-            ToClient::ResultsHere(Box::new(ResultsHere { results, file, outputs }))
+        JobWatchEvent::Results(NumberedResults { results, outputs: None, .. }) => {
+            ToClient::Results(results)
         }
+        JobWatchEvent::Results(NumberedResults {
+            results, outputs: Some((file, outputs)), ..
+        }) => ToClient::ResultsHere(Box::new(ResultsHere { results, file, outputs })),
         JobWatchEvent::Progress(view) => ToClient::Progress(view),
         JobWatchEvent::Over(view) => ToClient::Over(view),
     }
 }
 
-/// Passes on a request of the client of an attached job. Returns whether it is one that such a client may send.
+/// Passes on a request of the client of an attached job. Returns whether it is one that such a
+/// client may send.
 async fn extend(job: &AttachedJob, request: FromClient) -> Answer<bool> {
     match request {
         FromClient::Templates(templates) => job.add_templates(templates).await?,

@@ -1,4 +1,5 @@
-//! The one owner of the dispatcher's state. Sessions and the journal send it messages; it never waits for them.
+//! The one owner of the dispatcher's state. Sessions and the journal send it messages; it never
+//! waits for them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -13,7 +14,9 @@ use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Resources};
-use eyas_wire::executor::{FileSystemMembership, FilesNode, FromExecutor, Registration, ToExecutor};
+use eyas_wire::executor::{
+    FileSystemMembership, FilesNode, FromExecutor, Registration, ToExecutor,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
@@ -40,7 +43,8 @@ const MISSED_HEARTBEATS: u32 = 4;
 const STOP_DEADLINE_US: u64 = 15_000_000;
 /// Clients that wait for a push are shown how it goes on after this time, microseconds.
 const SHOW_PUSHES_EVERY_US: u64 = 100_000;
-/// Shortest time between two calls of `tick`, microseconds, so that messages are handled in between.
+/// Shortest time between two calls of `tick`, microseconds, so that messages are handled in
+/// between.
 const MIN_PAUSE_US: u64 = 1000;
 
 mod attached;
@@ -69,7 +73,8 @@ pub(crate) enum CoreMessage {
     },
 }
 
-/// What the core is told and asked. A call does not wait for what executors have sent before, which may be much.
+/// What the core is told and asked. A call does not wait for what executors have sent before, which
+/// may be much.
 pub(crate) struct CoreInbox {
     pub calls: mpsc::Receiver<CoreCall>,
     pub messages: mpsc::Receiver<CoreMessage>,
@@ -113,7 +118,13 @@ pub(crate) struct DispatcherCore {
 }
 
 impl DispatcherCore {
-    pub fn new(scheduler: Scheduler, policy: String, caching: bool, heartbeat: Duration, log: Arc<dyn Log>) -> Self {
+    pub fn new(
+        scheduler: Scheduler,
+        policy: String,
+        caching: bool,
+        heartbeat: Duration,
+        log: Arc<dyn Log>,
+    ) -> Self {
         let clock = Clock::new();
         DispatcherCore {
             jobs: Jobs::new(jobs::Config::default(), clock.now_us()),
@@ -154,7 +165,9 @@ impl DispatcherCore {
             let due_us = self.next_due_us();
             let due = async {
                 match due_us {
-                    Some(due_us) => tokio::time::sleep(Duration::from_micros(self.clock.until_us(due_us))).await,
+                    Some(due_us) => {
+                        tokio::time::sleep(Duration::from_micros(self.clock.until_us(due_us))).await
+                    }
                     None => std::future::pending().await,
                 }
             };
@@ -175,8 +188,9 @@ impl DispatcherCore {
                 () = std::future::ready(()), if has_parts => {}
             }
             self.do_part();
-            // Everything that has gathered is looked at before results are written, and results gather while others are
-            // being written, so that entries are large when there is much to write.
+            // Everything that has gathered is looked at before results are written, and results
+            // gather while others are being written, so that entries are large when there is much
+            // to write.
             let until_us = self.clock.now_us() + MAX_TURN_US;
             for _ in 0..HANDLED_AT_ONCE {
                 let (call, message) = (inbox.calls.try_recv(), inbox.messages.try_recv());
@@ -187,8 +201,9 @@ impl DispatcherCore {
                     break;
                 }
             }
-            // Executors that have room are given tasks before further messages are looked at. Otherwise all of them
-            // would have ended what they have before they get more, and each message would be about few tasks.
+            // Executors that have room are given tasks before further messages are looked at.
+            // Otherwise all of them would have ended what they have before they get more, and each
+            // message would be about few tasks.
             if self.scheduler.waiting() == 0 && self.jobs.has_more_to_queue() {
                 self.tell_jobs(QUEUE_MORE);
             }
@@ -201,8 +216,9 @@ impl DispatcherCore {
             if !self.writing || cannot_wait {
                 self.write_results();
             }
-            let is_over =
-                |since_us: u64| self.executors.len() == 0 || self.clock.now_us() > since_us + STOP_DEADLINE_US;
+            let is_over = |since_us: u64| {
+                self.executors.len() == 0 || self.clock.now_us() > since_us + STOP_DEADLINE_US
+            };
             if self.stopping_us.is_some_and(is_over) {
                 break;
             }
@@ -213,7 +229,11 @@ impl DispatcherCore {
     }
 
     /// Waits until everything is on disk, then compares memory with the journal.
-    async fn check_journal(&mut self, told_in: &std::path::Path, mut durable: watch::Receiver<RecordNumber>) {
+    async fn check_journal(
+        &mut self,
+        told_in: &std::path::Path,
+        mut durable: watch::Receiver<RecordNumber>,
+    ) {
         self.write_results();
         while self.replies.is_behind() {
             // If it cannot be written, that was told before.
@@ -277,7 +297,8 @@ impl DispatcherCore {
 
     // ---- executors
 
-    /// The file system to which an executor's node belongs. The first node founds it, or says which one it is.
+    /// The file system to which an executor's node belongs. The first node founds it, or says which
+    /// one it is.
     fn files_place(&self, id: ExecutorId, files: &FilesNode) -> Option<FileSystemMembership> {
         let own = FileSystemId::founded_by(files.node);
         match self.log.file_system(files.system.unwrap_or(own)) {
@@ -306,8 +327,9 @@ impl DispatcherCore {
         // Shorter than it takes to count as lost.
         let lease_us = heartbeat_us * u64::from(MISSED_HEARTBEATS - 1);
         let files = registration.files.as_ref().and_then(|files| self.files_place(id, files));
-        let is_of_another =
-            |files: &FilesNode, place: &FileSystemMembership| files.system.is_some_and(|own| own != place.system);
+        let is_of_another = |files: &FilesNode, place: &FileSystemMembership| {
+            files.system.is_some_and(|own| own != place.system)
+        };
         if let (Some(node), Some(place)) = (&registration.files, &files)
             && is_of_another(node, place)
             && let Some(entry) = self.executors.get_mut(id)
@@ -340,7 +362,12 @@ impl DispatcherCore {
         let (host, labels) = (registration.host.as_str().into(), registration.labels.clone());
         let profile = Box::new(ExecutorProfile { name, host, labels, accept });
         self.tell_jobs(jobs::Event::ExecutorJoined { executor: id, name: self.executors.name(id) });
-        self.tell_scheduler(Event::ExecutorJoined { executor: id, capacity, profile, held: held.into() });
+        self.tell_scheduler(Event::ExecutorJoined {
+            executor: id,
+            capacity,
+            profile,
+            held: held.into(),
+        });
     }
 
     fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
@@ -352,9 +379,13 @@ impl DispatcherCore {
                 self.executors.send(executor, ToExecutor::Heard);
                 self.tell_scheduler(Event::FreeDisk { executor, bytes: free_disk_bytes });
             }
-            FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
+            FromExecutor::Stored { object, size_bytes } => {
+                self.stored(executor, object, size_bytes)
+            }
             FromExecutor::Fetched { object, from, took_us } => {
-                if let Some(known) = self.scheduler.explain_object(object).filter(|_| self.pools.are_on()) {
+                if let Some(known) =
+                    self.scheduler.explain_object(object).filter(|_| self.pools.are_on())
+                {
                     self.pools.note_fetched(object, known.size_bytes, from);
                 }
                 self.tell_scheduler(Event::Fetched { executor, object, from, took_us });
@@ -412,7 +443,8 @@ impl DispatcherCore {
     /// Removes an executor. If it was lost (`is_loss`), one of its tasks may be the cause.
     fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
-        let (kind, what) = if is_loss { ("executor-lost", "was lost") } else { ("executor-left", "has left") };
+        let (kind, what) =
+            if is_loss { ("executor-lost", "was lost") } else { ("executor-left", "has left") };
         self.add_event(NewEvent::of_executor(&gone.name, kind, what));
         if is_loss {
             self.executors.lost(&gone);
@@ -422,7 +454,10 @@ impl DispatcherCore {
         }
         let tasks = self.scheduler.tasks_of(executor);
         let lent_milli = u32::try_from(gone.load.lent_milli).unwrap_or(u32::MAX);
-        let had = Resources { cpus_milli: gone.capacity.cpus_milli.saturating_add(lent_milli), ..gone.capacity };
+        let had = Resources {
+            cpus_milli: gone.capacity.cpus_milli.saturating_add(lent_milli),
+            ..gone.capacity
+        };
         let lost_with = is_loss.then_some(had);
         let suspended = gone.suspended;
         self.tell_jobs(jobs::Event::ExecutorGone { executor, tasks, lost_with, suspended });
@@ -452,7 +487,8 @@ impl DispatcherCore {
     fn tick(&mut self, due_us: u64) {
         let now_us = self.clock.now_us();
         self.ticked_us = now_us;
-        // While the dispatcher itself stood still (suspended, or waiting for its disk), no executor could be heard.
+        // While the dispatcher itself stood still (suspended, or waiting for its disk), no executor
+        // could be heard.
         if u128::from(now_us.saturating_sub(due_us)) > self.heartbeat.as_micros() / 2 {
             self.executors.count_as_heard(now_us);
         }

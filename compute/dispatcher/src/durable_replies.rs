@@ -1,5 +1,5 @@
-//! Replies to callers about jobs: answers, and the states of watched jobs. Each is held back until everything that it
-//! follows from is on disk, so that `kill -9` makes none of them untrue.
+//! Replies to callers about jobs: answers, and the states of watched jobs. Each is held back until
+//! everything that it follows from is on disk, so that `kill -9` makes none of them untrue.
 
 use std::collections::{HashMap, VecDeque};
 

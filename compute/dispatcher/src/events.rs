@@ -1,4 +1,5 @@
-//! What happens in the cluster, numbered. The last events are in memory; whoever has missed more than these is told so.
+//! What happens in the cluster, numbered. The last events are in memory; whoever has missed more
+//! than these is told so.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +27,8 @@ pub(crate) struct ClusterEvents {
 /// The last events of a cluster. Clones share them.
 #[derive(Clone)]
 pub(crate) struct RecentEvents {
-    /// Tells the events of this dispatcher from those of the one before, whose numbers are used again.
+    /// Tells the events of this dispatcher from those of the one before, whose numbers are used
+    /// again.
     epoch: u64,
     events: Arc<Mutex<VecDeque<EventView>>>,
     /// The number of the last event; events count from 1.
@@ -45,13 +47,21 @@ pub(crate) struct NewEvent {
 impl NewEvent {
     /// Something about a job, which `what` follows: "job 3 (stack) has ended".
     pub fn of_job(id: JobId, name: &str, kind: &'static str, what: &str) -> Self {
-        let text = if name.is_empty() { format!("job {id} {what}") } else { format!("job {id} ({name}) {what}") };
+        let text = if name.is_empty() {
+            format!("job {id} {what}")
+        } else {
+            format!("job {id} ({name}) {what}")
+        };
         NewEvent { kind, job: Some(id), executor: None, text }
     }
 
     /// The end of a job.
     pub fn end_of_job(id: JobId, name: &str, counts: &TaskCounts) -> Self {
-        let ends = [(counts.succeeded, "succeeded"), (counts.failed, "failed"), (counts.cancelled, "cancelled")];
+        let ends = [
+            (counts.succeeded, "succeeded"),
+            (counts.failed, "failed"),
+            (counts.cancelled, "cancelled"),
+        ];
         let ends = ends.into_iter().filter(|(count, how)| *count > 0 || *how == "succeeded");
         let ends: Vec<_> = ends.map(|(count, how)| format!("{count} {how}")).collect();
         NewEvent::of_job(id, name, "job-ended", &format!("has ended: {}", ends.join(", ")))
@@ -59,7 +69,12 @@ impl NewEvent {
 
     /// Something about an executor, which `what` follows: "executor n3 has joined".
     pub fn of_executor(name: &str, kind: &'static str, what: &str) -> Self {
-        NewEvent { kind, job: None, executor: Some(name.into()), text: format!("executor {name} {what}") }
+        NewEvent {
+            kind,
+            job: None,
+            executor: Some(name.into()),
+            text: format!("executor {name} {what}"),
+        }
     }
 }
 
@@ -103,7 +118,8 @@ impl RecentEvents {
     /// The events after a position; all that are remembered if there is none.
     pub fn stream(&self, after: Option<EventPosition>) -> EventStream {
         let last = *self.last.borrow();
-        // A position of another dispatcher, or one that is yet to come, says nothing about these events.
+        // A position of another dispatcher, or one that is yet to come, says nothing about these
+        // events.
         let known = after.filter(|after| after.epoch == self.epoch && after.number <= last);
         EventStream {
             recent: self.clone(),
@@ -120,7 +136,8 @@ impl RecentEvents {
 }
 
 impl EventStream {
-    /// The next events. The first part comes at once, also if it is empty. Cancelling this future loses nothing.
+    /// The next events. The first part comes at once, also if it is empty. Cancelling this future
+    /// loses nothing.
     ///
     /// # Errors
     /// If the dispatcher ends.
@@ -135,7 +152,8 @@ impl EventStream {
             self.is_begun = true;
             self.told = events.last().map_or(self.told, |event| event.number);
             let position = EventPosition { epoch: self.recent.epoch, number: self.told };
-            let (is_gap, is_current) = (std::mem::take(&mut self.is_gap), events.len() < MAX_EVENTS_TOLD);
+            let (is_gap, is_current) =
+                (std::mem::take(&mut self.is_gap), events.len() < MAX_EVENTS_TOLD);
             return Ok(EventsPart { is_gap, events, position, is_current });
         }
     }
@@ -147,7 +165,12 @@ impl EventStream {
         let first = recent.front().map_or(next, |event| event.number);
         // Who asks for what there is misses nothing.
         self.is_gap |= first > next && self.told > 0;
-        recent.iter().skip(next.saturating_sub(first) as usize).take(MAX_EVENTS_TOLD).cloned().collect()
+        recent
+            .iter()
+            .skip(next.saturating_sub(first) as usize)
+            .take(MAX_EVENTS_TOLD)
+            .cloned()
+            .collect()
     }
 }
 
@@ -190,7 +213,10 @@ mod tests {
     async fn a_position_of_another_dispatcher_is_a_gap() {
         let events = ClusterEvents::new(Clock::new());
         events.add(event("1".into()));
-        for after in [EventPosition { epoch: 1, number: 1 }, EventPosition { epoch: events.recent.epoch, number: 9 }] {
+        for after in [
+            EventPosition { epoch: 1, number: 1 },
+            EventPosition { epoch: events.recent.epoch, number: 9 },
+        ] {
             let part = events.recent().stream(Some(after)).next().await.unwrap();
             assert_eq!((numbers(&part), part.is_gap), (vec![1], true), "{after:?}");
         }

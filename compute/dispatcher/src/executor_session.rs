@@ -13,7 +13,11 @@ use crate::keys::Keys;
 const DISK_NEWS: u64 = 256;
 
 /// Serves one executor until its connection ends.
-pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, keys: &Keys) -> Result<(), SessionError> {
+pub(crate) async fn serve(
+    session: Session,
+    core: mpsc::Sender<CoreMessage>,
+    keys: &Keys,
+) -> Result<(), SessionError> {
     let Session { mut reader, mut writer, remote, mut standing, .. } = session;
     if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         let why = format!(
@@ -27,11 +31,16 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
     }
     let mut first = reader.next::<FromExecutor>().await?.into_iter();
     let Some(FromExecutor::Register(registration)) = first.next() else {
-        return Err(SessionError::Protocol { address: remote.to_string(), why: "it did not register".into() });
+        return Err(SessionError::Protocol {
+            address: remote.to_string(),
+            why: "it did not register".into(),
+        });
     };
-    // It was checked where the executor was started; by another eyas than this one, if it does not compile here.
+    // It was checked where the executor was started; by another eyas than this one, if it does not
+    // compile here.
     let accept = registration.accept.as_deref().map_or(Ok(Box::default()), eyas_matching::accept);
-    let accept = accept.map_err(|e| SessionError::Protocol { address: remote.to_string(), why: e.to_string() })?;
+    let accept = accept
+        .map_err(|e| SessionError::Protocol { address: remote.to_string(), why: e.to_string() })?;
     let (outbox, send) = outbox::<ToExecutor>(writer);
     let (reply, id) = oneshot::channel();
     let (to_answer, to_tell) = (outbox.downgrade(), outbox.downgrade());
@@ -42,7 +51,8 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
         let mut news = DiskNews::default();
         let mut messages: Vec<_> = first.collect();
         loop {
-            // The answer lets outputs appear for some time. There is none if the executor was given up.
+            // The answer lets outputs appear for some time. There is none if the executor was given
+            // up.
             if news.has_none(&messages) && sign_of_life.note() {
                 let _ = to_answer.put(vec![ToExecutor::Heard]).await;
             } else if core.send(CoreMessage::Said { executor, messages }).await.is_err() {
@@ -51,8 +61,8 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
             messages = reader.next().await?;
         }
     };
-    // Receiving is polled first, so that a heartbeat is answered at once. The session ends when one of these ends.
-    // Sending ends when the core has dropped the executor's outbox.
+    // Receiving is polled first, so that a heartbeat is answered at once. The session ends when one
+    // of these ends. Sending ends when the core has dropped the executor's outbox.
     let ended = tokio::select! {
         biased;
         ended = receive => ended,
@@ -71,9 +81,11 @@ pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, key
 struct DiskNews(Option<u64>);
 
 impl DiskNews {
-    /// Whether messages are a heartbeat that tells the core nothing new. If not, the core is told all of them.
+    /// Whether messages are a heartbeat that tells the core nothing new. If not, the core is told
+    /// all of them.
     fn has_none(&mut self, messages: &[FromExecutor]) -> bool {
-        if let ([FromExecutor::Heartbeat { free_disk_bytes }], Some(told_bytes)) = (messages, self.0)
+        if let ([FromExecutor::Heartbeat { free_disk_bytes }], Some(told_bytes)) =
+            (messages, self.0)
             && free_disk_bytes.abs_diff(told_bytes) <= told_bytes / DISK_NEWS
         {
             return true;
@@ -87,14 +99,20 @@ impl DiskNews {
     }
 }
 
-/// Has an executor know what is trusted and gives it a new key in time, until its key is no longer accepted.
-async fn keep_current(standing: &mut TrustWatch, outbox: WeakOutbox<ToExecutor>, keys: &Keys) -> TrustRefusal {
+/// Has an executor know what is trusted and gives it a new key in time, until its key is no longer
+/// accepted.
+async fn keep_current(
+    standing: &mut TrustWatch,
+    outbox: WeakOutbox<ToExecutor>,
+    keys: &Keys,
+) -> TrustRefusal {
     let mut trust = keys.for_nodes();
     loop {
         let now = trust.borrow_and_update().clone();
         match keys.successor(standing.holder()) {
             Ok(Some((holder, Certified { certificate, key }))) => {
-                let _ = outbox.put(vec![ToExecutor::Key { certificate, key: SecretText(key) }]).await;
+                let _ =
+                    outbox.put(vec![ToExecutor::Key { certificate, key: SecretText(key) }]).await;
                 // It has what it needs to prove itself once this session is over.
                 standing.becomes(holder);
             }

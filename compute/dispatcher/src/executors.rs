@@ -7,7 +7,9 @@ use std::sync::Arc;
 use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, ObjectSpec, Reads, Resources, TaskId, TaskTemplate};
+use eyas_types::{
+    ExecutorId, ExecutorLoad, JobId, ObjectId, ObjectSpec, Reads, Resources, TaskId, TaskTemplate,
+};
 use eyas_wire::executor::{PeerHint, Registration, ToExecutor, TransferAddress};
 use eyas_wire::pool::NodeOrigin;
 use eyas_wire::trust::SecretText;
@@ -77,19 +79,29 @@ pub(crate) struct ConnectedExecutors {
     keys: Option<Arc<Keys>>,
     /// Names in use.
     names: HashSet<String>,
-    /// No executor counts as lost before this time, microseconds since 1970; `None` if that is not known. Asked for
-    /// after each batch of messages, so that it must not take a look at each executor.
+    /// No executor counts as lost before this time, microseconds since 1970; `None` if that is not
+    /// known. Asked for after each batch of messages, so that it must not take a look at each
+    /// executor.
     no_loss_before_us: Option<u64>,
 }
 
 impl ConnectedExecutors {
     /// Adds an executor and returns its new id.
-    pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, clock: Clock) -> ExecutorId {
+    pub fn join(
+        &mut self,
+        registration: &Registration,
+        outbox: Outbox<ToExecutor>,
+        clock: Clock,
+    ) -> ExecutorId {
         let id = ExecutorId(self.joined);
         self.joined += 1;
         // Names are for people: two of the same are told apart by the id.
         let is_taken = self.names.contains(&registration.name);
-        let name = if is_taken { format!("{}-{id}", registration.name) } else { registration.name.clone() };
+        let name = if is_taken {
+            format!("{}-{id}", registration.name)
+        } else {
+            registration.name.clone()
+        };
         self.names.insert(name.clone());
         let executor = ConnectedExecutor {
             name,
@@ -104,7 +116,10 @@ impl ConnectedExecutors {
             transfer: registration.transfer,
             files: registration.files.map(|files| files.address),
             origin: registration.origin.clone(),
-            until_us: registration.origin.as_ref().and_then(|origin| Some(clock.now_us() + origin.left_us?)),
+            until_us: registration
+                .origin
+                .as_ref()
+                .and_then(|origin| Some(clock.now_us() + origin.left_us?)),
             outbox,
             outgoing: OutgoingMessages::default(),
             sign_of_life: Arc::new(SignOfLife::new(clock)),
@@ -122,21 +137,26 @@ impl ConnectedExecutors {
         id
     }
 
-    /// Has the executors on a lost executor's host end its leftovers, because its tasks run elsewhere now.
+    /// Has the executors on a lost executor's host end its leftovers, because its tasks run
+    /// elsewhere now.
     pub fn lost(&mut self, gone: &ConnectedExecutor) {
         if self.lost.len() == MAX_LOST {
             self.lost.pop_front();
         }
         self.lost.push_back((gone.host.clone(), gone.incarnation.clone()));
-        let beside: Vec<_> = self.iter().filter(|(_, other)| other.host == gone.host).map(|(id, _)| id).collect();
+        let beside: Vec<_> =
+            self.iter().filter(|(_, other)| other.host == gone.host).map(|(id, _)| id).collect();
         for id in beside {
             self.send(id, ToExecutor::EndLeftovers { incarnation: gone.incarnation.clone() });
         }
     }
 
-    /// Tells a new executor which executors were lost on its host. If it was lost itself, it is back.
+    /// Tells a new executor which executors were lost on its host. If it was lost itself, it is
+    /// back.
     pub fn tell_lost(&mut self, id: ExecutorId) {
-        let Some((host, own)) = self.get(id).map(|entry| (entry.host.clone(), entry.incarnation.clone())) else {
+        let Some((host, own)) =
+            self.get(id).map(|entry| (entry.host.clone(), entry.incarnation.clone()))
+        else {
             return;
         };
         self.lost.retain(|(_, incarnation)| *incarnation != own);
@@ -146,14 +166,15 @@ impl ConnectedExecutors {
         }
     }
 
-    /// Sends a new executor the addresses of some nodes of the file system. If its own node is one of them, sends them
-    /// to all executors.
+    /// Sends a new executor the addresses of some nodes of the file system. If its own node is one
+    /// of them, sends them to all executors.
     pub fn tell_files_nodes(&mut self, id: ExecutorId) {
         let nodes = self.files_nodes(None);
         if nodes.is_empty() {
             return;
         }
-        let is_news = self.get(id).is_some_and(|entry| entry.files.is_some_and(|node| nodes.contains(&node)));
+        let is_news =
+            self.get(id).is_some_and(|entry| entry.files.is_some_and(|node| nodes.contains(&node)));
         let to: Vec<_> = if is_news { self.present.keys().copied().collect() } else { vec![id] };
         for executor in to {
             self.send(executor, ToExecutor::FilesNodes(nodes.clone()));
@@ -193,10 +214,12 @@ impl ConnectedExecutors {
         holders.collect()
     }
 
-    /// Addresses at which executors, their nodes of the file system, and the relays of executors listen.
+    /// Addresses at which executors, their nodes of the file system, and the relays of executors
+    /// listen.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let of =
-            |executor: &ConnectedExecutor| [Some(executor.transfer.address), executor.files, executor.transfer.relay];
+        let of = |executor: &ConnectedExecutor| {
+            [Some(executor.transfer.address), executor.files, executor.transfer.relay]
+        };
         self.iter().flat_map(|(_, executor)| of(executor)).flatten().collect()
     }
 
@@ -237,7 +260,9 @@ impl ConnectedExecutors {
 
     /// The executor with this name or id.
     pub fn find(&self, name_or_id: &str) -> Result<ExecutorId, NoSuchExecutor> {
-        let found = self.iter().find(|(id, executor)| id.to_string() == name_or_id || executor.name == name_or_id);
+        let found = self
+            .iter()
+            .find(|(id, executor)| id.to_string() == name_or_id || executor.name == name_or_id);
         found.map(|(id, _)| id).ok_or_else(|| NoSuchExecutor(name_or_id.to_owned()))
     }
 
@@ -253,7 +278,8 @@ impl ConnectedExecutors {
             _ => None,
         };
         let Some(executor) = self.present.get_mut(&id) else { return };
-        let (was_ready, is_stop) = (!executor.outgoing.is_nothing_ready(), matches!(message, ToExecutor::Stop));
+        let (was_ready, is_stop) =
+            (!executor.outgoing.is_nothing_ready(), matches!(message, ToExecutor::Stop));
         token.into_iter().chain([message]).for_each(|message| executor.outgoing.put(message));
         if !was_ready && !executor.outgoing.is_nothing_ready() {
             self.to_send.push(id);
@@ -264,8 +290,8 @@ impl ConnectedExecutors {
         }
     }
 
-    /// Queues an assignment for an executor, which is sent in parts. Further assignments to the executor wait behind
-    /// it.
+    /// Queues an assignment for an executor, which is sent in parts. Further assignments to the
+    /// executor wait behind it.
     pub fn send_in_parts(&mut self, id: ExecutorId, assignment: AssignmentInParts) {
         let Some(executor) = self.present.get_mut(&id) else { return };
         if executor.outgoing.in_parts().is_none() {
@@ -274,8 +300,8 @@ impl ConnectedExecutors {
         executor.outgoing.put_in_parts(assignment);
     }
 
-    /// Takes back an assignment in parts of which the executor was sent nothing. Returns the number of earlier
-    /// assignments of the task.
+    /// Takes back an assignment in parts of which the executor was sent nothing. Returns the number
+    /// of earlier assignments of the task.
     pub fn withdraw_in_parts(&mut self, id: ExecutorId, task: TaskId) -> Option<u32> {
         let executor = self.present.get_mut(&id)?;
         let was_ready = !executor.outgoing.is_nothing_ready();
@@ -292,7 +318,8 @@ impl ConnectedExecutors {
         Some(attempt)
     }
 
-    /// Outputs of a task were replaced; `before` is what they were. Assignments that are being sent keep these.
+    /// Outputs of a task were replaced; `before` is what they were. Assignments that are being sent
+    /// keep these.
     pub fn keep_replaced(&mut self, task: TaskId, before: &[(u16, ObjectSpec)]) {
         for id in &self.sent_in_parts {
             if let Some(executor) = self.present.get_mut(id) {
@@ -312,8 +339,8 @@ impl ConnectedExecutors {
         Some((id, self.present.get(&id)?.outgoing.in_parts()?))
     }
 
-    /// Queues the next part of the assignment that an executor is being sent. Its turn ends with the last part: tasks
-    /// begin the sooner if assignments are sent one after the other.
+    /// Queues the next part of the assignment that an executor is being sent. Its turn ends with
+    /// the last part: tasks begin the sooner if assignments are sent one after the other.
     pub fn send_part(&mut self, id: ExecutorId, part: AssignmentPart) {
         let token = match &part.template {
             Some(ToExecutor::Template { job, spec, .. }) => self.token(id, *job, spec),
@@ -379,8 +406,11 @@ impl ConnectedExecutors {
             executor.tokens.remove(&job);
             executor.templates.len() < before
         };
-        let who_knew: Vec<_> =
-            self.present.iter_mut().filter_map(|(id, executor)| knew(executor).then_some(*id)).collect();
+        let who_knew: Vec<_> = self
+            .present
+            .iter_mut()
+            .filter_map(|(id, executor)| knew(executor).then_some(*id))
+            .collect();
         who_knew.into_iter().for_each(|id| self.send(id, ToExecutor::ForgetJob { job }));
     }
 }

@@ -9,7 +9,10 @@ use eyas_types::matching::Terms;
 ///
 /// # Errors
 /// The error is a message for people.
-pub(crate) fn compile(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
+pub(crate) fn compile(
+    requirements: Option<&str>,
+    rank: Option<&str>,
+) -> Result<Option<Arc<Terms>>, InvalidExpression> {
     eyas_matching::terms(requirements, rank).map_err(|e| InvalidExpression(e.to_string()))
 }
 
@@ -27,7 +30,8 @@ mod tests {
             spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }]).unwrap();
             for text in requirements {
                 let mut template = TaskTemplate::new(Program::Noop);
-                (template.requirements, template.rank) = (Some((*text).to_owned()), rank.map(str::to_owned));
+                (template.requirements, template.rank) =
+                    (Some((*text).to_owned()), rank.map(str::to_owned));
                 spec.templates.push(template);
             }
             spec
@@ -40,7 +44,8 @@ mod tests {
             (
                 "node.cpu > 1",
                 None,
-                "requirements `node.cpu > 1`, column 5: there is no attribute `node.cpu`; there are",
+                "requirements `node.cpu > 1`, column 5: there is no attribute `node.cpu`; there \
+                 are",
             ),
             ("node.name > 1", None, "column 11: `>` needs two numbers or two texts"),
             ("true", Some("node.name"), "rank `node.name`, column 1: it has to be a number"),

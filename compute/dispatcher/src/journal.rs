@@ -1,6 +1,7 @@
-//! The journal: the log of the dispatcher on its disk. One thread writes it, all that has gathered in one transaction,
-//! and tells what is on disk; what is on disk can be read by anyone. Transactions are counted, and the count is marked
-//! in a second file before anything of them is acknowledged, so that a journal which has lost some is noticed.
+//! The journal: the log of the dispatcher on its disk. One thread writes it, all that has gathered
+//! in one transaction, and tells what is on disk; what is on disk can be read by anyone.
+//! Transactions are counted, and the count is marked in a second file before anything of them is
+//! acknowledged, so that a journal which has lost some is noticed.
 //!
 //! | table | has, of each job |
 //! | --- | --- |
@@ -14,8 +15,8 @@
 //! | `summaries` | of an ended job whose snapshot is of its end: what lists of jobs show |
 //! | `outputs` | how long the file is that has the captured output of its tasks which is too large for `results` |
 //!
-//! Its size is bounded by the jobs that are remembered (`max_ended_jobs`, `max_output_bytes` in `core/jobs`); for each
-//! of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
+//! Its size is bounded by the jobs that are remembered (`max_ended_jobs`, `max_output_bytes` in
+//! `core/jobs`); for each of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
 
 mod check;
 mod mark;
@@ -58,7 +59,8 @@ use crate::log::{Captured, Log, RecordNumber};
 
 /// Each job's stored job, and when it was submitted (milliseconds since 1970).
 const JOBS: TableDefinition<u32, (u64, u64)> = TableDefinition::new("jobs");
-/// Jobs as they were submitted, in parts that follow each other: a value is written, read and cached as a whole.
+/// Jobs as they were submitted, in parts that follow each other: a value is written, read and
+/// cached as a whole.
 const STORED: Parts = TableDefinition::new("stored");
 /// Chunks of the objects of stored jobs, in parts.
 const CHUNKS: Parts = TableDefinition::new("chunks");
@@ -79,19 +81,20 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const FILE_SYSTEM: &str = "file_system";
 /// Number of transactions so far.
 const TRANSACTIONS: &str = "transactions";
-/// The format; `journal/formats.txt` has what it consists of. `journal/fixtures/` has a journal of each format that was
-/// released, and a test reads them.
+/// The format; `journal/formats.txt` has what it consists of. `journal/fixtures/` has a journal of
+/// each format that was released, and a test reads them.
 const FORMAT: u64 = 8;
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
-/// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
-/// million tasks must not be in memory a second time.
+/// Memory for pages. What is written is hardly ever read again, and then the system has it in its
+/// own cache; a job of a million tasks must not be in memory a second time.
 const CACHE_BYTES: usize = 16 << 20;
-/// A file of this many bytes that has less than half of them in use is made smaller when it is opened. To know what is
-/// in use, all of it is read.
+/// A file of this many bytes that has less than half of them in use is made smaller when it is
+/// opened. To know what is in use, all of it is read.
 const COMPACT_FROM_BYTES: u64 = if cfg!(test) { 8 << 20 } else { 256 << 20 };
-/// The next transaction begins this long after one with entries, microseconds. A first one begins at once; of many,
-/// each has more entries, which costs the disk, and all clients that are told, less.
+/// The next transaction begins this long after one with entries, microseconds. A first one begins
+/// at once; of many, each has more entries, which costs the disk, and all clients that are told,
+/// less.
 const PACE_US: u64 = 10_000;
 
 type Parts = TableDefinition<'static, (u64, u32), &'static [u8]>;
@@ -115,8 +118,8 @@ pub(crate) enum JournalProblem {
     #[error(transparent)]
     Mark(#[from] MarkError),
     #[error(
-        "it has format {0}, and this eyas reads format {FORMAT}: use the eyas that has written it, or remove the \
-         journal and the file journal.mark beside it, with all jobs in it"
+        "it has format {0}, and this eyas reads format {FORMAT}: use the eyas that has written \
+         it, or remove the journal and the file journal.mark beside it, with all jobs in it"
     )]
     Format(u64),
     #[error("{what} cannot be decoded: {source}")]
@@ -124,8 +127,8 @@ pub(crate) enum JournalProblem {
     #[error("job {0} is damaged")]
     DamagedJob(JobId),
     #[error(
-        "captured output of job {job} in {path} is {wrong}: restore the file from a copy; to start without that \
-         output, remove the file journal.mark beside the journal"
+        "captured output of job {job} in {path} is {wrong}: restore the file from a copy; to \
+         start without that output, remove the file journal.mark beside the journal"
     )]
     DamagedOutput { job: JobId, path: String, wrong: &'static str },
     #[error("cannot be written: {0}; is the disk full?")]
@@ -150,7 +153,8 @@ database_errors!(DatabaseError TransactionError TableError StorageError CommitEr
 pub(crate) struct JournalOptions {
     /// The cluster ends with this process, so the journal does not wait for the disk.
     pub is_scratch: bool,
-    /// Before a snapshot replaces entries, they are read again and compared with it. What differs is told in this file.
+    /// Before a snapshot replaces entries, they are read again and compared with it. What differs
+    /// is told in this file.
     pub check: Option<PathBuf>,
 }
 
@@ -174,8 +178,9 @@ enum ToWrite {
 }
 
 impl Journal {
-    /// Opens the journal, or makes a new one. `durable` is called from its thread with the number of the last record
-    /// that is on disk; when writing fails, `failed` is, and nothing is written any longer.
+    /// Opens the journal, or makes a new one. `durable` is called from its thread with the number
+    /// of the last record that is on disk; when writing fails, `failed` is, and nothing is written
+    /// any longer.
     pub fn open(
         path: &Path,
         options: JournalOptions,
@@ -199,7 +204,15 @@ impl Journal {
         };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(write);
         thread.map_err(|e| JournalError { path: in_words.to_string(), problem: e.into() })?;
-        Ok(Journal { path: in_words, database, outputs, recent, to_write, appended: Arc::default(), next_stored })
+        Ok(Journal {
+            path: in_words,
+            database,
+            outputs,
+            recent,
+            to_write,
+            appended: Arc::default(),
+            next_stored,
+        })
     }
 
     fn error(&self, problem: JournalProblem) -> JournalError {
@@ -247,7 +260,10 @@ impl Log for Journal {
     fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, JournalError> {
         let file_system = || -> Result<FileSystemId, JournalProblem> {
             let write = self.database.begin_write()?;
-            let known = write.open_table(META)?.get(FILE_SYSTEM)?.map(|system| FileSystemId(system.value()));
+            let known = write
+                .open_table(META)?
+                .get(FILE_SYSTEM)?
+                .map(|system| FileSystemId(system.value()));
             if known.is_none() {
                 write.open_table(META)?.insert(FILE_SYSTEM, candidate.0)?;
                 write.commit()?;
@@ -275,12 +291,19 @@ impl Log for Journal {
 }
 
 /// Opens the database and what is beside it.
-fn open(path: &Path, options: JournalOptions, outputs: OutputFiles) -> Result<JournalWriter, JournalProblem> {
+fn open(
+    path: &Path,
+    options: JournalOptions,
+    outputs: OutputFiles,
+) -> Result<JournalWriter, JournalProblem> {
     let file = open_private(path)?;
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
-    let mut database =
-        if options.is_scratch { builder.create_with_backend(Scratch(file))? } else { builder.create(path)? };
+    let mut database = if options.is_scratch {
+        builder.create_with_backend(Scratch(file))?
+    } else {
+        builder.create(path)?
+    };
     let transactions = prepare(&database)?;
     let has_mark = mark::path_of(path).exists();
     let mark = if options.is_scratch { None } else { Some(Mark::open(path, transactions)?) };
@@ -328,8 +351,8 @@ fn keep_writing(
     Ok(())
 }
 
-/// Opens the file, and makes it if it is not there, so that only its owner can read what commands were run and what
-/// they wrote.
+/// Opens the file, and makes it if it is not there, so that only its owner can read what commands
+/// were run and what they wrote.
 fn open_private(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
@@ -372,7 +395,9 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
         }
         meta.insert("version", FORMAT)?;
         transactions = meta.get(TRANSACTIONS)?.map_or(0, |count| count.value());
-        [STORED, CHUNKS, SNAPSHOTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
+        [STORED, CHUNKS, SNAPSHOTS]
+            .into_iter()
+            .try_for_each(|table| write.open_table(table).map(drop))?;
         write.open_table(JOBS)?;
         write.open_table(CURRENT)?;
         [ENTRIES, RESULTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;

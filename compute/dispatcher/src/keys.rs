@@ -1,5 +1,5 @@
-//! The cluster's keys and the tokens of its jobs, shared by all sessions: what is decided in [`key_ring`] is written to
-//! disk before it counts, and told to all sessions and nodes.
+//! The cluster's keys and the tokens of its jobs, shared by all sessions: what is decided in
+//! [`key_ring`] is written to disk before it counts, and told to all sessions and nodes.
 
 mod key_ring;
 
@@ -28,8 +28,8 @@ const ACCESS_FILE: &str = "access.toml";
 /// Name of the file with all keys and the authority.
 const KEYS_FILE: &str = "keys.toml";
 
-/// Longest time between two searches for expired keys. The system clock may be set, so that they cannot be timed
-/// exactly.
+/// Longest time between two searches for expired keys. The system clock may be set, so that they
+/// cannot be timed exactly.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 /// Why keys cannot be used or changed.
@@ -49,15 +49,18 @@ pub enum KeysError {
     Unusable(String),
     /// There is an access file, but the keys of its cluster are missing.
     #[error(
-        "{0} is the access file of another cluster, or its cluster's {KEYS_FILE} is missing: start the dispatcher in \
-         the folder that has both, or move {0} away to begin a new cluster"
+        "{0} is the access file of another cluster, or its cluster's {KEYS_FILE} is missing: \
+         start the dispatcher in the folder that has both, or move {0} away to begin a new cluster"
     )]
     Foreign(PathBuf),
     /// There is no such key.
     #[error("there is no key {0}: `eyas access show` lists those there are")]
     NoSuchKey(KeyId),
     /// Too many keys are remembered.
-    #[error("the cluster has {} keys, and makes no more: begin a new cluster in another folder", key_ring::MAX_KEYS)]
+    #[error(
+        "the cluster has {} keys, and makes no more: begin a new cluster in another folder",
+        key_ring::MAX_KEYS
+    )]
     TooMany,
 }
 
@@ -89,8 +92,8 @@ struct Job {
 }
 
 impl Keys {
-    /// The keys of the cluster in this folder, which are made if there are none; where its dispatcher was reached
-    /// before.
+    /// The keys of the cluster in this folder, which are made if there are none; where its
+    /// dispatcher was reached before.
     pub fn open(folder: PrivateFolder, path: &Path, is_scratch: bool) -> Result<Opened, KeysError> {
         let access_path = path.join(ACCESS_FILE);
         let before = match Access::load(&access_path) {
@@ -100,16 +103,21 @@ impl Keys {
         };
         let ring = match private::read(&path.join(KEYS_FILE)) {
             Ok(text) => {
-                let text = String::from_utf8(text).map_err(|e| KeysError::Unusable(e.to_string()))?;
-                let mut ring: KeyRing =
-                    toml::from_str(&text).map_err(|e| KeysError::Unusable(e.message().to_owned()))?;
+                let text =
+                    String::from_utf8(text).map_err(|e| KeysError::Unusable(e.to_string()))?;
+                let mut ring: KeyRing = toml::from_str(&text)
+                    .map_err(|e| KeysError::Unusable(e.message().to_owned()))?;
                 ring.expire(unix_s());
                 ring
             }
-            Err(PrivateError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => match before {
-                Some(_) => return Err(KeysError::Foreign(access_path)),
-                None => KeyRing::create(unix_s())?,
-            },
+            Err(PrivateError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                match before {
+                    Some(_) => return Err(KeysError::Foreign(access_path)),
+                    None => KeyRing::create(unix_s())?,
+                }
+            }
             Err(e) => return Err(e.into()),
         };
         Ok(Opened { folder, path: path.to_owned(), is_scratch, ring, before })
@@ -140,7 +148,11 @@ impl Keys {
     }
 
     /// Replaces the keys of a role, or all keys. The old keys are accepted for the time `grace`.
-    pub fn rotate(&self, role: Option<KeyRole>, grace: Duration) -> Result<Vec<KeyView>, KeysError> {
+    pub fn rotate(
+        &self,
+        role: Option<KeyRole>,
+        grace: Duration,
+    ) -> Result<Vec<KeyView>, KeysError> {
         self.change(|ring| ring.rotate(role, grace.as_secs(), unix_s()))
     }
 
@@ -165,14 +177,17 @@ impl Keys {
         self.for_nodes.subscribe()
     }
 
-    /// The token with which tasks of a job may use the cluster, from now until the job has ended. More of it may be
-    /// allowed each time.
+    /// The token with which tasks of a job may use the cluster, from now until the job has ended.
+    /// More of it may be allowed each time.
     pub fn token(&self, job: JobId, scope: &FilesScope) -> Result<Arc<str>, KeysError> {
         let mut state = self.state();
         let State { ring, jobs } = &mut *state;
         let is_new = !jobs.contains_key(&job);
         if is_new {
-            let own = ring.authority().issue(Principal::Job(job)).map_err(|e| KeysError::Unusable(e.to_string()))?;
+            let own = ring
+                .authority()
+                .issue(Principal::Job(job))
+                .map_err(|e| KeysError::Unusable(e.to_string()))?;
             let token = self.access_text(ring, &own)?.into();
             jobs.insert(job, Job { scope: FilesScope::default(), token });
         }
@@ -203,7 +218,8 @@ impl Keys {
     pub async fn keep(&self) {
         loop {
             let next = self.state().ring.next_expiry();
-            let wait = next.map_or(EXPIRY_CHECK, |at| Duration::from_secs(at.saturating_sub(unix_s())));
+            let wait =
+                next.map_or(EXPIRY_CHECK, |at| Duration::from_secs(at.saturating_sub(unix_s())));
             // At least a moment: what is due was let go of before.
             let wait = tokio::time::sleep(wait.clamp(Duration::from_millis(100), EXPIRY_CHECK));
             tokio::select! {
@@ -213,14 +229,19 @@ impl Keys {
             let mut state = self.state();
             if state.ring.expire(unix_s()) {
                 if let Err(e) = self.write(&mut state.ring) {
-                    tracing::error!("keys that are no longer accepted are still in {KEYS_FILE}: {e}");
+                    tracing::error!(
+                        "keys that are no longer accepted are still in {KEYS_FILE}: {e}"
+                    );
                 }
                 self.publish(&state);
             }
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut KeyRing) -> Result<(), KeysError>) -> Result<Vec<KeyView>, KeysError> {
+    fn change(
+        &self,
+        change: impl FnOnce(&mut KeyRing) -> Result<(), KeysError>,
+    ) -> Result<Vec<KeyView>, KeysError> {
         let mut state = self.state();
         let done = change(&mut state.ring);
         // Also if it was done in part: what counts is what is on disk.
@@ -240,14 +261,23 @@ impl Keys {
 
     fn write_file(&self, name: &str, content: &str) -> Result<(), KeysError> {
         let (name, content) = (OsStr::new(name), content.as_bytes());
-        let written =
-            if self.is_scratch { self.folder.write_for_now(name, content) } else { self.folder.write(name, content) };
+        let written = if self.is_scratch {
+            self.folder.write_for_now(name, content)
+        } else {
+            self.folder.write(name, content)
+        };
         Ok(written?)
     }
 
     fn access_text(&self, ring: &KeyRing, own: &Certified) -> Result<String, KeysError> {
         let Access { cluster, dispatcher, .. } = &self.access;
-        let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own.clone(), Trust::default());
+        let access = Access::new(
+            cluster,
+            dispatcher,
+            ring.authority().certificate(),
+            own.clone(),
+            Trust::default(),
+        );
         Ok(access.map_err(|e| KeysError::Unusable(e.to_string()))?.to_text())
     }
 
@@ -285,13 +315,14 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The keys of the cluster of this name, which moves data so, and whose dispatcher listens there. Nothing is on
-    /// disk before [`Keys::begin`].
+    /// The keys of the cluster of this name, which moves data so, and whose dispatcher listens
+    /// there. Nothing is on disk before [`Keys::begin`].
     pub fn at(self, cluster: &str, dispatcher: &str, data: DataMode) -> Result<Keys, KeysError> {
         let Opened { folder, path, is_scratch, ring, .. } = self;
         let trust = ring.trust();
         let own = ring.dispatcher().clone();
-        let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own, trust.clone());
+        let access =
+            Access::new(cluster, dispatcher, ring.authority().certificate(), own, trust.clone());
         let access = access.map_err(|e| KeysError::Unusable(e.to_string()))?.with_data(data);
         let for_nodes = watch::Sender::new(Arc::new(trust));
         let state = Mutex::new(State { ring, jobs: BTreeMap::new() });
@@ -300,8 +331,8 @@ impl Opened {
 }
 
 impl Keys {
-    /// Writes keys and access file to disk. By then the dispatcher listens, so that clients that find the file can
-    /// connect.
+    /// Writes keys and access file to disk. By then the dispatcher listens, so that clients that
+    /// find the file can connect.
     pub fn begin(&self) -> Result<(), KeysError> {
         // The folder is this process's alone by now, and so is what another has left here.
         self.folder.sweep(OsStr::new(KEYS_FILE))?;

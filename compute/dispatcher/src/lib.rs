@@ -1,9 +1,10 @@
 //! The dispatcher: accepts jobs, keeps queue, catalog and journal, and gives tasks to executors.
 //!
-//! It is the shell of two deciders: [`eyas_jobs::Jobs`] decides what becomes of jobs, and [`eyas_sched::Scheduler`]
-//! decides where tasks run. One task, the core, owns all state and never waits. Around it are one task for each
-//! connection, and the journal's thread. Everything that a client was told about a job is on disk: that it is accepted,
-//! cancelled or run again, its progress, and each result. So `kill -9` makes none of it untrue.
+//! It is the shell of two deciders: [`eyas_jobs::Jobs`] decides what becomes of jobs, and
+//! [`eyas_sched::Scheduler`] decides where tasks run. One task, the core, owns all state and never
+//! waits. Around it are one task for each connection, and the journal's thread. Everything that a
+//! client was told about a job is on disk: that it is accepted, cancelled or run again, its
+//! progress, and each result. So `kill -9` makes none of it untrue.
 
 #![forbid(unsafe_code)]
 

@@ -25,16 +25,17 @@ pub(crate) enum Captured {
     Places,
 }
 
-/// A log of the records that the decider of jobs writes. Whoever opens it is told up to which number records are
-/// durable; what is durable can be read by any thread.
+/// A log of the records that the decider of jobs writes. Whoever opens it is told up to which
+/// number records are durable; what is durable can be read by any thread.
 pub(crate) trait Log: Send + Sync {
-    /// Appends a record, and returns its number. Only the owner of the dispatcher's state appends. If a record cannot
-    /// be written, the function that was given when the log was opened is told, and no later record becomes durable.
+    /// Appends a record, and returns its number. Only the owner of the dispatcher's state appends.
+    /// If a record cannot be written, the function that was given when the log was opened is told,
+    /// and no later record becomes durable.
     fn append(&self, record: JournalRecord) -> RecordNumber;
 
-    /// Writes a large job before it is submitted, so that its record is short, and other records need not wait for it.
-    /// The job is durable when this returns, and goes again unless it is [kept](StoredJob::keep). This blocks. `None`
-    /// if a record or a job could not be written.
+    /// Writes a large job before it is submitted, so that its record is short, and other records
+    /// need not wait for it. The job is durable when this returns, and goes again unless it is
+    /// [kept](StoredJob::keep). This blocks. `None` if a record or a job could not be written.
     fn store(&self, spec: &JobSpec) -> Option<StoredJob>;
 
     /// All jobs, oldest first; with those that need not be replayed, their summaries.
@@ -43,7 +44,8 @@ pub(crate) trait Log: Send + Sync {
     /// A job as its durable records leave it.
     fn replay(&self, job: JobId) -> Result<Replay, JournalError>;
 
-    /// Durable results of a job, by the numbers of its entries, and the places of output that is kept apart.
+    /// Durable results of a job, by the numbers of its entries, and the places of output that is
+    /// kept apart.
     fn results(
         &self,
         job: JobId,
@@ -54,7 +56,8 @@ pub(crate) trait Log: Send + Sync {
     /// The file with large captured output of a job.
     fn output_file(&self, job: JobId) -> Result<OutputFile, JournalError>;
 
-    /// Id of the cluster's file system: the first candidate that was passed. It is durable when this returns.
+    /// Id of the cluster's file system: the first candidate that was passed. It is durable when
+    /// this returns.
     fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, JournalError>;
 
     /// Whether the cluster has a file system.

@@ -1,9 +1,10 @@
 //! What is sent to one executor, in order.
 //!
-//! An assignment of a task with very many inputs is sent in parts, each in another turn of the core, so that nobody
-//! waits until all of it is made. An executor adds up the parts until the last one comes, so no other assignment may be
-//! between them: further assignments wait behind it, with the templates and tokens that they need, and with commands
-//! about these tasks. Other messages go ahead.
+//! An assignment of a task with very many inputs is sent in parts, each in another turn of the
+//! core, so that nobody waits until all of it is made. An executor adds up the parts until the last
+//! one comes, so no other assignment may be between them: further assignments wait behind it, with
+//! the templates and tokens that they need, and with commands about these tasks. Other messages go
+//! ahead.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,19 +38,27 @@ pub(crate) struct AssignmentInParts {
     /// Number of earlier assignments of the task.
     pub attempt: u32,
     pub item: TaskItem,
-    /// Whether the executor lacks the task's template, which goes before the first part: one with a million inputs is
-    /// copied for a while.
+    /// Whether the executor lacks the task's template, which goes before the first part: one with
+    /// a million inputs is copied for a while.
     pub needs_template: bool,
     /// The number of inputs that were sent.
     pub sent: usize,
-    /// What outputs of tasks were when the first inputs were sent, where they were replaced since: by task and output.
-    /// A task never reads outputs of two runs of another task. If what it is to read is gone, it is tried again.
+    /// What outputs of tasks were when the first inputs were sent, where they were replaced since:
+    /// by task and output. A task never reads outputs of two runs of another task. If what it is
+    /// to read is gone, it is tried again.
     pub replaced: BTreeMap<(u32, u16), (ObjectId, ObjectSpec)>,
 }
 
 impl AssignmentInParts {
     pub fn new(task: TaskId, attempt: u32, item: TaskItem, needs_template: bool) -> Self {
-        AssignmentInParts { task, attempt, item, needs_template, sent: 0, replaced: BTreeMap::new() }
+        AssignmentInParts {
+            task,
+            attempt,
+            item,
+            needs_template,
+            sent: 0,
+            replaced: BTreeMap::new(),
+        }
     }
 
     fn template(&self) -> (JobId, u16) {
@@ -86,11 +95,13 @@ impl OutgoingMessages {
             | ToExecutor::Inputs(_)
             | ToExecutor::Assign(_)
             | ToExecutor::ForgetJob { .. } => !self.behind.is_empty(),
-            ToExecutor::Recall { task } | ToExecutor::Cancel { task } => self.behind.iter().any(|other| match other {
-                Outgoing::InParts(assignment) => assignment.task == *task,
-                Outgoing::Message(ToExecutor::Assign(assignment)) => assignment.task == *task,
-                Outgoing::Message(_) => false,
-            }),
+            ToExecutor::Recall { task } | ToExecutor::Cancel { task } => {
+                self.behind.iter().any(|other| match other {
+                    Outgoing::InParts(assignment) => assignment.task == *task,
+                    Outgoing::Message(ToExecutor::Assign(assignment)) => assignment.task == *task,
+                    Outgoing::Message(_) => false,
+                })
+            }
             ToExecutor::Welcome { .. }
             | ToExecutor::FilesNodes(_)
             | ToExecutor::Refused(_)
@@ -112,9 +123,10 @@ impl OutgoingMessages {
         self.behind.push_back(Outgoing::InParts(assignment));
     }
 
-    /// Takes back an assignment in parts of which nothing was sent. What waits behind it moves up. If a template was to
-    /// go before it, the template goes before the next assignment in parts that needs it; where an assignment that is
-    /// not sent in parts needs it first, nothing is taken back.
+    /// Takes back an assignment in parts of which nothing was sent. What waits behind it moves up.
+    /// If a template was to go before it, the template goes before the next assignment in parts
+    /// that needs it; where an assignment that is not sent in parts needs it first, nothing is
+    /// taken back.
     pub fn withdraw(&mut self, task: TaskId) -> Option<WithdrawnAssignment> {
         let is_it = |other: &Outgoing| matches!(other, Outgoing::InParts(it) if it.task == task && it.sent == 0);
         let place = self.behind.iter().position(is_it)?;
@@ -124,7 +136,9 @@ impl OutgoingMessages {
         if it.needs_template {
             let needs = |other: &&mut Outgoing| match other {
                 Outgoing::InParts(other) => other.template() == template,
-                Outgoing::Message(ToExecutor::Assign(other)) => (other.task.job, other.template) == template,
+                Outgoing::Message(ToExecutor::Assign(other)) => {
+                    (other.task.job, other.template) == template
+                }
                 Outgoing::Message(_) => false,
             };
             match self.behind.iter_mut().skip(place + 1).find(needs) {
@@ -141,7 +155,8 @@ impl OutgoingMessages {
         Some(WithdrawnAssignment { attempt, unsent_template })
     }
 
-    /// Outputs of a task were replaced; `before` is what they were. An assignment that is being sent keeps these.
+    /// Outputs of a task were replaced; `before` is what they were. An assignment that is being
+    /// sent keeps these.
     pub fn keep_replaced(&mut self, task: TaskId, before: &[(u16, ObjectSpec)]) {
         let Some(Outgoing::InParts(assignment)) = self.behind.front_mut() else { return };
         if assignment.task.job == task.job && assignment.sent > 0 {
@@ -161,8 +176,9 @@ impl OutgoingMessages {
         }
     }
 
-    /// Adds the next inputs of that assignment, behind the token of its job if that goes before its template. After the
-    /// last inputs, what waits behind the assignment is ready, up to the next one that is sent in parts.
+    /// Adds the next inputs of that assignment, behind the token of its job if that goes before its
+    /// template. After the last inputs, what waits behind the assignment is ready, up to the next
+    /// one that is sent in parts.
     pub fn put_part(&mut self, token: Option<ToExecutor>, part: AssignmentPart) {
         let Some(Outgoing::InParts(mut assignment)) = self.behind.pop_front() else { return };
         let AssignmentPart { template, inputs, is_last } = part;
@@ -172,7 +188,8 @@ impl OutgoingMessages {
             self.ready.push(ToExecutor::Inputs(inputs));
             return self.behind.push_front(Outgoing::InParts(assignment));
         }
-        let AssignmentInParts { task, attempt, item: TaskItem { template, values, .. }, .. } = assignment;
+        let AssignmentInParts { task, attempt, item: TaskItem { template, values, .. }, .. } =
+            assignment;
         self.ready.push(ToExecutor::Assign(Assignment { task, attempt, template, values, inputs }));
         self.move_up();
     }
@@ -214,7 +231,11 @@ mod tests {
 
     fn input(name: &str) -> AssignedInput {
         let version = Version::Modified { mtime_ns: 1, size_bytes: 1 };
-        let object = ObjectSpec { source: format!("file:///{name}").into(), version, mode: FileMode::READABLE };
+        let object = ObjectSpec {
+            source: format!("file:///{name}").into(),
+            version,
+            mode: FileMode::READABLE,
+        };
         AssignedInput { object, part: None, name: None, holders: Vec::new() }
     }
 
@@ -230,7 +251,8 @@ mod tests {
     #[test]
     fn only_what_concerns_no_waiting_task_overtakes_an_assignment_in_parts() {
         let mut outgoing = OutgoingMessages::default();
-        let [recall, cancel] = [ToExecutor::Recall { task: task(1) }, ToExecutor::Cancel { task: task(2) }];
+        let [recall, cancel] =
+            [ToExecutor::Recall { task: task(1) }, ToExecutor::Cancel { task: task(2) }];
         let of_others = [ToExecutor::Cancel { task: task(3) }, ToExecutor::Heard];
         outgoing.put_in_parts(in_parts(1));
         outgoing.put(recall.clone());
@@ -264,7 +286,9 @@ mod tests {
         assert_eq!(outgoing.withdraw(task(3)), None);
         let withdrawn = |unsent_template| Some(WithdrawnAssignment { attempt: 0, unsent_template });
         assert_eq!(outgoing.withdraw(task(1)), withdrawn(None));
-        assert!(outgoing.in_parts().is_some_and(|next| next.task == task(2) && next.needs_template));
+        assert!(
+            outgoing.in_parts().is_some_and(|next| next.task == task(2) && next.needs_template)
+        );
         outgoing.put_part(None, part(vec![input("a")], false));
         assert_eq!(outgoing.withdraw(task(2)), None, "a part of it was sent");
         outgoing.put_part(None, part(Vec::new(), true));

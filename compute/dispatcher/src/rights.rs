@@ -9,7 +9,8 @@ use thiserror::Error;
 pub enum NotAllowed {
     /// The token of a job.
     #[error(
-        "the token of job {0} is good for that job and its files alone; to do more, name an access file with --access"
+        "the token of job {0} is good for that job and its files alone; to do more, name an \
+         access file with --access"
     )]
     Token(JobId),
     /// A key.
@@ -42,7 +43,8 @@ pub(crate) enum RequiredRight {
     Admin,
 }
 
-/// Whether a holder may do what needs this. `has_files` says of a job whether its token is for files, too.
+/// Whether a holder may do what needs this. `has_files` says of a job whether its token is for
+/// files, too.
 ///
 /// # Errors
 /// Why not, for a person.
@@ -56,14 +58,18 @@ pub(crate) fn check(
         Principal::Key(_, KeyRole::Submit) => need <= RequiredRight::Submit,
         Principal::Key(_, KeyRole::Read) => need <= RequiredRight::Read,
         Principal::Key(_, KeyRole::Executor) | Principal::Dispatcher => false,
-        Principal::Job(own) => need == RequiredRight::Job(own) || need == RequiredRight::Files && has_files(own),
+        Principal::Job(own) => {
+            need == RequiredRight::Job(own) || need == RequiredRight::Files && has_files(own)
+        }
     };
     if may {
         return Ok(());
     }
     Err(match (holder, need) {
         (Principal::Job(own), _) => NotAllowed::Token(own),
-        (holder, RequiredRight::Admin) => NotAllowed::Key { holder, what: "change the cluster", role: "admin" },
+        (holder, RequiredRight::Admin) => {
+            NotAllowed::Key { holder, what: "change the cluster", role: "admin" }
+        }
         (holder, RequiredRight::Submit) => {
             NotAllowed::Key { holder, what: "submit, change or end jobs", role: "submit" }
         }
@@ -88,8 +94,12 @@ mod tests {
             (RequiredRight::Files, [true, true, true, false, true]),
         ] {
             let keys = [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
-            let holders = keys.map(|role| Principal::Key(KeyId(1), role)).into_iter().chain([Principal::Job(JobId(7))]);
-            let answers: Vec<_> = holders.map(|holder| check(holder, need, |_| true).is_ok()).collect();
+            let holders = keys
+                .map(|role| Principal::Key(KeyId(1), role))
+                .into_iter()
+                .chain([Principal::Job(JobId(7))]);
+            let answers: Vec<_> =
+                holders.map(|holder| check(holder, need, |_| true).is_ok()).collect();
             assert_eq!(answers, may, "{need:?}");
         }
     }
@@ -100,7 +110,9 @@ mod tests {
         check(Principal::Job(JobId(7)), RequiredRight::Files, |_| false).unwrap_err();
         let why = check(reader, RequiredRight::Submit, |_| false).unwrap_err().to_string();
         assert!(why.contains("k4") && why.contains("--role submit"), "{why}");
-        let why = check(Principal::Job(JobId(7)), RequiredRight::Admin, |_| true).unwrap_err().to_string();
+        let why = check(Principal::Job(JobId(7)), RequiredRight::Admin, |_| true)
+            .unwrap_err()
+            .to_string();
         assert!(why.contains("job 7"), "{why}");
     }
 }

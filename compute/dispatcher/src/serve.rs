@@ -10,7 +10,8 @@ use eyas_pools::{PoolOrder, PoolsConfig, PoolsHandle};
 use eyas_sched::Scheduler;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_session::{
-    Access, BindAddress, Listener, PortRange, Session, SessionAcceptor, SessionError, listen as listen_at,
+    Access, BindAddress, Listener, PortRange, Session, SessionAcceptor, SessionError,
+    listen as listen_at,
 };
 use eyas_types::access::KeyRole;
 use eyas_wire::view::JobView;
@@ -27,7 +28,8 @@ use crate::log::Log;
 use crate::service::DispatcherHandle;
 use crate::{client_session, executor_session};
 
-/// Messages that may wait for the core. Sessions with more messages wait, and so do their executors.
+/// Messages that may wait for the core. Sessions with more messages wait, and so do their
+/// executors.
 const MAX_WAITING_MESSAGES: usize = 4096;
 /// Once the core has ended, sessions have this long to send their last messages.
 const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
@@ -39,7 +41,8 @@ pub struct DispatcherConfig {
     pub cluster: String,
     /// The dispatcher's folder, with journal and access file. One dispatcher uses it at a time.
     pub folder: PathBuf,
-    /// Address to listen on. Port 0: the earlier port of the cluster in this folder, or any free one.
+    /// Address to listen on. Port 0: the earlier port of the cluster in this folder, or any free
+    /// one.
     pub listen: SocketAddr,
     /// The ports to choose from, if the cluster is new and `listen` has port 0.
     pub ports: Option<PortRange>,
@@ -57,7 +60,8 @@ pub struct DispatcherConfig {
     pub data: DataMode,
     /// The `eyas` program, which nodes of pools run.
     pub eyas: PathBuf,
-    /// In tests: compare what the journal has with what is in memory, and tell differences in this file.
+    /// In tests: compare what the journal has with what is in memory, and tell differences in this
+    /// file.
     pub check_journal: Option<PathBuf>,
 }
 
@@ -101,9 +105,10 @@ fn other_port(address: &SocketAddr, was_used_before: bool) -> String {
     let port = address.port();
     if was_used_before {
         format!(
-            "this cluster used port {port} before, and its access files name that port. Stop the program that listens \
-             there (perhaps another dispatcher of this cluster; `ss -ltnp` lists programs and ports), start another \
-             cluster with --cluster NAME, or choose another port with --listen HOST:PORT"
+            "this cluster used port {port} before, and its access files name that port. Stop the \
+             program that listens there (perhaps another dispatcher of this cluster; `ss -ltnp` \
+             lists programs and ports), start another cluster with --cluster NAME, or choose \
+             another port with --listen HOST:PORT"
         )
     } else {
         "choose another address or port with --listen HOST:PORT; port 0 is any free one".into()
@@ -139,7 +144,10 @@ impl Running {
 ///
 /// # Errors
 /// If it cannot listen, or its folder cannot be used.
-pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Result<Running, DispatcherError> {
+pub async fn start(
+    config: DispatcherConfig,
+    stop: watch::Receiver<bool>,
+) -> Result<Running, DispatcherError> {
     let folder = &config.folder;
     let (listener, keys) = listen(&config).await?;
     let (calls_sender, calls) = mpsc::channel(MAX_WAITING_MESSAGES);
@@ -156,16 +164,27 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     let caching = eyas_sched::caches(policy);
     let scheduler = Scheduler::new(config.scheduler.clone());
     let log: Arc<dyn Log> = Arc::new(journal);
-    let mut core = DispatcherCore::new(scheduler, policy.name().into(), caching, config.heartbeat, log.clone());
+    let mut core = DispatcherCore::new(
+        scheduler,
+        policy.name().into(),
+        caching,
+        config.heartbeat,
+        log.clone(),
+    );
     core.processes = config.processes.clone();
     core.check_journal = config.check_journal.clone();
-    core.recover().map_err(|source| DispatcherError::Recovery { folder: folder.clone(), source })?;
+    core.recover()
+        .map_err(|source| DispatcherError::Recovery { folder: folder.clone(), source })?;
     let unfinished = core.views().unfinished();
     core.executors.give_tokens(keys.clone());
     keys.begin()?;
     let (access, access_path) = (keys.access().clone(), keys.access_path());
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
-    let listener = Listener::new(listener, SessionAcceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
+    let listener = Listener::new(
+        listener,
+        SessionAcceptor::new(&access, Role::Dispatcher),
+        "the dispatcher's port",
+    );
     let (pools, orders, closing) = start_pools(&config, &core, keys.clone());
     core.pools.handle = Some(pools.clone());
     let dispatcher = DispatcherHandle {
@@ -197,16 +216,23 @@ fn start_pools(
 ) -> (PoolsHandle, mpsc::Receiver<PoolOrder>, JoinHandle<()>) {
     let (orders, received) = mpsc::channel(MAX_WAITING_MESSAGES);
     let issue_access = Arc::new(move || Ok(keys.issue(KeyRole::Executor)?));
-    let pools = PoolsConfig { folder: config.folder.join("pools"), eyas: config.eyas.clone(), issue_access };
+    let pools = PoolsConfig {
+        folder: config.folder.join("pools"),
+        eyas: config.eyas.clone(),
+        issue_access,
+    };
     let (handle, closing) = PoolsHandle::start(pools, core.pools.subscribe(), orders);
     (handle, received, closing)
 }
 
-/// Listens where the cluster was before, if it was, so that the addresses in its access files stay right.
+/// Listens where the cluster was before, if it was, so that the addresses in its access files stay
+/// right.
 async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), DispatcherError> {
-    let keys = Keys::open(PrivateFolder::make(&config.folder)?, &config.folder, config.is_ephemeral)?;
+    let keys =
+        Keys::open(PrivateFolder::make(&config.folder)?, &config.folder, config.is_ephemeral)?;
     let mut address = config.listen;
-    let port_before = keys.before.as_ref().and_then(|before| before.rsplit_once(':')?.1.parse().ok());
+    let port_before =
+        keys.before.as_ref().and_then(|before| before.rsplit_once(':')?.1.parse().ok());
     let was_used_before = address.port() == 0 && port_before.is_some();
     if let (0, Some(port)) = (address.port(), port_before) {
         address.set_port(port);
@@ -216,7 +242,8 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
         0 => listen_somewhere(address.ip(), config.ports),
         _ => listen_at(address),
     };
-    let bound = bound.and_then(|bound| bound.set_nonblocking(true).map(|()| bound)).map_err(cannot)?;
+    let bound =
+        bound.and_then(|bound| bound.set_nonblocking(true).map(|()| bound)).map_err(cannot)?;
     let listener = TcpListener::from_std(bound).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
     let host = match &config.advertise {
@@ -229,8 +256,8 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
     Ok((listener, Arc::new(keys.at(&config.cluster, &dispatcher, config.data)?)))
 }
 
-/// Listens on a free port of a new cluster. Without a range, it is one that the system gives to no connection, so that
-/// it is free when the cluster starts again; if there is none, any port.
+/// Listens on a free port of a new cluster. Without a range, it is one that the system gives to no
+/// connection, so that it is free when the cluster starts again; if there is none, any port.
 fn listen_somewhere(ip: IpAddr, ports: Option<PortRange>) -> io::Result<std::net::TcpListener> {
     let lasting = PortRange::below_ephemeral().filter(|_| ports.is_none());
     let bound = lasting.map(|ports| BindAddress { ip, ports: Some(ports) }.tcp());
@@ -268,7 +295,9 @@ async fn serve(
 ) -> Result<(), SessionError> {
     let (session, role) = greeting.await?;
     match role {
-        Role::Executor => executor_session::serve(session, dispatcher.executors, &dispatcher.keys).await,
+        Role::Executor => {
+            executor_session::serve(session, dispatcher.executors, &dispatcher.keys).await
+        }
         Role::Client => {
             let service = dispatcher.for_holder(session.standing.holder());
             client_session::serve(session, service).await

@@ -1,8 +1,9 @@
-//! What a dispatcher does for its clients, in the words of jobs and clusters. A door, such as the wire session of
-//! `client_session`, turns requests into calls of a [`Service`] and answers into messages, and decides nothing.
+//! What a dispatcher does for its clients, in the words of jobs and clusters. A door, such as the
+//! wire session of `client_session`, turns requests into calls of a [`Service`] and answers into
+//! messages, and decides nothing.
 //!
-//! An answer about a job is given when everything that it follows from is on disk, so that `kill -9` makes none of them
-//! untrue.
+//! An answer about a job is given when everything that it follows from is on disk, so that `kill
+//! -9` makes none of them untrue.
 
 mod attached_job;
 mod caller;
@@ -22,7 +23,8 @@ use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TraceP
 use eyas_wire::pool::PoolsRequest;
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
-    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
+    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
+    TaskView,
 };
 use thiserror::Error;
 use tokio::sync::watch as changing;
@@ -56,7 +58,10 @@ pub enum ServiceError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The job keeps or pushes objects, which the policy of the cluster does not do.
-    #[error("policy {policy} has executors keep nothing: {otherwise}, or start the dispatcher with another policy")]
+    #[error(
+        "policy {policy} has executors keep nothing: {otherwise}, or start the dispatcher with \
+         another policy"
+    )]
     NothingIsKept {
         /// The policy.
         policy: String,
@@ -87,7 +92,9 @@ pub enum ServiceError {
         last: TaskId,
     },
     /// The job has not ended.
-    #[error("job {0} is still running: wait for its end, or cancel it first (`eyas job cancel {0}`)")]
+    #[error(
+        "job {0} is still running: wait for its end, or cancel it first (`eyas job cancel {0}`)"
+    )]
     StillRunning(JobId),
     /// The job has not ended, and may read what would be released.
     #[error("job {0} is still running and may read what it keeps: wait for its end")]
@@ -99,7 +106,10 @@ pub enum ServiceError {
     #[error("job {0} has other inputs than the client says: look at it again")]
     OtherObjects(JobId),
     /// The file system cannot be forgotten while it has nodes.
-    #[error("executors that keep files are connected: stop all of them first, with `eyas executor stop NAME`")]
+    #[error(
+        "executors that keep files are connected: stop all of them first, with `eyas executor \
+         stop NAME`"
+    )]
     FilesNodesConnected,
     /// There is no such executor.
     #[error(transparent)]
@@ -128,7 +138,8 @@ pub enum ServiceError {
 pub struct CheckedJob(pub(crate) Box<JobSpec>);
 
 impl CheckedJob {
-    /// Checks a job. This takes a while for millions of tasks, and belongs on a thread that may block.
+    /// Checks a job. This takes a while for millions of tasks, and belongs on a thread that may
+    /// block.
     ///
     /// # Errors
     /// If the job is wrong.
@@ -165,14 +176,16 @@ pub struct FilesNodes {
 pub struct StoppingCluster {
     /// Number of executors that are told to stop.
     pub executors: u64,
-    /// Names of the cluster's processes, by which a client on the same machine can tell when they have ended.
+    /// Names of the cluster's processes, by which a client on the same machine can tell when they
+    /// have ended.
     pub processes: Vec<String>,
 }
 
 /// The operations of a dispatcher, for one caller.
 ///
-/// Every call fails with `NotAllowed` if the caller's key or token does not permit it, and with `Stopping` once the
-/// dispatcher ends. Calls about a job fail with `NoSuchJob`, those about a task with `NoSuchTask`.
+/// Every call fails with `NotAllowed` if the caller's key or token does not permit it, and with
+/// `Stopping` once the dispatcher ends. Calls about a job fail with `NoSuchJob`, those about a task
+/// with `NoSuchTask`.
 pub trait Service: Send + Sync {
     // ---- jobs
 
@@ -188,11 +201,16 @@ pub trait Service: Send + Sync {
     /// If the job needs what the cluster does not do, or reads what is no longer kept.
     fn submit(&self, job: CheckedJob) -> impl Future<Output = Answer<JobId>> + Send;
 
-    /// Begins a job of a user, without tasks, that lives as long as its handle. It is in no journal.
+    /// Begins a job of a user, without tasks, that lives as long as its handle. It is in no
+    /// journal.
     ///
     /// # Errors
     /// `LongUserName`.
-    fn attach(&self, name: String, user: String) -> impl Future<Output = Answer<AttachedJob>> + Send;
+    fn attach(
+        &self,
+        name: String,
+        user: String,
+    ) -> impl Future<Output = Answer<AttachedJob>> + Send;
 
     /// All jobs, the oldest first.
     ///
@@ -210,13 +228,21 @@ pub trait Service: Send + Sync {
     ///
     /// # Errors
     /// If the job cannot be read.
-    fn tasks(&self, job: JobId, query: TaskQuery) -> impl Future<Output = Answer<Vec<TaskView>>> + Send;
+    fn tasks(
+        &self,
+        job: JobId,
+        query: TaskQuery,
+    ) -> impl Future<Output = Answer<Vec<TaskView>>> + Send;
 
     /// Why these tasks failed; without tasks, the first of the job that failed.
     ///
     /// # Errors
     /// If the job cannot be read.
-    fn failures(&self, job: JobId, tasks: Vec<u32>) -> impl Future<Output = Answer<Vec<FailureView>>> + Send;
+    fn failures(
+        &self,
+        job: JobId,
+        tasks: Vec<u32>,
+    ) -> impl Future<Output = Answer<Vec<FailureView>>> + Send;
 
     /// The last try of a task, with its captured output, if it has ended.
     ///
@@ -248,8 +274,9 @@ pub trait Service: Send + Sync {
     /// `StillRunning`.
     fn inputs(&self, job: JobId, from: u32) -> impl Future<Output = Answer<InputsPart>> + Send;
 
-    /// Outputs that tasks of a job keep in the cluster, or the first of them. Lost ones are computed again. Holders of
-    /// `doubted` objects, which could not be fetched, are told to verify them.
+    /// Outputs that tasks of a job keep in the cluster, or the first of them. Lost ones are
+    /// computed again. Holders of `doubted` objects, which could not be fetched, are told to verify
+    /// them.
     ///
     /// # Errors
     /// `WasReleased`.
@@ -260,11 +287,17 @@ pub trait Service: Send + Sync {
         doubted: Vec<ObjectId>,
     ) -> impl Future<Output = Answer<KeptPart>> + Send;
 
-    /// Progress and results of a job until its end. Results are numbered; the first `from` of them are left out.
+    /// Progress and results of a job until its end. Results are numbered; the first `from` of them
+    /// are left out.
     ///
     /// # Errors
     /// The errors of every call.
-    fn watch(&self, job: JobId, results: WatchedResults, from: u64) -> impl Future<Output = Answer<JobWatch>> + Send;
+    fn watch(
+        &self,
+        job: JobId,
+        results: WatchedResults,
+        from: u64,
+    ) -> impl Future<Output = Answer<JobWatch>> + Send;
 
     /// Cancels a task, or all tasks that have not ended. Returns how many that were.
     ///
@@ -272,12 +305,16 @@ pub trait Service: Send + Sync {
     /// If the job cannot be read.
     fn cancel(&self, job: JobId, task: Option<u32>) -> impl Future<Output = Answer<u64>> + Send;
 
-    /// Runs failed and cancelled tasks again, with the present versions of `current` objects, by their places in the
-    /// job. Returns how many tasks.
+    /// Runs failed and cancelled tasks again, with the present versions of `current` objects, by
+    /// their places in the job. Returns how many tasks.
     ///
     /// # Errors
     /// `StillRunning`, `OtherObjects` or `WasReleased`.
-    fn retry(&self, job: JobId, current: Vec<(u32, ObjectSpec)>) -> impl Future<Output = Answer<u64>> + Send;
+    fn retry(
+        &self,
+        job: JobId,
+        current: Vec<(u32, ObjectSpec)>,
+    ) -> impl Future<Output = Answer<u64>> + Send;
 
     /// Releases the outputs that an ended job keeps. Returns how many.
     ///
@@ -309,14 +346,21 @@ pub trait Service: Send + Sync {
     ///
     /// # Errors
     /// The errors of every call.
-    fn catalog(&self, object: Option<ObjectId>, source: Name) -> impl Future<Output = Answer<Vec<ObjectView>>> + Send;
+    fn catalog(
+        &self,
+        object: Option<ObjectId>,
+        source: Name,
+    ) -> impl Future<Output = Answer<Vec<ObjectView>>> + Send;
 
-    /// Has executors fetch objects ahead of demand. The push goes on while its state is received, or to its end if the
-    /// request does not wait.
+    /// Has executors fetch objects ahead of demand. The push goes on while its state is received,
+    /// or to its end if the request does not wait.
     ///
     /// # Errors
     /// `Push`.
-    fn push(&self, request: PushRequest) -> impl Future<Output = Answer<changing::Receiver<PushView>>> + Send;
+    fn push(
+        &self,
+        request: PushRequest,
+    ) -> impl Future<Output = Answer<changing::Receiver<PushView>>> + Send;
 
     /// Nodes of the file system.
     ///
@@ -324,7 +368,8 @@ pub trait Service: Send + Sync {
     /// If the journal cannot be read.
     fn files_nodes(&self) -> impl Future<Output = Answer<FilesNodes>> + Send;
 
-    /// Forgets the cluster's file system: the next node that joins brings its own, or founds a new one.
+    /// Forgets the cluster's file system: the next node that joins brings its own, or founds a new
+    /// one.
     ///
     /// # Errors
     /// `FilesNodesConnected`.
@@ -362,11 +407,16 @@ pub trait Service: Send + Sync {
     /// `Keys`.
     fn issue_access(&self, role: KeyRole) -> impl Future<Output = Answer<SecretText>> + Send;
 
-    /// Replaces the current key of a role, or of all. The old ones are accepted for the time of `grace`.
+    /// Replaces the current key of a role, or of all. The old ones are accepted for the time of
+    /// `grace`.
     ///
     /// # Errors
     /// `Keys`.
-    fn rotate_keys(&self, role: Option<KeyRole>, grace: Duration) -> impl Future<Output = Answer<Vec<KeyView>>> + Send;
+    fn rotate_keys(
+        &self,
+        role: Option<KeyRole>,
+        grace: Duration,
+    ) -> impl Future<Output = Answer<Vec<KeyView>>> + Send;
 
     /// Revokes a key at once.
     ///

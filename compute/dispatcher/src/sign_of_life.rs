@@ -1,5 +1,5 @@
-//! The last sign of life of an executor. Its session notes it, without a message to the core; the core reads it when
-//! the executor may be lost.
+//! The last sign of life of an executor. Its session notes it, without a message to the core; the
+//! core reads it when the executor may be lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,8 @@ impl SignOfLife {
         self.update(|last_us| (last_us != GIVEN_UP).then_some(last_us.max(now_us)))
     }
 
-    /// Gives the executor up, unless it was heard of at `since_us` or later. Whether it is given up now.
+    /// Gives the executor up, unless it was heard of at `since_us` or later. Whether it is given up
+    /// now.
     pub fn give_up_unless_heard_since(&self, since_us: u64) -> bool {
         self.update(|last_us| (last_us < since_us).then_some(GIVEN_UP))
     }

@@ -1,5 +1,5 @@
-//! The executor's access to the cluster's files, as inputs and outputs of tasks. Every executor has it, also one
-//! without a node of the file system.
+//! The executor's access to the cluster's files, as inputs and outputs of tasks. Every executor has
+//! it, also one without a node of the file system.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -30,13 +30,18 @@ impl KnownFilesNodes {
 }
 
 /// The files of the cluster of `access`. `near` is this executor's own node.
-pub(crate) fn storage(access: Access, nodes: Arc<KnownFilesNodes>, near: Option<NearNode>) -> FilesStorage {
+pub(crate) fn storage(
+    access: Access,
+    nodes: Arc<KnownFilesNodes>,
+    near: Option<NearNode>,
+) -> FilesStorage {
     FilesStorage::new(move || {
         let (access, near) = (access.clone(), near.clone());
         let seeds: Vec<_> = nodes.lock().iter().copied().collect();
         async move {
             if seeds.is_empty() {
-                let why = "no executor of this cluster keeps files: start some with `eyas start executor --dfs`";
+                let why = "no executor of this cluster keeps files: start some with `eyas start \
+                           executor --dfs`";
                 return Err(StorageError::new(StorageErrorKind::NotFound, why));
             }
             let files = DfsClient::connect(access, seeds, near, PATIENCE).await?;

@@ -50,7 +50,8 @@ pub struct ExecutorConfig {
     pub host: String,
     /// Labels of the node, for match expressions.
     pub labels: Labels,
-    /// A checked match expression, which is true for tasks that the executor accepts; `None`: all tasks.
+    /// A checked match expression, which is true for tasks that the executor accepts; `None`: all
+    /// tasks.
     pub accept: Option<String>,
     /// Resources for tasks.
     pub capacity: Resources,
@@ -66,7 +67,8 @@ pub struct ExecutorConfig {
     pub origin: Option<PoolNode>,
     /// Bounds on the store.
     pub limits: StoreLimits,
-    /// The address at which other executors reach this one; by default, the one from which it reached the dispatcher.
+    /// The address at which other executors reach this one; by default, the one from which it
+    /// reached the dispatcher.
     pub address: Option<IpAddr>,
     /// The ports on which it listens; by default, any free ones.
     pub ports: Option<PortRange>,
@@ -88,8 +90,8 @@ pub struct ExecutorConfig {
     pub eyas: PathBuf,
     /// Keep reconnecting to a lost dispatcher for this long.
     pub reconnect: Duration,
-    /// Command that starts a [guardian](crate::guardian). The executor appends its own name and the folder with the
-    /// sandboxes.
+    /// Command that starts a [guardian](crate::guardian). The executor appends its own name and
+    /// the folder with the sandboxes.
     pub guardian: Option<Vec<String>>,
 }
 

@@ -1,10 +1,11 @@
-//! Carries out what [`Node`] decides during one session with the dispatcher: turns commands and facts into events, and
-//! effects into fetches, evictions, processes and reports.
+//! Carries out what [`Node`] decides during one session with the dispatcher: turns commands and
+//! facts into events, and effects into fetches, evictions, processes and reports.
 //!
-//! Three kinds of threads have news: the session receives commands, a fetch ends, a slot's thread ends a task. Each of
-//! them locks the core ([`CoreHandle::lock`]), reports, and unlocks. So a slot's thread finds its next task waiting,
-//! and no other thread has to wake up for it. While the core is locked, nothing blocks except the local disk during an
-//! eviction. The session sends the facts for the dispatcher.
+//! Three kinds of threads have news: the session receives commands, a fetch ends, a slot's thread
+//! ends a task. Each of them locks the core ([`CoreHandle::lock`]), reports, and unlocks. So a
+//! slot's thread finds its next task waiting, and no other thread has to wake up for it. While the
+//! core is locked, nothing blocks except the local disk during an eviction. The session sends the
+//! facts for the dispatcher.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
@@ -14,7 +15,8 @@ use eyas_node::{Effect, Event, Node};
 use eyas_transfer::Fetcher;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{
-    ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
+    ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId,
+    TaskTemplate,
 };
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint, ToExecutor};
 use tokio::sync::{Notify, Semaphore};
@@ -33,12 +35,14 @@ mod fetch;
 mod hold;
 mod slots;
 
-/// While tasks wait behind those that run, facts for the dispatcher gather for this long. Sending a message for each
-/// short task would cost both sides more than the task. The dispatcher assigns work for longer than this ahead.
+/// While tasks wait behind those that run, facts for the dispatcher gather for this long. Sending a
+/// message for each short task would cost both sides more than the task. The dispatcher assigns
+/// work for longer than this ahead.
 const GATHER: Duration = Duration::from_millis(10);
 /// Measurements of the disk for each heartbeat.
 const TICKS_A_HEARTBEAT: u32 = 3;
-/// Tasks whose outputs in persistent storage are compared at the same time, for reuse; other comparisons wait.
+/// Tasks whose outputs in persistent storage are compared at the same time, for reuse; other
+/// comparisons wait.
 const MAX_CHECKS: usize = 16;
 /// Facts that gather before they are sent without further delay.
 const MAX_GATHERED: usize = 256;
@@ -50,9 +54,22 @@ pub(crate) struct CoreHandle {
 }
 
 impl CoreHandle {
-    pub fn new(node: Node, caching: bool, runner: Arc<TaskRunner>, fetcher: Fetcher, lease: Lease) -> Arc<Self> {
+    pub fn new(
+        node: Node,
+        caching: bool,
+        runner: Arc<TaskRunner>,
+        fetcher: Fetcher,
+        lease: Lease,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|core| CoreHandle {
-            core: Mutex::new(ExecutorCore::new(node, caching, runner, fetcher, Arc::new(lease), core.clone())),
+            core: Mutex::new(ExecutorCore::new(
+                node,
+                caching,
+                runner,
+                fetcher,
+                Arc::new(lease),
+                core.clone(),
+            )),
             wake: Notify::new(),
         })
     }
@@ -150,7 +167,8 @@ pub(crate) struct ExecutorCore {
     heartbeat_sent: Option<Instant>,
     /// The load that the dispatcher was last told.
     reported_load: ExecutorLoad,
-    /// Running processes are being killed because this executor leaves; their tasks go back to the dispatcher.
+    /// Running processes are being killed because this executor leaves; their tasks go back to the
+    /// dispatcher.
     leaving: bool,
     /// The dispatcher has told this executor to stop.
     pub stopped: bool,
@@ -201,7 +219,9 @@ impl ExecutorCore {
     /// Reports to the node what the store held when the session began.
     pub fn found(&mut self, held: &[(ObjectId, u64)]) {
         self.measure_disk();
-        self.events.extend(held.iter().map(|(object, size)| Event::Found { object: *object, size_bytes: *size }));
+        self.events.extend(
+            held.iter().map(|(object, size)| Event::Found { object: *object, size_bytes: *size }),
+        );
         self.settle();
     }
 
@@ -224,10 +244,12 @@ impl ExecutorCore {
             self.tell(FromExecutor::Evicted { object: *object });
         }
         self.keep(task, &end.changes.kept, &mut end.outcome);
-        if let Some(written_bytes) = end.changes.out_of_disk.filter(|_| !run.control.is_cancelled()) {
+        if let Some(written_bytes) = end.changes.out_of_disk.filter(|_| !run.control.is_cancelled())
+        {
             self.measure_disk();
             self.events.push_back(Event::OutOfDisk { task, written_bytes });
-            let entry = self.tasks.get_mut(&task).expect("a task is here until its end is reported");
+            let entry =
+                self.tasks.get_mut(&task).expect("a task is here until its end is reported");
             (entry.control, entry.ended) = (None, Some(end.outcome));
             return self.settle();
         }
@@ -236,7 +258,9 @@ impl ExecutorCore {
         }
         self.events.push_back(Event::Ended { task });
         // Once only: a node whose store loses objects again and again should not run the task.
-        let again = !end.changes.missing.is_empty() && !run.control.is_cancelled() && !self.tasks[&task].restaged;
+        let again = !end.changes.missing.is_empty()
+            && !run.control.is_cancelled()
+            && !self.tasks[&task].restaged;
         if again {
             self.add_task(run.task, true);
         } else {
@@ -266,8 +290,8 @@ impl ExecutorCore {
         self.settle();
     }
 
-    /// Measures the disk's free space, and sends a heartbeat if the last one was sent about `heartbeat` ago. Time is
-    /// counted, and not calls, because a slow disk makes calls late.
+    /// Measures the disk's free space, and sends a heartbeat if the last one was sent about
+    /// `heartbeat` ago. Time is counted, and not calls, because a slow disk makes calls late.
     pub fn tick(&mut self, heartbeat: Duration) {
         self.measure_disk();
         self.decide();
@@ -286,19 +310,24 @@ impl ExecutorCore {
         self.running == 0 && self.delivering == 0 && self.fetching.is_empty()
     }
 
-    /// Gives back tasks that have not started, and kills the others and gives them back. The core is
-    /// [idle](Self::is_idle) once all of them have ended.
+    /// Gives back tasks that have not started, and kills the others and gives them back. The core
+    /// is [idle](Self::is_idle) once all of them have ended.
     pub fn kill_all(&mut self) {
         self.leaving = true;
         let unstarted = self.tasks.iter().filter(|(_, entry)| entry.control.is_none());
         self.events.extend(unstarted.map(|(task, _)| Event::Recalled { task: *task }));
         self.decide();
-        self.tasks.values().filter_map(|entry| entry.control.as_ref()).for_each(|control| control.cancel());
+        self.tasks
+            .values()
+            .filter_map(|entry| entry.control.as_ref())
+            .for_each(|control| control.cancel());
     }
 
     fn measure_disk(&mut self) {
         match self.runner.store.free_space() {
-            Ok(free) => self.events.push_back(Event::FreeSpace { bytes: free.bytes, inodes: free.inodes }),
+            Ok(free) => {
+                self.events.push_back(Event::FreeSpace { bytes: free.bytes, inodes: free.inodes })
+            }
             Err(e) => tracing::warn!("cannot measure the free space under the store: {e}"),
         }
     }
@@ -318,7 +347,9 @@ impl ExecutorCore {
             ToExecutor::Inputs(inputs) => self.coming_inputs.extend(inputs),
             ToExecutor::Assign(assignment) => self.assign(assignment),
             ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
-            ToExecutor::Cancel { task } if self.tasks.get(&task).is_some_and(|entry| entry.is_delivering) => {
+            ToExecutor::Cancel { task }
+                if self.tasks.get(&task).is_some_and(|entry| entry.is_delivering) =>
+            {
                 self.control_of(task).into_iter().for_each(ProcessControl::cancel);
             }
             ToExecutor::Cancel { task } => self.events.push_back(Event::Cancelled { task }),
@@ -341,7 +372,8 @@ impl ExecutorCore {
                 self.templates.retain(|(of, _), _| *of != job);
                 self.runner.tokens.forget(job);
                 for slot in &self.slots {
-                    slot.send(SlotOrder::Forget(job)).expect("slot threads live as long as the core");
+                    slot.send(SlotOrder::Forget(job))
+                        .expect("slot threads live as long as the core");
                 }
             }
             ToExecutor::EndLeftovers { incarnation } => {
@@ -354,7 +386,8 @@ impl ExecutorCore {
     fn assign(&mut self, mut assignment: Assignment) {
         let task = assignment.task;
         if !self.coming_inputs.is_empty() {
-            let last = std::mem::replace(&mut assignment.inputs, std::mem::take(&mut self.coming_inputs));
+            let last =
+                std::mem::replace(&mut assignment.inputs, std::mem::take(&mut self.coming_inputs));
             assignment.inputs.extend(last);
         }
         let Some(template) = self.templates.get(&(task.job, assignment.template)).cloned() else {
@@ -374,8 +407,16 @@ impl ExecutorCore {
         inputs.sort_unstable();
         inputs.dedup();
         let (need, priority) = (task.template.resources.clone(), task.template.priority);
-        self.events.push_back(Event::Assigned { task: task.id(), inputs: inputs.into(), need, priority });
-        self.tasks.insert(task.id(), TaskEntry { task, control: None, restaged, ended: None, is_delivering: false });
+        self.events.push_back(Event::Assigned {
+            task: task.id(),
+            inputs: inputs.into(),
+            need,
+            priority,
+        });
+        self.tasks.insert(
+            task.id(),
+            TaskEntry { task, control: None, restaged, ended: None, is_delivering: false },
+        );
     }
 
     /// Lets the node decide until nothing is left to decide.
@@ -383,7 +424,8 @@ impl ExecutorCore {
         let mut effects = Vec::new();
         while let Some(event) = self.events.pop_front() {
             self.node.handle(event, &mut effects);
-            // Before the effects are reported, so that a task that ends is not counted as one that is staged.
+            // Before the effects are reported, so that a task that ends is not counted as one that
+            // is staged.
             self.tell_load(false);
             for effect in effects.drain(..) {
                 self.carry_out(effect);
@@ -392,14 +434,17 @@ impl ExecutorCore {
         self.unavailable.clear();
     }
 
-    /// Reports the load to the dispatcher if the tasks that are staged or suspended, or the lent processors, have
-    /// changed. With `every_change`, also if the number of computing tasks has changed, which happens with every task.
+    /// Reports the load to the dispatcher if the tasks that are staged or suspended, or the lent
+    /// processors, have changed. With `every_change`, also if the number of computing tasks has
+    /// changed, which happens with every task.
     fn tell_load(&mut self, every_change: bool) {
         let mut load = self.node.load();
         // Without this, tasks that deliver would take the places of tasks that could run.
         load.lent_milli += self.delivering_milli;
         let urgent = |load: ExecutorLoad| (load.staging, load.suspended, load.lent_milli);
-        if urgent(load) != urgent(self.reported_load) || (every_change && load != self.reported_load) {
+        if urgent(load) != urgent(self.reported_load)
+            || (every_change && load != self.reported_load)
+        {
             self.reported_load = load;
             self.tell(FromExecutor::Load(load));
         }
@@ -438,7 +483,9 @@ impl ExecutorCore {
             Effect::Held { object } => self.held(object),
             Effect::NotHeld { object, reason } => self.not_held(object, reason),
             Effect::CannotKeep { object, reason, .. } => self.remove_unkept(object, reason),
-            Effect::Start { task, slot, reads, gpus, cores } => self.start(task, slot, reads, gpus, cores),
+            Effect::Start { task, slot, reads, gpus, cores } => {
+                self.start(task, slot, reads, gpus, cores)
+            }
             Effect::Kill { task } => {
                 if let Some(control) = self.control_of(task) {
                     control.cancel();
@@ -513,7 +560,9 @@ impl ExecutorCore {
         while self.slots.len() <= slot as usize {
             self.slots.push(slot_thread(self.runner.clone(), self.handle.clone()));
         }
-        self.slots[slot as usize].send(SlotOrder::Run(run)).expect("slot threads live as long as the core");
+        self.slots[slot as usize]
+            .send(SlotOrder::Run(run))
+            .expect("slot threads live as long as the core");
     }
 
     /// Stops the processes of a started task, or lets them continue.
@@ -565,7 +614,8 @@ impl ClaimPlaces for CoreHandle {
     }
 }
 
-/// Time between two measurements of the disk, when the dispatcher expects a heartbeat every `heartbeat`.
+/// Time between two measurements of the disk, when the dispatcher expects a heartbeat every
+/// `heartbeat`.
 pub(crate) fn tick_every(heartbeat: Duration) -> Duration {
     heartbeat / TICKS_A_HEARTBEAT
 }

@@ -1,5 +1,5 @@
-//! The executor's node of the file system. Its chunks share the store with the objects that tasks read, so the core
-//! accounts for their space.
+//! The executor's node of the file system. Its chunks share the store with the objects that tasks
+//! read, so the core accounts for their space.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -14,8 +14,8 @@ use tokio::sync::{OnceCell, oneshot};
 
 use crate::executor_core::CoreHandle;
 
-/// A node of the file system in an executor. The first registration announces it, the first welcome starts it, and it
-/// runs until the executor ends, across sessions.
+/// A node of the file system in an executor. The first registration announces it, the first welcome
+/// starts it, and it runs until the executor ends, across sessions.
 pub(crate) struct ExecutorFilesNode {
     announced: FilesNode,
     site: Mutex<Option<PreparedNode>>,
@@ -24,9 +24,11 @@ pub(crate) struct ExecutorFilesNode {
 }
 
 impl ExecutorFilesNode {
-    /// A node at `site` whose chunks are in `store`. `keep_free_bytes` of the store's disk stay free.
+    /// A node at `site` whose chunks are in `store`. `keep_free_bytes` of the store's disk stay
+    /// free.
     pub fn new(site: PreparedNode, store: ObjectStore, keep_free_bytes: u64) -> Self {
-        let announced = FilesNode { node: site.node(), address: site.address(), system: site.file_system() };
+        let announced =
+            FilesNode { node: site.node(), address: site.address(), system: site.file_system() };
         let room = Arc::new(StoreRoom { core: Mutex::new(Weak::new()), store, keep_free_bytes });
         ExecutorFilesNode { announced, site: Mutex::new(Some(site)), room, node: OnceCell::new() }
     }
@@ -58,7 +60,8 @@ impl ExecutorFilesNode {
         *self.room.core() = Arc::downgrade(core);
     }
 
-    /// The dispatcher has said which file system the node belongs to: starts the node unless it runs.
+    /// The dispatcher has said which file system the node belongs to: starts the node unless it
+    /// runs.
     pub async fn welcomed(
         &self,
         place: FileSystemMembership,
@@ -77,14 +80,16 @@ impl ExecutorFilesNode {
         let node = self.node.get_or_try_init(start).await?;
         match node.may_be_of(place.system) {
             Ok(()) => node.greet(&place.nodes),
-            // The node may belong to another file system that still lives; these nodes are not told of it.
+            // The node may belong to another file system that still lives; these nodes are not told
+            // of it.
             Err(error) => tracing::error!("{error}"),
         }
         Ok(())
     }
 }
 
-/// Accounts for the space of the store: the core does during a session, the disk's free space counts between sessions.
+/// Accounts for the space of the store: the core does during a session, the disk's free space
+/// counts between sessions.
 struct StoreRoom {
     core: Mutex<Weak<CoreHandle>>,
     store: ObjectStore,
@@ -114,7 +119,9 @@ impl ChunkSpace for StoreRoom {
             return Box::pin(async { answer.await.unwrap_or(Err(SpaceError::Unavailable)) });
         }
         let has_room = self.disk_bytes() >= size_bytes;
-        Box::pin(async move { has_room.then_some(()).ok_or_else(|| SpaceError::NoSpace("the disk is full".into())) })
+        Box::pin(async move {
+            has_room.then_some(()).ok_or_else(|| SpaceError::NoSpace("the disk is full".into()))
+        })
     }
 
     fn arrived(&self, chunk: ObjectId, is_here: bool) {

@@ -1,8 +1,8 @@
-//! Processes that an executor leaves running when it is killed together with its guardian: they would run beside the
-//! next try of the same tasks. The kernel kills the process that each task was started as (`process/spawn.rs`). The
-//! others are found here by the executor's control group, or else by the variable in their environment. They are
-//! killed by a guardian, by a later executor in the same folder, or by an executor on the same host that the
-//! dispatcher tells.
+//! Processes that an executor leaves running when it is killed together with its guardian: they
+//! would run beside the next try of the same tasks. The kernel kills the process that each task was
+//! started as (`process/spawn.rs`). The others are found here by the executor's control group, or
+//! else by the variable in their environment. They are killed by a guardian, by a later executor in
+//! the same folder, or by an executor on the same host that the dispatcher tells.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,11 +20,12 @@ pub(crate) mod incarnation;
 
 use incarnation::Incarnation;
 
-/// Processes may start others while they are killed. The search is repeated until none is left, up to this number of
-/// times, with [`PAUSE`] between two searches.
+/// Processes may start others while they are killed. The search is repeated until none is left, up
+/// to this number of times, with [`PAUSE`] between two searches.
 const SWEEPS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// A killed process closes its connections first, and has ended within this time. A process that has not lives on.
+/// A killed process closes its connections first, and has ended within this time. A process that
+/// has not lives on.
 const DYING: Duration = Duration::from_secs(2);
 
 /// Kills every process that an ended executor has left. Whether none is left.
@@ -36,7 +37,8 @@ pub(crate) fn end(executor: &str) -> bool {
         groups.iter().for_each(|group| cgroup::kill(group));
         is_clear = true;
         for process in processes().filter(|process| *process != getpid()) {
-            // The descriptor comes first, so that the signal goes to the process that was examined: numbers are reused.
+            // The descriptor comes first, so that the signal goes to the process that was examined:
+            // numbers are reused.
             let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else { continue };
             let is_of = cgroup::groups_of(process, executor);
             if (is_of.is_empty() && !has_variables(process, &marks)) || has_ended(process) {
@@ -55,8 +57,8 @@ pub(crate) fn end(executor: &str) -> bool {
     is_clear
 }
 
-/// Kills what an executor of this host has left, if the executor is gone. An executor that lives, though its
-/// dispatcher has lost it, kills its tasks itself.
+/// Kills what an executor of this host has left, if the executor is gone. An executor that lives,
+/// though its dispatcher has lost it, kills its tasks itself.
 pub(crate) fn end_if_gone(executor: &str) {
     let Ok(incarnation) = executor.parse::<Incarnation>() else { return };
     let deadline = Instant::now() + DYING;
@@ -81,7 +83,9 @@ mod tests {
     fn only_marked_processes_of_executors_that_are_gone_are_killed() {
         let own = Incarnation::own().unwrap().to_string();
         let name = format!("leftovers-test-{}", std::process::id());
-        let start = |mark: &str| Command::new("sleep").arg("1000").env(EXECUTOR_VARIABLE, mark).spawn().unwrap();
+        let start = |mark: &str| {
+            Command::new("sleep").arg("1000").env(EXECUTOR_VARIABLE, mark).spawn().unwrap()
+        };
         let (mut left, mut other, mut ours) = (start(&name), start("another"), start(&own));
         // A process's environment cannot be read right after it was started.
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -96,7 +100,10 @@ mod tests {
         end_if_gone(&own);
         end_if_gone("another");
         for child in [&mut other, &mut ours] {
-            assert!(child.try_wait().unwrap().is_none(), "a process was killed whose executor is not known to be gone");
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "a process was killed whose executor is not known to be gone"
+            );
             child.kill().unwrap();
             child.wait().unwrap();
         }

@@ -1,9 +1,10 @@
 //! An executor: the process on a node that stores objects and runs tasks.
 //!
-//! This crate is the shell around [`eyas_node::Node`], which decides. It has the session with the dispatcher, the
-//! store, fetches, sandboxes and processes. Facts go to the node as events, and the node's effects are carried out.
-//! The shell decides nothing, and nothing here asks the dispatcher and waits, with one exception: the thread of a task
-//! waits for the lease and for the task's output places before outputs appear.
+//! This crate is the shell around [`eyas_node::Node`], which decides. It has the session with the
+//! dispatcher, the store, fetches, sandboxes and processes. Facts go to the node as events, and the
+//! node's effects are carried out. The shell decides nothing, and nothing here asks the dispatcher
+//! and waits, with one exception: the thread of a task waits for the lease and for the task's
+//! output places before outputs appear.
 //!
 //! | module | contents |
 //! | --- | --- |

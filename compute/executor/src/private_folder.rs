@@ -6,9 +6,9 @@ use std::path::Path;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_session::trusted;
 
-/// Makes a folder that only its owner can enter. An existing folder must belong to this user and must not be writable
-/// by others, and no other user may be able to replace it or a folder above it: the executor runs programs that lie in
-/// it.
+/// Makes a folder that only its owner can enter. An existing folder must belong to this user and
+/// must not be writable by others, and no other user may be able to replace it or a folder above
+/// it: the executor runs programs that lie in it.
 pub(crate) fn make_private(folder: &Path) -> Result<(), PrivateError> {
     PrivateFolder::claim(&trusted::folder(folder, 0o700)?).map(drop)
 }
@@ -16,8 +16,8 @@ pub(crate) fn make_private(folder: &Path) -> Result<(), PrivateError> {
 /// How often a folder is made again whose parent was removed meanwhile.
 const MAX_REMOVALS: usize = 10;
 
-/// Makes a folder inside a private one, and sets its mode so that only this user can enter. Guardians of executors that
-/// have just ended may remove the parent meanwhile, as it is empty.
+/// Makes a folder inside a private one, and sets its mode so that only this user can enter.
+/// Guardians of executors that have just ended may remove the parent meanwhile, as it is empty.
 pub(crate) fn make_inner_private(folder: &Path) -> Result<(), PrivateError> {
     let make = || PrivateFolder::claim(folder)?.close();
     for _ in 0..MAX_REMOVALS {

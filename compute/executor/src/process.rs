@@ -1,5 +1,5 @@
-//! One process of a task: started in its own process group, its output captured, suspended and killed as a group, and
-//! reaped with its resource usage.
+//! One process of a task: started in its own process group, its output captured, suspended and
+//! killed as a group, and reaped with its resource usage.
 
 mod oversight;
 pub(crate) mod procfs;
@@ -63,7 +63,8 @@ pub(crate) struct ProcessResult {
     pub stderr: CapturedOutput,
 }
 
-/// The beginning of an output stream, the size of the rest, and the whole stream if it was to be kept.
+/// The beginning of an output stream, the size of the rest, and the whole stream if it was to be
+/// kept.
 #[derive(Debug, Default)]
 pub(crate) struct CapturedOutput {
     pub bytes: Vec<u8>,
@@ -71,7 +72,8 @@ pub(crate) struct CapturedOutput {
     pub spool: Option<Spool>,
 }
 
-/// Cancels, suspends and resumes a task from another thread, before or after its process has started.
+/// Cancels, suspends and resumes a task from another thread, before or after its process has
+/// started.
 pub(crate) struct ProcessControl {
     wanted: Mutex<WantedState>,
     wake: OwnedFd,
@@ -88,7 +90,10 @@ struct WantedState {
 impl ProcessControl {
     pub fn new() -> io::Result<Self> {
         let wanted = Mutex::new(WantedState::default());
-        Ok(ProcessControl { wanted, wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+        Ok(ProcessControl {
+            wanted,
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
     }
 
     /// Cancels the task: its process group is killed.
@@ -135,8 +140,8 @@ impl ProcessControl {
     }
 }
 
-/// Runs a command to its end, and kills all of its process group afterwards. Processes that leave the group are
-/// recognised by the environment variables `marks`.
+/// Runs a command to its end, and kills all of its process group afterwards. Processes that leave
+/// the group are recognised by the environment variables `marks`.
 ///
 /// # Errors
 /// If the command could not be started.
@@ -149,7 +154,14 @@ pub(crate) fn run(
     limits: &mut RunLimits<'_>,
 ) -> io::Result<ProcessResult> {
     let (mut streams, [stdout, stderr]) = Streams::new(&capture.into())?;
-    let pid = spawn(command, None, stdout.as_fd(), stderr.as_fd(), limits.groups_to_enter(), limits.cores())?;
+    let pid = spawn(
+        command,
+        None,
+        stdout.as_fd(),
+        stderr.as_fd(),
+        limits.groups_to_enter(),
+        limits.cores(),
+    )?;
     limits.begin();
     let mut oversight = Oversight::new(pid, marks, control, limits);
     oversight.limit_time(timeout);
@@ -163,7 +175,8 @@ pub(crate) fn run(
     watched?;
     let end = match (killed, status.code(), status.signal()) {
         (Some(end), _, _) => end,
-        // Also if the task has succeeded without the process that the kernel has killed, for instance in a pipe.
+        // Also if the task has succeeded without the process that the kernel has killed, for
+        // instance in a pipe.
         (None, _, _) if let Some(excess) = excess => ProcessEnd::OverMemory(excess),
         (None, Some(code), _) => ProcessEnd::Exited(code),
         (None, None, signal) => ProcessEnd::Signalled(signal.unwrap_or(0)),
@@ -218,20 +231,31 @@ struct Streams {
 }
 
 impl Streams {
-    /// The streams, and the ends that the process writes to. The caller keeps those open until the process has ended:
-    /// otherwise each of them would wake the thread when the process closes it, before its end.
+    /// The streams, and the ends that the process writes to. The caller keeps those open until the
+    /// process has ended: otherwise each of them would wake the thread when the process closes it,
+    /// before its end.
     fn new(capture: &Capture) -> io::Result<(Self, [PipeWriter; 2])> {
         let (stdout, stdout_writer) = io::pipe()?;
         let (stderr, stderr_writer) = io::pipe()?;
         let stream = |pipe, name| {
-            let spool = capture.spool.as_ref().map(|(path, most_bytes)| (path.with_extension(name), *most_bytes));
-            Ok::<_, io::Error>(Stream { to_spool: spool, ..Stream::new(pipe, capture.inline_bytes)? })
+            let spool = capture
+                .spool
+                .as_ref()
+                .map(|(path, most_bytes)| (path.with_extension(name), *most_bytes));
+            Ok::<_, io::Error>(Stream {
+                to_spool: spool,
+                ..Stream::new(pipe, capture.inline_bytes)?
+            })
         };
         let [out, err] = STREAMS;
-        Ok((Streams { stdout: stream(stdout, out)?, stderr: stream(stderr, err)? }, [stdout_writer, stderr_writer]))
+        Ok((
+            Streams { stdout: stream(stdout, out)?, stderr: stream(stderr, err)? },
+            [stdout_writer, stderr_writer],
+        ))
     }
 
-    /// Reads what is still in the pipes. Does not wait for processes outside the group that keep the pipes open.
+    /// Reads what is still in the pipes. Does not wait for processes outside the group that keep
+    /// the pipes open.
     fn drain(&mut self) {
         for stream in [&mut self.stdout, &mut self.stderr] {
             for _ in 0..DRAIN_READS {
@@ -247,7 +271,8 @@ struct Stream {
     pipe: PipeReader,
     captured: CapturedOutput,
     capture_bytes: u64,
-    /// The file for the whole stream and the most bytes of it, until the stream exceeds `capture_bytes`.
+    /// The file for the whole stream and the most bytes of it, until the stream exceeds
+    /// `capture_bytes`.
     to_spool: Option<(PathBuf, u64)>,
     /// Whether a read was as large as the pipe, so that the process may have waited for room.
     was_full: bool,
@@ -256,7 +281,13 @@ struct Stream {
 impl Stream {
     fn new(pipe: PipeReader, capture_bytes: u64) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Stream { pipe, captured: CapturedOutput::default(), capture_bytes, to_spool: None, was_full: false })
+        Ok(Stream {
+            pipe,
+            captured: CapturedOutput::default(),
+            capture_bytes,
+            to_spool: None,
+            was_full: false,
+        })
     }
 
     /// Reads once. Whether there may be more now.
@@ -276,18 +307,20 @@ impl Stream {
                 bytes.len()
             })
         };
-        let kept = captured.bytes.len().min(usize::try_from(self.capture_bytes).unwrap_or(usize::MAX));
+        let kept =
+            captured.bytes.len().min(usize::try_from(self.capture_bytes).unwrap_or(usize::MAX));
         if captured.bytes.len() > kept {
             captured.cut_bytes += (captured.bytes.len() - kept) as u64;
             let spooled = match (self.to_spool.take(), &mut captured.spool) {
-                (Some((path, most_bytes)), _) => {
-                    Spool::begin(path, most_bytes, &captured.bytes).map(|spool| captured.spool = Some(spool))
-                }
+                (Some((path, most_bytes)), _) => Spool::begin(path, most_bytes, &captured.bytes)
+                    .map(|spool| captured.spool = Some(spool)),
                 (None, Some(spool)) => spool.add(&captured.bytes[kept..]),
                 (None, None) => Ok(()),
             };
             if let Err(e) = spooled {
-                tracing::warn!("output of a task is cut, because it cannot be written to the disk: {e}");
+                tracing::warn!(
+                    "output of a task is cut, because it cannot be written to the disk: {e}"
+                );
                 captured.spool = None;
             }
         }
@@ -295,7 +328,8 @@ impl Stream {
         match read {
             Ok(READ_BYTES) if !self.was_full => {
                 self.was_full = true;
-                // A process that prints much then waits less often. The system may refuse; then the pipe stays small.
+                // A process that prints much then waits less often. The system may refuse; then the
+                // pipe stays small.
                 let _ = fcntl_setpipe_size(&self.pipe, LARGE_PIPE_BYTES);
                 true
             }
@@ -320,8 +354,10 @@ fn reap(pid: Pid) -> io::Result<(ExitStatus, ReapedUsage)> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     loop {
         // No safe wrapper returns the resource usage of one child.
-        // SAFETY: both pointers are to live variables of the types that wait4 writes, and zeroes are a valid rusage.
-        let reaped = unsafe { libc::wait4(pid.as_raw_nonzero().get(), &mut status, 0, usage.as_mut_ptr()) };
+        // SAFETY: both pointers are to live variables of the types that wait4 writes, and zeroes
+        // are a valid rusage.
+        let reaped =
+            unsafe { libc::wait4(pid.as_raw_nonzero().get(), &mut status, 0, usage.as_mut_ptr()) };
         if reaped >= 0 {
             break;
         }
@@ -334,15 +370,20 @@ fn reap(pid: Pid) -> io::Result<(ExitStatus, ReapedUsage)> {
     let usage = unsafe { usage.assume_init() };
     let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
     let cpu_us = us(usage.ru_utime) + us(usage.ru_stime);
-    // Until it executed its program, the process had the memory of this process, which counts to it.
+    // Until it executed its program, the process had the memory of this process, which counts to
+    // it.
     let largest_kib = Some(usage.ru_maxrss as u64).filter(|kib| *kib > own_largest_kib());
-    Ok((ExitStatus::from_raw(status), ReapedUsage { cpu_us, largest_bytes: largest_kib.unwrap_or(0) * 1024 }))
+    Ok((
+        ExitStatus::from_raw(status),
+        ReapedUsage { cpu_us, largest_bytes: largest_kib.unwrap_or(0) * 1024 },
+    ))
 }
 
 /// The most memory that this process has had.
 fn own_largest_kib() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a live variable of the type that getrusage writes, and zeroes are a valid rusage.
+    // SAFETY: the pointer is to a live variable of the type that getrusage writes, and zeroes are a
+    // valid rusage.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
@@ -367,7 +408,15 @@ mod tests {
 
     fn run_sh(script: &str, capture_bytes: u64, timeout_ms: u64) -> ProcessResult {
         let timeout = Some(Duration::from_millis(timeout_ms));
-        run(&sh(script), capture_bytes, timeout, &ProcessControl::new().unwrap(), &[], &mut RunLimits::none()).unwrap()
+        run(
+            &sh(script),
+            capture_bytes,
+            timeout,
+            &ProcessControl::new().unwrap(),
+            &[],
+            &mut RunLimits::none(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -382,7 +431,8 @@ mod tests {
     fn a_stream_that_exceeds_the_result_is_whole_in_a_file() {
         let folder = tempfile::tempdir().unwrap();
         for (most_bytes, expected) in [(10_000_000, 2_000_004), (1_500_000, 1_500_000)] {
-            let capture = Capture { inline_bytes: 1000, spool: Some((folder.path().join("of"), most_bytes)) };
+            let capture =
+                Capture { inline_bytes: 1000, spool: Some((folder.path().join("of"), most_bytes)) };
             let script = sh("head -c 2000000 /dev/zero; echo end; echo err >&2");
             let control = ProcessControl::new().unwrap();
             let ran = run(&script, capture, None, &control, &[], &mut RunLimits::none()).unwrap();
@@ -391,19 +441,30 @@ mod tests {
             assert_eq!((whole.len(), whole.ends_with(b"end\n")), (expected, expected == 2_000_004));
             assert!(ran.stderr.spool.is_none() && ran.stderr.bytes == b"err\n");
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the files go with the result");
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "the files go with the result"
+        );
     }
 
     #[test]
     fn a_task_has_a_session_of_its_own_and_nothing_of_its_executors_caller() {
-        let leader = run_sh("read -r all </proc/$$/stat; set -- ${all##*)}; echo $4 $$; : </dev/tty", 100, 60_000);
+        let leader = run_sh(
+            "read -r all </proc/$$/stat; set -- ${all##*)}; echo $4 $$; : </dev/tty",
+            100,
+            60_000,
+        );
         let [session, leader_id] = [0, 1].map(|word| words(&leader)[word].clone());
         assert_eq!(session, leader_id, "{leader:?}");
         assert!(!leader.stderr.bytes.is_empty(), "it has no terminal");
         // Without CLOEXEC, as a caller leaves it.
-        let left = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+        let left =
+            rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())
+                .unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&left);
-        let open = run_sh(&format!("[ -e /proc/self/fd/{number} ] && echo open; echo end"), 100, 60_000);
+        let open =
+            run_sh(&format!("[ -e /proc/self/fd/{number} ] && echo open; echo end"), 100, 60_000);
         assert_eq!(words(&open), ["end"]);
         // The executor has raised its limit of open files.
         let before = getrlimit(Resource::Nofile);
@@ -420,7 +481,10 @@ mod tests {
     #[test]
     fn more_output_than_the_bound_is_counted_and_does_not_block() {
         let ran = run_sh("head -c 1000000 /dev/zero", 1000, 60_000);
-        assert_eq!((ran.end, ran.stdout.bytes.len(), ran.stdout.cut_bytes), (ProcessEnd::Exited(0), 1000, 999_000));
+        assert_eq!(
+            (ran.end, ran.stdout.bytes.len(), ran.stdout.cut_bytes),
+            (ProcessEnd::Exited(0), 1000, 999_000)
+        );
         // The pipe has grown by then.
         let ran = run_sh("head -c 3000000 /dev/zero; echo end", 3_000_003, 60_000);
         let CapturedOutput { bytes, cut_bytes, .. } = ran.stdout;
@@ -429,7 +493,9 @@ mod tests {
 
     #[test]
     fn processor_time_of_a_child_is_its_own() {
-        assert!(run_sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", 10, 60_000).cpu_us > 10_000);
+        assert!(
+            run_sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", 10, 60_000).cpu_us > 10_000
+        );
         assert!(run_sh("true", 10, 60_000).cpu_us < 1_000_000);
     }
 
@@ -473,7 +539,10 @@ mod tests {
     #[test]
     fn a_program_that_does_not_exist_is_an_error() {
         let control = ProcessControl::new().unwrap();
-        assert!(run(&Command::new("/no/such/program"), 10, None, &control, &[], &mut RunLimits::none()).is_err());
+        assert!(
+            run(&Command::new("/no/such/program"), 10, None, &control, &[], &mut RunLimits::none())
+                .is_err()
+        );
     }
 
     /// Whether a process is stopped; `None` if it is gone.
@@ -490,8 +559,12 @@ mod tests {
         }
     }
 
-    /// A task with a child in its group and one outside, run while `meanwhile` has its control and their numbers.
-    fn run_three(timeout: Option<Duration>, meanwhile: impl FnOnce(&ProcessControl, [i32; 3])) -> ProcessResult {
+    /// A task with a child in its group and one outside, run while `meanwhile` has its control and
+    /// their numbers.
+    fn run_three(
+        timeout: Option<Duration>,
+        meanwhile: impl FnOnce(&ProcessControl, [i32; 3]),
+    ) -> ProcessResult {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pids");
         let script = "trap 'kill $a' TERM; sleep 1000 & a=$!; setsid sleep 1000 & b=$!
@@ -546,14 +619,19 @@ mod tests {
         control.suspend(true);
         let script = format!("sleep 0.5; exit 3 # born stopped {}", std::process::id());
         std::thread::scope(|scope| {
-            let ran = scope.spawn(|| run(&sh(&script), 10, None, &control, &[], &mut RunLimits::none()).unwrap());
+            let ran = scope.spawn(|| {
+                run(&sh(&script), 10, None, &control, &[], &mut RunLimits::none()).unwrap()
+            });
             let is_it = |pid: i32| {
-                let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let words =
+                    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
                 words.contains(&script) && is_stopped(pid) == Some(true)
             };
             until("it is stopped", || {
                 let processes = std::fs::read_dir("/proc").unwrap();
-                processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).any(is_it)
+                processes
+                    .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+                    .any(is_it)
             });
             control.suspend(false);
             let ran = ran.join().unwrap();

@@ -1,6 +1,7 @@
-//! Resources that tasks hold. Memory and processors of each task are limited and measured here, by control groups where
-//! this process may make them, or else by looking at the task's processes from time to time. `core/node` decides which
-//! GPUs and cores a task has; here is what that means to the system.
+//! Resources that tasks hold. Memory and processors of each task are limited and measured here, by
+//! control groups where this process may make them, or else by looking at the task's processes from
+//! time to time. `core/node` decides which GPUs and cores a task has; here is what that means to
+//! the system.
 //!
 //! | part | contents |
 //! | --- | --- |
@@ -35,10 +36,11 @@ use task_group::{SlotGroups, TaskGroup, TaskGroups};
 
 /// Time between two looks at a task's memory while its limit is kept by looking.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Time between two looks at a task's memory otherwise: only for its peak, and for processes that the kernel killed.
+/// Time between two looks at a task's memory otherwise: only for its peak, and for processes that
+/// the kernel killed.
 const PEAK_EVERY: Duration = Duration::from_secs(1);
-/// Time until the first look at a task in a group. The time until the next one is twice as long each time, up to
-/// [`PEAK_EVERY`].
+/// Time until the first look at a task in a group. The time until the next one is twice as long
+/// each time, up to [`PEAK_EVERY`].
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 
 /// How this executor keeps the limits of tasks.
@@ -61,7 +63,9 @@ impl MemoryExcess {
     pub fn reason(self) -> String {
         let (used, asked) = (format_bytes(self.used_bytes), format_bytes(self.asked_bytes));
         let what = match self.by_kernel {
-            true => format!("it needed more memory when it used {used} of the {asked} that it asked for"),
+            true => format!(
+                "it needed more memory when it used {used} of the {asked} that it asked for"
+            ),
             false => format!("it used {used} of memory and asked for {asked}"),
         };
         format!("{what}: ask for more with --memory SIZE (`memory` in job files)")
@@ -94,9 +98,9 @@ impl TaskResources {
         TaskResources { options, table: ProcessTable::default() }
     }
 
-    /// Prepares the limits of a task that is going to run in this thread's slot, with `groups` if there are any, and
-    /// pinned to `cores` if there are any. A worker is in a group of its own, as the slot's group is emptied after each
-    /// command.
+    /// Prepares the limits of a task that is going to run in this thread's slot, with `groups` if
+    /// there are any, and pinned to `cores` if there are any. A worker is in a group of its own, as
+    /// the slot's group is emptied after each command.
     ///
     /// # Errors
     /// If the task's group cannot be made.
@@ -112,13 +116,15 @@ impl TaskResources {
         let mut own = None;
         if let Some(groups) = groups {
             groups.enter_slot(slot, need.cpus_milli, has_cpu_quota)?;
-            let has_own = self.memory_limit(true, need).is_some() || is_worker && groups.has_slots();
+            let has_own =
+                self.memory_limit(true, need).is_some() || is_worker && groups.has_slots();
             own = has_own.then(|| groups.task_group(need.cpus_milli, has_cpu_quota)).transpose()?;
         }
         Ok(self.resume(groups.is_some(), slot, own, need, cores))
     }
 
-    /// The limits of a further call of a worker, which is in the group `own` if it has asked for memory.
+    /// The limits of a further call of a worker, which is in the group `own` if it has asked for
+    /// memory.
     pub fn resume<'a>(
         &'a self,
         has_groups: bool,
@@ -169,8 +175,9 @@ impl RunLimits<'_> {
         self.own.as_ref().map_or(&[], TaskGroup::entrances)
     }
 
-    /// Limits the memory of the task, whose first process has just executed its program. Before, that process shared
-    /// the memory of this one: the kernel, if it lacked memory, would have killed both.
+    /// Limits the memory of the task, whose first process has just executed its program. Before,
+    /// that process shared the memory of this one: the kernel, if it lacked memory, would have
+    /// killed both.
     pub fn begin(&mut self) {
         let Some((group, bytes)) = self.own.as_ref().zip(self.memory_bytes) else { return };
         if let Err(e) = group.limit(bytes) {
@@ -181,8 +188,8 @@ impl RunLimits<'_> {
         }
     }
 
-    /// The group of a worker, which stays for further calls, and the most memory that was seen. If the worker
-    /// `has_died`, also tells whether the kernel has killed it for want of memory.
+    /// The group of a worker, which stays for further calls, and the most memory that was seen. If
+    /// the worker `has_died`, also tells whether the kernel has killed it for want of memory.
     pub fn end_call(mut self, has_died: bool) -> (Option<TaskGroup>, u64, Option<MemoryExcess>) {
         let usage = self.own.as_ref().filter(|_| has_died).and_then(TaskGroup::usage);
         let excess = usage.and_then(|usage| self.kernel_excess(&usage));
@@ -217,10 +224,12 @@ impl RunLimits<'_> {
                 self.look_every = (self.look_every * 2).min(PEAK_EVERY);
                 self.sampled_bytes = self.sampled_bytes.max(usage.now_bytes);
                 self.cached_bytes = self.cached_bytes.max(usage.cached_bytes);
-                self.kernel_excess(&usage).or_else(|| self.excess(usage.now_bytes).filter(|_| self.is_unlimited))
+                self.kernel_excess(&usage)
+                    .or_else(|| self.excess(usage.now_bytes).filter(|_| self.is_unlimited))
             }
             None => {
-                let used_bytes = self.table.memory_of(leader, marks, self.memory_bytes, self.look_every / 2);
+                let used_bytes =
+                    self.table.memory_of(leader, marks, self.memory_bytes, self.look_every / 2);
                 self.sampled_bytes = self.sampled_bytes.max(used_bytes);
                 self.excess(used_bytes)
             }
@@ -232,8 +241,9 @@ impl RunLimits<'_> {
         Some(MemoryExcess { used_bytes, asked_bytes, by_kernel: false })
     }
 
-    /// Kills the processes that the task has left in its group, and tells its peak of memory. `largest_bytes` is that
-    /// of its largest process, if it is known. Also tells whether the kernel has killed a process for want of memory.
+    /// Kills the processes that the task has left in its group, and tells its peak of memory.
+    /// `largest_bytes` is that of its largest process, if it is known. Also tells whether the
+    /// kernel has killed a process for want of memory.
     pub fn end(&mut self, largest_bytes: u64) -> (u64, Option<MemoryExcess>) {
         let usage = self.group_usage();
         let excess = usage.as_ref().and_then(|usage| self.kernel_excess(usage));
@@ -242,9 +252,9 @@ impl RunLimits<'_> {
             None => self.slot.kill_left(),
         }
         let peak_bytes = match usage {
-            Some(GroupUsage { peak_bytes: Some(peak_bytes), cached_bytes, .. }) => {
-                peak_bytes.saturating_sub(self.cached_bytes.max(cached_bytes)).max(self.sampled_bytes)
-            }
+            Some(GroupUsage { peak_bytes: Some(peak_bytes), cached_bytes, .. }) => peak_bytes
+                .saturating_sub(self.cached_bytes.max(cached_bytes))
+                .max(self.sampled_bytes),
             _ if self.sampled_bytes > 0 => self.sampled_bytes,
             _ => largest_bytes,
         };
@@ -269,8 +279,11 @@ impl RunLimits<'_> {
 impl RunLimits<'static> {
     /// No limits.
     pub fn none() -> Self {
-        let resources: &'static TaskResources = Box::leak(Box::new(TaskResources::new(LimitOptions::default())));
+        let resources: &'static TaskResources =
+            Box::leak(Box::new(TaskResources::new(LimitOptions::default())));
         let slot: &'static mut SlotGroups = Box::leak(Box::default());
-        resources.prepare(None, slot, &Resources::default(), &[], false).expect("without groups nothing can fail")
+        resources
+            .prepare(None, slot, &Resources::default(), &[], false)
+            .expect("without groups nothing can fail")
     }
 }

@@ -63,8 +63,8 @@ pub enum ExecutorError {
     Files(#[from] NodeError),
     /// Tasks cannot be limited as configured.
     #[error(
-        "cannot limit tasks by control groups: {0}; use --limits auto or --limits poll, without --cpu-quota, or have \
-         the system delegate a control group to this user"
+        "cannot limit tasks by control groups: {0}; use --limits auto or --limits poll, without \
+         --cpu-quota, or have the system delegate a control group to this user"
     )]
     Limits(String),
     /// A system call has failed.
@@ -77,13 +77,14 @@ pub enum ExecutorError {
     },
 }
 
-/// Runs an executor until `stop` or the dispatcher stops it. The executor prepares its folder, and then waits for
-/// `access`, because its dispatcher may be starting too; it ends if the sender is dropped. Bytes are moved on the
-/// runtime of the caller. Session and core have a thread of their own, so that no thread wakes another between two
-/// steps; this shortens short tasks.
+/// Runs an executor until `stop` or the dispatcher stops it. The executor prepares its folder, and
+/// then waits for `access`, because its dispatcher may be starting too; it ends if the sender is
+/// dropped. Bytes are moved on the runtime of the caller. Session and core have a thread of their
+/// own, so that no thread wakes another between two steps; this shortens short tasks.
 ///
 /// # Errors
-/// If the store cannot be opened, or the dispatcher cannot be reached within the configured reconnection time.
+/// If the store cannot be opened, or the dispatcher cannot be reached within the configured
+/// reconnection time.
 pub async fn run(
     config: ExecutorConfig,
     access: oneshot::Receiver<Access>,
@@ -115,9 +116,11 @@ async fn live(
         session = reconnect(&access, prepared.config.reconnect) => session?,
         _ = stop.wait() => return Ok(()),
     };
-    let PreparedExecutor { config, marker, sandboxes, store, found, limits, guardian, group } = prepared;
+    let PreparedExecutor { config, marker, sandboxes, store, found, limits, guardian, group } =
+        prepared;
     let keys = DataKeys::of(&access);
-    let place = BindAddress { ip: config.address.unwrap_or(session.local.ip()), ports: config.ports };
+    let place =
+        BindAddress { ip: config.address.unwrap_or(session.local.ip()), ports: config.ports };
     let server = serve_peers(&place, &store, &keys, &limits)?;
     let peers = Peers::new(keys, PeerLimits::default(), limits.link_in.clone());
     let storage = Storage::ordered(limits, storage_turns(&config)?, marker.clone());
@@ -128,7 +131,11 @@ async fn live(
         files_nodes.learn([announced.address]);
         NearNode { node: announced.node, store: Some(config.store_folder()) }
     });
-    storage.provide_files(Arc::new(cluster_files::storage(access.clone(), files_nodes.clone(), near)));
+    storage.provide_files(Arc::new(cluster_files::storage(
+        access.clone(),
+        files_nodes.clone(),
+        near,
+    )));
     let strays = Strays::adopt();
     if let Err(e) = &strays {
         tracing::info!("processes that leave their task's process group will not be found: {e}");
@@ -155,7 +162,16 @@ async fn live(
         deliveries: Arc::new(Semaphore::new(MAX_DELIVERIES)),
     });
     let fetcher = Fetcher::new(store, storage, peers.clone());
-    let host = SessionHost { config, access, runner, fetcher, peers, server: Arc::new(server), files, files_nodes };
+    let host = SessionHost {
+        config,
+        access,
+        runner,
+        fetcher,
+        peers,
+        server: Arc::new(server),
+        files,
+        files_nodes,
+    };
     serve(&host, session, found, &mut stop).await?;
     leave(&host, guardian).await;
     Ok(())
@@ -178,8 +194,8 @@ struct PreparedExecutor {
 impl PreparedExecutor {
     fn prepare(config: ExecutorConfig) -> Result<Self, ExecutorError> {
         let marker = Incarnation::own().map_err(io("cannot read /proc"))?.to_string();
-        // Each executor has its own folder, so that the guardian of a dead executor cannot remove those of its
-        // successor.
+        // Each executor has its own folder, so that the guardian of a dead executor cannot remove
+        // those of its successor.
         let sandboxes = config.sandbox_folder().join(&marker);
         make_private(&config.folder)?;
         make_inner_private(&config.store_folder())?;
@@ -190,7 +206,8 @@ impl PreparedExecutor {
         make_inner_private(&sandboxes)?;
         if config.emulation.storage_bytes_per_s.is_some() {
             let folder = &config.emulation_folder;
-            std::fs::create_dir_all(folder).map_err(io(&format!("cannot make {}", folder.display())))?;
+            std::fs::create_dir_all(folder)
+                .map_err(io(&format!("cannot make {}", folder.display())))?;
         }
         let limits = config.emulation.limits(&config.emulation_folder)?;
         let guardian = match &config.guardian {
@@ -206,7 +223,8 @@ impl PreparedExecutor {
     }
 }
 
-/// Begins to enter the control group of this executor. Waits for it if the configuration does not do without.
+/// Begins to enter the control group of this executor. Waits for it if the configuration does not
+/// do without.
 fn enter_group(config: &ExecutorConfig, marker: &str) -> Result<EnteringCgroup, ExecutorError> {
     let is_gone = |name: &str| name.parse::<Incarnation>().is_ok_and(|executor| executor.is_gone());
     let (mode, capacity_milli) = (config.task_limits.mode, config.capacity.cpus_milli);
@@ -219,7 +237,9 @@ fn enter_group(config: &ExecutorConfig, marker: &str) -> Result<EnteringCgroup, 
         match &group.wait().tasks {
             Err(e) => return Err(ExecutorError::Limits(e.to_string())),
             Ok(groups) if config.task_limits.has_cpu_quota && !groups.has_cpu() => {
-                return Err(ExecutorError::Limits("no controller `cpu` is available to this process".into()));
+                return Err(ExecutorError::Limits(
+                    "no controller `cpu` is available to this process".into(),
+                ));
             }
             Ok(_) => {}
         }
@@ -236,7 +256,8 @@ fn serve_peers(
 ) -> Result<PeerServer, ExecutorError> {
     let listener = place.tcp().map_err(io("cannot listen for other executors"))?;
     let links = (limits.link_in.clone(), limits.link_out.clone());
-    let server = PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), links);
+    let server =
+        PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), links);
     server.map_err(io("cannot serve other executors"))
 }
 
@@ -259,7 +280,8 @@ fn files_node(
         return Ok(None);
     }
     make_inner_private(&config.files_folder())?;
-    let node = PreparedNode::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
+    let node =
+        PreparedNode::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
     Ok(Some(ExecutorFilesNode::new(node, store.clone(), config.limits.floor_bytes)))
 }
 
@@ -286,7 +308,8 @@ async fn serve(
 
 /// Leaves neither processes nor sandboxes on the node.
 async fn leave(host: &SessionHost, guardian: Option<Guardian>) {
-    // The threads of slots still remove their spare sandboxes; each has a reference to the runner until then.
+    // The threads of slots still remove their spare sandboxes; each has a reference to the runner
+    // until then.
     let deadline = Instant::now() + KILL_DEADLINE;
     while Arc::strong_count(&host.runner) > 1 && Instant::now() < deadline {
         sleep(Duration::from_millis(1)).await;
@@ -315,19 +338,23 @@ fn say_limits(mode: LimitMode, groups: &Result<TaskGroups, NoTaskGroups>) {
         (LimitMode::Off, _) => tracing::info!("tasks are not limited (--limits off)"),
         (_, Ok(groups)) => tracing::info!("{}", groups.describe()),
         (_, Err(e)) => tracing::info!(
-            "memory of tasks is limited by looking at their processes, and processors are not limited; not by control \
-             groups, because {e}"
+            "memory of tasks is limited by looking at their processes, and processors are not \
+             limited; not by control groups, because {e}"
         ),
     }
 }
 
-/// Kills processes of executors that had this folder before and were killed together with their guardians, and removes
-/// their copies of outputs. The names of those executors are the names of folders in `sandboxes`.
+/// Kills processes of executors that had this folder before and were killed together with their
+/// guardians, and removes their copies of outputs. The names of those executors are the names of
+/// folders in `sandboxes`.
 fn end_leftovers(sandboxes: &Path) {
     let entries = std::fs::read_dir(sandboxes).into_iter().flatten().flatten();
     for executor in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
         if !leftovers::end(&executor) {
-            tracing::warn!(executor, "cannot kill some processes of an earlier executor in this folder");
+            tracing::warn!(
+                executor,
+                "cannot kill some processes of an earlier executor in this folder"
+            );
         }
         copies::remove(&sandboxes.join(&executor), &executor);
     }

@@ -1,11 +1,13 @@
-//! One session of an executor with the dispatcher, from registration to the last task's end, and reconnection after a
-//! session was lost.
+//! One session of an executor with the dispatcher, from registration to the last task's end, and
+//! reconnection after a session was lost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_node::Node;
-use eyas_session::{Access, Certified, FrameReader, OUTBOX_MESSAGES, Outbox, Session, SessionError, dial, outbox};
+use eyas_session::{
+    Access, Certified, FrameReader, OUTBOX_MESSAGES, Outbox, Session, SessionError, dial, outbox,
+};
 use eyas_transfer::{Fetcher, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_wire::Role;
@@ -26,14 +28,17 @@ use crate::task::lease::{Lease, Moment};
 const REDIAL: Duration = Duration::from_millis(100);
 const REDIAL_MOST: Duration = Duration::from_secs(5);
 
-/// An executor that holds objects and is told to stop leaves after this time, even if no other executor has them.
+/// An executor that holds objects and is told to stop leaves after this time, even if no other
+/// executor has them.
 const RETIRE_DEADLINE: Duration = Duration::from_secs(60);
 
-/// The dispatcher has to welcome this executor within this time. After a restart it may have a long journal to read.
+/// The dispatcher has to welcome this executor within this time. After a restart it may have a long
+/// journal to read.
 const WELCOME_DEADLINE: Duration = Duration::from_secs(60);
 
 // Small in debug builds, so that tests reach it.
-/// Number of stored objects that the registration names, because it has to fit in a frame; the others follow.
+/// Number of stored objects that the registration names, because it has to fit in a frame; the
+/// others follow.
 const MAX_HELD_AT_ONCE: usize = if cfg!(debug_assertions) { 4 } else { 1 << 20 };
 
 /// The parts of an executor that outlive a session.
@@ -86,20 +91,32 @@ impl SessionHost {
             Some(ToExecutor::Refused(why)) => return Err(ExecutorError::Refused(why)),
             _ => {
                 let why = "the dispatcher did not welcome this executor".to_owned();
-                return Ok(SessionEnd::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
+                return Ok(SessionEnd::Lost(SessionError::Protocol {
+                    address: self.access.dispatcher.clone(),
+                    why,
+                }));
             }
         };
         tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
         for part in if caching { later } else { &[] }.chunks(OUTBOX_MESSAGES) {
-            let stored =
-                |(object, size_bytes): &(_, _)| FromExecutor::Stored { object: *object, size_bytes: *size_bytes };
+            let stored = |(object, size_bytes): &(_, _)| FromExecutor::Stored {
+                object: *object,
+                size_bytes: *size_bytes,
+            };
             // If the connection has ended, the session reports it below.
             let _ = outbox.put(part.iter().map(stored).collect()).await;
         }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
-        let core = CoreHandle::new(self.node(caching), caching, self.runner.clone(), self.fetcher.clone(), lease);
+        let core = CoreHandle::new(
+            self.node(caching),
+            caching,
+            self.runner.clone(),
+            self.fetcher.clone(),
+            lease,
+        );
         if let Some(node) = &self.files {
-            // Before any object is evicted. From now on the core is told of every chunk that arrives.
+            // Before any object is evicted. From now on the core is told of every chunk that
+            // arrives.
             node.account_to(&core);
             core.lock().chunks_found(node.chunks()?);
         }
@@ -109,7 +126,9 @@ impl SessionHost {
             node.welcomed(place, &self.access, transfers, movers).await?;
         }
         let receiving = self.receive(&core, &mut reader, commands.collect());
-        let ended = self.exchange(&core, receiving, &outbox, Duration::from_micros(heartbeat_us), stop).await;
+        let ended = self
+            .exchange(&core, receiving, &outbox, Duration::from_micros(heartbeat_us), stop)
+            .await;
         wind_down(&core, matches!(ended, SessionEnd::Stopped)).await;
         self.runner.tokens.forget_all();
         if matches!(ended, SessionEnd::Stopped) {
@@ -145,7 +164,10 @@ impl SessionHost {
     }
 
     /// Waits for the answer to the registration, and the commands that come with it.
-    async fn first_commands(&self, reader: &mut FrameReader) -> Result<Vec<ToExecutor>, SessionError> {
+    async fn first_commands(
+        &self,
+        reader: &mut FrameReader,
+    ) -> Result<Vec<ToExecutor>, SessionError> {
         let first = async {
             loop {
                 let commands = self.take_own(reader.next().await?);
@@ -161,7 +183,12 @@ impl SessionHost {
     }
 
     /// Passes the dispatcher's commands to the core until the core stops or the connection ends.
-    async fn receive(&self, core: &CoreHandle, reader: &mut FrameReader, first: Vec<ToExecutor>) -> SessionEnd {
+    async fn receive(
+        &self,
+        core: &CoreHandle,
+        reader: &mut FrameReader,
+        first: Vec<ToExecutor>,
+    ) -> SessionEnd {
         core.lock().commands(first);
         while !core.lock().stopped {
             match reader.next().await {
@@ -172,8 +199,8 @@ impl SessionHost {
         SessionEnd::Stopped
     }
 
-    /// Receives commands and sends what the core reports, until the session ends. When it is told to stop, an executor
-    /// first lets others fetch the objects that no other one has.
+    /// Receives commands and sends what the core reports, until the session ends. When it is told
+    /// to stop, an executor first lets others fetch the objects that no other one has.
     async fn exchange(
         &self,
         core: &CoreHandle,
@@ -215,11 +242,14 @@ impl SessionHost {
         }
     }
 
-    /// Adopts the keys, the trust and the nodes of the file system among the commands; returns the commands for the
-    /// core.
+    /// Adopts the keys, the trust and the nodes of the file system among the commands; returns the
+    /// commands for the core.
     fn take_own(&self, commands: Vec<ToExecutor>) -> Vec<ToExecutor> {
         let is_own = |command: &ToExecutor| {
-            matches!(command, ToExecutor::Key { .. } | ToExecutor::Trust(_) | ToExecutor::FilesNodes(_))
+            matches!(
+                command,
+                ToExecutor::Key { .. } | ToExecutor::Trust(_) | ToExecutor::FilesNodes(_)
+            )
         };
         if !commands.iter().any(is_own) {
             return commands;
@@ -236,8 +266,13 @@ impl SessionHost {
             }
             ToExecutor::Key { certificate, key: SecretText(key) } => {
                 match credentials.adopt(&Certified { certificate, key }) {
-                    Ok(()) => tracing::info!("this executor has a new key of the cluster: {}", credentials.holder()),
-                    Err(why) => tracing::error!("cannot use the new key from the dispatcher: {why}"),
+                    Ok(()) => tracing::info!(
+                        "this executor has a new key of the cluster: {}",
+                        credentials.holder()
+                    ),
+                    Err(why) => {
+                        tracing::error!("cannot use the new key from the dispatcher: {why}")
+                    }
                 }
                 None
             }
@@ -261,15 +296,23 @@ impl SessionHost {
     }
 }
 
-/// Connects to the dispatcher, with retries for up to `patience`. Errors that a retry cannot change end it at once.
-pub(crate) async fn reconnect(access: &Access, patience: Duration) -> Result<Session, SessionError> {
+/// Connects to the dispatcher, with retries for up to `patience`. Errors that a retry cannot change
+/// end it at once.
+pub(crate) async fn reconnect(
+    access: &Access,
+    patience: Duration,
+) -> Result<Session, SessionError> {
     let deadline = Instant::now() + patience;
     let mut wait = REDIAL;
     let mut is_said = false;
     loop {
         match dial(access, Role::Executor).await {
             Ok(session) => return Ok(session),
-            Err(e) if !matches!(e, SessionError::Unreachable { .. } | SessionError::Ended { .. }) => return Err(e),
+            Err(e)
+                if !matches!(e, SessionError::Unreachable { .. } | SessionError::Ended { .. }) =>
+            {
+                return Err(e);
+            }
             Err(e) if Instant::now() + wait > deadline => return Err(e),
             Err(e) => {
                 if !std::mem::replace(&mut is_said, true) {
@@ -282,8 +325,8 @@ pub(crate) async fn reconnect(access: &Access, patience: Duration) -> Result<Ses
     }
 }
 
-/// Kills running tasks, and waits until they and all fetches have ended; fetches are aborted if the executor stops
-/// `for_good`. The session has ended, so commands that still arrive are ignored.
+/// Kills running tasks, and waits until they and all fetches have ended; fetches are aborted if the
+/// executor stops `for_good`. The session has ended, so commands that still arrive are ignored.
 async fn wind_down(core: &CoreHandle, for_good: bool) {
     let wait = async {
         loop {
@@ -302,6 +345,9 @@ async fn wind_down(core: &CoreHandle, for_good: bool) {
         }
     };
     if timeout(KILL_DEADLINE, wait).await.is_err() {
-        tracing::warn!("some tasks or fetches have not ended {} s after they were stopped", KILL_DEADLINE.as_secs());
+        tracing::warn!(
+            "some tasks or fetches have not ended {} s after they were stopped",
+            KILL_DEADLINE.as_secs()
+        );
     }
 }

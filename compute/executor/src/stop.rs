@@ -18,7 +18,8 @@ impl StopSwitch {
     }
 }
 
-/// The signal to stop. The executor then kills its tasks, tells the dispatcher that it leaves, and returns.
+/// The signal to stop. The executor then kills its tasks, tells the dispatcher that it leaves, and
+/// returns.
 #[derive(Clone)]
 pub struct StopSignal(watch::Receiver<Option<Instant>>);
 

@@ -1,4 +1,5 @@
-//! Turns at persistent storage: fetches wait in the I/O coordinator's queues, like the reads of unmodified programs.
+//! Turns at persistent storage: fetches wait in the I/O coordinator's queues, like the reads of
+//! unmodified programs.
 
 use std::io;
 use std::path::Path;

@@ -14,7 +14,9 @@ use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::task::DEFAULT_CAPTURE_BYTES;
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskTemplate, Value, WorkingFolder};
+use eyas_types::{
+    Name, ObjectId, Outcome, Program, Reads, Status, TaskTemplate, Value, WorkingFolder,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -52,7 +54,8 @@ use sandbox::{PartError, Sandbox};
 use start_failure::cannot_start;
 use tokens::Tokens;
 
-/// Environment variable with the executor's name, in every process of its tasks and in all processes that they start.
+/// Environment variable with the executor's name, in every process of its tasks and in all
+/// processes that they start.
 pub(crate) const EXECUTOR_VARIABLE: &str = "EYAS_EXECUTOR";
 
 /// Environment variable with the task's id.
@@ -121,8 +124,8 @@ pub(crate) struct TaskRunner {
     pub deliveries: Arc<Semaphore>,
 }
 
-/// Most tasks of an executor that deliver outputs outside of their slots. File systems write the outputs of tasks that
-/// wait for the disk at the same time together; more than this gain nothing.
+/// Most tasks of an executor that deliver outputs outside of their slots. File systems write the
+/// outputs of tasks that wait for the disk at the same time together; more than this gain nothing.
 pub(crate) const MAX_DELIVERIES: usize = 32;
 
 /// How far a task has come when its program has ended and its slot has no more to do.
@@ -157,8 +160,8 @@ pub(crate) struct StoreChanges {
     pub out_of_disk: Option<u64>,
 }
 
-/// A program that was just stored may still be open for writing in another thread's child, between fork and exec.
-/// Starting it is tried this many times, with [`BUSY_WAIT`] between two tries.
+/// A program that was just stored may still be open for writing in another thread's child, between
+/// fork and exec. Starting it is tried this many times, with [`BUSY_WAIT`] between two tries.
 const BUSY_TRIES: u32 = 50;
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
@@ -202,7 +205,8 @@ fn status_of(end: ProcessEnd) -> Status {
 
 fn fail_if_damaged(outcome: &mut Outcome, is_damaged: bool) {
     if outcome.status.is_success() && is_damaged {
-        let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
+        let reason = "the task wrote to one of its inputs, which other tasks read too: let it \
+                      work on a copy";
         outcome.status = failed(FailureKind::Input, reason);
     }
 }
@@ -210,7 +214,9 @@ fn fail_if_damaged(outcome: &mut Outcome, is_damaged: bool) {
 fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     for _ in 1..BUSY_TRIES {
         match start() {
-            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_WAIT),
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(BUSY_WAIT)
+            }
             other => return other,
         }
     }
@@ -233,12 +239,15 @@ impl TaskRunner {
             delivery => delivery,
         };
         outcome.waited_us = (started - run.task.arrived).as_micros() as u64;
-        outcome.ran_us = (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
+        outcome.ran_us =
+            (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
         outcome.reads = run.reads;
         let progress = match delivery {
             Some(delivery) => RunProgress::Copied(PendingEnd { outcome, delivery }),
             None => {
-                if let Some(status) = self.node_failure(&outcome, Instant::now(), || folders.written()) {
+                if let Some(status) =
+                    self.node_failure(&outcome, Instant::now(), || folders.written())
+                {
                     outcome.status = status;
                 }
                 changes.out_of_disk = self.out_of_disk(&outcome.status, &folders);
@@ -258,32 +267,42 @@ impl TaskRunner {
         let PendingEnd { mut outcome, delivery } = pending;
         let mut changes = StoreChanges::default();
         self.publish_into(&mut outcome, run, delivery, &mut changes.kept);
-        if let Some(status) = self.node_failure(&outcome, Instant::now(), || vec![self.sandboxes.clone()]) {
+        if let Some(status) =
+            self.node_failure(&outcome, Instant::now(), || vec![self.sandboxes.clone()])
+        {
             outcome.status = status;
         }
         TaskEnd { outcome, changes }
     }
 
-    fn publish_into(&self, outcome: &mut Outcome, run: &TaskRun, delivery: Delivery, kept: &mut Vec<(ObjectId, u64)>) {
+    fn publish_into(
+        &self,
+        outcome: &mut Outcome,
+        run: &TaskRun,
+        delivery: Delivery,
+        kept: &mut Vec<(ObjectId, u64)>,
+    ) {
         match self.publish(run, delivery, kept) {
             Ok(outputs) => outcome.outputs = outputs,
             Err(status) => outcome.status = status,
         }
     }
 
-    /// The bytes that a task had written when it found the disk of the store full, if it did. Objects that leave the
-    /// store make room for the task.
+    /// The bytes that a task had written when it found the disk of the store full, if it did.
+    /// Objects that leave the store make room for the task.
     fn out_of_disk(&self, status: &Status, folders: &TaskFolders) -> Option<u64> {
         let is_full = matches!(status, Status::Failed(Failure { kind: FailureKind::NodeFull, .. }));
-        // The sandboxes are on the disk of the store; the temporary folder of a task may be on another one.
+        // The sandboxes are on the disk of the store; the temporary folder of a task may be on
+        // another one.
         (is_full && disk_full::share_disk(&self.sandboxes, self.store.dir())).then(|| {
-            let sandbox = folders.sandbox.iter().map(|sandbox| disk_full::written_bytes(sandbox.folder()));
+            let sandbox =
+                folders.sandbox.iter().map(|sandbox| disk_full::written_bytes(sandbox.folder()));
             sandbox.sum()
         })
     }
 
-    /// The status that replaces a task's failure if the node has caused it: the node shut down, or the disk of a folder
-    /// to which the task wrote was full.
+    /// The status that replaces a task's failure if the node has caused it: the node shut down, or
+    /// the disk of a folder to which the task wrote was full.
     fn node_failure(
         &self,
         outcome: &Outcome,
@@ -298,7 +317,10 @@ impl TaskRunner {
             self.stop.told()
         };
         if told.is_some_and(|told| node_shutdown::was_node_shutdown(status, ended, told)) {
-            tracing::info!("a task ended because its node shuts down ({status}); it runs again on another node");
+            tracing::info!(
+                "a task ended because its node shuts down ({status}); it runs again on another \
+                 node"
+            );
             return Some(Status::Cancelled);
         }
         let may_be_disk = match status {
@@ -313,14 +335,21 @@ impl TaskRunner {
         let folders = written();
         let short_bytes = match disk_full::says_full(&printed) {
             true => {
-                let sandboxes = folders.iter().filter(|folder| folder.parent() == Some(self.sandboxes.as_path()));
-                disk_full::short_bytes(self.floor_bytes, sandboxes.map(|folder| disk_full::written_bytes(folder)).sum())
+                let sandboxes = folders
+                    .iter()
+                    .filter(|folder| folder.parent() == Some(self.sandboxes.as_path()));
+                disk_full::short_bytes(
+                    self.floor_bytes,
+                    sandboxes.map(|folder| disk_full::written_bytes(folder)).sum(),
+                )
             }
             false => self.floor_bytes,
         };
-        let full = folders.into_iter().find(|folder| disk_full::is_full(folder, short_bytes, &printed))?;
+        let full =
+            folders.into_iter().find(|folder| disk_full::is_full(folder, short_bytes, &printed))?;
         let reason = format!(
-            "{status}, and the disk of {} is full at {}: free some space there, or give the executor another folder",
+            "{status}, and the disk of {} is full at {}: free some space there, or give the \
+             executor another folder",
             self.name,
             full.display()
         );
@@ -350,28 +379,42 @@ impl TaskRunner {
             input_list: folders.lists.base.as_bytes(),
         };
         if let Program::Call(words) = &run.task.template.program {
-            let (outcome, is_damaged, made) = self.call(run, words, &with, sandbox, (worker, slot), changes)?;
+            let (outcome, is_damaged, made) =
+                self.call(run, words, &with, sandbox, (worker, slot), changes)?;
             folders.are_in_use = is_damaged;
             folders.sandbox = folders.sandbox.take().or(made);
             return self.copied(run, &with, folders.sandbox.as_ref(), outcome, changes);
         }
         let command = self.command(run, &with, sandbox)?;
-        let temporary = command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
+        let temporary =
+            command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
         folders.temporary = temporary.filter(|folder| !folder.is_empty()).map(PathBuf::from);
         let timeout = run.task.template.timeout_us.map(Duration::from_micros);
-        let marks = [format!("{TASK_VARIABLE}={}", run.task.id()), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
+        let marks = [
+            format!("{TASK_VARIABLE}={}", run.task.id()),
+            format!("{EXECUTOR_VARIABLE}={}", self.marker),
+        ];
         let capture = self.capture(&run.task.template);
         // Without groups, the processes of tasks are found by their environment.
         let groups = self.group.wait().tasks.as_ref().ok();
-        let limits = self.resources.prepare(groups, &mut slot.groups, &run.task.template.resources, &run.cores, false);
+        let limits = self.resources.prepare(
+            groups,
+            &mut slot.groups,
+            &run.task.template.resources,
+            &run.cores,
+            false,
+        );
         let mut limits = limits.map_err(|e| {
             let reason = format!("cannot make the control group of the task on {}: {e}", self.name);
             failed(FailureKind::Node, reason)
         })?;
-        let ran = retry_busy(|| process::run(&command, capture.clone(), timeout, &run.control, &marks, &mut limits));
+        let ran = retry_busy(|| {
+            process::run(&command, capture.clone(), timeout, &run.control, &marks, &mut limits)
+        });
         drop(limits);
         let ran = ran.map_err(|e| cannot_start(&self.name, &command, &e))?;
-        folders.are_in_use = !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
+        folders.are_in_use =
+            !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
         let is_damaged = self.find_damaged(run, changes);
         folders.are_in_use |= is_damaged;
         let mut outcome = Outcome::of(status_of(ran.end));
@@ -383,7 +426,13 @@ impl TaskRunner {
         outcome.stderr = ran.stderr.bytes;
         fail_if_damaged(&mut outcome, is_damaged);
         let (outcome, delivery) = self.copied(run, &with, sandbox, outcome, changes)?;
-        self.with_streams(run, outcome, delivery, [ran.stdout.spool, ran.stderr.spool], &mut changes.kept)
+        self.with_streams(
+            run,
+            outcome,
+            delivery,
+            [ran.stdout.spool, ran.stderr.spool],
+            &mut changes.kept,
+        )
     }
 
     /// How much of the streams of a task is captured.
@@ -397,7 +446,8 @@ impl TaskRunner {
         }
     }
 
-    /// Notes inputs that have gone from the store meanwhile, or were changed there. Whether one was changed.
+    /// Notes inputs that have gone from the store meanwhile, or were changed there. Whether one was
+    /// changed.
     fn find_damaged(&self, run: &TaskRun, changes: &mut StoreChanges) -> bool {
         let mut is_damaged = false;
         for object in &run.task.objects {
@@ -419,21 +469,28 @@ impl TaskRunner {
         outcome: Outcome,
         changes: &mut StoreChanges,
     ) -> Result<(Outcome, Option<Delivery>), Status> {
-        let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) else { return Ok((outcome, None)) };
+        let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) else {
+            return Ok((outcome, None));
+        };
         // In the names of outputs, an item that names an input of all tasks stands for itself.
         let own = |value: &Value| match value.template_input() {
             Some(_) => Value { text: value.text.clone(), input: None },
             None => value.clone(),
         };
         let values: Vec<_> = with.values.iter().map(own).collect();
-        match self.copy_outputs(run, &Expansion { values: &values, ..*with }, sandbox, &mut changes.kept) {
+        match self.copy_outputs(
+            run,
+            &Expansion { values: &values, ..*with },
+            sandbox,
+            &mut changes.kept,
+        ) {
             Ok(delivery) => Ok((outcome, Some(delivery))),
             Err(status) => Ok((Outcome { status, ..outcome }, None)),
         }
     }
 
-    /// An empty sandbox for a later task, unless one is kept. `None` also if the disk does not allow it; that task will
-    /// report the reason.
+    /// An empty sandbox for a later task, unless one is kept. `None` also if the disk does not
+    /// allow it; that task will report the reason.
     pub fn spare_sandbox(&self) -> Option<Sandbox> {
         if self.kept.has_empty() { None } else { Sandbox::create(self.new_folder("spare")).ok() }
     }
@@ -442,17 +499,26 @@ impl TaskRunner {
         self.sandboxes.join(format!("{name}-{}", self.folders.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The folder of a task's sandbox. The number keeps it apart from what an earlier try of the task has left.
+    /// The folder of a task's sandbox. The number keeps it apart from what an earlier try of the
+    /// task has left.
     fn folder_of(&self, run: &TaskRun) -> PathBuf {
         self.new_folder(&run.task.id().to_string())
     }
 
-    /// The task's sandbox, if it needs one before it runs. A call that writes optional outputs makes the folder itself.
-    fn sandbox(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> Result<Option<Sandbox>, Status> {
+    /// The task's sandbox, if it needs one before it runs. A call that writes optional outputs
+    /// makes the folder itself.
+    fn sandbox(
+        &self,
+        run: &TaskRun,
+        spare: &mut Option<Sandbox>,
+    ) -> Result<Option<Sandbox>, Status> {
         let template = &run.task.template;
         let outside = matches!(template.folder, WorkingFolder::Path(_));
         let is_call = matches!(template.program, Program::Call(_));
-        let has_outputs = template.outputs.iter().any(|output| !(output.is_stream() || is_call && output.optional));
+        let has_outputs = template
+            .outputs
+            .iter()
+            .any(|output| !(output.is_stream() || is_call && output.optional));
         if outside && run.task.assignment.inputs.is_empty() && !has_outputs {
             return Ok(None);
         }
@@ -463,8 +529,12 @@ impl TaskRunner {
             return Ok(Some(sandbox));
         }
         Sandbox::create(folder.clone()).map(Some).map_err(|e| {
-            let reason = format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
-            failed(if disk_full::is_no_room(&e) { FailureKind::NodeFull } else { FailureKind::Node }, reason)
+            let reason =
+                format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
+            failed(
+                if disk_full::is_no_room(&e) { FailureKind::NodeFull } else { FailureKind::Node },
+                reason,
+            )
         })
     }
 
@@ -481,15 +551,19 @@ impl TaskRunner {
         let paths = paths.map_err(|error| failed(FailureKind::Start, error.to_string()))?;
         let (inputs, objects) = run.task.shared_inputs();
         let are_staged = sandbox.shared().map(|shared| shared.paths().len());
-        let are_staged =
-            are_staged.unwrap_or_else(|| sandbox.share(&self.store, inputs, objects, &paths[..objects.len()]));
+        let are_staged = are_staged.unwrap_or_else(|| {
+            sandbox.share(&self.store, inputs, objects, &paths[..objects.len()])
+        });
         // A pattern may match inputs too; they are remembered to be told from what the task wrote.
         let remember = template.outputs.iter().any(|output| output.pattern.is_glob());
         let mut failure = None;
         let all = paths.iter().zip(&run.task.objects).zip(&run.task.assignment.inputs);
         for ((path, object), input) in all.skip(are_staged) {
             let staged = match input.part {
-                None => sandbox.stage(&self.store, *object, path, remember).map(drop).map_err(PartError::Store),
+                None => sandbox
+                    .stage(&self.store, *object, path, remember)
+                    .map(drop)
+                    .map_err(PartError::Store),
                 Some(part) => sandbox.stage_part(&self.store, *object, input, part, path, remember),
             };
             if let Err(e) = staged {
@@ -506,7 +580,10 @@ impl TaskRunner {
                     }
                 };
                 let is_full = e.kind == StoreErrorKind::Full;
-                failure = Some(failed(if is_full { FailureKind::NodeFull } else { FailureKind::Node }, reason));
+                failure = Some(failed(
+                    if is_full { FailureKind::NodeFull } else { FailureKind::Node },
+                    reason,
+                ));
                 if e.kind != StoreErrorKind::NotHere {
                     break;
                 }
@@ -528,7 +605,12 @@ impl TaskRunner {
         Ok(paths.into_iter().map(name).collect())
     }
 
-    fn command(&self, run: &TaskRun, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Status> {
+    fn command(
+        &self,
+        run: &TaskRun,
+        with: &Expansion<'_>,
+        sandbox: Option<&Sandbox>,
+    ) -> Result<Command, Status> {
         let (Program::Command(words) | Program::Call(words)) = &run.task.template.program else {
             return Err(failed(FailureKind::Start, "a task without a command needs no process"));
         };
@@ -536,7 +618,9 @@ impl TaskRunner {
         let folder = match (&run.task.template.folder, sandbox) {
             (WorkingFolder::Path(folder), _) => path_of(folder),
             (WorkingFolder::Sandbox, Some(sandbox)) => sandbox.folder(),
-            (WorkingFolder::Sandbox, None) => unreachable!("a task that works in a sandbox has one"),
+            (WorkingFolder::Sandbox, None) => {
+                unreachable!("a task that works in a sandbox has one")
+            }
         };
         let program = words.next().unwrap_or_default();
         // A program that is an input is in the sandbox, not on the PATH.
@@ -564,7 +648,12 @@ impl TaskRunner {
             Ok(Some(token)) => command.env("EYAS_ACCESS", token),
             // The executor's own access file is not for tasks.
             Ok(None) => command.env_remove("EYAS_ACCESS"),
-            Err(e) => return Err(failed(FailureKind::Node, format!("cannot keep the token of its job: {e}"))),
+            Err(e) => {
+                return Err(failed(
+                    FailureKind::Node,
+                    format!("cannot keep the token of its job: {e}"),
+                ));
+            }
         };
         if let Some(node) = self.files_node {
             command.env("EYAS_DFS_NODE", node.to_string()).env("EYAS_DFS_STORE", self.store.dir());

@@ -17,7 +17,8 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 /// Most bytes of a message that are shown.
 const MAX_MESSAGE_BYTES: usize = 2_000;
 
-/// Words in the messages of commands that have lost the batch system, rather than were refused by it.
+/// Words in the messages of commands that have lost the batch system, rather than were refused by
+/// it.
 const LOST_WORDS: &[&str] = &[
     "timed out",
     "timeout",
@@ -40,7 +41,10 @@ const LOST_WORDS: &[&str] = &[
 #[derive(Clone, Debug, Error)]
 pub enum BatchError {
     /// It is not installed.
-    #[error("there is no program `{program}` here: start the dispatcher on a host that can submit to the batch system")]
+    #[error(
+        "there is no program `{program}` here: start the dispatcher on a host that can submit to \
+         the batch system"
+    )]
     Missing {
         /// Name of the program.
         program: String,
@@ -91,8 +95,8 @@ pub enum BatchError {
     },
     /// The pool has options of another batch system.
     #[error(
-        "pools of `{system}` have none of the options --image, --namespace, --service-account, --template, \
-         --kubeconfig and --context, which are for Kubernetes"
+        "pools of `{system}` have none of the options --image, --namespace, --service-account, \
+         --template, --kubeconfig and --context, which are for Kubernetes"
     )]
     ForeignOptions {
         /// The pool's batch system.
@@ -109,8 +113,8 @@ impl BatchError {
         BatchError::File { path: path.display().to_string(), why: why.to_string() }
     }
 
-    /// Whether what was asked for may have been done, or may still be done: there was no answer, or none that is
-    /// understood.
+    /// Whether what was asked for may have been done, or may still be done: there was no answer, or
+    /// none that is understood.
     pub(crate) fn leaves_open(&self) -> bool {
         match self {
             BatchError::Slow { .. } | BatchError::Unknown { .. } => true,
@@ -152,16 +156,22 @@ impl BatchOutput {
 /// Runs a program of a batch system to its end.
 ///
 /// # Errors
-/// If it cannot be started or does not end in time. A failure that it reports itself is not an error here.
+/// If it cannot be started or does not end in time. A failure that it reports itself is not an
+/// error here.
 pub(crate) async fn run(program: &str, words: &[String]) -> Result<BatchOutput, BatchError> {
     run_within(program, words, COMMAND_DEADLINE).await
 }
 
-async fn run_within(program: &str, words: &[String], deadline: Duration) -> Result<BatchOutput, BatchError> {
+async fn run_within(
+    program: &str,
+    words: &[String],
+    deadline: Duration,
+) -> Result<BatchOutput, BatchError> {
     let mut command = Command::new(program);
     command.args(words).env("LC_ALL", "C").env_remove("EYAS_ACCESS").env_remove("EYAS_CLUSTER");
     if std::env::var_os("SLURM_JOB_ID").is_some() {
-        // A dispatcher in a job: the sizes of its own job are not those of the nodes that it requests.
+        // A dispatcher in a job: the sizes of its own job are not those of the nodes that it
+        // requests.
         let of_job = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             let name = name.to_string_lossy();
             name.starts_with("SLURM_") && !matches!(&*name, "SLURM_CONF" | "SLURM_CLUSTERS")
@@ -175,8 +185,9 @@ async fn run_within(program: &str, words: &[String], deadline: Duration) -> Resu
     })?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let ended = async { tokio::join!(child.wait(), text_of(stdout), text_of(stderr)) };
-    let (status, stdout, stderr) =
-        tokio::time::timeout(deadline, ended).await.map_err(|_| BatchError::Slow { program: program.into() })?;
+    let (status, stdout, stderr) = tokio::time::timeout(deadline, ended)
+        .await
+        .map_err(|_| BatchError::Slow { program: program.into() })?;
     let is_success = status.is_ok_and(|status| status.success());
     Ok(BatchOutput { is_success, stdout, stderr })
 }
@@ -202,7 +213,12 @@ async fn text_of(stream: Option<impl AsyncRead + Unpin>) -> String {
 
 /// The end of a message, on one line.
 fn shortened(text: &str) -> String {
-    let line = text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let line = text
+        .split('\n')
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ");
     let mut first = line.len().saturating_sub(MAX_MESSAGE_BYTES);
     while !line.is_char_boundary(first) {
         first += 1;
@@ -229,13 +245,16 @@ mod tests {
 
     #[test]
     fn only_a_refusal_says_that_nothing_was_done() {
-        let failed = |says: &str| BatchError::Failed { program: "sbatch".into(), says: says.into() }.leaves_open();
+        let failed = |says: &str| {
+            BatchError::Failed { program: "sbatch".into(), says: says.into() }.leaves_open()
+        };
         let slow = BatchError::Slow { program: "sbatch".into() };
         assert!(slow.leaves_open() && BatchError::unknown("sbatch", "welcome").leaves_open());
         for lost in [
             "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
             "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
-            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller \
+             (connect failure)",
             "error: commlib error: got select error (Connection reset by peer)",
             "qsub: End of File",
             "qsub: Batch protocol error",
@@ -256,7 +275,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_that_hangs_is_given_up() {
-        let error = run_within("sleep", &["1000".to_owned()], Duration::from_millis(20)).await.unwrap_err();
+        let error =
+            run_within("sleep", &["1000".to_owned()], Duration::from_millis(20)).await.unwrap_err();
         assert_eq!(error.to_string(), "`sleep` did not answer within 60 s");
     }
 }

@@ -12,7 +12,10 @@ pub(crate) struct PoolClock {
 impl PoolClock {
     pub fn new() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        PoolClock { began: Instant::now(), began_us: since.map_or(0, |since| since.as_micros() as u64) }
+        PoolClock {
+            began: Instant::now(),
+            began_us: since.map_or(0, |since| since.as_micros() as u64),
+        }
     }
 
     /// Microseconds since 1970. Never less than before.

@@ -1,5 +1,6 @@
-//! What pools and the dispatcher tell each other. The dispatcher publishes a [`ClusterState`] about once a second, of
-//! which only the latest counts, so it never waits for pools. Pools send [`PoolOrder`]s.
+//! What pools and the dispatcher tell each other. The dispatcher publishes a [`ClusterState`] about
+//! once a second, of which only the latest counts, so it never waits for pools. Pools send
+//! [`PoolOrder`]s.
 
 use eyas_provision::{FittingWork, NodeShape, OutstandingWork, PoolNodeState};
 use eyas_types::ExecutorId;
@@ -12,8 +13,9 @@ pub const MAX_POOLS: usize = 64;
 pub struct ClusterState {
     /// The version of the shapes for which `work` was counted.
     pub shapes: u64,
-    /// Tasks that may run now and have not started, by the pools whose nodes they fit: those that wait, and those that
-    /// a node was given beyond its slots and does not start soon. Tasks that wait for other tasks are not counted.
+    /// Tasks that may run now and have not started, by the pools whose nodes they fit: those that
+    /// wait, and those that a node was given beyond its slots and does not start soon. Tasks that
+    /// wait for other tasks are not counted.
     pub work: Vec<FittingWork>,
     /// The measured part of the work: how long tasks take. The same for all pools.
     pub measured: OutstandingWork,

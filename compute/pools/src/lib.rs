@@ -1,11 +1,14 @@
-//! Pools: nodes that are requested from batch systems when tasks wait, and given back when they are idle.
+//! Pools: nodes that are requested from batch systems when tasks wait, and given back when they are
+//! idle.
 //!
-//! The shell of [`eyas_provision`], which decides: the shell runs the commands, writes the files and reads the clock.
-//! One task, the owner ([`PoolsHandle::start`]), has the state of all pools. Commands of batch systems run in tasks of
-//! their own and send their results to the owner, so no command delays another pool or the dispatcher. The dispatcher
-//! publishes its state and receives orders ([`ClusterState`], [`PoolOrder`]).
+//! The shell of [`eyas_provision`], which decides: the shell runs the commands, writes the files
+//! and reads the clock. One task, the owner ([`PoolsHandle::start`]), has the state of all pools.
+//! Commands of batch systems run in tasks of their own and send their results to the owner, so no
+//! command delays another pool or the dispatcher. The dispatcher publishes its state and receives
+//! orders ([`ClusterState`], [`PoolOrder`]).
 //!
-//! It must never decide where a task runs, how many nodes the work is worth, or what becomes of a request.
+//! It must never decide where a task runs, how many nodes the work is worth, or what becomes of a
+//! request.
 //!
 //! | module | contents |
 //! | --- | --- |

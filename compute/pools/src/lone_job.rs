@@ -1,4 +1,5 @@
-//! A batch job that runs one command and belongs to no pool: a dispatcher that must not run on a login node.
+//! A batch job that runs one command and belongs to no pool: a dispatcher that must not run on a
+//! login node.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -48,12 +49,17 @@ pub enum LoneState {
 }
 
 impl LoneJob {
-    /// Writes the script of a job with the time limit, size and verbatim options of `options`. Script and output are in
-    /// `folder`, which the batch system's hosts must share. Without the folder, a job that starts ends at once.
+    /// Writes the script of a job with the time limit, size and verbatim options of `options`.
+    /// Script and output are in `folder`, which the batch system's hosts must share. Without the
+    /// folder, a job that starts ends at once.
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub fn write(folder: &Path, command: &LoneCommand, options: PoolOptions) -> Result<Self, BatchError> {
+    pub fn write(
+        folder: &Path,
+        command: &LoneCommand,
+        options: PoolOptions,
+    ) -> Result<Self, BatchError> {
         let unknown = || BatchError::Missing { program: options.system.clone() };
         let system = systems::of(&options).ok_or_else(unknown)?;
         let plan = RequestPlan {
@@ -68,12 +74,13 @@ impl LoneJob {
         };
         make_private_folder(folder)?;
         let text = script(&plan, command, &*system);
-        write_private(&plan.script(), text.as_bytes(), 0o700).map_err(|why| BatchError::file(&plan.script(), &why))?;
+        write_private(&plan.script(), text.as_bytes(), 0o700)
+            .map_err(|why| BatchError::file(&plan.script(), &why))?;
         Ok(LoneJob { system, plan, job: None })
     }
 
-    /// Submits the job. If the batch system does not say what became of that, looks for the job until the batch system
-    /// has said three times in a row that it does not have it.
+    /// Submits the job. If the batch system does not say what became of that, looks for the job
+    /// until the batch system has said three times in a row that it does not have it.
     ///
     /// # Errors
     /// If the batch system refuses the job.
@@ -123,7 +130,9 @@ impl LoneJob {
             Some(BatchState::Pending(says)) => LoneState::Waits(says),
             Some(BatchState::Running | BatchState::Starting(_)) => LoneState::Runs,
             Some(BatchState::Ended(end)) => LoneState::Ended(end.says),
-            Some(BatchState::Unknown) | None => LoneState::Ended("the batch system does not know it".into()),
+            Some(BatchState::Unknown) | None => {
+                LoneState::Ended("the batch system does not know it".into())
+            }
         })
     }
 
@@ -176,7 +185,10 @@ fn script(plan: &RequestPlan, command: &LoneCommand, system: &dyn BatchSystem) -
         Some(signal) => line(&format!("( trap '' {signal}; exec {words} ) &")),
     }
     line("command=$!");
-    line(&format!("trap 'kill -TERM $command 2>/dev/null' TERM INT HUP {}", warning.unwrap_or_default()));
+    line(&format!(
+        "trap 'kill -TERM $command 2>/dev/null' TERM INT HUP {}",
+        warning.unwrap_or_default()
+    ));
     line("wait $command; status=$?");
     line("while kill -0 $command 2>/dev/null; do wait $command; status=$?; done");
     let status = quoted(&plan.folder.join(STATUS).display().to_string());

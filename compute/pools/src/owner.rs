@@ -1,4 +1,5 @@
-//! The owner of all pools: one task that answers clients, asks batch systems for states, and tells each pool its work.
+//! The owner of all pools: one task that answers clients, asks batch systems for states, and tells
+//! each pool its work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -36,7 +37,8 @@ const MAX_NAME: usize = 64;
 const MAX_LOG_BYTES: u64 = 1 << 20;
 /// Time to withdraw requests when the cluster stops. `eyas stop` waits 30 s.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
-/// Commands that run when the cluster stops are ended after this time. What they have submitted is looked for.
+/// Commands that run when the cluster stops are ended after this time. What they have submitted is
+/// looked for.
 const COMMANDS_DEADLINE: Duration = Duration::from_secs(5);
 /// Time between two looks whether all commands have ended, when the cluster stops.
 const COMMANDS_PAUSE: Duration = Duration::from_millis(10);
@@ -65,7 +67,10 @@ pub enum PoolsError {
     #[error("there is no pool `{0}`: `eyas pool list` shows the pools that there are")]
     NoSuchPool(String),
     /// The name is in use.
-    #[error("there is a pool `{0}` already: choose another name, or remove that pool first (`eyas pool remove {0}`)")]
+    #[error(
+        "there is a pool `{0}` already: choose another name, or remove that pool first (`eyas \
+         pool remove {0}`)"
+    )]
     Exists(String),
     /// The name cannot be that of a folder.
     #[error("`{0}` cannot be the name of a pool: use 1 to {MAX_NAME} letters, digits, `-` and `_`")]
@@ -82,7 +87,10 @@ pub enum PoolsError {
     #[error("{0}")]
     Options(&'static str),
     /// There are too many pools.
-    #[error("there are {MAX_POOLS} pools already, which is the most that a cluster can have: remove one first")]
+    #[error(
+        "there are {MAX_POOLS} pools already, which is the most that a cluster can have: remove \
+         one first"
+    )]
     TooMany,
     /// The pool has no such request.
     #[error("pool `{pool}` has no request {request}: `eyas pool show {pool}` lists its requests")]
@@ -127,8 +135,8 @@ pub struct PoolsHandle {
 }
 
 impl PoolsHandle {
-    /// Starts the owner, and takes up the pools in the folder. The task ends after the sender of `state` was dropped,
-    /// or the cluster stops.
+    /// Starts the owner, and takes up the pools in the folder. The task ends after the sender of
+    /// `state` was dropped, or the cluster stops.
     pub fn start(
         config: PoolsConfig,
         state: watch::Receiver<ClusterState>,
@@ -150,9 +158,12 @@ impl PoolsHandle {
             adding: BTreeSet::new(),
             answers: Vec::new(),
         };
-        // The owner writes files, so it has a thread of its own: a slow disk must not delay the dispatcher.
+        // The owner writes files, so it has a thread of its own: a slow disk must not delay the
+        // dispatcher.
         let runtime = Handle::current();
-        let work = tokio::task::spawn_blocking(move || runtime.block_on(owner.run(requests, results, state)));
+        let work = tokio::task::spawn_blocking(move || {
+            runtime.block_on(owner.run(requests, results, state))
+        });
         (PoolsHandle { inbox, views }, work)
     }
 
@@ -218,7 +229,12 @@ struct OpenJobs {
 
 impl OpenJobs {
     fn of(system: &Arc<dyn BatchSystem>) -> Self {
-        OpenJobs { system: system.clone(), asked: Vec::new(), jobs: Vec::new(), unclear: Vec::new() }
+        OpenJobs {
+            system: system.clone(),
+            asked: Vec::new(),
+            jobs: Vec::new(),
+            unclear: Vec::new(),
+        }
     }
 }
 
@@ -261,7 +277,10 @@ impl Owner {
             let due = async {
                 match due_us {
                     Some(due_us) => {
-                        tokio::time::sleep(Duration::from_micros(due_us.saturating_sub(clock.now_us()))).await;
+                        tokio::time::sleep(Duration::from_micros(
+                            due_us.saturating_sub(clock.now_us()),
+                        ))
+                        .await;
                     }
                     None => std::future::pending().await,
                 }
@@ -285,10 +304,13 @@ impl Owner {
             }
             self.act(actions).await;
         }
-        if tokio::time::timeout(STOP_DEADLINE, self.withdraw_all(clock, &mut results)).await.is_err() {
+        if tokio::time::timeout(STOP_DEADLINE, self.withdraw_all(clock, &mut results))
+            .await
+            .is_err()
+        {
             tracing::warn!(
-                "some requests for nodes are not withdrawn in time: their jobs end at once when they start, and they \
-                 are withdrawn when the cluster starts again"
+                "some requests for nodes are not withdrawn in time: their jobs end at once when \
+                 they start, and they are withdrawn when the cluster starts again"
             );
         }
     }
@@ -305,17 +327,26 @@ impl Owner {
                 }
             };
             let Some(system) = systems::of(&stored.options) else {
-                tracing::warn!("pool {name} is left out: there is no batch system `{}`", stored.options.system);
+                tracing::warn!(
+                    "pool {name} is left out: there is no batch system `{}`",
+                    stored.options.system
+                );
                 continue;
             };
-            let pool = Pool::load(&self.config.folder, &name, stored, system, &self.config.eyas, now_us);
+            let pool =
+                Pool::load(&self.config.folder, &name, stored, system, &self.config.eyas, now_us);
             self.pools.insert(name, pool);
         }
     }
 
     // ---- facts
 
-    fn finished(&mut self, now_us: u64, finished: Finished, actions: &mut Vec<(String, PoolAction)>) {
+    fn finished(
+        &mut self,
+        now_us: u64,
+        finished: Finished,
+        actions: &mut Vec<(String, PoolAction)>,
+    ) {
         match finished {
             Finished::Submitted { pool, number, answer, failed_hosts } => {
                 if let Some(pool) = self.pools.get_mut(&pool) {
@@ -333,20 +364,26 @@ impl Owner {
                     Ok(reports) => {
                         for ((name, number), report) in asked.into_iter().zip(reports) {
                             let Some(pool) = self.pools.get_mut(&name) else { continue };
-                            with(pool, actions, |pool, actions| pool.see_state(now_us, number, report, actions));
+                            with(pool, actions, |pool, actions| {
+                                pool.see_state(now_us, number, report, actions)
+                            });
                         }
                     }
                     Err(why) => {
                         let names: BTreeSet<_> = asked.into_iter().map(|(name, _)| name).collect();
                         for name in names {
                             let Some(pool) = self.pools.get_mut(&name) else { continue };
-                            with(pool, actions, |pool, actions| pool.states_unknown(now_us, &why, actions));
+                            with(pool, actions, |pool, actions| {
+                                pool.states_unknown(now_us, &why, actions)
+                            });
                         }
                     }
                 }
                 for (name, number, answer) in found {
                     let Some(pool) = self.pools.get_mut(&name) else { continue };
-                    with(pool, actions, |pool, actions| pool.looked_for(now_us, number, answer, actions));
+                    with(pool, actions, |pool, actions| {
+                        pool.looked_for(now_us, number, answer, actions)
+                    });
                 }
             }
             Finished::Tried { name, options, answer, reply } => {
@@ -362,7 +399,12 @@ impl Owner {
     }
 
     /// Takes note of the dispatcher's state: which nodes are there, and what work there is.
-    fn see(&mut self, now_us: u64, mut state: ClusterState, actions: &mut Vec<(String, PoolAction)>) {
+    fn see(
+        &mut self,
+        now_us: u64,
+        mut state: ClusterState,
+        actions: &mut Vec<(String, PoolAction)>,
+    ) {
         let mut of_pool: BTreeMap<String, Vec<PoolNodeState>> = BTreeMap::new();
         for node in std::mem::take(&mut state.nodes) {
             of_pool.entry(node.pool.clone()).or_default().push(node);
@@ -382,18 +424,28 @@ impl Owner {
     }
 
     /// Tells each pool the tasks that it should have nodes for.
-    fn share_work(&mut self, now_us: u64, state: &ClusterState, actions: &mut Vec<(String, PoolAction)>) {
-        let offer = |pool: &Pool| PoolOffer { price: pool.options.price, can_grow: pool.can_grow(now_us) };
+    fn share_work(
+        &mut self,
+        now_us: u64,
+        state: &ClusterState,
+        actions: &mut Vec<(String, PoolAction)>,
+    ) {
+        let offer =
+            |pool: &Pool| PoolOffer { price: pool.options.price, can_grow: pool.can_grow(now_us) };
         let offers: Vec<_> = self.pools.values().map(offer).collect();
         for (pool, fitting) in self.pools.values_mut().zip(share_work(&state.work, &offers)) {
-            with(pool, actions, |pool, actions| pool.see_work(now_us, fitting, state.measured, actions));
+            with(pool, actions, |pool, actions| {
+                pool.see_work(now_us, fitting, state.measured, actions)
+            });
         }
     }
 
     fn time_passed(&mut self, now_us: u64, actions: &mut Vec<(String, PoolAction)>) {
         for pool in self.pools.values_mut() {
             if pool.next_timeout().is_some_and(|due_us| due_us <= now_us) {
-                with(pool, actions, |pool, actions| pool.handle(now_us, PoolEvent::TimePassed, actions));
+                with(pool, actions, |pool, actions| {
+                    pool.handle(now_us, PoolEvent::TimePassed, actions)
+                });
             }
         }
     }
@@ -444,7 +496,8 @@ impl Owner {
         });
     }
 
-    /// Asks for the states of all requests of the scopes that are due, with one command for each scope.
+    /// Asks for the states of all requests of the scopes that are due, with one command for each
+    /// scope.
     fn ask_states(&mut self, now_us: u64) {
         let (mut scopes, mut due) = (BTreeSet::new(), BTreeMap::<Scope, OpenJobs>::new());
         // This is called after every event, so requests are listed only when they are asked for.
@@ -468,7 +521,8 @@ impl Owner {
             self.asks.insert(scope.clone(), Ask { next_us, is_running: true });
             let finished = self.finished.clone();
             tokio::spawn(async move {
-                let answer = if jobs.is_empty() { Ok(Vec::new()) } else { system.states(&jobs).await };
+                let answer =
+                    if jobs.is_empty() { Ok(Vec::new()) } else { system.states(&jobs).await };
                 let mut found = Vec::new();
                 for plan in unclear {
                     let answer = system.find(&plan).await;
@@ -486,8 +540,12 @@ impl Owner {
 
     /// Forgets pools that were removed and have given everything back.
     fn close_removed(&mut self) {
-        let closed: Vec<_> =
-            self.pools.values().filter(|pool| pool.is_closed()).map(|pool| pool.name.clone()).collect();
+        let closed: Vec<_> = self
+            .pools
+            .values()
+            .filter(|pool| pool.is_closed())
+            .map(|pool| pool.name.clone())
+            .collect();
         for name in closed {
             if let Some(pool) = self.pools.remove(&name)
                 && let Err(why) = pool.folder().remove()
@@ -507,13 +565,19 @@ impl Owner {
         }
     }
 
-    /// Withdraws the requests that have no nodes, because the cluster stops. Its executors are told to stop by the
-    /// dispatcher.
-    async fn withdraw_all(&mut self, clock: PoolClock, results: &mut mpsc::UnboundedReceiver<Finished>) {
+    /// Withdraws the requests that have no nodes, because the cluster stops. Its executors are told
+    /// to stop by the dispatcher.
+    async fn withdraw_all(
+        &mut self,
+        clock: PoolClock,
+        results: &mut mpsc::UnboundedReceiver<Finished>,
+    ) {
         self.commands.close();
         // The commands that follow are run below, for all requests of a pool together.
         let (now_us, mut unused) = (clock.now_us(), Vec::new());
-        self.pools.values_mut().for_each(|pool| pool.handle(now_us, PoolEvent::Stopping, &mut unused));
+        self.pools
+            .values_mut()
+            .for_each(|pool| pool.handle(now_us, PoolEvent::Stopping, &mut unused));
         let commands_end = async {
             while self.commands.available_permits() < MAX_COMMANDS {
                 tokio::time::sleep(COMMANDS_PAUSE).await;
@@ -526,7 +590,8 @@ impl Owner {
         // A batch system that is silent must not keep others from being told.
         let mut work = JoinSet::new();
         for pool in self.pools.values() {
-            let (name, system, jobs) = (pool.name.clone(), pool.system.clone(), pool.jobs_without_nodes());
+            let (name, system, jobs) =
+                (pool.name.clone(), pool.system.clone(), pool.jobs_without_nodes());
             let unclear: Vec<_> = pool.unclear(clock.now_us()).collect();
             work.spawn(async move { (name, withdraw_open(&*system, jobs, unclear).await) });
         }
@@ -560,23 +625,36 @@ async fn withdraw_open(
 }
 
 /// Has a pool do something, and collects what follows.
-fn with(pool: &mut Pool, actions: &mut Vec<(String, PoolAction)>, work: impl FnOnce(&mut Pool, &mut Vec<PoolAction>)) {
+fn with(
+    pool: &mut Pool,
+    actions: &mut Vec<(String, PoolAction)>,
+    work: impl FnOnce(&mut Pool, &mut Vec<PoolAction>),
+) {
     let mut own = Vec::new();
     work(pool, &mut own);
     actions.extend(own.into_iter().map(|action| (pool.name.clone(), action)));
 }
 
-async fn submit_one(system: &dyn BatchSystem, plan: RequestPlan, issue: AccessIssuer) -> Submission {
+async fn submit_one(
+    system: &dyn BatchSystem,
+    plan: RequestPlan,
+    issue: AccessIssuer,
+) -> Submission {
     match write_files(system, &plan, issue).await {
         Ok(()) => systems::submit(system, &plan).await,
         Err(why) => Submission::Refused(why),
     }
 }
 
-async fn write_files(system: &dyn BatchSystem, plan: &RequestPlan, issue: AccessIssuer) -> Result<(), BatchError> {
+async fn write_files(
+    system: &dyn BatchSystem,
+    plan: &RequestPlan,
+    issue: AccessIssuer,
+) -> Result<(), BatchError> {
     // Keys are written to the disk.
     let issued = tokio::task::spawn_blocking(move || issue()).await;
-    let unusable = |path: PathBuf, why: String| BatchError::File { path: path.display().to_string(), why };
+    let unusable =
+        |path: PathBuf, why: String| BatchError::File { path: path.display().to_string(), why };
     let content = match issued {
         Ok(Ok(content)) => content,
         Ok(Err(why)) => return Err(unusable(plan.access(), why.to_string())),

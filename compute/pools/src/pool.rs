@@ -1,16 +1,17 @@
-//! One pool: the shell around its decider. It writes the pool's files and reads what nodes have left there.
+//! One pool: the shell around its decider. It writes the pool's files and reads what nodes have
+//! left there.
 //!
-//! Files are written at once, in the order that the decider says; what else is to be done is returned as
-//! [`PoolAction`]s. It must never decide what becomes of a request.
+//! Files are written at once, in the order that the decider says; what else is to be done is
+//! returned as [`PoolAction`]s. It must never decide what becomes of a request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 use eyas_provision::{
-    BatchJobId, BatchReport, BatchState, FittingWork, NodeShape, NodeTraces, OutstandingWork, PoolConfig, PoolCounts,
-    PoolDecider, PoolEffect, PoolEvent, PoolNodeState, PoolRequest, PoolStatus, RememberedRequest, SavedPool,
-    SubmissionAnswer,
+    BatchJobId, BatchReport, BatchState, FittingWork, NodeShape, NodeTraces, OutstandingWork,
+    PoolConfig, PoolCounts, PoolDecider, PoolEffect, PoolEvent, PoolNodeState, PoolRequest,
+    PoolStatus, RememberedRequest, SavedPool, SubmissionAnswer,
 };
 use eyas_wire::pool::PoolOptions;
 use eyas_wire::view::pool::PoolEventView;
@@ -121,7 +122,12 @@ impl Pool {
     }
 
     /// Takes note of the nodes of the pool that are connected now.
-    pub fn see_nodes(&mut self, now_us: u64, seen: Vec<PoolNodeState>, actions: &mut Vec<PoolAction>) {
+    pub fn see_nodes(
+        &mut self,
+        now_us: u64,
+        seen: Vec<PoolNodeState>,
+        actions: &mut Vec<PoolAction>,
+    ) {
         self.handle(now_us, PoolEvent::NodesSeen(seen), actions);
     }
 
@@ -137,7 +143,13 @@ impl Pool {
     }
 
     /// A request was submitted, or refused, or neither is known.
-    pub fn submitted(&mut self, now_us: u64, number: u64, submission: Submission, actions: &mut Vec<PoolAction>) {
+    pub fn submitted(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        submission: Submission,
+        actions: &mut Vec<PoolAction>,
+    ) {
         let answer = match submission {
             Submission::Accepted(job) => SubmissionAnswer::Accepted(job.into_id()),
             Submission::Refused(why) => SubmissionAnswer::Refused(why.to_string()),
@@ -157,7 +169,11 @@ impl Pool {
         let event = match answer {
             Ok(Some(job)) => PoolEvent::Found { request: number, job: job.into_id() },
             Err(why) if why.leaves_open() => PoolEvent::StatesUnknown { why: why.to_string() },
-            Err(why) => PoolEvent::LookFailed { request: number, why: why.to_string(), traces: self.traces(number) },
+            Err(why) => PoolEvent::LookFailed {
+                request: number,
+                why: why.to_string(),
+                traces: self.traces(number),
+            },
             Ok(None) => PoolEvent::NotFound { request: number, traces: self.traces(number) },
         };
         self.handle(now_us, event, actions);
@@ -169,8 +185,15 @@ impl Pool {
     }
 
     /// The batch system has said how a request stands.
-    pub fn see_state(&mut self, now_us: u64, number: u64, report: BatchReport, actions: &mut Vec<PoolAction>) {
-        let has_no_node = self.decider.request_of(number).is_some_and(|request| request.joined == 0);
+    pub fn see_state(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        report: BatchReport,
+        actions: &mut Vec<PoolAction>,
+    ) {
+        let has_no_node =
+            self.decider.request_of(number).is_some_and(|request| request.joined == 0);
         let may_end = match &report.state {
             BatchState::Pending(_) => false,
             BatchState::Starting(_) | BatchState::Running => has_no_node,
@@ -181,7 +204,12 @@ impl Pool {
     }
 
     /// Hosts on which the batch system could start no node, and why.
-    pub fn pass_over(&mut self, now_us: u64, hosts: Vec<(String, String)>, actions: &mut Vec<PoolAction>) {
+    pub fn pass_over(
+        &mut self,
+        now_us: u64,
+        hosts: Vec<(String, String)>,
+        actions: &mut Vec<PoolAction>,
+    ) {
         self.handle(now_us, PoolEvent::HostsFailed(hosts), actions);
     }
 
@@ -207,17 +235,24 @@ impl Pool {
         match effect {
             PoolEffect::SavePool(saved) => {
                 // The pool goes on in memory.
-                if let Err(why) = self.folder.save(&StoredPool::new(saved, (*self.options).clone())) {
+                if let Err(why) = self.folder.save(&StoredPool::new(saved, (*self.options).clone()))
+                {
                     tracing::error!("pool {} is not kept on disk: {why}", self.name);
                 }
             }
             PoolEffect::SaveRequest { request, state } => {
                 if let Err(why) = request::save(&state, &self.folder.request(request)) {
-                    tracing::warn!("request {request} of pool {} is not kept on disk: {why}", self.name);
+                    tracing::warn!(
+                        "request {request} of pool {} is not kept on disk: {why}",
+                        self.name
+                    );
                 }
             }
-            // A job of which the batch system does not tell ends at once if it starts without an access file.
-            PoolEffect::ShutOut { request } => _ = std::fs::remove_file(request::access(&self.folder.request(request))),
+            // A job of which the batch system does not tell ends at once if it starts without an
+            // access file.
+            PoolEffect::ShutOut { request } => {
+                _ = std::fs::remove_file(request::access(&self.folder.request(request)))
+            }
             PoolEffect::ForgetRequest { request } => self.folder.remove_request(request),
             PoolEffect::Submit { request, nodes, mark, excluded } => {
                 actions.push(PoolAction::Submit(self.plan_of(request, nodes, mark, excluded)));
@@ -226,8 +261,12 @@ impl Pool {
                 let jobs = jobs.into_iter().map(|(number, job)| self.job(number, job)).collect();
                 actions.push(PoolAction::Withdraw(jobs));
             }
-            PoolEffect::Drain { node } => actions.push(PoolAction::Order(PoolOrder::Drain { executor: node })),
-            PoolEffect::Release { node } => actions.push(PoolAction::Order(PoolOrder::Release { executor: node })),
+            PoolEffect::Drain { node } => {
+                actions.push(PoolAction::Order(PoolOrder::Drain { executor: node }))
+            }
+            PoolEffect::Release { node } => {
+                actions.push(PoolAction::Order(PoolOrder::Release { executor: node }))
+            }
             PoolEffect::Note(text) => self.note(now_us, text),
         }
     }
@@ -308,10 +347,14 @@ impl Pool {
 
     /// Submitted requests that have not ended and of which no node is connected.
     pub fn jobs_without_nodes(&self) -> Vec<BatchJob> {
-        self.decider.jobs_without_nodes().map(|(number, job)| self.job(number, job.clone())).collect()
+        self.decider
+            .jobs_without_nodes()
+            .map(|(number, job)| self.job(number, job.clone()))
+            .collect()
     }
 
-    /// Requests that are to be looked for by their names. A request without a script was not submitted.
+    /// Requests that are to be looked for by their names. A request without a script was not
+    /// submitted.
     pub fn unclear(&self, now_us: u64) -> impl Iterator<Item = RequestPlan> {
         let plan = move |(number, request): (u64, &PoolRequest)| {
             self.plan_of(number, request.nodes, request.mark.clone(), self.decider.excluded(now_us))

@@ -1,4 +1,5 @@
-//! The plan of a request for nodes, and its folder on disk: the script, what the nodes print, and the request's state.
+//! The plan of a request for nodes, and its folder on disk: the script, what the nodes print, and
+//! the request's state.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -20,7 +21,8 @@ const STATE: &str = "request.toml";
 /// File with the script of a request.
 pub(crate) const SCRIPT: &str = "script.sh";
 
-/// File with the name of the host of a request, which its script writes if the batch system does not name it.
+/// File with the name of the host of a request, which its script writes if the batch system does
+/// not name it.
 pub(crate) const HOST_FILE: &str = "host";
 
 /// The mark of a plan that is tried and never submitted.
@@ -32,7 +34,8 @@ pub(crate) struct RequestPlan {
     pub pool: String,
     pub number: u64,
     pub nodes: u32,
-    /// The part of the request's name that no other request has, also none of another dispatcher or an earlier pool.
+    /// The part of the request's name that no other request has, also none of another dispatcher
+    /// or an earlier pool.
     pub mark: String,
     pub options: Arc<PoolOptions>,
     /// Hosts that are not to be used, because requests have failed there.
@@ -44,7 +47,8 @@ pub(crate) struct RequestPlan {
 }
 
 impl RequestPlan {
-    /// Name of the request in the batch system, by which the request is looked for. No option of the user replaces it.
+    /// Name of the request in the batch system, by which the request is looked for. No option of
+    /// the user replaces it.
     pub fn name(&self) -> String {
         request_name(&self.pool, self.number, &self.mark)
     }
@@ -103,7 +107,8 @@ pub(crate) fn write_private(path: &Path, content: &[u8], mode: u32) -> io::Resul
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
         _ => {}
     }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&new, path)
@@ -136,7 +141,8 @@ pub(crate) fn access(folder: &Path) -> PathBuf {
 pub(crate) fn save(request: &PoolRequest, folder: &Path) -> Result<(), BatchError> {
     make_private_folder(folder)?;
     let path = folder.join(STATE);
-    let text = toml::to_string(request).map_err(|e| BatchError::file(&path, &io::Error::other(e)))?;
+    let text =
+        toml::to_string(request).map_err(|e| BatchError::file(&path, &io::Error::other(e)))?;
     write_private(&path, text.as_bytes(), 0o600).map_err(|why| BatchError::file(&path, &why))
 }
 

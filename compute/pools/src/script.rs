@@ -30,14 +30,18 @@ pub(crate) fn text(plan: &RequestPlan, system: &dyn BatchSystem) -> String {
         line(&format!("exec {command}"));
         return script;
     }
-    // The shell passes on the signal with which the batch system ends the node, so that the executor can leave.
+    // The shell passes on the signal with which the batch system ends the node, so that the
+    // executor can leave.
     match warning {
         None => line(&format!("{command} &")),
         // The batch system sends its warning to the executor too, which it would end at once.
         Some(signal) => line(&format!("( trap '' {signal}; exec {command} ) &")),
     }
     line("executor=$!");
-    line(&format!("trap 'kill -TERM $executor 2>/dev/null' TERM INT HUP {}", warning.unwrap_or_default()));
+    line(&format!(
+        "trap 'kill -TERM $executor 2>/dev/null' TERM INT HUP {}",
+        warning.unwrap_or_default()
+    ));
     line("wait $executor; status=$?");
     line("while kill -0 $executor 2>/dev/null; do wait $executor; status=$?; done");
     options.stop_command.iter().for_each(|stop| line(stop));
@@ -64,7 +68,10 @@ fn one_node(plan: &RequestPlan, number: &str, paths: NodePaths) -> String {
     if let Some(memory) = options.memory_bytes {
         option("node-memory", memory.to_string());
     }
-    options.resources.iter().for_each(|(name, amount)| option("node-resource", format!("{name}={amount}")));
+    options
+        .resources
+        .iter()
+        .for_each(|(name, amount)| option("node-resource", format!("{name}={amount}")));
     options.labels.iter().for_each(|(name, value)| option("label", format!("{name}={value}")));
     words.extend(options.executor_options.iter().cloned());
     let mut command = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
@@ -78,9 +85,9 @@ fn one_node(plan: &RequestPlan, number: &str, paths: NodePaths) -> String {
     }
 }
 
-/// The shell that runs scripts where the batch system passes on the environment of a submission. `bash` keeps variables
-/// that are no variables of a shell, such as the functions that it exports (`module` of environment modules); `dash`,
-/// which is `/bin/sh` of Debian, drops them.
+/// The shell that runs scripts where the batch system passes on the environment of a submission.
+/// `bash` keeps variables that are no variables of a shell, such as the functions that it exports
+/// (`module` of environment modules); `dash`, which is `/bin/sh` of Debian, drops them.
 pub(crate) fn shell() -> &'static str {
     const BASH: &str = "/bin/bash";
     if Path::new(BASH).exists() { BASH } else { "/bin/sh" }

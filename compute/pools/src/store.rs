@@ -1,5 +1,6 @@
-//! Pools on disk: a folder for each in the cluster's folder, with the pool's options and counts, and a folder for each
-//! request. After a restart of the dispatcher, pools and requests are read from there.
+//! Pools on disk: a folder for each in the cluster's folder, with the pool's options and counts,
+//! and a folder for each request. After a restart of the dispatcher, pools and requests are read
+//! from there.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -65,7 +66,8 @@ impl PoolFolder {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
         made.map_err(|why| BatchError::file(&self.0, &why))?;
         let path = self.0.join(POOL);
-        let text = toml::to_string(pool).map_err(|e| BatchError::file(&path, &io::Error::other(e)))?;
+        let text =
+            toml::to_string(pool).map_err(|e| BatchError::file(&path, &io::Error::other(e)))?;
         write_private(&path, text.as_bytes(), 0o600).map_err(|why| BatchError::file(&path, &why))
     }
 
@@ -81,7 +83,9 @@ impl PoolFolder {
         for number in numbers(&self.0.join(REQUESTS)) {
             match request::load(&self.request(number)) {
                 Ok(request) => _ = requests.insert(number, request),
-                Err(why) => tracing::warn!("request {number} of {} is forgotten: {why}", self.0.display()),
+                Err(why) => {
+                    tracing::warn!("request {number} of {} is forgotten: {why}", self.0.display())
+                }
             }
         }
         requests
@@ -97,7 +101,9 @@ impl PoolFolder {
 
     pub fn remove(&self) -> Result<(), BatchError> {
         match std::fs::remove_dir_all(&self.0) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(BatchError::file(&self.0, &why)),
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                Err(BatchError::file(&self.0, &why))
+            }
             _ => Ok(()),
         }
     }
@@ -129,7 +135,8 @@ fn numbers(folder: &Path) -> Vec<u64> {
 /// The names of all pools in a folder.
 pub(crate) fn names(pools: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(pools).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<_> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }

@@ -1,4 +1,5 @@
-//! Batch systems: how nodes are requested from each. Adding one touches its own file and [`SYSTEMS`].
+//! Batch systems: how nodes are requested from each. Adding one touches its own file and
+//! [`SYSTEMS`].
 
 mod htcondor;
 mod kubernetes;
@@ -71,7 +72,8 @@ pub(crate) struct NodePaths {
     pub folder: Option<PathBuf>,
 }
 
-/// A batch system. Methods run commands that may take a minute, so they are called in tasks of their own.
+/// A batch system. Methods run commands that may take a minute, so they are called in tasks of
+/// their own.
 #[async_trait]
 pub(crate) trait BatchSystem: Send + Sync {
     /// Time between two questions for the states of requests.
@@ -87,7 +89,8 @@ pub(crate) trait BatchSystem: Send + Sync {
         Vec::new()
     }
 
-    /// What tells the nodes of a request apart, for a shell on a node. Empty if the executor finds a name by itself.
+    /// What tells the nodes of a request apart, for a shell on a node. Empty if the executor finds
+    /// a name by itself.
     fn node_number(&self) -> &'static str {
         ""
     }
@@ -102,12 +105,14 @@ pub(crate) trait BatchSystem: Send + Sync {
         None
     }
 
-    /// Whether reports name the host of a request. Otherwise the script writes it to [`RequestPlan::host_file`].
+    /// Whether reports name the host of a request. Otherwise the script writes it to
+    /// [`RequestPlan::host_file`].
     fn names_hosts(&self) -> bool {
         true
     }
 
-    /// Words before the command that starts an executor, so that it starts on each node of the request.
+    /// Words before the command that starts an executor, so that it starts on each node of the
+    /// request.
     fn launcher(&self, _plan: &RequestPlan) -> String {
         String::new()
     }
@@ -115,15 +120,15 @@ pub(crate) trait BatchSystem: Send + Sync {
     /// Submits a request, whose script has been written.
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError>;
 
-    /// Looks for a request by its name, because it is not known whether its submission has succeeded. Has none of it if
-    /// only a part was submitted.
+    /// Looks for a request by its name, because it is not known whether its submission has
+    /// succeeded. Has none of it if only a part was submitted.
     async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError>;
 
     /// The states of requests of one scope, in the same order.
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError>;
 
-    /// Hosts that the last submissions passed over because they could not start a node there, and why. Each is reported
-    /// once.
+    /// Hosts that the last submissions passed over because they could not start a node there, and
+    /// why. Each is reported once.
     fn take_failed_hosts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -131,10 +136,12 @@ pub(crate) trait BatchSystem: Send + Sync {
     /// Ends requests, whether they have been granted or not.
     async fn withdraw(&self, jobs: &[BatchJob]) -> Result<(), BatchError>;
 
-    /// Asks whether a request would be accepted, without submitting it. Returns what the batch system says.
+    /// Asks whether a request would be accepted, without submitting it. Returns what the batch
+    /// system says.
     async fn try_out(&self, plan: &RequestPlan) -> Result<String, BatchError>;
 
-    /// Brings what the nodes of an open request have printed into the request's folder, if they do not write there.
+    /// Brings what the nodes of an open request have printed into the request's folder, if they do
+    /// not write there.
     async fn bring_log(&self, _job: &BatchJob) -> Result<(), BatchError> {
         Ok(())
     }
@@ -151,7 +158,8 @@ pub(crate) enum Submission {
     Unclear(BatchError),
 }
 
-/// Submits a request, whose script has been written. If that fails, looks whether the batch system has it.
+/// Submits a request, whose script has been written. If that fails, looks whether the batch system
+/// has it.
 pub(crate) async fn submit(system: &dyn BatchSystem, plan: &RequestPlan) -> Submission {
     let why = match system.submit(plan).await {
         Ok(job) => return Submission::Accepted(job),
@@ -166,9 +174,13 @@ pub(crate) async fn submit(system: &dyn BatchSystem, plan: &RequestPlan) -> Subm
     }
 }
 
-/// A request that is several jobs. If not all were submitted, they are withdrawn: part of a request is of no use,
-/// because its number of nodes would be wrong.
-async fn whole(system: &dyn BatchSystem, plan: &RequestPlan, ids: &[String]) -> Result<Option<BatchJob>, BatchError> {
+/// A request that is several jobs. If not all were submitted, they are withdrawn: part of a request
+/// is of no use, because its number of nodes would be wrong.
+async fn whole(
+    system: &dyn BatchSystem,
+    plan: &RequestPlan,
+    ids: &[String],
+) -> Result<Option<BatchJob>, BatchError> {
     let job = BatchJob { id: ids.join(","), cluster: None, folder: plan.folder.clone() };
     if ids.len() == plan.nodes as usize {
         return Ok(Some(job));

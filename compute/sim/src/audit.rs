@@ -13,7 +13,8 @@ pub struct Audited<'a> {
     pub scheduler: &'a Scheduler,
 }
 
-/// Receives the events of a run. A task is named by its dispatcher's number and its index in that dispatcher's job.
+/// Receives the events of a run. A task is named by its dispatcher's number and its index in that
+/// dispatcher's job.
 pub trait Audit {
     /// A dispatcher assigns a task to an executor.
     fn assigned(&mut self, dispatcher: usize, index: u32);

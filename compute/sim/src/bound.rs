@@ -7,7 +7,8 @@ use crate::workload::Workload;
 /// See the [module's](self) documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Room that the task with the most data needs in a store: its inputs, and its outputs that are kept on its node.
+    /// Room that the task with the most data needs in a store: its inputs, and its outputs that
+    /// are kept on its node.
     pub inputs_bytes: u64,
     /// Computing time of all tasks, in microseconds.
     pub computing_us: u128,
@@ -55,10 +56,12 @@ impl Needs {
         needs
     }
 
-    /// Work that no placement can avoid, with the least time that it takes on the cluster: computing on all
-    /// processors, the arrival of the last task, and reading each object once from persistent storage.
+    /// Work that no placement can avoid, with the least time that it takes on the cluster:
+    /// computing on all processors, the arrival of the last task, and reading each object once from
+    /// persistent storage.
     pub fn least(&self, cluster: &SimCluster) -> [(&'static str, Ns); 3] {
-        let computing_ns = self.computing_us * u128::from(MICROSECOND) / u128::from(cluster.processors());
+        let computing_ns =
+            self.computing_us * u128::from(MICROSECOND) / u128::from(cluster.processors());
         let reading_ns = self.read_bytes as f64 / cluster.storage.bytes_per_s * SECOND as f64;
         [
             ("computing", computing_ns.try_into().unwrap_or(Ns::MAX)),
@@ -84,7 +87,12 @@ mod tests {
     #[test]
     fn whatever_takes_longest_is_the_bound() {
         let cluster = SimCluster { nodes: 10, ..SimCluster::teragrid_64(1_000_000_000) };
-        let pairs = AllPairs { side: 100, object_bytes: 5_500_000, compute_us: 1_000_000, order: Order::Rows };
+        let pairs = AllPairs {
+            side: 100,
+            object_bytes: 5_500_000,
+            compute_us: 1_000_000,
+            order: Order::Rows,
+        };
         let needs = Needs::of(&pairs);
         let expected = Needs {
             inputs_bytes: 11_000_000,
@@ -97,14 +105,16 @@ mod tests {
         assert_eq!(needs, expected);
         assert_eq!(needs.least(&cluster).map(|(_, ns)| ns / SECOND), [500, 0, 2]);
         assert_eq!(needs.bound_ns(&cluster), 500 * SECOND);
-        let scan = Needs::of(&Scan { objects: 10, rounds: 3, interval_us: 1_000_000, ..Scan::default() });
+        let scan =
+            Needs::of(&Scan { objects: 10, rounds: 3, interval_us: 1_000_000, ..Scan::default() });
         assert_eq!(scan.bound_ns(&cluster), 29 * SECOND);
     }
 
     #[test]
     fn no_run_is_below_its_bound() {
         let cluster = SimCluster { nodes: 4, ..SimCluster::teragrid_64(200_000_000) };
-        let pairs = AllPairs { side: 30, object_bytes: 5_000_000, compute_us: 10_000, order: Order::Rows };
+        let pairs =
+            AllPairs { side: 30, object_bytes: 5_000_000, compute_us: 10_000, order: Order::Rows };
         let bound_ns = Needs::of(&pairs).bound_ns(&cluster);
         for placement in PlacementPolicy::ALL {
             let outcome = crate::run(&cluster, &Policies::of_eyas(*placement), &pairs, 1);

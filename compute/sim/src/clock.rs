@@ -1,5 +1,6 @@
-//! Simulated time and the queue of future events. Time is counted in nanoseconds from the start of a run. Events of
-//! the same instant happen in the order in which they were scheduled, so the same schedule gives the same run.
+//! Simulated time and the queue of future events. Time is counted in nanoseconds from the start of
+//! a run. Events of the same instant happen in the order in which they were scheduled, so the same
+//! schedule gives the same run.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -12,8 +13,8 @@ pub const SECOND: Ns = 1_000_000_000;
 /// Nanoseconds in a microsecond.
 pub const MICROSECOND: Ns = 1_000;
 
-/// Largest time that a workload or limit may have, in microseconds: a hundred years. Nanoseconds in 64 bits can count
-/// that.
+/// Largest time that a workload or limit may have, in microseconds: a hundred years. Nanoseconds in
+/// 64 bits can count that.
 pub const MAX_TIME_US: u64 = 100 * 365 * 86_400 * 1_000_000;
 
 /// The queue of future events.

@@ -1,7 +1,7 @@
 //! The hardware of a simulated cluster, and the policies of its deciders.
 //!
-//! Each value has a source or a reason. No value is set for one experiment: the paper's experiments run on the four
-//! machines below, each described once.
+//! Each value has a source or a reason. No value is set for one experiment: the paper's experiments
+//! run on the four machines below, each described once.
 //!
 //! | value | TeraGrid 64 | TeraGrid 100 | BlueGene/P | SiCortex | source |
 //! | --- | --- | --- | --- | --- | --- |
@@ -43,17 +43,18 @@ pub struct SimCluster {
     pub cpus: u32,
     /// Size of each node's store, in bytes.
     pub cache_bytes: u64,
-    /// Rate of a network card in each direction, in bytes per second. All nodes that fetch from a node share its
-    /// card.
+    /// Rate of a network card in each direction, in bytes per second. All nodes that fetch from a
+    /// node share its card.
     pub card_bytes_per_s: f64,
     /// The disk of a store; `None` if stores are in memory.
     pub disk: Option<Disk>,
     /// Rate at which a task reads from memory, in bytes per second.
     pub memory_bytes_per_s: f64,
-    /// Size of the page cache in front of a disk, in bytes. It holds the most recently read or received objects.
+    /// Size of the page cache in front of a disk, in bytes. It holds the most recently read or
+    /// received objects.
     pub page_cache_bytes: u64,
-    /// Capacity of the switch between all nodes and persistent storage, in bytes per second. `None`: the switch
-    /// carries all that the cards can send.
+    /// Capacity of the switch between all nodes and persistent storage, in bytes per second.
+    /// `None`: the switch carries all that the cards can send.
     pub bisection_bytes_per_s: Option<f64>,
     /// Persistent storage, which has all objects from the start.
     pub storage: SimStorage,
@@ -65,7 +66,8 @@ pub struct SimCluster {
     pub message_ns: Ns,
     /// Time from a request to a peer until the first byte arrives.
     pub peer_latency_ns: Ns,
-    /// Delay of catalog reports (objects stored and evicted), in addition to the time of a message.
+    /// Delay of catalog reports (objects stored and evicted), in addition to the time of a
+    /// message.
     pub catalog_delay_ns: Ns,
     /// The batch system that grants nodes; `None` if all nodes exist from the start.
     pub batch: Option<Batch>,
@@ -116,8 +118,8 @@ pub struct Policies {
     pub overlap: bool,
     /// The eviction policy.
     pub eviction: EvictionPolicy,
-    /// How all objects are pushed to all nodes at the start; `None`: nothing is pushed, and inputs are fetched on
-    /// demand. With a spanning tree, tasks arrive after the push has ended.
+    /// How all objects are pushed to all nodes at the start; `None`: nothing is pushed, and inputs
+    /// are fetched on demand. With a spanning tree, tasks arrive after the push has ended.
     pub distribution: Option<Distribution>,
     /// How tasks are distributed over several dispatchers.
     pub partitioning: TaskPartitioning,
@@ -126,7 +128,8 @@ pub struct Policies {
 /// How tasks are distributed over dispatchers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum TaskPartitioning {
-    /// By a hash of the task's first input, so that tasks with the same input go to the same dispatcher.
+    /// By a hash of the task's first input, so that tasks with the same input go to the same
+    /// dispatcher.
     #[default]
     #[serde(rename = "objects")]
     FirstInput,
@@ -136,8 +139,8 @@ pub enum TaskPartitioning {
 }
 
 impl Policies {
-    /// The paper's policies: no relays, a task is staged in its slot, the window is 2,500 tasks (§5.1.1), stores
-    /// evict by LRU (§2.1).
+    /// The paper's policies: no relays, a task is staged in its slot, the window is 2,500 tasks
+    /// (§5.1.1), stores evict by LRU (§2.1).
     pub fn of_the_paper(placement: PlacementPolicy) -> Self {
         Policies {
             placement,
@@ -169,7 +172,14 @@ impl Policies {
     }
 
     pub(crate) fn sched(&self) -> eyas_sched::Config {
-        let Policies { placement: policy, utilisation_threshold, min_cache_hit, window, patience, .. } = *self;
+        let Policies {
+            placement: policy,
+            utilisation_threshold,
+            min_cache_hit,
+            window,
+            patience,
+            ..
+        } = *self;
         let Policies { relays, hits_first, spread, .. } = *self;
         eyas_sched::Config {
             policy,
@@ -186,15 +196,16 @@ impl Policies {
     }
 }
 
-/// Time of a decision of the eyas dispatcher. It is five times the time that `cargo bench -p eyas-dev --bench
-/// decisions` measures for tasks with two inputs (100,000 decisions per second), because the paper's processors are
-/// older.
+/// Time of a decision of the eyas dispatcher. It is five times the time that `cargo bench -p
+/// eyas-dev --bench decisions` measures for tasks with two inputs (100,000 decisions per second),
+/// because the paper's processors are older.
 pub const EYAS_DECISION_NS: Ns = 50 * MICROSECOND;
 
 impl SimCluster {
     /// The same hardware with the dispatcher and the default provisioning policy of eyas.
     pub fn under_eyas(&self) -> Self {
-        let batch = self.batch.clone().map(|batch| Batch { policy: Batch::default().policy, ..batch });
+        let batch =
+            self.batch.clone().map(|batch| Batch { policy: Batch::default().policy, ..batch });
         SimCluster { decision_ns: EYAS_DECISION_NS, batch, ..self.clone() }
     }
 
@@ -209,7 +220,11 @@ impl SimCluster {
             memory_bytes_per_s: 2.1e9,
             page_cache_bytes: 3_000_000_000,
             bisection_bytes_per_s: None,
-            storage: SimStorage { bytes_per_s: gbit(4.4), client_bytes_per_s: None, latency_ns: 1000 * MICROSECOND },
+            storage: SimStorage {
+                bytes_per_s: gbit(4.4),
+                client_bytes_per_s: None,
+                latency_ns: 1000 * MICROSECOND,
+            },
             dispatchers: 1,
             decision_ns: 756 * MICROSECOND,
             message_ns: 2000 * MICROSECOND,
@@ -231,14 +246,28 @@ impl SimCluster {
     pub fn blue_gene_p() -> Self {
         let teragrid = SimCluster::teragrid_64(2_000_000_000);
         let storage = SimStorage { bytes_per_s: gbit(64.0), ..teragrid.storage };
-        SimCluster { nodes: 1024, cpus: 4, disk: None, memory_bytes_per_s: gbit(1.0), storage, ..teragrid }
+        SimCluster {
+            nodes: 1024,
+            cpus: 4,
+            disk: None,
+            memory_bytes_per_s: gbit(1.0),
+            storage,
+            ..teragrid
+        }
     }
 
     /// The emulated SiCortex SC5832 of section 5.3.
     pub fn sicortex() -> Self {
         let teragrid = SimCluster::teragrid_64(3_600_000_000);
         let storage = SimStorage { bytes_per_s: gbit(4.0), ..teragrid.storage };
-        SimCluster { nodes: 972, cpus: 6, disk: None, memory_bytes_per_s: gbit(1.0), storage, ..teragrid }
+        SimCluster {
+            nodes: 972,
+            cpus: 6,
+            disk: None,
+            memory_bytes_per_s: gbit(1.0),
+            storage,
+            ..teragrid
+        }
     }
 
     /// Number of processors of all nodes.

@@ -1,21 +1,24 @@
-//! Flows of bytes over shared links: network cards, disks, a switch, persistent storage. Flows share links max-min
-//! fairly: no flow could be faster without slowing down a flow that is not faster than itself.
+//! Flows of bytes over shared links: network cards, disks, a switch, persistent storage. Flows
+//! share links max-min fairly: no flow could be faster without slowing down a flow that is not
+//! faster than itself.
 //!
-//! Each link has a *level*: the rate of the flows that it is the bottleneck of. The rate of a flow is the lowest
-//! level of its links. A link computes its level from the rates that its flows get elsewhere. Flows that get less
-//! than the level elsewhere are *held* to that rate. The others, the link's *own* flows, share the remaining capacity
-//! evenly. A link announces a changed level to its flows, and they announce it to their other links, until nothing
-//! changes. This is max-min fairness, computed only where something changed (Charny, Clark, Jain: Congestion control
+//! Each link has a *level*: the rate of the flows that it is the bottleneck of. The rate of a flow
+//! is the lowest level of its links. A link computes its level from the rates that its flows get
+//! elsewhere. Flows that get less than the level elsewhere are *held* to that rate. The others, the
+//! link's *own* flows, share the remaining capacity evenly. A link announces a changed level to its
+//! flows, and they announce it to their other links, until nothing changes. This is max-min
+//! fairness, computed only where something changed (Charny, Clark, Jain: Congestion control
 //! with explicit rate indication, 1995).
 //!
-//! Two things make this fast for thousands of flows on one link. First, the received bytes are not counted for each
-//! flow: the link counts the bytes that each of its own flows was served, and a flow ends when that count reaches the
-//! flow's mark. A new level moves no mark. Second, a change of level within a tolerance is not announced: capacities
-//! and fairness hold up to that tolerance.
+//! Two things make this fast for thousands of flows on one link. First, the received bytes are not
+//! counted for each flow: the link counts the bytes that each of its own flows was served, and a
+//! flow ends when that count reaches the flow's mark. A new level moves no mark. Second, a change
+//! of level within a tolerance is not announced: capacities and fairness hold up to that tolerance.
 //!
-//! A flow may be *relayed*: its source is still receiving the same bytes in the flow above. A relayed flow is no
-//! faster than the flow above, and ends at least one piece later. While no link bounds it, the difference between the
-//! bytes that the two flows lack stays constant, so the bytes of the relayed flow need no count of their own.
+//! A flow may be *relayed*: its source is still receiving the same bytes in the flow above. A
+//! relayed flow is no faster than the flow above, and ends at least one piece later. While no link
+//! bounds it, the difference between the bytes that the two flows lack stays constant, so the bytes
+//! of the relayed flow need no count of their own.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -48,7 +51,8 @@ struct Link {
     own: u32,
     /// Sum of the rates of the other flows.
     held: f64,
-    /// Lower bound of the rates that own flows get elsewhere, and upper bound of the rates of held flows.
+    /// Lower bound of the rates that own flows get elsewhere, and upper bound of the rates of held
+    /// flows.
     least_own: f64,
     most_held: f64,
     /// Rate of each own flow; infinite if there are none.
@@ -58,8 +62,8 @@ struct Link {
     /// Bytes that each own flow was served until `since`.
     served: f64,
     since: Ns,
-    /// Marks of the flows that this link times. A mark is kept as the bits of a positive float, which sort as the
-    /// float does.
+    /// Marks of the flows that this link times. A mark is kept as the bits of a positive float,
+    /// which sort as the float does.
     marks: BinaryHeap<Reverse<(u64, FlowId, u64)>>,
     timed: usize,
     /// Number of this link's valid entry in `ends`.
@@ -117,7 +121,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// A network without links and flows. Relative changes of a level up to `tolerance` are not announced.
+    /// A network without links and flows. Relative changes of a level up to `tolerance` are not
+    /// announced.
     pub fn new(tolerance: f64) -> Self {
         Flows {
             now: 0,
@@ -155,9 +160,16 @@ impl Flows {
         LinkId(self.links.len() as u32 - 1)
     }
 
-    /// Starts a flow of `bytes` over at least one link, each named once. `above` is the flow that it is relayed from.
-    /// [`end_by`](Self::end_by) returns `tag` when the flow ends.
-    pub fn start(&mut self, now: Ns, bytes: f64, links: &[LinkId], above: Option<FlowId>, tag: u32) -> FlowId {
+    /// Starts a flow of `bytes` over at least one link, each named once. `above` is the flow that
+    /// it is relayed from. [`end_by`](Self::end_by) returns `tag` when the flow ends.
+    pub fn start(
+        &mut self,
+        now: Ns,
+        bytes: f64,
+        links: &[LinkId],
+        above: Option<FlowId>,
+        tag: u32,
+    ) -> FlowId {
         self.now = now;
         let flow = self.free.pop().unwrap_or_else(|| {
             self.flows.push(None);
@@ -196,7 +208,9 @@ impl Flows {
         loop {
             match (flow.timer, flow.above) {
                 (Timer::Unknown { lacks }, _) => return sum + lacks,
-                (Timer::Link { link, mark }, _) => return sum + (mark - self.served(link)).max(0.0),
+                (Timer::Link { link, mark }, _) => {
+                    return sum + (mark - self.served(link)).max(0.0);
+                }
                 (Timer::Above { more }, above) => {
                     sum += more;
                     flow = self.flow(above.expect("it is bound by the flow above"));
@@ -215,7 +229,8 @@ impl Flows {
         self.flow(flow).tag
     }
 
-    /// Time at which the next flow ends, if nothing changes. Call [`settle`](Self::settle) after the last change.
+    /// Time at which the next flow ends, if nothing changes. Call [`settle`](Self::settle) after
+    /// the last change.
     pub fn next_end(&mut self) -> Option<Ns> {
         while let Some(Reverse((at, link, forecast))) = self.ends.peek() {
             if self.links[link.0 as usize].forecast == *forecast {
@@ -276,7 +291,9 @@ impl Flows {
             match (flow.timer, flow.above) {
                 (Timer::Unknown { .. }, _) => return 0.0,
                 (Timer::Link { link, .. }, _) => return self.links[link.0 as usize].level * 1e9,
-                (Timer::Above { .. }, above) => flow = self.flow(above.expect("it is bound by the flow above")),
+                (Timer::Above { .. }, above) => {
+                    flow = self.flow(above.expect("it is bound by the flow above"))
+                }
             }
         }
     }
@@ -306,14 +323,15 @@ impl Flows {
         }
     }
 
-    /// Computes a flow's rate from the announced levels, and announces it to the flow's links and to the flows
-    /// relayed from it.
+    /// Computes a flow's rate from the announced levels, and announces it to the flow's links and
+    /// to the flows relayed from it.
     fn refresh(&mut self, id: FlowId) {
         // The flow may have ended since.
         let Some(flow) = &self.flows[id.0 as usize] else { return };
         // Find the two lowest bounds. The rate of the flow above is the first candidate.
         let above = flow.above.map(|above| (self.flow(above).rate, None));
-        let bounds = flow.way.iter().map(|(link, _)| (self.links[link.0 as usize].told, Some(*link)));
+        let bounds =
+            flow.way.iter().map(|(link, _)| (self.links[link.0 as usize].told, Some(*link)));
         let (mut least, mut next, mut bound) = (f64::INFINITY, f64::INFINITY, None);
         for (rate, by) in above.into_iter().chain(bounds) {
             if rate < least {
@@ -382,7 +400,8 @@ impl Flows {
             if let Some(Crossing { flow: moved, .. }) = crossings.crossing.get(*place as usize) {
                 let moved = *moved;
                 let way = &mut self.flow_mut(moved).way;
-                way.iter_mut().find(|(other, _)| other == link).expect("it crosses the link").1 = *place;
+                way.iter_mut().find(|(other, _)| other == link).expect("it crosses the link").1 =
+                    *place;
             }
             self.mark_dirty(*link);
         }
@@ -442,7 +461,9 @@ impl Flows {
 
     /// The first valid mark on a link's count, and its flow.
     fn first_mark(&mut self, link: LinkId) -> Option<(f64, FlowId)> {
-        while let Some(Reverse((mark, flow, marked))) = self.links[link.0 as usize].marks.peek().copied() {
+        while let Some(Reverse((mark, flow, marked))) =
+            self.links[link.0 as usize].marks.peek().copied()
+        {
             if self.is_marked(flow, marked) {
                 return Some((f64::from_bits(mark), flow));
             }
@@ -478,7 +499,11 @@ impl Flows {
 impl Link {
     fn served_at(&self, now: Ns) -> f64 {
         // A flow with an infinite level is given another one before time advances.
-        if self.level.is_finite() { self.served + self.level * (now - self.since) as f64 } else { self.served }
+        if self.level.is_finite() {
+            self.served + self.level * (now - self.since) as f64
+        } else {
+            self.served
+        }
     }
 
     /// The level at which the flows use up the capacity; infinite if they cannot.
@@ -492,7 +517,8 @@ impl Link {
         if still_stands {
             return level;
         }
-        // Start with all flows as own flows. The level only rises until no more flows are held elsewhere.
+        // Start with all flows as own flows. The level only rises until no more flows are held
+        // elsewhere.
         (self.own, self.held, self.most_held) = (self.crossing.len() as u32, 0.0, 0.0);
         self.crossing.iter_mut().for_each(|crossing| crossing.is_own = true);
         loop {
@@ -515,7 +541,11 @@ impl Link {
     }
 
     fn even_share(&self) -> f64 {
-        if self.own == 0 { f64::INFINITY } else { (self.bytes_per_ns - self.held).max(0.0) / f64::from(self.own) }
+        if self.own == 0 {
+            f64::INFINITY
+        } else {
+            (self.bytes_per_ns - self.held).max(0.0) / f64::from(self.own)
+        }
     }
 
     /// Removes a flow from the link.

@@ -1,10 +1,11 @@
 //! A central index of replicas beside a distributed one (data-diffusion §2.2, figure 3).
 //!
-//! The distributed index is P-RLS, a replica location service on a distributed hash table, with a million entries.
-//! The paper quotes measured latencies of a lookup, 0.5 ms on one node and "just over 3 ms" on 15 nodes, and predicts
-//! 15 ms on a million nodes. All three lie on one line over the logarithm of the number of nodes; the line here goes
-//! through the first and the last. The nodes answer in parallel, so the throughput is the number of nodes divided by
-//! the latency of one lookup.
+//! The distributed index is P-RLS, a replica location service on a distributed hash table, with a
+//! million entries. The paper quotes measured latencies of a lookup, 0.5 ms on one node and "just
+//! over 3 ms" on 15 nodes, and predicts 15 ms on a million nodes. All three lie on one line over
+//! the logarithm of the number of nodes; the line here goes through the first and the last. The
+//! nodes answer in parallel, so the throughput is the number of nodes divided by the latency of one
+//! lookup.
 
 /// Latency of a lookup on one node, in milliseconds.
 const ONE_NODE_MS: f64 = 0.5;
@@ -31,8 +32,8 @@ pub fn lookups_per_s(nodes: u32) -> f64 {
     f64::from(nodes) / latency_s(nodes)
 }
 
-/// Smallest number of nodes at which the distributed index answers at least `central_per_s` lookups per second, the
-/// rate of a central index. `None` if a million nodes are too few.
+/// Smallest number of nodes at which the distributed index answers at least `central_per_s` lookups
+/// per second, the rate of a central index. `None` if a million nodes are too few.
 pub fn crossover(central_per_s: f64) -> Option<u32> {
     let (mut too_few, mut enough) = (0, MAX_NODES);
     if lookups_per_s(enough) < central_per_s {
@@ -61,7 +62,8 @@ mod tests {
     #[test]
     fn the_crossover_is_where_the_distributed_index_begins_to_win() {
         for central_per_s in [1.0, 2_000.0, 2_001.0, 1e5, 6e7] {
-            let nodes = crossover(central_per_s).expect("a million nodes answer 67 million times a second");
+            let nodes =
+                crossover(central_per_s).expect("a million nodes answer 67 million times a second");
             assert!(lookups_per_s(nodes) >= central_per_s);
             assert!(nodes == 1 || lookups_per_s(nodes - 1) < central_per_s);
         }

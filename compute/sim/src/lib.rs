@@ -1,9 +1,10 @@
-//! A simulated cluster: the deciders of dispatchers and executors (`core/jobs`, `core/sched`, `core/node`) on
-//! modelled clocks, disks and networks.
+//! A simulated cluster: the deciders of dispatchers and executors (`core/jobs`, `core/sched`,
+//! `core/node`) on modelled clocks, disks and networks.
 //!
-//! Every decision is made by the code that real clusters run. The simulator owns the world around that code: when an
-//! event happens, how long it takes, and which process learns of it when. The simulator must never choose a task, a
-//! node, a source or an object to evict. The same seed gives the same run on any machine.
+//! Every decision is made by the code that real clusters run. The simulator owns the world around
+//! that code: when an event happens, how long it takes, and which process learns of it when. The
+//! simulator must never choose a task, a node, a source or an object to evict. The same seed gives
+//! the same run on any machine.
 
 #![forbid(unsafe_code)]
 

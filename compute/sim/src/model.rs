@@ -1,17 +1,19 @@
-//! The abstract model: the run time of a workload on a cluster, by arithmetic alone (data-diffusion §3.1).
+//! The abstract model: the run time of a workload on a cluster, by arithmetic alone (data-diffusion
+//! §3.1).
 //!
-//! This file has the paper's equations 1 to 10, each as a function with units in its name. [`predict`] applies them
-//! to a cluster and the demand of a workload. It derives the cost of an access, estimates where objects are found,
-//! and takes the time of the resource that is busy longest: an average cost says nothing about a resource that all
-//! tasks share.
+//! This file has the paper's equations 1 to 10, each as a function with units in its name.
+//! [`predict`] applies them to a cluster and the demand of a workload. It derives the cost of an
+//! access, estimates where objects are found, and takes the time of the resource that is busy
+//! longest: an average cost says nothing about a resource that all tasks share.
 //!
 //! Three of the equations are printed with a slip. Here they are as their text and units require:
 //!
-//! - Equation 5 sums the times of all tasks and calls the sum the time on `N` processors. The processors work in
-//!   parallel, so the sum is divided by `N`; otherwise the speedup of equation 6 would be 1.
+//! - Equation 5 sums the times of all tasks and calls the sum the time on `N` processors. The
+//!   processors work in parallel, so the sum is divided by `N`; otherwise the speedup of equation 6
+//!   would be 1.
 //! - Equation 8 has its bounds reversed: the larger cost is sustained at the lower rate.
-//! - Equation 9 multiplies the rate by `K`, because its `T` is the sum of equation 5 over `K` tasks. In equation 10,
-//!   `T` is the time of one task. Here it is the time of one task in both.
+//! - Equation 9 multiplies the rate by `K`, because its `T` is the sum of equation 5 over `K`
+//!   tasks. In equation 10, `T` is the time of one task. Here it is the time of one task in both.
 
 mod demand;
 mod predict;
@@ -45,20 +47,28 @@ pub struct Ratios {
     pub storage: f64,
 }
 
-/// Equation 1: the least and the greatest time `T` of computing with one access, in seconds. The regime depends on
-/// whether all data `fits` in the stores.
+/// Equation 1: the least and the greatest time `T` of computing with one access, in seconds. The
+/// regime depends on whether all data `fits` in the stores.
 pub fn access_range_s(costs: Costs, fits: bool) -> (f64, f64) {
     let Costs { local_s, peer_s, storage_s, compute_s } = costs;
-    if fits { (local_s + compute_s, peer_s + compute_s) } else { (peer_s + compute_s, storage_s + compute_s) }
+    if fits {
+        (local_s + compute_s, peer_s + compute_s)
+    } else {
+        (peer_s + compute_s, storage_s + compute_s)
+    }
 }
 
-/// Equations 2 to 4: the mean time of computing with one access, `T` and `TK`, in seconds. Equation 2 leaves out the
-/// ratio that is 0 in its regime; equation 4 is the same sum with `C` taken out.
+/// Equations 2 to 4: the mean time of computing with one access, `T` and `TK`, in seconds. Equation
+/// 2 leaves out the ratio that is 0 in its regime; equation 4 is the same sum with `C` taken out.
 pub fn access_s(costs: Costs, ratios: Ratios) -> f64 {
-    costs.compute_s + costs.local_s * ratios.local + costs.peer_s * ratios.peer + costs.storage_s * ratios.storage
+    costs.compute_s
+        + costs.local_s * ratios.local
+        + costs.peer_s * ratios.peer
+        + costs.storage_s * ratios.storage
 }
 
-/// Equation 5: the time `T_N(D)` of `tasks` tasks of `task_s` each on `processors` that are never idle, in seconds.
+/// Equation 5: the time `T_N(D)` of `tasks` tasks of `task_s` each on `processors` that are never
+/// idle, in seconds.
 pub fn workload_s(tasks: f64, task_s: f64, processors: f64) -> f64 {
     tasks * task_s / processors
 }
@@ -73,8 +83,8 @@ pub fn efficiency(speedup: f64, processors: f64) -> f64 {
     speedup / processors
 }
 
-/// Equation 8: bounds of the highest sustainable rate of arrival `A_max`, in tasks per second. `speed` is the speed
-/// `P` of a processor relative to that for which the costs are given.
+/// Equation 8: bounds of the highest sustainable rate of arrival `A_max`, in tasks per second.
+/// `speed` is the speed `P` of a processor relative to that for which the costs are given.
 pub fn sustained_range_per_s(costs: Costs, fits: bool, processors: f64, speed: f64) -> (f64, f64) {
     let (least_s, most_s) = access_range_s(costs, fits);
     (sustained_per_s(most_s, processors, speed), sustained_per_s(least_s, processors, speed))
@@ -85,8 +95,8 @@ pub fn sustained_per_s(task_s: f64, processors: f64, speed: f64) -> f64 {
     processors * speed / task_s
 }
 
-/// Equation 10: the utilisation `U` of the processors at a rate of arrival. Above 1, tasks arrive faster than they
-/// can be done. Moving data counts as use.
+/// Equation 10: the utilisation `U` of the processors at a rate of arrival. Above 1, tasks arrive
+/// faster than they can be done. Moving data counts as use.
 pub fn utilisation(arriving_per_s: f64, task_s: f64, processors: f64, speed: f64) -> f64 {
     arriving_per_s * task_s / (processors * speed)
 }

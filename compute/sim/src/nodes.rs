@@ -8,24 +8,27 @@ use eyas_types::ProvisioningPolicy;
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::cluster::SimCluster;
 
-/// A slow disk takes this many times as long as a sound one. Disks that read most sectors repeatedly are about this
-/// slow.
+/// A slow disk takes this many times as long as a sound one. Disks that read most sectors
+/// repeatedly are about this slow.
 pub const SLOW_DISK: f64 = 10.0;
-/// Time after which the dispatcher misses a lost node: four heartbeats of 3 s, the dispatcher's default.
+/// Time after which the dispatcher misses a lost node: four heartbeats of 3 s, the dispatcher's
+/// default.
 pub const MISSED_AFTER_NS: Ns = 12 * SECOND;
-/// Time after which an executor that lost its dispatcher connects again: the interval between two attempts of real
-/// executors. The executor has killed its running tasks by then.
+/// Time after which an executor that lost its dispatcher connects again: the interval between two
+/// attempts of real executors. The executor has killed its running tasks by then.
 pub const REJOINS_AFTER_NS: Ns = SECOND / 10;
 
-/// A batch system, and how nodes are requested from it. When a node is given back, the content of its store is lost.
+/// A batch system, and how nodes are requested from it. When a node is given back, the content of
+/// its store is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// Provisioning policy: how many nodes are requested, and when.
     pub policy: ProvisioningPolicy,
-    /// Number of nodes that are kept even without tasks. The upper limit is the size of the cluster.
+    /// Number of nodes that are kept even without tasks. The upper limit is the size of the
+    /// cluster.
     pub min_nodes: u32,
-    /// Shortest and longest time until a request is granted; all times between them are equally likely (30 to 60 s,
-    /// data-diffusion §5.1.6).
+    /// Shortest and longest time until a request is granted; all times between them are equally
+    /// likely (30 to 60 s, data-diffusion §5.1.6).
     pub grants_after_ns: (Ns, Ns),
     /// A node is given back after this time without a task (30 s, §5.2).
     pub idle_ns: Ns,
@@ -36,8 +39,8 @@ pub struct Batch {
 }
 
 impl Default for Batch {
-    /// The paper's values, with the default policy of eyas. The paper names no walltime; a day is longer than its
-    /// experiments.
+    /// The paper's values, with the default policy of eyas. The paper names no walltime; a day is
+    /// longer than its experiments.
     fn default() -> Self {
         let ours = provision::Config::default();
         Batch {
@@ -52,8 +55,9 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Requests one slot for each waiting task, all at once. The paper does not name its policy. With its other
-    /// policies, the experiments take the same time and hold up to 3 % more processor time.
+    /// Requests one slot for each waiting task, all at once. The paper does not name its policy.
+    /// With its other policies, the experiments take the same time and hold up to 3 % more
+    /// processor time.
     pub fn of_the_paper() -> Self {
         Batch { policy: ProvisioningPolicy::AllAtOnce, ..Batch::default() }
     }
@@ -79,11 +83,12 @@ pub struct Failures {
     pub lost_after_ns: Option<Ns>,
     /// Time until a lost node comes back. `None`: the node never comes back.
     pub back_after_ns: Option<Ns>,
-    /// Mean time until the connection between an executor and its dispatcher breaks. Messages in flight are lost and
-    /// running tasks are killed. Then the executor joins again with the content of its store.
+    /// Mean time until the connection between an executor and its dispatcher breaks. Messages in
+    /// flight are lost and running tasks are killed. Then the executor joins again with the
+    /// content of its store.
     pub disconnected_after_ns: Option<Ns>,
-    /// Mean time until an executor asks to leave, and the time that its node then stays away. The node comes back
-    /// with the content of its store.
+    /// Mean time until an executor asks to leave, and the time that its node then stays away. The
+    /// node comes back with the content of its store.
     pub leaves: Option<(Ns, Ns)>,
     /// Mean time until a dispatcher dies.
     pub dispatcher_dies_after_ns: Option<Ns>,
@@ -95,7 +100,8 @@ pub struct Failures {
     pub slow_disks: f64,
     /// Share of requests for nodes that fail, 0 to 1.
     pub failed_requests: f64,
-    /// Time from which nodes, connections and dispatchers no longer fail; `None`: they fail until the run ends.
+    /// Time from which nodes, connections and dispatchers no longer fail; `None`: they fail until
+    /// the run ends.
     pub until_ns: Option<Ns>,
 }
 
@@ -107,8 +113,8 @@ impl Failures {
     }
 }
 
-/// Leaves out the failures that the paper's experiments do not have, unless they are set: the stamp of the paper's
-/// results is made from this text.
+/// Leaves out the failures that the paper's experiments do not have, unless they are set: the stamp
+/// of the paper's results is made from this text.
 impl fmt::Debug for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("Failures");

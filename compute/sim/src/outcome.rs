@@ -7,7 +7,8 @@ use crate::clock::{Ns, SECOND, seconds};
 /// Most samples of a run. When there are more, each pair is merged into one.
 pub const MAX_SAMPLES: usize = 2_048;
 
-/// Length of a sample at the start of a run. Doubled four times it is a second, the paper's sampling interval.
+/// Length of a sample at the start of a run. Doubled four times it is a second, the paper's
+/// sampling interval.
 const SHORTEST: Ns = SECOND / 16;
 
 /// See the [module's](self) documentation.
@@ -19,7 +20,8 @@ pub struct RunOutcome {
     pub tasks: u64,
     /// Tasks that succeeded.
     pub done: u64,
-    /// Tasks that failed: all their attempts failed, no executor could run them, or an input is lost.
+    /// Tasks that failed: all their attempts failed, no executor could run them, or an input is
+    /// lost.
     pub failed: u64,
     /// Tasks that were cancelled.
     pub cancelled: u64,
@@ -37,8 +39,8 @@ pub struct RunOutcome {
     pub broken_connections: u64,
     /// Where tasks' inputs came from.
     pub reads: Reads,
-    /// Inputs that nodes fetched for tasks, from peers and from persistent storage. They include those of tasks that
-    /// were then reassigned and ran elsewhere.
+    /// Inputs that nodes fetched for tasks, from peers and from persistent storage. They include
+    /// those of tasks that were then reassigned and ran elsewhere.
     pub loads: Reads,
     /// Attempts that were aborted because the walltime of their node was over.
     pub out_of_time: u64,
@@ -54,7 +56,8 @@ pub struct RunOutcome {
     pub computed_ns: u128,
     /// Time from arrival until assignment, summed over tasks.
     pub queued_ns: u128,
-    /// Time from start to end of a task, reading included, summed over tasks. Only the last attempt of a task counts.
+    /// Time from start to end of a task, reading included, summed over tasks. Only the last
+    /// attempt of a task counts.
     pub ran_ns: u128,
     /// Time at which the last task would have ended if each had started on arrival.
     pub ideal_ns: Ns,
@@ -108,7 +111,12 @@ pub struct Course {
 
 impl Default for Course {
     fn default() -> Self {
-        Course { every_ns: SHORTEST, samples: Vec::new(), current: RunSample::default(), ends_at: SHORTEST }
+        Course {
+            every_ns: SHORTEST,
+            samples: Vec::new(),
+            current: RunSample::default(),
+            ends_at: SHORTEST,
+        }
     }
 }
 

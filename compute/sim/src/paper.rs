@@ -1,4 +1,5 @@
-//! The experiments of the data diffusion paper and their measured results (section 5, figures 16 to 40, table 2).
+//! The experiments of the data diffusion paper and their measured results (section 5, figures 16 to
+//! 40, table 2).
 
 use std::sync::OnceLock;
 
@@ -39,8 +40,8 @@ pub struct Experiment {
     pub measured: Measured,
     /// Processor hours of the nodes while they were held, if the paper reports them.
     pub cpu_hours: Option<f64>,
-    /// The reason why the simulated result with the paper's policies differs by more than 10 %. Of a variant, the
-    /// change.
+    /// The reason why the simulated result with the paper's policies differs by more than 10 %. Of
+    /// a variant, the change.
     pub cause: &'static str,
     /// Whether this is a variant.
     pub is_changed: bool,
@@ -59,19 +60,22 @@ pub enum Measured {
 use Measured::{Efficiency, Makespan};
 
 // Reasons of differences from the paper.
-const OLDEST: &str = "below its utilisation threshold, the paper's scheduler takes the oldest task, whatever the \
-                      executor holds (figure 5); with the smallest stores, the utilisation may have been below the \
-                      threshold all the time, if processors that wait for data did not count as busy: see `oldest` \
-                      of --sensitivities";
-const OLDEST_OF_DISK: &str = "two causes explain a part of the difference: the oldest task goes first (figure 5), \
-                              and there is no page cache: see `oldest` of --sensitivities; the cause of the rest is \
-                              unknown";
-const DISK: &str = "the missing page cache explains a part of the difference: see `disk` of --sensitivities; the \
-                    cause of the rest is unknown";
-const PAGES: &str = "nodes read from a page cache, which the baseline \"all data accesses occurring to local disk\" \
-                     does not have; without it, the result is nearer to the paper's: see `disk` of --sensitivities";
-const ROUNDS: &str = "each of seven rounds takes 96 s through cards of 1 Gb/s; the paper's figure leaves 69 s for all";
-const READ_MORE: &str = "tasks read more from persistent storage than the 906 GB of the paper; the cause is unknown";
+const OLDEST: &str = "below its utilisation threshold, the paper's scheduler takes the oldest \
+                      task, whatever the executor holds (figure 5); with the smallest stores, the \
+                      utilisation may have been below the threshold all the time, if processors \
+                      that wait for data did not count as busy: see `oldest` of --sensitivities";
+const OLDEST_OF_DISK: &str = "two causes explain a part of the difference: the oldest task goes \
+                              first (figure 5), and there is no page cache: see `oldest` of \
+                              --sensitivities; the cause of the rest is unknown";
+const DISK: &str = "the missing page cache explains a part of the difference: see `disk` of \
+                    --sensitivities; the cause of the rest is unknown";
+const PAGES: &str = "nodes read from a page cache, which the baseline \"all data accesses \
+                     occurring to local disk\" does not have; without it, the result is nearer to \
+                     the paper's: see `disk` of --sensitivities";
+const ROUNDS: &str = "each of seven rounds takes 96 s through cards of 1 Gb/s; the paper's figure \
+                      leaves 69 s for all";
+const READ_MORE: &str =
+    "tasks read more from persistent storage than the 906 GB of the paper; the cause is unknown";
 const ROW_BY_ROW: &str = "in the paper, tasks arrived row by row";
 
 /// The size of experiments.
@@ -91,8 +95,8 @@ impl Experiment {
         Experiment::all_at(FULL)
     }
 
-    /// All experiments and variants, made `smaller` by this factor and with at most `most_tasks` tasks. They take
-    /// seconds and do not reproduce the paper.
+    /// All experiments and variants, made `smaller` by this factor and with at most `most_tasks`
+    /// tasks. They take seconds and do not reproduce the paper.
     pub(crate) fn small(smaller: u32, most_tasks: u64) -> Vec<Experiment> {
         let scale = Scale { smaller, most_tasks };
         Experiment::all_at(scale).into_iter().chain(Experiment::sensitivities_at(scale)).collect()
@@ -100,31 +104,36 @@ impl Experiment {
 
     fn all_at(scale: Scale) -> Vec<Experiment> {
         use PlacementPolicy::{
-            FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch, MaxComputeUtil as Mcu,
+            FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch,
+            MaxComputeUtil as Mcu,
         };
-        let of = |name, place, cluster: SimCluster, workload, placement, measured, cause| Experiment {
-            name,
-            place,
-            cluster: SimCluster { nodes: cluster.nodes.div_ceil(scale.smaller), ..cluster },
-            workload,
-            policies: Policies::of_the_paper(placement),
-            measured,
-            cpu_hours: None,
-            cause,
-            is_changed: false,
-            all_local_s: OnceLock::new(),
-        };
+        let of =
+            |name, place, cluster: SimCluster, workload, placement, measured, cause| Experiment {
+                name,
+                place,
+                cluster: SimCluster { nodes: cluster.nodes.div_ceil(scale.smaller), ..cluster },
+                workload,
+                policies: Policies::of_the_paper(placement),
+                measured,
+                cpu_hours: None,
+                cause,
+                is_changed: false,
+                all_local_s: OnceLock::new(),
+            };
         let provisioned = |cluster| SimCluster { batch: Some(Batch::of_the_paper()), ..cluster };
         let mi = |name, place, cache_bytes, placement, makespan_s, cpu_hours, cause| {
             let cluster = provisioned(SimCluster::teragrid_64(cache_bytes));
-            let workload =
-                Box::new(Adapted::first_tasks(Box::new(MonotonicallyIncreasing::paper(SEED)), scale.most_tasks));
+            let workload = Box::new(Adapted::first_tasks(
+                Box::new(MonotonicallyIncreasing::paper(SEED)),
+                scale.most_tasks,
+            ));
             let mi = of(name, place, cluster, workload, placement, Makespan(makespan_s), cause);
             Experiment { cpu_hours, ..mi }
         };
         let teragrid = || SimCluster::teragrid_100(50_000_000_000);
         let sw = |name, place, cluster, placement, makespan_s, cpu_hours| {
-            let workload = Box::new(Adapted::first_tasks(Box::new(SineWave::paper(SEED)), scale.most_tasks));
+            let workload =
+                Box::new(Adapted::first_tasks(Box::new(SineWave::paper(SEED)), scale.most_tasks));
             let sw = of(name, place, cluster, workload, placement, Makespan(makespan_s), "");
             Experiment { cpu_hours: Some(cpu_hours), ..sw }
         };
@@ -157,18 +166,51 @@ impl Experiment {
             ap("ap-500-1s", "figure 36", teragrid(), small(1_000_000), Gcc, 0.80, PAGES),
             ap("ap-500-0.1s", "figure 37", teragrid(), small(100_000), Gcc, 0.75, PAGES),
             active("ap-500-active", teragrid(), small(1_000_000), 0.96, ROUNDS),
-            ap("ap-blue-gene-p", "figure 38", SimCluster::blue_gene_p(), large(rows), Gcc, 0.86, ""),
-            ap("ap-blue-gene-p-tiles", "figure 38", SimCluster::blue_gene_p(), large(tiles), Gcc, 0.86, ROW_BY_ROW),
+            ap(
+                "ap-blue-gene-p",
+                "figure 38",
+                SimCluster::blue_gene_p(),
+                large(rows),
+                Gcc,
+                0.86,
+                "",
+            ),
+            ap(
+                "ap-blue-gene-p-tiles",
+                "figure 38",
+                SimCluster::blue_gene_p(),
+                large(tiles),
+                Gcc,
+                0.86,
+                ROW_BY_ROW,
+            ),
             active("ap-blue-gene-p-active", SimCluster::blue_gene_p(), large(rows), 0.35, ""),
-            ap("ap-sicortex", "figure 39", SimCluster::sicortex(), large(rows), Gcc, 0.27, READ_MORE),
-            ap("ap-sicortex-tiles", "figure 39", SimCluster::sicortex(), large(tiles), Gcc, 0.27, ROW_BY_ROW),
+            ap(
+                "ap-sicortex",
+                "figure 39",
+                SimCluster::sicortex(),
+                large(rows),
+                Gcc,
+                0.27,
+                READ_MORE,
+            ),
+            ap(
+                "ap-sicortex-tiles",
+                "figure 39",
+                SimCluster::sicortex(),
+                large(tiles),
+                Gcc,
+                0.27,
+                ROW_BY_ROW,
+            ),
             active("ap-sicortex-active", SimCluster::sicortex(), large(rows), 0.27, ""),
         ]
     }
 
-    /// An experiment for the stamp alone. The paper's experiments, made smaller, do not show how tasks with two inputs
-    /// are found: an executor holds parts of fewer tasks than it remembers, and all tasks are there before it holds
-    /// anything. Here, tasks still come while an executor holds parts of thousands, and it remembers 256.
+    /// An experiment for the stamp alone. The paper's experiments, made smaller, do not show how
+    /// tasks with two inputs are found: an executor holds parts of fewer tasks than it remembers,
+    /// and all tasks are there before it holds anything. Here, tasks still come while an executor
+    /// holds parts of thousands, and it remembers 256.
     pub(crate) fn guard() -> (SimCluster, Policies, AllPairs) {
         let teragrid = SimCluster::teragrid_100(50_000_000_000);
         let cluster = SimCluster { nodes: 16, page_cache_bytes: 0, ..teragrid };
@@ -176,8 +218,8 @@ impl Experiment {
         (cluster, Policies::of_the_paper(PlacementPolicy::GoodCacheCompute), pairs)
     }
 
-    /// Variants of experiments that differ from the paper by more than 10 %, and of some others. Each changes one or
-    /// two things that could cause the difference.
+    /// Variants of experiments that differ from the paper by more than 10 %, and of some others.
+    /// Each changes one or two things that could cause the difference.
     pub fn sensitivities() -> Vec<Experiment> {
         Experiment::sensitivities_at(FULL)
     }
@@ -185,13 +227,16 @@ impl Experiment {
     fn sensitivities_at(scale: Scale) -> Vec<Experiment> {
         let changed = |of: &str, name, cause, change: fn(&mut Experiment)| {
             let all = Experiment::all_at(scale).into_iter();
-            let mut experiment = all.into_iter().find(|other| other.name == of).expect("it is one of them");
+            let mut experiment =
+                all.into_iter().find(|other| other.name == of).expect("it is one of them");
             (experiment.name, experiment.cause, experiment.is_changed) = (name, cause, true);
             change(&mut experiment);
             experiment
         };
-        let is_oldest = "the oldest task goes first at any utilisation, not a task whose input the executor holds";
-        let (is_late, is_shallow) = ("the catalog learns of changes after 12 s", "a window of 100 tasks");
+        let is_oldest = "the oldest task goes first at any utilisation, not a task whose input \
+                         the executor holds";
+        let (is_late, is_shallow) =
+            ("the catalog learns of changes after 12 s", "a window of 100 tasks");
         vec![
             changed("mi-gcc-1gb", "mi-gcc-1gb-late", is_late, late),
             changed("mi-gcc-1gb", "mi-gcc-1gb-w100", is_shallow, shallow),
@@ -208,10 +253,15 @@ impl Experiment {
             changed("mi-mch-4gb", "mi-mch-4gb-disk", "no page cache", pageless),
             changed("mi-mcu-4gb", "mi-mcu-4gb-late", is_late, late),
             changed("mi-mcu-4gb", "mi-mcu-4gb-w100", is_shallow, shallow),
-            changed("mi-mcu-4gb", "mi-mcu-4gb-oldest", "the oldest task goes first; no page cache", |of| {
-                oldest(of);
-                pageless(of);
-            }),
+            changed(
+                "mi-mcu-4gb",
+                "mi-mcu-4gb-oldest",
+                "the oldest task goes first; no page cache",
+                |of| {
+                    oldest(of);
+                    pageless(of);
+                },
+            ),
             changed("ap-500-1s", "ap-500-1s-disk", "no page cache", pageless),
             changed("ap-500-0.1s", "ap-500-0.1s-disk", "no page cache", pageless),
         ]
@@ -219,9 +269,13 @@ impl Experiment {
 
     /// A description of the whole experiment, for a digest.
     fn described(&self) -> String {
-        let Experiment { name, place, cluster, workload, policies, measured, cpu_hours, cause, .. } = self;
+        let Experiment {
+            name, place, cluster, workload, policies, measured, cpu_hours, cause, ..
+        } = self;
         let shape = (workload.tasks(), workload.objects(), workload.object_bytes());
-        format!("{name} {place} {cluster:?} {shape:?} {policies:?} {measured:?} {cpu_hours:?} {cause}")
+        format!(
+            "{name} {place} {cluster:?} {shape:?} {policies:?} {measured:?} {cpu_hours:?} {cause}"
+        )
     }
 
     /// The distribution of its data, or else its placement policy.
@@ -234,8 +288,8 @@ impl Experiment {
         crate::run(&self.cluster, &self.policies, &*self.workload, SEED)
     }
 
-    /// Runs the experiment with the dispatcher and policies of eyas and this placement. A push along a spanning tree
-    /// becomes a push in chains.
+    /// Runs the experiment with the dispatcher and policies of eyas and this placement. A push
+    /// along a spanning tree becomes a push in chains.
     pub fn with_ours(&self, placement: PlacementPolicy) -> RunOutcome {
         let distribution = self.policies.distribution.map(|_| Distribution::Chain);
         let policies = Policies { distribution, ..Policies::of_eyas(placement) };
@@ -268,7 +322,8 @@ fn pageless(of: &mut Experiment) {
     of.cluster.page_cache_bytes = 0;
 }
 
-/// GCC when it never sees enough processors busy to wait for holders: MCU as in the paper's figure 5.
+/// GCC when it never sees enough processors busy to wait for holders: MCU as in the paper's figure
+/// 5.
 fn oldest(of: &mut Experiment) {
     (of.policies.placement, of.policies.hits_first) = (PlacementPolicy::MaxComputeUtil, false);
 }
@@ -281,13 +336,23 @@ mod tests {
 
     #[test]
     fn what_is_changed_is_another_run_of_another_name() {
-        let names = |all: &[Experiment]| all.iter().map(|experiment| experiment.name).collect::<BTreeSet<_>>();
+        let names = |all: &[Experiment]| {
+            all.iter().map(|experiment| experiment.name).collect::<BTreeSet<_>>()
+        };
         let (all, changed) = (Experiment::all(), Experiment::sensitivities());
         assert_eq!(names(&all).union(&names(&changed)).count(), all.len() + changed.len());
         for experiment in &changed {
-            let of = all.iter().rev().find(|of| experiment.name.starts_with(of.name)).expect("it is named after one");
+            let of = all
+                .iter()
+                .rev()
+                .find(|of| experiment.name.starts_with(of.name))
+                .expect("it is named after one");
             assert_eq!((experiment.measured, experiment.place), (of.measured, of.place));
-            assert!((&experiment.cluster, experiment.policies) != (&of.cluster, of.policies), "{}", experiment.name);
+            assert!(
+                (&experiment.cluster, experiment.policies) != (&of.cluster, of.policies),
+                "{}",
+                experiment.name
+            );
             assert!(experiment.is_changed && !of.is_changed && !experiment.cause.is_empty());
         }
     }
@@ -296,9 +361,17 @@ mod tests {
     fn causes_name_sensitivities_that_there_are() {
         let changed = Experiment::sensitivities();
         for Experiment { name, cause, .. } in Experiment::all() {
-            let quoted = cause.split('`').nth(1).map(|kind| (format!("-{kind}"), cause.contains("--sensitivities")));
-            let there_is = |kind: &str| changed.iter().any(|of| of.name.starts_with(name) && of.name.ends_with(kind));
-            assert!(quoted.is_none_or(|(kind, is_named)| is_named && there_is(&kind)), "{name}: {cause}");
+            let quoted = cause
+                .split('`')
+                .nth(1)
+                .map(|kind| (format!("-{kind}"), cause.contains("--sensitivities")));
+            let there_is = |kind: &str| {
+                changed.iter().any(|of| of.name.starts_with(name) && of.name.ends_with(kind))
+            };
+            assert!(
+                quoted.is_none_or(|(kind, is_named)| is_named && there_is(&kind)),
+                "{name}: {cause}"
+            );
         }
     }
 }

@@ -1,10 +1,11 @@
-//! A simulated run: the deciders of dispatchers, one decider of a node for each executor, and the modelled world
-//! between them.
+//! A simulated run: the deciders of dispatchers, one decider of a node for each executor, and the
+//! modelled world between them.
 //!
-//! This is the shell of three deciders, as `dispatcher` and `executor` are in a real cluster: `core/jobs`,
-//! `core/sched` and `core/node`. It turns simulated events into events of the deciders, and their effects into later
-//! simulated events. A message takes time to arrive. A dispatcher takes time for each decision and reads its messages
-//! one after the other. Bytes flow over shared links.
+//! This is the shell of three deciders, as `dispatcher` and `executor` are in a real cluster:
+//! `core/jobs`, `core/sched` and `core/node`. It turns simulated events into events of the
+//! deciders, and their effects into later simulated events. A message takes time to arrive. A
+//! dispatcher takes time for each decision and reads its messages one after the other. Bytes flow
+//! over shared links.
 
 use std::iter::Peekable;
 use std::ops::ControlFlow;
@@ -175,12 +176,17 @@ const TASK_DICE: u64 = 0x7461_736b;
 const STEPS_UNSEEN: u32 = 1_024;
 
 /// Runs a workload to its end.
-pub fn run(cluster: &SimCluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> RunOutcome {
+pub fn run(
+    cluster: &SimCluster,
+    policies: &Policies,
+    workload: &dyn Workload,
+    seed: u64,
+) -> RunOutcome {
     run_watched(cluster, policies, workload, seed, Ns::MAX, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Runs a workload until it ends, until `limit_ns`, or until `watch` stops it. `watch` is called regularly with the
-/// outcome so far.
+/// Runs a workload until it ends, until `limit_ns`, or until `watch` stops it. `watch` is called
+/// regularly with the outcome so far.
 pub fn run_watched(
     cluster: &SimCluster,
     policies: &Policies,
@@ -207,7 +213,11 @@ pub fn run_audited(
     complete(run, limit_ns, &mut |_| ControlFlow::Continue(()))
 }
 
-fn complete(mut run: Run, limit_ns: Ns, watch: &mut dyn FnMut(&RunOutcome) -> ControlFlow<()>) -> RunOutcome {
+fn complete(
+    mut run: Run,
+    limit_ns: Ns,
+    watch: &mut dyn FnMut(&RunOutcome) -> ControlFlow<()>,
+) -> RunOutcome {
     run.begin();
     let mut steps = 0_u32;
     while run.has_tasks()
@@ -232,17 +242,26 @@ fn complete(mut run: Run, limit_ns: Ns, watch: &mut dyn FnMut(&RunOutcome) -> Co
     run.outcome
 }
 
-/// Run time of a workload, in seconds, with "all data accesses occurring to local disk" (data-diffusion §5.3). Every
-/// node has all objects from the start, on its disk and not in the page cache if it has a disk. The dispatcher takes
-/// no time.
+/// Run time of a workload, in seconds, with "all data accesses occurring to local disk"
+/// (data-diffusion §5.3). Every node has all objects from the start, on its disk and not in the
+/// page cache if it has a disk. The dispatcher takes no time.
 ///
-/// Computing times vary a little, by a seed. If all tasks computed equally long, the processors of a node would read
-/// at the same time from the first task to the last and compete for the disk, as in no other run.
+/// Computing times vary a little, by a seed. If all tasks computed equally long, the processors of
+/// a node would read at the same time from the first task to the last and compete for the disk, as
+/// in no other run.
 pub fn all_local_s(cluster: &SimCluster, workload: &dyn Workload, seed: u64) -> f64 {
     let (batch, failures) = (None, Failures::default());
-    let cluster = SimCluster { decision_ns: 0, message_ns: 0, page_cache_bytes: 0, batch, failures, ..cluster.clone() };
+    let cluster = SimCluster {
+        decision_ns: 0,
+        message_ns: 0,
+        page_cache_bytes: 0,
+        batch,
+        failures,
+        ..cluster.clone()
+    };
     let uneven = Adapted::uneven(workload, seed);
-    let mut run = Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), &uneven, 0);
+    let mut run =
+        Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), &uneven, 0);
     run.is_warm = true;
     run.begin();
     while let Some(next) = run.next_at() {
@@ -287,14 +306,21 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(cluster: &'a SimCluster, policies: &Policies, workload: &'a dyn Workload, seed: u64) -> Self {
+    fn new(
+        cluster: &'a SimCluster,
+        policies: &Policies,
+        workload: &'a dyn Workload,
+        seed: u64,
+    ) -> Self {
         let mut flows = Flows::new(TOLERANCE);
         let storage = flows.link(cluster.storage.bytes_per_s);
         let bisection = cluster.bisection_bytes_per_s.map(|rate| flows.link(rate));
         let membership = Membership::new(cluster, &mut flows, seed);
         let mut plan = Plan::new(cluster, policies, workload);
         let dispatchers = Dispatchers::new(policies, std::mem::take(&mut plan.specs));
-        let tasks = SimTasks::new(plan.outputs.has_kept() || cluster.failures.dispatcher_dies_after_ns.is_some());
+        let tasks = SimTasks::new(
+            plan.outputs.has_kept() || cluster.failures.dispatcher_dies_after_ns.is_some(),
+        );
         Run {
             cluster,
             caches: policies.caches(),
@@ -347,9 +373,9 @@ impl<'a> Run<'a> {
 
     /// Whether tasks have still to arrive or to end.
     fn has_tasks(&mut self) -> bool {
-        self.arrivals.peek().is_some() || self.dispatchers.all().any(|of| of.is_down || !of.job().has_ended()) || {
-            self.retries_job() || self.lacks_promised()
-        }
+        self.arrivals.peek().is_some()
+            || self.dispatchers.all().any(|of| of.is_down || !of.job().has_ended())
+            || { self.retries_job() || self.lacks_promised() }
     }
 
     /// The next instant at which an event happens.
@@ -381,7 +407,11 @@ impl<'a> Run<'a> {
 
     /// Numbers of waiting tasks, running tasks and nodes.
     fn level(&self) -> Level {
-        Level { waiting: self.dispatchers.waiting, running: self.running, nodes: self.membership.nodes() }
+        Level {
+            waiting: self.dispatchers.waiting,
+            running: self.running,
+            nodes: self.membership.nodes(),
+        }
     }
 
     fn handle(&mut self, what: SimEvent) {
@@ -417,7 +447,9 @@ impl<'a> Run<'a> {
             SimEvent::Hold { executor, object } => self.hold_requested(executor, object),
             SimEvent::Release { executor, object } => self.released(executor, object),
             SimEvent::RelayTimeout { fetch, asked } => self.relay_timed_out(fetch, asked),
-            SimEvent::Computed { executor, task, attempt } => self.computed(executor, task, attempt),
+            SimEvent::Computed { executor, task, attempt } => {
+                self.computed(executor, task, attempt)
+            }
             SimEvent::Killed { executor, task, attempt } => self.killed(executor, task, attempt),
             SimEvent::WorkReport => self.survey(),
             SimEvent::ProvisionerTimeout => self.provisioner_timeout(),
@@ -433,7 +465,9 @@ impl<'a> Run<'a> {
             SimEvent::OnDisk { dispatcher, deaths } => self.on_disk(dispatcher as usize, deaths),
             SimEvent::DispatcherDies { dispatcher } => self.dies(dispatcher as usize),
             SimEvent::DispatcherRestarts { dispatcher } => self.restarts(dispatcher as usize),
-            SimEvent::ClientRequest { dispatcher, request } => self.asks(dispatcher as usize, request),
+            SimEvent::ClientRequest { dispatcher, request } => {
+                self.asks(dispatcher as usize, request)
+            }
         }
     }
 
@@ -446,7 +480,8 @@ impl<'a> Run<'a> {
     }
 
     fn arrive(&mut self) {
-        while let Some(arrival) = self.arrivals.next_if(|next| next.at_us * MICROSECOND <= self.now) {
+        while let Some(arrival) = self.arrivals.next_if(|next| next.at_us * MICROSECOND <= self.now)
+        {
             let number = self.partitioner.next_dispatcher(arrival.inputs.first().copied());
             let index = self.dispatchers[number].arrived;
             self.dispatchers[number].arrived += 1;
@@ -466,9 +501,16 @@ impl<'a> Run<'a> {
 
     fn catalog_delay(&self, fact: Fact) -> Ns {
         match fact {
-            // Kept outputs are reported at once: the dispatcher must know them before the end of their task.
-            Fact::Stored { object, .. } | Fact::Evicted { object, .. } if self.plan.outputs.is_kept(object) => 0,
-            Fact::Fetched { .. } | Fact::Stored { .. } | Fact::Evicted { .. } => self.cluster.catalog_delay_ns,
+            // Kept outputs are reported at once: the dispatcher must know them before the end of
+            // their task.
+            Fact::Stored { object, .. } | Fact::Evicted { object, .. }
+                if self.plan.outputs.is_kept(object) =>
+            {
+                0
+            }
+            Fact::Fetched { .. } | Fact::Stored { .. } | Fact::Evicted { .. } => {
+                self.cluster.catalog_delay_ns
+            }
             _ => 0,
         }
     }
@@ -480,7 +522,9 @@ impl<'a> Run<'a> {
         self.note(number, fact);
         let event = match fact {
             Fact::Ready => return self.tell_jobs(number, JobsEvent::QueueMore { tasks: 1 }),
-            Fact::Ended { executor, task, ran_us, end } => return self.ended(number, executor, task, ran_us, end),
+            Fact::Ended { executor, task, ran_us, end } => {
+                return self.ended(number, executor, task, ran_us, end);
+            }
             Fact::Returned { executor, task } => {
                 let SimTask { attempt, .. } = self.tasks[task];
                 let (executor, task) = (ExecutorId(executor), self.tasks.id_of(task));
@@ -494,7 +538,11 @@ impl<'a> Run<'a> {
             }
             Fact::Stored { executor, object } => {
                 let size_bytes = self.workload.size_bytes(object);
-                Event::Stored { executor: ExecutorId(executor), object: self.id_of(object), size_bytes }
+                Event::Stored {
+                    executor: ExecutorId(executor),
+                    object: self.id_of(object),
+                    size_bytes,
+                }
             }
             Fact::NotHeld { executor, object } => {
                 Event::NotHeld { executor: ExecutorId(executor), object: self.id_of(object) }
@@ -502,9 +550,11 @@ impl<'a> Run<'a> {
             Fact::Evicted { executor, object } => {
                 Event::Evicted { executor: ExecutorId(executor), object: self.id_of(object) }
             }
-            Fact::Staging { executor, lent_milli, light_bytes } => {
-                Event::Staging { executor: ExecutorId(executor), lent_milli: lent_milli.into(), light_bytes }
-            }
+            Fact::Staging { executor, lent_milli, light_bytes } => Event::Staging {
+                executor: ExecutorId(executor),
+                lent_milli: lent_milli.into(),
+                light_bytes,
+            },
             Fact::Retiring { executor } => {
                 let executor = ExecutorId(executor);
                 return self.tell_jobs(number, JobsEvent::ExecutorLeaves { executor });
@@ -568,14 +618,21 @@ impl<'a> Run<'a> {
     fn perform_action(&mut self, number: usize, action: JobsAction) {
         use JobsAction as Action;
         match action {
-            Action::Stop { executor } => self.send(number, SimEvent::ExecutorStops { executor: executor.0 }),
+            Action::Stop { executor } => {
+                self.send(number, SimEvent::ExecutorStops { executor: executor.0 })
+            }
             Action::Write(record) => self.write(number, record),
             // No client watches the job, and objects are pushed as `Policies` say.
-            Action::Show { .. } | Action::Broadcast { .. } | Action::EndBroadcast { .. } | Action::Forget { .. } => {}
+            Action::Show { .. }
+            | Action::Broadcast { .. }
+            | Action::EndBroadcast { .. }
+            | Action::Forget { .. } => {}
             Action::SetAside { .. } | Action::TakenBack { .. } => {}
             // An executor has all inputs of a task from the moment of its assignment.
             Action::Replaced { .. } => {}
-            Action::ReadResult { .. } | Action::Check { .. } => unreachable!("jobs do not reuse results"),
+            Action::ReadResult { .. } | Action::Check { .. } => {
+                unreachable!("jobs do not reuse results")
+            }
             Action::Claimed { .. } => unreachable!("outputs of tasks are at places of their own"),
             Action::Deliver { .. } | Action::NotExtended { .. } | Action::Detached { .. } => {
                 unreachable!("no job is attached to a client")
@@ -596,7 +653,8 @@ impl<'a> Run<'a> {
 
     /// Inputs of a task with their sizes, sorted by the ids that they have for `owner`.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
-        WorkloadInputs { plan: &self.plan, tasks: &self.tasks, workload: self.workload }.of(task, owner)
+        WorkloadInputs { plan: &self.plan, tasks: &self.tasks, workload: self.workload }
+            .of(task, owner)
     }
 }
 

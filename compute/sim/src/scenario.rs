@@ -1,4 +1,5 @@
-//! Scenarios: a user's own cluster, workload and policies in a TOML file (`docs/guides/simulation.md`).
+//! Scenarios: a user's own cluster, workload and policies in a TOML file
+//! (`docs/guides/simulation.md`).
 //!
 //! ```toml
 //! name = "survey"
@@ -20,8 +21,8 @@
 //! placement = "cost"
 //! ```
 //!
-//! Errors name the line. A scenario that can never end is refused before it runs, as far as that is known beforehand.
-//! Every run ends at its scenario's `limit`.
+//! Errors name the line. A scenario that can never end is refused before it runs, as far as that is
+//! known beforehand. Every run ends at its scenario's `limit`.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -97,7 +98,9 @@ pub enum ImpossibleRun {
         nodes: u32,
     },
     /// There are several dispatchers, and provisioning works for one only.
-    #[error("{0} dispatchers with [provisioning]: nodes are requested for one dispatcher only; use one")]
+    #[error(
+        "{0} dispatchers with [provisioning]: nodes are requested for one dispatcher only; use one"
+    )]
     ProvisionedDispatchers(u32),
     /// No store has room for all objects that are pushed to it.
     #[error(
@@ -112,28 +115,33 @@ pub enum ImpossibleRun {
     },
     /// Objects are pushed to nodes that exist at the start, and a batch system grants nodes later.
     #[error(
-        "`distribution` pushes to nodes that exist at the start, and with [provisioning] there are none: leave one out"
+        "`distribution` pushes to nodes that exist at the start, and with [provisioning] there \
+         are none: leave one out"
     )]
     PushWithProvisioning,
     /// Objects are pushed, and first-available keeps nothing in stores.
     #[error(
-        "`distribution` pushes into stores, and under `fa` nodes store nothing: \
-         leave it out, or choose another `placement`"
+        "`distribution` pushes into stores, and under `fa` nodes store nothing: leave it out, or \
+         choose another `placement`"
     )]
     PushUnderFirstAvailable,
     /// Outputs are kept, and first-available keeps nothing in stores.
     #[error(
-        "`kept` keeps outputs in stores, and under `fa` nodes store nothing: \
-         leave it out, or choose another `placement`"
+        "`kept` keeps outputs in stores, and under `fa` nodes store nothing: leave it out, or \
+         choose another `placement`"
     )]
     KeptUnderFirstAvailable,
     /// A task could read an output of a task of another dispatcher.
     #[error(
-        "with `stages` tasks read outputs of others, and {0} dispatchers do not know each other's outputs: use one"
+        "with `stages` tasks read outputs of others, and {0} dispatchers do not know each other's \
+         outputs: use one"
     )]
     StagesWithDispatchers(u32),
     /// A dispatcher restarts, and its requests for nodes or its pushes are not in its journal.
-    #[error("`dispatcher_dies_after` cannot be simulated with [provisioning] or `distribution`: leave one of them out")]
+    #[error(
+        "`dispatcher_dies_after` cannot be simulated with [provisioning] or `distribution`: leave \
+         one of them out"
+    )]
     RestartWithProvisioning,
     /// The walltime of a node is not longer than the longest task.
     #[error(
@@ -193,46 +201,69 @@ impl Scenario {
         Scenario::parse(&text, &stem, folder).map_err(|wrong| FileError::wrong(path, wrong))
     }
 
-    /// Reads the text of a scenario. `name` is its name if it does not have one. Relative paths in it start from
-    /// `folder`.
+    /// Reads the text of a scenario. `name` is its name if it does not have one. Relative paths in
+    /// it start from `folder`.
     ///
     /// # Errors
     /// The first mistake, with its line.
-    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Scenario, (usize, ScenarioMistake)> {
+    pub fn parse(
+        text: &str,
+        name: &str,
+        folder: &Path,
+    ) -> Result<Scenario, (usize, ScenarioMistake)> {
         let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let fields: ScenarioFields = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| line_of(span.start));
             (line, ScenarioMistake::Syntax(e.message().to_owned()))
         })?;
-        let ScenarioFields { name: own_name, seed, limit, cluster, workload, job, policies, provisioning, failures } =
-            fields;
+        let ScenarioFields {
+            name: own_name,
+            seed,
+            limit,
+            cluster,
+            workload,
+            job,
+            policies,
+            provisioning,
+            failures,
+        } = fields;
         let (cluster_at, cluster) = match cluster {
             Some(cluster) => (cluster.span().start, cluster.into_inner()),
             None => (0, ClusterFields::default()),
         };
         let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
-        let dispatchers_at = cluster.dispatchers.as_ref().map_or(cluster_at, |dispatchers| dispatchers.span().start);
+        let dispatchers_at =
+            cluster.dispatchers.as_ref().map_or(cluster_at, |dispatchers| dispatchers.span().start);
         let mut cluster = cluster.cluster();
         let provisioning_at = provisioning.as_ref().map_or(0, |fields| fields.span().start);
         if let Some(fields) = provisioning {
-            let batch = fields.get_ref().batch(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
+            let batch = fields
+                .get_ref()
+                .batch(&cluster)
+                .map_err(|why| (line_of(fields.span().start), why))?;
             cluster.batch = Some(batch);
         }
         let failures_at = failures.as_ref().map_or(0, |fields| fields.span().start);
         if let Some(fields) = failures {
-            cluster.failures =
-                fields.get_ref().failures(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
+            cluster.failures = fields
+                .get_ref()
+                .failures(&cluster)
+                .map_err(|why| (line_of(fields.span().start), why))?;
         }
         let workload_at = workload.span().start;
         let workload = workload.into_inner().workload(seed, folder);
         let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
         let job_at = job.as_ref().map_or(0, |fields| fields.span().start);
         let workload = match job {
-            Some(job) => job.into_inner().job(workload).map_err(|(at, why)| (line_of(at.unwrap_or(job_at)), why))?,
+            Some(job) => job
+                .into_inner()
+                .job(workload)
+                .map_err(|(at, why)| (line_of(at.unwrap_or(job_at)), why))?,
             None => workload,
         };
         let policies_at = policies.as_ref().map_or(0, |fields| fields.span().start);
-        let policies = policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
+        let policies =
+            policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
         let scenario = Scenario {
             name: own_name.unwrap_or_else(|| name.to_owned()),
             cluster,
@@ -244,11 +275,18 @@ impl Scenario {
         };
         scenario.check(&scenario.cluster, &scenario.policies).map_err(|impossible| {
             let at = match impossible {
-                ImpossibleRun::CacheTooSmall { .. } | ImpossibleRun::CacheTooSmallForAll { .. } => cache_at,
-                ImpossibleRun::PushWithProvisioning | ImpossibleRun::OutOfTime { .. } => provisioning_at,
+                ImpossibleRun::CacheTooSmall { .. } | ImpossibleRun::CacheTooSmallForAll { .. } => {
+                    cache_at
+                }
+                ImpossibleRun::PushWithProvisioning | ImpossibleRun::OutOfTime { .. } => {
+                    provisioning_at
+                }
                 ImpossibleRun::PushUnderFirstAvailable => policies_at,
-                ImpossibleRun::NoNodes { .. } | ImpossibleRun::ProvisionedDispatchers(_) => dispatchers_at,
-                ImpossibleRun::KeptUnderFirstAvailable | ImpossibleRun::StagesWithDispatchers(_) => job_at,
+                ImpossibleRun::NoNodes { .. } | ImpossibleRun::ProvisionedDispatchers(_) => {
+                    dispatchers_at
+                }
+                ImpossibleRun::KeptUnderFirstAvailable
+                | ImpossibleRun::StagesWithDispatchers(_) => job_at,
                 ImpossibleRun::RestartWithProvisioning => failures_at,
                 ImpossibleRun::TooLong { .. } => workload_at,
             };
@@ -257,7 +295,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Checks that the workload can end on a cluster under these policies, as far as that is known beforehand.
+    /// Checks that the workload can end on a cluster under these policies, as far as that is known
+    /// beforehand.
     ///
     /// # Errors
     /// If it cannot end.
@@ -295,20 +334,23 @@ impl Scenario {
                 return Err(ImpossibleRun::CacheTooSmallForAll { cache_bytes, data_bytes });
             }
         }
-        let (task_us, walltime_ns) = (self.needs.longest_us, cluster.batch.as_ref().map(|batch| batch.walltime_ns));
-        if let Some(walltime_us) = walltime_ns.map(|ns| ns / MICROSECOND).filter(|walltime_us| task_us >= *walltime_us)
+        let (task_us, walltime_ns) =
+            (self.needs.longest_us, cluster.batch.as_ref().map(|batch| batch.walltime_ns));
+        if let Some(walltime_us) =
+            walltime_ns.map(|ns| ns / MICROSECOND).filter(|walltime_us| task_us >= *walltime_us)
         {
             return Err(ImpossibleRun::OutOfTime { task_us, walltime_us });
         }
         let limit_us = self.limit_us;
-        let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());
+        let too_long =
+            self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());
         too_long.map_or(Ok(()), |(what, least_ns)| {
             Err(ImpossibleRun::TooLong { what, least_us: least_ns / MICROSECOND, limit_us })
         })
     }
 
-    /// Runs the workload on a cluster until its end or the limit. `watch` is called regularly with the outcome so
-    /// far, and may stop the run.
+    /// Runs the workload on a cluster until its end or the limit. `watch` is called regularly with
+    /// the outcome so far, and may stop the run.
     pub fn run(
         &self,
         cluster: &SimCluster,

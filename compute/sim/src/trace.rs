@@ -1,8 +1,8 @@
 //! Traces: recorded jobs that run again in a simulated cluster.
 //!
-//! A trace is a text file: a heading with its version, then one task per line, all of them JSON. `eyas report JOB
-//! --trace` writes one from the dispatcher's records of a job. As a [`Workload`], its tasks arrive when they arrived,
-//! read the same inputs and compute as long as they ran.
+//! A trace is a text file: a heading with its version, then one task per line, all of them JSON.
+//! `eyas report JOB --trace` writes one from the dispatcher's records of a job. As a [`Workload`],
+//! its tasks arrive when they arrived, read the same inputs and compute as long as they ran.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -75,7 +75,8 @@ pub enum Compute {
     /// The whole run time.
     #[default]
     Ran,
-    /// The processor time. For tasks that read more than they compute, the simulator adds the time of reading.
+    /// The processor time. For tasks that read more than they compute, the simulator adds the time
+    /// of reading.
     Cpu,
 }
 
@@ -89,7 +90,10 @@ pub enum TraceMistake {
     #[error("this is not a trace: `eyas report JOB --trace FILE` writes one")]
     NotATrace,
     /// The trace has another version.
-    #[error("the trace has version {0}, and this eyas reads only version {VERSION}: write the trace again with it")]
+    #[error(
+        "the trace has version {0}, and this eyas reads only version {VERSION}: write the trace \
+         again with it"
+    )]
     Version(u32),
     /// The line is not a task.
     #[error("not a task: {0}")]
@@ -161,7 +165,8 @@ impl Trace {
             if line.trim().is_empty() {
                 continue;
             }
-            let task: TracedTask = serde_json::from_str(&line).map_err(|e| (number, TraceMistake::NotATask(e)))?;
+            let task: TracedTask =
+                serde_json::from_str(&line).map_err(|e| (number, TraceMistake::NotATask(e)))?;
             if reader.tasks.len() >= MAX_TASKS as usize {
                 return Err((number, TraceMistake::TooManyTasks));
             }
@@ -190,10 +195,12 @@ impl Reader {
         let mut arrivals: Vec<Arrival> = Vec::with_capacity(tasks.len());
         let mut came: HashMap<u32, u64> = HashMap::new();
         for (line, task) in tasks {
-            let arrival = self.arrival(task, compute, &mut keep, &mut came).map_err(|why| (line, why))?;
+            let arrival =
+                self.arrival(task, compute, &mut keep, &mut came).map_err(|why| (line, why))?;
             arrivals.push(arrival);
         }
-        // Tasks that waited for others arrive together with them. The writer of an object stays before its readers.
+        // Tasks that waited for others arrive together with them. The writer of an object stays
+        // before its readers.
         arrivals.sort_by_key(|task| task.at_us);
         Ok(Trace { sizes: self.sizes, objects, keep, tasks: arrivals })
     }
@@ -213,8 +220,8 @@ impl Reader {
         }
     }
 
-    /// The task of a line. All tasks that were queued earlier have been converted. `came` has the arrival time of the
-    /// writer of each object.
+    /// The task of a line. All tasks that were queued earlier have been converted. `came` has the
+    /// arrival time of the writer of each object.
     fn arrival(
         &mut self,
         task: TracedTask,
@@ -306,7 +313,15 @@ mod tests {
 
     fn line(at_us: u64, inputs: &[(ObjectId, u64)]) -> String {
         let (started_us, ended_us, inputs) = (at_us + 1, at_us + 9, inputs.to_vec());
-        let task = TracedTask { at_us, started_us, ended_us, ran_us: 7, cpu_us: 5, inputs, outputs: Vec::new() };
+        let task = TracedTask {
+            at_us,
+            started_us,
+            ended_us,
+            ran_us: 7,
+            cpu_us: 5,
+            inputs,
+            outputs: Vec::new(),
+        };
         serde_json::to_string(&task).expect("a task becomes JSON")
     }
 
@@ -316,11 +331,15 @@ mod tests {
 
     #[test]
     fn tasks_come_when_they_came_and_read_what_they_read() {
-        let (late, early) = (line(30, &[(id(1), 100), (id(2), 50)]), line(10, &[(id(2), 50), (id(2), 50)]));
+        let (late, early) =
+            (line(30, &[(id(1), 100), (id(2), 50)]), line(10, &[(id(2), 50), (id(2), 50)]));
         let trace = parse(&[HEADING, &late, "", &early], Compute::Ran).unwrap();
         assert_eq!((trace.objects(), trace.data_bytes(), trace.tasks()), (2, 150, 2));
         assert_eq!((trace.size_bytes(0), trace.size_bytes(1), trace.object_bytes()), (100, 50, 75));
-        let tasks: Vec<_> = trace.arrivals().map(|task| (task.at_us, task.inputs.to_vec(), task.compute_us)).collect();
+        let tasks: Vec<_> = trace
+            .arrivals()
+            .map(|task| (task.at_us, task.inputs.to_vec(), task.compute_us))
+            .collect();
         assert_eq!(tasks, [(10, vec![1], 7), (30, vec![0, 1], 7)]);
         let cpu = parse(&[HEADING, &late], Compute::Cpu).unwrap();
         assert_eq!(cpu.arrivals().next().unwrap().compute_us, 5);
@@ -335,12 +354,21 @@ mod tests {
         let trace = parse(&[HEADING, &read, &write], Compute::Ran).unwrap();
         assert_eq!((trace.objects(), trace.data_bytes(), trace.size_bytes(1)), (1, 100, 7));
         assert_eq!(trace.keep(1), Some(KeepRule { replicas: 2, until_read: false }));
-        let tasks: Vec<_> =
-            trace.arrivals().map(|task| (task.at_us, task.inputs.to_vec(), task.outputs.to_vec())).collect();
-        assert_eq!(tasks, [(5, vec![], vec![1]), (5, vec![1, 0], vec![])], "it arrives with the writer");
+        let tasks: Vec<_> = trace
+            .arrivals()
+            .map(|task| (task.at_us, task.inputs.to_vec(), task.outputs.to_vec()))
+            .collect();
+        assert_eq!(
+            tasks,
+            [(5, vec![], vec![1]), (5, vec![1, 0], vec![])],
+            "it arrives with the writer"
+        );
         let early = line(1, &[(id(9), 7)]);
         let (number, why) = parse(&[HEADING, &write, &early], Compute::Ran).unwrap_err();
-        assert!(number == 3 && why.to_string().contains("queued before the task that writes"), "{why}");
+        assert!(
+            number == 3 && why.to_string().contains("queued before the task that writes"),
+            "{why}"
+        );
     }
 
     #[test]
@@ -360,7 +388,8 @@ mod tests {
             assert_eq!(error.0, number, "{error:?}");
             assert!(error.1.to_string().contains(why), "{error:?}");
         }
-        let error = Trace::read(Path::new("/nowhere/job.jsonl"), Compute::Ran).unwrap_err().to_string();
+        let error =
+            Trace::read(Path::new("/nowhere/job.jsonl"), Compute::Ran).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/job.jsonl cannot be read: "), "{error}");
     }
 }

@@ -1,10 +1,12 @@
-//! Runs in which everything breaks: small clusters with workloads, policies and failures that a seed decides.
+//! Runs in which everything breaks: small clusters with workloads, policies and failures that a
+//! seed decides.
 //!
-//! Nodes are lost, leave and come back. Connections break. Dispatchers die and are started again. Tasks fail and are
-//! retried, and clients cancel and retry. Tasks write outputs that are kept in the cluster, and other tasks read
-//! them. After each step, [`Books`] checks that no acknowledged result is lost, that no task ends twice, and that no
-//! cancelled task starts. Each run ends, and all promised outputs are then in the cluster. The same seed gives the
-//! same run. The simulator itself asserts that no executor runs more tasks than it has processors, or stores more
+//! Nodes are lost, leave and come back. Connections break. Dispatchers die and are started again.
+//! Tasks fail and are retried, and clients cancel and retry. Tasks write outputs that are kept in
+//! the cluster, and other tasks read them. After each step, [`Books`] checks that no acknowledged
+//! result is lost, that no task ends twice, and that no cancelled task starts. Each run ends, and
+//! all promised outputs are then in the cluster. The same seed gives the same run. The simulator
+//! itself asserts that no executor runs more tasks than it has processors, or stores more
 //! than it has room for. The deciders assert that no event contradicts earlier ones.
 //!
 //! [`eyas_faults::try_seeds`] says how to choose the seeds and how to repeat one.
@@ -20,15 +22,19 @@ use eyas_sim::cluster::{Policies, SimCluster, TaskPartitioning};
 use eyas_sim::nodes::{Batch, Failures};
 use eyas_sim::outcome::RunOutcome;
 use eyas_sim::run_audited;
-use eyas_sim::workload::{AllPairs, ClientRequests, KeepRule, Order, SharedWorkload, Staged, Workload, Zipf};
+use eyas_sim::workload::{
+    AllPairs, ClientRequests, KeepRule, Order, SharedWorkload, Staged, Workload, Zipf,
+};
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy, Status};
 
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 60;
-/// Simulated time from which nothing fails. A dispatcher fails a task for which no executor has room after some
-/// minutes. If dispatchers died more often than that until the end, a job without room would never end.
+/// Simulated time from which nothing fails. A dispatcher fails a task for which no executor has
+/// room after some minutes. If dispatchers died more often than that until the end, a job without
+/// room would never end.
 const CALM: u64 = 4 * 3_600 * SECOND;
-/// A run that has not ended after this simulated time never ends. Without failures, an hour is enough for each.
+/// A run that has not ended after this simulated time never ends. Without failures, an hour is
+/// enough for each.
 const LIMIT: u64 = 30 * 86_400 * SECOND;
 
 #[test]
@@ -36,9 +42,18 @@ fn whatever_breaks_nothing_acknowledged_is_lost_and_everything_ends() {
     let Some(outcomes) = try_seeds(SEEDS, try_seed) else { return };
     let seeds = outcomes.len() as u64;
     let sum = |of: fn(&RunOutcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-    assert!(sum(|of| of.lost_nodes) > seeds && sum(|of| of.broken_connections) > seeds, "too little breaks");
-    assert!(sum(|of| of.restarts) > seeds / 4 && sum(|of| of.left_nodes) > seeds / 4, "too little restarts");
-    assert!(sum(|of| of.recomputed) > seeds / 4 && sum(|of| of.cancelled) > seeds, "too little is lost");
+    assert!(
+        sum(|of| of.lost_nodes) > seeds && sum(|of| of.broken_connections) > seeds,
+        "too little breaks"
+    );
+    assert!(
+        sum(|of| of.restarts) > seeds / 4 && sum(|of| of.left_nodes) > seeds / 4,
+        "too little restarts"
+    );
+    assert!(
+        sum(|of| of.recomputed) > seeds / 4 && sum(|of| of.cancelled) > seeds,
+        "too little is lost"
+    );
     assert!(sum(|of| of.done) > sum(|of| of.tasks) / 2, "too little succeeds");
 }
 
@@ -48,14 +63,22 @@ fn try_seed(seed: u64) -> RunOutcome {
     let (outcome, books) = case.run();
     let RunOutcome { tasks, done, failed, cancelled, makespan_ns, .. } = outcome;
     assert!(makespan_ns < LIMIT, "the run does not end");
-    assert_eq!(done.max(tasks - failed - cancelled), done, "{failed} failed, {cancelled} cancelled, of {tasks}");
+    assert_eq!(
+        done.max(tasks - failed - cancelled),
+        done,
+        "{failed} failed, {cancelled} cancelled, of {tasks}"
+    );
     assert_eq!(outcome.course.samples.iter().map(|part| part.done).sum::<u64>(), done);
     books.check_end();
     if !case.may_fail() {
         assert!(outcome.is_complete(), "{done} of {tasks} tasks were done");
     }
     if seed < SEEDS {
-        assert_eq!(format!("{outcome:?}"), format!("{:?}", case.run().0), "the same seed gives another run");
+        assert_eq!(
+            format!("{outcome:?}"),
+            format!("{:?}", case.run().0),
+            "the same seed gives another run"
+        );
     }
     outcome
 }
@@ -105,7 +128,10 @@ impl Results {
         }
         if let Entry::Retried { tasks, .. } | Entry::Recomputed { tasks, .. } = entry {
             for task in tasks {
-                assert!(self.0.remove(task).is_some(), "task {task} runs again before it has ended");
+                assert!(
+                    self.0.remove(task).is_some(),
+                    "task {task} runs again before it has ended"
+                );
             }
         }
     }
@@ -119,7 +145,11 @@ impl Books {
     fn check_end(&self) {
         for (dispatcher, books) in &self.0 {
             assert!(books.has_ended, "the job of dispatcher {dispatcher} has not ended");
-            assert!(books.lacking.is_empty(), "promised outputs of tasks {:?} are in no store", books.lacking);
+            assert!(
+                books.lacking.is_empty(),
+                "promised outputs of tasks {:?} are in no store",
+                books.lacking
+            );
         }
     }
 }
@@ -144,7 +174,9 @@ impl Audit for Books {
 
     fn cancelled(&mut self, dispatcher: usize, indices: Range<u32>) {
         let books = self.of(dispatcher);
-        let is_over = |index: &u32| matches!(books.written.0.get(index), Some(Phase::Succeeded | Phase::Failed));
+        let is_over = |index: &u32| {
+            matches!(books.written.0.get(index), Some(Phase::Succeeded | Phase::Failed))
+        };
         let cancelled: Vec<_> = indices.filter(|index| !is_over(index)).collect();
         books.cancelled.extend(cancelled);
     }
@@ -221,11 +253,12 @@ impl Case {
         };
         let (batch, nodes) = ((below(3) == 0).then_some(batch), 1 + below(12));
         let data_bytes = object_bytes * u64::from(zipf.objects.max(2 * pairs.side));
-        // Objects are pushed to existing nodes, and only one dispatcher can request nodes, so these exclude each
-        // other.
-        let distribution = [None, Some(Distribution::Chain), Some(Distribution::SpanningTree), None, None]
-            [below(5) as usize]
-            .filter(|_| batch.is_none());
+        // Objects are pushed to existing nodes, and only one dispatcher can request nodes, so these
+        // exclude each other.
+        let distribution =
+            [None, Some(Distribution::Chain), Some(Distribution::SpanningTree), None, None]
+                [below(5) as usize]
+                .filter(|_| batch.is_none());
         // Nodes stay long enough for some task to end on them. Otherwise no task would ever end.
         let failures = Failures {
             lost_after_ns: (below(2) == 0).then(|| (10 + below(60)) * SECOND),
@@ -242,18 +275,26 @@ impl Case {
         };
         let dispatchers = if batch.is_some() { 1 } else { 1 + below(nodes.min(3)) as u32 };
         let placement = PlacementPolicy::ALL[below(PlacementPolicy::ALL.len() as u64) as usize];
-        let policies = if below(3) == 0 { Policies::of_the_paper(placement) } else { Policies::of_eyas(placement) };
+        let policies = if below(3) == 0 {
+            Policies::of_the_paper(placement)
+        } else {
+            Policies::of_eyas(placement)
+        };
         let eviction = EvictionPolicy::ALL[below(EvictionPolicy::ALL.len() as u64) as usize];
-        let partitioning = [TaskPartitioning::FirstInput, TaskPartitioning::RoundRobin][below(2) as usize];
+        let partitioning =
+            [TaskPartitioning::FirstInput, TaskPartitioning::RoundRobin][below(2) as usize];
         let policies = Policies { eviction, distribution, partitioning, ..policies };
         let keep = KeepRule { replicas: 1 + below(2) as u8, until_read: below(2) == 0 };
         let keep = (below(3) > 0 && policies.caches()).then_some(keep);
         let outputs = (below(3) as u32, 4 << below(4));
         let cancel = |from: u64, count: u64| from as u32..(from + count) as u32;
-        let cancels = (0..below(3)).map(|_| (below(40_000_000), cancel(below(400), 1 + below(200))));
+        let cancels =
+            (0..below(3)).map(|_| (below(40_000_000), cancel(below(400), 1 + below(200))));
         let cancels = cancels.collect();
-        let requests = ClientRequests { retries: below(3) as u32, cancels, job_retries: below(3) as u32 };
-        let (stages, reads) = if dispatchers == 1 { (1 + below(4) as u32, 1 + below(2) as u32) } else { (1, 1) };
+        let requests =
+            ClientRequests { retries: below(3) as u32, cancels, job_retries: below(3) as u32 };
+        let (stages, reads) =
+            if dispatchers == 1 { (1 + below(4) as u32, 1 + below(2) as u32) } else { (1, 1) };
         let has_kept = keep.is_some() && outputs.0 > 0;
         let cluster = SimCluster {
             nodes: nodes as u32,
@@ -285,9 +326,16 @@ impl Case {
 
     /// Whether tasks may fail or be cancelled.
     fn may_fail(&self) -> bool {
-        let Failures { lost_after_ns, disconnected_after_ns, failed_tries, dispatcher_dies_after_ns, .. } =
-            self.cluster.failures;
-        let breaks = lost_after_ns.is_some() || disconnected_after_ns.is_some() || dispatcher_dies_after_ns.is_some();
+        let Failures {
+            lost_after_ns,
+            disconnected_after_ns,
+            failed_tries,
+            dispatcher_dies_after_ns,
+            ..
+        } = self.cluster.failures;
+        let breaks = lost_after_ns.is_some()
+            || disconnected_after_ns.is_some()
+            || dispatcher_dies_after_ns.is_some();
         breaks || failed_tries > 0.0 || !self.requests.cancels.is_empty() || self.keep.is_some()
     }
 
@@ -308,7 +356,8 @@ impl Case {
             requests: self.requests.clone(),
         };
         let mut books = Books::default();
-        let outcome = run_audited(&self.cluster, &self.policies, &staged, self.seed, LIMIT, &mut books);
+        let outcome =
+            run_audited(&self.cluster, &self.policies, &staged, self.seed, LIMIT, &mut books);
         (outcome, books)
     }
 }

@@ -1,8 +1,8 @@
-//! The abstract model beside the simulator, on random clusters and workloads of the model's domain. They agree within
-//! 15 %, and no prediction is below what any resource allows.
+//! The abstract model beside the simulator, on random clusters and workloads of the model's domain.
+//! They agree within 15 %, and no prediction is below what any resource allows.
 //!
-//! By default this runs 40 scenarios; `EYAS_MODEL_SCENARIOS=1000 cargo test --workspace --test model`, or `make
-//! soak`, runs more.
+//! By default this runs 40 scenarios; `EYAS_MODEL_SCENARIOS=1000 cargo test --workspace --test
+//! model`, or `make soak`, runs more.
 
 use eyas_sim::arrival::Arrival;
 use eyas_sim::cluster::{Disk, Policies, SimCluster, SimStorage};
@@ -70,7 +70,8 @@ fn chance(dice: &mut Random, one_in: u64) -> bool {
 fn scenario(seed: u64) -> (SimCluster, Policies, Alike, Demand) {
     let dice = &mut Random::new(seed);
     let (stores, overlap) = (chance(dice, 2), chance(dice, 2));
-    let disk = Disk { read_bytes_per_s: any(dice, 50e6, 2e9), write_bytes_per_s: any(dice, 50e6, 2e9) };
+    let disk =
+        Disk { read_bytes_per_s: any(dice, 50e6, 2e9), write_bytes_per_s: any(dice, 50e6, 2e9) };
     let client_bytes_per_s = any(dice, 10e6, 1e9);
     let storage = SimStorage {
         bytes_per_s: any(dice, 50e6, 20e9),
@@ -108,7 +109,11 @@ fn scenario(seed: u64) -> (SimCluster, Policies, Alike, Demand) {
         seed,
     };
     use PlacementPolicy::{Cost, FirstAvailable, GoodCacheCompute, MaxComputeUtil};
-    let placement = if stores { one_of(dice, &[MaxComputeUtil, GoodCacheCompute, Cost]) } else { FirstAvailable };
+    let placement = if stores {
+        one_of(dice, &[MaxComputeUtil, GoodCacheCompute, Cost])
+    } else {
+        FirstAvailable
+    };
     let of = one_of(dice, &[Policies::of_the_paper as fn(_) -> _, Policies::of_eyas]);
     let policies = Policies { overlap, ..of(placement) };
     let demand = Demand {
@@ -146,17 +151,28 @@ fn model_and_simulator_agree_on_random_scenarios_of_the_domain() {
         sum += apart;
         assert!(
             apart <= APART,
-            "seed {seed}: {simulated_s} s simulated, {} s predicted, for {cluster:?} {policies:?} {workload:?} \
-             {prediction:?}",
+            "seed {seed}: {simulated_s} s simulated, {} s predicted, for {cluster:?} {policies:?} \
+             {workload:?} {prediction:?}",
             prediction.time_s
         );
     }
-    println!("{looked_at} scenarios of {drawn} drawn: {:.2} % apart on average", 100.0 * sum / looked_at as f64);
-    assert!(2 * looked_at > drawn, "the domain is a small part of what was drawn: {looked_at} of {drawn}");
+    println!(
+        "{looked_at} scenarios of {drawn} drawn: {:.2} % apart on average",
+        100.0 * sum / looked_at as f64
+    );
+    assert!(
+        2 * looked_at > drawn,
+        "the domain is a small part of what was drawn: {looked_at} of {drawn}"
+    );
 }
 
-/// Lower bounds of the run time by resource, in seconds, computed from bytes moved and computing time alone.
-fn floors(cluster: &SimCluster, demand: &Demand, prediction: &Prediction) -> Vec<(&'static str, f64)> {
+/// Lower bounds of the run time by resource, in seconds, computed from bytes moved and computing
+/// time alone.
+fn floors(
+    cluster: &SimCluster,
+    demand: &Demand,
+    prediction: &Prediction,
+) -> Vec<(&'static str, f64)> {
     let Prediction { ratios, storage_bytes, peer_bytes, .. } = prediction;
     let (nodes, processors) = (f64::from(cluster.nodes), cluster.processors() as f64);
     let tasks = demand.tasks as f64;
@@ -167,7 +183,10 @@ fn floors(cluster: &SimCluster, demand: &Demand, prediction: &Prediction) -> Vec
         ("computing", tasks * demand.compute_s / processors),
         ("one task", demand.compute_s),
         ("storage", storage_bytes / cluster.storage.bytes_per_s),
-        ("clients", storage_bytes / (nodes * cluster.storage.client_bytes_per_s.unwrap_or(infinite))),
+        (
+            "clients",
+            storage_bytes / (nodes * cluster.storage.client_bytes_per_s.unwrap_or(infinite)),
+        ),
         ("cards", fetched_bytes / (nodes * cluster.card_bytes_per_s)),
         ("switch", fetched_bytes / cluster.bisection_bytes_per_s.unwrap_or(infinite)),
         ("one fetch", wait_s),
@@ -193,9 +212,13 @@ fn no_prediction_is_below_what_a_resource_allows_and_only_caches_are_more_than_e
         }
         let prediction = predict(&cluster, &demand).expect("a random scenario can run");
         for (what, floor_s) in floors(&cluster, &demand, &prediction) {
-            assert!(prediction.time_s >= 0.999_999 * floor_s, "seed {seed}: {what} takes {floor_s} s: {prediction:?}");
+            assert!(
+                prediction.time_s >= 0.999_999 * floor_s,
+                "seed {seed}: {what} takes {floor_s} s: {prediction:?}"
+            );
         }
-        let is_memory_alike = cluster.nodes == 1 || cluster.disk.is_none() || cluster.page_cache_bytes == 0;
+        let is_memory_alike =
+            cluster.nodes == 1 || cluster.disk.is_none() || cluster.page_cache_bytes == 0;
         if prediction.ratios == prediction.one_processor_ratios && is_memory_alike {
             assert!(prediction.efficiency <= 1.000_001, "seed {seed}: {prediction:?}");
         }
@@ -207,7 +230,8 @@ fn no_prediction_is_below_what_a_resource_allows_and_only_caches_are_more_than_e
 #[test]
 fn extreme_numbers_are_refused_or_answered_with_finite_ones() {
     let (cluster, _, _, demand) = scenario(1);
-    let extreme = [0.0, -1.0, f64::MIN_POSITIVE, 1e-308, 1e-9, 1e30, f64::MAX, f64::INFINITY, f64::NAN];
+    let extreme =
+        [0.0, -1.0, f64::MIN_POSITIVE, 1e-308, 1e-9, 1e30, f64::MAX, f64::INFINITY, f64::NAN];
     let mut answered = 0;
     let (mut refused, mut too_long) = (0, 0);
     for number in extreme {
@@ -225,11 +249,26 @@ fn extreme_numbers_are_refused_or_answered_with_finite_ones() {
         for (cluster, demand) in [storage, client, card, switch, arrivals, compute, misses] {
             match predict(&cluster, &demand) {
                 Ok(prediction) => {
-                    let Prediction { time_s, one_processor_s, speedup, efficiency, .. } = prediction;
+                    let Prediction { time_s, one_processor_s, speedup, efficiency, .. } =
+                        prediction;
                     let Prediction { sustained_per_s, utilisation, task_s, .. } = prediction;
-                    let all = [time_s, one_processor_s, speedup, efficiency, sustained_per_s, utilisation, task_s];
-                    assert!(all.iter().all(|number| number.is_finite()), "{number}: {prediction:?}");
-                    assert!(prediction.busy.iter().all(|(_, busy_s)| *busy_s <= time_s), "{prediction:?}");
+                    let all = [
+                        time_s,
+                        one_processor_s,
+                        speedup,
+                        efficiency,
+                        sustained_per_s,
+                        utilisation,
+                        task_s,
+                    ];
+                    assert!(
+                        all.iter().all(|number| number.is_finite()),
+                        "{number}: {prediction:?}"
+                    );
+                    assert!(
+                        prediction.busy.iter().all(|(_, busy_s)| *busy_s <= time_s),
+                        "{prediction:?}"
+                    );
                     answered += 1;
                 }
                 Err(ModelError::TooLong(_)) => too_long += 1,
@@ -238,6 +277,12 @@ fn extreme_numbers_are_refused_or_answered_with_finite_ones() {
         }
     }
     assert!(answered > 9 && refused > 9 && too_long > 9, "{answered}, {refused}, {too_long}");
-    let many = Demand { tasks: u64::MAX, objects: u64::MAX, object_bytes: u64::MAX, misses: Some(1.0), ..demand };
+    let many = Demand {
+        tasks: u64::MAX,
+        objects: u64::MAX,
+        object_bytes: u64::MAX,
+        misses: Some(1.0),
+        ..demand
+    };
     assert!(matches!(predict(&cluster, &many), Err(ModelError::TooLong(_))));
 }

@@ -18,12 +18,13 @@ mod steal;
 /// Default time after which a silent worker loses its lease, microseconds.
 pub const DEFAULT_TERM_US: u64 = 10_000_000;
 
-/// Default window, microseconds: a worker may begin as many chunks without asking as it reads in this time. It is some
-/// hundred round trips, so asking costs a worker at most a hundredth of its time.
+/// Default window, microseconds: a worker may begin as many chunks without asking as it reads in
+/// this time. It is some hundred round trips, so asking costs a worker at most a hundredth of its
+/// time.
 pub const DEFAULT_WINDOW_US: u64 = 50_000;
 
-/// Number of lease ids for one start of the leader. The next start begins with higher ids: the third one, which has
-/// epoch 3, with 3 * 2^40.
+/// Number of lease ids for one start of the leader. The next start begins with higher ids: the
+/// third one, which has epoch 3, with 3 * 2^40.
 const LEASES_OF_AN_EPOCH: u64 = 1 << 40;
 
 /// The configuration of a job.
@@ -44,8 +45,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The configuration for this scheduler as its authors describe it. Only lean splits leases, since the others are
-    /// there for comparison.
+    /// The configuration for this scheduler as its authors describe it. Only lean splits leases,
+    /// since the others are there for comparison.
     pub fn new(policy: BlockPolicy, slots: Vec<(NodeId, Option<u64>)>) -> Self {
         let is_lean = matches!(policy, BlockPolicy::Lean(_));
         let (term_us, window_us) = (DEFAULT_TERM_US, DEFAULT_WINDOW_US);
@@ -67,10 +68,12 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks of a job over these chunks, each given as its size and the nodes that have a replica.
+    /// The blocks of a job over these chunks, each given as its size and the nodes that have a
+    /// replica.
     ///
-    /// `records` are the saved records of this job in order; `epoch` is greater than at each earlier start. Records at
-    /// the end may be missing, unless [`Effect::Committed`] was sent because of one of them.
+    /// `records` are the saved records of this job in order; `epoch` is greater than at each
+    /// earlier start. Records at the end may be missing, unless [`Effect::Committed`] was sent
+    /// because of one of them.
     ///
     /// # Panics
     /// If the records are not of this job, or of a later epoch.
@@ -101,8 +104,8 @@ impl Blocks {
         blocks
     }
 
-    /// Applies saved records. The node of a worker is unknown until the worker asks again; until then its whole block
-    /// counts as confirmed.
+    /// Applies saved records. The node of a worker is unknown until the worker asks again; until
+    /// then its whole block counts as confirmed.
     fn recover(&mut self, records: impl IntoIterator<Item = Record>, now_us: u64) {
         let mut freed = Vec::new();
         for record in records {
@@ -118,15 +121,17 @@ impl Blocks {
         }
     }
 
-    /// Applies one event and appends the resulting actions to `effects`. `now_us` may stay the same between events,
-    /// and never goes back.
+    /// Applies one event and appends the resulting actions to `effects`. `now_us` may stay the same
+    /// between events, and never goes back.
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
         self.expire(now_us, effects);
         match event {
             Event::RequestLease { worker, node, lease, progress } => {
                 self.claim(now_us, worker, node, lease, progress, effects);
             }
-            Event::Renew { worker, lease, progress } => self.renew(now_us, worker, lease, progress, effects),
+            Event::Renew { worker, lease, progress } => {
+                self.renew(now_us, worker, lease, progress, effects)
+            }
             Event::Commit { worker, lease, done } => self.commit(worker, lease, done, effects),
             Event::Gone { worker } => self.give_up(worker, effects),
             Event::Measured { node, disk, load } => {
@@ -190,7 +195,9 @@ impl Blocks {
             self.enter(worker, None, now_us);
             let granted = self.granted(worker);
             effects.push(granted);
-        } else if lease > Some(last) || lease == Some(last) && !self.advance(now_us, worker, progress, effects) {
+        } else if lease > Some(last)
+            || lease == Some(last) && !self.advance(now_us, worker, progress, effects)
+        {
             self.discard(worker, effects);
         } else if lease == Some(last) {
             let node = self.nodes.place(node);
@@ -224,7 +231,11 @@ impl Blocks {
 
     fn commit(&mut self, worker: WorkerId, lease: LeaseId, done: u32, effects: &mut Vec<Effect>) {
         if let Some(ended) = self.ledger.ended(worker) {
-            let answer = if ended == lease { Effect::Committed { worker, lease } } else { Effect::Discard { worker } };
+            let answer = if ended == lease {
+                Effect::Committed { worker, lease }
+            } else {
+                Effect::Discard { worker }
+            };
             effects.push(answer);
         } else if !self.ledger.may_commit(worker, lease, done) {
             // The block may come from a delayed request; no worker works on it.
@@ -271,23 +282,36 @@ impl Blocks {
         self.idle.remove(worker);
     }
 
-    /// Applies a progress report of a worker under its last lease. Returns `false` if the worker began a chunk that
-    /// was not confirmed.
-    fn advance(&mut self, now_us: u64, worker: WorkerId, progress: LeaseProgress, effects: &mut Vec<Effect>) -> bool {
+    /// Applies a progress report of a worker under its last lease. Returns `false` if the worker
+    /// began a chunk that was not confirmed.
+    fn advance(
+        &mut self,
+        now_us: u64,
+        worker: WorkerId,
+        progress: LeaseProgress,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         self.enter(worker, None, now_us);
         if !self.shorten(worker, progress.chunks, effects) {
             return false;
         }
         let block = self.ledger.block(worker).expect("a worker that reports progress has a block");
-        let is_right = self.workers.progressed((worker, block), &self.chunks, &mut self.nodes, progress, now_us);
+        let is_right = self.workers.progressed(
+            (worker, block),
+            &self.chunks,
+            &mut self.nodes,
+            progress,
+            now_us,
+        );
         if is_right {
             self.confirm(worker);
         }
         is_right
     }
 
-    /// Removes chunks from a worker's block that the worker knows to be another's, because the record of this was
-    /// lost. Returns `false` if the worker knows fewer chunks than it was granted before its last lease.
+    /// Removes chunks from a worker's block that the worker knows to be another's, because the
+    /// record of this was lost. Returns `false` if the worker knows fewer chunks than it was
+    /// granted before its last lease.
     fn shorten(&mut self, worker: WorkerId, chunks: u32, effects: &mut Vec<Effect>) -> bool {
         let block = self.ledger.block(worker).expect("a worker whose block is shortened has one");
         if block.len() <= chunks {
@@ -310,11 +334,13 @@ impl Blocks {
 
     // ---- assignment of chunks
 
-    /// Gives a worker at the end of its block: more of the block confirmed, or more chunks, or the answer that there
-    /// is no more.
+    /// Gives a worker at the end of its block: more of the block confirmed, or more chunks, or the
+    /// answer that there is no more.
     fn more(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
-        let (block, run) =
-            (self.ledger.block(worker).expect("a worker that asks for more has a block"), &self.workers[worker]);
+        let (block, run) = (
+            self.ledger.block(worker).expect("a worker that asks for more has a block"),
+            &self.workers[worker],
+        );
         let chunks = block.len();
         if run.confirmed < chunks {
             effects.push(self.renewed(worker));
@@ -326,7 +352,8 @@ impl Blocks {
         }
     }
 
-    /// Gives a worker free chunks, or chunks that another worker has not begun. Returns `false` if there are none.
+    /// Gives a worker free chunks, or chunks that another worker has not begun. Returns `false` if
+    /// there are none.
     fn give(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) -> bool {
         self.plan.plan(&self.chunks, &self.nodes, self.ledger.free());
         let run = &self.workers[worker];
@@ -375,7 +402,8 @@ impl Blocks {
     }
 
     fn granted(&self, worker: WorkerId) -> Effect {
-        let block = self.ledger.block(worker).expect("a worker that was granted chunks has a block");
+        let block =
+            self.ledger.block(worker).expect("a worker that was granted chunks has a block");
         let chunks = block.chunks[block.start as usize..].to_vec();
         let confirmed = self.workers[worker].confirmed;
         Effect::Granted { worker, lease: block.lease, kept: block.start, chunks, confirmed }
@@ -387,7 +415,8 @@ impl Blocks {
         Effect::Renewed { worker, lease: block.lease, chunks: block.len(), confirmed }
     }
 
-    /// Checks that every chunk is committed, held or free, and that the indexes agree with the ledger.
+    /// Checks that every chunk is committed, held or free, and that the indexes agree with the
+    /// ledger.
     ///
     /// # Panics
     /// If an invariant does not hold.
@@ -395,11 +424,18 @@ impl Blocks {
         self.ledger.validate();
         if let Some(free) = self.plan.validate(&self.chunks) {
             for chunk in 0..self.chunks.len() as u32 {
-                assert_eq!(self.ledger.state(chunk) == BlockState::Free, free.contains(&chunk), "chunk {chunk}");
+                assert_eq!(
+                    self.ledger.state(chunk) == BlockState::Free,
+                    free.contains(&chunk),
+                    "chunk {chunk}"
+                );
             }
         }
         self.workers.validate(&self.ledger, &self.chunks);
-        assert!(self.ledger.blocks().all(|(worker, _)| !self.idle.contains(worker)), "an idle worker has a block");
+        assert!(
+            self.ledger.blocks().all(|(worker, _)| !self.idle.contains(worker)),
+            "an idle worker has a block"
+        );
         assert_eq!(self.workers.len(), self.idle.len() + self.ledger.blocks().count());
     }
 }

@@ -60,7 +60,11 @@ pub(crate) struct NodeTable {
 impl NodeTable {
     pub fn new() -> Self {
         // Index 0 is `NO_NODE`.
-        NodeTable { places: BTreeMap::new(), measures: alloc::vec![NodeLoad::default()], rates: alloc::vec![None] }
+        NodeTable {
+            places: BTreeMap::new(),
+            measures: alloc::vec![NodeLoad::default()],
+            rates: alloc::vec![None],
+        }
     }
 
     pub fn place(&mut self, node: NodeId) -> NodeIndex {

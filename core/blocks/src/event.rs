@@ -1,7 +1,7 @@
 //! The interface of the decider: the events that it is told, and the effects that it asks for.
 //!
-//! All counts of chunks refer to a worker's *block*: they count from its first chunk, in the order in which chunks
-//! were granted.
+//! All counts of chunks refer to a worker's *block*: they count from its first chunk, in the order
+//! in which chunks were granted.
 
 use alloc::vec::Vec;
 
@@ -50,7 +50,8 @@ pub enum Event {
         /// Its progress.
         progress: LeaseProgress,
     },
-    /// A worker's program has succeeded, and its output is stored at a path where it appears only if it is committed.
+    /// A worker's program has succeeded, and its output is stored at a path where it appears only
+    /// if it is committed.
     Commit {
         /// The worker.
         worker: WorkerId,
@@ -80,10 +81,12 @@ pub enum Event {
 /// An action that the shell must carry out, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Append this record to the saved ones. It must be durable before a later [`Effect::Committed`] or
-    /// [`Effect::Complete`] is carried out, but need not be before other effects.
+    /// Append this record to the saved ones. It must be durable before a later
+    /// [`Effect::Committed`] or [`Effect::Complete`] is carried out, but need not be before other
+    /// effects.
     Save(Record),
-    /// The worker's block now consists of the first `kept` of its chunks, all confirmed, and these new chunks.
+    /// The worker's block now consists of the first `kept` of its chunks, all confirmed, and these
+    /// new chunks.
     Granted {
         /// The worker.
         worker: WorkerId,
@@ -107,7 +110,8 @@ pub enum Effect {
         /// Number of chunks that may be begun without asking.
         confirmed: u32,
     },
-    /// There are no more chunks for the worker. It has to read its block, all of it confirmed, and commit.
+    /// There are no more chunks for the worker. It has to read its block, all of it confirmed, and
+    /// commit.
     NoMore {
         /// The worker.
         worker: WorkerId,
@@ -144,8 +148,9 @@ impl Effect {
     }
 }
 
-/// A change that must survive a restart. Records are small and appended in order. If the last ones are lost, some work
-/// is repeated, but no chunk counts twice: workers whose leases were lost cannot commit.
+/// A change that must survive a restart. Records are small and appended in order. If the last ones
+/// are lost, some work is repeated, but no chunk counts twice: workers whose leases were lost
+/// cannot commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// Chunks were added to a worker's block.

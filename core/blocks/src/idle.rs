@@ -57,15 +57,18 @@ impl IdleWorkers {
         self.look_us.is_some_and(|look_us| look_us <= now_us)
     }
 
-    /// The workers that look now. Of 20 idle workers the first 16 look, and 100 ms later the other 4 and the first 12.
+    /// The workers that look now. Of 20 idle workers the first 16 look, and 100 ms later the other
+    /// 4 and the first 12.
     pub fn take_turns(&mut self) -> Vec<WorkerId> {
         let later = self.idle.range((Bound::Excluded(self.looked), Bound::Unbounded));
-        let turns: Vec<_> = later.chain(self.idle.range(..=self.looked)).copied().take(IDLE_LOOKS).collect();
+        let turns: Vec<_> =
+            later.chain(self.idle.range(..=self.looked)).copied().take(IDLE_LOOKS).collect();
         self.looked = turns.last().copied().unwrap_or(self.looked);
         turns
     }
 
-    /// Those that are still idle look again later: at the time that was set, unless they have looked now.
+    /// Those that are still idle look again later: at the time that was set, unless they have
+    /// looked now.
     pub fn wait(&mut self, now_us: u64, have_looked: bool) {
         let next_us = if have_looked { None } else { self.look_us };
         self.look_us = (!self.idle.is_empty()).then(|| next_us.unwrap_or(now_us + LOOK_US));

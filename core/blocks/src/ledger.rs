@@ -1,8 +1,8 @@
-//! The ledger: which worker holds which chunks, and which chunks are committed. It makes every chunk count exactly
-//! once.
+//! The ledger: which worker holds which chunks, and which chunks are committed. It makes every
+//! chunk count exactly once.
 //!
-//! The ledger changes only by [`Record`]s, at run time and after a restart, so the saved records always lead to the
-//! same state. It must never decide which worker gets which chunks.
+//! The ledger changes only by [`Record`]s, at run time and after a restart, so the saved records
+//! always lead to the same state. It must never decide which worker gets which chunks.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -98,12 +98,18 @@ impl Ledger {
 
     /// Chunks that are in no block.
     pub fn free(&self) -> impl Iterator<Item = u32> {
-        (0..).zip(&self.states).filter(|(_, state)| **state == BlockState::Free).map(|(chunk, _)| chunk)
+        (0..)
+            .zip(&self.states)
+            .filter(|(_, state)| **state == BlockState::Free)
+            .map(|(chunk, _)| chunk)
     }
 
     /// Whether a worker may commit this number of chunks under this lease.
     pub fn may_commit(&self, worker: WorkerId, lease: LeaseId, done: u32) -> bool {
-        self.blocks.get(&worker).and_then(|block| block.end_of(lease)).is_some_and(|end| done <= end)
+        self.blocks
+            .get(&worker)
+            .and_then(|block| block.end_of(lease))
+            .is_some_and(|end| done <= end)
     }
 
     /// Applies the next record. Chunks that no worker holds any longer are appended to `freed`.
@@ -113,14 +119,23 @@ impl Ledger {
     pub fn apply(&mut self, record: &Record, freed: &mut Vec<u32>) {
         let before = freed.len();
         match record {
-            Record::Granted { worker, lease, chunks, copy_of } => self.granted(*worker, *lease, chunks, *copy_of),
+            Record::Granted { worker, lease, chunks, copy_of } => {
+                self.granted(*worker, *lease, chunks, *copy_of)
+            }
             Record::Shortened { worker, chunks } => {
-                let block = self.blocks.get_mut(worker).expect("a worker whose block is shortened has one");
-                assert!(block.start <= *chunks && block.twin.is_none(), "{worker:?}: only its last lease is shortened");
+                let block =
+                    self.blocks.get_mut(worker).expect("a worker whose block is shortened has one");
+                assert!(
+                    block.start <= *chunks && block.twin.is_none(),
+                    "{worker:?}: only its last lease is shortened"
+                );
                 freed.extend(block.chunks.drain(*chunks as usize..));
             }
             Record::Committed { worker, lease, done } => {
-                assert!(self.may_commit(*worker, *lease, *done), "{worker:?} may not commit {done} by {lease:?}");
+                assert!(
+                    self.may_commit(*worker, *lease, *done),
+                    "{worker:?} may not commit {done} by {lease:?}"
+                );
                 let block = self.blocks.remove(worker).expect("a worker that commits has a block");
                 if let Some(twin) = block.twin {
                     self.blocks.remove(&twin);
@@ -134,7 +149,8 @@ impl Ledger {
                 freed.extend(rest);
             }
             Record::Dropped { worker } => {
-                let block = self.blocks.remove(worker).expect("a worker that is dropped has a block");
+                let block =
+                    self.blocks.remove(worker).expect("a worker that is dropped has a block");
                 match block.twin.and_then(|twin| self.blocks.get_mut(&twin)) {
                     Some(twin) => twin.twin = None,
                     None => freed.extend(block.chunks),
@@ -146,13 +162,25 @@ impl Ledger {
         }
     }
 
-    fn granted(&mut self, worker: WorkerId, lease: LeaseId, chunks: &[u32], copy_of: Option<WorkerId>) {
+    fn granted(
+        &mut self,
+        worker: WorkerId,
+        lease: LeaseId,
+        chunks: &[u32],
+        copy_of: Option<WorkerId>,
+    ) {
         let mut generation = 0;
         match copy_of {
-            None => chunks.iter().for_each(|chunk| self.enter(*chunk, BlockState::Free, BlockState::Held)),
+            None => chunks
+                .iter()
+                .for_each(|chunk| self.enter(*chunk, BlockState::Free, BlockState::Held)),
             Some(first) => {
-                let first = self.blocks.get_mut(&first).expect("a worker that is copied has a block");
-                assert!(first.twin.is_none() && first.chunks == chunks, "a block is copied whole, once at a time");
+                let first =
+                    self.blocks.get_mut(&first).expect("a worker that is copied has a block");
+                assert!(
+                    first.twin.is_none() && first.chunks == chunks,
+                    "a block is copied whole, once at a time"
+                );
                 first.twin = Some(worker);
                 first.generation += 1;
                 generation = first.generation;
@@ -160,14 +188,23 @@ impl Ledger {
         }
         match self.blocks.get_mut(&worker) {
             Some(block) => {
-                assert!(block.lease < lease && block.twin.is_none() && copy_of.is_none(), "{worker:?}: {lease:?}");
+                assert!(
+                    block.lease < lease && block.twin.is_none() && copy_of.is_none(),
+                    "{worker:?}: {lease:?}"
+                );
                 block.previous = Some(block.lease);
                 (block.lease, block.start) = (lease, block.len());
                 block.chunks.extend(chunks);
             }
             None => {
-                let block =
-                    Block { chunks: chunks.to_vec(), lease, start: 0, previous: None, twin: copy_of, generation };
+                let block = Block {
+                    chunks: chunks.to_vec(),
+                    lease,
+                    start: 0,
+                    previous: None,
+                    twin: copy_of,
+                    generation,
+                };
                 self.blocks.insert(worker, block);
             }
         }
@@ -196,7 +233,11 @@ impl Ledger {
             }
         }
         for (chunk, (state, holders)) in self.states.iter().zip(&holders).enumerate() {
-            assert_eq!(u32::from(*state == BlockState::Held), *holders, "chunk {chunk} is {state:?}");
+            assert_eq!(
+                u32::from(*state == BlockState::Held),
+                *holders,
+                "chunk {chunk} is {state:?}"
+            );
         }
         assert_eq!(
             self.states.iter().filter(|state| **state == BlockState::Committed).count(),

@@ -29,15 +29,19 @@ impl NodeLoad {
 /// The read rate of a worker, bytes per second, never 0; `None` before the first report.
 pub(crate) type ReadRate = Option<u64>;
 
-/// The rate after another report of `bytes` in `over_us`, the last part of `elapsed_us` in which the rate was
-/// measured. After 2 MB/s for 2 s, 8 MB in another 2 s make it 3 MB/s; after 2 MB/s for 16 minutes, 40 MB in 10 s do.
+/// The rate after another report of `bytes` in `over_us`, the last part of `elapsed_us` in which
+/// the rate was measured. After 2 MB/s for 2 s, 8 MB in another 2 s make it 3 MB/s; after 2 MB/s
+/// for 16 minutes, 40 MB in 10 s do.
 pub(crate) fn measured(rate: ReadRate, bytes: u64, over_us: u64, elapsed_us: u64) -> ReadRate {
     let over_us = over_us.max(1);
-    let seen = (u128::from(bytes) * 1_000_000 / u128::from(over_us)).clamp(1, u64::MAX.into()) as u64;
-    // At first all reports count by their duration, so that the first bytes that fill a pipe do not count for ten
-    // seconds.
+    let seen =
+        (u128::from(bytes) * 1_000_000 / u128::from(over_us)).clamp(1, u64::MAX.into()) as u64;
+    // At first all reports count by their duration, so that the first bytes that fill a pipe do not
+    // count for ten seconds.
     let weight = weight(over_us).max(over_us as f64 / elapsed_us.max(over_us) as f64);
-    Some(rate.map_or(seen, |before| ((1.0 - weight) * before as f64 + weight * seen as f64).max(1.0) as u64))
+    Some(rate.map_or(seen, |before| {
+        ((1.0 - weight) * before as f64 + weight * seen as f64).max(1.0) as u64
+    }))
 }
 
 /// Time to read `bytes` at `rate`, microseconds: 2 s for 4 MB at 2 MB/s.
@@ -55,7 +59,10 @@ mod tests {
         node.measured(0, 1.0, 0.5);
         assert_eq!((node.disk, node.load), (1.0, 0.5), "nothing else is known");
         node.measured(MEMORY_US / 9, 0.0, 0.5);
-        assert!((node.disk - 0.9).abs() < 1e-6 && node.load == 0.5, "a short time weighs little: {node:?}");
+        assert!(
+            (node.disk - 0.9).abs() < 1e-6 && node.load == 0.5,
+            "a short time weighs little: {node:?}"
+        );
         (2..60).for_each(|n| node.measured(n * MEMORY_US, 0.0, 7.0));
         assert!(node.disk < 1e-6 && node.load > 0.999 && node.load <= 1.0, "{node:?}");
     }
@@ -64,7 +71,11 @@ mod tests {
     fn rates_follow_what_lasts() {
         let rate = measured(None, 4_000_000, 2_000_000, 2_000_000);
         assert_eq!(rate, Some(2_000_000));
-        assert_eq!(measured(rate, 8_000_000, 2_000_000, 4_000_000), Some(3_000_000), "early, it is the mean");
+        assert_eq!(
+            measured(rate, 8_000_000, 2_000_000, 4_000_000),
+            Some(3_000_000),
+            "early, it is the mean"
+        );
         assert_eq!(measured(rate, 40_000_000, MEMORY_US, 100 * MEMORY_US), Some(3_000_000));
         assert_eq!(measured(None, 0, 0, 0), Some(1), "a rate is never 0");
         assert_eq!(duration_us(4_000_000, 2_000_000), 2_000_000);

@@ -1,4 +1,5 @@
-//! Which free chunks a worker gets: shares that were assigned in advance, or chunks that are leased at run time.
+//! Which free chunks a worker gets: shares that were assigned in advance, or chunks that are leased
+//! at run time.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -24,13 +25,20 @@ pub(crate) struct ChunkPlan {
 }
 
 impl ChunkPlan {
-    pub fn new(policy: BlockPolicy, slots: &[(NodeId, Option<u64>)], nodes: &mut NodeTable) -> Self {
-        let slots: Vec<_> =
-            slots.iter().map(|(node, rate)| (nodes.place(*node), rate.map(|rate| rate.max(1)))).collect();
+    pub fn new(
+        policy: BlockPolicy,
+        slots: &[(NodeId, Option<u64>)],
+        nodes: &mut NodeTable,
+    ) -> Self {
+        let slots: Vec<_> = slots
+            .iter()
+            .map(|(node, rate)| (nodes.place(*node), rate.map(|rate| rate.max(1))))
+            .collect();
         for (node, rate) in &slots {
             nodes.rates[*node as usize] = *rate;
         }
-        let sizes = if let BlockPolicy::Lean(lean) = policy { lean.sizes } else { Sizes::Factoring };
+        let sizes =
+            if let BlockPolicy::Lean(lean) = policy { lean.sizes } else { Sizes::Factoring };
         let (scheduler, sizer) = (schedulers::of(policy), Sizer::new(sizes));
         ChunkPlan { scheduler, sizer, slots, supply: Supply::default(), is_planned: false }
     }
@@ -40,15 +48,26 @@ impl ChunkPlan {
         !self.supply.is_empty()
     }
 
-    /// Assigns chunks in advance. This is done as late as the first request, so that current measurements count.
-    pub fn plan(&mut self, chunks: &ChunkTable, nodes: &NodeTable, free: impl Iterator<Item = u32>) {
+    /// Assigns chunks in advance. This is done as late as the first request, so that current
+    /// measurements count.
+    pub fn plan(
+        &mut self,
+        chunks: &ChunkTable,
+        nodes: &NodeTable,
+        free: impl Iterator<Item = u32>,
+    ) {
         if core::mem::replace(&mut self.is_planned, true) {
             return;
         }
         let free: Vec<u32> = free.collect();
         let mut is_shared = alloc::vec![false; chunks.len()];
         if !self.slots.is_empty() {
-            let input = AssignmentInput { chunks, free: &free, slots: &self.slots, measures: &nodes.measures };
+            let input = AssignmentInput {
+                chunks,
+                free: &free,
+                slots: &self.slots,
+                measures: &nodes.measures,
+            };
             for share in self.scheduler.shares(&input) {
                 share.chunks.iter().for_each(|chunk| is_shared[*chunk as usize] = true);
                 self.supply.add_share(share);
@@ -66,8 +85,9 @@ impl ChunkPlan {
         }
     }
 
-    /// The next chunks for a worker of this node: local ones first, then chunks of the node that has most left
-    /// (elastic-blocks §2.5). `speed` is the rate of the worker and the mean rate, and `workers` the number of workers.
+    /// The next chunks for a worker of this node: local ones first, then chunks of the node that
+    /// has most left (elastic-blocks §2.5). `speed` is the rate of the worker and the mean rate,
+    /// and `workers` the number of workers.
     pub fn next(
         &mut self,
         chunks: &ChunkTable,
@@ -85,7 +105,9 @@ impl ChunkPlan {
             return Some(self.supply.take(chunks, node, count));
         }
         let all = chunks.len() as f64;
-        let need = |node: NodeIndex, left| self.scheduler.need(left as f64 / all, &nodes.measures[node as usize]);
+        let need = |node: NodeIndex, left| {
+            self.scheduler.need(left as f64 / all, &nodes.measures[node as usize])
+        };
         self.supply.take_neediest_share(need)
     }
 

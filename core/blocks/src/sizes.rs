@@ -10,17 +10,19 @@ pub const MAX_LEASE_CHUNKS: u32 = 1024;
 pub enum Sizes {
     /// Always this number of chunks; the paper locks one at a time.
     Fixed(u32),
-    /// The remaining chunks divided by `divisor` times the number of workers. Guided self-scheduling (Polychronopoulos
-    /// and Kuck 1987) has divisor 1, and gives too much to a slow worker that comes first. The leases of 64 chunks for
-    /// 8 workers have 8, 7, 7, 6, 5, 4, 4, 3 chunks, and so on.
+    /// The remaining chunks divided by `divisor` times the number of workers. Guided
+    /// self-scheduling (Polychronopoulos and Kuck 1987) has divisor 1, and gives too much to a slow
+    /// worker that comes first. The leases of 64 chunks for 8 workers have 8, 7, 7, 6, 5, 4, 4, 3
+    /// chunks, and so on.
     Guided {
         /// The divisor.
         divisor: u32,
     },
-    /// Half of the remaining chunks in as many leases as there are workers, then half of the rest, and so on; each
-    /// lease is weighted by the speed of its worker (Flynn Hummel et al. 1996). A worker of unknown speed gets one
-    /// chunk. The leases of 64 chunks for 8 equal workers have 4 chunks, 8 times, then 2, then 1; a worker with a
-    /// quarter of the mean speed gets 1 instead of 4.
+    /// Half of the remaining chunks in as many leases as there are workers, then half of the rest,
+    /// and so on; each lease is weighted by the speed of its worker (Flynn Hummel et al. 1996). A
+    /// worker of unknown speed gets one chunk. The leases of 64 chunks for 8 equal workers have 4
+    /// chunks, 8 times, then 2, then 1; a worker with a quarter of the mean speed gets 1 instead of
+    /// 4.
     Factoring,
 }
 
@@ -38,8 +40,8 @@ impl Sizer {
         Sizer { sizes, left: 0, chunks: 0 }
     }
 
-    /// Size of the next lease when `rest` chunks are left for `workers`; `speed` is the rate of its worker and the
-    /// mean rate.
+    /// Size of the next lease when `rest` chunks are left for `workers`; `speed` is the rate of its
+    /// worker and the mean rate.
     pub fn next(&mut self, rest: u32, workers: u32, speed: Option<(u64, u64)>) -> u32 {
         let workers = workers.max(1);
         let chunks = match self.sizes {
@@ -83,7 +85,10 @@ mod tests {
         assert_eq!(leases(Sizes::Fixed(30), slow), [30, 30, 4]);
         assert_eq!(leases(Sizes::Guided { divisor: 1 }, slow)[..8], [8, 7, 7, 6, 5, 4, 4, 3]);
         let factoring = leases(Sizes::Factoring, slow);
-        assert_eq!(factoring[..24], [4, 4, 4, 4, 4, 4, 4, 1, 3, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1][..]);
+        assert_eq!(
+            factoring[..24],
+            [4, 4, 4, 4, 4, 4, 4, 1, 3, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1][..]
+        );
         assert_eq!(leases(Sizes::Factoring, None)[7], 1, "a worker of unknown speed gets one");
         assert_eq!(Sizer::new(Sizes::Factoring).next(u32::MAX, 0, Some((9, 1))), MAX_LEASE_CHUNKS);
     }

@@ -1,5 +1,5 @@
-//! The free chunks: shares that were assigned in advance and not leased yet, and other chunks by the nodes of their
-//! replicas.
+//! The free chunks: shares that were assigned in advance and not leased yet, and other chunks by
+//! the nodes of their replicas.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -12,8 +12,8 @@ type Wave = BTreeMap<NodeIndex, VecDeque<Vec<u32>>>;
 
 #[derive(Default)]
 pub(crate) struct Supply {
-    /// By node index: free chunks with a replica on the node that are in no share. A chunk is listed at each of its
-    /// replicas.
+    /// By node index: free chunks with a replica on the node that are in no share. A chunk is
+    /// listed at each of its replicas.
     local: Vec<BTreeSet<u32>>,
     /// Number of these chunks.
     rest: u32,
@@ -42,7 +42,12 @@ impl Supply {
     }
 
     pub fn add_share(&mut self, share: AssignedChunks) {
-        self.waves.entry(share.wave).or_default().entry(share.node).or_default().push_back(share.chunks);
+        self.waves
+            .entry(share.wave)
+            .or_default()
+            .entry(share.node)
+            .or_default()
+            .push_back(share.chunks);
     }
 
     /// Takes the next share of the first wave for this node.
@@ -59,16 +64,22 @@ impl Supply {
         Some(share)
     }
 
-    /// Takes the next share of the first wave, of the node with the greatest need; the first one if several are equal.
-    pub fn take_neediest_share(&mut self, need: impl Fn(NodeIndex, usize) -> f64) -> Option<Vec<u32>> {
+    /// Takes the next share of the first wave, of the node with the greatest need; the first one if
+    /// several are equal.
+    pub fn take_neediest_share(
+        &mut self,
+        need: impl Fn(NodeIndex, usize) -> f64,
+    ) -> Option<Vec<u32>> {
         let wave = self.waves.first_key_value()?.1;
-        let needs = wave.iter().map(|(node, shares)| (need(*node, shares.iter().map(Vec::len).sum()), *node));
+        let needs = wave
+            .iter()
+            .map(|(node, shares)| (need(*node, shares.iter().map(Vec::len).sum()), *node));
         let (_, node) = needs.reduce(|best, next| if best.0 < next.0 { next } else { best })?;
         self.take_own_share(node)
     }
 
-    /// Takes up to this number of free chunks that are in no share: chunks of this node, or of the node with the most
-    /// chunks if it has none.
+    /// Takes up to this number of free chunks that are in no share: chunks of this node, or of the
+    /// node with the most chunks if it has none.
     pub fn take(&mut self, chunks: &ChunkTable, node: NodeIndex, count: u32) -> Vec<u32> {
         let own = self.local.get(node as usize).is_some_and(|local| !local.is_empty());
         let from = if own { Some(node as usize) } else { self.fullest() };
@@ -89,7 +100,8 @@ impl Supply {
         taken
     }
 
-    /// The node with the most chunks. Looks at all nodes; used only for nodes without chunks of their own.
+    /// The node with the most chunks. Looks at all nodes; used only for nodes without chunks of
+    /// their own.
     fn fullest(&self) -> Option<usize> {
         let by_count = |place: &usize| (self.local[*place].len(), core::cmp::Reverse(*place));
         (0..self.local.len()).max_by_key(by_count).filter(|place| !self.local[*place].is_empty())
@@ -103,11 +115,20 @@ impl Supply {
         let mut all: BTreeSet<u32> = self.local.iter().flatten().copied().collect();
         assert_eq!(all.len(), self.rest as usize);
         for chunk in &all {
-            assert!(chunks.replicas(*chunk).iter().all(|node| self.local[*node as usize].contains(chunk)), "{chunk}");
+            assert!(
+                chunks
+                    .replicas(*chunk)
+                    .iter()
+                    .all(|node| self.local[*node as usize].contains(chunk)),
+                "{chunk}"
+            );
         }
         for shares in self.waves.values().flat_map(BTreeMap::values) {
             assert!(!shares.is_empty() && shares.iter().all(|share| !share.is_empty()));
-            shares.iter().flatten().for_each(|chunk| assert!(all.insert(*chunk), "chunk {chunk} is in two shares"));
+            shares
+                .iter()
+                .flatten()
+                .for_each(|chunk| assert!(all.insert(*chunk), "chunk {chunk} is in two shares"));
         }
         all
     }

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use eyas_types::dfs::NodeId;
 
 use crate::{
-    Alpha, BlockPolicy, Blocks, Config, Effect, Event, Lean, LeaseId, LeaseProgress, POLICIES, Record, Sizes, WorkerId,
+    Alpha, BlockPolicy, Blocks, Config, Effect, Event, Lean, LeaseId, LeaseProgress, POLICIES,
+    Record, Sizes, WorkerId,
 };
 
 mod examples;
@@ -52,7 +53,11 @@ fn claim(worker: u64, lease: Option<LeaseId>, chunks: u32, done: u32) -> Event {
 }
 
 fn renew(worker: u64, lease: LeaseId, chunks: u32, done: u32) -> Event {
-    Event::Renew { worker: WorkerId(worker), lease, progress: LeaseProgress { chunks, done, bytes: 0 } }
+    Event::Renew {
+        worker: WorkerId(worker),
+        lease,
+        progress: LeaseProgress { chunks, done, bytes: 0 },
+    }
 }
 
 fn commit(worker: u64, lease: LeaseId, done: u32) -> Event {
@@ -68,7 +73,9 @@ fn granted(effects: &[Effect]) -> (LeaseId, Vec<u32>, u32) {
 }
 
 fn saved(effects: Vec<Effect>) -> impl Iterator<Item = Record> {
-    effects.into_iter().filter_map(|effect| if let Effect::Save(record) = effect { Some(record) } else { None })
+    effects
+        .into_iter()
+        .filter_map(|effect| if let Effect::Save(record) = effect { Some(record) } else { None })
 }
 
 #[test]
@@ -91,7 +98,10 @@ fn questions_asked_again_are_answered_the_same() {
     for event in [commit(1, later, 3), claim(1, None, 0, 0)] {
         assert_eq!(blocks.ask(7, event), core::slice::from_ref(&committed));
     }
-    assert_eq!(blocks.ask(8, claim(2, None, 0, 0)), [Effect::NoMore { worker: WorkerId(2), chunks: 0 }]);
+    assert_eq!(
+        blocks.ask(8, claim(2, None, 0, 0)),
+        [Effect::NoMore { worker: WorkerId(2), chunks: 0 }]
+    );
 }
 
 #[test]
@@ -136,14 +146,19 @@ fn an_idle_worker_takes_the_tail_and_never_what_is_confirmed() {
         blocks.ask(SECOND, renew(1, lease, 8, 1)),
         [Effect::Renewed { worker: WorkerId(1), lease, chunks: 8, confirmed: 2 }]
     );
-    // The first worker keeps seven chunks, one of them in progress; both are assumed to be equally fast.
+    // The first worker keeps seven chunks, one of them in progress; both are assumed to be equally
+    // fast.
     let (_, taken, confirmed) = granted(&blocks.ask(SECOND, claim(2, None, 0, 0)));
     assert_eq!((taken, confirmed), (vec![5, 6, 7], 1));
     assert_eq!(
         blocks.ask(2 * SECOND, renew(1, lease, 8, 2)),
         [Effect::Renewed { worker: WorkerId(1), lease, chunks: 5, confirmed: 3 }]
     );
-    assert_eq!(blocks.ask(3 * SECOND, renew(1, lease, 8, 4)), [Effect::Discard { worker: WorkerId(1) }], "it cheats");
+    assert_eq!(
+        blocks.ask(3 * SECOND, renew(1, lease, 8, 4)),
+        [Effect::Discard { worker: WorkerId(1) }],
+        "it cheats"
+    );
 }
 
 #[test]
@@ -164,10 +179,13 @@ fn at_the_end_the_first_to_commit_counts() {
         let mut blocks = job(&config(Sizes::Fixed(1)), 2, 1, Vec::new());
         let (slow, ..) = granted(&blocks.ask(0, claim(1, None, 0, 0)));
         let (fast, ..) = granted(&blocks.ask(0, claim(2, None, 0, 0)));
-        assert_eq!(blocks.ask(SECOND, claim(2, Some(fast), 1, 1)), [Effect::NoMore { worker: WorkerId(2), chunks: 1 }]);
+        assert_eq!(
+            blocks.ask(SECOND, claim(2, Some(fast), 1, 1)),
+            [Effect::NoMore { worker: WorkerId(2), chunks: 1 }]
+        );
         blocks.ask(SECOND, commit(2, fast, 1));
-        // The node of worker 2 reads 1 MB/s. Worker 1 has made no progress for as long as one chunk takes there, and
-        // not longer.
+        // The node of worker 2 reads 1 MB/s. Worker 1 has made no progress for as long as one chunk
+        // takes there, and not longer.
         let next = Event::RequestLease {
             worker: WorkerId(3),
             node: NodeId(2),
@@ -175,15 +193,24 @@ fn at_the_end_the_first_to_commit_counts() {
             progress: LeaseProgress::default(),
         };
         assert_eq!(blocks.ask(SECOND, next), []);
-        let (copy, chunks, confirmed) = granted(&blocks.ask(blocks.next_timeout().unwrap(), Event::Tick));
+        let (copy, chunks, confirmed) =
+            granted(&blocks.ask(blocks.next_timeout().unwrap(), Event::Tick));
         assert_eq!((chunks, confirmed), (vec![0], 1));
-        let [(winner, by), (loser, late)] = if first_wins { [(1, slow), (3, copy)] } else { [(3, copy), (1, slow)] };
+        let [(winner, by), (loser, late)] =
+            if first_wins { [(1, slow), (3, copy)] } else { [(3, copy), (1, slow)] };
         let [worker, other] = [winner, loser].map(WorkerId);
         assert_eq!(
             blocks.ask(2 * SECOND, commit(winner, by, 1)),
-            [Effect::Committed { worker, lease: by }, Effect::Discard { worker: other }, Effect::Complete]
+            [
+                Effect::Committed { worker, lease: by },
+                Effect::Discard { worker: other },
+                Effect::Complete
+            ]
         );
-        assert_eq!(blocks.ask(2 * SECOND, commit(loser, late, 1)), [Effect::Discard { worker: other }]);
+        assert_eq!(
+            blocks.ask(2 * SECOND, commit(loser, late, 1)),
+            [Effect::Discard { worker: other }]
+        );
     }
 }
 
@@ -194,10 +221,14 @@ fn a_lost_end_of_what_was_saved_makes_no_chunk_count_twice() {
     let mut records: Vec<_> = saved(blocks.tell(0, claim(1, None, 0, 0))).collect();
     let lease = LeaseId(1 << 40);
     assert_eq!(records.len(), 1);
-    // Other workers take chunks from the tail, and the first worker is told. Then both records are lost.
+    // Other workers take chunks from the tail, and the first worker is told. Then both records are
+    // lost.
     records.extend(saved(blocks.tell(0, claim(2, None, 0, 0))));
-    let [Record::Granted { .. }, Record::Shortened { chunks: left, .. }, Record::Granted { lease: taken, .. }] =
-        records[..]
+    let [
+        Record::Granted { .. },
+        Record::Shortened { chunks: left, .. },
+        Record::Granted { lease: taken, .. },
+    ] = records[..]
     else {
         panic!("{records:?}");
     };
@@ -207,7 +238,10 @@ fn a_lost_end_of_what_was_saved_makes_no_chunk_count_twice() {
         restarted.ask(0, renew(1, lease, left, 1)),
         [Effect::Renewed { worker: WorkerId(1), lease, chunks: left, confirmed: left }]
     );
-    assert_eq!(restarted.ask(0, commit(2, taken, 4 - left)), [Effect::Discard { worker: WorkerId(2) }]);
+    assert_eq!(
+        restarted.ask(0, commit(2, taken, 4 - left)),
+        [Effect::Discard { worker: WorkerId(2) }]
+    );
     restarted.ask(0, commit(1, lease, left));
     assert_eq!(restarted.committed_chunks(), left);
     let (later, chunks, _) = granted(&restarted.ask(0, claim(3, None, 0, 0)));

@@ -1,8 +1,8 @@
 //! The worker's side of its block: which chunks it may read now, and when it asks for more.
 //!
-//! It keeps the promises that the leader relies on: it never begins a chunk before it is confirmed, and it never
-//! commits under a lease that it was not granted. Answers may be delayed, repeated or lost; a repeated question gets
-//! the same answer.
+//! It keeps the promises that the leader relies on: it never begins a chunk before it is confirmed,
+//! and it never commits under a lease that it was not granted. Answers may be delayed, repeated or
+//! lost; a repeated question gets the same answer.
 
 use alloc::vec::Vec;
 
@@ -43,7 +43,9 @@ impl WorkerBlock {
     /// Applies an answer. The shell acts on [`Effect::Committed`] and [`Effect::Discard`].
     pub fn told(&mut self, answer: &Effect) {
         match answer {
-            Effect::Granted { worker, lease, kept, chunks, confirmed } if *worker == self.worker => {
+            Effect::Granted { worker, lease, kept, chunks, confirmed }
+                if *worker == self.worker =>
+            {
                 if self.lease < Some(*lease) && self.confirmed <= *kept && !self.is_last {
                     self.chunks.truncate(*kept as usize);
                     self.chunks.extend(chunks);
@@ -64,8 +66,9 @@ impl WorkerBlock {
         self.progress.chunks = self.chunks.len() as u32;
     }
 
-    /// Confirmed chunks stay confirmed, and chunks that were taken stay gone. So delayed answers change nothing, not
-    /// even answers of a leader that has restarted since and has forgotten what was taken.
+    /// Confirmed chunks stay confirmed, and chunks that were taken stay gone. So delayed answers
+    /// change nothing, not even answers of a leader that has restarted since and has forgotten what
+    /// was taken.
     fn has(&mut self, lease: LeaseId, chunks: u32, confirmed: u32) {
         if self.lease == Some(lease) {
             self.chunks.truncate(chunks.max(self.confirmed) as usize);
@@ -80,7 +83,9 @@ impl WorkerBlock {
 
     /// The chunk that will probably be next, which may be fetched but not begun.
     pub fn upcoming(&self) -> Option<u32> {
-        self.chunks.get(self.progress.done as usize + usize::from(self.current().is_some())).copied()
+        self.chunks
+            .get(self.progress.done as usize + usize::from(self.current().is_some()))
+            .copied()
     }
 
     /// `bytes` more of the current chunk were read.
@@ -97,8 +102,8 @@ impl WorkerBlock {
         (self.progress.done, self.progress.bytes) = (self.progress.done + 1, 0);
     }
 
-    /// The question to send now, if any. To be called after every change: asks for more when the last confirmed chunk
-    /// is being read.
+    /// The question to send now, if any. To be called after every change: asks for more when the
+    /// last confirmed chunk is being read.
     pub fn request(&mut self) -> Option<Event> {
         let here = (LeaseProgress { bytes: 0, ..self.progress }, self.confirmed);
         if !self.is_short() || self.asked == Some(here) {
@@ -108,8 +113,8 @@ impl WorkerBlock {
         Some(self.heartbeat())
     }
 
-    /// The message to send at least three times in a term, and more often while an answer is awaited: the last
-    /// question, or the progress.
+    /// The message to send at least three times in a term, and more often while an answer is
+    /// awaited: the last question, or the progress.
     pub fn heartbeat(&self) -> Event {
         let WorkerBlock { worker, node, lease, progress, .. } = *self;
         match lease {
@@ -130,7 +135,8 @@ impl WorkerBlock {
         self.is_last && self.progress.done as usize == self.chunks.len()
     }
 
-    /// The commit to send when the program has succeeded; `None` if the worker has no chunks, and just leaves.
+    /// The commit to send when the program has succeeded; `None` if the worker has no chunks, and
+    /// just leaves.
     pub fn commit(&self) -> Option<Event> {
         Some(Event::Commit { worker: self.worker, lease: self.lease?, done: self.progress.done })
     }

@@ -12,7 +12,8 @@ pub(crate) struct WorkerState {
     pub read_bytes: u64,
     /// Size of its block.
     pub block_bytes: u64,
-    /// Number of chunks of its block that it may begin without asking. Never less than it was told.
+    /// Number of chunks of its block that it may begin without asking. Never less than it was
+    /// told.
     pub confirmed: u32,
     /// Whether it was told that there are no more chunks, or has a block of which there is a copy.
     pub is_ending: bool,
@@ -55,8 +56,9 @@ impl WorkerState {
         self.block_bytes.saturating_sub(self.read_bytes)
     }
 
-    /// Expected remaining time, microseconds: from its rate, but at least the time in which it has made no progress.
-    /// With 40 MB left at 10 MB/s it is 4 s, and 30 s if nothing was read in the last 30 s.
+    /// Expected remaining time, microseconds: from its rate, but at least the time in which it has
+    /// made no progress. With 40 MB left at 10 MB/s it is 4 s, and 30 s if nothing was read in the
+    /// last 30 s.
     pub fn left_us(&self, now_us: u64) -> u64 {
         let by_rate = self.rate.map_or(0, |rate| duration_us(self.left_bytes(), rate));
         by_rate.max(now_us.saturating_sub(self.progressed_us))

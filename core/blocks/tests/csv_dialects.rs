@@ -1,4 +1,5 @@
-//! Chunks of comma-separated values have the records that Python's module `csv` reads, in all of its dialects.
+//! Chunks of comma-separated values have the records that Python's module `csv` reads, in all of
+//! its dialects.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,8 +10,8 @@ use eyas_types::dfs::{CsvDialect, Format};
 
 const FILES: usize = 4000;
 
-/// Reads on each line a dialect, whether the file was accepted, and its chunks; fails at the first one that it reads
-/// otherwise.
+/// Reads on each line a dialect, whether the file was accepted, and its chunks; fails at the first
+/// one that it reads otherwise.
 const JUDGE: &str = r#"
 import csv, io, json, sys
 
@@ -34,7 +35,12 @@ for line in sys.stdin:
 "#;
 
 /// The chunks of a file that comes in pieces; `None` if it is refused.
-fn chunks(dialect: CsvDialect, chunk_bytes: u64, content: &[u8], piece_bytes: usize) -> Option<Vec<Vec<u8>>> {
+fn chunks(
+    dialect: CsvDialect,
+    chunk_bytes: u64,
+    content: &[u8],
+    piece_bytes: usize,
+) -> Option<Vec<Vec<u8>>> {
     let mut cutter = Cutter::new(Format::Dialect(dialect), chunk_bytes);
     let (mut chunks, mut chunk) = (Vec::new(), Vec::new());
     for mut piece in content.chunks(piece_bytes) {
@@ -53,13 +59,19 @@ fn chunks(dialect: CsvDialect, chunk_bytes: u64, content: &[u8], piece_bytes: us
 }
 
 fn json(chunks: &[Vec<u8>]) -> String {
-    let hex = |chunk: &Vec<u8>| format!("\"{}\"", chunk.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let hex = |chunk: &Vec<u8>| {
+        format!("\"{}\"", chunk.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    };
     format!("[{}]", chunks.iter().map(hex).collect::<Vec<_>>().join(","))
 }
 
 #[test]
 fn records_are_those_that_python_reads() {
-    let python = Command::new("python3").args(["-c", JUDGE]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let python = Command::new("python3")
+        .args(["-c", JUDGE])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let Ok(mut python) = python else {
         assert!(std::env::var_os("CI").is_none(), "CI needs python3");
         eprintln!("skipped: there is no python3");
@@ -76,7 +88,9 @@ fn records_are_those_that_python_reads() {
             doublequote: random.below(2) == 0,
             skipinitialspace: random.below(2) == 0,
         };
-        let Ok(Format::Dialect(dialect)) = Format::Dialect(dialect).to_string().parse() else { continue };
+        let Ok(Format::Dialect(dialect)) = Format::Dialect(dialect).to_string().parse() else {
+            continue;
+        };
         let special = [Some(dialect.delimiter), dialect.quote, dialect.quote, dialect.escape];
         let bytes: Vec<u8> = special.into_iter().flatten().chain(*b"\n\n\ra b\"'\\,").collect();
         let content: Vec<u8> = (0..random.below(60)).map(|_| one(&mut random, &bytes)).collect();
@@ -85,13 +99,15 @@ fn records_are_those_that_python_reads() {
         let cut = chunks(dialect, chunk_bytes, &content, piece_bytes);
         assert_eq!(records.is_some(), cut.is_some());
         let accepted = records.is_some();
-        let byte = |byte: Option<u8>| byte.map_or("null".into(), |byte| format!("\"\\u{byte:04x}\""));
+        let byte =
+            |byte: Option<u8>| byte.map_or("null".into(), |byte| format!("\"\\u{byte:04x}\""));
         let CsvDialect { delimiter, quote, escape, doublequote, skipinitialspace } = dialect;
         let (delimiter, quote, escape) = (byte(Some(delimiter)), byte(quote), byte(escape));
         let (records, cut) = (records.unwrap_or_default(), cut.unwrap_or_else(|| vec![content]));
         let line = format!(
-            "[{{\"delimiter\":{delimiter},\"quotechar\":{quote},\"escapechar\":{escape},\"doublequote\":{doublequote},\
-             \"skipinitialspace\":{skipinitialspace}}},{accepted},{},{}]\n",
+            "[{{\"delimiter\":{delimiter},\"quotechar\":{quote},\"escapechar\":{escape},\"\
+             doublequote\":{doublequote},\"skipinitialspace\":{skipinitialspace}}},{accepted},{},\
+             {}]\n",
             json(&records),
             json(&cut)
         );

@@ -1,11 +1,12 @@
-//! Jobs with faults: messages are delayed, repeated or lost; workers die, stall, come back after they were given up,
-//! and commit late; the leader restarts from its saved records, the last of which may be lost.
+//! Jobs with faults: messages are delayed, repeated or lost; workers die, stall, come back after
+//! they were given up, and commit late; the leader restarts from its saved records, the last of
+//! which may be lost.
 //!
-//! Only the chunks that workers of committed runs have really read count. Each chunk is read once in them, whatever
-//! fails, and in the end all chunks are.
+//! Only the chunks that workers of committed runs have really read count. Each chunk is read once
+//! in them, whatever fails, and in the end all chunks are.
 //!
-//! `cargo test` tries 1,000 seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10` tries new seeds for 10
-//! minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
+//! `cargo test` tries 1,000 seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10`
+//! tries new seeds for 10 minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 #[path = "faults/world.rs"]
 mod world;
@@ -29,7 +30,10 @@ fn whatever_fails_each_chunk_counts_once() {
         sum(|of| of.split),
         sum(|of| of.copied),
     ];
-    assert!(all.iter().all(|count| *count > outcomes.len() as u64 / 20), "too few faults happened: {all:?}");
+    assert!(
+        all.iter().all(|count| *count > outcomes.len() as u64 / 20),
+        "too few faults happened: {all:?}"
+    );
 }
 
 fn try_seed(seed: u64) -> Outcome {
@@ -41,8 +45,13 @@ fn faulty(seed: u64) -> Case {
     let mut dice = Dice::new(seed);
     let (_, mut policy) = POLICIES[dice.below(POLICIES.len() as u64) as usize];
     if let BlockPolicy::Lean(lean) = &mut policy {
-        let alpha = [Alpha::Auto, Alpha::Fixed(0.1 * dice.below(11) as f64)][dice.below(2) as usize];
-        let sizes = [Sizes::Factoring, Sizes::Fixed(1 + dice.below(8) as u32), Sizes::Guided { divisor: 1 }];
+        let alpha =
+            [Alpha::Auto, Alpha::Fixed(0.1 * dice.below(11) as f64)][dice.below(2) as usize];
+        let sizes = [
+            Sizes::Factoring,
+            Sizes::Fixed(1 + dice.below(8) as u32),
+            Sizes::Guided { divisor: 1 },
+        ];
         *lean = Lean { alpha, sizes: sizes[dice.below(3) as usize] };
     }
     let rare = |dice: &mut Dice| [0.0, 0.02, 0.2][dice.below(3) as usize];
@@ -93,8 +102,8 @@ fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
     for seed in 0..150 {
         let mut dice = Dice::new(seed);
         let (workers, is_known) = (2 + dice.below(15), dice.below(2) == 0);
-        // Two in three runs have one straggler, as in the worked example. In the others, each worker has its own
-        // speed.
+        // Two in three runs have one straggler, as in the worked example. In the others, each
+        // worker has its own speed.
         let speed = |worker, dice: &mut Dice| match seed % 3 {
             0 => (2 + dice.below(40)) * 1_000_000,
             1 => {
@@ -114,13 +123,15 @@ fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
         };
         let speeds: Vec<u64> = (0..workers).map(|worker| speed(worker, &mut dice)).collect();
         let chunks = (workers * (8 + dice.below(40))) as usize;
-        let makespan_s = quiet(lean, &speeds, chunks, is_known, seed).run().makespan_us as f64 / 1e6;
+        let makespan_s =
+            quiet(lean, &speeds, chunks, is_known, seed).run().makespan_us as f64 / 1e6;
         let chunk_bytes = f64::from(4 << 20);
         let best_s = chunks as f64 * chunk_bytes / speeds.iter().sum::<u64>() as f64;
         let slowest_s = chunk_bytes / *speeds.iter().min().expect("there are some") as f64;
         assert!(
             makespan_s <= 1.10 * best_s + slowest_s,
-            "seed {seed}: {makespan_s} s of {best_s} and {slowest_s} on {speeds:?}, {chunks} chunks"
+            "seed {seed}: {makespan_s} s of {best_s} and {slowest_s} on {speeds:?}, {chunks} \
+             chunks"
         );
         worst = worst.max(makespan_s / best_s);
     }
@@ -135,5 +146,9 @@ fn a_straggler_costs_static_blocks_several_times_as_much() {
         quiet(policy, &speeds, 256, false, 1).run().makespan_us as f64
     };
     let [lean, by_static] = ["lean", "static"].map(makespan);
-    assert!((3.0..4.5).contains(&(by_static / lean)), "static takes {:.2} times as long as lean", by_static / lean);
+    assert!(
+        (3.0..4.5).contains(&(by_static / lean)),
+        "static takes {:.2} times as long as lean",
+        by_static / lean
+    );
 }

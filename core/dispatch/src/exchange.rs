@@ -19,8 +19,8 @@ pub enum Effect {
 
 /// What the shell knows of the inputs of a task that is to be queued.
 pub trait PlacementInputs {
-    /// The inputs by which the task is placed, with their sizes in bytes, each once and in order: those that the
-    /// decider of jobs knows, and others.
+    /// The inputs by which the task is placed, with their sizes in bytes, each once and in order:
+    /// those that the decider of jobs knows, and others.
     fn complete(
         &self,
         task: TaskId,
@@ -39,7 +39,8 @@ enum ToPass {
     Event(jobs::Event),
 }
 
-/// Connects `core/jobs` and `core/sched`; the documentation of the [crate](crate) describes the order of events.
+/// Connects `core/jobs` and `core/sched`; the documentation of the [crate](crate) describes the
+/// order of events.
 #[derive(Debug, Default)]
 pub struct Exchange {
     to_pass: VecDeque<ToPass>,
@@ -50,14 +51,21 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Queues an event for `core/jobs`, behind all effects and events that wait to be passed on. The shell must then
-    /// call [`next`](Self::next) until it returns `None`.
+    /// Queues an event for `core/jobs`, behind all effects and events that wait to be passed on.
+    /// The shell must then call [`next`](Self::next) until it returns `None`.
     pub fn tell_jobs(&mut self, event: jobs::Event) {
         self.to_pass.push_back(ToPass::Event(event));
     }
 
-    /// Passes an event to `core/sched` at once. The shell must then call [`next`](Self::next) until it returns `None`.
-    pub fn tell_scheduler(&mut self, now_us: u64, event: sched::Event, jobs: &mut Jobs, scheduler: &mut Scheduler) {
+    /// Passes an event to `core/sched` at once. The shell must then call [`next`](Self::next) until
+    /// it returns `None`.
+    pub fn tell_scheduler(
+        &mut self,
+        now_us: u64,
+        event: sched::Event,
+        jobs: &mut Jobs,
+        scheduler: &mut Scheduler,
+    ) {
         let mut effects = core::mem::take(&mut self.sched_effects);
         scheduler.handle(event, &mut effects);
         // Effects of this event go before effects that the shell has not taken yet.
@@ -69,7 +77,8 @@ impl Exchange {
         self.sched_effects = effects;
     }
 
-    /// Passes on effects and events until there is an effect for the shell; `None` if there is nothing left to pass on.
+    /// Passes on effects and events until there is an effect for the shell; `None` if there is
+    /// nothing left to pass on.
     pub fn next(
         &mut self,
         now_us: u64,
@@ -83,7 +92,9 @@ impl Exchange {
             }
             match self.to_pass.pop_front()? {
                 ToPass::Effect(jobs::Effect::Action(action)) => return Some(Effect::Jobs(action)),
-                ToPass::Effect(jobs::Effect::Order(order)) => self.order(now_us, order, jobs, scheduler, inputs),
+                ToPass::Effect(jobs::Effect::Order(order)) => {
+                    self.order(now_us, order, jobs, scheduler, inputs)
+                }
                 ToPass::Event(event) => {
                     jobs.handle(now_us, event, &mut self.jobs_effects);
                     // Its effects go before everything else that waits to be passed on.
@@ -99,7 +110,11 @@ impl Exchange {
         match effect {
             sched::Effect::Command(command) => {
                 if let PlacementCommand::Assign { executor, task, .. } = command {
-                    jobs.handle(now_us, jobs::Event::Assigned { task, executor }, &mut self.jobs_effects);
+                    jobs.handle(
+                        now_us,
+                        jobs::Event::Assigned { task, executor },
+                        &mut self.jobs_effects,
+                    );
                     self.to_pass.extend(self.jobs_effects.drain(..).map(ToPass::Effect));
                 }
                 self.to_shell.push_back(Effect::Scheduler(command));
@@ -138,14 +153,17 @@ impl Exchange {
                 Event::JobNamed { job, name }
             }
             Order::Locate { objects } => {
-                let (moving, nowhere) = objects.into_iter().partition(|object| scheduler.is_moving(*object));
+                let (moving, nowhere) =
+                    objects.into_iter().partition(|object| scheduler.is_moving(*object));
                 return self.tell_jobs(jobs::Event::Located { moving, nowhere });
             }
             Order::ForgetJob { job } => return scheduler.forget_job(job),
             Order::Withdraw { tasks } => Event::TasksWithdrawn { tasks: tasks.into() },
             Order::Cancel { task } => Event::TaskCancelled { task },
             Order::Drop { task } => Event::TaskDropped { task },
-            Order::Done { executor, task, ended, ran_us } => Event::TaskEnded { executor, task, ended, ran_us },
+            Order::Done { executor, task, ended, ran_us } => {
+                Event::TaskEnded { executor, task, ended, ran_us }
+            }
             Order::Drain { executor } => Event::ExecutorDraining { executor },
             Order::Evacuate => Event::Evacuate,
             Order::Left { executor } => Event::ExecutorLeft { executor },

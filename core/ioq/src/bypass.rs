@@ -1,38 +1,41 @@
 //! Whether ordering the requests of a storage pays.
 //!
-//! Ordering saves what requests cost beyond their bytes: the seeks of a disk, the round trips and slots of a busy
-//! server. Flash and memory have no such costs, so waiting for a turn only adds time. Which of them a storage is cannot
-//! be seen from outside, and an NFS server may be either. So it is measured, by the most recent requests:
+//! Ordering saves what requests cost beyond their bytes: the seeks of a disk, the round trips and
+//! slots of a busy server. Flash and memory have no such costs, so waiting for a turn only adds
+//! time. Which of them a storage is cannot be seen from outside, and an NFS server may be either.
+//! So it is measured, by the most recent requests:
 //!
-//! - While requests are ordered, by the duration of small requests that had a turn of their own. If 12 of the last 16
-//!   took less than [`CHEAP_US`], the storage is *bypassed*: programs no longer ask. Large requests count only if they
-//!   are faster than any disk.
-//! - While a storage is bypassed, by how long single calls take. If half of them are slow, or slow calls take nine
-//!   tenths of the time, requests are ordered again and stay so for a while, which doubles each time.
+//! - While requests are ordered, by the duration of small requests that had a turn of their own. If
+//!   12 of the last 16 took less than [`CHEAP_US`], the storage is *bypassed*: programs no longer
+//!   ask. Large requests count only if they are faster than any disk.
+//! - While a storage is bypassed, by how long single calls take. If half of them are slow, or slow
+//!   calls take nine tenths of the time, requests are ordered again and stay so for a while, which
+//!   doubles each time.
 
-/// A small request that takes less than this is cheap. Asking for a turn costs about 50 µs, which should be at most 3 %
-/// of a request.
+/// A small request that takes less than this is cheap. Asking for a turn costs about 50 µs, which
+/// should be at most 3 % of a request.
 const CHEAP_US: u64 = 1_700;
 /// Largest small request.
 const SMALL_BYTES: u64 = 128 << 10;
-/// A larger request is cheap above this bandwidth. Otherwise it tells nothing. For example 1 MiB in less than 524 us is
-/// cheap.
+/// A larger request is cheap above this bandwidth. Otherwise it tells nothing. For example 1 MiB in
+/// less than 524 us is cheap.
 const CHEAP_BYTES_PER_US: u64 = 2_000;
 /// Number of recent requests that are looked at,
 const JUDGED_REQUESTS: u32 = 16;
-/// and how many of them must be cheap to bypass the storage. Now and then one waits for a processor.
+/// and how many of them must be cheap to bypass the storage. Now and then one waits for a
+/// processor.
 const MIN_CHEAP_REQUESTS: u32 = 12;
 /// Bypassed calls that are evaluated together,
 const JUDGED_CALLS: u64 = 16;
 /// or slow ones of them.
 const JUDGED_SLOW_CALLS: u64 = 8;
-/// If slow calls take this ratio of the time, the number of quick ones does not matter. For example 8 slow calls that
-/// took 900 of 1,000 ms.
+/// If slow calls take this ratio of the time, the number of quick ones does not matter. For example
+/// 8 slow calls that took 900 of 1,000 ms.
 const SLOW_TIME_RATIO: (u64, u64) = (9, 10);
 /// After this many calls the sums are halved, so that older calls count less.
 const FADING_CALLS: u64 = 64;
-/// Ordering is kept this long after a bypass that was wrong: the first time, and at most. It doubles each time. For
-/// example 1, 2, 4 s and so on, up to 64 s.
+/// Ordering is kept this long after a bypass that was wrong: the first time, and at most. It
+/// doubles each time. For example 1, 2, 4 s and so on, up to 64 s.
 const KEEP_ORDERING_US: core::ops::Range<u64> = 1_000_000..64_000_000;
 /// A bypass that lasted this long was right.
 const MIN_GOOD_BYPASS_US: u64 = 60_000_000;
@@ -89,19 +92,23 @@ impl Bypass {
         matches!(self.state, State::Ordered { .. })
     }
 
-    /// A request that had a turn of its own took `took_us`. `has_jumped`: it did not begin where the previous one
-    /// ended.
+    /// A request that had a turn of its own took `took_us`. `has_jumped`: it did not begin where
+    /// the previous one ended.
     pub fn record_ordered(&mut self, now_us: u64, bytes: u64, took_us: u64, has_jumped: bool) {
         let State::Ordered { last, seen, until_us } = &mut self.state else { return };
         let is_small = bytes <= SMALL_BYTES;
-        let is_cheap = if is_small { took_us < CHEAP_US } else { took_us < bytes / CHEAP_BYTES_PER_US };
+        let is_cheap =
+            if is_small { took_us < CHEAP_US } else { took_us < bytes / CHEAP_BYTES_PER_US };
         let tells = if is_small { has_jumped } else { is_cheap };
         if !tells {
             return;
         }
         *last = *last << 1 & ((1 << JUDGED_REQUESTS) - 1) | u32::from(is_cheap);
         *seen = (*seen + 1).min(JUDGED_REQUESTS);
-        if *seen == JUDGED_REQUESTS && last.count_ones() >= MIN_CHEAP_REQUESTS && now_us >= *until_us {
+        if *seen == JUDGED_REQUESTS
+            && last.count_ones() >= MIN_CHEAP_REQUESTS
+            && now_us >= *until_us
+        {
             self.state = State::Bypassed { since_us: now_us, seen: UnorderedCalls::default() };
         }
     }
@@ -120,7 +127,8 @@ impl Bypass {
         seen.slow_us = seen.slow_us.saturating_add(more.slow_us);
         let most_calls_are_slow = seen.calls >= JUDGED_CALLS && seen.slow_calls >= seen.calls / 2;
         let (part, of) = SLOW_TIME_RATIO;
-        let most_time_is_slow = seen.slow_calls >= JUDGED_SLOW_CALLS && seen.slow_us / part >= seen.total_us / of;
+        let most_time_is_slow =
+            seen.slow_calls >= JUDGED_SLOW_CALLS && seen.slow_us / part >= seen.total_us / of;
         if most_calls_are_slow || most_time_is_slow {
             let went_well = now_us.saturating_sub(*since_us) >= MIN_GOOD_BYPASS_US;
             let keep_us = if went_well { KEEP_ORDERING_US.start } else { self.keep_us };
@@ -176,7 +184,9 @@ mod tests {
         bypass.record_ordered(0, 4 * KIB, 90, true);
         assert!(!bypass.is_ordered());
         // One call in twenty waits for a processor.
-        (0..100).for_each(|second| bypass.record_unordered(second * SECOND, calls(190, 100, 10, 5_000)));
+        (0..100).for_each(|second| {
+            bypass.record_unordered(second * SECOND, calls(190, 100, 10, 5_000))
+        });
         assert!(!bypass.is_ordered());
     }
 
@@ -222,7 +232,9 @@ mod tests {
     fn it_is_ordered_again_when_few_slow_calls_take_most_of_the_time() {
         // Many calls hit the server's memory; eight wait for its disk.
         let mut bypass = bypassed();
-        (0..4).for_each(|second| bypass.record_unordered(second * SECOND, calls(120, 200, 8, 60_000)));
+        (0..4).for_each(|second| {
+            bypass.record_unordered(second * SECOND, calls(120, 200, 8, 60_000))
+        });
         assert!(bypass.is_ordered());
     }
 

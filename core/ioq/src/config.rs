@@ -14,10 +14,12 @@ pub struct Config {
     pub policy: Policy,
     /// Largest run in bytes, the paper's M of §5.1. A single request may be larger.
     pub max_run_bytes: u64,
-    /// Anticipation window: an idle server is held this long for a request that would continue a chain. 0: never.
+    /// Anticipation window: an idle server is held this long for a request that would continue a
+    /// chain. 0: never.
     pub window_us: u64,
-    /// The next grant leaves this long after the predicted end of the previous one, the paper's k of §4.1: from 0 to
-    /// twice the time of a message. `None`: grants are not predicted; the next one leaves when the end is reported.
+    /// The next grant leaves this long after the predicted end of the previous one, the paper's k
+    /// of §4.1: from 0 to twice the time of a message. `None`: grants are not predicted; the next
+    /// one leaves when the end is reported.
     pub margin_us: Option<u64>,
     /// Assumed bandwidth until the server's own has been measured.
     pub bandwidth_bytes_per_s: u64,
@@ -25,7 +27,8 @@ pub struct Config {
     pub budget: Budget,
     /// Lease of a grant beside four times its predicted duration.
     pub lease_us: u64,
-    /// Quality of service of each class. A request of any other class belongs to the default class, 0.
+    /// Quality of service of each class. A request of any other class belongs to the default
+    /// class, 0.
     pub classes: BTreeMap<ClassId, ClassQos>,
 }
 
@@ -47,7 +50,8 @@ impl Default for Config {
 /// Limits on the work that a server is given at a time and in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Outstanding grants: 1 for a disk with one arm, many for an object store, which serves them in parallel. 0 means
+    /// Outstanding grants: 1 for a disk with one arm, many for an object store, which serves them
+    /// in parallel. 0 means
     /// 1. `None`: found by trial.
     pub concurrency: Option<u32>,
     /// Bytes a second, if limited.
@@ -59,7 +63,8 @@ pub struct Budget {
 /// Quality of service of a class: the three controls of mClock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassQos {
-    /// Granted to the class before anything else, if the class has requests. `None`: nothing is reserved.
+    /// Granted to the class before anything else, if the class has requests. `None`: nothing is
+    /// reserved.
     pub reservation_bytes_per_s: Option<u64>,
     /// The class is granted no more than this, even if the server would be idle. `None`: no limit.
     pub limit_bytes_per_s: Option<u64>,

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
-/// A storage that is ordered as one: a file server, one of the servers that files are striped over, an object store.
+/// A storage that is ordered as one: a file server, one of the servers that files are striped over,
+/// an object store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerId(pub u32);
 
@@ -14,7 +15,9 @@ pub struct ServerId(pub u32);
 pub struct ClientId(pub u64);
 
 /// A job class: jobs with the same quality of service. 0 is the default class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct ClassId(pub u32);
 
 /// Number of a request. It grows with every request, over all clients.
@@ -29,7 +32,8 @@ pub struct RequestRunId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GrantId(pub u64);
 
-/// A request to read or write some bytes of a file: those of one call, or a window of a stream that is read ahead.
+/// A request to read or write some bytes of a file: those of one call, or a window of a stream that
+/// is read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// Number of the request.
@@ -44,7 +48,8 @@ pub struct Request {
     pub file: StorageFileId,
     /// Read or write.
     pub operation: Operation,
-    /// Bytes that are read or written. On a striped server, an extent of the server's own part of the file.
+    /// Bytes that are read or written. On a striped server, an extent of the server's own part of
+    /// the file.
     pub extent: Extent,
     /// Call that this request is a part of, if the call goes to several servers.
     pub call: Option<Call>,
@@ -100,15 +105,16 @@ pub enum Event {
 pub enum Effect {
     /// Tell the client to execute the requests of this grant and to report their end.
     Granted(Grant),
-    /// Tell the client to execute this request at once, unordered: its server is not configured here, or its queue is
-    /// full. The client does not report the end.
+    /// Tell the client to execute this request at once, unordered: its server is not configured
+    /// here, or its queue is full. The client does not report the end.
     Uncoordinated {
         /// Client of the request.
         client: ClientId,
         /// The request.
         request: RequestId,
     },
-    /// Tell the client that its lease has expired. Others are granted; what the client still does is unordered.
+    /// Tell the client that its lease has expired. Others are granted; what the client still does
+    /// is unordered.
     Revoked {
         /// Client of the grant.
         client: ClientId,
@@ -119,8 +125,9 @@ pub enum Effect {
     },
 }
 
-/// Permission for one client to execute its consecutive requests of a run: one turn. The turns of other clients in the
-/// same run have the same run number and are granted next, in the order of offsets.
+/// Permission for one client to execute its consecutive requests of a run: one turn. The turns of
+/// other clients in the same run have the same run number and are granted next, in the order of
+/// offsets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Number of the grant.

@@ -1,7 +1,8 @@
 //! Outstanding grants with their leases, and the turns of the run that is being granted.
 //!
-//! A run is granted turn by turn, one client after the other. A grant may be *early*: sent before the previous one was
-//! reported to be done, because that was predicted to be (io-coordination §4.1).
+//! A run is granted turn by turn, one client after the other. A grant may be *early*: sent before
+//! the previous one was reported to be done, because that was predicted to be (io-coordination
+//! §4.1).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -27,7 +28,12 @@ impl ClientTurn {
     /// Bytes from the first to the last of the requests.
     pub fn extent(&self) -> Extent {
         let offset = self.requests[0].1.offset;
-        let end = self.requests.iter().map(|(_, extent, _)| extent.end()).max().expect("a turn has requests");
+        let end = self
+            .requests
+            .iter()
+            .map(|(_, extent, _)| extent.end())
+            .max()
+            .expect("a turn has requests");
         Extent { offset, size_bytes: end - offset }
     }
 }
@@ -42,7 +48,8 @@ pub(crate) struct OutstandingGrant {
     pub predicted_us: u64,
     /// The grant left before the previous one was reported to be done.
     pub is_early: bool,
-    /// The grant is not known to have arrived before the previous one was done, so its duration tells nothing.
+    /// The grant is not known to have arrived before the previous one was done, so its duration
+    /// tells nothing.
     pub is_late: bool,
     pub until_us: u64,
 }
@@ -77,11 +84,12 @@ impl Grants {
         }
     }
 
-    /// Whether the next grant may leave now, if `limit` grants may be outstanding. One more may leave if ends are
-    /// predicted, when the first of the outstanding grants is predicted to end; or, with `overlap`, when it has a part
-    /// of its time left. Otherwise returns when the next may leave; `None`: when a grant has ended. For example, if one
-    /// grant may be outstanding, and one that began at 0 is predicted to end at 80 ms, the next may leave at 80 ms, or
-    /// at 70 ms with `overlap`.
+    /// Whether the next grant may leave now, if `limit` grants may be outstanding. One more may
+    /// leave if ends are predicted, when the first of the outstanding grants is predicted to end;
+    /// or, with `overlap`, when it has a part of its time left. Otherwise returns when the next may
+    /// leave; `None`: when a grant has ended. For example, if one grant may be outstanding, and one
+    /// that began at 0 is predicted to end at 80 ms, the next may leave at 80 ms, or at 70 ms with
+    /// `overlap`.
     pub fn may_leave(&self, now_us: u64, limit: usize, overlap: bool) -> Result<(), Option<u64>> {
         if self.outstanding.len() < limit {
             return Ok(());
@@ -89,20 +97,34 @@ impl Grants {
         if !(self.is_predicted || overlap) || self.outstanding.len() > limit {
             return Err(None);
         }
-        let ahead_us = |out: &OutstandingGrant| if overlap { (out.predicted_us - out.began_us) / OVERLAP } else { 0 };
-        let soonest_us = self.outstanding.values().map(|out| out.predicted_us - ahead_us(out)).min();
+        let ahead_us = |out: &OutstandingGrant| {
+            if overlap { (out.predicted_us - out.began_us) / OVERLAP } else { 0 }
+        };
+        let soonest_us =
+            self.outstanding.values().map(|out| out.predicted_us - ahead_us(out)).min();
         if soonest_us <= Some(now_us) { Ok(()) } else { Err(soonest_us) }
     }
 
     /// Begins a run: splits it into turns of consecutive requests of one client.
-    pub fn begin_run(&mut self, run: RequestRunId, class: ClassId, taken: Vec<(QueueKey, QueuedRequest)>) {
+    pub fn begin_run(
+        &mut self,
+        run: RequestRunId,
+        class: ClassId,
+        taken: Vec<(QueueKey, QueuedRequest)>,
+    ) {
         assert!(self.turns.is_empty(), "runs are granted one after the other");
         for (key, QueuedRequest { client, extent, arrived_us, .. }) in taken {
             let request = (key.request, extent, arrived_us);
             match self.turns.back_mut() {
                 Some(turn) if turn.client == client => turn.requests.push(request),
                 _ => {
-                    let turn = ClientTurn { run, class, client, stream: key.stream, requests: [request].into() };
+                    let turn = ClientTurn {
+                        run,
+                        class,
+                        client,
+                        stream: key.stream,
+                        requests: [request].into(),
+                    };
                     self.turns.push_back(turn);
                 }
             }
@@ -115,7 +137,12 @@ impl Grants {
     }
 
     /// Grants the next turn.
-    pub fn grant(&mut self, now_us: u64, limit: usize, term: GrantTerm) -> Option<(GrantId, &OutstandingGrant)> {
+    pub fn grant(
+        &mut self,
+        now_us: u64,
+        limit: usize,
+        term: GrantTerm,
+    ) -> Option<(GrantId, &OutstandingGrant)> {
         let turn = self.turns.pop_front()?;
         self.granted += 1;
         let id = GrantId(self.granted);
@@ -126,7 +153,14 @@ impl Grants {
         let until_us = now_us.saturating_add(term.lease_us);
         self.leases.insert((until_us, id));
         let is_early = self.early == Some(id);
-        let out = OutstandingGrant { turn, began_us: now_us, predicted_us, until_us, is_early, is_late: is_early };
+        let out = OutstandingGrant {
+            turn,
+            began_us: now_us,
+            predicted_us,
+            until_us,
+            is_early,
+            is_late: is_early,
+        };
         Some((id, self.outstanding.entry(id).or_insert(out)))
     }
 
@@ -136,8 +170,8 @@ impl Grants {
 
     /// Ends a grant. `messages_us` is the time of two messages, there and back.
     ///
-    /// If another grant left early, its execution begins now, less the messages. So a wrong prediction does not spoil
-    /// the next one (io-coordination §6.3.3).
+    /// If another grant left early, its execution begins now, less the messages. So a wrong
+    /// prediction does not spoil the next one (io-coordination §6.3.3).
     pub fn end(&mut self, now_us: u64, messages_us: u64, id: GrantId) -> Option<OutstandingGrant> {
         let out = self.outstanding.remove(&id)?;
         self.leases.remove(&(out.until_us, id));
@@ -187,7 +221,10 @@ impl Grants {
 
     /// Predicted durations of all outstanding grants together.
     pub fn predicted_us(&self) -> u64 {
-        self.outstanding.values().map(|out| out.predicted_us - out.began_us).fold(0, u64::saturating_add)
+        self.outstanding
+            .values()
+            .map(|out| out.predicted_us - out.began_us)
+            .fold(0, u64::saturating_add)
     }
 
     /// All requests of waiting turns, and of outstanding ones with their grants.

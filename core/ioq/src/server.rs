@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use eyas_types::Operation;
 
 use crate::config::Config;
-use crate::event::{ClassId, ClientId, Effect, Grant, GrantId, Request, RequestId, RequestRunId, ServerId};
+use crate::event::{
+    ClassId, ClientId, Effect, Grant, GrantId, Request, RequestId, RequestRunId, ServerId,
+};
 use crate::grants::{ClientTurn, GrantTerm, Grants, OutstandingGrant};
 use crate::ordering::mclock::{self, ClassTags, VirtualTime};
 use crate::ordering::queue::RequestQueue;
@@ -18,18 +20,19 @@ use crate::pacing::forecast::Forecast;
 use crate::pacing::prediction::BandwidthModel;
 use crate::stats::ServerStats;
 
-/// Largest number of requests of a server that wait or are granted. Further requests are let go at once, unordered: the
-/// coordinator must never block a program.
+/// Largest number of requests of a server that wait or are granted. Further requests are let go at
+/// once, unordered: the coordinator must never block a program.
 pub const MAX_QUEUED: usize = 1 << 17;
 
-/// A lease lasts the configured time and this many times the predicted duration of the grant. For example 16 MiB at 100
-/// MB/s are predicted to take 168 ms: with 1 s as configured by default, the lease lasts for 1.67 s, and the time of
-/// two messages.
+/// A lease lasts the configured time and this many times the predicted duration of the grant. For
+/// example 16 MiB at 100 MB/s are predicted to take 168 ms: with 1 s as configured by default, the
+/// lease lasts for 1.67 s, and the time of two messages.
 const PREDICTED_TIMES: u64 = 4;
 /// A lease ends after this time even if the server has been measured to be slower.
 const MAX_LEASE_US: u64 = 600_000_000;
 
-/// Grants up to this size are small. The best concurrency for small grants says little about the best for large ones.
+/// Grants up to this size are small. The best concurrency for small grants says little about the
+/// best for large ones.
 const SMALL_BYTES: u64 = 256 << 10;
 
 pub(crate) struct Server {
@@ -42,7 +45,8 @@ pub(crate) struct Server {
     by_client: BTreeSet<(ClientId, RequestId)>,
     grants: Grants,
     bandwidth: BandwidthModel,
-    /// Time of the two messages of a grant, there and back, where clients report how long the grant took.
+    /// Time of the two messages of a grant, there and back, where clients report how long the
+    /// grant took.
     messages_us: Option<Forecast>,
     /// For small grants and for large ones.
     concurrency: [ConcurrencySearch; 2],
@@ -71,8 +75,10 @@ impl Server {
     pub fn new(id: ServerId, config: Config) -> Self {
         let mut qualities = config.classes.clone();
         qualities.entry(ClassId::default()).or_default();
-        let class =
-            |qos| Class { tags: ClassTags::new(qos), queue: RequestQueue::new(config.policy, config.max_run_bytes) };
+        let class = |qos| Class {
+            tags: ClassTags::new(qos),
+            queue: RequestQueue::new(config.policy, config.max_run_bytes),
+        };
         Server {
             id,
             classes: qualities.into_iter().map(|(id, qos)| (id, class(qos))).collect(),
@@ -104,22 +110,35 @@ impl Server {
             effects.push(Effect::Uncoordinated { client, request: id });
             return;
         }
-        let class = Some(request.class).filter(|class| self.classes.contains_key(class)).unwrap_or_default();
+        let class = Some(request.class)
+            .filter(|class| self.classes.contains_key(class))
+            .unwrap_or_default();
         if self.is_idle() {
             self.virtual_time.idle(self.classes.values().map(|class| &class.tags));
         }
-        let Class { tags, queue } = self.classes.get_mut(&class).expect("the default class is always there");
+        let Class { tags, queue } =
+            self.classes.get_mut(&class).expect("the default class is always there");
         if queue.len() == 0 {
             tags.wake(now_us, self.virtual_time);
         }
         let key = QueueKey { stream, offset: extent.offset, request: id };
-        queue.insert(key, QueuedRequest { client, extent, call, arrived_us: now_us, round: queue.round() });
+        queue.insert(
+            key,
+            QueuedRequest { client, extent, call, arrived_us: now_us, round: queue.round() },
+        );
         self.requests.insert(id, RequestState::Queued(class, key));
         self.by_client.insert((client, id));
     }
 
     /// A report about another client's grant, or about a revoked one, is ignored.
-    pub fn completed(&mut self, now_us: u64, client: ClientId, grant: GrantId, bytes: u64, took_us: Option<u64>) {
+    pub fn completed(
+        &mut self,
+        now_us: u64,
+        client: ClientId,
+        grant: GrantId,
+        bytes: u64,
+        took_us: Option<u64>,
+    ) {
         if self.grants.get(grant).is_some_and(|out| out.turn.client == client) {
             self.observe_load(now_us);
             let out = self.end_grant(now_us, grant);
@@ -145,9 +164,14 @@ impl Server {
         }
     }
 
-    /// Tells the concurrency searches that a turn has ended. Returns whether its duration says how long such turns
-    /// usually take.
-    fn record_end(&mut self, out: &OutstandingGrant, bytes: u64, predicted_us: Option<u64>) -> bool {
+    /// Tells the concurrency searches that a turn has ended. Returns whether its duration says how
+    /// long such turns usually take.
+    fn record_end(
+        &mut self,
+        out: &OutstandingGrant,
+        bytes: u64,
+        predicted_us: Option<u64>,
+    ) -> bool {
         let small_level = self.concurrency[0].level();
         let out_us = self.grants.predicted_us();
         let ended = |search: &mut ConcurrencySearch| {
@@ -179,7 +203,8 @@ impl Server {
 
     pub fn client_gone(&mut self, now_us: u64, client: ClientId) {
         let of_client = (client, RequestId(0))..=(client, RequestId(u64::MAX));
-        while let Some((client, request)) = self.by_client.range(of_client.clone()).next().copied() {
+        while let Some((client, request)) = self.by_client.range(of_client.clone()).next().copied()
+        {
             self.withdraw(now_us, client, request);
         }
     }
@@ -206,7 +231,10 @@ impl Server {
     }
 
     fn end_grant(&mut self, now_us: u64, grant: GrantId) -> OutstandingGrant {
-        let out = self.grants.end(now_us, self.messages_us(), grant).expect("a grant that ends is outstanding");
+        let out = self
+            .grants
+            .end(now_us, self.messages_us(), grant)
+            .expect("a grant that ends is outstanding");
         for (request, ..) in &out.turn.requests {
             self.forget(out.turn.client, *request);
         }
@@ -218,8 +246,8 @@ impl Server {
             self.observe_load(now_us);
             let out = self.end_grant(now_us, grant);
             if self.record_end(&out, 0, Some(0)) && !out.is_late {
-                // It would have taken longer. Without this, a server that is slower than its leases would exceed all of
-                // them.
+                // It would have taken longer. Without this, a server that is slower than its leases
+                // would exceed all of them.
                 self.bandwidth.learn(out.turn.extent().size_bytes, now_us - out.began_us);
             }
             self.stats.revoked += 1;
@@ -247,19 +275,24 @@ impl Server {
         self.observe_load(now_us);
     }
 
-    /// Permitted number of outstanding grants, for the next turn or, if that is not chosen yet, for any size.
+    /// Permitted number of outstanding grants, for the next turn or, if that is not chosen yet, for
+    /// any size.
     fn limit(&self) -> usize {
         let [small, large] = &self.concurrency;
         // A server that handles many large grants handles as many small ones.
         let any = small.limit().max(large.limit());
-        self.grants.front().map_or(any, |turn| if size(turn) == GrantSize::Small { any } else { large.limit() })
+        self.grants
+            .front()
+            .map_or(any, |turn| if size(turn) == GrantSize::Small { any } else { large.limit() })
             as usize
     }
 
     /// Whether the next grant leaves a little early, as a trial.
     fn overlaps(&self) -> bool {
         let next = self.grants.front().map(|turn| size(turn) as usize);
-        next.map_or(self.concurrency.iter().any(ConcurrencySearch::overlaps), |size| self.concurrency[size].overlaps())
+        next.map_or(self.concurrency.iter().any(ConcurrencySearch::overlaps), |size| {
+            self.concurrency[size].overlaps()
+        })
     }
 
     /// Whether no request waits and no grant is outstanding.
@@ -294,7 +327,11 @@ impl Server {
             HoldAdvice::HoldUntil(until_us) => return Err(Some(until_us)),
         };
         let (run, taken) = queue.take(head);
-        let end = taken.iter().map(|(_, waiting)| waiting.extent.end()).max().expect("a run has requests");
+        let end = taken
+            .iter()
+            .map(|(_, waiting)| waiting.extent.end())
+            .max()
+            .expect("a run has requests");
         self.anticipation.granted(class, &run, end);
         tags.spend(chosen_by, run.size.bytes);
         self.used.spend(&self.config.budget, now_us, run.size.bytes, run.requests as u64);
@@ -364,7 +401,9 @@ impl Server {
     /// If the state is inconsistent.
     pub fn validate(&self) {
         // One more is outstanding if ends are predicted, or while overlapping is tried.
-        self.grants.validate(self.config.budget.concurrency.unwrap_or(MAX_CONCURRENCY).max(1) as usize + 1);
+        self.grants.validate(
+            self.config.budget.concurrency.unwrap_or(MAX_CONCURRENCY).max(1) as usize + 1,
+        );
         self.anticipation.validate();
         assert!(self.requests.len() <= MAX_QUEUED && self.requests.len() == self.by_client.len());
         let mut found = 0;
@@ -388,8 +427,12 @@ impl Server {
 }
 
 fn size(turn: &ClientTurn) -> GrantSize {
-    // Small reads come from random access. Small writes continue each other, and several at a time would break that
-    // order.
+    // Small reads come from random access. Small writes continue each other, and several at a time
+    // would break that order.
     let is_read = turn.stream.1 == Operation::Read;
-    if is_read && turn.extent().size_bytes <= SMALL_BYTES { GrantSize::Small } else { GrantSize::Large }
+    if is_read && turn.extent().size_bytes <= SMALL_BYTES {
+        GrantSize::Small
+    } else {
+        GrantSize::Large
+    }
 }

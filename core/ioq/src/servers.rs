@@ -30,15 +30,15 @@ impl Servers {
         assert!(before.is_none(), "{id:?} is known already");
     }
 
-    /// Stops ordering requests to this server and forgets what was measured. Returns false, and does nothing, if a
-    /// request waits or a grant is outstanding.
+    /// Stops ordering requests to this server and forgets what was measured. Returns false, and
+    /// does nothing, if a request waits or a grant is outstanding.
     pub fn forget(&mut self, id: ServerId) -> bool {
         let is_idle = self.servers.get(&id).is_some_and(Server::is_idle);
         is_idle && self.servers.remove(&id).is_some()
     }
 
-    /// Applies one event and appends its effects. `now_us` never decreases. Late reports, and reports about other
-    /// clients' requests, are ignored.
+    /// Applies one event and appends its effects. `now_us` never decreases. Late reports, and
+    /// reports about other clients' requests, are ignored.
     ///
     /// # Panics
     /// If a request's number is not greater than all numbers before it.
@@ -50,7 +50,10 @@ impl Servers {
                     self.last_request = Some(request.id);
                     match self.servers.get_mut(&request.server) {
                         Some(server) => server.enqueue(now_us, request, effects),
-                        None => effects.push(Effect::Uncoordinated { client: request.client, request: request.id }),
+                        None => effects.push(Effect::Uncoordinated {
+                            client: request.client,
+                            request: request.id,
+                        }),
                     }
                 }
             }
@@ -64,7 +67,9 @@ impl Servers {
                     server.cancelled(now_us, client, request);
                 }
             }
-            Event::Gone { client } => self.servers.values_mut().for_each(|server| server.client_gone(now_us, client)),
+            Event::Gone { client } => {
+                self.servers.values_mut().for_each(|server| server.client_gone(now_us, client))
+            }
             Event::Tick => {}
         }
         for server in self.servers.values_mut() {

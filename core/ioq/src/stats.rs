@@ -66,7 +66,8 @@ impl Sequentiality {
         self.last = Some((stream, extent.end()));
     }
 
-    /// Contiguous bytes divided by all bytes, from 0 to 1. For example 1/3 for 0..10, 10..20 and 50..60.
+    /// Contiguous bytes divided by all bytes, from 0 to 1. For example 1/3 for 0..10, 10..20 and
+    /// 50..60.
     pub fn contiguous_fraction(&self) -> f64 {
         self.contiguous_bytes as f64 / self.bytes.max(1) as f64
     }

@@ -1,4 +1,5 @@
-//! Tests of the whole decider: the paper's worked examples, single histories, and properties of random histories.
+//! Tests of the whole decider: the paper's worked examples, single histories, and properties of
+//! random histories.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -7,8 +8,8 @@ use alloc::vec::Vec;
 use eyas_types::{Extent, Operation, StorageFileId};
 
 use crate::{
-    Budget, Call, ClassId, ClassQos, ClientId, Config, Effect, Event, Grant, GrantId, Policy, Request, RequestId,
-    ServerId, Servers,
+    Budget, Call, ClassId, ClassQos, ClientId, Config, Effect, Event, Grant, GrantId, Policy,
+    Request, RequestId, ServerId, Servers,
 };
 
 mod concurrency;
@@ -64,7 +65,8 @@ enum Next {
     Tick,
 }
 
-/// Servers that execute one grant at a time, a byte in a microsecond, and the history of their requests.
+/// Servers that execute one grant at a time, a byte in a microsecond, and the history of their
+/// requests.
 struct World {
     servers: Servers,
     now_us: u64,
@@ -108,8 +110,12 @@ impl World {
             let event = match next {
                 Next::Arrive => {
                     let mut requests = self.arrivals.remove(&now_us).unwrap_or_default();
-                    requests.iter_mut().zip(self.requests.len() as u64..).for_each(|(request, id)| request.id.0 = id);
-                    self.requests.extend(requests.iter().map(|request| (request.id, (now_us, *request))));
+                    requests
+                        .iter_mut()
+                        .zip(self.requests.len() as u64..)
+                        .for_each(|(request, id)| request.id.0 = id);
+                    self.requests
+                        .extend(requests.iter().map(|request| (request.id, (now_us, *request))));
                     Event::Asked(requests)
                 }
                 Next::Complete(server, id) => {
@@ -125,7 +131,9 @@ impl World {
                 Next::Tick => Event::Tick,
             };
             for effect in self.servers.tell(now_us, event) {
-                let Effect::Granted(grant) = effect else { panic!("only grants are expected: {effect:?}") };
+                let Effect::Granted(grant) = effect else {
+                    panic!("only grants are expected: {effect:?}")
+                };
                 for (at_us, request) in self.serve(grant, &mut more) {
                     self.arrive(at_us, request);
                 }
@@ -154,7 +162,10 @@ impl World {
         for id in &grant.requests {
             let (_, request) = &self.requests[id];
             *busy_until_us += request.extent.size_bytes;
-            assert!(self.finished_us.insert(*id, *busy_until_us).is_none(), "{id:?} is granted twice");
+            assert!(
+                self.finished_us.insert(*id, *busy_until_us).is_none(),
+                "{id:?} is granted twice"
+            );
             later.extend(more(request, *busy_until_us));
         }
         self.agenda.insert((*busy_until_us, Next::Complete(grant.server, grant.id)));
@@ -164,13 +175,18 @@ impl World {
 
     /// Response times, in microseconds.
     fn responses_us(&self) -> Vec<u64> {
-        self.requests.iter().map(|(id, (arrived_us, _))| self.finished_us[id] - arrived_us).collect()
+        self.requests
+            .iter()
+            .map(|(id, (arrived_us, _))| self.finished_us[id] - arrived_us)
+            .collect()
     }
 
     /// When a client's requests were done, in units.
     fn finishes(&self, client: u64) -> Vec<u64> {
-        let of_client = self.requests.values().filter(|(_, request)| request.client == ClientId(client));
-        let mut finishes: Vec<_> = of_client.map(|(_, request)| self.finished_us[&request.id] / UNIT).collect();
+        let of_client =
+            self.requests.values().filter(|(_, request)| request.client == ClientId(client));
+        let mut finishes: Vec<_> =
+            of_client.map(|(_, request)| self.finished_us[&request.id] / UNIT).collect();
         finishes.sort_unstable();
         finishes
     }
@@ -181,7 +197,8 @@ impl World {
         for (began_us, grant) in &self.grants {
             let Extent { offset, .. } = grant.extent;
             let (from, to) = (offset / UNIT, grant.extent.end() / UNIT);
-            let run = runs.entry((grant.run, grant.server)).or_insert((began_us / UNIT, from..to, 0));
+            let run =
+                runs.entry((grant.run, grant.server)).or_insert((began_us / UNIT, from..to, 0));
             assert!(run.1.end >= from && run.1.start <= from, "turns are in order");
             run.1.end = run.1.end.max(to);
             run.2 += grant.requests.len();

@@ -1,5 +1,6 @@
-//! Jobs that are attached to the connection of a client. The client adds tasks while the job runs, and is sent each
-//! result at once. Nothing is written to the journal: the job ends with the connection.
+//! Jobs that are attached to the connection of a client. The client adds tasks while the job runs,
+//! and is sent each result at once. Nothing is written to the journal: the job ends with the
+//! connection.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -32,7 +33,8 @@ impl Jobs {
             Ok(FreedTasks { ready, hopeless, .. }) => {
                 self.borrow(id);
                 for index in hopeless {
-                    let reason = "it needs an output of a task that did not succeed or did not write it";
+                    let reason =
+                        "it needs an output of a task that did not succeed or did not write it";
                     let outcome = Outcome::failed(FailureKind::Dependency, reason);
                     self.end(TaskId { job: id, index }, 0, String::new(), outcome);
                 }
@@ -45,22 +47,29 @@ impl Jobs {
     /// A client needs no outputs of these tasks any more: what no task reads is released.
     pub(crate) fn unneeded(&mut self, id: JobId, tasks: &[u32]) {
         for index in tasks {
-            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.spec.is_attached) else { return };
+            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.spec.is_attached) else {
+                return;
+            };
             let unneeded = job.note_unneeded(*index);
             unneeded.into_iter().for_each(|object| self.release_unless_wanted(object));
             self.forget_unneeded(id, *index);
         }
     }
 
-    /// Forgets what a task has left once nothing can need it: not even a task that runs again because its own output
-    /// was lost. Then the same may be true of tasks whose outputs it has read.
+    /// Forgets what a task has left once nothing can need it: not even a task that runs again
+    /// because its own output was lost. Then the same may be true of tasks whose outputs it has
+    /// read.
     fn forget_unneeded(&mut self, id: JobId, index: u32) {
         let mut candidates = vec![index];
         while let Some(index) = candidates.pop() {
-            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_forgettable(index)) else { continue };
+            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_forgettable(index)) else {
+                continue;
+            };
             let (producers, objects) = job.forget_outputs(index);
             candidates.extend(producers);
-            objects.into_iter().for_each(|object| self.let_go_of(object, TaskId { job: id, index }));
+            objects
+                .into_iter()
+                .for_each(|object| self.let_go_of(object, TaskId { job: id, index }));
         }
     }
 
@@ -72,9 +81,12 @@ impl Jobs {
         }
     }
 
-    /// Sends the gathered results of attached jobs to their clients, and forgets those that are over.
+    /// Sends the gathered results of attached jobs to their clients, and forgets those that are
+    /// over.
     pub(crate) fn deliver(&mut self) {
-        let is_due = |job: &&Job| job.spec.is_attached && (!job.recorded.pending.is_empty() || job.has_ended());
+        let is_due = |job: &&Job| {
+            job.spec.is_attached && (!job.recorded.pending.is_empty() || job.has_ended())
+        };
         for id in self.jobs.values().filter(is_due).map(|job| job.id).collect::<Vec<_>>() {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             let has_ended = job.has_ended();
@@ -92,10 +104,13 @@ impl Jobs {
     fn detach(&mut self, id: JobId) {
         self.give_back(id);
         let Some(job) = self.jobs.remove(&id) else { return };
-        self.effects.push(Effect::Action(JobsAction::Detached { summary: Box::new(job.summary()) }));
+        self.effects
+            .push(Effect::Action(JobsAction::Detached { summary: Box::new(job.summary()) }));
         self.effects.push(Effect::Order(SchedulerOrder::ForgetJob { job: id }));
         self.effects.push(Effect::Action(JobsAction::Forget { job: id }));
         self.watched.remove(&id);
-        job.kept.keys().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
+        job.kept
+            .keys()
+            .for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
     }
 }

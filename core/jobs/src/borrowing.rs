@@ -1,6 +1,7 @@
-//! Kept outputs that tasks of other jobs read. A job borrows them from its submission to its end: they are held for
-//! that time, even if the job that made them releases them or is forgotten. A lost one is made again as long as the job
-//! that made it keeps it; otherwise the tasks that read it fail.
+//! Kept outputs that tasks of other jobs read. A job borrows them from its submission to its end:
+//! they are held for that time, even if the job that made them releases them or is forgotten. A
+//! lost one is made again as long as the job that made it keeps it; otherwise the tasks that read
+//! it fail.
 
 use alloc::format;
 use alloc::string::String;
@@ -22,7 +23,8 @@ impl Jobs {
     pub fn lends(&self, object: ObjectId) -> bool {
         let is_promised = |task: &TaskId| {
             let job = self.jobs.get(&task.job);
-            job.and_then(|job| job.kept.get(task.index, object)).is_some_and(RetainedOutput::is_promised)
+            job.and_then(|job| job.kept.get(task.index, object))
+                .is_some_and(RetainedOutput::is_promised)
         };
         self.lineage.writers(object).iter().any(is_promised)
     }
@@ -34,7 +36,9 @@ impl Jobs {
 
     /// Whether the object is to be held.
     pub(crate) fn is_wanted(&self, object: ObjectId) -> bool {
-        let wants = |task: &TaskId| self.jobs.get(&task.job).is_some_and(|job| job.is_wanted(task.index, object));
+        let wants = |task: &TaskId| {
+            self.jobs.get(&task.job).is_some_and(|job| job.is_wanted(task.index, object))
+        };
         self.lineage.is_borrowed(object) || self.lineage.writers(object).iter().any(wants)
     }
 
@@ -43,7 +47,11 @@ impl Jobs {
         let Some(job) = self.jobs.get(&id) else { return };
         for object in job.borrowed().collect::<Vec<_>>() {
             if !self.is_wanted(object) {
-                self.effects.push(Effect::Order(SchedulerOrder::Keep { object, replicas: REPLICAS, on: None }));
+                self.effects.push(Effect::Order(SchedulerOrder::Keep {
+                    object,
+                    replicas: REPLICAS,
+                    on: None,
+                }));
                 self.lineage.hold_again(object, self.executors.is_empty());
             }
             self.lineage.borrow(object, id);
@@ -63,7 +71,9 @@ impl Jobs {
     /// No executor has the object: waiting tasks of other jobs that read it leave the queue.
     pub(crate) fn hold_borrowers_back(&mut self, object: ObjectId) {
         for id in self.lineage.borrowers(object) {
-            for index in self.jobs.get(&id).map(|job| job.waiting_borrowers(object)).unwrap_or_default() {
+            for index in
+                self.jobs.get(&id).map(|job| job.waiting_borrowers(object)).unwrap_or_default()
+            {
                 self.withdraw(TaskId { job: id, index });
                 if let Some(job) = self.jobs.get_mut(&id) {
                     job.lack(index, [object]);
@@ -98,7 +108,10 @@ impl Jobs {
         let why = if self.lineage.writers(object).is_empty() {
             "no job that is remembered still keeps it: submit the job that made it again".into()
         } else {
-            format!("it was made {MAX_RECOMPUTATIONS} times more: have the job that makes it keep more replicas")
+            format!(
+                "it was made {MAX_RECOMPUTATIONS} times more: have the job that makes it keep \
+                 more replicas"
+            )
         };
         for task in blocked {
             let reason = format!("every copy of `{source}`, which it reads, was lost, and {why}");

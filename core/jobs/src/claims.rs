@@ -1,6 +1,6 @@
-//! Checks the output places that a job declares: no two tasks may write the same file, because the last one to end
-//! would replace the other's; and no task may keep two files of the same name in the cluster, because its user would
-//! get one.
+//! Checks the output places that a job declares: no two tasks may write the same file, because the
+//! last one to end would replace the other's; and no task may keep two files of the same name in
+//! the cluster, because its user would get one.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -13,8 +13,8 @@ use eyas_types::{Name, OutputSpec, PlaceId, TaskItem, TaskTemplate, Template, Va
 use crate::spec::{JobSpec, SpecError};
 
 impl JobSpec {
-    /// Whether each output is one task's own, as far as it can be told before tasks run: not of patterns, and not of
-    /// names with a slot or a staged path in them.
+    /// Whether each output is one task's own, as far as it can be told before tasks run: not of
+    /// patterns, and not of names with a slot or a staged path in them.
     pub(super) fn check_claims(&self) -> Result<(), SpecError> {
         if self.templates.iter().flat_map(|template| &template.outputs).all(OutputSpec::is_stream) {
             return Ok(());
@@ -36,12 +36,14 @@ impl JobSpec {
         Ok(())
     }
 
-    /// Checks that the destinations of a task can be written to, also those of patterns, as far as their names can be
-    /// told before the task runs.
+    /// Checks that the destinations of a task can be written to, also those of patterns, as far as
+    /// their names can be told before the task runs.
     fn check_destinations(&self, task: u32) -> Result<(), SpecError> {
         let item = self.items.get(task);
         for output in &self.templates[usize::from(item.template)].outputs {
-            let Some(destination) = output.destination.as_ref().filter(|to| to.is_known(&item.values)) else {
+            let Some(destination) =
+                output.destination.as_ref().filter(|to| to.is_known(&item.values))
+            else {
                 continue;
             };
             let mut place = expand(destination, &item, task);
@@ -58,12 +60,17 @@ impl JobSpec {
 
     /// The places that the job says its tasks have, each with its task.
     pub(crate) fn declared_places(&self) -> BTreeMap<PlaceId, u32> {
-        let may_be_declared = |output: &OutputSpec| output.destination.is_some() && !output.pattern.is_glob();
+        let may_be_declared =
+            |output: &OutputSpec| output.destination.is_some() && !output.pattern.is_glob();
         if !self.templates.iter().flat_map(|template| &template.outputs).any(may_be_declared) {
             return BTreeMap::new();
         }
         let tasks = 0..self.items.len() as u32;
-        tasks.flat_map(|task| self.places_of(task).into_iter().map(move |place| (PlaceId::of(&place), task))).collect()
+        tasks
+            .flat_map(|task| {
+                self.places_of(task).into_iter().map(move |place| (PlaceId::of(&place), task))
+            })
+            .collect()
     }
 
     fn places_of(&self, task: u32) -> Vec<Name> {
@@ -72,19 +79,23 @@ impl JobSpec {
         template.outputs.iter().filter_map(|output| place(template, &item, output, task)).collect()
     }
 
-    /// The name that two of a task's outputs would have in the cluster, where single files go by theirs alone.
+    /// The name that two of a task's outputs would have in the cluster, where single files go by
+    /// theirs alone.
     fn kept_twice(&self, task: u32) -> Option<Name> {
         let item = self.items.get(task);
         let kept = || {
             let outputs = &self.templates[usize::from(item.template)].outputs;
-            let is_kept = |output: &&OutputSpec| output.replicas > 0 && output.destination.is_none();
+            let is_kept =
+                |output: &&OutputSpec| output.replicas > 0 && output.destination.is_none();
             outputs.iter().filter(is_kept).filter(|output| !output.is_stream())
         };
         if kept().count() < 2 {
             return None;
         }
         let mut names = BTreeSet::new();
-        kept().filter_map(|output| file_name(&item, output, task)).find(|name| !names.insert(name.clone()))
+        kept()
+            .filter_map(|output| file_name(&item, output, task))
+            .find(|name| !names.insert(name.clone()))
     }
 }
 
@@ -108,7 +119,9 @@ fn place(template: &TaskTemplate, item: &TaskItem, output: &OutputSpec, task: u3
 /// `place` seen from `base`, without empty parts and parts that stay where they are.
 fn absolute(base: &[u8], place: &[u8]) -> Name {
     let base = if place.starts_with(b"/") { b"" } else { base };
-    let parts = |path| <[u8]>::split(path, |byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    let parts = |path| {
+        <[u8]>::split(path, |byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."))
+    };
     let mut path = Name::default();
     for part in parts(base).chain(parts(place)) {
         path.push(b"/");
@@ -133,7 +146,8 @@ fn file_name(item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
 }
 
 fn expand(word: &Template, item: &TaskItem, task: u32) -> Name {
-    let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
+    let values: Vec<_> =
+        item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
     word.expand(&Expansion {
         values: &values,
         staged: &[],

@@ -30,7 +30,9 @@ impl Dependencies {
 
     /// A task reads outputs of these.
     pub(crate) fn depend<'a>(&mut self, task: u32, producers: impl IntoIterator<Item = &'a u32>) {
-        producers.into_iter().for_each(|producer| self.dependents.entry(*producer).or_default().push(task));
+        producers
+            .into_iter()
+            .for_each(|producer| self.dependents.entry(*producer).or_default().push(task));
     }
 
     /// Whether no task reads outputs of another.
@@ -71,7 +73,8 @@ impl Dependencies {
         self.unmet.keys().copied().collect()
     }
 
-    /// A task has what it waited for of `producer`. Whether it waited for that, and now waits for no other.
+    /// A task has what it waited for of `producer`. Whether it waited for that, and now waits for
+    /// no other.
     pub(crate) fn meet(&mut self, task: u32, producer: u32) -> bool {
         let Some(unmet) = self.unmet.get_mut(&task) else { return false };
         let is_last = unmet.remove(&producer) && unmet.is_empty();
@@ -86,22 +89,32 @@ impl Dependencies {
         self.unmet.remove(&task);
     }
 
-    /// Tasks no longer wait for outputs of those that `have_delivered`. Returns the tasks that now wait for no other.
+    /// Tasks no longer wait for outputs of those that `have_delivered`. Returns the tasks that now
+    /// wait for no other.
     pub(crate) fn meet_all(&mut self, have_delivered: impl Fn(u32) -> bool) -> Vec<u32> {
-        self.unmet.values_mut().for_each(|producers| producers.retain(|producer| !have_delivered(*producer)));
-        self.unmet.extract_if(.., |_, producers| producers.is_empty()).map(|(task, _)| task).collect()
+        self.unmet
+            .values_mut()
+            .for_each(|producers| producers.retain(|producer| !have_delivered(*producer)));
+        self.unmet
+            .extract_if(.., |_, producers| producers.is_empty())
+            .map(|(task, _)| task)
+            .collect()
     }
 }
 
 impl JobSpec {
-    /// Checks that all that a task names exists. Returns the tasks whose outputs it reads, each once, in order.
-    /// `of_templates` has those of templates that were checked: they are the same for all tasks of a template.
+    /// Checks that all that a task names exists. Returns the tasks whose outputs it reads, each
+    /// once, in order. `of_templates` has those of templates that were checked: they are the same
+    /// for all tasks of a template.
     pub(crate) fn check_item(
         &self,
         item: &TaskItem,
         of_templates: &mut BTreeMap<u16, Arc<[u32]>>,
     ) -> Result<Arc<[u32]>, TaskError> {
-        let template = self.templates.get(usize::from(item.template)).ok_or(TaskError::NoTemplate(item.template))?;
+        let template = self
+            .templates
+            .get(usize::from(item.template))
+            .ok_or(TaskError::NoTemplate(item.template))?;
         let inputs = template.inputs.len() + item.inputs.len();
         if inputs > MAX_INPUTS {
             return Err(TaskError::TooManyInputs(inputs));
@@ -121,7 +134,11 @@ impl JobSpec {
                 producers
             }
         };
-        Ok(if item.inputs.is_empty() { of_template } else { self.check_inputs(&item.inputs, &of_template)?.into() })
+        Ok(if item.inputs.is_empty() {
+            of_template
+        } else {
+            self.check_inputs(&item.inputs, &of_template)?.into()
+        })
     }
 
     /// Checks inputs. Returns the tasks whose outputs they are, and `others`, each once, in order.
@@ -138,10 +155,14 @@ impl JobSpec {
     /// The task that an input waits for, if any.
     fn check_input(&self, input: &Input) -> Result<Option<u32>, TaskError> {
         match input.from {
-            InputFrom::Object(object) | InputFrom::Part { object, .. } if (object as usize) < self.objects.len() => {
+            InputFrom::Object(object) | InputFrom::Part { object, .. }
+                if (object as usize) < self.objects.len() =>
+            {
                 Ok(None)
             }
-            InputFrom::Object(object) | InputFrom::Part { object, .. } => Err(TaskError::NoSuchObject(object)),
+            InputFrom::Object(object) | InputFrom::Part { object, .. } => {
+                Err(TaskError::NoSuchObject(object))
+            }
             InputFrom::Output { task, .. } | InputFrom::OutputPart { task, .. }
                 if task as usize >= self.items.len() =>
             {
@@ -150,7 +171,9 @@ impl JobSpec {
             InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
                 let template = self.templates.get(usize::from(self.items.template(task)));
                 match template.and_then(|template| template.outputs.get(usize::from(output))) {
-                    Some(spec) if spec.pattern.is_glob() => Err(TaskError::ReadsPattern { task, output }),
+                    Some(spec) if spec.pattern.is_glob() => {
+                        Err(TaskError::ReadsPattern { task, output })
+                    }
                     Some(_) => Ok(Some(task)),
                     None => Err(TaskError::NoSuchOutput { task, output }),
                 }
@@ -159,15 +182,18 @@ impl JobSpec {
     }
 }
 
-/// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no circle. Up to ten are
-/// returned. For example, if task 1 reads from 2, 2 from 1 and 3 from 2, it is all three.
+/// Tasks that wait for each other in a circle, and tasks that wait for them; none if there is no
+/// circle. Up to ten are returned. For example, if task 1 reads from 2, 2 from 1 and 3 from 2, it
+/// is all three.
 pub(crate) fn circle(needs: BTreeMap<u32, Arc<[u32]>>, dependencies: &Dependencies) -> Vec<u32> {
     // Most jobs name tasks in an order in which they can run.
     if needs.iter().all(|(task, producers)| producers.last().is_none_or(|last| last < task)) {
         return Vec::new();
     }
-    let mut unmet: BTreeMap<u32, usize> = needs.into_iter().map(|(task, producers)| (task, producers.len())).collect();
-    let mut free: Vec<u32> = dependencies.dependents.keys().copied().filter(|task| !unmet.contains_key(task)).collect();
+    let mut unmet: BTreeMap<u32, usize> =
+        needs.into_iter().map(|(task, producers)| (task, producers.len())).collect();
+    let mut free: Vec<u32> =
+        dependencies.dependents.keys().copied().filter(|task| !unmet.contains_key(task)).collect();
     while let Some(done) = free.pop() {
         for dependent in dependencies.dependents(done) {
             let left = unmet.get_mut(dependent).expect("a dependent needs something");

@@ -17,7 +17,8 @@ impl Jobs {
     /// Whether the task is assigned to this executor.
     pub fn has(&self, executor: ExecutorId, task: TaskId) -> bool {
         let state = self.jobs.get(&task.job).and_then(|job| job.tasks.get(task.index as usize));
-        state.is_some_and(|state| state.phase == Phase::Assigned && state.executor == Some(executor))
+        state
+            .is_some_and(|state| state.phase == Phase::Assigned && state.executor == Some(executor))
     }
 
     /// Whether a task that was assigned is to be cancelled.
@@ -26,7 +27,13 @@ impl Jobs {
     }
 
     /// The executor has done with a task, which goes back to waiting.
-    pub(crate) fn put_back(&mut self, executor: ExecutorId, task: TaskId, ended: Ended, ran_us: Option<u64>) {
+    pub(crate) fn put_back(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        ended: Ended,
+        ran_us: Option<u64>,
+    ) {
         if let Some(job) = self.jobs.get_mut(&task.job) {
             job.unassigned(task.index);
         }
@@ -60,16 +67,24 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn task_ended(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, outcome: Outcome) {
+    pub(crate) fn task_ended(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        attempt: u32,
+        outcome: Outcome,
+    ) {
         if !self.has(executor, task) {
             return;
         }
         let is_cancelling = self.is_cancelling(task);
         if outcome.status == Status::Cancelled && !is_cancelling {
-            // No user cancelled it: its executor has stopped or was killed with it, and another will run it.
+            // No user cancelled it: its executor has stopped or was killed with it, and another
+            // will run it.
             return self.interrupted(executor, task, attempt, outcome.ran_us);
         }
-        let is_lost = matches!(&outcome.status, Status::Failed(Failure { kind: FailureKind::Lost, .. }));
+        let is_lost =
+            matches!(&outcome.status, Status::Failed(Failure { kind: FailureKind::Lost, .. }));
         if is_lost && !is_cancelling {
             return self.starved(executor, task, attempt, outcome);
         }
@@ -85,7 +100,10 @@ impl Jobs {
         let state = job.tasks.get_mut(task.index);
         let ended = match &outcome.status {
             _ if is_cancelling => Ended::Finished,
-            Status::Failed(Failure { kind: kind @ (FailureKind::Node | FailureKind::NodeFull), reason }) => {
+            Status::Failed(Failure {
+                kind: kind @ (FailureKind::Node | FailureKind::NodeFull),
+                reason,
+            }) => {
                 self.refusals.refused(task, reason, *kind == FailureKind::NodeFull);
                 Ended::Refused
             }
@@ -101,7 +119,12 @@ impl Jobs {
         if ended == Ended::Finished {
             let name = self.name_of(executor);
             // The scheduler hears of it first, so that a dependent finds the slot free.
-            self.effects.push(Effect::Order(SchedulerOrder::Done { executor, task, ended, ran_us }));
+            self.effects.push(Effect::Order(SchedulerOrder::Done {
+                executor,
+                task,
+                ended,
+                ran_us,
+            }));
             self.end_on(Some(executor), task, attempt, name, outcome);
         } else {
             self.put_back(executor, task, ended, ran_us);
@@ -111,17 +134,30 @@ impl Jobs {
     /// Every executor that is large enough for the task has refused it.
     pub(crate) fn unplaceable(&mut self, task: TaskId) {
         if let Err(why) = self.refusals.by_all(task, self.now_us) {
-            self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why.to_string()));
+            self.end(
+                task,
+                0,
+                String::new(),
+                Outcome::failed(FailureKind::Unplaceable, why.to_string()),
+            );
         }
     }
 
-    /// A task has ended for good, which may set others free, or leave them without what they wait for.
+    /// A task has ended for good, which may set others free, or leave them without what they wait
+    /// for.
     pub(crate) fn end(&mut self, task: TaskId, attempt: u32, executor: String, outcome: Outcome) {
         self.end_on(None, task, attempt, executor, outcome);
     }
 
     /// The same, on an executor that is there.
-    fn end_on(&mut self, on: Option<ExecutorId>, task: TaskId, attempt: u32, executor: String, outcome: Outcome) {
+    fn end_on(
+        &mut self,
+        on: Option<ExecutorId>,
+        task: TaskId,
+        attempt: u32,
+        executor: String,
+        outcome: Outcome,
+    ) {
         let mut ends = vec![(task.index, attempt, executor, outcome)];
         while let Some((index, attempt, executor, mut outcome)) = ends.pop() {
             let task = TaskId { index, ..task };
@@ -135,7 +171,8 @@ impl Jobs {
             let cancelled = outcome.status == Status::Cancelled;
             self.refusals.forget(task);
             let before: Vec<_> = job.kept_by(index).map(|(object, _)| object).collect();
-            let FreedTasks { ready, hopeless, replaced } = job.ended(now_us, index, attempt, executor, outcome);
+            let FreedTasks { ready, hopeless, replaced } =
+                job.ended(now_us, index, attempt, executor, outcome);
             if !replaced.is_empty() {
                 self.effects.push(Effect::Action(JobsAction::Replaced { task, before: replaced }));
             }
@@ -146,8 +183,10 @@ impl Jobs {
                 let outcome = if cancelled {
                     Outcome::of(Status::Cancelled)
                 } else {
-                    let reason =
-                        format!("it needs an output of task {task}, which did not succeed or did not write it");
+                    let reason = format!(
+                        "it needs an output of task {task}, which did not succeed or did not \
+                         write it"
+                    );
                     Outcome::failed(FailureKind::Dependency, reason)
                 };
                 ends.push((dependent, 0, String::new(), outcome));

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use eyas_types::{
-    Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId, TaskResult,
+    Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId,
+    TaskResult,
 };
 
 use crate::job::{JobSummary, NewJob};
@@ -35,16 +36,16 @@ pub enum Event {
         /// The additions.
         extension: Box<Extension>,
     },
-    /// The client of an attached job needs no outputs of these tasks any more, nor will tasks that it adds. Tasks that
-    /// it has added still may.
+    /// The client of an attached job needs no outputs of these tasks any more, nor will tasks that
+    /// it adds. Tasks that it has added still may.
     Unneeded {
         /// The job.
         job: JobId,
         /// Indices of the tasks.
         tasks: Vec<u32>,
     },
-    /// A client adds no more tasks to an attached job. The job is forgotten when all its tasks have ended and
-    /// [`JobsAction::Deliver`] has passed on their results.
+    /// A client adds no more tasks to an attached job. The job is forgotten when all its tasks have
+    /// ended and [`JobsAction::Deliver`] has passed on their results.
     Closed {
         /// The job.
         job: JobId,
@@ -61,7 +62,8 @@ pub enum Event {
         /// The job, with all its entries applied.
         replay: Box<Replay>,
     },
-    /// An ended job was found in the journal, which need not be read as long as no client asks for it.
+    /// An ended job was found in the journal, which need not be read as long as no client asks for
+    /// it.
     RecoveredSummary {
         /// What is known of the job.
         summary: Box<JobSummary>,
@@ -89,7 +91,8 @@ pub enum Event {
         executor: ExecutorId,
         /// The tasks that were assigned to it.
         tasks: Vec<TaskId>,
-        /// Its resources if it was lost; `None` if it left in good order, so that no task is the cause.
+        /// Its resources if it was lost; `None` if it left in good order, so that no task is the
+        /// cause.
         lost_with: Option<Resources>,
         /// Those of its tasks that were suspended.
         suspended: BTreeSet<TaskId>,
@@ -169,8 +172,8 @@ pub enum Event {
         /// The outcome of the earlier task, if it can be read.
         outcome: Option<Box<Outcome>>,
     },
-    /// A task's outputs are about to appear at these places of persistent storage. Answered by [`JobsAction::Claimed`],
-    /// if the executor still has the task; if not, it has been told so.
+    /// A task's outputs are about to appear at these places of persistent storage. Answered by
+    /// [`JobsAction::Claimed`], if the executor still has the task; if not, it has been told so.
     Claim {
         /// The executor.
         executor: ExecutorId,
@@ -199,7 +202,8 @@ pub enum Event {
     Retry {
         /// The job.
         job: JobId,
-        /// Present versions of some objects of the job, by their places. Tasks that run again read these.
+        /// Present versions of some objects of the job, by their places. Tasks that run again read
+        /// these.
         current: Vec<(u32, ObjectSpec)>,
     },
     /// A client releases what an ended job keeps in the cluster.
@@ -258,8 +262,8 @@ pub enum SchedulerOrder {
         /// What it needs of an executor.
         need: Need,
     },
-    /// Take tasks out of the queue, where they are there. It is the first effect of an event, so that no executor can
-    /// be given them meanwhile.
+    /// Take tasks out of the queue, where they are there. It is the first effect of an event, so
+    /// that no executor can be given them meanwhile.
     Withdraw {
         /// The tasks.
         tasks: Vec<TaskId>,
@@ -328,8 +332,8 @@ pub enum SchedulerOrder {
     },
     /// Ask executors again that could not hold an object.
     HoldAgain,
-    /// Say which of these objects are being fetched from an executor that leaves, and which are nowhere. Answered at
-    /// once by [`Event::Located`].
+    /// Say which of these objects are being fetched from an executor that leaves, and which are
+    /// nowhere. Answered at once by [`Event::Located`].
     Locate {
         /// The objects, none of which an executor that stays holds.
         objects: Vec<ObjectId>,
@@ -370,8 +374,8 @@ pub enum JobsAction {
         /// The job.
         job: JobId,
     },
-    /// Push the inputs that every executor must have which may run the job's tasks. If tasks wait for it,
-    /// [`Event::Pushed`] follows.
+    /// Push the inputs that every executor must have which may run the job's tasks. If tasks wait
+    /// for it, [`Event::Pushed`] follows.
     Broadcast {
         /// The job.
         job: JobId,
@@ -381,8 +385,8 @@ pub enum JobsAction {
         /// The job.
         job: JobId,
     },
-    /// All of the job's tasks have ended, and the journal has their results. Scheduler and executors may forget the
-    /// job.
+    /// All of the job's tasks have ended, and the journal has their results. Scheduler and
+    /// executors may forget the job.
     Forget {
         /// The job.
         job: JobId,
@@ -408,15 +412,16 @@ pub enum JobsAction {
         /// The first place that another task of the job has, and the index of that task.
         by_other: Option<(PlaceId, u32)>,
     },
-    /// A task that ran again has written other objects in place of these. Tasks that were assigned before read what was
-    /// there then: outputs of two runs are never mixed.
+    /// A task that ran again has written other objects in place of these. Tasks that were assigned
+    /// before read what was there then: outputs of two runs are never mixed.
     Replaced {
         /// The task.
         task: TaskId,
         /// Each output of the task, and the object that it was before.
         before: Vec<(u16, ObjectSpec)>,
     },
-    /// Have an executor check whether these objects are on persistent storage. Answered by [`Event::Checked`].
+    /// Have an executor check whether these objects are on persistent storage. Answered by
+    /// [`Event::Checked`].
     Check {
         /// The executor.
         executor: ExecutorId,

@@ -1,12 +1,13 @@
-//! Executors that fail tasks which others complete. Such a node fails each task within moments, so that it is idle
-//! again and draws the next one: HTCondor calls it a black hole. It is set aside, and tried again after longer and
-//! longer times.
+//! Executors that fail tasks which others complete. Such a node fails each task within moments, so
+//! that it is idle again and draws the next one: HTCondor calls it a black hole. It is set aside,
+//! and tried again after longer and longer times.
 //!
-//! A failure alone says nothing of the node: the task may be wrong. What counts is a row of quick failures, with no
-//! success in between, of tasks that other executors then completed.
+//! A failure alone says nothing of the node: the task may be wrong. What counts is a row of quick
+//! failures, with no success in between, of tasks that other executors then completed.
 //!
-//! Tasks that an executor had before it was taken back say nothing of it, whether they end before or after that. For
-//! example, while it fails one task after the other, a task that runs for an hour goes on and succeeds.
+//! Tasks that an executor had before it was taken back say nothing of it, whether they end before
+//! or after that. For example, while it fails one task after the other, a task that runs for an
+//! hour goes on and succeeds.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -15,13 +16,15 @@ use eyas_types::{ExecutorId, Outcome, Status, TaskId};
 
 /// A failure counts as quick if the task was at the executor for less than this, microseconds.
 const QUICK_US: u64 = 10_000_000;
-/// An executor is set aside when other executors have completed this many tasks that failed quickly on it in a row.
+/// An executor is set aside when other executors have completed this many tasks that failed quickly
+/// on it in a row.
 const MAX_QUICK_FAILURES: usize = 5;
 /// Quick failures of one executor that are remembered; of more, the oldest is forgotten.
 const MAX_REMEMBERED: usize = 256;
 /// Time for which an executor is first set aside, microseconds; each further time is twice as long.
 const FIRST_PAUSE_US: u64 = 60_000_000;
-/// Longest time for which an executor is set aside, microseconds. So the times are 1, 2, 4, 8, 16, 30 and 30 minutes.
+/// Longest time for which an executor is set aside, microseconds. So the times are 1, 2, 4, 8, 16,
+/// 30 and 30 minutes.
 const LONGEST_PAUSE_US: u64 = 30 * 60_000_000;
 
 /// Whether a task was at its executor for moments only, so that its end may be the node's doing.
@@ -38,9 +41,11 @@ pub(crate) struct Health {
 /// How an executor does.
 #[derive(Debug, Default)]
 struct Suspect {
-    /// Tasks that failed quickly on it since its last success, and that no other executor has completed so far.
+    /// Tasks that failed quickly on it since its last success, and that no other executor has
+    /// completed so far.
     failed: VecDeque<TaskId>,
-    /// Number of further tasks that failed quickly on it since then and that another executor has completed.
+    /// Number of further tasks that failed quickly on it since then and that another executor has
+    /// completed.
     completed_elsewhere: usize,
     /// How often it was set aside since its last success.
     times: u32,
@@ -73,7 +78,11 @@ impl Suspect {
             return false;
         }
         let pause_us = FIRST_PAUSE_US.saturating_mul(1 << self.times.min(10)).min(LONGEST_PAUSE_US);
-        *self = Suspect { times: self.times + 1, set_aside_until: Some(now_us + pause_us), ..Suspect::default() };
+        *self = Suspect {
+            times: self.times + 1,
+            set_aside_until: Some(now_us + pause_us),
+            ..Suspect::default()
+        };
         true
     }
 }
@@ -85,8 +94,17 @@ impl Health {
     }
 
     /// Takes note of how a task went on an executor; which executors are to be set aside for it.
-    pub fn ended(&mut self, executor: ExecutorId, task: TaskId, outcome: &Outcome, now_us: u64) -> Vec<ExecutorId> {
-        let is_judged = self.suspects.get(&executor).is_none_or(|suspect| suspect.is_judged_by(outcome, now_us));
+    pub fn ended(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        outcome: &Outcome,
+        now_us: u64,
+    ) -> Vec<ExecutorId> {
+        let is_judged = self
+            .suspects
+            .get(&executor)
+            .is_none_or(|suspect| suspect.is_judged_by(outcome, now_us));
         if outcome.status != Status::Succeeded {
             if is_judged && outcome.status.is_retryable() && is_quick(outcome) {
                 self.suspects.entry(executor).or_default().failed_quickly(task);
@@ -97,8 +115,9 @@ impl Health {
             self.suspects.remove(&executor);
         }
         let others = self.suspects.iter_mut().filter(|(other, _)| **other != executor);
-        let set_aside =
-            others.filter_map(|(other, suspect)| suspect.completed_elsewhere(task, now_us).then_some(*other));
+        let set_aside = others.filter_map(|(other, suspect)| {
+            suspect.completed_elsewhere(task, now_us).then_some(*other)
+        });
         set_aside.collect()
     }
 
@@ -138,7 +157,13 @@ mod tests {
         TaskId { job: JobId(1), index }
     }
 
-    fn ended(health: &mut Health, executor: ExecutorId, index: u32, status: Status, now_us: u64) -> Vec<ExecutorId> {
+    fn ended(
+        health: &mut Health,
+        executor: ExecutorId,
+        index: u32,
+        status: Status,
+        now_us: u64,
+    ) -> Vec<ExecutorId> {
         health.ended(executor, task(index), &Outcome::of(status), now_us)
     }
 
@@ -159,14 +184,21 @@ mod tests {
         for minutes in [1, 2, 4, 8, 16, 30, 30] {
             assert_eq!(fail_until_set_aside(&mut health, 0, now_us), 5);
             let until_us = now_us + minutes * 60_000_000;
-            assert_eq!((health.set_aside_until(A), health.next_timeout()), (Some(until_us), Some(until_us)));
+            assert_eq!(
+                (health.set_aside_until(A), health.next_timeout()),
+                (Some(until_us), Some(until_us))
+            );
             assert_eq!(health.due(until_us - 1), []);
             assert_eq!(health.due(until_us), [A]);
             now_us = until_us;
         }
         ended(&mut health, A, 0, Status::Succeeded, now_us);
         fail_until_set_aside(&mut health, 0, now_us);
-        assert_eq!(health.set_aside_until(A), Some(now_us + 60_000_000), "a success makes up for all before");
+        assert_eq!(
+            health.set_aside_until(A),
+            Some(now_us + 60_000_000),
+            "a success makes up for all before"
+        );
     }
 
     #[test]
@@ -197,7 +229,8 @@ mod tests {
         const MINUTE_US: u64 = 60_000_000;
         let mut health = Health::default();
         fail_until_set_aside(&mut health, 0, 0);
-        // Others had come when it was set aside: some fail at once and are completed elsewhere, one succeeds.
+        // Others had come when it was set aside: some fail at once and are completed elsewhere, one
+        // succeeds.
         for index in 50..60 {
             ended(&mut health, A, index, Status::Exited(1), 1);
             assert_eq!(ended(&mut health, B, index, Status::Succeeded, 1), []);
@@ -205,7 +238,8 @@ mod tests {
         ended(&mut health, A, 60, Status::Succeeded, 2);
         assert_eq!(health.due(MINUTE_US), vec![A]);
         // One more succeeds a second after it was taken back.
-        let long = Outcome { waited_us: 500_000, ran_us: 2 * MINUTE_US, ..Outcome::of(Status::Succeeded) };
+        let long =
+            Outcome { waited_us: 500_000, ran_us: 2 * MINUTE_US, ..Outcome::of(Status::Succeeded) };
         health.ended(A, task(61), &long, MINUTE_US + 1_000_000);
         let now_us = 2 * MINUTE_US;
         assert_eq!(fail_until_set_aside(&mut health, 100, now_us), 5, "it begins anew");

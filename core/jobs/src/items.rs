@@ -1,4 +1,5 @@
-//! A job's items, encoded one after the other: a million of them take little more memory than their own text.
+//! A job's items, encoded one after the other: a million of them take little more memory than their
+//! own text.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -30,8 +31,8 @@ impl Items {
         postcard::from_bytes(self.encoded(index)).expect("encoded by push")
     }
 
-    /// The template of the item at this place: the first field of its encoding, so that an item with many inputs is not
-    /// decoded for it.
+    /// The template of the item at this place: the first field of its encoding, so that an item
+    /// with many inputs is not decoded for it.
     ///
     /// # Panics
     /// If there is none.
@@ -39,8 +40,8 @@ impl Items {
         postcard::take_from_bytes(self.encoded(index)).expect("encoded by push").0
     }
 
-    /// The item at this place with up to `inputs` of its inputs, so that one with a million need not be decoded for its
-    /// values.
+    /// The item at this place with up to `inputs` of its inputs, so that one with a million need
+    /// not be decoded for its values.
     ///
     /// # Panics
     /// If there is none.
@@ -141,7 +142,11 @@ mod tests {
         let value = Value { text: "text".into(), input: Some(1) };
         let mut items = Items::default();
         for count in [0, 1, 300] {
-            items.push(&TaskItem { template: 7, values: vec![value.clone()], inputs: (0..count).map(input).collect() });
+            items.push(&TaskItem {
+                template: 7,
+                values: vec![value.clone()],
+                inputs: (0..count).map(input).collect(),
+            });
         }
         for index in 0..3 {
             let whole = items.get(index);

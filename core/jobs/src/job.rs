@@ -1,8 +1,8 @@
 //! One job: the phases of its tasks, the dependencies between them, and its counts.
 //!
-//! A task's moves: `Blocked → Waiting → Assigned → Ended`, back from `Assigned` to `Waiting`, and from `Ended` to
-//! `Waiting` or `Blocked` when it is retried, or when what it left in the cluster is lost and still needed; then those
-//! that need it go from `Waiting` back to `Blocked`.
+//! A task's moves: `Blocked → Waiting → Assigned → Ended`, back from `Assigned` to `Waiting`, and
+//! from `Ended` to `Waiting` or `Blocked` when it is retried, or when what it left in the cluster
+//! is lost and still needed; then those that need it go from `Waiting` back to `Blocked`.
 
 mod borrowed;
 mod clock;
@@ -29,7 +29,8 @@ use core::ops::Range;
 
 use eyas_types::course::{JobState, Metrics, Sample, TaskCounts};
 use eyas_types::{
-    Distribution, Input, JobId, Need, ObjectId, ObjectSpec, Reads, TaskId, TaskItem, TaskResult, TaskTemplate,
+    Distribution, Input, JobId, Need, ObjectId, ObjectSpec, Reads, TaskId, TaskItem, TaskResult,
+    TaskTemplate,
 };
 
 use self::borrowed::BorrowedObjects;
@@ -49,7 +50,8 @@ pub use self::task_table::{Phase, TaskState, TaskTable};
 use crate::dependencies::Dependencies;
 use crate::spec::JobSpec;
 
-/// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its course.
+/// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its
+/// course.
 #[derive(Debug)]
 pub struct Job {
     /// The id that clients name.
@@ -97,14 +99,16 @@ pub struct Job {
 pub(crate) struct FreedTasks {
     pub ready: Vec<u32>,
     pub hopeless: Vec<u32>,
-    /// What the task had written before in place of its outputs, if assigned tasks read it: each output and its object.
+    /// What the task had written before in place of its outputs, if assigned tasks read it: each
+    /// output and its object.
     pub replaced: Vec<(u16, ObjectSpec)>,
 }
 
 impl Job {
     /// A job none of whose tasks has run.
     pub fn new(id: JobId, mut spec: JobSpec) -> Self {
-        let (count, is_open, dependencies) = (spec.items.len(), spec.is_attached, spec.dependencies.take());
+        let (count, is_open, dependencies) =
+            (spec.items.len(), spec.is_attached, spec.dependencies.take());
         let clock = JobClock { began_us: spec.submitted_unix_ms * 1000, ..JobClock::default() };
         let objects = ReadObjects::of(&mut spec);
         let mut job = Job {
@@ -140,7 +144,8 @@ impl Job {
         job
     }
 
-    /// The job's own time, microseconds: it begins with the submission and stands still while the job has ended.
+    /// The job's own time, microseconds: it begins with the submission and stands still while the
+    /// job has ended.
     pub fn time_us(&self, now_us: u64) -> u64 {
         self.clock.time_us(now_us)
     }
@@ -150,7 +155,8 @@ impl Job {
         self.clock.paused_until(now_us)
     }
 
-    /// When the task was assigned, microseconds since 1970, for comparison with tasks of other jobs.
+    /// When the task was assigned, microseconds since 1970, for comparison with tasks of other
+    /// jobs.
     pub(crate) fn assigned_at(&self, index: u32) -> u64 {
         self.clock.at(self.tasks[index as usize].assigned_us)
     }
@@ -172,8 +178,12 @@ impl Job {
 
     // ---- what its tasks read
 
-    /// All inputs of a task, its template's first, with the objects they stand for. Every producer has delivered.
-    pub fn inputs<'a>(&'a self, item: &'a TaskItem) -> impl Iterator<Item = (&'a Input, Option<&'a ObjectSpec>)> {
+    /// All inputs of a task, its template's first, with the objects they stand for. Every producer
+    /// has delivered.
+    pub fn inputs<'a>(
+        &'a self,
+        item: &'a TaskItem,
+    ) -> impl Iterator<Item = (&'a Input, Option<&'a ObjectSpec>)> {
         self.inputs_with_ids(item).map(|(input, object)| (input, object.map(|(_, object)| object)))
     }
 
@@ -194,7 +204,8 @@ impl Job {
         self.objects.inputs(&self.spec, item, first)
     }
 
-    /// All objects that its tasks read: those it was submitted with, then those its tasks wrote for others.
+    /// All objects that its tasks read: those it was submitted with, then those its tasks wrote for
+    /// others.
     pub fn objects(&self) -> impl Iterator<Item = (ObjectId, &ObjectSpec)> {
         self.objects.all(&self.spec)
     }
@@ -209,7 +220,8 @@ impl Job {
         self.objects.needs_of(&self.spec, &self.spec.items.get(index))
     }
 
-    /// Inputs of a task that are kept until they are read: the index of the task that wrote each, and the object.
+    /// Inputs of a task that are kept until they are read: the index of the task that wrote each,
+    /// and the object.
     pub fn inputs_until_read(&self, index: u32) -> Vec<(u32, ObjectId)> {
         if !self.kept.has_unread() {
             return Vec::new();
@@ -222,7 +234,8 @@ impl Job {
         inputs.collect()
     }
 
-    /// Inputs of a task that only executors' stores have: the index of the task that wrote each, and the object.
+    /// Inputs of a task that only executors' stores have: the index of the task that wrote each,
+    /// and the object.
     pub fn kept_inputs(&self, index: u32) -> Vec<(u32, ObjectId)> {
         if self.kept.is_empty() {
             return Vec::new();
@@ -258,16 +271,19 @@ impl Job {
         inputs.filter(|object| self.borrowed.contains(*object)).collect()
     }
 
-    /// The kept outputs of other jobs that no executor has, and that a blocked task therefore waits for.
+    /// The kept outputs of other jobs that no executor has, and that a blocked task therefore waits
+    /// for.
     pub fn lacks(&self, index: u32) -> impl Iterator<Item = ObjectId> {
         self.borrowed.lacks(index)
     }
 
     // ---- who reads what its tasks write, and what it borrows
 
-    /// The tasks that read a kept output of another job, and that wait for an executor or are blocked.
+    /// The tasks that read a kept output of another job, and that wait for an executor or are
+    /// blocked.
     pub(crate) fn waiting_borrowers(&self, object: ObjectId) -> Vec<u32> {
-        let waits = |index: &u32| matches!(self.tasks.phase(*index), Phase::Waiting | Phase::Blocked);
+        let waits =
+            |index: &u32| matches!(self.tasks.phase(*index), Phase::Waiting | Phase::Blocked);
         self.borrowed.readers(object).iter().copied().filter(waits).collect()
     }
 
@@ -292,13 +308,16 @@ impl Job {
 
     /// Tasks that have not ended and read this object, which `producer` wrote.
     pub fn readers(&self, producer: u32, object: ObjectId) -> Vec<u32> {
-        let reads = |index: &u32| !self.tasks.phase(*index).has_ended() && self.is_reader(*index, producer, object);
+        let reads = |index: &u32| {
+            !self.tasks.phase(*index).has_ended() && self.is_reader(*index, producer, object)
+        };
         self.dependencies.dependents(producer).iter().copied().filter(reads).collect()
     }
 
     /// Tasks that wait for an executor and read what one of these writes.
     pub fn waiting_readers(&self, producers: &[u32]) -> Vec<u32> {
-        let readers = producers.iter().flat_map(|producer| self.dependencies.dependents(*producer)).copied();
+        let readers =
+            producers.iter().flat_map(|producer| self.dependencies.dependents(*producer)).copied();
         readers.filter(|index| self.tasks.phase(*index) == Phase::Waiting).collect()
     }
 
@@ -308,7 +327,10 @@ impl Job {
         let unread = dependents.filter(|index| self.tasks.phase(**index) != Phase::Succeeded);
         let inputs_of = |index: &u32| {
             let item = self.spec.items.get(*index);
-            self.spec.inputs_of(&item).filter(|input| input.from.output() == Some((producer, output))).count() as u32
+            self.spec
+                .inputs_of(&item)
+                .filter(|input| input.from.output() == Some((producer, output)))
+                .count() as u32
         };
         unread.map(inputs_of).sum()
     }
@@ -345,10 +367,12 @@ impl Job {
         self.kept.is_released()
     }
 
-    /// Whether a task has ended, and keeps outputs that nothing can need any more: all tasks that read them have ended,
-    /// and leave nothing for which they would have to run again.
+    /// Whether a task has ended, and keeps outputs that nothing can need any more: all tasks that
+    /// read them have ended, and leave nothing for which they would have to run again.
     pub fn is_forgettable(&self, index: u32) -> bool {
-        let is_settled = |reader: &u32| self.tasks.phase(*reader).has_ended() && self.kept_by(*reader).next().is_none();
+        let is_settled = |reader: &u32| {
+            self.tasks.phase(*reader).has_ended() && self.kept_by(*reader).next().is_none()
+        };
         self.tasks.phase(index).has_ended()
             && self.kept.are_only_until_read(index)
             // The last reader is most likely to be the one that still needs it.
@@ -359,7 +383,9 @@ impl Job {
 
     /// Whether its tasks wait until what they read is with every executor that may run them.
     pub fn is_pushed_first(&self) -> bool {
-        self.spec.distribution == Distribution::SpanningTree && !self.was_pushed && !self.spec.pushed().is_empty()
+        self.spec.distribution == Distribution::SpanningTree
+            && !self.was_pushed
+            && !self.spec.pushed().is_empty()
     }
 
     /// Whether its inputs may still be pushed: along a spanning tree, only before its tasks begin.
@@ -378,16 +404,19 @@ impl Job {
         self.failed_tasks().len() as u64
     }
 
-    /// Tasks that have ended without success and may run again. A task can never run if a producer succeeded without
-    /// writing what the task reads, and neither can tasks that read its outputs.
+    /// Tasks that have ended without success and may run again. A task can never run if a producer
+    /// succeeded without writing what the task reads, and neither can tasks that read its outputs.
     pub(crate) fn failed_tasks(&self) -> Vec<u32> {
         let has_failed = |index: &u32| self.tasks.phase(*index).has_ended_unsuccessfully();
         let mut failed: Vec<u32> = self.tasks.indices().filter(has_failed).collect();
-        let mut to_follow: Vec<u32> = failed.iter().copied().filter(|index| self.lacks_for_good(*index)).collect();
+        let mut to_follow: Vec<u32> =
+            failed.iter().copied().filter(|index| self.lacks_for_good(*index)).collect();
         let mut never: BTreeSet<u32> = to_follow.iter().copied().collect();
         while let Some(index) = to_follow.pop() {
             let dependents = self.dependencies.dependents(index).iter();
-            to_follow.extend(dependents.copied().filter(has_failed).filter(|dependent| never.insert(*dependent)));
+            to_follow.extend(
+                dependents.copied().filter(has_failed).filter(|dependent| never.insert(*dependent)),
+            );
         }
         failed.retain(|index| !never.contains(index));
         failed
@@ -400,11 +429,13 @@ impl Job {
         }
         let item = self.spec.items.get(index);
         let mut read = self.spec.inputs_of(&item).filter_map(|input| input.from.output());
-        read.any(|output| self.tasks.phase(output.0) == Phase::Succeeded && !self.objects.is_produced(output))
+        read.any(|output| {
+            self.tasks.phase(output.0) == Phase::Succeeded && !self.objects.is_produced(output)
+        })
     }
 
-    /// Places of the submitted objects that tasks read which may run again: of up to `most` such tasks, from the task
-    /// `from` on. Also the first task of the next part.
+    /// Places of the submitted objects that tasks read which may run again: of up to `most` such
+    /// tasks, from the task `from` on. Also the first task of the next part.
     pub fn objects_to_retry(&self, from: u32, most: usize) -> (BTreeSet<u32>, Option<u32>) {
         let mut tasks = self.failed_tasks().into_iter().filter(|index| *index >= from);
         let (mut places, mut templates) = (BTreeSet::new(), BTreeSet::new());
@@ -412,7 +443,9 @@ impl Job {
             let item = self.spec.items.get(index);
             places.extend(item.inputs.iter().filter_map(|input| input.from.object()));
             if templates.insert(item.template) {
-                places.extend(self.template_of(&item).inputs.iter().filter_map(|input| input.from.object()));
+                places.extend(
+                    self.template_of(&item).inputs.iter().filter_map(|input| input.from.object()),
+                );
             }
         }
         (places, tasks.next())

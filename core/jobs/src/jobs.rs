@@ -26,32 +26,33 @@ const MAX_ENDED_IN_MEMORY: usize = 20;
 /// Default bound on the memory of ended jobs, bytes: some two million tasks.
 const MAX_ENDED_BYTES_IN_MEMORY: u64 = 256 << 20;
 
-/// Default number of inputs of the tasks that one event puts into the queue, about. For example one event queues 100
-/// tasks with 1,000 inputs each.
+/// Default number of inputs of the tasks that one event puts into the queue, about. For example one
+/// event queues 100 tasks with 1,000 inputs each.
 const INPUTS_AT_ONCE: u64 = 100_000;
 
-/// Default number of inputs of the tasks of one job that wait in the queue, about. The scheduler needs some 20 bytes
-/// for each. For example 4,000 tasks with 1,000 inputs each, and 80 MB.
+/// Default number of inputs of the tasks of one job that wait in the queue, about. The scheduler
+/// needs some 20 bytes for each. For example 4,000 tasks with 1,000 inputs each, and 80 MB.
 const MAX_WAITING_INPUTS: u64 = 4_000_000;
 
 /// Settings of a decider of jobs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Captured output that the journal keeps, of all jobs, in bytes. When there is more, the oldest ended jobs are
-    /// forgotten, with their results; and when that is not enough, further output is cut.
+    /// Captured output that the journal keeps, of all jobs, in bytes. When there is more, the
+    /// oldest ended jobs are forgotten, with their results; and when that is not enough, further
+    /// output is cut.
     pub max_output_bytes: u64,
     /// Ended jobs that are remembered; then the oldest is forgotten, with its results.
     pub max_ended_jobs: usize,
-    /// Ended jobs that are in memory; the others are in the journal alone. Jobs for which executors hold objects are
-    /// not counted, and stay in memory.
+    /// Ended jobs that are in memory; the others are in the journal alone. Jobs for which
+    /// executors hold objects are not counted, and stay in memory.
     pub max_ended_in_memory: usize,
     /// Roughly the bytes that ended jobs take in memory.
     pub max_ended_bytes_in_memory: u64,
-    /// Tasks are queued until they have about this many inputs, each of them counting as one more. Other events come
-    /// before further tasks are queued.
+    /// Tasks are queued until they have about this many inputs, each of them counting as one more.
+    /// Other events come before further tasks are queued.
     pub inputs_at_once: u64,
-    /// No more tasks of a job are queued while those that wait in the queue have this many inputs. Tasks with few
-    /// inputs do not count.
+    /// No more tasks of a job are queued while those that wait in the queue have this many inputs.
+    /// Tasks with few inputs do not count.
     pub waiting_inputs: u64,
 }
 
@@ -128,8 +129,8 @@ impl Jobs {
         }
     }
 
-    /// Applies one event, told at `now_us` (microseconds since 1970, never less than before), and adds to `effects`
-    /// what is to be done about it, in order.
+    /// Applies one event, told at `now_us` (microseconds since 1970, never less than before), and
+    /// adds to `effects` what is to be done about it, in order.
     ///
     /// # Panics
     /// If the event contradicts earlier ones.
@@ -157,21 +158,28 @@ impl Jobs {
             Event::ExecutorLeaves { executor } => self.let_leave(executor),
             Event::Moving { executor, objects } => self.moving(executor, objects),
             Event::Assigned { task, executor } => {
-                let job = self.jobs.get_mut(&task.job).expect("only tasks of known jobs are queued");
+                let job =
+                    self.jobs.get_mut(&task.job).expect("only tasks of known jobs are queued");
                 job.assigned(self.now_us, task.index, executor);
             }
             Event::Unplaceable { task } => self.unplaceable(task),
             Event::TaskEnded { executor, task, attempt, outcome } => {
                 self.task_ended(executor, task, attempt, *outcome);
             }
-            Event::TaskReturned { executor, task, attempt } => self.task_returned(executor, task, attempt),
+            Event::TaskReturned { executor, task, attempt } => {
+                self.task_returned(executor, task, attempt)
+            }
             Event::ObjectLost { object } => self.object_lost(object),
             Event::ObjectFound { object } => self.object_found(object),
             Event::Located { moving, nowhere } => self.located(&moving, &nowhere),
             Event::ObjectWanted { object } => self.lineage.want(self.now_us, object),
-            Event::EarlierResult { task, earlier, outcome } => self.earlier_result(task, earlier, outcome),
+            Event::EarlierResult { task, earlier, outcome } => {
+                self.earlier_result(task, earlier, outcome)
+            }
             Event::Claim { executor, task, places } => self.claim(executor, task, places),
-            Event::Checked { executor, task, is_unchanged } => self.checked(executor, task, is_unchanged),
+            Event::Checked { executor, task, is_unchanged } => {
+                self.checked(executor, task, is_unchanged)
+            }
             Event::Cancel { job, tasks } => self.cancel(job, tasks),
             Event::Retry { job, current } => self.retry(job, current),
             Event::Release { job } => self.release(job),
@@ -199,7 +207,8 @@ impl Jobs {
         self.refusals.forget(task);
     }
 
-    /// Puts the withdrawal of tasks before all other effects, and removes earlier effects that would queue them.
+    /// Puts the withdrawal of tasks before all other effects, and removes earlier effects that
+    /// would queue them.
     fn withdraw_first(&mut self) {
         if self.withdrawn.is_empty() {
             return;
@@ -211,7 +220,10 @@ impl Jobs {
             let Effect::Order(SchedulerOrder::Queue { task, .. }) = effect else { return true };
             withdrawn.get(task).is_none_or(|before| place > *before)
         });
-        self.effects.insert(0, Effect::Order(SchedulerOrder::Withdraw { tasks: withdrawn.into_keys().collect() }));
+        self.effects.insert(
+            0,
+            Effect::Order(SchedulerOrder::Withdraw { tasks: withdrawn.into_keys().collect() }),
+        );
     }
 
     /// Does everything that is due, after each event.
@@ -230,11 +242,14 @@ impl Jobs {
     /// The next deadline, microseconds since 1970. Any event at or after the deadline handles it.
     pub fn next_timeout(&self) -> Option<u64> {
         let lineage = self.lineage.next_timeout().filter(|_| !self.is_stopping);
-        [self.refusals.next_timeout(), lineage, self.health.next_timeout()].into_iter().flatten().min()
+        [self.refusals.next_timeout(), lineage, self.health.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// When the next [`Event::Tick`] is due, microseconds since 1970: there is none while no job runs, unless a
-    /// snapshot is owed.
+    /// When the next [`Event::Tick`] is due, microseconds since 1970: there is none while no job
+    /// runs, unless a snapshot is owed.
     pub fn next_tick(&self) -> Option<u64> {
         let is_due = self.owes_snapshots() || self.jobs.values().any(|job| !job.has_ended());
         is_due.then_some(self.ticked_us + SAMPLE_EVERY_US)
@@ -313,7 +328,10 @@ impl Jobs {
         if let Some(left) = self.lineage.writers(object).first().and_then(left) {
             return Some(&left.object);
         }
-        self.lineage.borrowers(object).first().and_then(|job| self.jobs.get(job)?.borrowed_spec(object))
+        self.lineage
+            .borrowers(object)
+            .first()
+            .and_then(|job| self.jobs.get(job)?.borrowed_spec(object))
     }
 
     /// All kept objects.
@@ -415,24 +433,41 @@ impl Jobs {
         for job in self.jobs.values_mut().filter(|job| !job.has_ended()) {
             let (at_us, counts) = (job.time_us(self.now_us), job.counts());
             let (waiting, assigned) = (counts.waiting, counts.assigned);
-            let state = Sample { at_us, waiting, assigned, executors, capacity_milli, busy_milli, ..Sample::default() };
+            let state = Sample {
+                at_us,
+                waiting,
+                assigned,
+                executors,
+                capacity_milli,
+                busy_milli,
+                ..Sample::default()
+            };
             job.course.tick(false, state);
             // What gathers is written soon, and shown then.
             if self.watched.contains(&job.id) && job.recorded.pending.is_empty() {
                 self.effects.push(Effect::Action(JobsAction::Show { job: job.id }));
             }
         }
-        let old: Vec<_> = self.jobs.values().filter(|job| job.course.has_old_samples()).map(|job| job.id).collect();
+        let old: Vec<_> = self
+            .jobs
+            .values()
+            .filter(|job| job.course.has_old_samples())
+            .map(|job| job.id)
+            .collect();
         old.into_iter().for_each(|job| self.write_samples(job));
     }
 
     /// Closes a job's course with its last task, so that a short one has a sample too.
     pub(crate) fn close_course(&mut self, id: JobId) {
-        let ((capacity_milli, busy_milli), executors) = (self.processors, self.executors.len() as u64);
+        let ((capacity_milli, busy_milli), executors) =
+            (self.processors, self.executors.len() as u64);
         let now_us = self.now_us;
         if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.has_ended()) {
             let at_us = job.time_us(now_us);
-            job.course.tick(true, Sample { at_us, executors, capacity_milli, busy_milli, ..Sample::default() });
+            job.course.tick(
+                true,
+                Sample { at_us, executors, capacity_milli, busy_milli, ..Sample::default() },
+            );
         }
     }
 }

@@ -1,12 +1,14 @@
-//! The life of jobs: what may run, what is tried again, what is made again, what is over, and what must be durable.
+//! The life of jobs: what may run, what is tried again, what is made again, what is over, and what
+//! must be durable.
 //!
-//! [`Jobs`] is a pure state machine: facts come in as [`Event`]s with the time at which they are told, what is to be
-//! done goes out as [`Effect`]s, and the same events give the same effects. It must never read a clock, block, or know
-//! which executor a task is best placed on: that is `core/sched`, which it never meets. The shell passes what one
-//! decider says on to the other.
+//! [`Jobs`] is a pure state machine: facts come in as [`Event`]s with the time at which they are
+//! told, what is to be done goes out as [`Effect`]s, and the same events give the same effects. It
+//! must never read a clock, block, or know which executor a task is best placed on: that is
+//! `core/sched`, which it never meets. The shell passes what one decider says on to the other.
 //!
-//! Everything that must survive a crash is a [`JournalRecord`]: a job as it was submitted, and the [`Entry`]s of what
-//! happened to it. Applying a job's entries in their order ([`Replay`]) gives the same job again.
+//! Everything that must survive a crash is a [`JournalRecord`]: a job as it was submitted, and the
+//! [`Entry`]s of what happened to it. Applying a job's entries in their order ([`Replay`]) gives
+//! the same job again.
 //!
 //! | file | decides |
 //! | --- | --- |
@@ -54,10 +56,14 @@ mod tests;
 pub use dependencies::Dependencies;
 pub use event::{Effect, Event, JobsAction, SchedulerOrder};
 pub use items::Items;
-pub use job::{Job, JobSnapshot, JobSummary, NewJob, Phase, RetainedOutput, TaskState, output_bytes};
+pub use job::{
+    Job, JobSnapshot, JobSummary, NewJob, Phase, RetainedOutput, TaskState, output_bytes,
+};
 pub use jobs::{Config, Jobs};
 pub use lineage::{MAX_RECOMPUTATIONS, RETURN_GRACE_US};
 pub use log::{Entry, JobEnd, JournalRecord, Replay};
 pub use losses::{MAX_INTERRUPTIONS, MAX_LOSSES};
 pub use retention::MAX_UNCOVERED;
-pub use spec::{Compile, Extension, InvalidExpression, JobSpec, MAX_TERMS, SpecError, StoredNumber, TaskError};
+pub use spec::{
+    Compile, Extension, InvalidExpression, JobSpec, MAX_TERMS, SpecError, StoredNumber, TaskError,
+};

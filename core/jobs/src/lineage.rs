@@ -1,12 +1,15 @@
-//! Kept outputs: which tasks wrote them, which are missing, and which tasks run again to make them again.
+//! Kept outputs: which tasks wrote them, which are missing, and which tasks run again to make them
+//! again.
 //!
-//! A kept object has a lineage: the task that wrote it, and the objects that this task read. A task is blocked while no
-//! executor holds one of its inputs. A lost object that a task or the user still needs is recomputed. After a restart,
-//! executors first have time to come back with the object.
+//! A kept object has a lineage: the task that wrote it, and the objects that this task read. A task
+//! is blocked while no executor holds one of its inputs. A lost object that a task or the user
+//! still needs is recomputed. After a restart, executors first have time to come back with the
+//! object.
 //!
-//! For example task 1 writes x, task 2 reads x and writes y, and task 3 reads y. When the executor that held both is
-//! lost, task 3 is blocked, and task 2 is to make y again. For that it needs x: task 2 is blocked, too, and task 1 runs
-//! first. If task 3 has succeeded, and no user was promised y, no task runs again.
+//! For example task 1 writes x, task 2 reads x and writes y, and task 3 reads y. When the executor
+//! that held both is lost, task 3 is blocked, and task 2 is to make y again. For that it needs x:
+//! task 2 is blocked, too, and task 1 runs first. If task 3 has succeeded, and no user was promised
+//! y, no task runs again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -21,29 +24,32 @@ use crate::job::{Phase, RetainedOutput};
 use crate::jobs::Jobs;
 use crate::log::Entry;
 
-/// A task whose kept output was lost runs again up to this many times; then the tasks that need the output fail, and it
-/// is not made again. So it runs up to six times for its output.
+/// A task whose kept output was lost runs again up to this many times; then the tasks that need the
+/// output fail, and it is not made again. So it runs up to six times for its output.
 pub const MAX_RECOMPUTATIONS: u16 = 5;
-/// After a start, executors have this long to come back with what they hold before it counts as lost, microseconds; so
-/// have those that are lost themselves, with what no task waits for.
+/// After a start, executors have this long to come back with what they hold before it counts as
+/// lost, microseconds; so have those that are lost themselves, with what no task waits for.
 pub const RETURN_GRACE_US: u64 = 15_000_000;
-/// A task that cannot get a kept object, although an executor reported it, tries again up to this many times.
+/// A task that cannot get a kept object, although an executor reported it, tries again up to this
+/// many times.
 const MAX_STARVED: u8 = 100;
-/// Pause before each of these attempts, microseconds. So a task gives up after 100 s at the soonest.
+/// Pause before each of these attempts, microseconds. So a task gives up after 100 s at the
+/// soonest.
 const STARVED_PAUSE_US: u64 = 1_000_000;
 /// Executors that could not hold an object are asked again after this time, microseconds.
 const HOLD_AGAIN_US: u64 = 30_000_000;
 /// Missing objects that are looked for before other events are looked at.
 const LOOKED_FOR_AT_ONCE: usize = 10_000;
-/// An executor that leaves in good order stays for at most this time, microseconds, while others fetch what only it
-/// holds.
+/// An executor that leaves in good order stays for at most this time, microseconds, while others
+/// fetch what only it holds.
 const MOVE_DEADLINE_US: u64 = 60_000_000;
 
 /// All kept objects, and which of them are missing.
 #[derive(Debug)]
 pub(crate) struct Lineage {
     objects: BTreeMap<ObjectId, Kept>,
-    /// Objects that blocked tasks need, or that were promised to users, and when to look for each again.
+    /// Objects that blocked tasks need, or that were promised to users, and when to look for each
+    /// again.
     missing: BTreeMap<ObjectId, Missing>,
     /// The same objects, by time. Entries whose time differs from that in `missing` are stale.
     to_look: BTreeSet<(u64, ObjectId)>,
@@ -62,7 +68,8 @@ pub(crate) struct Lineage {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// The tasks whose output it is. Tasks that ran again and wrote the same, or took it over, share it.
+    /// The tasks whose output it is. Tasks that ran again and wrote the same, or took it over,
+    /// share it.
     writers: Vec<TaskId>,
     /// Jobs that have not ended and read it, although another job made it.
     borrowers: BTreeSet<JobId>,
@@ -113,7 +120,10 @@ impl Lineage {
 
     /// Those jobs.
     pub fn borrowers(&self, object: ObjectId) -> Vec<JobId> {
-        self.objects.get(&object).map(|kept| kept.borrowers.iter().copied().collect()).unwrap_or_default()
+        self.objects
+            .get(&object)
+            .map(|kept| kept.borrowers.iter().copied().collect())
+            .unwrap_or_default()
     }
 
     /// A job reads the object until it ends.
@@ -128,8 +138,8 @@ impl Lineage {
         had
     }
 
-    /// Hold the object again. If no executor has it, report the loss at once; with `is_early`, first wait for executors
-    /// to return.
+    /// Hold the object again. If no executor has it, report the loss at once; with `is_early`,
+    /// first wait for executors to return.
     pub fn hold_again(&mut self, object: ObjectId, is_early: bool) {
         self.objects.entry(object).or_default().is_held = true;
         if is_early && self.awaits_return {
@@ -139,7 +149,11 @@ impl Lineage {
 
     /// Forgets an object that is the output of no task, and that no job reads.
     fn forget_unless_used(&mut self, object: ObjectId) {
-        if self.objects.get(&object).is_some_and(|kept| kept.writers.is_empty() && kept.borrowers.is_empty()) {
+        if self
+            .objects
+            .get(&object)
+            .is_some_and(|kept| kept.writers.is_empty() && kept.borrowers.is_empty())
+        {
             self.objects.remove(&object);
             self.missing.remove(&object);
             self.unseen.remove(&object);
@@ -171,7 +185,8 @@ impl Lineage {
 
     pub fn next_timeout(&self) -> Option<u64> {
         let look = self.to_look.first().map(|(look_at_us, _)| *look_at_us);
-        let back = (self.awaits_return && !self.unseen.is_empty()).then_some(self.began_us + RETURN_GRACE_US);
+        let back = (self.awaits_return && !self.unseen.is_empty())
+            .then_some(self.began_us + RETURN_GRACE_US);
         let hold = (!self.objects.is_empty()).then_some(self.held_again_us + HOLD_AGAIN_US);
         let leave = self.leaving.values().min().copied();
         [look, back, hold, leave].into_iter().flatten().min()
@@ -205,19 +220,31 @@ impl Lineage {
         due
     }
 
-    /// When an object that no executor has counts as lost: not before executors could come back with it.
+    /// When an object that no executor has counts as lost: not before executors could come back
+    /// with it.
     fn lost_from(&self, now_us: u64, object: ObjectId) -> u64 {
-        if self.unseen.contains(&object) { now_us.max(self.began_us + RETURN_GRACE_US) } else { now_us }
+        if self.unseen.contains(&object) {
+            now_us.max(self.began_us + RETURN_GRACE_US)
+        } else {
+            now_us
+        }
     }
 }
 
 impl Jobs {
-    /// Takes up what a task has left in the cluster, on `executor` if it was there just now, and lets go of what it
-    /// left `before`.
-    pub(crate) fn take_up_kept(&mut self, task: TaskId, executor: Option<ExecutorId>, before: &[ObjectId]) {
+    /// Takes up what a task has left in the cluster, on `executor` if it was there just now, and
+    /// lets go of what it left `before`.
+    pub(crate) fn take_up_kept(
+        &mut self,
+        task: TaskId,
+        executor: Option<ExecutorId>,
+        before: &[ObjectId],
+    ) {
         let Some(job) = self.jobs.get(&task.job) else { return };
-        let now: Vec<_> = job.kept_by(task.index).map(|(object, left)| (object, left.replicas)).collect();
-        for object in before.iter().filter(|object| !now.iter().any(|(other, _)| other == *object)) {
+        let now: Vec<_> =
+            job.kept_by(task.index).map(|(object, left)| (object, left.replicas)).collect();
+        for object in before.iter().filter(|object| !now.iter().any(|(other, _)| other == *object))
+        {
             self.let_go_of(*object, task);
         }
         for (object, replicas) in now {
@@ -231,7 +258,11 @@ impl Jobs {
                 self.lineage.unseen.insert(object);
             }
             let is_held = kept.is_held;
-            self.effects.push(Effect::Order(SchedulerOrder::Keep { object, replicas, on: executor }));
+            self.effects.push(Effect::Order(SchedulerOrder::Keep {
+                object,
+                replicas,
+                on: executor,
+            }));
             self.release_unless_wanted(object);
             if is_held {
                 self.unblock_borrowers(object);
@@ -243,7 +274,9 @@ impl Jobs {
     pub(crate) fn let_go_of_read(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task.job) else { return };
         if job.tasks[task.index as usize].phase == Phase::Succeeded {
-            job.inputs_until_read(task.index).into_iter().for_each(|(_, object)| self.release_unless_wanted(object));
+            job.inputs_until_read(task.index)
+                .into_iter()
+                .for_each(|(_, object)| self.release_unless_wanted(object));
         }
     }
 
@@ -257,7 +290,8 @@ impl Jobs {
     fn hold_inputs_again(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task.job) else { return };
         let left = |(producer, object)| Some((object, job.kept.get(producer, object)?.replicas));
-        let inputs: Vec<_> = job.inputs_until_read(task.index).into_iter().filter_map(left).collect();
+        let inputs: Vec<_> =
+            job.inputs_until_read(task.index).into_iter().filter_map(left).collect();
         for (object, replicas) in inputs {
             self.effects.push(Effect::Order(SchedulerOrder::Keep { object, replicas, on: None }));
         }
@@ -274,7 +308,8 @@ impl Jobs {
         self.release_unless_wanted(object);
     }
 
-    /// Blocks a waiting task if no executor holds one of its inputs. Returns whether the task is blocked.
+    /// Blocks a waiting task if no executor holds one of its inputs. Returns whether the task is
+    /// blocked.
     pub(crate) fn lacks_input(&mut self, task: TaskId) -> bool {
         let Some(job) = self.jobs.get_mut(&task.job) else { return false };
         let mut missing = job.kept_inputs(task.index);
@@ -284,10 +319,13 @@ impl Jobs {
         if missing.is_empty() && borrowed.is_empty() {
             return false;
         }
-        let has_failed = |producer: u32| job.tasks[producer as usize].phase.has_ended_unsuccessfully();
+        let has_failed =
+            |producer: u32| job.tasks[producer as usize].phase.has_ended_unsuccessfully();
         if let Some((producer, _)) = missing.iter().find(|(producer, _)| has_failed(*producer)) {
             let producer = job.task_id(*producer);
-            let reason = format!("it needs an output of task {producer}, which was lost and was not made again");
+            let reason = format!(
+                "it needs an output of task {producer}, which was lost and was not made again"
+            );
             self.end(task, 0, String::new(), Outcome::failed(FailureKind::Dependency, reason));
             return true;
         }
@@ -302,19 +340,32 @@ impl Jobs {
     }
 
     /// A task could not get an input that exists only in the cluster, and waits again.
-    pub(crate) fn starved(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, outcome: Outcome) {
-        self.effects.push(Effect::Order(SchedulerOrder::Done { executor, task, ended: Ended::Finished, ran_us: None }));
+    pub(crate) fn starved(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        attempt: u32,
+        outcome: Outcome,
+    ) {
+        self.effects.push(Effect::Order(SchedulerOrder::Done {
+            executor,
+            task,
+            ended: Ended::Finished,
+            ran_us: None,
+        }));
         let name = self.name_of(executor);
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let (inputs, borrowed) = (job.kept_inputs(task.index), job.borrowed_inputs(task.index));
-        let objects: Vec<_> = inputs.iter().map(|(_, object)| *object).chain(borrowed.iter().copied()).collect();
+        let objects: Vec<_> =
+            inputs.iter().map(|(_, object)| *object).chain(borrowed.iter().copied()).collect();
         let state = job.tasks.get_mut(task.index);
         if objects.iter().all(|object| self.lineage.is_held(*object)) {
             state.starved += 1;
             if state.starved > MAX_STARVED || objects.is_empty() {
                 return self.end(task, attempt, name, outcome);
             }
-            // An executor reports the object: it verifies that, and the task tries again after a pause.
+            // An executor reports the object: it verifies that, and the task tries again after a
+            // pause.
             job.unassigned(task.index);
             job.block(task.index, inputs.iter().map(|(producer, _)| *producer));
             if !borrowed.is_empty() {
@@ -365,8 +416,10 @@ impl Jobs {
 
     /// Lets an executor leave, after others have what only it has.
     pub(crate) fn let_leave(&mut self, executor: ExecutorId) {
-        self.effects
-            .extend([Effect::Order(SchedulerOrder::Drain { executor }), Effect::Order(SchedulerOrder::Evacuate)]);
+        self.effects.extend([
+            Effect::Order(SchedulerOrder::Drain { executor }),
+            Effect::Order(SchedulerOrder::Evacuate),
+        ]);
         self.lineage.leaving.insert(executor, self.now_us + MOVE_DEADLINE_US);
     }
 
@@ -379,8 +432,8 @@ impl Jobs {
         }
     }
 
-    /// Handles objects that were lost since the last call, missing objects that are due, and objects with which no
-    /// executor has come back.
+    /// Handles objects that were lost since the last call, missing objects that are due, and
+    /// objects with which no executor has come back.
     pub(crate) fn look_after_kept(&mut self) {
         let now_us = self.now_us;
         if self.lineage.awaits_return && !self.lineage.awaits_executors(now_us) {
@@ -389,7 +442,8 @@ impl Jobs {
                 self.lineage.miss(object, now_us);
             }
         }
-        if !self.lineage.objects.is_empty() && now_us >= self.lineage.held_again_us + HOLD_AGAIN_US {
+        if !self.lineage.objects.is_empty() && now_us >= self.lineage.held_again_us + HOLD_AGAIN_US
+        {
             self.lineage.held_again_us = now_us;
             self.effects.push(Effect::Order(SchedulerOrder::HoldAgain));
         }
@@ -398,7 +452,11 @@ impl Jobs {
         }
         let mut nowhere = Vec::new();
         for object in self.lineage.due(now_us) {
-            if self.lineage.is_held(object) { self.unblock_readers(object) } else { nowhere.push(object) }
+            if self.lineage.is_held(object) {
+                self.unblock_readers(object)
+            } else {
+                nowhere.push(object)
+            }
         }
         if !nowhere.is_empty() {
             self.effects.push(Effect::Order(SchedulerOrder::Locate { objects: nowhere }));
@@ -417,8 +475,8 @@ impl Jobs {
         }
     }
 
-    /// No executor has the object: waiting tasks that read it leave the queue. A search for an object that was promised
-    /// to a user is planned after a grace period.
+    /// No executor has the object: waiting tasks that read it leave the queue. A search for an
+    /// object that was promised to a user is planned after a grace period.
     fn hold_readers_back(&mut self, object: ObjectId) {
         let is_kept = self.kept_spec(object).is_some_and(ObjectSpec::is_kept);
         if !is_kept || self.lineage.is_held(object) {
@@ -427,7 +485,9 @@ impl Jobs {
         for producer in self.lineage.writers(object).to_vec() {
             let Some(job) = self.jobs.get_mut(&producer.job) else { continue };
             let readers = job.readers(producer.index, object);
-            let waits = |index: &u32| matches!(job.tasks[*index as usize].phase, Phase::Waiting | Phase::Blocked);
+            let waits = |index: &u32| {
+                matches!(job.tasks[*index as usize].phase, Phase::Waiting | Phase::Blocked)
+            };
             let waiting: Vec<_> = readers.into_iter().filter(waits).collect();
             for index in waiting {
                 self.withdraw(TaskId { job: producer.job, index });
@@ -444,11 +504,13 @@ impl Jobs {
 
     fn is_promised(&self, producer: TaskId, object: ObjectId) -> bool {
         let job = self.jobs.get(&producer.job);
-        job.and_then(|job| job.kept.get(producer.index, object)).is_some_and(RetainedOutput::is_promised)
+        job.and_then(|job| job.kept.get(producer.index, object))
+            .is_some_and(RetainedOutput::is_promised)
     }
 
-    /// Adds to `again` the writers of a lost object, if a task waits for the object or a user was promised it. If the
-    /// object will not be made again, tasks of other jobs that wait for it fail.
+    /// Adds to `again` the writers of a lost object, if a task waits for the object or a user was
+    /// promised it. If the object will not be made again, tasks of other jobs that wait for it
+    /// fail.
     fn make_again(&mut self, object: ObjectId, again: &mut BTreeMap<JobId, BTreeSet<u32>>) {
         self.lineage.missing.remove(&object);
         let borrowers = self.blocked_borrowers(object);
@@ -483,9 +545,9 @@ impl Jobs {
     fn give_up(&mut self, producer: TaskId, waiting: Vec<u32>) {
         for index in waiting {
             let reason = format!(
-                "the output of task {producer} that it reads was lost again and again with the executors that kept it, \
-                 and was made {MAX_RECOMPUTATIONS} times more: keep more replicas of it, or write it to persistent \
-                 storage"
+                "the output of task {producer} that it reads was lost again and again with the \
+                 executors that kept it, and was made {MAX_RECOMPUTATIONS} times more: keep more \
+                 replicas of it, or write it to persistent storage"
             );
             let task = TaskId { index, ..producer };
             self.end(task, 0, String::new(), Outcome::failed(FailureKind::Lost, reason));

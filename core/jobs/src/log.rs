@@ -37,8 +37,8 @@ pub enum JournalRecord {
         /// The entry.
         entry: Arc<Entry>,
     },
-    /// A job's durable state. It replaces the job's entries before [`JobSnapshot::entries`] other than results, and the
-    /// snapshot before it.
+    /// A job's durable state. It replaces the job's entries before [`JobSnapshot::entries`] other
+    /// than results, and the snapshot before it.
     Snapshot {
         /// The job.
         job: JobId,
@@ -56,8 +56,8 @@ pub enum JournalRecord {
     },
 }
 
-/// What happened to a job. Times are microseconds of the job's own time, which begins with its submission and stands
-/// still between its end and a retry.
+/// What happened to a job. Times are microseconds of the job's own time, which begins with its
+/// submission and stands still between its end and a retry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Entry {
     /// Tasks ended.
@@ -85,7 +85,8 @@ pub enum Entry {
     },
     /// What its tasks left in the cluster need not be kept any longer.
     Released,
-    /// Tasks that executors had were told to end; each is cancelled unless it has another result afterwards.
+    /// Tasks that executors had were told to end; each is cancelled unless it has another result
+    /// afterwards.
     Cancelled(Vec<u32>),
     /// Tasks are to start again, or have failed, because the executors that had them are gone.
     Restarted {
@@ -122,8 +123,12 @@ impl Entry {
     pub(crate) fn uncovered(&self) -> u64 {
         match self {
             Entry::Results { .. } => 0,
-            Entry::Retried { tasks, .. } | Entry::Recomputed { tasks, .. } => 1 + tasks.len() as u64,
-            Entry::Samples(_) | Entry::Released | Entry::Cancelled(_) | Entry::Restarted { .. } => 1,
+            Entry::Retried { tasks, .. } | Entry::Recomputed { tasks, .. } => {
+                1 + tasks.len() as u64
+            }
+            Entry::Samples(_) | Entry::Released | Entry::Cancelled(_) | Entry::Restarted { .. } => {
+                1
+            }
         }
     }
 
@@ -150,7 +155,8 @@ impl Replay {
         Replay { job: Job::new(job, spec), hopeless: Vec::new() }
     }
 
-    /// Begins with a snapshot of the job; `spec` was checked. `None` if the snapshot is not one of this job.
+    /// Begins with a snapshot of the job; `spec` was checked. `None` if the snapshot is not one of
+    /// this job.
     pub fn from_snapshot(job: JobId, spec: JobSpec, snapshot: JobSnapshot) -> Option<Self> {
         Some(Replay { job: Job::from_snapshot(job, spec, snapshot)?, hopeless: Vec::new() })
     }

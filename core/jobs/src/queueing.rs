@@ -1,5 +1,5 @@
-//! Which tasks may run, and when they are queued. The tasks of a new job are queued in parts; a blocked task is queued
-//! when its inputs exist.
+//! Which tasks may run, and when they are queued. The tasks of a new job are queued in parts; a
+//! blocked task is queued when its inputs exist.
 
 use eyas_types::{JobId, TaskId};
 
@@ -11,13 +11,15 @@ use crate::jobs::Jobs;
 const QUEUED_AT_ONCE: u32 = 10_000;
 
 impl Jobs {
-    /// Queues tasks that are no longer blocked, then up to `tasks` more tasks of the oldest job that is not queued
-    /// entirely. Tasks that need not run, or that wait for others, count as well. It queues fewer tasks if they have
-    /// many inputs.
+    /// Queues tasks that are no longer blocked, then up to `tasks` more tasks of the oldest job
+    /// that is not queued entirely. Tasks that need not run, or that wait for others, count as
+    /// well. It queues fewer tasks if they have many inputs.
     pub(crate) fn queue_more(&mut self, tasks: u32) {
         let mut room = self.queue_set_aside();
         let Some(id) = self.next_to_queue().filter(|_| room > 0) else { return };
-        let Some((first, count)) = self.jobs.get(&id).map(|job| (job.next_to_queue, job.tasks.len() as u32)) else {
+        let Some((first, count)) =
+            self.jobs.get(&id).map(|job| (job.next_to_queue, job.tasks.len() as u32))
+        else {
             self.queueing.retain(|queueing| *queueing != id);
             return;
         };
@@ -47,11 +49,13 @@ impl Jobs {
 
     /// Whether tasks of the job that wait have so many inputs that no more are queued for now.
     fn has_many_inputs(&self, id: JobId) -> bool {
-        self.jobs.get(&id).is_some_and(|job| job.tasks.waiting_inputs() >= self.config.waiting_inputs)
+        self.jobs
+            .get(&id)
+            .is_some_and(|job| job.tasks.waiting_inputs() >= self.config.waiting_inputs)
     }
 
-    /// Queues tasks that are no longer blocked, as long as there is room for their inputs. Returns the room that is
-    /// left.
+    /// Queues tasks that are no longer blocked, as long as there is room for their inputs. Returns
+    /// the room that is left.
     fn queue_set_aside(&mut self) -> u64 {
         let mut room = self.config.inputs_at_once;
         while room > 0
@@ -68,7 +72,9 @@ impl Jobs {
     fn queue_counted(&mut self, task: TaskId) -> u64 {
         self.queue(task);
         match self.effects.last() {
-            Some(Effect::Order(SchedulerOrder::Queue { task: queued, inputs, .. })) if *queued == task => {
+            Some(Effect::Order(SchedulerOrder::Queue { task: queued, inputs, .. }))
+                if *queued == task =>
+            {
                 1 + inputs.len() as u64
             }
             _ => 1,
@@ -110,8 +116,8 @@ impl Jobs {
         }
     }
 
-    /// Queues tasks that are no longer blocked, unless the first pass over the job has not reached them yet. Those with
-    /// too many inputs for one event are set aside.
+    /// Queues tasks that are no longer blocked, unless the first pass over the job has not reached
+    /// them yet. Those with too many inputs for one event are set aside.
     pub(crate) fn queue_released(&mut self, id: JobId, ready: &[u32]) {
         let first_pass_from = self.jobs[&id].next_to_queue;
         let released = ready.iter().filter(|index| **index < first_pass_from);

@@ -1,5 +1,6 @@
-//! Tasks that executors refused. A task fails after all executors have refused it. If one of them refused it only for
-//! now, because its disk is full, the task waits, and all executors are asked again, a bounded number of times.
+//! Tasks that executors refused. A task fails after all executors have refused it. If one of them
+//! refused it only for now, because its disk is full, the task waits, and all executors are asked
+//! again, a bounded number of times.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -8,13 +9,13 @@ use alloc::string::String;
 use eyas_types::TaskId;
 use thiserror::Error;
 
-/// A task that was refused for now is first offered again after this time, microseconds. What other tasks need is often
-/// free a moment later. Each further time is twice as long.
+/// A task that was refused for now is first offered again after this time, microseconds. What other
+/// tasks need is often free a moment later. Each further time is twice as long.
 const FIRST_ROOM_PAUSE_US: u64 = 100_000;
 /// Longest time after which such a task is offered again, microseconds.
 const LONGEST_ROOM_PAUSE_US: u64 = 5_000_000;
-/// A task fails after all have refused it for now this many times. Their pauses are 276 s in all: 0.1, 0.2, 0.4, 0.8,
-/// 1.6 and 3.2 s, and 54 times 5 s.
+/// A task fails after all have refused it for now this many times. Their pauses are 276 s in all:
+/// 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s, and 54 times 5 s.
 const MAX_ROOM_RETRIES: u32 = 60;
 
 /// Why a task fails after all executors have refused it.
@@ -68,7 +69,8 @@ impl Refusals {
         if entry.rounds == MAX_ROOM_RETRIES {
             return Err(GivenUp::NoRoom(entry.reason.clone()));
         }
-        let until = now_us + (FIRST_ROOM_PAUSE_US << entry.rounds.min(16)).min(LONGEST_ROOM_PAUSE_US);
+        let until =
+            now_us + (FIRST_ROOM_PAUSE_US << entry.rounds.min(16)).min(LONGEST_ROOM_PAUSE_US);
         (entry.rounds, entry.for_now, entry.waits_until) = (entry.rounds + 1, false, Some(until));
         self.waiting.insert((until, task));
         Ok(())
@@ -76,9 +78,13 @@ impl Refusals {
 
     /// A task that has waited long enough at `now_us` and is to be offered again, if there is one.
     pub fn next_due(&mut self, now_us: u64) -> Option<TaskId> {
-        while let Some((until, task)) = self.waiting.first().copied().filter(|(until, _)| *until <= now_us) {
+        while let Some((until, task)) =
+            self.waiting.first().copied().filter(|(until, _)| *until <= now_us)
+        {
             self.waiting.pop_first();
-            if let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.waits_until == Some(until)) {
+            if let Some(entry) =
+                self.tasks.get_mut(&task).filter(|entry| entry.waits_until == Some(until))
+            {
                 entry.waits_until = None;
                 return Some(task);
             }
@@ -93,7 +99,10 @@ impl Refusals {
 
     /// Why the task waits to be offered again, if it does.
     pub fn why_waiting(&self, task: TaskId) -> Option<&str> {
-        self.tasks.get(&task).filter(|entry| entry.waits_until.is_some()).map(|entry| entry.reason.as_str())
+        self.tasks
+            .get(&task)
+            .filter(|entry| entry.waits_until.is_some())
+            .map(|entry| entry.reason.as_str())
     }
 
     /// The task has ended.
@@ -142,7 +151,9 @@ mod tests {
     fn a_task_is_first_offered_again_soon() {
         let other = TaskId { index: 1, ..TASK };
         let (mut refusals, mut now) = (Refusals::default(), 0);
-        for pause_us in [100_000, 200_000, 400_000, 800_000, 1_600_000, 3_200_000, 5_000_000, 5_000_000] {
+        for pause_us in
+            [100_000, 200_000, 400_000, 800_000, 1_600_000, 3_200_000, 5_000_000, 5_000_000]
+        {
             refusals.refused(TASK, "full", true);
             assert_eq!(refusals.by_all(TASK, now), Ok(()));
             assert_eq!(refusals.next_timeout(), Some(now + pause_us));

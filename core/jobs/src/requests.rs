@@ -56,7 +56,10 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if !current.is_empty() {
             job.take_current(current.clone());
-            self.effects.push(Effect::Action(JobsAction::Write(JournalRecord::Objects { job: id, current })));
+            self.effects.push(Effect::Action(JobsAction::Write(JournalRecord::Objects {
+                job: id,
+                current,
+            })));
         }
         let paused_us = job.paused_until(now_us);
         let ready = job.retry_these(&tasks, paused_us);
@@ -106,7 +109,10 @@ impl Jobs {
             let (has_ended, entries) = (job.has_ended(), job.recorded.pending.take());
             let mut samples = job.course.take_unwritten();
             for ends in entries {
-                self.write_entry(id, Entry::Results { ends, samples: core::mem::take(&mut samples) });
+                self.write_entry(
+                    id,
+                    Entry::Results { ends, samples: core::mem::take(&mut samples) },
+                );
             }
             if has_ended {
                 self.end_broadcast(id);

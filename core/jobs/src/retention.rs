@@ -1,9 +1,10 @@
-//! How much is remembered. In the journal, snapshots replace the entries that they cover, and the oldest ended jobs are
-//! forgotten. Memory: ended jobs leave it, and are read from the journal when a client asks for them.
+//! How much is remembered. In the journal, snapshots replace the entries that they cover, and the
+//! oldest ended jobs are forgotten. Memory: ended jobs leave it, and are read from the journal when
+//! a client asks for them.
 //!
-//! For each job that is remembered, the journal has the job as it was submitted, the last result of each task, one
-//! snapshot, and at most [`MAX_UNCOVERED`] and as many entries and earlier results as the job has tasks. Watched jobs
-//! keep earlier results until they are no longer watched.
+//! For each job that is remembered, the journal has the job as it was submitted, the last result of
+//! each task, one snapshot, and at most [`MAX_UNCOVERED`] and as many entries and earlier results
+//! as the job has tasks. Watched jobs keep earlier results until they are no longer watched.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -16,9 +17,9 @@ use crate::job::{Job, JobSummary};
 use crate::jobs::Jobs;
 use crate::log::JournalRecord;
 
-/// A job that runs is written as a snapshot once a snapshot would replace this many entries and earlier results, and as
-/// many as the job has tasks: so snapshots cost less than what they replace did. For example a job with 10,000 tasks is
-/// written once 11,024 of them would be replaced.
+/// A job that runs is written as a snapshot once a snapshot would replace this many entries and
+/// earlier results, and as many as the job has tasks: so snapshots cost less than what they replace
+/// did. For example a job with 10,000 tasks is written once 11,024 of them would be replaced.
 pub const MAX_UNCOVERED: u64 = 1024;
 
 impl Jobs {
@@ -32,7 +33,8 @@ impl Jobs {
                 && has_changed
                 && (is_long || job.has_ended() && job.recorded.pending.is_empty())
         };
-        for id in self.jobs.values().filter(|job| is_due(job)).map(|job| job.id).collect::<Vec<_>>() {
+        for id in self.jobs.values().filter(|job| is_due(job)).map(|job| job.id).collect::<Vec<_>>()
+        {
             self.write_snapshot(id);
         }
         self.let_ended_leave();
@@ -41,8 +43,12 @@ impl Jobs {
 
     /// Whether a snapshot of an ended job is due.
     pub(crate) fn owes_snapshots(&self) -> bool {
-        let owes =
-            |job: &Job| job.was_accepted && !job.spec.is_attached && job.has_ended() && !job.recorded.has_snapshot();
+        let owes = |job: &Job| {
+            job.was_accepted
+                && !job.spec.is_attached
+                && job.has_ended()
+                && !job.recorded.has_snapshot()
+        };
         self.jobs.values().any(owes)
     }
 
@@ -55,7 +61,8 @@ impl Jobs {
         // Clients that read results count them.
         let is_watched = self.watched.contains(&id);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let has_earlier_results = job.recorded.results > job.recorded.dropped_results + job.counts().ended();
+        let has_earlier_results =
+            job.recorded.results > job.recorded.dropped_results + job.counts().ended();
         let drops_results = has_earlier_results && !is_watched;
         if drops_results {
             job.recorded.dropped_results = job.recorded.results - job.counts().ended();
@@ -71,8 +78,9 @@ impl Jobs {
         })));
     }
 
-    /// Lets ended jobs leave memory while there are too many, or they are too large. What executors hold for a job
-    /// stays with them: such a job does not leave, nor does one whose outputs other jobs still read.
+    /// Lets ended jobs leave memory while there are too many, or they are too large. What executors
+    /// hold for a job stays with them: such a job does not leave, nor does one whose outputs other
+    /// jobs still read.
     fn let_ended_leave(&mut self) {
         let may_leave = |job: &&Job| {
             job.has_ended()
@@ -82,17 +90,23 @@ impl Jobs {
                 && !job.keeps_objects()
                 && !self.is_lender(job)
         };
-        let ended: Vec<_> = self.jobs.values().filter(may_leave).map(|job| (job.id, job.memory_bytes())).collect();
-        let (mut count, mut bytes) = (ended.len(), ended.iter().map(|(_, bytes)| bytes).sum::<u64>());
+        let ended: Vec<_> =
+            self.jobs.values().filter(may_leave).map(|job| (job.id, job.memory_bytes())).collect();
+        let (mut count, mut bytes) =
+            (ended.len(), ended.iter().map(|(_, bytes)| bytes).sum::<u64>());
         for (id, job_bytes) in ended {
-            if count <= self.config.max_ended_in_memory && bytes <= self.config.max_ended_bytes_in_memory {
+            if count <= self.config.max_ended_in_memory
+                && bytes <= self.config.max_ended_bytes_in_memory
+            {
                 break;
             }
             (count, bytes) = (count - 1, bytes - job_bytes);
             let Some(job) = self.jobs.remove(&id) else { continue };
             self.archived.insert(id, job.summary());
             // Nothing is released that was not released before.
-            job.kept.keys().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
+            job.kept
+                .keys()
+                .for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
         }
     }
 
@@ -103,21 +117,28 @@ impl Jobs {
         self.archived.insert(summary.job, summary);
     }
 
-    /// Forgets the oldest ended jobs while there are too many, or too little room for this many bytes of output. One
-    /// whose results are still being sent to a client stays, and so does one whose kept outputs other jobs still read.
-    /// For example, of 203 ended jobs, the oldest three are forgotten by default.
+    /// Forgets the oldest ended jobs while there are too many, or too little room for this many
+    /// bytes of output. One whose results are still being sent to a client stays, and so does one
+    /// whose kept outputs other jobs still read. For example, of 203 ended jobs, the oldest three
+    /// are forgotten by default.
     pub(crate) fn forget_old_jobs(&mut self, output_bytes: u64) {
         let may_go = |job: &&Job| {
-            job.has_ended() && !job.spec.is_attached && job.recorded.pending.is_empty() && !self.is_lender(job)
+            job.has_ended()
+                && !job.spec.is_attached
+                && job.recorded.pending.is_empty()
+                && !self.is_lender(job)
         };
-        let in_memory = self.jobs.values().filter(may_go).map(|job| (job.id, job.recorded.output_bytes));
+        let in_memory =
+            self.jobs.values().filter(may_go).map(|job| (job.id, job.recorded.output_bytes));
         let others = self.archived.values().map(|summary| (summary.job, summary.output_bytes));
-        let lacks_room = |jobs: &Jobs| jobs.output_bytes + output_bytes > jobs.config.max_output_bytes;
+        let lacks_room =
+            |jobs: &Jobs| jobs.output_bytes + output_bytes > jobs.config.max_output_bytes;
         let count = self.archived.len() + self.jobs.len();
         if count <= self.config.max_ended_jobs && !lacks_room(self) {
             return;
         }
-        let mut ended: Vec<_> = in_memory.chain(others).filter(|(id, _)| !self.watched.contains(id)).collect();
+        let mut ended: Vec<_> =
+            in_memory.chain(others).filter(|(id, _)| !self.watched.contains(id)).collect();
         ended.sort_unstable();
         for (place, (id, bytes)) in ended.iter().enumerate() {
             let are_too_many = ended.len() - place > self.config.max_ended_jobs;
@@ -141,7 +162,8 @@ impl Jobs {
         };
         self.reuse.forget_job(id);
         self.watched.remove(&id);
-        kept.into_iter().for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
+        kept.into_iter()
+            .for_each(|(index, object)| self.let_go_of(object, TaskId { job: id, index }));
         self.output_bytes -= output_bytes;
         self.effects.push(Effect::Action(JobsAction::Write(JournalRecord::Forget { job: id })));
     }

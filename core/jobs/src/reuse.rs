@@ -1,8 +1,9 @@
-//! Results that are there already. A task of a job that was submitted with `reuse` is not run if the same was run
-//! before for such a job: the same command, environment, folder and outputs, and inputs with the same names and
-//! versions.
+//! Results that are there already. A task of a job that was submitted with `reuse` is not run if
+//! the same was run before for such a job: the same command, environment, folder and outputs, and
+//! inputs with the same names and versions.
 //!
-//! What was run is known from the journal, by the results of jobs that are remembered; here is only where to find them.
+//! What was run is known from the journal, by the results of jobs that are remembered; here is only
+//! where to find them.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -52,12 +53,16 @@ impl TaskDigest {
             Some((input.name.as_deref(), id, object.mode.is_executable(), input.from.part()))
         });
         let inputs: Vec<_> = digested.collect::<Option<_>>()?;
-        let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
+        let outputs = template
+            .outputs
+            .iter()
+            .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
         let env = template.env.iter().map(|(_, value)| value);
         let mut all = words.iter().chain(outputs.flatten()).chain(env);
         let number = all.any(Template::has_number).then_some(index);
         let what = (words, &template.env, &template.folder, &template.base, &template.outputs);
-        let bytes = postcard::to_stdvec(&(what, &item.values, inputs, number)).expect("a task can be encoded");
+        let bytes = postcard::to_stdvec(&(what, &item.values, inputs, number))
+            .expect("a task can be encoded");
         Some(TaskDigest(*blake3::hash(&bytes).as_bytes()))
     }
 }
@@ -107,8 +112,10 @@ impl Reuse {
 
     /// An executor is gone, and with it its answers.
     pub fn lost(&mut self, executor: ExecutorId) {
-        let lost: Vec<_> = self.checking.extract_if(.., |_, checking| checking.executor == executor).collect();
-        self.to_check.extend(lost.into_iter().map(|(task, Checking { outcome, .. })| (task, outcome)));
+        let lost: Vec<_> =
+            self.checking.extract_if(.., |_, checking| checking.executor == executor).collect();
+        self.to_check
+            .extend(lost.into_iter().map(|(task, Checking { outcome, .. })| (task, outcome)));
     }
 }
 
@@ -123,7 +130,8 @@ impl Jobs {
         }
     }
 
-    /// Whether an earlier task may have done the same as one that is about to be queued. Its result is read.
+    /// Whether an earlier task may have done the same as one that is about to be queued. Its result
+    /// is read.
     pub(crate) fn reuses(&mut self, task: TaskId) -> bool {
         let Some(earlier) = self.earlier_task(task) else { return false };
         self.effects.push(Effect::Action(JobsAction::ReadResult { task, earlier }));
@@ -144,19 +152,30 @@ impl Jobs {
         has_succeeded.then_some(earlier)
     }
 
-    /// Ends a task with an earlier result, has an executor look whether that is still there, or queues the task.
-    pub(crate) fn earlier_result(&mut self, task: TaskId, earlier: TaskId, outcome: Option<Box<Outcome>>) {
+    /// Ends a task with an earlier result, has an executor look whether that is still there, or
+    /// queues the task.
+    pub(crate) fn earlier_result(
+        &mut self,
+        task: TaskId,
+        earlier: TaskId,
+        outcome: Option<Box<Outcome>>,
+    ) {
         if self.phase(task) != Some(Phase::Waiting) {
             return;
         }
         let is_here = |object: &ObjectSpec| !object.is_kept() || self.lineage.is_held(object.id());
         let whole = outcome.filter(|outcome| {
-            outcome.cut_bytes == 0 && outcome.outputs.iter().all(|delivered| is_here(&delivered.object))
+            outcome.cut_bytes == 0
+                && outcome.outputs.iter().all(|delivered| is_here(&delivered.object))
         });
-        let has_its_places =
-            |outcome: &Outcome| self.jobs.get(&task.job).is_some_and(|job| job.places.allow(task.index, outcome));
-        let Some(mut outcome) = whole.filter(|outcome| has_its_places(outcome)) else { return self.queue_now(task) };
-        (outcome.waited_us, outcome.ran_us, outcome.cpu_us, outcome.reads) = (0, 0, 0, Reads::default());
+        let has_its_places = |outcome: &Outcome| {
+            self.jobs.get(&task.job).is_some_and(|job| job.places.allow(task.index, outcome))
+        };
+        let Some(mut outcome) = whole.filter(|outcome| has_its_places(outcome)) else {
+            return self.queue_now(task);
+        };
+        (outcome.waited_us, outcome.ran_us, outcome.cpu_us, outcome.reads) =
+            (0, 0, 0, Reads::default());
         outcome.peak_memory_bytes = 0;
         outcome.reused = Some(outcome.reused.unwrap_or(earlier));
         if outcome.outputs.iter().all(|delivered| delivered.object.is_kept()) {
@@ -181,7 +200,11 @@ impl Jobs {
                 Some(executor) => {
                     let written = outcome.outputs.iter().map(|delivered| &delivered.object);
                     let objects = written.filter(|object| !object.is_kept()).cloned().collect();
-                    self.effects.push(Effect::Action(JobsAction::Check { executor, task, objects }));
+                    self.effects.push(Effect::Action(JobsAction::Check {
+                        executor,
+                        task,
+                        objects,
+                    }));
                     self.reuse.checks(task, executor, outcome);
                 }
             }

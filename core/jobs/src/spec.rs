@@ -13,7 +13,8 @@ use eyas_types::place::PlaceProblem;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
 use eyas_types::{
-    Distribution, Input, Name, Need, Numbers, ObjectId, ObjectSpec, Program, TaskItem, TaskTemplate, Value,
+    Distribution, Input, Name, Need, Numbers, ObjectId, ObjectSpec, Program, TaskItem,
+    TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -24,14 +25,16 @@ use crate::items::Items;
 /// Most tasks in one job, and most objects that they read.
 const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { eyas_types::task::MAX_TASKS };
 
-/// Most different requirements and ranks in one job: each is compiled, and matched with each executor.
+/// Most different requirements and ranks in one job: each is compiled, and matched with each
+/// executor.
 pub const MAX_TERMS: usize = 256;
 
-/// Most outputs that the tasks of one job read of each other, counted for each task that reads. For example 20,000
-/// tasks that each read outputs of 1,000 others.
+/// Most outputs that the tasks of one job read of each other, counted for each task that reads. For
+/// example 20,000 tasks that each read outputs of 1,000 others.
 pub const MAX_EDGES: u64 = if cfg!(test) { 1_000_000 } else { 20_000_000 };
 
-/// Most chunks of files that are known of one job. Where chunks have 64 MiB each, these are files of 61 TiB.
+/// Most chunks of files that are known of one job. Where chunks have 64 MiB each, these are files
+/// of 61 TiB.
 pub const MAX_CHUNKS: usize = 1_000_000;
 
 /// A job as it was submitted.
@@ -55,12 +58,12 @@ pub struct JobSpec {
     pub broadcast: Vec<u32>,
     /// Which way they go.
     pub distribution: Distribution,
-    /// Whether the job belongs to the connection of a client, which adds tasks while the job runs. It is never written
-    /// to the journal: it ends with the connection.
+    /// Whether the job belongs to the connection of a client, which adds tasks while the job runs.
+    /// It is never written to the journal: it ends with the connection.
     #[serde(skip)]
     pub is_attached: bool,
-    /// Chunks of objects that are files of several chunks, with their sizes. The journal keeps them in a table of their
-    /// own.
+    /// Chunks of objects that are files of several chunks, with their sizes. The journal keeps
+    /// them in a table of their own.
     #[serde(skip)]
     pub chunks: BTreeMap<ObjectId, Vec<(ObjectId, u64)>>,
     /// The terms of each template, once the job was checked.
@@ -98,7 +101,8 @@ pub(crate) fn in_order(mut inputs: Vec<(ObjectId, u64)>) -> Vec<(ObjectId, u64)>
 }
 
 /// Compiles a template's requirements and rank.
-pub type Compile<'a> = &'a dyn Fn(Option<&str>, Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression>;
+pub type Compile<'a> =
+    &'a dyn Fn(Option<&str>, Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression>;
 
 /// What is wrong with requirements or rank, as the compiler of expressions says it.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -112,8 +116,8 @@ pub enum TaskError {
     #[error("there is no template {0}")]
     NoTemplate(u16),
     #[error(
-        "it has {0} inputs, and a task may have {MAX_INPUTS}: let several tasks read a part each, and one task read \
-         their outputs"
+        "it has {0} inputs, and a task may have {MAX_INPUTS}: let several tasks read a part each, \
+         and one task read their outputs"
     )]
     TooManyInputs(usize),
     #[error("its value `{0}` names an input that it does not have")]
@@ -122,7 +126,10 @@ pub enum TaskError {
     NoSuchObject(u32),
     #[error("there is no task {0} whose output it could read")]
     NoSuchTask(u32),
-    #[error("it reads output {output} of task {task}, which is a pattern and may be many files: name one file")]
+    #[error(
+        "it reads output {output} of task {task}, which is a pattern and may be many files: name \
+         one file"
+    )]
     ReadsPattern { task: u32, output: u16 },
     #[error("task {task} has no output {output}")]
     NoSuchOutput { task: u32, output: u16 },
@@ -139,7 +146,8 @@ pub enum SpecError {
     #[error("the job has no template or more than {MAX_TEMPLATES}")]
     Templates,
     #[error(
-        "no more than {} of a task's output can be kept: let it write a file and name that as output",
+        "no more than {} of a task's output can be kept: let it write a file and name that as \
+         output",
         units::format_bytes(MAX_CAPTURE_BYTES)
     )]
     Capture,
@@ -156,13 +164,18 @@ pub enum SpecError {
     #[error("task {task} would write `{place}`, which {problem}")]
     NoFile { place: Name, task: u32, problem: PlaceProblem },
     #[error(
-        "task {task} would keep two files named `{name}` in the cluster, where folders do not count: give one of them \
-         another name"
+        "task {task} would keep two files named `{name}` in the cluster, where folders do not \
+         count: give one of them another name"
     )]
     KeptTwice { name: Name, task: u32 },
-    #[error("the job has more than {MAX_TERMS} different requirements and ranks: submit it in parts")]
+    #[error(
+        "the job has more than {MAX_TERMS} different requirements and ranks: submit it in parts"
+    )]
     TooManyTerms,
-    #[error("the job has executors fetch more than {MAX_PUSHED} objects ahead of its tasks: broadcast fewer")]
+    #[error(
+        "the job has executors fetch more than {MAX_PUSHED} objects ahead of its tasks: broadcast \
+         fewer"
+    )]
     TooManyPushed,
     #[error("there is no object {0} to broadcast")]
     NoSuchBroadcast(u32),
@@ -173,15 +186,16 @@ pub enum SpecError {
     #[error("task {task}: {source}")]
     Task { task: u32, source: TaskError },
     #[error(
-        "the job's tasks read outputs of other tasks {0} times or more, and {MAX_EDGES} times are allowed: let one \
-         task gather the outputs in one file, and let the others read that file"
+        "the job's tasks read outputs of other tasks {0} times or more, and {MAX_EDGES} times are \
+         allowed: let one task gather the outputs in one file, and let the others read that file"
     )]
     TooManyEdges(u64),
     #[error("tasks {0:?} need each other's outputs in a circle")]
     Circle(Vec<u32>),
 }
 
-/// Further templates, objects and tasks of an attached job. Tasks may read outputs of earlier tasks.
+/// Further templates, objects and tasks of an attached job. Tasks may read outputs of earlier
+/// tasks.
 #[derive(Debug, Default)]
 pub struct Extension {
     /// New templates. Their numbers continue those of the job.
@@ -264,8 +278,8 @@ impl JobSpec {
         current.into_iter().for_each(|(place, object)| self.objects[place as usize] = object);
     }
 
-    /// Adds chunks of objects, by the objects' indices. Those beyond `MAX_CHUNKS` are left out, as they only help to
-    /// place tasks.
+    /// Adds chunks of objects, by the objects' indices. Those beyond `MAX_CHUNKS` are left out, as
+    /// they only help to place tasks.
     pub fn push_chunks(&mut self, chunks: Vec<(u32, Vec<(ObjectId, u64)>)>) {
         let mut count: usize = self.chunks.values().map(Vec::len).sum();
         for (object, chunks) in chunks {
@@ -283,8 +297,8 @@ impl JobSpec {
         self.items.is_sound() && self.check(compile, u64::MAX).is_ok()
     }
 
-    /// Checks that all templates and objects that tasks name exist, that no task waits for itself, that no two tasks
-    /// write the same file, and that all expressions compile.
+    /// Checks that all templates and objects that tasks name exist, that no task waits for itself,
+    /// that no two tasks write the same file, and that all expressions compile.
     ///
     /// # Errors
     /// What is wrong.
@@ -297,16 +311,19 @@ impl JobSpec {
         self.check_claims()
     }
 
-    /// How many outputs of other tasks its tasks read as inputs of their templates. Nothing is expanded for it.
+    /// How many outputs of other tasks its tasks read as inputs of their templates. Nothing is
+    /// expanded for it.
     fn edges_of_templates(&self) -> u64 {
         let is_edge = |input: &&Input| input.from.output().is_some();
         let count = |template: &TaskTemplate| template.inputs.iter().filter(is_edge).count() as u64;
         let edges: Vec<u64> = self.templates.iter().map(count).collect();
-        let of_task = |task| edges.get(usize::from(self.items.template(task))).copied().unwrap_or(0);
+        let of_task =
+            |task| edges.get(usize::from(self.items.template(task))).copied().unwrap_or(0);
         (0..self.items.len() as u32).map(of_task).sum()
     }
 
-    /// Roughly how much there is to check and to write: the number of its tasks, objects and inputs of templates.
+    /// Roughly how much there is to check and to write: the number of its tasks, objects and inputs
+    /// of templates.
     pub fn weight(&self) -> usize {
         let inputs: usize = self.templates.iter().map(|template| template.inputs.len()).sum();
         self.items.len() + self.items.content_bytes() / 64 + self.objects.len() + inputs
@@ -351,7 +368,9 @@ impl JobSpec {
             return Err(SpecError::Templates);
         }
         check_templates(&self.templates)?;
-        if let Some(place) = self.broadcast.iter().find(|place| **place as usize >= self.objects.len()) {
+        if let Some(place) =
+            self.broadcast.iter().find(|place| **place as usize >= self.objects.len())
+        {
             return Err(SpecError::NoSuchBroadcast(*place));
         }
         if self.pushed().len() > MAX_PUSHED {
@@ -378,14 +397,19 @@ impl JobSpec {
         }
         self.dependencies = Some(dependencies);
         self.object_ids = self.objects.iter().map(ObjectSpec::id).collect();
-        let shared = |template: u16| Some((template, self.shared_inputs_of(template, &self.object_ids)?));
+        let shared =
+            |template: u16| Some((template, self.shared_inputs_of(template, &self.object_ids)?));
         self.shared_inputs = (0..self.templates.len() as u16).filter_map(shared).collect();
         Ok(())
     }
 
-    /// The ids and sizes of a template's inputs, in order and each once, if they are many and all are objects of the
-    /// job: to sort a million of them for each task takes long.
-    pub(crate) fn shared_inputs_of(&self, template: u16, object_ids: &[ObjectId]) -> Option<Box<[(ObjectId, u64)]>> {
+    /// The ids and sizes of a template's inputs, in order and each once, if they are many and all
+    /// are objects of the job: to sort a million of them for each task takes long.
+    pub(crate) fn shared_inputs_of(
+        &self,
+        template: u16,
+        object_ids: &[ObjectId],
+    ) -> Option<Box<[(ObjectId, u64)]>> {
         let inputs = &self.templates[usize::from(template)].inputs;
         if inputs.len() < SHARED_INPUTS {
             return None;
@@ -403,7 +427,8 @@ impl JobSpec {
     /// What is wrong.
     pub(crate) fn extend(&mut self, extension: Extension) -> Result<(), SpecError> {
         let Extension { templates, objects, items, terms } = extension;
-        let (had_templates, had_objects, first) = (self.templates.len(), self.objects.len(), self.items.len());
+        let (had_templates, had_objects, first) =
+            (self.templates.len(), self.objects.len(), self.items.len());
         if had_templates + templates.len() > MAX_TEMPLATES {
             return Err(SpecError::Templates);
         }
@@ -416,7 +441,8 @@ impl JobSpec {
         let mut of_templates = BTreeMap::new();
         let checked = (first as u32..).zip(&items).try_for_each(|(task, item)| {
             // Later tasks do not exist yet, so none waits for them.
-            self.check_item(item, &mut of_templates).map_err(|source| SpecError::Task { task, source })?;
+            self.check_item(item, &mut of_templates)
+                .map_err(|source| SpecError::Task { task, source })?;
             self.items.push(item);
             Ok(())
         });
@@ -439,7 +465,10 @@ fn check_templates(templates: &[TaskTemplate]) -> Result<(), SpecError> {
     if templates.iter().any(is_empty) {
         return Err(SpecError::EmptyCommand);
     }
-    if templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES && !template.keeps_streams()) {
+    if templates
+        .iter()
+        .any(|template| template.capture_bytes > MAX_CAPTURE_BYTES && !template.keeps_streams())
+    {
         return Err(SpecError::Capture);
     }
     for output in templates.iter().flat_map(|template| &template.outputs) {
@@ -454,7 +483,10 @@ fn check_templates(templates: &[TaskTemplate]) -> Result<(), SpecError> {
 }
 
 /// Compiles the templates' expressions, each once.
-fn compile_terms(templates: &[TaskTemplate], compile: Compile<'_>) -> Result<Vec<Option<Arc<Terms>>>, SpecError> {
+fn compile_terms(
+    templates: &[TaskTemplate],
+    compile: Compile<'_>,
+) -> Result<Vec<Option<Arc<Terms>>>, SpecError> {
     let mut known = BTreeMap::new();
     let mut terms = Vec::with_capacity(templates.len());
     for template in templates {
@@ -493,8 +525,15 @@ mod tests {
         });
         let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
         for needs in links {
-            let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
-            let item = TaskItem { template: 0, values: Vec::new(), inputs: needs.iter().map(input).collect() };
+            let input = |task: &u32| Input {
+                from: InputFrom::Output { task: *task, output: 0 },
+                name: None,
+            };
+            let item = TaskItem {
+                template: 0,
+                values: Vec::new(),
+                inputs: needs.iter().map(input).collect(),
+            };
             spec.push(&[item]).unwrap();
         }
         spec
@@ -513,17 +552,27 @@ mod tests {
             let mut template = TaskTemplate::new(Program::Noop);
             template.inputs = vec![input.clone(); of_template];
             let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
-            let object = ObjectSpec { source: "file:///x".into(), version, mode: FileMode::READABLE };
-            let mut spec = JobSpec { templates: vec![template], objects: vec![object], ..JobSpec::default() };
+            let object =
+                ObjectSpec { source: "file:///x".into(), version, mode: FileMode::READABLE };
+            let mut spec =
+                JobSpec { templates: vec![template], objects: vec![object], ..JobSpec::default() };
             let value = Value { text: "x".into(), input: Some(of_item as u32 - 1) };
-            spec.push(&[TaskItem { template: 0, values: vec![value], inputs: vec![input; of_item] }]).unwrap();
+            spec.push(&[TaskItem {
+                template: 0,
+                values: vec![value],
+                inputs: vec![input; of_item],
+            }])
+            .unwrap();
             assert_eq!(spec.items.template(0), 0);
             spec.validate(&plain)
         };
         assert_eq!(with(MAX_INPUTS - 1, 1), Ok(()));
         assert_eq!(with(1, MAX_INPUTS - 1), Ok(()));
         let refused = with(1, MAX_INPUTS).unwrap_err();
-        assert_eq!(refused, SpecError::Task { task: 0, source: TaskError::TooManyInputs(MAX_INPUTS + 1) });
+        assert_eq!(
+            refused,
+            SpecError::Task { task: 0, source: TaskError::TooManyInputs(MAX_INPUTS + 1) }
+        );
         assert!(refused.to_string().contains("1000001 inputs"), "{refused}");
     }
 
@@ -544,10 +593,15 @@ mod tests {
         let with = |readers: usize, reads: u32| {
             let mut spec = chain(&vec![&[][..]; 2000]);
             let mut reader = spec.templates[0].clone();
-            reader.inputs =
-                (0..reads).map(|task| Input { from: InputFrom::Output { task, output: 0 }, name: None }).collect();
+            reader.inputs = (0..reads)
+                .map(|task| Input { from: InputFrom::Output { task, output: 0 }, name: None })
+                .collect();
             spec.templates.push(reader);
-            spec.push(&vec![TaskItem { template: 1, values: Vec::new(), inputs: Vec::new() }; readers]).unwrap();
+            spec.push(&vec![
+                TaskItem { template: 1, values: Vec::new(), inputs: Vec::new() };
+                readers
+            ])
+            .unwrap();
             spec.validate(&plain)
         };
         assert_eq!(with(1000, 1000), Ok(()));
@@ -560,19 +614,30 @@ mod tests {
     fn each_output_is_one_tasks_own() {
         let with = |destination: &str, items: &[&str]| {
             let mut spec = JobSpec::default();
-            let (pattern, destination) = (Template::literal("deep/out"), Some(Template::parse(destination)));
+            let (pattern, destination) =
+                (Template::literal("deep/out"), Some(Template::parse(destination)));
             let mut template = TaskTemplate::new(Program::Noop);
             template.base = "/base".into();
-            template.outputs.push(OutputSpec { pattern, destination, replicas: 0, until_read: false, optional: false });
+            template.outputs.push(OutputSpec {
+                pattern,
+                destination,
+                replicas: 0,
+                until_read: false,
+                optional: false,
+            });
             spec.templates.push(template);
             let value = |text: &&str| eyas_types::Value { text: (*text).into(), input: None };
-            let item = |text| TaskItem { template: 0, values: vec![value(text)], inputs: Vec::new() };
+            let item =
+                |text| TaskItem { template: 0, values: vec![value(text)], inputs: Vec::new() };
             spec.push(&items.iter().map(item).collect::<Vec<_>>()).unwrap();
             spec.validate(&plain)
         };
-        for (destination, place) in
-            [("x", "/base/x"), ("./", "/base/out"), ("{//}/y", "/base/a/y"), ("s3://b/k", "s3://b/k")]
-        {
+        for (destination, place) in [
+            ("x", "/base/x"),
+            ("./", "/base/out"),
+            ("{//}/y", "/base/a/y"),
+            ("s3://b/k", "s3://b/k"),
+        ] {
             let claimed = SpecError::Claimed { place: place.into(), tasks: [0, 1] };
             assert_eq!(with(destination, &["a/1", "a/2"]), Err(claimed));
             assert_eq!(with(destination, &["a/1"]), Ok(()));
@@ -584,7 +649,9 @@ mod tests {
             ("s3://b/../", PlaceProblem::S3(S3UrlProblem::Key)),
             ("http://h/{/}", PlaceProblem::Scheme),
         ] {
-            assert!(matches!(with(destination, &["a/1"]), Err(SpecError::NoFile { problem: p, .. }) if p == problem));
+            assert!(
+                matches!(with(destination, &["a/1"]), Err(SpecError::NoFile { problem: p, .. }) if p == problem)
+            );
         }
         for destination in ["{/}", "x-{#}", "{}/", "slot-{%}", "eyas:///x/{/}", "eyas:///{#}/"] {
             assert_eq!(with(destination, &["a/1", "a/2"]), Ok(()));
@@ -596,7 +663,8 @@ mod tests {
         let with = |outputs: &[(&str, Option<&str>)]| {
             let mut template = TaskTemplate::new(Program::Noop);
             for (pattern, destination) in outputs {
-                let (pattern, destination) = (Template::parse(pattern), destination.map(Template::parse));
+                let (pattern, destination) =
+                    (Template::parse(pattern), destination.map(Template::parse));
                 template.outputs.push(OutputSpec {
                     pattern,
                     destination,
@@ -612,8 +680,16 @@ mod tests {
         let twice = SpecError::KeptTwice { name: "out".into(), task: 0 };
         assert_eq!(with(&[("a/out", None), ("b/out", None)]), Err(twice));
         assert_eq!(with(&[("a/out", None), ("b/out-{#}", None)]), Ok(()));
-        assert_eq!(with(&[("a/out", None), ("b/out", Some("/there/"))]), Ok(()), "that goes by its place");
-        assert_eq!(with(&[("*/out", None), ("a/out", None)]), Ok(()), "what a pattern finds goes by its folders, too");
+        assert_eq!(
+            with(&[("a/out", None), ("b/out", Some("/there/"))]),
+            Ok(()),
+            "that goes by its place"
+        );
+        assert_eq!(
+            with(&[("*/out", None), ("a/out", None)]),
+            Ok(()),
+            "what a pattern finds goes by its folders, too"
+        );
     }
 
     #[test]
@@ -626,7 +702,10 @@ mod tests {
         let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
         assert_eq!(spec.push(&vec![item.clone(); MAX_TASKS]), Ok(()));
         assert_eq!(spec.push(&[item]), Err(SpecError::TooManyTasks));
-        assert_eq!((spec.expect(MAX_TASKS as u64), spec.expect(u64::MAX)), (Ok(()), Err(SpecError::TooManyTasks)));
+        assert_eq!(
+            (spec.expect(MAX_TASKS as u64), spec.expect(u64::MAX)),
+            (Ok(()), Err(SpecError::TooManyTasks))
+        );
     }
 
     #[test]
@@ -639,7 +718,10 @@ mod tests {
             values: vec![Value { text: text.into(), input: None }],
             inputs: Vec::new(),
         };
-        assert_eq!((spec.items.len(), spec.items.get(0), spec.items.get(11)), (12, item("1"), item("12")));
+        assert_eq!(
+            (spec.items.len(), spec.items.get(0), spec.items.get(11)),
+            (12, item("1"), item("12"))
+        );
         for last in [MAX_TASKS as u64 - 11, u64::MAX] {
             assert_eq!(spec.push_numbers(3, &numbers(last)), Err(SpecError::TooManyTasks));
         }
@@ -650,7 +732,10 @@ mod tests {
     #[test]
     fn circles_and_dangling_references_are_named() {
         assert_eq!(chain(&[&[0]]).validate(&plain), Err(SpecError::Circle(vec![0])));
-        assert_eq!(chain(&[&[], &[3], &[1], &[2]]).validate(&plain), Err(SpecError::Circle(vec![1, 2, 3])));
+        assert_eq!(
+            chain(&[&[], &[3], &[1], &[2]]).validate(&plain),
+            Err(SpecError::Circle(vec![1, 2, 3]))
+        );
         assert!(chain(&[&[7]]).validate(&plain).unwrap_err().to_string().contains("no task 7"));
         let mut spec = chain(&[&[], &[0]]);
         spec.templates[0].outputs[0].pattern = Template::parse("{}[0-9].txt");

@@ -1,5 +1,6 @@
-//! The decider in a small world: a first-come scheduler, executors that come, go and hold objects, clients, a journal,
-//! and dispatchers that die. Whatever the history, books agree after every step, nothing written is lost, and all ends.
+//! The decider in a small world: a first-come scheduler, executors that come, go and hold objects,
+//! clients, a journal, and dispatchers that die. Whatever the history, books agree after every
+//! step, nothing written is lost, and all ends.
 
 mod attached;
 mod borrowing;
@@ -14,15 +15,15 @@ use alloc::vec::Vec;
 
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    Ended, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome, OutputSpec, Program,
-    Resources, Status, TaskId, TaskItem, TaskTemplate, Template,
+    Ended, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
+    OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template,
 };
 use proptest::prelude::*;
 
 use self::attached::extension;
 use crate::{
-    Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JobsAction, JournalRecord, NewJob, Phase,
-    RETURN_GRACE_US, Replay, SchedulerOrder,
+    Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JobsAction, JournalRecord, NewJob,
+    Phase, RETURN_GRACE_US, Replay, SchedulerOrder,
 };
 
 /// Tasks that an executor has at a time.
@@ -50,7 +51,8 @@ struct World {
     joined: u32,
     kept: BTreeMap<ObjectId, bool>,
     to_cancel: BTreeSet<TaskId>,
-    /// Tasks of attached jobs whose results their clients have; a job that is not here has been detached.
+    /// Tasks of attached jobs whose results their clients have; a job that is not here has been
+    /// detached.
     delivered: BTreeMap<JobId, BTreeSet<u32>>,
     /// Tasks of attached jobs whose outputs their clients do not need any more.
     unneeded: BTreeSet<TaskId>,
@@ -91,7 +93,10 @@ impl World {
                 ToDo::Event(event) => {
                     let mut effects = Vec::new();
                     self.jobs.handle(self.now_us, event, &mut effects);
-                    effects.into_iter().rev().for_each(|effect| self.to_do.push_front(ToDo::Effect(effect)));
+                    effects
+                        .into_iter()
+                        .rev()
+                        .for_each(|effect| self.to_do.push_front(ToDo::Effect(effect)));
                 }
             }
         }
@@ -104,17 +109,28 @@ impl World {
                 self.to_do.push_back(ToDo::Event(Event::Accepted { job }));
             }
             Effect::Action(JobsAction::Write(JournalRecord::Objects { job, current })) => {
-                let spec = &mut self.log.get_mut(&job).expect("a job is written before its objects").0;
+                let spec =
+                    &mut self.log.get_mut(&job).expect("a job is written before its objects").0;
                 Arc::make_mut(spec).replace_objects(current);
             }
             Effect::Action(JobsAction::Write(JournalRecord::Entry { job, number, entry })) => {
-                let entries = &mut self.log.get_mut(&job).expect("a job is written before its entries").1;
+                let entries =
+                    &mut self.log.get_mut(&job).expect("a job is written before its entries").1;
                 assert_eq!(entries.len() as u64, number, "entries have no gaps");
                 entries.push((*entry).clone());
             }
-            Effect::Action(JobsAction::Write(JournalRecord::Snapshot { job, snapshot, .. })) => {
-                assert_eq!(snapshot.entries(), self.log[&job].1.len() as u64, "all entries before it are covered");
-                assert!(self.replay(job).job.snapshot().agrees_with(&snapshot), "job {job} is not as it is written");
+            Effect::Action(JobsAction::Write(JournalRecord::Snapshot {
+                job, snapshot, ..
+            })) => {
+                assert_eq!(
+                    snapshot.entries(),
+                    self.log[&job].1.len() as u64,
+                    "all entries before it are covered"
+                );
+                assert!(
+                    self.replay(job).job.snapshot().agrees_with(&snapshot),
+                    "job {job} is not as it is written"
+                );
                 self.snapshots.insert(job, snapshot);
             }
             Effect::Action(JobsAction::Write(JournalRecord::Forget { job })) => {
@@ -122,28 +138,47 @@ impl World {
                 self.snapshots.remove(&job);
             }
             Effect::Action(JobsAction::Deliver { job, results }) => {
-                let delivered = self.delivered.get_mut(&job).expect("only attached jobs are delivered");
+                let delivered =
+                    self.delivered.get_mut(&job).expect("only attached jobs are delivered");
                 delivered.extend(results.iter().map(|result| result.index));
             }
-            Effect::Action(JobsAction::NotExtended { why, .. }) => panic!("only sound extensions are made here: {why}"),
+            Effect::Action(JobsAction::NotExtended { why, .. }) => {
+                panic!("only sound extensions are made here: {why}")
+            }
             Effect::Action(JobsAction::Detached { summary }) => {
-                let delivered = self.delivered.remove(&summary.job).expect("a job is detached once");
-                assert_eq!(delivered.len() as u64, summary.counts.total(), "every result was delivered");
+                let delivered =
+                    self.delivered.remove(&summary.job).expect("a job is detached once");
+                assert_eq!(
+                    delivered.len() as u64,
+                    summary.counts.total(),
+                    "every result was delivered"
+                );
                 assert!(self.jobs.get(summary.job).is_none());
             }
             Effect::Order(SchedulerOrder::Queue { task, .. }) => {
                 assert!(!self.queue.contains(&task), "{task} is queued twice");
-                assert!(!self.executors.values().any(|by| by.tasks.contains(&task)), "{task} is queued and assigned");
+                assert!(
+                    !self.executors.values().any(|by| by.tasks.contains(&task)),
+                    "{task} is queued and assigned"
+                );
                 self.queue.push_back(task);
             }
-            Effect::Order(SchedulerOrder::Withdraw { tasks }) => self.queue.retain(|task| !tasks.contains(task)),
+            Effect::Order(SchedulerOrder::Withdraw { tasks }) => {
+                self.queue.retain(|task| !tasks.contains(task))
+            }
             Effect::Order(SchedulerOrder::Cancel { task }) => _ = self.to_cancel.insert(task),
             Effect::Order(SchedulerOrder::Drop { task }) => {
                 self.executors.values_mut().for_each(|by| _ = by.tasks.remove(&task))
             }
             Effect::Order(SchedulerOrder::Done { executor, task, ended, .. }) => {
-                let by = self.executors.get_mut(&executor).expect("only executors that are here are done with tasks");
-                assert!(by.tasks.remove(&task), "{executor} had done with {task}, which it did not have");
+                let by = self
+                    .executors
+                    .get_mut(&executor)
+                    .expect("only executors that are here are done with tasks");
+                assert!(
+                    by.tasks.remove(&task),
+                    "{executor} had done with {task}, which it did not have"
+                );
                 self.to_cancel.remove(&task);
                 if ended != Ended::Finished {
                     self.queue.push_front(task);
@@ -166,10 +201,15 @@ impl World {
             Effect::Order(SchedulerOrder::TakeBack { executor }) => {
                 self.executors.get_mut(&executor).expect("it is here").is_idle = false
             }
-            Effect::Order(SchedulerOrder::Keep { object, .. }) => _ = self.kept.entry(object).or_insert(true),
+            Effect::Order(SchedulerOrder::Keep { object, .. }) => {
+                _ = self.kept.entry(object).or_insert(true)
+            }
             Effect::Order(SchedulerOrder::Release { object }) => _ = self.kept.remove(&object),
             Effect::Order(SchedulerOrder::Locate { objects }) => {
-                self.to_do.push_back(ToDo::Event(Event::Located { moving: Vec::new(), nowhere: objects }));
+                self.to_do.push_back(ToDo::Event(Event::Located {
+                    moving: Vec::new(),
+                    nowhere: objects,
+                }));
             }
             Effect::Action(JobsAction::ReadResult { .. })
             | Effect::Action(JobsAction::Check { .. })
@@ -181,7 +221,11 @@ impl World {
             | Effect::Action(JobsAction::EndBroadcast { .. })
             | Effect::Order(SchedulerOrder::Name { .. })
             | Effect::Order(SchedulerOrder::ForgetJob { .. })
-            | Effect::Action(JobsAction::SetAside { .. } | JobsAction::TakenBack { .. } | JobsAction::Forget { .. })
+            | Effect::Action(
+                JobsAction::SetAside { .. }
+                | JobsAction::TakenBack { .. }
+                | JobsAction::Forget { .. },
+            )
             | Effect::Action(JobsAction::Replaced { .. })
             | Effect::Order(SchedulerOrder::Evacuate)
             | Effect::Action(JobsAction::Stop { .. })
@@ -198,7 +242,11 @@ impl World {
             let is_held = self.executors.values().any(|by| by.held.contains(object));
             if core::mem::replace(was_held, is_held) != is_held {
                 let object = *object;
-                let event = if is_held { Event::ObjectFound { object } } else { Event::ObjectLost { object } };
+                let event = if is_held {
+                    Event::ObjectFound { object }
+                } else {
+                    Event::ObjectLost { object }
+                };
                 self.to_do.push_back(ToDo::Event(event));
             }
         }
@@ -215,7 +263,11 @@ impl World {
                 assert_eq!(phase, Some(Phase::Waiting), "{task} starts while it is {phase:?}");
                 by.tasks.insert(task);
                 let mut effects = Vec::new();
-                self.jobs.handle(self.now_us, Event::Assigned { task, executor: *executor }, &mut effects);
+                self.jobs.handle(
+                    self.now_us,
+                    Event::Assigned { task, executor: *executor },
+                    &mut effects,
+                );
                 effects.into_iter().for_each(|effect| self.to_do.push_back(ToDo::Effect(effect)));
             }
         }
@@ -233,7 +285,8 @@ impl World {
 
     fn lose(&mut self, executor: ExecutorId, is_loss: bool) {
         let tasks = self.executors[&executor].tasks.iter().copied().collect();
-        let lost_with = is_loss.then(|| Resources { cpus_milli: 1000 * SLOTS as u32, ..Resources::default() });
+        let lost_with =
+            is_loss.then(|| Resources { cpus_milli: 1000 * SLOTS as u32, ..Resources::default() });
         self.tell(Event::ExecutorGone { executor, tasks, lost_with, suspended: BTreeSet::new() });
     }
 
@@ -263,7 +316,8 @@ impl World {
         self.tell(Event::TaskEnded { executor, task, attempt: 0, outcome: Box::new(outcome) });
     }
 
-    /// The dispatcher dies and is started again. Executors lose what they run, and keep what they hold.
+    /// The dispatcher dies and is started again. Executors lose what they run, and keep what they
+    /// hold.
     fn restart(&mut self) {
         self.jobs = Jobs::new(config(), self.now_us);
         let executors = core::mem::take(&mut self.executors);
@@ -318,19 +372,28 @@ impl World {
     fn validate(&mut self) {
         self.tell(Event::Flush);
         self.tell(Event::Deliver);
-        let mut placed: BTreeMap<TaskId, Option<ExecutorId>> = self.queue.iter().map(|task| (*task, None)).collect();
+        let mut placed: BTreeMap<TaskId, Option<ExecutorId>> =
+            self.queue.iter().map(|task| (*task, None)).collect();
         for (executor, by) in &self.executors {
             placed.extend(by.tasks.iter().map(|task| (*task, Some(*executor))));
         }
         for job in self.jobs.all() {
             let is_held = |object| self.kept.contains_key(&object);
-            assert!(job.has_ended() || job.borrowed().all(is_held), "job {} reads what need not be held", job.id);
+            assert!(
+                job.has_ended() || job.borrowed().all(is_held),
+                "job {} reads what need not be held",
+                job.id
+            );
             for (index, state) in job.tasks.iter().enumerate() {
                 let task = job.task_id(index as u32);
                 match state.phase {
-                    Phase::Assigned => assert_eq!(placed.remove(&task), Some(state.executor), "{task}"),
+                    Phase::Assigned => {
+                        assert_eq!(placed.remove(&task), Some(state.executor), "{task}")
+                    }
                     // It may wait for its turn in the first queueing, or to be offered again.
-                    Phase::Waiting => assert!(matches!(placed.remove(&task), None | Some(None)), "{task}"),
+                    Phase::Waiting => {
+                        assert!(matches!(placed.remove(&task), None | Some(None)), "{task}")
+                    }
                     _ => assert_eq!(placed.remove(&task), None, "{task} is {:?}", state.phase),
                 }
             }
@@ -338,16 +401,31 @@ impl World {
                 let delivered = &self.delivered[&job.id];
                 let have_ended = |index: &u32| job.tasks[*index as usize].phase.has_ended();
                 let ended = (0..job.tasks.len() as u32).filter(have_ended);
-                assert!(ended.into_iter().all(|index| delivered.contains(&index)), "each result is delivered at once");
+                assert!(
+                    ended.into_iter().all(|index| delivered.contains(&index)),
+                    "each result is delivered at once"
+                );
                 continue;
             }
             let mut again = self.replay(job.id);
             let (live, read) = (job.snapshot(), again.job.snapshot());
-            assert!(live.agrees_with(&read), "job {} is not as it is written:\n{live:?}\n{read:?}", job.id);
+            assert!(
+                live.agrees_with(&read),
+                "job {} is not as it is written:\n{live:?}\n{read:?}",
+                job.id
+            );
             let from_snapshot = self.replay_from_snapshot(job.id).job.snapshot();
-            assert!(from_snapshot.agrees_with(&read), "its snapshot is another job:\n{from_snapshot:?}\n{read:?}");
+            assert!(
+                from_snapshot.agrees_with(&read),
+                "its snapshot is another job:\n{from_snapshot:?}\n{read:?}"
+            );
             for (live, read) in job.tasks.iter().zip(&*again.job.tasks) {
-                assert_eq!(live.phase.has_ended(), read.phase.has_ended(), "job {} is not as it is written", job.id);
+                assert_eq!(
+                    live.phase.has_ended(),
+                    read.phase.has_ended(),
+                    "job {} is not as it is written",
+                    job.id
+                );
                 assert!(!live.phase.has_ended() || live.phase == read.phase);
                 assert_eq!(live.recomputed, read.recomputed);
             }
@@ -356,7 +434,10 @@ impl World {
             again.job.course.resume(time_us);
             if job.has_ended() {
                 assert_eq!(job.samples(), again.job.samples());
-                assert_eq!((job.metrics(0), job.time_us(0)), (again.job.metrics(0), again.job.time_us(0)));
+                assert_eq!(
+                    (job.metrics(0), job.time_us(0)),
+                    (again.job.metrics(0), again.job.time_us(0))
+                );
             }
         }
         assert!(placed.is_empty(), "these are queued or assigned, and of no job: {placed:?}");
@@ -368,7 +449,13 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
     let mut template = TaskTemplate::new(Program::Noop);
     template.retries = retries;
     let (pattern, destination) = (Template::literal("out"), None);
-    template.outputs.push(OutputSpec { pattern, destination, replicas: 1, until_read, optional: false });
+    template.outputs.push(OutputSpec {
+        pattern,
+        destination,
+        replicas: 1,
+        until_read,
+        optional: false,
+    });
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
     for (index, reads) in readers.iter().enumerate() {
         let input = |task| Input { from: InputFrom::Output { task, output: 0 }, name: None };
@@ -384,10 +471,12 @@ fn submitted(spec: JobSpec) -> Event {
     Event::Submitted { job: Box::new(NewJob::new(spec)) }
 }
 
-/// A job each of whose tasks reads one of these kept outputs of other jobs, and may read the output of one before it.
+/// A job each of whose tasks reads one of these kept outputs of other jobs, and may read the output
+/// of one before it.
 fn borrower(lent: &[ObjectSpec], readers: &[u8], retries: u32) -> JobSpec {
     let mut spec = job(readers, retries, false);
-    let mut items: Vec<_> = (0..spec.items.len() as u32).map(|index| spec.items.get(index)).collect();
+    let mut items: Vec<_> =
+        (0..spec.items.len() as u32).map(|index| spec.items.get(index)).collect();
     for (item, reads) in items.iter_mut().zip(readers) {
         let place = usize::from(*reads) % lent.len();
         item.inputs.push(Input { from: InputFrom::Object(place as u32), name: None });
@@ -454,12 +543,18 @@ fn apply(world: &mut World, step: Step) {
     match step {
         Step::Attach => {
             let job = world.jobs.next_job();
-            world.tell(Event::Attached { spec: Box::new(JobSpec { is_attached: true, ..JobSpec::default() }) });
+            world.tell(Event::Attached {
+                spec: Box::new(JobSpec { is_attached: true, ..JobSpec::default() }),
+            });
             world.delivered.insert(job, BTreeSet::new());
         }
         Step::Extend(which, readers) => {
             if let Some(job) = nth(world.delivered.keys().copied(), which) {
-                let extension = extension(world.jobs.get(job).expect("it is attached"), &readers, &world.unneeded);
+                let extension = extension(
+                    world.jobs.get(job).expect("it is attached"),
+                    &readers,
+                    &world.unneeded,
+                );
                 world.tell(Event::Extended { job, extension: Box::new(extension) });
             }
         }
@@ -474,7 +569,10 @@ fn apply(world: &mut World, step: Step) {
         Step::Unneeded(which, task) => {
             let Some(id) = nth(world.delivered.keys().copied(), which) else { return };
             let tasks = &world.jobs.get(id).expect("it is attached").tasks;
-            let ended = (0..).zip(&**tasks).filter(|(_, state)| state.phase.has_ended()).map(|(index, _)| index);
+            let ended = (0..)
+                .zip(&**tasks)
+                .filter(|(_, state)| state.phase.has_ended())
+                .map(|(index, _)| index);
             if let Some(task) = nth(ended.collect::<Vec<_>>().into_iter(), task) {
                 world.unneeded.insert(TaskId { job: id, index: task });
                 world.tell(Event::Unneeded { job: id, tasks: vec![task] });
@@ -524,7 +622,8 @@ fn apply(world: &mut World, step: Step) {
             if let Some(job) = nth(ids.iter().copied(), which)
                 && let Some(count) = world.jobs.get(job).map(|job| job.tasks.len() as u32)
             {
-                let tasks = task.map_or(0..count, |task| u32::from(task) % count..u32::from(task) % count + 1);
+                let tasks = task
+                    .map_or(0..count, |task| u32::from(task) % count..u32::from(task) % count + 1);
                 world.tell(Event::Cancel { job, tasks });
             }
         }
@@ -550,7 +649,11 @@ fn apply(world: &mut World, step: Step) {
             if let Some(job) = nth(ids.iter().copied(), which) {
                 world.tell(Event::Forget { job });
                 let is_running = world.jobs.get(job).is_some_and(|job| !job.has_ended());
-                assert_eq!(world.log.contains_key(&job), is_running, "only an ended job is forgotten");
+                assert_eq!(
+                    world.log.contains_key(&job),
+                    is_running,
+                    "only an ended job is forgotten"
+                );
             }
         }
         Step::Pass(us) => world.pass(us),
@@ -605,7 +708,8 @@ fn what_is_written_of_a_job_is_its_state() {
     }
     let job = world.jobs.get(JobId(1)).expect("it was submitted");
     assert_eq!((job.has_ended(), job.counts().succeeded), (true, 3));
-    let written: Vec<String> = world.log[&JobId(1)].1.iter().map(|entry| alloc::format!("{entry:?}")).collect();
+    let written: Vec<String> =
+        world.log[&JobId(1)].1.iter().map(|entry| alloc::format!("{entry:?}")).collect();
     assert_eq!(written.iter().filter(|entry| entry.starts_with("Results")).count(), 3);
     world.restart();
     world.validate();

@@ -1,5 +1,5 @@
-//! Which cores of its node a task runs on, if tasks are pinned: whole cores, of one NUMA node if one has enough, while
-//! there are any. Tasks that ask for less than a core share cores.
+//! Which cores of its node a task runs on, if tasks are pinned: whole cores, of one NUMA node if
+//! one has enough, while there are any. Tasks that ask for less than a core share cores.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -37,8 +37,8 @@ impl Cores {
         Cores { cores: cores.into_iter().map(|core| (core, 0)).collect() }
     }
 
-    /// Takes cores for a task. If more is taken than there is, tasks share cores. A task with 2500 thousandths of a
-    /// processor gets two whole cores and half of a third.
+    /// Takes cores for a task. If more is taken than there is, tasks share cores. A task with 2500
+    /// thousandths of a processor gets two whole cores and half of a third.
     pub fn take(&mut self, cpus_milli: u32) -> Vec<CoreShare> {
         let mut shares: Vec<CoreShare> = Vec::new();
         if self.cores.is_empty() || cpus_milli == 0 {
@@ -51,7 +51,8 @@ impl Cores {
             let index = self.next(left_milli, numa_node, &shares);
             let (core, taken_milli) = &mut self.cores[index];
             // Of a core that is taken already, no more than a whole one.
-            let free_milli = CORE_MILLI.checked_sub(*taken_milli).filter(|free| *free > 0).unwrap_or(CORE_MILLI);
+            let free_milli =
+                CORE_MILLI.checked_sub(*taken_milli).filter(|free| *free > 0).unwrap_or(CORE_MILLI);
             let milli = left_milli.min(free_milli);
             *taken_milli += milli;
             left_milli -= milli;
@@ -60,8 +61,8 @@ impl Cores {
         shares
     }
 
-    /// The NUMA node with the least free cores that has enough of them: of nodes with 2 and 3 free cores, the first for
-    /// 2 cores, the second for 3, and none for 4.
+    /// The NUMA node with the least free cores that has enough of them: of nodes with 2 and 3 free
+    /// cores, the first for 2 cores, the second for 3, and none for 4.
     fn smallest_that_fits(&self, cpus_milli: u32) -> Option<u32> {
         let mut nodes = BTreeMap::new();
         for (core, taken_milli) in &self.cores {
@@ -75,11 +76,13 @@ impl Cores {
         fits.min_by_key(|(node, (_, free_milli))| (*free_milli, *node)).map(|(node, _)| node)
     }
 
-    /// The core to take next: a free one for a whole core; for a part, the fullest that has it. Otherwise the one of
-    /// which the least is taken. For 500 of cores of which 0, 300 and 700 are taken, it is the second.
+    /// The core to take next: a free one for a whole core; for a part, the fullest that has it.
+    /// Otherwise the one of which the least is taken. For 500 of cores of which 0, 300 and 700 are
+    /// taken, it is the second.
     fn next(&self, left_milli: u32, numa_node: Option<u32>, shares: &[CoreShare]) -> usize {
         let is_new = |index: &usize| shares.iter().all(|share| share.index != *index);
-        let suits = |index: &usize| numa_node.is_none_or(|node| self.cores[*index].0.numa_node == node);
+        let suits =
+            |index: &usize| numa_node.is_none_or(|node| self.cores[*index].0.numa_node == node);
         let taken_milli = |index: &usize| self.cores[*index].1;
         let candidates = || (0..self.cores.len()).filter(is_new).filter(suits);
         let part = || {
@@ -87,8 +90,16 @@ impl Cores {
                 .filter(|index| taken_milli(index) + left_milli <= CORE_MILLI)
                 .max_by_key(|index| (taken_milli(index), Reverse(*index)))
         };
-        let found = if left_milli < CORE_MILLI { part() } else { candidates().find(|index| taken_milli(index) == 0) };
-        let least = || (0..self.cores.len()).filter(is_new).min_by_key(|index| (!suits(index), taken_milli(index)));
+        let found = if left_milli < CORE_MILLI {
+            part()
+        } else {
+            candidates().find(|index| taken_milli(index) == 0)
+        };
+        let least = || {
+            (0..self.cores.len())
+                .filter(is_new)
+                .min_by_key(|index| (!suits(index), taken_milli(index)))
+        };
         found.or_else(least).unwrap_or(0)
     }
 
@@ -99,7 +110,8 @@ impl Cores {
         }
     }
 
-    /// Takes the cores of a task again that resumes. Other tasks may have some of them now, which then share them.
+    /// Takes the cores of a task again that resumes. Other tasks may have some of them now, which
+    /// then share them.
     pub fn take_again(&mut self, shares: &[CoreShare]) {
         for share in shares {
             self.cores[share.index].1 += share.milli;
@@ -113,7 +125,9 @@ mod tests {
 
     fn cores(numa_nodes: &[u32]) -> Cores {
         let cores = numa_nodes.iter().enumerate();
-        Cores::new(cores.map(|(number, node)| Core { numa_node: *node, number: number as u32 }).collect())
+        Cores::new(
+            cores.map(|(number, node)| Core { numa_node: *node, number: number as u32 }).collect(),
+        )
     }
 
     fn numbers(shares: &[CoreShare]) -> Vec<u32> {
@@ -125,7 +139,8 @@ mod tests {
         let mut cores = cores(&[0, 1, 0, 1, 0, 1]);
         let one = cores.take(1000);
         assert_eq!(numbers(&one), [0]);
-        // Node 0 has two cores left and node 1 three: two fit best on node 0, and three only on node 1.
+        // Node 0 has two cores left and node 1 three: two fit best on node 0, and three only on
+        // node 1.
         let two = cores.take(2000);
         assert_eq!(numbers(&two), [2, 4]);
         let three = cores.take(3000);
@@ -147,7 +162,8 @@ mod tests {
         let whole = numbers(&cores.take(1000));
         assert_ne!(whole, numbers(&parts[0]));
         // One core and a half, after a third of each is free: all that there is.
-        let mut cores = super::Cores::new((0..3).map(|number| Core { numa_node: 0, number }).collect());
+        let mut cores =
+            super::Cores::new((0..3).map(|number| Core { numa_node: 0, number }).collect());
         assert_eq!(numbers(&cores.take(1500)), [0, 1]);
         assert_eq!(numbers(&cores.take(1500)), [2, 1]);
     }
@@ -156,7 +172,10 @@ mod tests {
     fn more_tasks_than_cores_share_them_evenly() {
         let mut cores = cores(&[0, 0]);
         let taken: Vec<_> = (0..4).map(|_| cores.take(1000)).collect();
-        assert_eq!(taken.iter().flat_map(|shares| numbers(shares)).collect::<Vec<_>>(), [0, 1, 0, 1]);
+        assert_eq!(
+            taken.iter().flat_map(|shares| numbers(shares)).collect::<Vec<_>>(),
+            [0, 1, 0, 1]
+        );
         assert_eq!(numbers(&cores.take(9000)), [0, 1]);
         assert_eq!(Cores::new(Vec::new()).take(1000), []);
     }

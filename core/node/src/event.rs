@@ -51,8 +51,8 @@ pub enum Event {
         /// The task.
         task: TaskId,
     },
-    /// A started task has failed because the disk was full. It starts again when there is more room, or is refused. The
-    /// free space was measured after the task.
+    /// A started task has failed because the disk was full. It starts again when there is more
+    /// room, or is refused. The free space was measured after the task.
     OutOfDisk {
         /// The task.
         task: TaskId,
@@ -66,15 +66,15 @@ pub enum Event {
         /// Size of the object.
         size_bytes: u64,
     },
-    /// The store has lost this object without being told to remove it, for instance because the file was damaged. The
-    /// object is fetched again for tasks that wait. Running tasks continue; the dispatcher assigns a task again if it
-    /// fails for want of the object.
+    /// The store has lost this object without being told to remove it, for instance because the
+    /// file was damaged. The object is fetched again for tasks that wait. Running tasks continue;
+    /// the dispatcher assigns a task again if it fails for want of the object.
     Lost {
         /// The object.
         object: ObjectId,
     },
-    /// The dispatcher wants this node to hold an object: to fetch it if the store does not have it, and not to evict
-    /// it.
+    /// The dispatcher wants this node to hold an object: to fetch it if the store does not have it,
+    /// and not to evict it.
     Hold {
         /// The object.
         object: ObjectId,
@@ -96,15 +96,16 @@ pub enum Event {
         /// Whether the object is in the store. If not, the transfer failed.
         is_here: bool,
     },
-    /// The store had this object when it was opened, and the object was held. It stays held, even if the limits are
-    /// smaller now.
+    /// The store had this object when it was opened, and the object was held. It stays held, even
+    /// if the limits are smaller now.
     FoundHeld {
         /// The object.
         object: ObjectId,
         /// Size of the object.
         size_bytes: u64,
     },
-    /// An object is no longer held, and nothing will need it again: it is evicted as soon as no task needs it.
+    /// An object is no longer held, and nothing will need it again: it is evicted as soon as no
+    /// task needs it.
     Discard {
         /// The object.
         object: ObjectId,
@@ -123,7 +124,8 @@ pub enum Event {
         /// Size of the output.
         size_bytes: u64,
     },
-    /// A started task waits for others, and lends its processors until it [reclaims](Event::Reclaimed) them.
+    /// A started task waits for others, and lends its processors until it
+    /// [reclaims](Event::Reclaimed) them.
     Lent {
         /// The task.
         task: TaskId,
@@ -154,15 +156,17 @@ pub enum FetchFailure {
 /// An action for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Fetch an object into the store. [`Fetched`](Event::Fetched) or [`FetchFailed`](Event::FetchFailed) follows.
+    /// Fetch an object into the store. [`Fetched`](Event::Fetched) or
+    /// [`FetchFailed`](Event::FetchFailed) follows.
     Fetch {
         /// The object.
         object: ObjectId,
-        /// A task that needs the object, and whose assignment has hints about its holders. `None` if the dispatcher
-        /// wants the object held.
+        /// A task that needs the object, and whose assignment has hints about its holders. `None`
+        /// if the dispatcher wants the object held.
         task: Option<TaskId>,
     },
-    /// There is space for an object that another process offers. [`TransferEnded`](Event::TransferEnded) follows.
+    /// There is space for an object that another process offers.
+    /// [`TransferEnded`](Event::TransferEnded) follows.
     Expected {
         /// The object.
         object: ObjectId,
@@ -206,8 +210,8 @@ pub enum Effect {
         /// Numbers of the cores to which the task is pinned; none if it is not.
         cores: Vec<u32>,
     },
-    /// Stop all processes of a started task: other tasks get its processors until it is resumed. The task may end
-    /// nevertheless.
+    /// Stop all processes of a started task: other tasks get its processors until it is resumed.
+    /// The task may end nevertheless.
     Suspend {
         /// The task.
         task: TaskId,
@@ -232,23 +236,25 @@ pub enum Effect {
         /// The task.
         task: TaskId,
     },
-    /// Tell the dispatcher that a recalled or cancelled task had not started. The node has forgotten the task.
+    /// Tell the dispatcher that a recalled or cancelled task had not started. The node has
+    /// forgotten the task.
     GiveBack {
         /// The task.
         task: TaskId,
     },
-    /// Tell the dispatcher that this node cannot take the task; another node may. The node has forgotten the task.
+    /// Tell the dispatcher that this node cannot take the task; another node may. The node has
+    /// forgotten the task.
     Refuse {
         /// The task.
         task: TaskId,
-        /// Whether this node may take the task later: its disk is full, which can change. Otherwise the store is too
-        /// small for the task.
+        /// Whether this node may take the task later: its disk is full, which can change.
+        /// Otherwise the store is too small for the task.
         for_now: bool,
         /// The reason, for a person.
         reason: String,
     },
-    /// Tell the dispatcher that the task cannot run, because this input is unavailable. The node has forgotten the
-    /// task.
+    /// Tell the dispatcher that the task cannot run, because this input is unavailable. The node
+    /// has forgotten the task.
     Fail {
         /// The task.
         task: TaskId,

@@ -1,5 +1,5 @@
-//! Objects on their way to the store: those that this node fetches, a bounded number at a time, and those that another
-//! process sends.
+//! Objects on their way to the store: those that this node fetches, a bounded number at a time, and
+//! those that another process sends.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -11,7 +11,8 @@ use crate::overlap;
 use crate::space::StoreAmount;
 
 pub(crate) struct ObjectFetch {
-    /// Tasks that wait for the object. The fetch uses the hints of the first one, and is counted as that task's read.
+    /// Tasks that wait for the object. The fetch uses the hints of the first one, and is counted
+    /// as that task's read.
     pub tasks: Vec<TaskId>,
     pub size_bytes: u64,
     pub tries: u32,
@@ -61,14 +62,23 @@ impl ObjectFetches {
 
     /// Fetches an object for these tasks when it is its turn.
     pub fn add(&mut self, object: ObjectId, size_bytes: u64, tasks: Vec<TaskId>) {
-        self.fetches.insert(object, ObjectFetch { tasks, size_bytes, tries: 0, under_way: false, is_here: false });
+        self.fetches.insert(
+            object,
+            ObjectFetch { tasks, size_bytes, tries: 0, under_way: false, is_here: false },
+        );
         self.to_fetch.push_back(object);
     }
 
-    /// Expects an object that another process sends. The transfer does not wait for its turn: a sender that sends to
-    /// several nodes at once would wait for the slowest of them.
+    /// Expects an object that another process sends. The transfer does not wait for its turn: a
+    /// sender that sends to several nodes at once would wait for the slowest of them.
     pub fn expect(&mut self, object: ObjectId, size_bytes: u64) {
-        let fetch = ObjectFetch { tasks: Vec::new(), size_bytes, tries: 0, under_way: true, is_here: false };
+        let fetch = ObjectFetch {
+            tasks: Vec::new(),
+            size_bytes,
+            tries: 0,
+            under_way: true,
+            is_here: false,
+        };
         self.fetches.insert(object, fetch);
         self.given.insert(object);
     }
@@ -79,16 +89,16 @@ impl ObjectFetches {
         fetch.map(|fetch| fetch.tasks.push(task)).is_some()
     }
 
-    /// A task no longer waits for an object that is being fetched. Returns whether no task waits for it, and its fetch
-    /// has not begun.
+    /// A task no longer waits for an object that is being fetched. Returns whether no task waits
+    /// for it, and its fetch has not begun.
     pub fn leave(&mut self, object: ObjectId, task: TaskId) -> Option<bool> {
         let fetch = self.fetches.get_mut(&object)?;
         fetch.tasks.retain(|other| *other != task);
         Some(fetch.tasks.is_empty() && !fetch.under_way)
     }
 
-    /// Whether no task waits for an object that is being fetched, and its fetch has not begun; `None` if it is not
-    /// being fetched.
+    /// Whether no task waits for an object that is being fetched, and its fetch has not begun;
+    /// `None` if it is not being fetched.
     pub fn is_waived(&self, object: ObjectId) -> Option<bool> {
         self.fetches.get(&object).map(|fetch| fetch.tasks.is_empty() && !fetch.under_way)
     }
@@ -103,7 +113,9 @@ impl ObjectFetches {
         while self.under_way < self.max_fetches {
             let Some(object) = self.to_fetch.pop_front() else { break };
             // If no task waits for the object any longer, its fetch was removed.
-            let Some(fetch) = self.fetches.get_mut(&object).filter(|fetch| !fetch.under_way) else { continue };
+            let Some(fetch) = self.fetches.get_mut(&object).filter(|fetch| !fetch.under_way) else {
+                continue;
+            };
             fetch.under_way = true;
             fetch.tries += 1;
             self.under_way += 1;
@@ -116,7 +128,9 @@ impl ObjectFetches {
     /// # Panics
     /// If there was none.
     pub fn ended(&mut self, object: ObjectId) -> ObjectFetch {
-        let Some(fetch) = self.fetches.remove(&object) else { panic!("{object} was fetched without an order") };
+        let Some(fetch) = self.fetches.remove(&object) else {
+            panic!("{object} was fetched without an order")
+        };
         self.under_way -= 1;
         fetch
     }
@@ -127,9 +141,9 @@ impl ObjectFetches {
         self.to_fetch.push_back(object);
     }
 
-    /// The transfer of an object from another process has ended. If the object is missing and tasks need it, too, this
-    /// node fetches it for them, and the result is `Some(false)`. Otherwise it counts among the fetches under way from
-    /// now on. `None` if no transfer was expected.
+    /// The transfer of an object from another process has ended. If the object is missing and tasks
+    /// need it, too, this node fetches it for them, and the result is `Some(false)`. Otherwise it
+    /// counts among the fetches under way from now on. `None` if no transfer was expected.
     pub fn given(&mut self, object: ObjectId, is_here: bool) -> Option<bool> {
         if !self.given.remove(&object) {
             return None;
@@ -147,8 +161,9 @@ impl ObjectFetches {
         Some(true)
     }
 
-    /// A task has put an object into the store that was known already. Returns whether it was to be fetched, and the
-    /// fetch has not begun: it counts among those under way from now on, and has ended.
+    /// A task has put an object into the store that was known already. Returns whether it was to be
+    /// fetched, and the fetch has not begun: it counts among those under way from now on, and has
+    /// ended.
     pub fn produced(&mut self, object: ObjectId) -> bool {
         let Some(fetch) = self.fetches.get_mut(&object) else { return false };
         // If its fetch is under way, the object stays in the store even if the fetch fails.

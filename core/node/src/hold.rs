@@ -1,5 +1,6 @@
-//! Objects that this node holds: kept outputs of its own tasks, replicas that the dispatcher wants here, and objects
-//! that another process sends. A held object stays in the store until it is released.
+//! Objects that this node holds: kept outputs of its own tasks, replicas that the dispatcher wants
+//! here, and objects that another process sends. A held object stays in the store until it is
+//! released.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -33,8 +34,8 @@ impl NodeObjects {
         self.space.hold(object);
     }
 
-    /// Makes room for an object, and holds it. Returns true if the object must be fetched: it was not known, and there
-    /// is room.
+    /// Makes room for an object, and holds it. Returns true if the object must be fetched: it was
+    /// not known, and there is room.
     fn book(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) -> bool {
         if self.space.is_known(object) {
             self.space.hold(object);
@@ -44,10 +45,12 @@ impl NodeObjects {
             return false;
         }
         let mut evicted = Vec::new();
-        let has_room = self.space.make_room(StoreAmount { bytes: size_bytes, objects: 1 }, &mut evicted);
+        let has_room =
+            self.space.make_room(StoreAmount { bytes: size_bytes, objects: 1 }, &mut evicted);
         if !has_room {
             let reason = format!(
-                "its store has no room for another {}: tasks need the rest, or it is held (--cache, --keep-free)",
+                "its store has no room for another {}: tasks need the rest, or it is held \
+                 (--cache, --keep-free)",
                 units::format_bytes(size_bytes)
             );
             effects.push(Effect::NotHeld { object, reason });
@@ -85,9 +88,15 @@ impl NodeObjects {
         }
     }
 
-    /// Holds an output that a task has put into the store, if there is room for it. Returns whether this ends a fetch
-    /// of the object.
-    pub fn produced(&mut self, task: TaskId, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) -> bool {
+    /// Holds an output that a task has put into the store, if there is room for it. Returns whether
+    /// this ends a fetch of the object.
+    pub fn produced(
+        &mut self,
+        task: TaskId,
+        object: ObjectId,
+        size_bytes: u64,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         if self.space.is_known(object) {
             self.space.hold(object);
             return self.fetches.produced(object);
@@ -97,7 +106,8 @@ impl NodeObjects {
         effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
         if !has_room {
             let reason = format!(
-                "its store has no room to keep an output of {}: give executors a larger store (--cache)",
+                "its store has no room to keep an output of {}: give executors a larger store \
+                 (--cache)",
                 units::format_bytes(size_bytes)
             );
             effects.push(Effect::CannotKeep { task, object, reason });

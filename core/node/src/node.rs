@@ -1,4 +1,5 @@
-//! The node's state machine: routes events to tasks, objects and slots, from a task's assignment to its end.
+//! The node's state machine: routes events to tasks, objects and slots, from a task's assignment to
+//! its end.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -20,7 +21,8 @@ mod full_disk;
 
 /// Number of starts of a task that finds the disk full each time.
 pub(crate) const STARTS_ON_FULL_DISK: u32 = 8;
-/// Number of tries to fetch an object that does not fit on the disk. Room is made before the second one.
+/// Number of tries to fetch an object that does not fit on the disk. Room is made before the second
+/// one.
 const FETCH_TRIES_ON_FULL_DISK: u32 = 2;
 
 /// The decider of one node; the documentation of the [crate](crate) describes it.
@@ -30,14 +32,14 @@ pub struct Node {
     queue: RoomQueue,
     objects: NodeObjects,
     turns: TaskTurns,
-    /// Room on the disk for what each task writes. 0 until a task has found the disk full, and again when no task is
-    /// left.
+    /// Room on the disk for what each task writes. 0 until a task has found the disk full, and
+    /// again when no task is left.
     scratch_bytes: u64,
 }
 
 impl Node {
-    /// A node with an empty store. It fetches up to `max_fetches` objects at a time. Without `caching`, an object is
-    /// evicted as soon as no task needs it.
+    /// A node with an empty store. It fetches up to `max_fetches` objects at a time. Without
+    /// `caching`, an object is evicted as soon as no task needs it.
     pub fn new(
         capacity: Resources,
         limits: StoreLimits,
@@ -73,19 +75,25 @@ impl Node {
         }
         let objects = &mut self.objects;
         match event {
-            Event::Assigned { task, inputs, need, priority } => self.assigned(task, &inputs, need, priority, effects),
+            Event::Assigned { task, inputs, need, priority } => {
+                self.assigned(task, &inputs, need, priority, effects)
+            }
             Event::Recalled { task } => self.give_back(task, effects),
             Event::Cancelled { task } => match self.tasks.state(task) {
                 Some(State::Running | State::Suspended) => effects.push(Effect::Kill { task }),
                 _ => self.give_back(task, effects),
             },
-            Event::Fetched { object, from, took_us } => self.fetched(object, from, took_us, effects),
+            Event::Fetched { object, from, took_us } => {
+                self.fetched(object, from, took_us, effects)
+            }
             Event::FetchFailed { object, failure } => self.fetch_failed(object, &failure, effects),
             Event::Ended { task } => {
                 let entry = self.forget(task, effects);
                 self.turns.leave_slot(task, &entry);
             }
-            Event::OutOfDisk { task, written_bytes } => self.out_of_disk(task, written_bytes, effects),
+            Event::OutOfDisk { task, written_bytes } => {
+                self.out_of_disk(task, written_bytes, effects)
+            }
             Event::Lent { task } => self.turns.lend(&mut self.tasks, task, effects),
             Event::Reclaimed { task } => self.turns.reclaim(&mut self.tasks, task, effects),
             Event::Found { object, size_bytes } => objects.found(object, size_bytes, effects),
@@ -123,12 +131,14 @@ impl Node {
             computing: self.turns.running() as u32,
             staging: awaited.tasks,
             suspended: self.turns.suspended() as u32,
-            lent_milli: self.turns.lent_milli(&self.tasks) + if self.overlap.is_on { awaited.cpus_milli } else { 0 },
+            lent_milli: self.turns.lent_milli(&self.tasks)
+                + if self.overlap.is_on { awaited.cpus_milli } else { 0 },
             light_bytes: self.light_bytes(),
         }
     }
 
-    /// Bytes of the disk for inputs and sandboxes: free space above the floor, and all space that the store uses.
+    /// Bytes of the disk for inputs and sandboxes: free space above the floor, and all space that
+    /// the store uses.
     pub fn disk_bytes(&self) -> u64 {
         self.objects.space.disk_bytes()
     }
@@ -184,7 +194,12 @@ impl Node {
         }
     }
 
-    fn fetch_failed(&mut self, object: ObjectId, failure: &FetchFailure, effects: &mut Vec<Effect>) {
+    fn fetch_failed(
+        &mut self,
+        object: ObjectId,
+        failure: &FetchFailure,
+        effects: &mut Vec<Effect>,
+    ) {
         let NodeObjects { space, fetches } = &mut self.objects;
         if fetches.get(object).is_some_and(|fetch| fetch.is_here) {
             return self.fetched(object, Origin::Local, 0, effects);
@@ -210,8 +225,10 @@ impl Node {
             let entry = self.forget(task, effects);
             match failure {
                 FetchFailure::Full => {
-                    let reason =
-                        format!("its disk is full: no room for {object} ({})", units::format_bytes(size_bytes));
+                    let reason = format!(
+                        "its disk is full: no room for {object} ({})",
+                        units::format_bytes(size_bytes)
+                    );
                     self.await_disk(task, entry, false, reason, effects);
                 }
                 FetchFailure::Unavailable => effects.push(Effect::Fail { task, object }),
@@ -255,7 +272,9 @@ impl Node {
             (input.origin, size_bytes) = (None, input.size_bytes);
             waiting.push((task, missing + 1));
         }
-        waiting.iter().for_each(|(task, missing)| self.tasks.enter(*task, State::Staging { missing: *missing }));
+        waiting.iter().for_each(|(task, missing)| {
+            self.tasks.enter(*task, State::Staging { missing: *missing })
+        });
         let waiting: Vec<_> = waiting.into_iter().map(|(task, _)| task).collect();
         self.turns.forget_ready(&waiting);
         if !waiting.is_empty() {
@@ -299,9 +318,17 @@ impl Node {
     pub(crate) fn validate(&self) {
         let NodeObjects { space, fetches } = &self.objects;
         space.validate();
-        let promised: usize =
-            self.tasks.values().filter(|entry| entry.is_admitted()).map(|entry| entry.inputs.len()).sum();
-        assert_eq!(space.pins() as usize, promised, "each pin belongs to a task that has left the queue");
+        let promised: usize = self
+            .tasks
+            .values()
+            .filter(|entry| entry.is_admitted())
+            .map(|entry| entry.inputs.len())
+            .sum();
+        assert_eq!(
+            space.pins() as usize,
+            promised,
+            "each pin belongs to a task that has left the queue"
+        );
         fetches.validate();
         self.tasks.validate();
         self.turns.validate(&self.tasks);

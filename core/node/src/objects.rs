@@ -15,8 +15,8 @@ pub(crate) struct NodeObjects {
 }
 
 impl NodeObjects {
-    /// Brings an input of a task into the store, for which room was reserved. An input that was known is pinned
-    /// already. Returns whether the input is missing.
+    /// Brings an input of a task into the store, for which room was reserved. An input that was
+    /// known is pinned already. Returns whether the input is missing.
     pub fn bring(&mut self, task: TaskId, input: &mut StagedInput) -> bool {
         let StagedInput { object, size_bytes, .. } = *input;
         if self.space.is_here(object) {
@@ -49,7 +49,13 @@ impl NodeObjects {
     }
 
     /// A fetched object is in the store.
-    pub fn arrived(&mut self, object: ObjectId, from: Origin, took_us: u64, effects: &mut Vec<Effect>) -> ObjectFetch {
+    pub fn arrived(
+        &mut self,
+        object: ObjectId,
+        from: Origin,
+        took_us: u64,
+        effects: &mut Vec<Effect>,
+    ) -> ObjectFetch {
         let fetch = self.fetches.ended(object);
         self.space.arrived(object);
         if self.space.is_held(object) {
@@ -68,18 +74,20 @@ impl NodeObjects {
         }
     }
 
-    /// An object that these tasks need was lost. It takes the room that it had before, so no room is made.
+    /// An object that these tasks need was lost. It takes the room that it had before, so no room
+    /// is made.
     pub fn bring_back(&mut self, object: ObjectId, size_bytes: u64, tasks: Vec<TaskId>) {
         self.space.expect(object, size_bytes);
         tasks.iter().for_each(|_| self.space.pin(object));
         self.fetches.add(object, size_bytes, tasks);
     }
 
-    /// Subtracts the space for fetches that wait for their turn. The shell has subtracted that for fetches under way.
-    /// With 10 GB free and 3 fetches of 1 GB that wait, 7 GB are free.
+    /// Subtracts the space for fetches that wait for their turn. The shell has subtracted that for
+    /// fetches under way. With 10 GB free and 3 fetches of 1 GB that wait, 7 GB are free.
     pub fn set_free(&mut self, bytes: u64, inodes: u64) {
         let waiting = self.fetches.waiting();
-        let (bytes, objects) = (bytes.saturating_sub(waiting.bytes), inodes.saturating_sub(waiting.objects));
+        let (bytes, objects) =
+            (bytes.saturating_sub(waiting.bytes), inodes.saturating_sub(waiting.objects));
         self.space.set_free(StoreAmount { bytes, objects });
     }
 

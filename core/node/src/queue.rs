@@ -7,15 +7,17 @@ use eyas_types::TaskId;
 use crate::space::Space;
 use crate::tasks::NodeTasks;
 
-/// Number of tasks that may overtake a task that waits for room in the store: tasks that need no room, or have a higher
-/// priority. Then all tasks wait for it. Also the number of waiting tasks that one task may overtake at a time.
+/// Number of tasks that may overtake a task that waits for room in the store: tasks that need no
+/// room, or have a higher priority. Then all tasks wait for it. Also the number of waiting tasks
+/// that one task may overtake at a time.
 pub(crate) const MAX_OVERTAKEN: u32 = 8;
 
 pub(crate) struct RoomQueue {
     /// By falling priority, then by arrival.
     queued: VecDeque<TaskId>,
-    /// Number of times that the room for inputs has changed. A task that found none is not looked at before the next
-    /// change: it may have a million inputs, of which each arrives in an event of its own.
+    /// Number of times that the room for inputs has changed. A task that found none is not looked
+    /// at before the next change: it may have a million inputs, of which each arrives in an event
+    /// of its own.
     room_changes: u64,
 }
 
@@ -37,11 +39,14 @@ impl RoomQueue {
         self.room_changes += 1;
     }
 
-    /// Adds a task, which overtakes tasks of lower priority, up to one that was overtaken [`MAX_OVERTAKEN`] times. A
-    /// task of priority 5 that comes to tasks of the priorities 7, 3 and 0 becomes the second.
+    /// Adds a task, which overtakes tasks of lower priority, up to one that was overtaken
+    /// [`MAX_OVERTAKEN`] times. A task of priority 5 that comes to tasks of the priorities 7, 3 and
+    /// 0 becomes the second.
     pub fn add(&mut self, tasks: &mut NodeTasks, task: TaskId) {
         let priority = tasks[task].priority;
-        let yields = |other: &&TaskId| tasks[**other].priority < priority && tasks[**other].overtaken < MAX_OVERTAKEN;
+        let yields = |other: &&TaskId| {
+            tasks[**other].priority < priority && tasks[**other].overtaken < MAX_OVERTAKEN
+        };
         let index = self.queued.len() - self.queued.iter().rev().take_while(yields).count();
         for passed in self.queued.iter().skip(index) {
             tasks.known(*passed).overtaken += 1;
@@ -68,11 +73,18 @@ impl RoomQueue {
         }
     }
 
-    /// Whether the task at this index may be admitted, and the room has changed since it found none. Only the first one
-    /// may need room.
-    pub fn may_find_room(&self, tasks: &mut NodeTasks, space: &Space, task: TaskId, index: usize) -> bool {
+    /// Whether the task at this index may be admitted, and the room has changed since it found
+    /// none. Only the first one may need room.
+    pub fn may_find_room(
+        &self,
+        tasks: &mut NodeTasks,
+        space: &Space,
+        task: TaskId,
+        index: usize,
+    ) -> bool {
         let entry = tasks.known(task);
-        let has_changed = core::mem::replace(&mut entry.no_room_at, self.room_changes) != self.room_changes;
+        let has_changed =
+            core::mem::replace(&mut entry.no_room_at, self.room_changes) != self.room_changes;
         let needs_none = || entry.inputs.iter().all(|input| space.is_known(input.object));
         has_changed && (index == 0 || needs_none())
     }

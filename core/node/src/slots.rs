@@ -1,6 +1,7 @@
-//! Slots: which resources are free, and a number for each running task. The number, `{%}` in a command, is different
-//! for all tasks that run at the same time. A suspended task keeps its number and all its resources but the processors:
-//! a stopped process still uses its memory, disk and devices.
+//! Slots: which resources are free, and a number for each running task. The number, `{%}` in a
+//! command, is different for all tasks that run at the same time. A suspended task keeps its number
+//! and all its resources but the processors: a stopped process still uses its memory, disk and
+//! devices.
 //!
 //! GPUs, and cores if tasks are pinned, are not only counted: each task gets its own.
 
@@ -36,7 +37,13 @@ impl Slots {
     pub fn new(capacity: Resources) -> Self {
         let gpus = capacity.amount_of(GPU);
         let gpus = (gpus <= MAX_GPUS).then(|| (0..gpus as u32).collect());
-        Slots { free: capacity, returned: BTreeSet::new(), next: 0, gpus, cores: Cores::new(Vec::new()) }
+        Slots {
+            free: capacity,
+            returned: BTreeSet::new(),
+            next: 0,
+            gpus,
+            cores: Cores::new(Vec::new()),
+        }
     }
 
     /// Pins tasks to these cores.
@@ -44,7 +51,8 @@ impl Slots {
         self.cores = Cores::new(cores);
     }
 
-    /// Takes `need` from the free resources, and returns the lowest free slot; `None` if `need` is not free.
+    /// Takes `need` from the free resources, and returns the lowest free slot; `None` if `need` is
+    /// not free.
     pub fn take(&mut self, need: &Resources) -> Option<TakenSlot> {
         if !self.free.covers(need) {
             return None;
@@ -55,8 +63,13 @@ impl Slots {
             self.next - 1
         });
         let count = need.amount_of(GPU);
-        let gpus = self.gpus.as_mut().map(|free| (0..count).filter_map(|_| free.pop_first()).collect());
-        Some(TakenSlot { number, gpus: gpus.unwrap_or_default(), cores: self.cores.take(need.cpus_milli) })
+        let gpus =
+            self.gpus.as_mut().map(|free| (0..count).filter_map(|_| free.pop_first()).collect());
+        Some(TakenSlot {
+            number,
+            gpus: gpus.unwrap_or_default(),
+            cores: self.cores.take(need.cpus_milli),
+        })
     }
 
     pub fn give_back(&mut self, slot: &TakenSlot, need: &Resources) {
@@ -69,11 +82,13 @@ impl Slots {
         &self.free
     }
 
-    /// Processors that are not free for a task with this `need`, in thousandths; `None` if another resource is not
-    /// free. If 1000 are free, a task that needs 4000 lacks 3000.
+    /// Processors that are not free for a task with this `need`, in thousandths; `None` if another
+    /// resource is not free. If 1000 are free, a task that needs 4000 lacks 3000.
     pub fn lacks_cpus_milli(&self, need: &Resources) -> Option<u32> {
         let without_cpus = Resources { cpus_milli: 0, ..need.clone() };
-        self.free.covers(&without_cpus).then(|| need.cpus_milli.saturating_sub(self.free.cpus_milli))
+        self.free
+            .covers(&without_cpus)
+            .then(|| need.cpus_milli.saturating_sub(self.free.cpus_milli))
     }
 
     /// Frees the processors of a task that is suspended.

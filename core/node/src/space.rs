@@ -1,7 +1,9 @@
-//! Accounts of the store: which objects it has, which are being fetched, which are pinned, and whether more fit.
+//! Accounts of the store: which objects it has, which are being fetched, which are pinned, and
+//! whether more fit.
 //!
-//! An object is *pinned* by each task that was promised it, and *held* for the dispatcher until it is released. A
-//! pinned or held object is never evicted. An object that is in the store, not pinned and not held is *idle*.
+//! An object is *pinned* by each task that was promised it, and *held* for the dispatcher until it
+//! is released. A pinned or held object is never evicted. An object that is in the store, not
+//! pinned and not held is *idle*.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -12,12 +14,14 @@ use hashbrown::HashMap;
 
 use crate::eviction::{self, Eviction};
 
-/// Limits of a store, in bytes and in inodes, and the free space that it leaves for other users of the disk.
+/// Limits of a store, in bytes and in inodes, and the free space that it leaves for other users of
+/// the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLimits {
     /// Maximum bytes of objects in the store and objects that are being fetched.
     pub bytes: u64,
-    /// Maximum number of objects in the store and objects that are being fetched. Each object is one inode.
+    /// Maximum number of objects in the store and objects that are being fetched. Each object is
+    /// one inode.
     pub inodes: u64,
     /// Bytes to keep free on the disk.
     pub floor_bytes: u64,
@@ -104,14 +108,14 @@ impl Space {
         self.free = free;
     }
 
-    /// Bytes of the disk for objects and sandboxes: free space above the floor, and all space that the store uses. With
-    /// 50 GB free, a floor of 10 GB and 20 GB in the store, it is 60 GB.
+    /// Bytes of the disk for objects and sandboxes: free space above the floor, and all space that
+    /// the store uses. With 50 GB free, a floor of 10 GB and 20 GB in the store, it is 60 GB.
     pub fn disk_bytes(&self) -> u64 {
         self.free.bytes.saturating_add(self.used.bytes).saturating_sub(self.limits.floor_bytes)
     }
 
-    /// Bytes for further objects that are to be held, if all objects that are not held leave. With a limit of 40 GB,
-    /// 60 GB of the disk for objects, and 15 GB held, it is 25 GB.
+    /// Bytes for further objects that are to be held, if all objects that are not held leave. With
+    /// a limit of 40 GB, 60 GB of the disk for objects, and 15 GB held, it is 25 GB.
     pub fn free_bytes(&self) -> u64 {
         self.limits.bytes.min(self.disk_bytes()).saturating_sub(self.staying.bytes)
     }
@@ -143,45 +147,69 @@ impl Space {
         self.idle.objects + self.staying.objects < self.used.objects
     }
 
-    /// Makes room for `more`, within the limits and on the disk. Evicts idle objects if needed, and adds them to
-    /// `evicted`. If evicting all idle objects would not suffice, evicts none and returns false. Of a store for 100 GB
-    /// with 90 GB, of which 30 GB are idle, at least 15 GB leave for 25 GB more, and nothing leaves for 45 GB more.
+    /// Makes room for `more`, within the limits and on the disk. Evicts idle objects if needed, and
+    /// adds them to `evicted`. If evicting all idle objects would not suffice, evicts none and
+    /// returns false. Of a store for 100 GB with 90 GB, of which 30 GB are idle, at least 15 GB
+    /// leave for 25 GB more, and nothing leaves for 45 GB more.
     pub fn make_room(&mut self, more: StoreAmount, evicted: &mut Vec<ObjectId>) -> bool {
         self.make_room_beside(more, 0, evicted)
     }
 
     /// The same, and leaves further bytes of the disk free for other users.
-    pub fn make_room_beside(&mut self, more: StoreAmount, free_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
+    pub fn make_room_beside(
+        &mut self,
+        more: StoreAmount,
+        free_bytes: u64,
+        evicted: &mut Vec<ObjectId>,
+    ) -> bool {
         let nothing = more == StoreAmount::default() && free_bytes == 0;
         let on_disk = StoreAmount { bytes: more.bytes.saturating_add(free_bytes), ..more };
-        self.evict_until(|space, less| nothing || space.is_within(more, less) && space.is_free(on_disk, less), evicted)
+        self.evict_until(
+            |space, less| nothing || space.is_within(more, less) && space.is_free(on_disk, less),
+            evicted,
+        )
     }
 
-    /// Evicts idle objects until this much of the disk is free beside the floor, or all of them have left.
+    /// Evicts idle objects until this much of the disk is free beside the floor, or all of them
+    /// have left.
     pub fn free_up(&mut self, bytes: u64, evicted: &mut Vec<ObjectId>) {
         let wanted = StoreAmount { bytes, objects: 0 };
-        self.evict_until(|space, less| space.idle == less || space.is_free(wanted, StoreAmount::default()), evicted);
+        self.evict_until(
+            |space, less| space.idle == less || space.is_free(wanted, StoreAmount::default()),
+            evicted,
+        );
     }
 
-    /// Makes room as [`make_room`](Self::make_room) does, for an object that has an account already but did not fit on
-    /// the disk.
+    /// Makes room as [`make_room`](Self::make_room) does, for an object that has an account already
+    /// but did not fit on the disk.
     pub fn free_disk(&mut self, bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
-        let has_room = self.evict_until(|space, less| space.is_free(StoreAmount { bytes, objects: 0 }, less), evicted);
+        let has_room = self.evict_until(
+            |space, less| space.is_free(StoreAmount { bytes, objects: 0 }, less),
+            evicted,
+        );
         if has_room {
             self.free.bytes = self.free.bytes.saturating_sub(bytes);
         }
         has_room
     }
 
-    /// Evicts idle objects until there is room. `fits(self, less)` tells whether there is room after `less` has left.
-    fn evict_until(&mut self, fits: impl Fn(&Self, StoreAmount) -> bool, evicted: &mut Vec<ObjectId>) -> bool {
+    /// Evicts idle objects until there is room. `fits(self, less)` tells whether there is room
+    /// after `less` has left.
+    fn evict_until(
+        &mut self,
+        fits: impl Fn(&Self, StoreAmount) -> bool,
+        evicted: &mut Vec<ObjectId>,
+    ) -> bool {
         if !fits(self, self.idle) {
             return false;
         }
         while !fits(self, StoreAmount::default()) {
             let entries = &self.entries;
             let may_leave = |object| entries.get(&object).is_some_and(Entry::is_idle);
-            let victim = self.policy.victim(&may_leave).expect("there is room after all idle objects have left");
+            let victim = self
+                .policy
+                .victim(&may_leave)
+                .expect("there is room after all idle objects have left");
             self.remove(victim);
             evicted.push(victim);
         }
@@ -194,15 +222,19 @@ impl Space {
     }
 
     fn is_free(&self, more: StoreAmount, less: StoreAmount) -> bool {
-        self.free.bytes.saturating_add(less.bytes) >= self.limits.floor_bytes.saturating_add(more.bytes)
-            && self.free.objects.saturating_add(less.objects) >= self.limits.floor_inodes.saturating_add(more.objects)
+        self.free.bytes.saturating_add(less.bytes)
+            >= self.limits.floor_bytes.saturating_add(more.bytes)
+            && self.free.objects.saturating_add(less.objects)
+                >= self.limits.floor_inodes.saturating_add(more.objects)
     }
 
-    /// Adds an object that was in the store when it was opened, so it does not reduce the free space of the disk.
-    /// Returns false if the object is not to stay: it exceeds the limits, or no object stays that no task needs.
+    /// Adds an object that was in the store when it was opened, so it does not reduce the free
+    /// space of the disk. Returns false if the object is not to stay: it exceeds the limits, or no
+    /// object stays that no task needs.
     pub fn found(&mut self, object: ObjectId, size_bytes: u64) -> bool {
-        let fits =
-            self.caching && self.is_within(StoreAmount { bytes: size_bytes, objects: 1 }, StoreAmount::default());
+        let fits = self.caching
+            && self
+                .is_within(StoreAmount { bytes: size_bytes, objects: 1 }, StoreAmount::default());
         if fits {
             self.enter(object, Entry { size_bytes, pins: 0, here: true, held: false });
             self.policy.stored(object);
@@ -210,9 +242,15 @@ impl Space {
         fits
     }
 
-    /// Adds and holds an output of a task. The output was on the disk already, so only the limits count. Evicts idle
-    /// objects as [`make_room`](Self::make_room) does; returns false if there is no room.
-    pub fn produced(&mut self, object: ObjectId, size_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
+    /// Adds and holds an output of a task. The output was on the disk already, so only the limits
+    /// count. Evicts idle objects as [`make_room`](Self::make_room) does; returns false if there is
+    /// no room.
+    pub fn produced(
+        &mut self,
+        object: ObjectId,
+        size_bytes: u64,
+        evicted: &mut Vec<ObjectId>,
+    ) -> bool {
         let more = StoreAmount { bytes: size_bytes, objects: 1 };
         let fits = self.evict_until(|space, less| space.is_within(more, less), evicted);
         if fits {
@@ -222,7 +260,8 @@ impl Space {
         fits
     }
 
-    /// Adds and holds an object that was in the store when it was opened, even if it exceeds the limits.
+    /// Adds and holds an object that was in the store when it was opened, even if it exceeds the
+    /// limits.
     pub fn enter_held(&mut self, object: ObjectId, size_bytes: u64) {
         self.enter(object, Entry { size_bytes, pins: 0, here: true, held: true });
         self.policy.stored(object);
@@ -309,8 +348,8 @@ impl Space {
         }
     }
 
-    /// Removes the account of an idle object that is not to stay: nothing will need it, or no object stays that no task
-    /// needs. Returns whether it was removed.
+    /// Removes the account of an idle object that is not to stay: nothing will need it, or no
+    /// object stays that no task needs. Returns whether it was removed.
     pub fn drop_unless_cached(&mut self, object: ObjectId) -> bool {
         let leaves = self.is_idle(object) && (self.unwanted.contains(&object) || !self.caching);
         if leaves {
@@ -353,9 +392,15 @@ impl Space {
         let mut staying = StoreAmount::default();
         self.entries.values().filter(|entry| entry.stays()).for_each(|entry| staying.add(entry));
         assert_eq!(staying, self.staying);
-        assert!(self.unwanted.iter().all(|object| self.is_known(*object) && !self.is_held(*object)));
-        assert!(!self.unwanted.iter().any(|object| self.is_idle(*object)), "nothing needs it: it leaves");
-        // Objects that were held before the limits became smaller may exceed the limits; then nothing else is added.
+        assert!(
+            self.unwanted.iter().all(|object| self.is_known(*object) && !self.is_held(*object))
+        );
+        assert!(
+            !self.unwanted.iter().any(|object| self.is_idle(*object)),
+            "nothing needs it: it leaves"
+        );
+        // Objects that were held before the limits became smaller may exceed the limits; then
+        // nothing else is added.
         let most = self.limits.bytes.max(staying.bytes);
         assert!(used.bytes <= most, "{} of {} bytes", used.bytes, self.limits.bytes);
         assert!(used.objects <= self.limits.inodes.max(staying.objects));

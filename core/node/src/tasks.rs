@@ -15,7 +15,8 @@ pub(crate) struct NodeTask {
     pub inputs: Vec<StagedInput>,
     pub need: Resources,
     pub priority: i32,
-    /// Whether other tasks compute while it is staged, because many bytes of its inputs were missing on arrival.
+    /// Whether other tasks compute while it is staged, because many bytes of its inputs were
+    /// missing on arrival.
     pub is_data_intensive: bool,
     state: State,
     /// Its slot while it is running or suspended.
@@ -26,7 +27,8 @@ pub(crate) struct NodeTask {
     pub number: u64,
     /// Whether it was put before other ready tasks when it became ready.
     pub jumped: bool,
-    /// Number of tasks that became ready later and have started before it, or while it was suspended.
+    /// Number of tasks that became ready later and have started before it, or while it was
+    /// suspended.
     pub passed: u32,
     pub suspensions: u32,
     /// How often it has found the disk full.
@@ -63,7 +65,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether a task may go from this state to the next one. An input that was lost takes a task back to `Staging`.
+    /// Whether a task may go from this state to the next one. An input that was lost takes a task
+    /// back to `Staging`.
     fn may_become(self, next: State) -> bool {
         matches!(
             (self, next),
@@ -78,8 +81,11 @@ impl State {
 impl NodeTask {
     /// A task that has just been assigned. Repeated inputs count once.
     pub fn new(inputs: &[(ObjectId, u64)], need: Resources, priority: i32) -> Self {
-        let input =
-            |(object, size_bytes): &(_, _)| StagedInput { object: *object, size_bytes: *size_bytes, origin: None };
+        let input = |(object, size_bytes): &(_, _)| StagedInput {
+            object: *object,
+            size_bytes: *size_bytes,
+            origin: None,
+        };
         let mut inputs: Vec<_> = inputs.iter().map(input).collect();
         inputs.sort_unstable_by_key(|input| input.object);
         inputs.dedup_by_key(|input| input.object);
@@ -130,10 +136,16 @@ impl NodeTask {
         *missing == 0
     }
 
-    /// Its contribution to the node's `awaited`: other tasks use its processors until its inputs are in the store.
+    /// Its contribution to the node's `awaited`: other tasks use its processors until its inputs
+    /// are in the store.
     fn awaited(&self) -> Awaited {
-        let awaits = self.is_data_intensive && matches!(self.state, State::Queued | State::Staging { .. });
-        if awaits { Awaited { tasks: 1, cpus_milli: self.need.cpus_milli.into() } } else { Awaited::default() }
+        let awaits =
+            self.is_data_intensive && matches!(self.state, State::Queued | State::Staging { .. });
+        if awaits {
+            Awaited { tasks: 1, cpus_milli: self.need.cpus_milli.into() }
+        } else {
+            Awaited::default()
+        }
     }
 
     pub fn reads(&self) -> Reads {
@@ -145,7 +157,8 @@ impl NodeTask {
         reads
     }
 
-    /// A task that was forgotten begins again: nothing of it is in the store, and it has lent nothing.
+    /// A task that was forgotten begins again: nothing of it is in the store, and it has lent
+    /// nothing.
     pub fn begin_again(&mut self) {
         self.inputs.iter_mut().for_each(|input| input.origin = None);
         (self.lends, self.reclaims) = (false, false);
@@ -214,7 +227,10 @@ impl NodeTasks {
     pub fn enter(&mut self, task: TaskId, state: State) {
         let entry = self.tasks.get_mut(&task).unwrap_or_else(|| panic!("task {task} is not here"));
         let before = entry.state;
-        assert!(before.may_become(state), "task {task} cannot go from {before:?} to {state:?}: {entry:?}");
+        assert!(
+            before.may_become(state),
+            "task {task} cannot go from {before:?} to {state:?}: {entry:?}"
+        );
         self.awaited -= entry.awaited();
         entry.state = state;
         self.awaited += entry.awaited();

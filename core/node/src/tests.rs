@@ -143,32 +143,51 @@ impl World {
         for effect in &effects {
             match effect {
                 Effect::Fetch { object, task } => {
-                    assert!(task.map_or(self.held.contains(object), |task| self.waiting[&task].0.contains(object)));
-                    assert!(!self.store.contains(object) && self.fetching.insert(*object), "{object} fetched twice");
+                    assert!(task.map_or(self.held.contains(object), |task| {
+                        self.waiting[&task].0.contains(object)
+                    }));
+                    assert!(
+                        !self.store.contains(object) && self.fetching.insert(*object),
+                        "{object} fetched twice"
+                    );
                 }
                 Effect::Evict { object } => {
-                    assert!(self.store.remove(object), "{object} is evicted, but is not in the store");
+                    assert!(
+                        self.store.remove(object),
+                        "{object} is evicted, but is not in the store"
+                    );
                     assert!(!self.held.contains(object), "{object} is evicted, but is held");
                     let used = self.running.values().any(|(inputs, ..)| inputs.contains(object));
                     assert!(!used, "{object} is evicted, but a running task reads it");
                 }
                 Effect::Start { task, slot, reads, .. } => {
-                    let (inputs, cpus) = self.waiting.remove(task).expect("only waiting tasks start");
+                    let (inputs, cpus) =
+                        self.waiting.remove(task).expect("only waiting tasks start");
                     assert!(inputs.is_subset(&self.store), "{task} starts without its inputs");
                     assert_eq!(reads.count(), inputs.len() as u64);
-                    assert!(self.running.values().all(|(.., taken)| taken != slot), "slot {slot} is taken");
+                    assert!(
+                        self.running.values().all(|(.., taken)| taken != slot),
+                        "slot {slot} is taken"
+                    );
                     self.running.insert(*task, (inputs, cpus, *slot));
                     assert!(self.computing() <= 2, "tasks use more processors than there are");
                     let waits = self.suspended.difference(&self.lending);
-                    let passed = waits.filter(|other| self.priorities[*other] >= self.priorities[task]);
+                    let passed =
+                        waits.filter(|other| self.priorities[*other] >= self.priorities[task]);
                     assert_eq!(passed.count(), 0, "{task} starts before one that was suspended");
                 }
                 Effect::Suspend { task } => {
-                    assert!(self.running.contains_key(task) && self.suspended.insert(*task), "{task} is not running");
+                    assert!(
+                        self.running.contains_key(task) && self.suspended.insert(*task),
+                        "{task} is not running"
+                    );
                 }
                 Effect::Resume { task } => {
                     assert!(self.suspended.remove(task), "{task} is not suspended");
-                    assert!(!self.lending.contains(task), "{task} has not asked for its processors");
+                    assert!(
+                        !self.lending.contains(task),
+                        "{task} has not asked for its processors"
+                    );
                     assert!(self.computing() <= 2, "tasks use more processors than there are");
                 }
                 Effect::Lend { task } => {
@@ -176,10 +195,13 @@ impl World {
                     self.suspended.insert(*task);
                     self.lending.insert(*task);
                 }
-                Effect::Granted { task } => assert!(!self.suspended.contains(task), "{task} has no processors"),
+                Effect::Granted { task } => {
+                    assert!(!self.suspended.contains(task), "{task} has no processors")
+                }
                 Effect::Kill { task } => assert!(self.running.contains_key(task)),
                 Effect::Refuse { task, for_now, .. } => {
-                    let (inputs, _) = self.waiting.remove(task).expect("only waiting tasks are refused");
+                    let (inputs, _) =
+                        self.waiting.remove(task).expect("only waiting tasks are refused");
                     let total: u64 = inputs.iter().map(|object| size_bytes(object.0[0])).sum();
                     let never = total > LIMITS.bytes || inputs.len() as u64 > LIMITS.inodes;
                     assert_eq!(*for_now, !never, "{task} reads {total} bytes");
@@ -188,8 +210,12 @@ impl World {
                     assert!(self.held.contains(object) && !self.fetching.contains(object));
                     assert!(self.giving.insert(*object));
                 }
-                Effect::Held { object } => assert!(self.store.contains(object) && self.held.contains(object)),
-                Effect::NotHeld { object, .. } => assert!(self.held.remove(object) && !self.store.contains(object)),
+                Effect::Held { object } => {
+                    assert!(self.store.contains(object) && self.held.contains(object))
+                }
+                Effect::NotHeld { object, .. } => {
+                    assert!(self.held.remove(object) && !self.store.contains(object))
+                }
                 Effect::CannotKeep { object, .. } => {
                     assert!(self.store.remove(object) && self.held.remove(object));
                 }
@@ -213,10 +239,19 @@ impl World {
                 self.waiting.insert(task, (inputs.iter().map(|n| id(*n)).collect(), *count));
                 self.priorities.insert(task, *priority);
                 let inputs = inputs.iter().map(|n| (id(*n), size_bytes(*n))).collect();
-                self.run(Event::Assigned { task, inputs, need: cpus(count * 1000), priority: *priority });
+                self.run(Event::Assigned {
+                    task,
+                    inputs,
+                    need: cpus(count * 1000),
+                    priority: *priority,
+                });
             }
             Step::Fetched { which, from } => {
-                let Some(object) = self.fetching.iter().nth(usize::from(*which) % self.fetching.len().max(1)).copied()
+                let Some(object) = self
+                    .fetching
+                    .iter()
+                    .nth(usize::from(*which) % self.fetching.len().max(1))
+                    .copied()
                 else {
                     return;
                 };
@@ -226,7 +261,11 @@ impl World {
                 self.run(Event::Fetched { object, from, took_us: 1 });
             }
             Step::FetchFailed { which, full } => {
-                let Some(object) = self.fetching.iter().nth(usize::from(*which) % self.fetching.len().max(1)).copied()
+                let Some(object) = self
+                    .fetching
+                    .iter()
+                    .nth(usize::from(*which) % self.fetching.len().max(1))
+                    .copied()
                 else {
                     return;
                 };
@@ -252,7 +291,9 @@ impl World {
                 }
             }
             Step::Cancel { which } => {
-                if let Some(task) = pick(&self.running, *which).or_else(|| pick(&self.waiting, *which)) {
+                if let Some(task) =
+                    pick(&self.running, *which).or_else(|| pick(&self.waiting, *which))
+                {
                     self.run(Event::Cancelled { task });
                 }
             }
@@ -263,10 +304,15 @@ impl World {
             },
             Step::Lose { which } => {
                 let count = self.store.len().max(1);
-                let Some(object) = self.store.iter().nth(usize::from(*which) % count).copied() else { return };
+                let Some(object) = self.store.iter().nth(usize::from(*which) % count).copied()
+                else {
+                    return;
+                };
                 self.store.remove(&object);
                 // Running tasks still have the object in their sandboxes.
-                self.running.values_mut().for_each(|(inputs, ..)| inputs.retain(|other| *other != object));
+                self.running
+                    .values_mut()
+                    .for_each(|(inputs, ..)| inputs.retain(|other| *other != object));
                 self.run(Event::Lost { object });
             }
             Step::Hold { n } => {
@@ -279,13 +325,20 @@ impl World {
             }
             Step::Give { which, is_here } => {
                 let count = self.giving.len().max(1);
-                let Some(object) = self.giving.iter().nth(usize::from(*which) % count).copied() else { return };
+                let Some(object) = self.giving.iter().nth(usize::from(*which) % count).copied()
+                else {
+                    return;
+                };
                 self.give(object, *is_here);
             }
             Step::Release { n, is_wanted } => {
                 let object = id(*n);
                 self.held.remove(&object);
-                self.run(if *is_wanted { Event::Release { object } } else { Event::Discard { object } });
+                self.run(if *is_wanted {
+                    Event::Release { object }
+                } else {
+                    Event::Discard { object }
+                });
             }
             Step::Produce { which, n } => {
                 let Some(task) = pick(&self.running, *which) else { return };
@@ -293,13 +346,19 @@ impl World {
                 self.held.insert(id(*n));
                 self.run(Event::Produced { task, object: id(*n), size_bytes: size_bytes(*n) });
             }
-            Step::Free { bytes } => self.run(Event::FreeSpace { bytes: u64::from(*bytes), inodes: 10 }),
+            Step::Free { bytes } => {
+                self.run(Event::FreeSpace { bytes: u64::from(*bytes), inodes: 10 })
+            }
         }
     }
 
     /// Processors of tasks that run and are not suspended.
     fn computing(&self) -> u32 {
-        self.running.iter().filter(|(task, _)| !self.suspended.contains(task)).map(|(_, (_, cpus, _))| cpus).sum()
+        self.running
+            .iter()
+            .filter(|(task, _)| !self.suspended.contains(task))
+            .map(|(_, (_, cpus, _))| cpus)
+            .sum()
     }
 
     fn end(&mut self, task: TaskId) {
@@ -335,7 +394,9 @@ impl World {
                 self.give(object, true);
             } else if let Some(task) = self.lending.pop_first() {
                 self.run(Event::Reclaimed { task });
-            } else if let Some(task) = self.running.keys().find(|task| !self.suspended.contains(task)).copied() {
+            } else if let Some(task) =
+                self.running.keys().find(|task| !self.suspended.contains(task)).copied()
+            {
                 self.end(task);
             } else {
                 break;
@@ -379,10 +440,16 @@ fn the_next_tasks_inputs_are_staged_while_others_compute() {
     let mut node = node(EvictionPolicy::Lru, true);
     assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
     assert!(matches!(node.fetched_here(1)[..], [Effect::Start { slot: 0, .. }]));
-    assert!(matches!(node.assign(1, &[(1, 10)])[..], [Effect::Start { slot: 1, .. }]), "a local hit starts at once");
+    assert!(
+        matches!(node.assign(1, &[(1, 10)])[..], [Effect::Start { slot: 1, .. }]),
+        "a local hit starts at once"
+    );
     assert_eq!(node.assign(2, &[(2, 10)]), [Effect::Fetch { object: id(2), task: Some(task(2)) }]);
     assert_eq!(node.fetched_here(2), [], "no slot is free");
-    assert!(matches!(node.run(Event::Ended { task: task(1) })[..], [Effect::Start { slot: 1, .. }]));
+    assert!(matches!(
+        node.run(Event::Ended { task: task(1) })[..],
+        [Effect::Start { slot: 1, .. }]
+    ));
 }
 
 #[test]
@@ -391,16 +458,23 @@ fn two_tasks_that_want_one_object_fetch_it_once() {
     assert_eq!(node.assign(0, &[(1, 10)]).len(), 1);
     assert_eq!(node.assign(1, &[(1, 10)]), []);
     let started = node.fetched_here(1);
-    let reads: Vec<_> =
-        started.iter().map(|effect| if let Effect::Start { reads, .. } = effect { *reads } else { panic!() }).collect();
+    let reads: Vec<_> = started
+        .iter()
+        .map(|effect| if let Effect::Start { reads, .. } = effect { *reads } else { panic!() })
+        .collect();
     assert_eq!((reads[0].persistent.bytes, reads[1].local.bytes), (10, 10));
 }
 
 #[test]
 fn a_task_larger_than_the_store_is_refused_and_says_so() {
     let mut node = node(EvictionPolicy::Lru, true);
-    let [Effect::Refuse { reason, .. }] = &node.assign(0, &[(1, 60), (2, 60)])[..] else { panic!() };
-    assert!(reason.contains("120 B") && reason.contains("100 B") && reason.contains("--cache"), "{reason}");
+    let [Effect::Refuse { reason, .. }] = &node.assign(0, &[(1, 60), (2, 60)])[..] else {
+        panic!()
+    };
+    assert!(
+        reason.contains("120 B") && reason.contains("100 B") && reason.contains("--cache"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -410,13 +484,17 @@ fn a_task_waits_for_room_that_running_tasks_hold() {
     node.fetched_here(1);
     assert_eq!(node.assign(1, &[(2, 80)]), []);
     let effects = node.run(Event::Ended { task: task(0) });
-    assert_eq!(effects, [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: Some(task(1)) }]);
+    assert_eq!(
+        effects,
+        [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: Some(task(1)) }]
+    );
 }
 
 #[test]
 fn what_the_disk_has_counts_what_the_store_could_give_up() {
     let limits = StoreLimits { floor_bytes: 30, ..LIMITS };
-    let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), 3, 1);
+    let mut node =
+        Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), 3, 1);
     assert!(node.disk_bytes() > 1 << 60, "the free space is not known yet");
     node.run(Event::FreeSpace { bytes: 100, inodes: 100 });
     assert_eq!(node.disk_bytes(), 70);
@@ -435,7 +513,8 @@ fn a_lost_input_fails_every_task_that_needs_it_and_no_other() {
     node.assign(0, &[(1, 10)]);
     node.assign(1, &[(1, 10), (2, 10)]);
     node.assign(2, &[(2, 10)]);
-    let effects = node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Unavailable });
+    let effects =
+        node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Unavailable });
     let failed = |index| Effect::Fail { task: task(index), object: id(1) };
     assert_eq!(effects, vec![failed(0), failed(1)]);
     assert!(matches!(node.fetched_here(2)[..], [Effect::Start { .. }]));
@@ -447,7 +526,8 @@ fn a_second_report_of_a_loss_changes_nothing() {
     node.assign(0, &[(1, 10)]);
     node.assign(1, &[(1, 10)]);
     node.fetched_here(1);
-    // Both tasks report the loss; the second one after the object is being fetched for a third task.
+    // Both tasks report the loss; the second one after the object is being fetched for a third
+    // task.
     node.run(Event::Lost { object: id(1) });
     node.run(Event::Ended { task: task(0) });
     assert_eq!(node.assign(2, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(2)) }]);
@@ -459,7 +539,15 @@ fn a_second_report_of_a_loss_changes_nothing() {
 /// A node whose disk has `disk_bytes` of free space. It keeps 10 bytes free.
 fn node_on_disk(disk_bytes: u64, max_fetches: usize) -> Node {
     let limits = StoreLimits { bytes: 1000, inodes: 100, floor_bytes: 10, floor_inodes: 0 };
-    let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), max_fetches, 1);
+    let mut node = Node::new(
+        cpus(2000),
+        limits,
+        EvictionPolicy::Lru,
+        true,
+        Overlap::default(),
+        max_fetches,
+        1,
+    );
     node.run(Event::FreeSpace { bytes: disk_bytes, inodes: 100 });
     node
 }
@@ -509,7 +597,9 @@ fn no_object_is_evicted_for_a_task_that_would_still_not_fit() {
         node.run(Event::Ended { task: task(u32::from(n)) });
     }
     let many: Vec<_> = (20..27).map(|n| (n, 1)).collect();
-    let [Effect::Refuse { for_now: false, reason, .. }] = &node.assign(9, &many)[..] else { panic!() };
+    let [Effect::Refuse { for_now: false, reason, .. }] = &node.assign(9, &many)[..] else {
+        panic!()
+    };
     assert!(reason.contains("7 objects") && reason.contains("--cache-objects"), "{reason}");
     node.assign(10, &[(0, 10)]);
     assert_eq!(node.assign(11, &[(9, 95)]), [], "task 11 waits for the input of task 10");
@@ -531,7 +621,10 @@ fn a_task_that_waits_for_room_is_overtaken_by_a_few_that_need_none() {
     }
     assert_eq!(node.assign(11, &[]), [], "now all tasks wait for task 1");
     let effects = node.run(Event::Ended { task: task(0) });
-    assert_eq!(effects[..2], [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: Some(task(1)) }]);
+    assert_eq!(
+        effects[..2],
+        [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: Some(task(1)) }]
+    );
 }
 
 #[test]
@@ -575,8 +668,15 @@ fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
     node.run(Event::Assigned { task: task(0), inputs: [(id(1), 40)].into(), need, priority: 0 });
     node.assign(1, &[(1, 40)]);
     node.fetched_here(1);
-    assert_eq!(node.run(Event::Lost { object: id(1) }), [Effect::Fetch { object: id(1), task: Some(task(1)) }]);
-    assert_eq!(node.run(Event::Ended { task: task(0) }), [], "task 1 does not start without its input");
+    assert_eq!(
+        node.run(Event::Lost { object: id(1) }),
+        [Effect::Fetch { object: id(1), task: Some(task(1)) }]
+    );
+    assert_eq!(
+        node.run(Event::Ended { task: task(0) }),
+        [],
+        "task 1 does not start without its input"
+    );
     let [Effect::Start { task: started, reads, .. }] = node.fetched_here(1)[..] else { panic!() };
     assert_eq!((started, reads.count(), reads.persistent.bytes), (task(1), 1, 40));
     assert_eq!(node.assign(2, &[(2, 80)]), [], "the object is pinned by task 1");
@@ -586,8 +686,13 @@ fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
 fn a_repeated_input_is_read_once() {
     let mut node = node(EvictionPolicy::Lru, true);
     // Two objects of 60 bytes would exceed the limit of the store.
-    assert_eq!(node.assign(0, &[(1, 60), (1, 60)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
-    let [Effect::Start { reads, .. }] = node.fetched_here(1)[..] else { panic!("the task has not started") };
+    assert_eq!(
+        node.assign(0, &[(1, 60), (1, 60)]),
+        [Effect::Fetch { object: id(1), task: Some(task(0)) }]
+    );
+    let [Effect::Start { reads, .. }] = node.fetched_here(1)[..] else {
+        panic!("the task has not started")
+    };
     assert_eq!((reads.count(), reads.persistent.bytes), (1, 60));
     node.run(Event::Ended { task: task(0) });
 }

@@ -1,16 +1,18 @@
-//! The order in which tasks start: which ready task starts in a slot, which running task is suspended for it, and which
-//! suspended task resumes.
+//! The order in which tasks start: which ready task starts in a slot, which running task is
+//! suspended for it, and which suspended task resumes.
 //!
-//! Ready tasks start by falling priority. Of equal priority, data-intensive tasks start first, because their inputs use
-//! room in the store; then the task that became ready first. A ready task that lacks only processors suspends running
-//! tasks of lower priority: the lowest priority first, then the newest. A suspended task resumes before a ready task of
-//! equal or lower priority starts.
+//! Ready tasks start by falling priority. Of equal priority, data-intensive tasks start first,
+//! because their inputs use room in the store; then the task that became ready first. A ready task
+//! that lacks only processors suspends running tasks of lower priority: the lowest priority first,
+//! then the newest. A suspended task resumes before a ready task of equal or lower priority starts.
 //!
-//! A task that waits for others lends its processors: it is suspended, but its processes run, and it resumes when it
-//! has asked for them. Otherwise tasks that wait for tasks of their own would hold all processors.
+//! A task that waits for others lends its processors: it is suspended, but its processes run, and
+//! it resumes when it has asked for them. Otherwise tasks that wait for tasks of their own would
+//! hold all processors.
 //!
-//! No task starves. A task that was passed [`MAX_PASSED`] times is *due*, and starts before all others, whatever their
-//! priority. A task is suspended up to [`MAX_SUSPENSIONS`] times, and not while it is due.
+//! No task starves. A task that was passed [`MAX_PASSED`] times is *due*, and starts before all
+//! others, whatever their priority. A task is suspended up to [`MAX_SUSPENSIONS`] times, and not
+//! while it is due.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -23,10 +25,11 @@ use crate::event::Effect;
 use crate::slots::Slots;
 use crate::tasks::{NodeTask, NodeTasks, State};
 
-/// Number of tasks that may overtake a ready task that does not fit into the free resources. Then all tasks wait for
-/// it. Also the number of ready tasks that one task may overtake at a time.
+/// Number of tasks that may overtake a ready task that does not fit into the free resources. Then
+/// all tasks wait for it. Also the number of ready tasks that one task may overtake at a time.
 const MAX_OVERTAKEN: u32 = 8;
-/// A ready or suspended task is due after this number of tasks that became ready later have started before it.
+/// A ready or suspended task is due after this number of tasks that became ready later have started
+/// before it.
 pub(crate) const MAX_PASSED: u32 = 32;
 /// Maximum number of suspensions of one task.
 pub(crate) const MAX_SUSPENSIONS: u32 = 4;
@@ -41,14 +44,15 @@ impl NodeTask {
         self.passed >= MAX_PASSED
     }
 
-    /// Key of a ready task. The task with the smallest key starts next. A task of priority 0 that was passed 32 times
-    /// starts first, then one of priority 9, then a data-intensive one of priority 5, then another of priority 5.
+    /// Key of a ready task. The task with the smallest key starts next. A task of priority 0 that
+    /// was passed 32 times starts first, then one of priority 9, then a data-intensive one of
+    /// priority 5, then another of priority 5.
     fn turn(&self) -> (bool, Reverse<i32>, bool, u64) {
         (!self.is_due(), Reverse(self.priority), !self.is_data_intensive, self.number)
     }
 
-    /// Whether this suspended task resumes before a ready task starts. A task of priority 5 resumes before ready tasks
-    /// of the priorities 5 and 4, but not before one of priority 6.
+    /// Whether this suspended task resumes before a ready task starts. A task of priority 5 resumes
+    /// before ready tasks of the priorities 5 and 4, but not before one of priority 6.
     fn resumes_before(&self, ready: &NodeTask) -> bool {
         self.is_due() || (!ready.is_due() && self.priority >= ready.priority)
     }
@@ -120,8 +124,11 @@ impl TaskTurns {
     fn insert_ready(&mut self, tasks: &mut NodeTasks, task: TaskId) {
         let turn = tasks[task].turn();
         let is_last = self.ready.back().is_none_or(|last| tasks[*last].turn() < turn);
-        let index =
-            if is_last { self.ready.len() } else { self.ready.partition_point(|other| tasks[*other].turn() < turn) };
+        let index = if is_last {
+            self.ready.len()
+        } else {
+            self.ready.partition_point(|other| tasks[*other].turn() < turn)
+        };
         self.ready.insert(index, task);
         tasks.known(task).jumped = !is_last;
     }
@@ -144,7 +151,8 @@ impl TaskTurns {
                 index += 1;
             }
         }
-        // A suspended task that fits resumes, even if one before it lacks processors: waiting would not free any.
+        // A suspended task that fits resumes, even if one before it lacks processors: waiting would
+        // not free any.
         for task in self.suspended_in_order(tasks) {
             self.resume(tasks, task, effects);
         }
@@ -170,13 +178,16 @@ impl TaskTurns {
         true
     }
 
-    /// Counts a started task for the tasks that it has passed: suspended tasks, and tasks that became ready before it.
+    /// Counts a started task for the tasks that it has passed: suspended tasks, and tasks that
+    /// became ready before it.
     fn pass(&mut self, tasks: &mut NodeTasks, started: TaskId) {
         let NodeTask { number, jumped, .. } = tasks[started];
         let suspended = self.suspended.iter().copied().filter(|task| !tasks[*task].lends);
         // Only a task that was put before other ready tasks can have passed one of them.
-        let ready: &[&[TaskId]] = if jumped { &[self.ready.as_slices().0, self.ready.as_slices().1] } else { &[] };
-        let passed: Vec<_> = suspended.chain(ready.iter().flat_map(|part| part.iter().copied())).collect();
+        let ready: &[&[TaskId]] =
+            if jumped { &[self.ready.as_slices().0, self.ready.as_slices().1] } else { &[] };
+        let passed: Vec<_> =
+            suspended.chain(ready.iter().flat_map(|part| part.iter().copied())).collect();
         let mut due = Vec::new();
         for task in passed {
             let entry = tasks.known(task);
@@ -195,9 +206,9 @@ impl TaskTurns {
 
     // ---- suspending
 
-    /// Suspends running tasks of lower priority, if that frees enough processors for a ready task. If 1 processor is
-    /// free, a task of priority 9 that needs 4 suspends tasks of the priorities 0 and 1 that have 1 and 3: both were
-    /// chosen, but the second is enough, so the first runs on.
+    /// Suspends running tasks of lower priority, if that frees enough processors for a ready task.
+    /// If 1 processor is free, a task of priority 9 that needs 4 suspends tasks of the priorities 0
+    /// and 1 that have 1 and 3: both were chosen, but the second is enough, so the first runs on.
     fn suspend_for(&mut self, tasks: &mut NodeTasks, task: TaskId, effects: &mut Vec<Effect>) {
         let entry = &tasks[task];
         let priority = entry.priority;
@@ -215,7 +226,8 @@ impl TaskTurns {
                 break;
             }
         }
-        // A small task that was chosen first may not be needed beside a larger one that was chosen later.
+        // A small task that was chosen first may not be needed beside a larger one that was chosen
+        // later.
         victims.retain(|key| {
             let is_needed = freed_milli - has_milli(key) < lacks_milli;
             freed_milli -= if is_needed { 0 } else { has_milli(key) };
@@ -251,8 +263,8 @@ impl TaskTurns {
         tasks.enter(task, State::Suspended);
     }
 
-    /// Gives the processors of a started task to others, until it reclaims them. It keeps them if too many tasks are
-    /// suspended.
+    /// Gives the processors of a started task to others, until it reclaims them. It keeps them if
+    /// too many tasks are suspended.
     pub fn lend(&mut self, tasks: &mut NodeTasks, task: TaskId, effects: &mut Vec<Effect>) {
         match tasks.state(task) {
             Some(State::Running) if self.suspended.len() < MAX_SUSPENDED => {
@@ -277,15 +289,21 @@ impl TaskTurns {
         }
     }
 
-    /// Processors that tasks have lent, in thousandths: 1500 if a task with 1 processor and one with a half wait.
+    /// Processors that tasks have lent, in thousandths: 1500 if a task with 1 processor and one
+    /// with a half wait.
     pub fn lent_milli(&self, tasks: &NodeTasks) -> u64 {
         let lending = self.suspended.iter().map(|task| &tasks[*task]).filter(|entry| entry.lends);
         lending.map(|entry| u64::from(entry.need.cpus_milli)).sum()
     }
 
-    /// Resumes the suspended tasks that resume before a ready task starts. Returns false if one of them lacks
-    /// processors: the ready task must wait.
-    fn resume_before(&mut self, tasks: &mut NodeTasks, ready: TaskId, effects: &mut Vec<Effect>) -> bool {
+    /// Resumes the suspended tasks that resume before a ready task starts. Returns false if one of
+    /// them lacks processors: the ready task must wait.
+    fn resume_before(
+        &mut self,
+        tasks: &mut NodeTasks,
+        ready: TaskId,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         for task in self.suspended_in_order(tasks) {
             if !tasks[task].resumes_before(&tasks[ready]) {
                 break;

@@ -11,7 +11,8 @@ pub struct Config {
     pub min_nodes: u32,
     /// The largest number of nodes to have or to request.
     pub max_nodes: u32,
-    /// The largest number of requests that have not been granted, up to [`MAX_REQUESTS`](crate::MAX_REQUESTS).
+    /// The largest number of requests that have not been granted, up to
+    /// [`MAX_REQUESTS`](crate::MAX_REQUESTS).
     pub backlog: usize,
     /// The largest number of nodes of one request.
     pub nodes_per_request: u32,
@@ -19,16 +20,17 @@ pub struct Config {
     pub slots: u32,
     /// The time for which each node is requested, microseconds.
     pub walltime_us: u64,
-    /// The time before the end of its walltime at which a node is drained and, if there is work, another one is
-    /// requested, microseconds.
+    /// The time before the end of its walltime at which a node is drained and, if there is work,
+    /// another one is requested, microseconds.
     pub notice_us: u64,
     /// A node is drained after this time without a task (30 s in the paper), microseconds.
     pub idle_us: u64,
-    /// A node stays without a task for up to this much longer, while it would take as long to fetch again what only it
-    /// holds and tasks are going to read, microseconds.
+    /// A node stays without a task for up to this much longer, while it would take as long to
+    /// fetch again what only it holds and tasks are going to read, microseconds.
     pub keep_us: u64,
-    /// The time in which `demand` completes the tasks that wait, microseconds. Ten seconds by default: that is how long
-    /// people wait before they turn to something else (Nielsen, Usability Engineering, 1993).
+    /// The time in which `demand` completes the tasks that wait, microseconds. Ten seconds by
+    /// default: that is how long people wait before they turn to something else (Nielsen,
+    /// Usability Engineering, 1993).
     pub target_us: u64,
     /// The pause after a request has failed, microseconds. It doubles with each further failure.
     pub backoff_us: u64,
@@ -70,10 +72,11 @@ pub struct OutstandingWork {
     pub task_us: u64,
     /// The mean time that a node's link is busy with the missing inputs of one task, microseconds.
     pub transfer_us: u64,
-    /// The node time that passes for each task that ends, as far as tasks wait for inputs that had been evicted from a
-    /// full store, microseconds.
+    /// The node time that passes for each task that ends, as far as tasks wait for inputs that had
+    /// been evicted from a full store, microseconds.
     pub refetch_us: u64,
-    /// Nodes that hold inputs which persistent storage could not deliver fast enough in their place.
+    /// Nodes that hold inputs which persistent storage could not deliver fast enough in their
+    /// place.
     pub holding: u64,
 }
 
@@ -109,8 +112,8 @@ pub enum Event {
     NodeJoined {
         /// The node's executor.
         node: ExecutorId,
-        /// The request for which the node was granted, even if the request was withdrawn too late. `None`: the node was
-        /// not requested here, and is never given back.
+        /// The request for which the node was granted, even if the request was withdrawn too late.
+        /// `None`: the node was not requested here, and is never given back.
         request: Option<NodeRequestId>,
         /// The node's earlier executor id, if the node was reported as left and has reconnected.
         was: Option<ExecutorId>,
@@ -125,8 +128,8 @@ pub enum Event {
         /// The node's executor.
         node: ExecutorId,
     },
-    /// How long it would take to fetch again what only this node holds and tasks are going to read. Reported of nodes
-    /// without a task.
+    /// How long it would take to fetch again what only this node holds and tasks are going to read.
+    /// Reported of nodes without a task.
     NodeHolds {
         /// The node's executor.
         node: ExecutorId,
@@ -164,7 +167,8 @@ pub enum Event {
         /// The request.
         request: NodeRequestId,
     },
-    /// A request that was made before this provisioner was started has not been granted to all of its nodes.
+    /// A request that was made before this provisioner was started has not been granted to all of
+    /// its nodes.
     RequestFound {
         /// The request's id, larger than those of all requests known.
         request: NodeRequestId,
@@ -179,7 +183,8 @@ pub enum Event {
     ArrivalsEnded,
     /// A node can run this number of tasks at the same time.
     SlotsLearned(u32),
-    /// The time that [`Provisioner::next_timeout`](crate::Provisioner::next_timeout) named has come.
+    /// The time that [`Provisioner::next_timeout`](crate::Provisioner::next_timeout) named has
+    /// come.
     TimePassed,
 }
 
@@ -195,13 +200,14 @@ pub enum Effect {
         /// The time for which each node is requested, microseconds.
         walltime_us: u64,
     },
-    /// Withdraw a request, as far as it has not been granted. Its nodes may still join, and count towards `max_nodes`,
-    /// until [`Event::RequestEnded`].
+    /// Withdraw a request, as far as it has not been granted. Its nodes may still join, and count
+    /// towards `max_nodes`, until [`Event::RequestEnded`].
     Withdraw {
         /// The request.
         request: NodeRequestId,
     },
-    /// Give a node no more tasks, replicate what only that node holds and is still needed, then report `NodeEmptied`.
+    /// Give a node no more tasks, replicate what only that node holds and is still needed, then
+    /// report `NodeEmptied`.
     Drain {
         /// The node's executor.
         node: ExecutorId,

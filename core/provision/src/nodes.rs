@@ -1,13 +1,13 @@
-//! The nodes that are there, with the counts and orders that decisions ask for, so that no decision walks over all
-//! nodes.
+//! The nodes that are there, with the counts and orders that decisions ask for, so that no decision
+//! walks over all nodes.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ExecutorId;
 
-/// Number of departed nodes whose former state is remembered. Beyond it, the node that left first is forgotten, and
-/// counts as new if it comes back.
+/// Number of departed nodes whose former state is remembered. Beyond it, the node that left first
+/// is forgotten, and counts as new if it comes back.
 pub const MAX_AWAY: usize = 4_096;
 
 /// `NodeState::may_become` has the moves. A node may leave in every state.
@@ -21,7 +21,10 @@ enum NodeState {
 impl NodeState {
     /// Whether a node may go from this state to the next one.
     fn may_become(self, next: NodeState) -> bool {
-        matches!((self, next), (NodeState::Staying, NodeState::Draining) | (NodeState::Draining, NodeState::Released))
+        matches!(
+            (self, next),
+            (NodeState::Staying, NodeState::Draining) | (NodeState::Draining, NodeState::Released)
+        )
     }
 }
 
@@ -43,8 +46,9 @@ impl ProvisionedNode {
         self.is_ours && self.state == NodeState::Staying
     }
 
-    /// The time since which it counts as idle: later than it is idle if what it holds is worth keeping. For example,
-    /// since 160 s if it is idle since 100 s and kept for 60 s: with an idle time of 30 s, it is drained at 190 s.
+    /// The time since which it counts as idle: later than it is idle if what it holds is worth
+    /// keeping. For example, since 160 s if it is idle since 100 s and kept for 60 s: with an idle
+    /// time of 30 s, it is drained at 190 s.
     fn counts_idle_since_us(&self) -> Option<u64> {
         self.idle_since_us.map(|since_us| since_us + self.kept_us)
     }
@@ -53,8 +57,8 @@ impl ProvisionedNode {
 #[derive(Default)]
 pub(crate) struct NodePool {
     nodes: BTreeMap<ExecutorId, ProvisionedNode>,
-    /// Nodes that are gone without having been given back, the last one at the end. Perhaps only the connection
-    /// broke.
+    /// Nodes that are gone without having been given back, the last one at the end. Perhaps only
+    /// the connection broke.
     away: VecDeque<(ExecutorId, ProvisionedNode)>,
     staying: u32,
     ours: u32,
@@ -65,14 +69,30 @@ pub(crate) struct NodePool {
 }
 
 impl NodePool {
-    /// Adds a node. A node that is back resumes its former state: its walltime has not begun anew. Whether it is
-    /// draining.
-    pub fn join(&mut self, now_us: u64, id: ExecutorId, is_ours: bool, was: Option<ExecutorId>) -> bool {
+    /// Adds a node. A node that is back resumes its former state: its walltime has not begun anew.
+    /// Whether it is draining.
+    pub fn join(
+        &mut self,
+        now_us: u64,
+        id: ExecutorId,
+        is_ours: bool,
+        was: Option<ExecutorId>,
+    ) -> bool {
         let index = self.away.iter().position(|(away, _)| Some(*away) == was);
         let before = index.and_then(|index| self.away.remove(index));
         let (joined_us, idle_since_us) = (now_us, Some(now_us));
-        let new = ProvisionedNode { is_ours, joined_us, idle_since_us, kept_us: 0, state: NodeState::Staying };
-        let node = before.map_or(new, |(_, before)| ProvisionedNode { idle_since_us, kept_us: 0, ..before });
+        let new = ProvisionedNode {
+            is_ours,
+            joined_us,
+            idle_since_us,
+            kept_us: 0,
+            state: NodeState::Staying,
+        };
+        let node = before.map_or(new, |(_, before)| ProvisionedNode {
+            idle_since_us,
+            kept_us: 0,
+            ..before
+        });
         let is_draining = node.state == NodeState::Draining;
         self.count(id, &node);
         assert!(self.nodes.insert(id, node).is_none(), "{id} is there already");
@@ -118,7 +138,10 @@ impl NodePool {
     fn enter(&mut self, id: ExecutorId, state: NodeState) {
         self.change(id, |node| {
             let before = node.state;
-            assert!(before.may_become(state), "{id} cannot go from {before:?} to {state:?}: {node:?}");
+            assert!(
+                before.may_become(state),
+                "{id} cannot go from {before:?} to {state:?}: {node:?}"
+            );
             node.state = state;
         });
     }
@@ -155,15 +178,20 @@ impl NodePool {
         ids
     }
 
-    /// Nodes that may leave and count as idle since then or longer, the longest first, no more than `most`.
+    /// Nodes that may leave and count as idle since then or longer, the longest first, no more than
+    /// `most`.
     pub fn idle_until(&self, until_us: u64, most: u32) -> Vec<ExecutorId> {
         until(&self.by_idleness, until_us).take(most as usize).collect()
     }
 
-    /// The youngest nodes that may leave, no more than `most`; without those that are idle and kept for what they hold.
+    /// The youngest nodes that may leave, no more than `most`; without those that are idle and kept
+    /// for what they hold.
     pub fn youngest(&self, most: u32) -> Vec<ExecutorId> {
         let youngest = self.by_age.iter().rev().map(|(_, id)| *id);
-        youngest.filter(|id| self.nodes.get(id).is_some_and(|node| node.kept_us == 0)).take(most as usize).collect()
+        youngest
+            .filter(|id| self.nodes.get(id).is_some_and(|node| node.kept_us == 0))
+            .take(most as usize)
+            .collect()
     }
 
     /// All nodes that may leave.
@@ -215,7 +243,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "cannot go from Staying to Released: ProvisionedNode { is_ours: true, joined_us: 5")]
+    #[should_panic(expected = "cannot go from Staying to Released: ProvisionedNode { is_ours: \
+                               true, joined_us: 5")]
     fn a_node_that_was_not_told_to_leave_is_not_given_back() {
         let (mut nodes, id) = (NodePool::default(), ExecutorId(3));
         nodes.join(5, id, true, None);

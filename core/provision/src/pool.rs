@@ -1,11 +1,13 @@
 //! The decider of a pool: its requests to a batch system, its nodes, its limits.
 //!
-//! [`PoolDecider`] drives a [`Provisioner`], which says how many nodes the work is worth, and decides what becomes of
-//! each request: whether it is submitted, looked for, withdrawn, has failed or is over. It is told what the batch
-//! system and the dispatcher report ([`PoolEvent`]), and says what to run, to save and to tell the user
-//! ([`PoolEffect`]). What it saves is enough to go on after the dispatcher was killed between any two effects.
+//! [`PoolDecider`] drives a [`Provisioner`], which says how many nodes the work is worth, and
+//! decides what becomes of each request: whether it is submitted, looked for, withdrawn, has failed
+//! or is over. It is told what the batch system and the dispatcher report ([`PoolEvent`]), and says
+//! what to run, to save and to tell the user ([`PoolEffect`]). What it saves is enough to go on
+//! after the dispatcher was killed between any two effects.
 //!
-//! It must never read a clock or a file, run a command, or forget a request that the batch system may have.
+//! It must never read a clock or a file, run a command, or forget a request that the batch system
+//! may have.
 
 mod event;
 mod explain;
@@ -22,8 +24,9 @@ use alloc::vec::Vec;
 use eyas_types::{ExecutorId, Resources};
 
 pub use self::event::{
-    BatchEnd, BatchReport, BatchState, FittingWork, NodeShape, NodeTraces, PoolConfig, PoolCounts, PoolEffect,
-    PoolEvent, PoolNodeState, PoolStatus, RememberedRequest, SavedPool, SubmissionAnswer,
+    BatchEnd, BatchReport, BatchState, FittingWork, NodeShape, NodeTraces, PoolConfig, PoolCounts,
+    PoolEffect, PoolEvent, PoolNodeState, PoolStatus, RememberedRequest, SavedPool,
+    SubmissionAnswer,
 };
 pub use self::explain::NodeStanding;
 pub use self::hosts::ExcludedHost;
@@ -34,7 +37,8 @@ pub use self::share::{PoolOffer, share_work};
 use crate::event::{Config, Effect, Event, Mode, NodeRequestId, OutstandingWork};
 use crate::provisioner::{MAX_REQUESTS, Provisioner};
 
-/// A node is drained this long before its walltime ends, or a tenth of the walltime before, if that is shorter.
+/// A node is drained this long before its walltime ends, or a tenth of the walltime before, if that
+/// is shorter.
 const NOTICE_US: u64 = 120_000_000;
 /// Part of the walltime that is the longest notice.
 const NOTICE_PART: u64 = 10;
@@ -119,7 +123,8 @@ pub struct PoolDecider {
     has_begun: bool,
     requests: BTreeMap<u64, PoolRequest>,
     nodes: BTreeMap<ExecutorId, PoolNode>,
-    /// Nodes that have left and may come back: the names of their processes and their former ids, the latest last.
+    /// Nodes that have left and may come back: the names of their processes and their former ids,
+    /// the latest last.
     left: VecDeque<(String, ExecutorId)>,
     /// Resources that a node has reported.
     learned: Option<Resources>,
@@ -144,7 +149,8 @@ pub struct PoolDecider {
 }
 
 impl PoolDecider {
-    /// A pool without nodes, as it was saved last, with the requests that were saved. A new pool has saved nothing.
+    /// A pool without nodes, as it was saved last, with the requests that were saved. A new pool
+    /// has saved nothing.
     pub fn new(
         now_us: u64,
         config: PoolConfig,
@@ -193,14 +199,20 @@ impl PoolDecider {
     pub fn handle(&mut self, now_us: u64, event: PoolEvent, effects: &mut Vec<PoolEffect>) {
         match event {
             PoolEvent::NodesSeen(seen) => self.see_nodes(now_us, &seen, effects),
-            PoolEvent::Work { fitting, measured } => self.see_work(now_us, &fitting, measured, effects),
-            PoolEvent::Submitted { request, answer } => self.submitted(now_us, request, answer, effects),
+            PoolEvent::Work { fitting, measured } => {
+                self.see_work(now_us, &fitting, measured, effects)
+            }
+            PoolEvent::Submitted { request, answer } => {
+                self.submitted(now_us, request, answer, effects)
+            }
             PoolEvent::HostsFailed(hosts) => self.pass_over(now_us, hosts, effects),
             PoolEvent::StateSeen { request, report, traces } => {
                 self.see_state(now_us, request, report, traces, effects);
             }
             PoolEvent::Found { request, job } => self.found(now_us, request, job, effects),
-            PoolEvent::NotFound { request, traces } => self.not_found(now_us, request, traces, effects),
+            PoolEvent::NotFound { request, traces } => {
+                self.not_found(now_us, request, traces, effects)
+            }
             PoolEvent::LookFailed { request, why, traces } => {
                 self.look_failed(now_us, request, &why, traces, effects);
             }
@@ -261,8 +273,8 @@ impl PoolDecider {
         &self.provisioner
     }
 
-    /// The time at which [`PoolEvent::TimePassed`] must be reported, if nothing else happens before, microseconds since
-    /// 1970.
+    /// The time at which [`PoolEvent::TimePassed`] must be reported, if nothing else happens
+    /// before, microseconds since 1970.
     pub fn next_timeout(&self) -> Option<u64> {
         self.provisioner.next_timeout()
     }
@@ -291,9 +303,14 @@ impl PoolDecider {
     }
 
     fn drain(&mut self, now_us: u64, id: ExecutorId, effects: &mut Vec<PoolEffect>) {
-        let Some(why) = self.nodes.get(&id).map(|node| self.why_drained(now_us, node)) else { return };
+        let Some(why) = self.nodes.get(&id).map(|node| self.why_drained(now_us, node)) else {
+            return;
+        };
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        effects.push(PoolEffect::Note(format!("node {} gets no more tasks and leaves: {why}", node.name)));
+        effects.push(PoolEffect::Note(format!(
+            "node {} gets no more tasks and leaves: {why}",
+            node.name
+        )));
         (node.is_draining, node.leaves, node.is_explained) = (true, Some(why), false);
         effects.push(PoolEffect::Drain { node: id });
     }
@@ -306,8 +323,8 @@ impl PoolDecider {
         }
     }
 
-    /// A node whose time ends within this time gets no more tasks: a task that takes as long as others must be able to
-    /// end there.
+    /// A node whose time ends within this time gets no more tasks: a task that takes as long as
+    /// others must be able to end there.
     fn notice_us(&self) -> u64 {
         notice_us(&self.config).max(2 * self.task_us).min(self.config.time_limit_us / 2)
     }
@@ -339,7 +356,9 @@ impl PoolDecider {
     pub fn can_grow(&self, now_us: u64) -> bool {
         self.status == PoolStatus::Active
             && self.failures_in_row == 0
-            && self.provisioner.staying() + self.provisioner.requested() + self.provisioner.withdrawn()
+            && self.provisioner.staying()
+                + self.provisioner.requested()
+                + self.provisioner.withdrawn()
                 < self.config.max_nodes
             && self.provisioner.not_before_us() <= now_us
     }
@@ -376,7 +395,8 @@ impl PoolDecider {
             let slots = u32::try_from(self.slots()).unwrap_or(u32::MAX);
             self.tell(now_us, Event::SlotsLearned(slots), effects);
         }
-        let text = format!("node {} on {} joined for request {}", state.name, state.host, state.request);
+        let text =
+            format!("node {} on {} joined for request {}", state.name, state.host, state.request);
         effects.push(PoolEffect::Note(text));
         let request = Some(NodeRequestId(state.request));
         self.tell(now_us, Event::NodeJoined { node: state.executor, request, was }, effects);
@@ -393,7 +413,8 @@ impl PoolDecider {
         let is_busy = state.tasks > 0;
         if core::mem::replace(&mut node.is_busy, is_busy) != is_busy {
             (node.idle_since_us, node.is_explained) = (now_us, false);
-            let event = if is_busy { Event::NodeBusy { node: id } } else { Event::NodeIdle { node: id } };
+            let event =
+                if is_busy { Event::NodeBusy { node: id } } else { Event::NodeIdle { node: id } };
             self.tell(now_us, event, effects);
         }
         if !is_busy && is_refill_new {
@@ -408,13 +429,24 @@ impl PoolDecider {
         node.lacks_time = lacks_time;
         // Whether it must be replaced is known with the next report of the work.
         let is_newly_idle = !is_busy && node.idle_since_us == now_us;
-        if node.is_draining && state.is_draining && state.tasks == 0 && !state.is_emptied && !node.is_explained {
+        if node.is_draining
+            && state.is_draining
+            && state.tasks == 0
+            && !state.is_emptied
+            && !node.is_explained
+        {
             node.is_explained = true;
-            let text = format!("node {} stays until other nodes have the objects that only it holds", node.name);
+            let text = format!(
+                "node {} stays until other nodes have the objects that only it holds",
+                node.name
+            );
             effects.push(PoolEffect::Note(text));
         } else if node.is_draining && !node.is_released && state.is_draining && state.is_emptied {
             self.tell(now_us, Event::NodeEmptied { node: id }, effects);
-        } else if !node.is_draining && !is_newly_idle && (node.until_us <= now_us + notice_us || lacks_time) {
+        } else if !node.is_draining
+            && !is_newly_idle
+            && (node.until_us <= now_us + notice_us || lacks_time)
+        {
             self.tell(now_us, Event::NodeExpires { node: id }, effects);
         }
     }
@@ -429,7 +461,10 @@ impl PoolDecider {
             self.counts.nodes_given_back += 1;
         }
         let how = if node.is_released || is_withdrawn { "was given back" } else { "is gone" };
-        effects.push(PoolEffect::Note(format!("node {} of request {} {how}", node.name, node.request)));
+        effects.push(PoolEffect::Note(format!(
+            "node {} of request {} {how}",
+            node.name, node.request
+        )));
         if self.departed.len() == MAX_DEPARTED {
             self.departed.pop_front();
         }
@@ -438,7 +473,12 @@ impl PoolDecider {
             false => "its connection was lost: the batch system or its host ended it",
         };
         let why = node.leaves.unwrap_or_else(|| otherwise.into());
-        self.departed.push_back(DepartedNode { name: node.name, request: node.request, at_us: now_us, why });
+        self.departed.push_back(DepartedNode {
+            name: node.name,
+            request: node.request,
+            at_us: now_us,
+            why,
+        });
         if !node.is_released {
             if self.left.len() == MAX_LEFT {
                 self.left.pop_front();
@@ -469,11 +509,13 @@ impl PoolDecider {
         let staying = self.nodes.values().filter(|node| !node.is_draining);
         let running = staying.map(|node| node.tasks.min(slots)).sum::<u64>();
         let ended = self.ended_before + self.nodes.values().map(|node| node.ended).sum::<u64>();
-        let work = OutstandingWork { waiting, running, arrived: ended + running + waiting, ..measured };
+        let work =
+            OutstandingWork { waiting, running, arrived: ended + running + waiting, ..measured };
         self.tell(now_us, Event::Work(work), effects);
         if waiting + running > 0 {
             self.quiet_since_us = None;
-        } else if now_us >= *self.quiet_since_us.get_or_insert(now_us) + self.config.idle_timeout_us {
+        } else if now_us >= *self.quiet_since_us.get_or_insert(now_us) + self.config.idle_timeout_us
+        {
             self.tell(now_us, Event::ArrivalsEnded, effects);
         }
         if now_us >= self.saved_us + SAVE_EVERY_US && !self.nodes.is_empty() {
@@ -491,11 +533,15 @@ impl PoolDecider {
             (u128::from(needed) * u128::from(slots)).div_ceil(u128::from(of_node.max(1))) as u64
         };
         let by_others = shape.as_ref().map_or(0, |shape| {
-            let named = fitting.named.iter().map(|(name, needed)| slots_for(*needed, shape.amount_of(name)));
+            let named = fitting
+                .named
+                .iter()
+                .map(|(name, needed)| slots_for(*needed, shape.amount_of(name)));
             named.fold(slots_for(fitting.memory_bytes, shape.memory_bytes), u64::max)
         });
         let waiting = by_cpus.max(by_others).max(u64::from(fitting.tasks > 0));
-        // What a node can run is known once the first node has joined. Until then one node is enough.
+        // What a node can run is known once the first node has joined. Until then one node is
+        // enough.
         if shape.is_none() { waiting.min(slots) } else { waiting }
     }
 
@@ -511,8 +557,11 @@ impl PoolDecider {
         let hours = self.counts.node_seconds / HOUR_S;
         let of_time = self.config.max_node_hours.filter(|most| hours >= *most);
         let of_cost = self.config.max_cost.filter(|most| self.cost() >= *most);
-        let time = of_time.map(|most| format!("its nodes have used {hours:.2} of {most} node-hours"));
-        time.or_else(|| of_cost.map(|most| format!("its nodes have cost {:.2} of {most}", self.cost())))
+        let time =
+            of_time.map(|most| format!("its nodes have used {hours:.2} of {most} node-hours"));
+        time.or_else(|| {
+            of_cost.map(|most| format!("its nodes have cost {:.2} of {most}", self.cost()))
+        })
     }
 
     fn check_limits(&mut self, now_us: u64, effects: &mut Vec<PoolEffect>) {
@@ -542,7 +591,9 @@ impl PoolDecider {
 
     /// Whether a pool that is being removed has no node and no request left.
     pub fn is_closed(&self) -> bool {
-        self.status == PoolStatus::Closing && self.nodes.is_empty() && self.requests.values().all(PoolRequest::is_over)
+        self.status == PoolStatus::Closing
+            && self.nodes.is_empty()
+            && self.requests.values().all(PoolRequest::is_over)
     }
 
     /// Ends everything at once: tasks on the pool's nodes run again elsewhere.

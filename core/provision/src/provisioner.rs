@@ -24,8 +24,9 @@ struct Surplus {
 
 /// The rate at which tasks arrive, smoothed over the policy's target time.
 ///
-/// After `p` microseconds with a rate `r`, a mean `m` over `t` microseconds becomes `m + (r - m) * p / (p + t)`. For
-/// example, a second at 10 tasks/s moves a mean of 4 tasks/s over 2 s to 6 tasks/s.
+/// After `p` microseconds with a rate `r`, a mean `m` over `t` microseconds becomes `m + (r - m) *
+/// p / (p + t)`. For example, a second at 10 tasks/s moves a mean of 4 tasks/s over 2 s to 6
+/// tasks/s.
 #[derive(Default)]
 struct ArrivalRate {
     /// The time of the last count, and the count.
@@ -58,8 +59,8 @@ pub struct Provisioner {
     nodes: NodePool,
     /// Nodes of each request that have not joined yet.
     requests: BTreeMap<NodeRequestId, u32>,
-    /// The same of requests that are no longer wanted, and have not ended: a batch system may grant a request while it
-    /// is withdrawn.
+    /// The same of requests that are no longer wanted, and have not ended: a batch system may
+    /// grant a request while it is withdrawn.
     withdrawn: BTreeMap<NodeRequestId, u32>,
     /// The number of requests that there ever were.
     requested: u64,
@@ -81,8 +82,14 @@ impl Provisioner {
     /// If a node of `config` has no slots or no time, or `min_nodes` is larger than `max_nodes`.
     pub fn new(config: Config) -> Self {
         assert!(config.min_nodes <= config.max_nodes, "`min_nodes` is larger than `max_nodes`");
-        assert!(config.slots > 0 && config.target_us > 0 && config.idle_us > 0, "a node has slots and time");
-        assert!(config.walltime_us > config.notice_us, "a node has time before it is told to leave");
+        assert!(
+            config.slots > 0 && config.target_us > 0 && config.idle_us > 0,
+            "a node has slots and time"
+        );
+        assert!(
+            config.walltime_us > config.notice_us,
+            "a node has time before it is told to leave"
+        );
         Provisioner {
             policy: policies::of(config.policy, config.target_us),
             mode: Mode::Active,
@@ -128,12 +135,16 @@ impl Provisioner {
                 let over_us = now_us + self.config.idle_us;
                 self.next_us = Some(self.next_us.map_or(over_us, |next_us| next_us.min(over_us)));
             }
-            Event::NodeHolds { node, refill_us } => self.nodes.keep(node, refill_us.min(self.config.keep_us)),
+            Event::NodeHolds { node, refill_us } => {
+                self.nodes.keep(node, refill_us.min(self.config.keep_us))
+            }
             Event::NodeEmptied { node } => {
                 self.nodes.release(node);
                 effects.push(Effect::Release { node });
             }
-            Event::NodeExpires { node } if self.nodes.may_leave(node) => self.drain([node].into(), effects),
+            Event::NodeExpires { node } if self.nodes.may_leave(node) => {
+                self.drain([node].into(), effects)
+            }
             Event::NodeExpires { .. } => {}
             Event::NodeLeft { node } => self.nodes.leave(node),
             Event::RequestFailed { request } => {
@@ -142,7 +153,9 @@ impl Provisioner {
             }
             Event::RequestOverdue { request } => self.failed(now_us, request),
             Event::RequestEnded { request } => _ = self.withdrawn.remove(&request),
-            Event::RequestFound { request, nodes, is_withdrawn } => self.found(request, nodes, is_withdrawn),
+            Event::RequestFound { request, nodes, is_withdrawn } => {
+                self.found(request, nodes, is_withdrawn)
+            }
             Event::ArrivalsEnded => self.arrivals = ArrivalRate::default(),
             Event::ModeSet(mode) => self.mode = mode,
             Event::SlotsLearned(slots) => self.config.slots = slots.max(1),
@@ -169,7 +182,8 @@ impl Provisioner {
     fn next_due(&self) -> Option<u64> {
         let walltime = self.nodes.oldest_joined_us().map(|joined_us| joined_us + self.stay_us());
         let is_crowded = self.staying() > self.wanted();
-        let idle = self.nodes.longest_idle_since_us().map(|since_us| since_us + self.config.idle_us);
+        let idle =
+            self.nodes.longest_idle_since_us().map(|since_us| since_us + self.config.idle_us);
         let surplus = self.surplus.map(|surplus| surplus.since_us + self.config.idle_us);
         let backoff = Some(self.not_before_us).filter(|_| self.missing() > 0 && self.may_request());
         [walltime, idle.filter(|_| is_crowded), surplus, backoff].into_iter().flatten().min()
@@ -181,7 +195,9 @@ impl Provisioner {
             return 0;
         }
         let wanted = self.policy.wanted(&self.work, self.arrivals.per_us, self.config.slots);
-        u32::try_from(wanted).unwrap_or(u32::MAX).clamp(self.config.min_nodes, self.config.max_nodes)
+        u32::try_from(wanted)
+            .unwrap_or(u32::MAX)
+            .clamp(self.config.min_nodes, self.config.max_nodes)
     }
 
     /// The number of nodes that are there and stay.
@@ -194,13 +210,14 @@ impl Provisioner {
         self.requests.values().sum()
     }
 
-    /// The number of nodes that are no longer wanted and may still join: their requests were withdrawn or are overdue,
-    /// and have not ended.
+    /// The number of nodes that are no longer wanted and may still join: their requests were
+    /// withdrawn or are overdue, and have not ended.
     pub fn withdrawn(&self) -> u32 {
         self.withdrawn.values().sum()
     }
 
-    /// The time before which no request is made, because requests have failed; 0 if none has failed.
+    /// The time before which no request is made, because requests have failed; 0 if none has
+    /// failed.
     pub fn not_before_us(&self) -> u64 {
         self.not_before_us
     }
@@ -209,18 +226,21 @@ impl Provisioner {
         self.mode == Mode::Active && self.requests.len() < self.config.backlog.min(MAX_REQUESTS)
     }
 
-    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is requested; but 1, if
-    /// `max_nodes` is 8 and another node may still join although its request was withdrawn. As long as no
-    /// task waits or runs, a node that leaves is not replaced, although tasks arrived a while ago: a task that arrives
-    /// requests a node.
+    /// The number of nodes to request. For example 2, if 8 are wanted, 5 are there and 1 is
+    /// requested; but 1, if `max_nodes` is 8 and another node may still join although its request
+    /// was withdrawn. As long as no task waits or runs, a node that leaves is not replaced,
+    /// although tasks arrived a while ago: a task that arrives requests a node.
     fn missing(&self) -> u32 {
-        let may = self.config.max_nodes.saturating_sub(self.nodes.ours() + self.requested() + self.withdrawn());
+        let may = self
+            .config
+            .max_nodes
+            .saturating_sub(self.nodes.ours() + self.requested() + self.withdrawn());
         let wanted = if self.work.is_none() { self.config.min_nodes } else { self.wanted() };
         wanted.saturating_sub(self.staying() + self.requested()).min(may)
     }
 
-    /// The time from when a node joins until it is drained because its walltime nearly ends. For example 58 minutes by
-    /// default.
+    /// The time from when a node joins until it is drained because its walltime nearly ends. For
+    /// example 58 minutes by default.
     fn stay_us(&self) -> u64 {
         self.config.walltime_us - self.config.notice_us
     }
@@ -239,7 +259,11 @@ impl Provisioner {
     }
 
     fn found(&mut self, request: NodeRequestId, nodes: u32, is_withdrawn: bool) {
-        assert!(request.0 >= self.requested, "request {} is older than others that are known", request.0);
+        assert!(
+            request.0 >= self.requested,
+            "request {} is older than others that are known",
+            request.0
+        );
         self.requested = request.0 + 1;
         let requests = if is_withdrawn { &mut self.withdrawn } else { &mut self.requests };
         if nodes > 0 {
@@ -255,13 +279,16 @@ impl Provisioner {
         self.surplus = None;
     }
 
-    /// A request has failed, and is no longer wanted. One that was withdrawn before may fail as well, and then counts
-    /// for nothing.
+    /// A request has failed, and is no longer wanted. One that was withdrawn before may fail as
+    /// well, and then counts for nothing.
     fn failed(&mut self, now_us: u64, request: NodeRequestId) {
         if let Some(nodes) = self.requests.remove(&request) {
             self.withdrawn.insert(request, nodes);
             // For example 5, 10, 20 s and so on, up to 10 minutes by default.
-            let doubled = self.config.backoff_us.checked_mul(1_u64.checked_shl(self.failures).unwrap_or(u64::MAX));
+            let doubled = self
+                .config
+                .backoff_us
+                .checked_mul(1_u64.checked_shl(self.failures).unwrap_or(u64::MAX));
             let backoff_us = doubled.unwrap_or(u64::MAX).min(self.config.max_backoff_us);
             self.failures += 1;
             self.not_before_us = now_us + backoff_us;
@@ -276,17 +303,20 @@ impl Provisioner {
         }
     }
 
-    /// Drains nodes that have been idle for the idle time, as far as they are not wanted; the longest idle first.
+    /// Drains nodes that have been idle for the idle time, as far as they are not wanted; the
+    /// longest idle first.
     fn drain_idle(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         if let Some(idle_until_us) = now_us.checked_sub(self.config.idle_us) {
-            let idle = self.nodes.idle_until(idle_until_us, self.staying().saturating_sub(self.wanted()));
+            let idle =
+                self.nodes.idle_until(idle_until_us, self.staying().saturating_sub(self.wanted()));
             self.drain(idle, effects);
         }
     }
 
-    /// Gives up what was too many for a whole idle time: requests, the latest first; then, if the policy says so, nodes
-    /// that are not idle, the youngest first. For example, if 7 nodes were wanted all the time while 10 were there and
-    /// 2 requests were open for one each, both requests are withdrawn, and three nodes are drained.
+    /// Gives up what was too many for a whole idle time: requests, the latest first; then, if the
+    /// policy says so, nodes that are not idle, the youngest first. For example, if 7 nodes were
+    /// wanted all the time while 10 were there and 2 requests were open for one each, both requests
+    /// are withdrawn, and three nodes are drained.
     fn give_up_surplus(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         let nodes = self.surplus_now();
         let seen = match self.surplus {
@@ -308,13 +338,17 @@ impl Provisioner {
             let crowd = self.staying().saturating_sub(self.wanted()).min(left);
             self.drain(self.nodes.youngest(crowd), effects);
         }
-        self.surplus = Some(Surplus { since_us: now_us, nodes: self.surplus_now() }).filter(|seen| seen.nodes > 0);
+        self.surplus = Some(Surplus { since_us: now_us, nodes: self.surplus_now() })
+            .filter(|seen| seen.nodes > 0);
     }
 
-    /// The number of nodes that are there or requested beyond those wanted, of those that can be given up while busy.
+    /// The number of nodes that are there or requested beyond those wanted, of those that can be
+    /// given up while busy.
     fn surplus_now(&self) -> u32 {
         let leavable = if self.policy.consolidates() { self.nodes.leavable() } else { 0 };
-        (self.staying() + self.requested()).saturating_sub(self.wanted()).min(self.requested() + leavable)
+        (self.staying() + self.requested())
+            .saturating_sub(self.wanted())
+            .min(self.requested() + leavable)
     }
 
     fn drain(&mut self, nodes: Vec<ExecutorId>, effects: &mut Vec<Effect>) {
@@ -333,7 +367,11 @@ impl Provisioner {
             return;
         }
         while missing > 0 && self.may_request() {
-            let nodes = self.policy.request(self.in_a_row).min(missing).min(self.config.nodes_per_request.max(1));
+            let nodes = self
+                .policy
+                .request(self.in_a_row)
+                .min(missing)
+                .min(self.config.nodes_per_request.max(1));
             let request = NodeRequestId(self.requested);
             self.requested += 1;
             self.in_a_row += 1;

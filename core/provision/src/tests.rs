@@ -1,5 +1,5 @@
-//! Provisioners against a simulated batch system: single histories in full, and random histories that are checked after
-//! each step.
+//! Provisioners against a simulated batch system: single histories in full, and random histories
+//! that are checked after each step.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -36,7 +36,11 @@ impl Run {
         let mut effects = Vec::new();
         self.provisioner.handle(self.now_us, event, &mut effects);
         let next = self.provisioner.next_timeout();
-        assert!(next.is_none_or(|at_us| at_us > self.now_us), "{event:?}: {next:?} is not after {}", self.now_us);
+        assert!(
+            next.is_none_or(|at_us| at_us > self.now_us),
+            "{event:?}: {next:?} is not after {}",
+            self.now_us
+        );
         effects
     }
 
@@ -53,15 +57,23 @@ impl Run {
     }
 
     fn joined(&mut self, n: u32, request: u64) -> Vec<Effect> {
-        self.tell(Event::NodeJoined { node: node(n), request: Some(NodeRequestId(request)), was: None })
+        self.tell(Event::NodeJoined {
+            node: node(n),
+            request: Some(NodeRequestId(request)),
+            was: None,
+        })
     }
 
     /// Lets time pass until that second. Returns all effects, each with its second.
     fn pass(&mut self, until_s: u64) -> Vec<(u64, Effect)> {
         let mut done = Vec::new();
-        while let Some(at_us) = self.provisioner.next_timeout().filter(|at_us| *at_us <= until_s * SECOND_US) {
+        while let Some(at_us) =
+            self.provisioner.next_timeout().filter(|at_us| *at_us <= until_s * SECOND_US)
+        {
             self.now_us = at_us;
-            done.extend(self.tell(Event::TimePassed).into_iter().map(|effect| (at_us / SECOND_US, effect)));
+            done.extend(
+                self.tell(Event::TimePassed).into_iter().map(|effect| (at_us / SECOND_US, effect)),
+            );
         }
         self.now_us = until_s * SECOND_US;
         done
@@ -90,7 +102,11 @@ fn each_policy_asks_in_its_own_way() {
         let mut run = Run::new(Config { slots: 2, ..config(policy) });
         assert_eq!(asked(&run.waiting(23)), expected, "{policy}");
         assert_eq!(run.waiting(23), [], "{policy}: they are on their way");
-        assert_eq!(asked(&run.waiting(1_000)).iter().sum::<u32>(), 8, "{policy}: no more than 20 in all");
+        assert_eq!(
+            asked(&run.waiting(1_000)).iter().sum::<u32>(),
+            8,
+            "{policy}: no more than 20 in all"
+        );
     }
 }
 
@@ -121,13 +137,18 @@ fn an_idle_node_stays_while_refilling_it_would_take_as_long() {
         for (refill_s, kept_s) in [(50, 50), (3600, 100)] {
             let mut run = Run::new(Config { keep_us: 100 * SECOND_US, ..config(*policy) });
             run.waiting(2);
-            let requests = [0, 1].map(|n| (n, if *policy == ProvisioningPolicy::OneAtATime { n.into() } else { 0 }));
+            let requests = [0, 1]
+                .map(|n| (n, if *policy == ProvisioningPolicy::OneAtATime { n.into() } else { 0 }));
             requests.into_iter().for_each(|(n, request)| _ = run.joined(n, request));
             run.waiting(0);
             run.tell(Event::NodeHolds { node: node(1), refill_us: refill_s * SECOND_US });
-            let expected = [(IDLE_S, 0), (IDLE_S + kept_s, 1)].map(|(at_s, n)| (at_s, Effect::Drain { node: node(n) }));
-            let left: Vec<_> =
-                run.pass(200).into_iter().filter(|(_, effect)| matches!(effect, Effect::Drain { .. })).collect();
+            let expected = [(IDLE_S, 0), (IDLE_S + kept_s, 1)]
+                .map(|(at_s, n)| (at_s, Effect::Drain { node: node(n) }));
+            let left: Vec<_> = run
+                .pass(200)
+                .into_iter()
+                .filter(|(_, effect)| matches!(effect, Effect::Drain { .. }))
+                .collect();
             assert_eq!(left, expected, "{policy}");
         }
         // Its tasks have read what it holds: nothing keeps it.
@@ -151,7 +172,11 @@ fn nodes_of_a_request_that_is_no_longer_wanted_count_until_it_has_ended() {
     assert_eq!(run.pass(60), [(30, Effect::Withdraw { request: NodeRequestId(0) })]);
     assert_eq!(asked(&run.waiting(9)), [1], "two may still join");
     run.joined(0, 0);
-    assert_eq!((run.provisioner.withdrawn(), asked(&run.waiting(9))), (1, [].into()), "one of them has");
+    assert_eq!(
+        (run.provisioner.withdrawn(), asked(&run.waiting(9))),
+        (1, [].into()),
+        "one of them has"
+    );
     assert_eq!(asked(&run.tell(ended(0))), [1]);
     // The same of a request whose nodes are overdue, and after a restart.
     assert_eq!(run.tell(Event::RequestOverdue { request: NodeRequestId(2) }), []);
@@ -187,9 +212,14 @@ fn a_closed_pool_withdraws_its_requests_and_gives_back_its_nodes() {
 
 #[test]
 fn requests_of_an_earlier_time_count() {
-    let mut run = Run::new(Config { nodes_per_request: 2, backlog: 2, ..config(ProvisioningPolicy::AllAtOnce) });
+    let mut run = Run::new(Config {
+        nodes_per_request: 2,
+        backlog: 2,
+        ..config(ProvisioningPolicy::AllAtOnce)
+    });
     run.tell(Event::RequestFound { request: NodeRequestId(7), nodes: 3, is_withdrawn: false });
-    let expected = Effect::Request { request: NodeRequestId(8), nodes: 2, walltime_us: 3_600 * SECOND_US };
+    let expected =
+        Effect::Request { request: NodeRequestId(8), nodes: 2, walltime_us: 3_600 * SECOND_US };
     assert_eq!(run.waiting(9), [expected], "no more than two requests, of two nodes");
 }
 
@@ -205,7 +235,8 @@ fn demand_counts_what_comes_what_waits_and_what_both_take() {
         };
         policy.wanted(&work, per_s / SECOND_US as f64, 2)
     };
-    // 100 tasks a second of 10 ms on two slots take half a node. Their transfers of 80 ms take eight links.
+    // 100 tasks a second of 10 ms on two slots take half a node. Their transfers of 80 ms take
+    // eight links.
     assert_eq!(wanted(0, 10, 0, 100.0), 1);
     assert_eq!(wanted(0, 10, 80, 100.0), 8);
     // 6,000 waiting tasks in a target of a minute are 100 a second more.
@@ -215,8 +246,14 @@ fn demand_counts_what_comes_what_waits_and_what_both_take() {
     // Nothing was measured yet.
     assert_eq!(wanted(10, 0, 0, 0.0), 5);
     assert_eq!(wanted(0, 10, 80, 0.0), 0);
-    // Tasks wait for objects that were evicted: a node ends one task in 200 ms, although the task takes 5 ms of it.
-    let again = OutstandingWork { waiting: 6_000, task_us: 10_000, refetch_us: 200_000, ..OutstandingWork::default() };
+    // Tasks wait for objects that were evicted: a node ends one task in 200 ms, although the task
+    // takes 5 ms of it.
+    let again = OutstandingWork {
+        waiting: 6_000,
+        task_us: 10_000,
+        refetch_us: 200_000,
+        ..OutstandingWork::default()
+    };
     assert_eq!(policy.wanted(&again, 0.0, 2), 20);
     // Nodes whose stores are needed stay.
     assert_eq!(policy.wanted(&OutstandingWork { holding: 25, ..again }, 0.0, 2), 25);
@@ -224,8 +261,11 @@ fn demand_counts_what_comes_what_waits_and_what_both_take() {
 
 #[test]
 fn arrivals_are_smoothed() {
-    let mut run = Run::new(Config { target_us: 60 * SECOND_US, ..config(ProvisioningPolicy::Demand) });
-    let work = |arrived| Event::Work(OutstandingWork { arrived, task_us: SECOND_US, ..OutstandingWork::default() });
+    let mut run =
+        Run::new(Config { target_us: 60 * SECOND_US, ..config(ProvisioningPolicy::Demand) });
+    let work = |arrived| {
+        Event::Work(OutstandingWork { arrived, task_us: SECOND_US, ..OutstandingWork::default() })
+    };
     for second in 0..600 {
         run.now_us = second * SECOND_US;
         run.tell(work(second * 5));
@@ -250,7 +290,10 @@ fn idle_nodes_leave_when_they_are_not_wanted() {
     }
     assert_eq!(run.pass(34), [], "there is work for all three");
     assert_eq!(run.waiting(1), []);
-    assert_eq!(run.pass(100), [(35, Effect::Drain { node: node(1) }), (40, Effect::Drain { node: node(0) })]);
+    assert_eq!(
+        run.pass(100),
+        [(35, Effect::Drain { node: node(1) }), (40, Effect::Drain { node: node(0) })]
+    );
     // A node is not released before other nodes hold what it holds.
     assert_eq!(run.tell(Event::NodeEmptied { node: node(0) }), [Effect::Release { node: node(0) }]);
     assert_eq!(run.waiting(0), [], "the least is one");
@@ -260,7 +303,9 @@ fn idle_nodes_leave_when_they_are_not_wanted() {
 #[test]
 fn what_is_unneeded_is_withdrawn_and_consolidated() {
     let mut run = Run::new(config(ProvisioningPolicy::Demand));
-    let work = |waiting, running| Event::Work(OutstandingWork { waiting, running, ..OutstandingWork::default() });
+    let work = |waiting, running| {
+        Event::Work(OutstandingWork { waiting, running, ..OutstandingWork::default() })
+    };
     assert_eq!(asked(&run.tell(work(4, 0))), [4]);
     (0..4).for_each(|n| {
         run.now_us = u64::from(n) * SECOND_US;
@@ -280,7 +325,8 @@ fn what_is_unneeded_is_withdrawn_and_consolidated() {
         (50, Effect::Drain { node: node(2) }),
     ];
     assert_eq!(run.pass(100), expected);
-    // The withdrawn request is granted all the same: the node is ours, and leaves when it has been idle.
+    // The withdrawn request is granted all the same: the node is ours, and leaves when it has been
+    // idle.
     run.joined(9, 1);
     assert_eq!(run.pass(200), [(130, Effect::Drain { node: node(9) })]);
 }
@@ -350,7 +396,8 @@ fn nodes_leave_before_their_time_is_over_and_are_replaced() {
     run.waiting(1);
     run.joined(0, 0);
     run.tell(Event::NodeBusy { node: node(0) });
-    let request = Effect::Request { request: NodeRequestId(1), nodes: 1, walltime_us: 3_600 * SECOND_US };
+    let request =
+        Effect::Request { request: NodeRequestId(1), nodes: 1, walltime_us: 3_600 * SECOND_US };
     assert_eq!(run.pass(3_600), [(3_480, Effect::Drain { node: node(0) }), (3_480, request)]);
 }
 
@@ -359,7 +406,12 @@ fn an_idle_node_whose_time_is_over_is_not_replaced() {
     for min_nodes in [0, 1] {
         let mut run = Run::new(Config { min_nodes, ..config(ProvisioningPolicy::Demand) });
         let work = |arrived, running| {
-            Event::Work(OutstandingWork { arrived, running, task_us: SECOND_US, ..OutstandingWork::default() })
+            Event::Work(OutstandingWork {
+                arrived,
+                running,
+                task_us: SECOND_US,
+                ..OutstandingWork::default()
+            })
         };
         run.waiting(1);
         run.joined(0, 0);
@@ -396,15 +448,23 @@ fn a_node_that_is_back_goes_on_as_what_it_was() {
     run.waiting(2);
     run.pass(10);
     assert_eq!(run.reconnected(0, 1, 0), []);
-    assert_eq!((run.provisioner.staying(), run.provisioner.requested()), (1, 2), "two of three have not come");
+    assert_eq!(
+        (run.provisioner.staying(), run.provisioner.requested()),
+        (1, 2),
+        "two of three have not come"
+    );
     run.tell(Event::RequestFailed { request: NodeRequestId(0) });
     assert_eq!(run.reconnected(1, 2, 0), [], "nothing was granted since the request failed");
-    let request = |n| Effect::Request { request: NodeRequestId(n), nodes: 1, walltime_us: 3_600 * SECOND_US };
+    let request =
+        |n| Effect::Request { request: NodeRequestId(n), nodes: 1, walltime_us: 3_600 * SECOND_US };
     assert_eq!(run.pass(15), [(15, request(1))]);
     run.tell(Event::NodeBusy { node: node(2) });
     run.waiting(1);
     let leaves = [(3_480, Effect::Drain { node: node(2) }), (3_480, request(2))];
-    assert_eq!(run.pass(3_500), [&[(45, Effect::Withdraw { request: NodeRequestId(1) })], &leaves[..]].concat());
+    assert_eq!(
+        run.pass(3_500),
+        [&[(45, Effect::Withdraw { request: NodeRequestId(1) })], &leaves[..]].concat()
+    );
     // The node was draining when it left, and is drained again.
     assert_eq!(run.reconnected(2, 3, 0), [Effect::Drain { node: node(3) }]);
     assert_eq!(run.tell(Event::NodeEmptied { node: node(3) }), [Effect::Release { node: node(3) }]);
@@ -426,7 +486,10 @@ fn only_so_many_that_are_gone_are_remembered() {
         run.tell(Event::NodeJoined { node: id, request, was });
         run.tell(Event::NodeBusy { node: id });
         let done = run.pass(7_000);
-        assert!(done.contains(&(leaves_at_s, Effect::Drain { node: id })), "{others} others: {done:?}");
+        assert!(
+            done.contains(&(leaves_at_s, Effect::Drain { node: id })),
+            "{others} others: {done:?}"
+        );
     }
 }
 
@@ -469,13 +532,23 @@ impl World {
         match effect {
             Effect::Request { request, nodes, walltime_us } => {
                 assert!(nodes > 0 && walltime_us == self.config.walltime_us);
-                assert!(self.run.now_us >= self.silent_until_us, "it asks although the last request has just failed");
+                assert!(
+                    self.run.now_us >= self.silent_until_us,
+                    "it asks although the last request has just failed"
+                );
                 assert!(self.requests.insert(request, nodes).is_none(), "an id is used twice");
-                let open = self.requests.keys().filter(|request| !self.withdrawn.contains(request)).count();
+                let open = self
+                    .requests
+                    .keys()
+                    .filter(|request| !self.withdrawn.contains(request))
+                    .count();
                 assert!(open <= MAX_REQUESTS);
                 let all = self.idle_since_us.len() + self.draining.len() + self.released.len();
                 let asked: u32 = self.requests.values().sum();
-                assert!(all as u32 + asked <= self.config.max_nodes.max(all as u32), "more than may be");
+                assert!(
+                    all as u32 + asked <= self.config.max_nodes.max(all as u32),
+                    "more than may be"
+                );
             }
             Effect::Withdraw { request } => {
                 assert!(self.requests.contains_key(&request), "it is not there to be withdrawn");
@@ -502,7 +575,12 @@ impl World {
         self.join(request, self.run.now_us, None);
     }
 
-    fn join(&mut self, request: NodeRequestId, granted_us: u64, was: Option<ExecutorId>) -> ExecutorId {
+    fn join(
+        &mut self,
+        request: NodeRequestId,
+        granted_us: u64,
+        was: Option<ExecutorId>,
+    ) -> ExecutorId {
         self.joined += 1;
         let id = node(self.joined);
         self.idle_since_us.insert(id, Some(self.run.now_us));
@@ -534,7 +612,8 @@ impl World {
                 let request = requests[which % requests.len()];
                 self.requests.remove(&request);
                 if !self.withdrawn.contains(&request) {
-                    let backoff_us = (self.config.backoff_us << self.failures.min(20)).min(self.config.max_backoff_us);
+                    let backoff_us = (self.config.backoff_us << self.failures.min(20))
+                        .min(self.config.max_backoff_us);
                     self.silent_until_us = self.run.now_us + backoff_us;
                     self.failures += 1;
                 }
@@ -544,7 +623,11 @@ impl World {
                 let node = nodes[which % nodes.len()];
                 let is_idle = which.is_multiple_of(3);
                 self.idle_since_us.insert(node, is_idle.then_some(self.run.now_us));
-                self.tell(if is_idle { Event::NodeIdle { node } } else { Event::NodeBusy { node } });
+                self.tell(if is_idle {
+                    Event::NodeIdle { node }
+                } else {
+                    Event::NodeBusy { node }
+                });
             }
             6 if !self.draining.is_empty() => {
                 let node = self.draining.swap_remove(which % self.draining.len());
@@ -575,7 +658,9 @@ impl World {
 
     fn pass(&mut self, time_us: u64) {
         let until_us = self.run.now_us + time_us;
-        while let Some(at_us) = self.run.provisioner.next_timeout().filter(|at_us| *at_us <= until_us) {
+        while let Some(at_us) =
+            self.run.provisioner.next_timeout().filter(|at_us| *at_us <= until_us)
+        {
             self.run.now_us = at_us;
             self.tell(Event::TimePassed);
         }

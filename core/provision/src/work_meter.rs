@@ -1,9 +1,10 @@
-//! Measures how long tasks take, what they fetch, and whether the stores have too little room, for [`OutstandingWork`].
+//! Measures how long tasks take, what they fetch, and whether the stores have too little room, for
+//! [`OutstandingWork`].
 //!
-//! The bandwidth of persistent storage is shared by all nodes. Where it is the bottleneck, more nodes help only if the
-//! objects being read were in a store before and had been evicted, because more stores have more room. Nodes that hold
-//! objects which are read are useful beyond what they compute, as long as storage could not deliver those objects in
-//! their place.
+//! The bandwidth of persistent storage is shared by all nodes. Where it is the bottleneck, more
+//! nodes help only if the objects being read were in a store before and had been evicted, because
+//! more stores have more room. Nodes that hold objects which are read are useful beyond what they
+//! compute, as long as storage could not deliver those objects in their place.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -11,10 +12,11 @@ use eyas_types::{ObjectId, Origin};
 
 use crate::event::OutstandingWork;
 
-/// The weight that earlier sums keep at each report. For example what was counted five reports ago counts half.
+/// The weight that earlier sums keep at each report. For example what was counted five reports ago
+/// counts half.
 const REMEMBERED: f64 = 7.0 / 8.0;
-/// Evicted objects that are remembered. Beyond it, the object evicted the longest ago is forgotten, and counts as new
-/// when it is read again. For example objects of 10 MB are 2.6 TB.
+/// Evicted objects that are remembered. Beyond it, the object evicted the longest ago is forgotten,
+/// and counts as new when it is read again. For example objects of 10 MB are 2.6 TB.
 pub const MAX_EVICTED: usize = 262_144;
 
 /// Decaying sums over recent events.
@@ -67,17 +69,20 @@ impl WorkMeter {
         self.evicted.add(object);
     }
 
-    /// The highest rate that persistent storage ever had, bytes a second; 0 before anything was read from it.
+    /// The highest rate that persistent storage ever had, bytes a second; 0 before anything was
+    /// read from it.
     pub fn storage_bytes_per_s(&self) -> f64 {
         self.storage_per_us * 1e6
     }
 
-    /// Completes a report of the outstanding work with what was measured; called about once a second. In the `us`
-    /// microseconds since the last report, `nodes` nodes stayed, each with a link of `link_bytes_per_s`.
+    /// Completes a report of the outstanding work with what was measured; called about once a
+    /// second. In the `us` microseconds since the last report, `nodes` nodes stayed, each with a
+    /// link of `link_bytes_per_s`.
     ///
-    /// For example, in a second, 10 tasks ended on 4 nodes, and five objects of 10 MB were fetched from persistent
-    /// storage, over links of 100 MB/s: 50 ms of a link for each task. If half of these bytes had been evicted before,
-    /// half of the 4 s of node time count for 10 tasks, which is 200 ms for each.
+    /// For example, in a second, 10 tasks ended on 4 nodes, and five objects of 10 MB were fetched
+    /// from persistent storage, over links of 100 MB/s: 50 ms of a link for each task. If half of
+    /// these bytes had been evicted before, half of the 4 s of node time count for 10 tasks, which
+    /// is 200 ms for each.
     pub fn report(
         &mut self,
         us: u64,
@@ -91,7 +96,8 @@ impl WorkMeter {
         let work = OutstandingWork {
             task_us: self.per_task(self.run_us),
             transfer_us: self.per_task(self.fetched_bytes / link_bytes_per_s * 1e6),
-            refetch_us: self.per_task(self.nodes_us * fraction(self.refetched_bytes, self.storage_bytes)),
+            refetch_us: self
+                .per_task(self.nodes_us * fraction(self.refetched_bytes, self.storage_bytes)),
             holding: self.holding(nodes),
             ..outstanding
         };
@@ -110,9 +116,10 @@ impl WorkMeter {
         work
     }
 
-    /// The number of nodes whose objects persistent storage, at its highest rate so far, could not deliver in their
-    /// place. Each node is taken to hold an equal part of what is read from stores. For example, if 10 nodes deliver 90
-    /// MB/s and storage could deliver 10 MB/s more than it does, 9 of the nodes are needed (rounded up).
+    /// The number of nodes whose objects persistent storage, at its highest rate so far, could not
+    /// deliver in their place. Each node is taken to hold an equal part of what is read from
+    /// stores. For example, if 10 nodes deliver 90 MB/s and storage could deliver 10 MB/s more than
+    /// it does, 9 of the nodes are needed (rounded up).
     fn holding(&self, nodes: u32) -> u64 {
         let from_stores = self.single_bytes - self.storage_bytes;
         let beyond_storage = self.single_bytes - self.storage_per_us * self.passed_us;
@@ -133,8 +140,8 @@ fn fraction(part: f64, whole: f64) -> f64 {
 /// Less than this of a node is a rounding error.
 const ROUNDING_ERROR: f64 = 1e-6;
 
-/// The next whole number of nodes, unless the excess is a rounding error. For example 3.01 become 4, and 3.0000001
-/// become 3.
+/// The next whole number of nodes, unless the excess is a rounding error. For example 3.01 become
+/// 4, and 3.0000001 become 3.
 pub(crate) fn round_up(nodes: f64) -> u64 {
     let whole = nodes as u64;
     whole + u64::from(nodes - whole as f64 > ROUNDING_ERROR)
@@ -184,9 +191,15 @@ mod tests {
         left.abs_diff(right) <= 1 + right / 100
     }
 
-    /// A minute in which `tasks` tasks ended each second. Each ran 50 ms and read 10 MB; `from_storage` of them read
-    /// from persistent storage.
-    fn minute(meter: &mut WorkMeter, nodes: u32, tasks: u64, from_storage: u64, replicas: usize) -> OutstandingWork {
+    /// A minute in which `tasks` tasks ended each second. Each ran 50 ms and read 10 MB;
+    /// `from_storage` of them read from persistent storage.
+    fn minute(
+        meter: &mut WorkMeter,
+        nodes: u32,
+        tasks: u64,
+        from_storage: u64,
+        replicas: usize,
+    ) -> OutstandingWork {
         let mut work = OutstandingWork::default();
         for _ in 0..60 {
             for task in 0..tasks {
@@ -196,7 +209,12 @@ mod tests {
                     meter.fetched(object(task), 10_000_000, Origin::Persistent);
                 }
             }
-            work = meter.report(SECOND_US, nodes, LINK, OutstandingWork { waiting: 7, ..OutstandingWork::default() });
+            work = meter.report(
+                SECOND_US,
+                nodes,
+                LINK,
+                OutstandingWork { waiting: 7, ..OutstandingWork::default() },
+            );
         }
         work
     }
@@ -204,11 +222,17 @@ mod tests {
     #[test]
     fn means_are_of_what_was_lately() {
         let mut meter = WorkMeter::default();
-        assert_eq!(meter.report(SECOND_US, 0, LINK, OutstandingWork::default()), OutstandingWork::default());
+        assert_eq!(
+            meter.report(SECOND_US, 0, LINK, OutstandingWork::default()),
+            OutstandingWork::default()
+        );
         minute(&mut meter, 5, 10, 10, 1);
         let work = minute(&mut meter, 5, 100, 50, 1);
         assert_eq!((work.waiting, work.task_us, work.refetch_us), (7, 50_000, 0));
-        assert!(is_near(work.transfer_us, 50_000), "every second one takes 100 ms of a link: {work:?}");
+        assert!(
+            is_near(work.transfer_us, 50_000),
+            "every second one takes 100 ms of a link: {work:?}"
+        );
     }
 
     #[test]
@@ -216,7 +240,8 @@ mod tests {
         let mut meter = WorkMeter::default();
         minute(&mut meter, 5, 10, 10, 1);
         let mut pause = |minutes| {
-            (0..60 * minutes).for_each(|_| _ = meter.report(SECOND_US, 0, LINK, OutstandingWork::default()));
+            (0..60 * minutes)
+                .for_each(|_| _ = meter.report(SECOND_US, 0, LINK, OutstandingWork::default()));
             meter.report(SECOND_US, 0, LINK, OutstandingWork::default()).task_us
         };
         assert_eq!((pause(30), pause(180)), (50_000, 0));
@@ -226,7 +251,8 @@ mod tests {
     fn nodes_hold_what_storage_could_not_give() {
         let mut meter = WorkMeter::default();
         assert_eq!(minute(&mut meter, 10, 50, 50, 1).holding, 0, "storage gives all of it");
-        // Of 90 a second from stores, 10 could still come from storage, which gave 50 before and gives 40 now.
+        // Of 90 a second from stores, 10 could still come from storage, which gave 50 before and
+        // gives 40 now.
         let work = minute(&mut meter, 10, 130, 40, 1);
         assert!(work.holding == 9, "{work:?}");
         assert_eq!(minute(&mut meter, 10, 130, 0, 2).holding, 0, "others have it too");
@@ -247,7 +273,10 @@ mod tests {
             }
             again = meter.report(SECOND_US, 4, LINK, OutstandingWork::default()).refetch_us;
         }
-        assert!(is_near(again, 200_000), "four nodes end ten tasks a second, half of them wait in vain: {again}");
+        assert!(
+            is_near(again, 200_000),
+            "four nodes end ten tasks a second, half of them wait in vain: {again}"
+        );
     }
 
     #[test]
@@ -258,6 +287,8 @@ mod tests {
         assert!(evicted.last.len() == MAX_EVICTED - 1 && evicted.order.len() == MAX_EVICTED);
         assert!(evicted.last.contains_key(&object(1)), "its last time was the tenth");
         (0..2).for_each(|n| evicted.add(object(MAX_EVICTED as u64 + n)));
-        assert!(!evicted.remove(object(1)) && evicted.remove(object(2)) && !evicted.remove(object(2)));
+        assert!(
+            !evicted.remove(object(1)) && evicted.remove(object(2)) && !evicted.remove(object(2))
+        );
     }
 }

@@ -4,7 +4,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Where each chunk of a file begins, and where the last one ends. For example chunks of 4 and 6 bytes are 0, 4 and 10.
+/// Where each chunk of a file begins, and where the last one ends. For example chunks of 4 and 6
+/// bytes are 0, 4 and 10.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkMap(Vec<u64>);
 
@@ -88,14 +89,21 @@ mod tests {
     #[test]
     fn a_range_of_a_file_is_parts_of_chunks() {
         let map = ChunkMap::new([4, 6, 1]);
-        let parts = |range| map.parts(range).map(|part| (part.place, part.range)).collect::<Vec<_>>();
+        let parts =
+            |range| map.parts(range).map(|part| (part.place, part.range)).collect::<Vec<_>>();
         assert_eq!((map.count(), map.size_bytes(), map.chunk(1)), (3, 11, 4..10));
         assert_eq!(parts(2..7), [(0, 2..4), (1, 0..3)]);
         assert_eq!(parts(0..u64::MAX), [(0, 0..4), (1, 0..6), (2, 0..1)]);
         assert_eq!(parts(4..10), [(1, 0..6)]);
         assert_eq!((parts(5..5), parts(11..20), parts(20..30)), (vec![], vec![], vec![]));
-        assert_eq!([0, 3, 4, 10, 11].map(|offset| map.place(offset)), [Some(0), Some(0), Some(1), Some(2), None]);
-        assert_eq!((map.range(9, 5), map.range(12, 5), map.range(2, u64::MAX)), (9..11, 11..11, 2..11));
+        assert_eq!(
+            [0, 3, 4, 10, 11].map(|offset| map.place(offset)),
+            [Some(0), Some(0), Some(1), Some(2), None]
+        );
+        assert_eq!(
+            (map.range(9, 5), map.range(12, 5), map.range(2, u64::MAX)),
+            (9..11, 11..11, 2..11)
+        );
     }
 
     #[test]

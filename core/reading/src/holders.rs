@@ -13,9 +13,10 @@ pub struct ChunkHolder {
     pub time_us: u64,
 }
 
-/// The holders in the order in which they are asked, as indices: the client's own node, other nodes on its machine,
-/// then the fastest. Times of the same power of two are equal. Of equal ones, that with index `turn` is the first, so
-/// that readers with different turns ask different holders. For example 300 and 500 us are both 2^8 us.
+/// The holders in the order in which they are asked, as indices: the client's own node, other nodes
+/// on its machine, then the fastest. Times of the same power of two are equal. Of equal ones, that
+/// with index `turn` is the first, so that readers with different turns ask different holders. For
+/// example 300 and 500 us are both 2^8 us.
 pub fn in_order(holders: &[ChunkHolder], turn: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..holders.len()).collect();
     if !order.is_empty() {
@@ -36,7 +37,8 @@ mod tests {
     fn near_holders_come_first_then_fast_ones_and_equal_ones_take_turns() {
         let holder = |is_other, is_remote, time_us| ChunkHolder { is_other, is_remote, time_us };
         let slow = holder(true, true, 5000);
-        let holders = [slow, holder(true, true, 300), holder(true, false, 9000), holder(false, true, 9000)];
+        let holders =
+            [slow, holder(true, true, 300), holder(true, false, 9000), holder(false, true, 9000)];
         assert_eq!(in_order(&holders, 0), [3, 2, 1, 0]);
         // 300 and 500 us are both 2^8 us.
         let equal = [holder(true, true, 300), holder(true, true, 500), holder(true, true, 400)];

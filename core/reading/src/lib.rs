@@ -1,10 +1,11 @@
-//! How a file is read: which chunks are opened as a whole and which are requested in parts, what is read before a
-//! program asks for it, how much at the same time, and which holder of a chunk is asked first.
+//! How a file is read: which chunks are opened as a whole and which are requested in parts, what is
+//! read before a program asks for it, how much at the same time, and which holder of a chunk is
+//! asked first.
 //!
-//! A file is one version, so its chunks never change, and all that is read of them stays valid. The shell tells
-//! [`ReadPlan`] each read of a file, and opens what the plan says. [`Sequence`] is the plan of a reader that takes a
-//! range from its beginning to its end. Both are pure: they must never touch a disk, a clock or a socket, and they keep
-//! no content.
+//! A file is one version, so its chunks never change, and all that is read of them stays valid. The
+//! shell tells [`ReadPlan`] each read of a file, and opens what the plan says. [`Sequence`] is the
+//! plan of a reader that takes a range from its beginning to its end. Both are pure: they must
+//! never touch a disk, a clock or a socket, and they keep no content.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,21 +1,24 @@
 //! The plan of a reader that reads where a program wants.
 //!
-//! A reader whose reads continue each other gets whole chunks, and those that follow before it asks for them. Others
-//! get only the bytes that they ask for. A chunk on this machine is opened after some parts of it were requested: its
-//! content is then checked once, and later reads of it need no message.
+//! A reader whose reads continue each other gets whole chunks, and those that follow before it asks
+//! for them. Others get only the bytes that they ask for. A chunk on this machine is opened after
+//! some parts of it were requested: its content is then checked once, and later reads of it need no
+//! message.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;
 
 use crate::ChunkMap;
 
-/// Number of chunks of which a plan remembers how much was requested. When it is reached, the first ones are forgotten.
+/// Number of chunks of which a plan remembers how much was requested. When it is reached, the first
+/// ones are forgotten.
 const MAX_KNOWN: usize = 1024;
 
 /// The bounds of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// A read continues the one before if it begins within this distance of that one's end. 0: just there.
+    /// A read continues the one before if it begins within this distance of that one's end. 0:
+    /// just there.
     pub slack_bytes: u64,
     /// Whether the first read is expected to be continued if it is at the beginning of the file.
     pub expects_more: bool,
@@ -25,18 +28,21 @@ pub struct ReadLimits {
     pub whole_bytes: u64,
     /// A chunk on this machine is opened when more than this number of parts of it were requested.
     pub parts: u32,
-    /// It is opened, too, when one of so many equal parts of it was requested. 8: an eighth of the chunk.
+    /// It is opened, too, when one of so many equal parts of it was requested. 8: an eighth of the
+    /// chunk.
     pub shares: u64,
-    /// Most chunks that are opened before they are read. Of a file that is read on, it is one at first, and one more
-    /// with each chunk.
+    /// Most chunks that are opened before they are read. Of a file that is read on, it is one at
+    /// first, and one more with each chunk.
     pub ahead_chunks: usize,
-    /// Most bytes of these chunks; but the next chunk is opened ahead whatever its size, unless this is 0.
+    /// Most bytes of these chunks; but the next chunk is opened ahead whatever its size, unless
+    /// this is 0.
     pub ahead_bytes: u64,
 }
 
 impl ReadLimits {
-    /// For a program that reads a file by calls of its own. For example a chunk of 64 MiB on its machine is opened when
-    /// 8 MiB of it, or 17 parts, were requested; and up to four chunks of 4 MiB, or one of 64 MiB, are opened ahead.
+    /// For a program that reads a file by calls of its own. For example a chunk of 64 MiB on its
+    /// machine is opened when 8 MiB of it, or 17 parts, were requested; and up to four chunks of 4
+    /// MiB, or one of 64 MiB, are opened ahead.
     pub const PROGRAM: ReadLimits = ReadLimits {
         slack_bytes: 0,
         expects_more: false,
@@ -48,13 +54,14 @@ impl ReadLimits {
         ahead_bytes: 16 << 20,
     };
 
-    /// For a task. The node on its machine is that of its executor, and its inputs were placed there to be read. For
-    /// example a chunk is opened with the second part of it that is requested.
+    /// For a task. The node on its machine is that of its executor, and its inputs were placed
+    /// there to be read. For example a chunk is opened with the second part of it that is
+    /// requested.
     pub const TASK: ReadLimits = ReadLimits { parts: 1, ..ReadLimits::PROGRAM };
 
-    /// For a mount. The kernel reads ahead in several requests, which come in any order, and caches what it has read.
-    /// For example a chunk of 16 MiB is fetched as a whole from another machine if reads continue each other, and of
-    /// one of 64 MiB only parts.
+    /// For a mount. The kernel reads ahead in several requests, which come in any order, and caches
+    /// what it has read. For example a chunk of 16 MiB is fetched as a whole from another machine
+    /// if reads continue each other, and of one of 64 MiB only parts.
     pub const MOUNT: ReadLimits = ReadLimits {
         slack_bytes: 2 << 20,
         expects_more: true,
@@ -77,7 +84,8 @@ pub struct ReadPlan {
     entered: Option<usize>,
     /// Number of chunks that were entered one after the other.
     window: usize,
-    /// Parts and bytes that were requested of chunks that are not open, and these chunks, the first one first.
+    /// Parts and bytes that were requested of chunks that are not open, and these chunks, the
+    /// first one first.
     requested: BTreeMap<usize, (u32, u64)>,
     order: VecDeque<usize>,
 }
@@ -87,8 +95,8 @@ pub struct ReadPlan {
 pub struct ReadStep {
     /// Whether the read continues the one before, or is itself of several chunks.
     pub continues: bool,
-    /// The chunks to open in the background. Those that are being opened there and are neither read nor among these are
-    /// to be given up. `None` for no change.
+    /// The chunks to open in the background. Those that are being opened there and are neither
+    /// read nor among these are to be given up. `None` for no change.
     pub ahead: Option<Range<usize>>,
 }
 
@@ -126,8 +134,8 @@ impl ReadPlan {
         self.limits
     }
 
-    /// Notes a read of this range, which is not empty. With chunks of 10 bytes, reads of 0..5, 5..8 and 8..12 open
-    /// chunk 1 with the second read, and chunks 2 and 3 with the third one.
+    /// Notes a read of this range, which is not empty. With chunks of 10 bytes, reads of 0..5, 5..8
+    /// and 8..12 open chunk 1 with the second read, and chunks 2 and 3 with the third one.
     pub fn read(&mut self, map: &ChunkMap, range: Range<u64>) -> ReadStep {
         let (Some(first), Some(last)) = (map.place(range.start), map.place(range.end - 1)) else {
             return ReadStep { continues: false, ahead: None };
@@ -141,14 +149,15 @@ impl ReadPlan {
             (self.entered, self.window) = (None, 0);
         }
         let continues = is_next || first < last;
-        // A read that is larger than a chunk keeps several threads or nodes busy itself. Of its last chunk, the next
-        // read needs the rest.
+        // A read that is larger than a chunk keeps several threads or nodes busy itself. Of its
+        // last chunk, the next read needs the rest.
         let chunk = map.chunk(last);
         if range.end - range.start > chunk.end - chunk.start {
             let is_cut = range.end < chunk.end;
             return ReadStep { continues, ahead: is_cut.then_some(last..last + 1) };
         }
-        // Requests of a kernel come in any order: an earlier chunk is no reason to give up later ones.
+        // Requests of a kernel come in any order: an earlier chunk is no reason to give up later
+        // ones.
         let is_new = continues && self.entered.is_none_or(|entered| last > entered);
         if !is_new {
             return ReadStep { continues, ahead: None };
@@ -169,7 +178,8 @@ impl ReadPlan {
         (next..map.count()).take(self.window.min(self.limits.ahead_chunks)).take_while(fits).count()
     }
 
-    /// How a part of a chunk is read, as part of a read that `continues` the one before or does not.
+    /// How a part of a chunk is read, as part of a read that `continues` the one before or does
+    /// not.
     pub fn way(&mut self, part: PartFacts, continues: bool) -> Way {
         let ReadLimits { small_bytes, whole_bytes, parts, shares, .. } = self.limits;
         let PartFacts { place, part_bytes, chunk_bytes, is_near } = part;
@@ -178,7 +188,11 @@ impl ReadPlan {
             return Way::Whole;
         }
         let (count, bytes) = self.request(place, part_bytes);
-        if is_near && (count > parts || bytes.saturating_mul(shares) >= chunk_bytes) { Way::Whole } else { Way::Part }
+        if is_near && (count > parts || bytes.saturating_mul(shares) >= chunk_bytes) {
+            Way::Whole
+        } else {
+            Way::Part
+        }
     }
 
     /// Counts a requested part of a chunk. Returns their number and bytes.
@@ -209,7 +223,8 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: ReadLimits = ReadLimits { parts: 2, whole_bytes: 50, ahead_bytes: 35, ..ReadLimits::PROGRAM };
+    const LIMITS: ReadLimits =
+        ReadLimits { parts: 2, whole_bytes: 50, ahead_bytes: 35, ..ReadLimits::PROGRAM };
 
     /// A file of ten chunks of 10 bytes.
     fn map() -> ChunkMap {
@@ -265,7 +280,10 @@ mod tests {
         let ahead = |limits, size_bytes: u64| {
             let (map, mut plan) = (sizes(size_bytes), ReadPlan::new(limits));
             let ranges = (0..8).map(|place| place * size_bytes..(place + 1) * size_bytes);
-            ranges.filter_map(|range| plan.read(&map, range).ahead).map(|ahead| ahead.len()).collect::<Vec<_>>()
+            ranges
+                .filter_map(|range| plan.read(&map, range).ahead)
+                .map(|ahead| ahead.len())
+                .collect::<Vec<_>>()
         };
         let few = ReadLimits { ahead_chunks: 2, ..LIMITS };
         assert_eq!(ahead(few, 1), [1, 2, 2, 2, 2, 2, 2]);
@@ -278,7 +296,8 @@ mod tests {
     fn requests_of_a_kernel_come_in_any_order() {
         let limits = ReadLimits { slack_bytes: 12, expects_more: true, ahead_chunks: 1, ..LIMITS };
         let steps = reads(limits, &[0..4, 8..12, 4..8, 12..16, 40..44]);
-        let expected = [(true, Some(1..2)), (true, Some(2..3)), (true, None), (true, None), (false, None)];
+        let expected =
+            [(true, Some(1..2)), (true, Some(2..3)), (true, None), (true, None), (false, None)];
         assert_eq!(steps, expected);
         let one = reads(limits, core::slice::from_ref(&(50..54)));
         assert_eq!(one, [(false, None)], "not the beginning of the file");
@@ -295,22 +314,34 @@ mod tests {
             [1, 2, 3, 4].map(|_| way(&mut plan, 1, 1, true, false)),
             [Way::Part, Way::Part, Way::Whole, Way::Whole]
         );
-        assert_eq!([1, 2, 3, 4].map(|_| way(&mut plan, 2, 1, false, false)), [Way::Part; 4], "of another machine");
-        assert_eq!([2, 3].map(|bytes| way(&mut plan, 3, bytes, true, false)), [Way::Part, Way::Whole], "an eighth");
+        assert_eq!(
+            [1, 2, 3, 4].map(|_| way(&mut plan, 2, 1, false, false)),
+            [Way::Part; 4],
+            "of another machine"
+        );
+        assert_eq!(
+            [2, 3].map(|bytes| way(&mut plan, 3, bytes, true, false)),
+            [Way::Part, Way::Whole],
+            "an eighth"
+        );
     }
 
     #[test]
     fn the_size_of_a_chunk_decides_too() {
         let way = |chunk_bytes, is_near, continues| {
             let limits = ReadLimits { small_bytes: 8, ..LIMITS };
-            ReadPlan::new(limits).way(PartFacts { place: 0, part_bytes: 1, chunk_bytes, is_near }, continues)
+            ReadPlan::new(limits)
+                .way(PartFacts { place: 0, part_bytes: 1, chunk_bytes, is_near }, continues)
         };
         assert_eq!((way(8, false, false), way(9, false, false)), (Way::Whole, Way::Part));
         assert_eq!(
             (way(50, false, true), way(51, false, true), way(51, true, true)),
             (Way::Whole, Way::Part, Way::Whole)
         );
-        assert!(ReadPlan::new(LIMITS).is_whole_from_afar(50) && !ReadPlan::new(LIMITS).is_whole_from_afar(51));
+        assert!(
+            ReadPlan::new(LIMITS).is_whole_from_afar(50)
+                && !ReadPlan::new(LIMITS).is_whole_from_afar(51)
+        );
     }
 
     #[test]

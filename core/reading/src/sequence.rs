@@ -8,7 +8,8 @@ use crate::{ChunkMap, ChunkPart};
 /// Number of parts that are fetched at the same time.
 pub const MAX_IN_FLIGHT: usize = 4;
 
-/// Most bytes of them. A larger part is fetched alone. For example four parts of 64 MiB, or two of 100 MiB.
+/// Most bytes of them. A larger part is fetched alone. For example four parts of 64 MiB, or two of
+/// 100 MiB.
 pub const MAX_IN_FLIGHT_BYTES: u64 = 256 << 20;
 
 /// The parts of a range that are not fetched yet, and how many may be.
@@ -29,7 +30,8 @@ impl Sequence {
     pub fn begin(&mut self) -> Option<ChunkPart> {
         let bytes: u64 = self.in_flight.iter().sum();
         let next = self.rest.front()?.size_bytes();
-        let fits = self.in_flight.len() < MAX_IN_FLIGHT && bytes.saturating_add(next) <= MAX_IN_FLIGHT_BYTES;
+        let fits = self.in_flight.len() < MAX_IN_FLIGHT
+            && bytes.saturating_add(next) <= MAX_IN_FLIGHT_BYTES;
         if !fits && !self.in_flight.is_empty() {
             return None;
         }

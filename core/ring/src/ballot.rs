@@ -1,4 +1,5 @@
-//! Ballots and proposals: what nodes send and save while they choose a view. `paxos.rs` has the algorithm.
+//! Ballots and proposals: what nodes send and save while they choose a view. `paxos.rs` has the
+//! algorithm.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +67,9 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(expected = "Ballot { number: 2, node: 9, boot: 1 } cannot be promised: Acceptor { view: 7,")]
+    #[should_panic(
+        expected = "Ballot { number: 2, node: 9, boot: 1 } cannot be promised: Acceptor { view: 7,"
+    )]
     fn a_promise_is_not_taken_back() {
         let mut acceptor = Acceptor::of(7);
         for (number, node) in [(1, 1), (2, 9), (3, 1)] {

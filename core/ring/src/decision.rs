@@ -45,17 +45,25 @@ pub(crate) fn decide(request: u64, operation: FileOperation, stored: Option<&Sto
         }
         (FileOperation::Remove { id, .. }, _) => remove(request, id, stored),
         (FileOperation::Rename { from, version, id, over, .. }, present) => match present {
-            Some((version, present)) if present.id == id => answer(Ok(FileAnswer::Done { version })),
+            Some((version, present)) if present.id == id => {
+                answer(Ok(FileAnswer::Done { version }))
+            }
             Some((_, present)) if !may_replace(over, present) => answer(Err(exists(present))),
             _ => {
                 let over = present.map(|(_, present)| present.clone());
                 Ok((NameEntry::Arriving { from, version, id, over }, AfterWrite::Move { request }))
             }
         },
-        (FileOperation::Stat { .. } | FileOperation::Replace { .. } | FileOperation::SetAttributes { .. }, None) => {
-            answer(Err(Refusal::NotFound))
-        }
-        (FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. }, _) => {
+        (
+            FileOperation::Stat { .. }
+            | FileOperation::Replace { .. }
+            | FileOperation::SetAttributes { .. },
+            None,
+        ) => answer(Err(Refusal::NotFound)),
+        (
+            FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. },
+            _,
+        ) => {
             unreachable!("they are of no name")
         }
     }
@@ -64,12 +72,17 @@ pub(crate) fn decide(request: u64, operation: FileOperation, stored: Option<&Sto
 fn create(request: u64, record: FileRecord, stored: Option<&Stored>) -> Decision {
     match stored.map(|stored| (stored.version, &stored.entry)) {
         Some((version, NameEntry::File(present))) => {
-            // A folder gets no other content. A file may have had this id, and other content, before this request.
-            let is_created = present.is_as_written(&record) || present.kind.is_folder() && present.id == record.id;
+            // A folder gets no other content. A file may have had this id, and other content,
+            // before this request.
+            let is_created = present.is_as_written(&record)
+                || present.kind.is_folder() && present.id == record.id;
             answer(if is_created { Ok(FileAnswer::Done { version }) } else { Err(exists(present)) })
         }
-        // This file was created and removed before; the request is late. A folder may come back to a name that it had.
-        Some((_, NameEntry::Removed { id, .. })) if *id == record.id && !record.kind.is_folder() => {
+        // This file was created and removed before; the request is late. A folder may come back to
+        // a name that it had.
+        Some((_, NameEntry::Removed { id, .. }))
+            if *id == record.id && !record.kind.is_folder() =>
+        {
             answer(Err(Refusal::Changed))
         }
         _ => Ok((NameEntry::File(written(record, None)), done(request, BTreeMap::new()))),
@@ -97,9 +110,11 @@ fn done(request: u64, dropped: BTreeMap<NodeId, Vec<ObjectId>>) -> AfterWrite {
     AfterWrite::Done { request: Some(request), dropped }
 }
 
-/// Whether a file has the content that a client wants. The client may also want to say that it is on the disks now.
+/// Whether a file has the content that a client wants. The client may also want to say that it is
+/// on the disks now.
 fn is_as_wanted(present: &FileRecord, wanted: &FileRecord) -> bool {
-    present.equals_but_for_disks(wanted) && (present.unsynced.is_none() || wanted.unsynced.is_some())
+    present.equals_but_for_disks(wanted)
+        && (present.unsynced.is_none() || wanted.unsynced.is_some())
 }
 
 fn may_replace(over: Replaceable, present: &FileRecord) -> bool {
@@ -114,22 +129,27 @@ fn exists(present: &FileRecord) -> Refusal {
     Refusal::Exists { id: present.id, is_folder: present.kind.is_folder() }
 }
 
-/// The record that a client has sent, as it takes the place of the present one. The client knows whether all chunks are
-/// on the disks, and the leader the version to which the file may fall back.
+/// The record that a client has sent, as it takes the place of the present one. The client knows
+/// whether all chunks are on the disks, and the leader the version to which the file may fall back.
 fn written(mut record: FileRecord, present: Option<&FileRecord>) -> FileRecord {
     record.unsynced = record.unsynced.map(|_| Unsynced::default());
     record.in_place_of(present)
 }
 
 /// The replicas of the chunks that a file has needed, and that its new record no longer needs.
-pub(crate) fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
+pub(crate) fn dropped(
+    old: &FileRecord,
+    new: Option<&FileRecord>,
+) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let of = |chunk: &Chunk| {
         let object = chunk.object;
         chunk.replicas.iter().map(move |node| (*node, object)).collect::<Vec<_>>()
     };
-    let kept: BTreeSet<(NodeId, ObjectId)> = new.iter().flat_map(|new| new.needed_chunks()).flat_map(of).collect();
+    let kept: BTreeSet<(NodeId, ObjectId)> =
+        new.iter().flat_map(|new| new.needed_chunks()).flat_map(of).collect();
     let mut dropped = BTreeMap::<NodeId, BTreeSet<ObjectId>>::new();
-    for (node, object) in old.needed_chunks().flat_map(of).filter(|replica| !kept.contains(replica)) {
+    for (node, object) in old.needed_chunks().flat_map(of).filter(|replica| !kept.contains(replica))
+    {
         dropped.entry(node).or_default().insert(object);
     }
     dropped.into_iter().map(|(node, objects)| (node, objects.into_iter().collect())).collect()

@@ -5,7 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, FileId, FileKind, FileName, FileRecord, FileSystemId, NodeId, Quota};
+use eyas_types::dfs::{
+    Attributes, FileId, FileKind, FileName, FileRecord, FileSystemId, NodeId, Quota,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::Acceptor;
@@ -20,26 +22,29 @@ pub struct Config {
     pub system: FileSystemId,
     /// The id of this node.
     pub node: NodeId,
-    /// Whether the node founds a file system if it knows none. One node of a cluster does this once; all others join.
+    /// Whether the node founds a file system if it knows none. One node of a cluster does this
+    /// once; all others join.
     pub found: bool,
     /// Number of partitions of a file system that this node founds. At least 1.
     pub partitions: u16,
-    /// Replication of the records of a file system that this node founds: a record survives the loss of `replication -
-    /// 1` nodes. At least 1.
+    /// Replication of the records of a file system that this node founds: a record survives the
+    /// loss of `replication - 1` nodes. At least 1.
     pub replication: u8,
-    /// Interval between two ticks, in which the node sends heartbeats and does periodic work, microseconds.
+    /// Interval between two ticks, in which the node sends heartbeats and does periodic work,
+    /// microseconds.
     pub tick_us: u64,
     /// A message that was not answered within this time is sent again, microseconds.
     pub resend_us: u64,
     /// A member that was silent for this time is left out of the next view, microseconds.
     pub patience_us: u64,
-    /// The same for a member that has closed its connections. This time is shorter; it allows for a restart of its
-    /// process, microseconds.
+    /// The same for a member that has closed its connections. This time is shorter; it allows for
+    /// a restart of its process, microseconds.
     pub restart_us: u64,
-    /// A view that is older than this is followed by another one, even with the same members. Entries of files that
-    /// were removed before can then be forgotten, microseconds.
+    /// A view that is older than this is followed by another one, even with the same members.
+    /// Entries of files that were removed before can then be forgotten, microseconds.
     pub tidy_us: u64,
-    /// A replica that answers its leader promises to wait for the leader for this time, microseconds.
+    /// A replica that answers its leader promises to wait for the leader for this time,
+    /// microseconds.
     pub lease_us: u64,
 }
 
@@ -62,8 +67,8 @@ impl Config {
     }
 }
 
-/// The state that a node loads when it starts: everything it has saved, except for records. The default is the state
-/// of a new node.
+/// The state that a node loads when it starts: everything it has saved, except for records. The
+/// default is the state of a new node.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
     /// Number of times that the node has started.
@@ -74,7 +79,8 @@ pub struct Saved {
     pub acceptor: Acceptor,
     /// Number of the latest view that the node knew to be settled.
     pub settled: u64,
-    /// The round in which each partition was last synchronized; the first round of all if it never was.
+    /// The round in which each partition was last synchronized; the first round of all if it never
+    /// was.
     pub rounds: BTreeMap<u16, Round>,
 }
 
@@ -85,7 +91,8 @@ pub enum Event {
     Tick,
     /// The set of nodes that gossip considers alive; sent whenever it changes. It is a hint.
     Alive(BTreeSet<NodeId>),
-    /// A node has closed a connection to this node, as it does when its process ends. It may have opened another one.
+    /// A node has closed a connection to this node, as it does when its process ends. It may have
+    /// opened another one.
     Closed(NodeId),
     /// A message from another node.
     Received {
@@ -111,8 +118,8 @@ pub enum Event {
         /// The chunk.
         object: ObjectId,
     },
-    /// Replicas of chunks are damaged or missing. Reported to the leader of the file by the node or client that found
-    /// it.
+    /// Replicas of chunks are damaged or missing. Reported to the leader of the file by the node or
+    /// client that found it.
     BadReplicas {
         /// The file.
         name: FileName,
@@ -125,12 +132,12 @@ pub enum Event {
     Synced {
         /// The node.
         node: NodeId,
-        /// The files for which the leader has asked, with the chunks that are missing or damaged there. Their other
-        /// chunks are on its disk.
+        /// The files for which the leader has asked, with the chunks that are missing or damaged
+        /// there. Their other chunks are on its disk.
         bad: Vec<FileChunks>,
     },
-    /// Good replicas of chunks were found by a [search](Effect::Search). Reported to the leader of the file by the
-    /// node that has them.
+    /// Good replicas of chunks were found by a [search](Effect::Search). Reported to the leader of
+    /// the file by the node that has them.
     GoodReplicas {
         /// The file.
         name: FileName,
@@ -152,10 +159,12 @@ pub struct FileChunks {
     pub objects: Vec<ObjectId>,
 }
 
-/// An action that the shell must carry out. Effects are carried out in the order in which they are returned.
+/// An action that the shell must carry out. Effects are carried out in the order in which they are
+/// returned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Save this. It must be durable before any later effect is carried out, including the effects of later calls.
+    /// Save this. It must be durable before any later effect is carried out, including the effects
+    /// of later calls.
     Save(Save),
     /// Send a message to another node. Messages may be lost, delayed, reordered or duplicated.
     Send {
@@ -182,16 +191,16 @@ pub enum Effect {
         /// Nodes that have the chunk, the preferred one first.
         from: Vec<NodeId>,
     },
-    /// Ask all members, this node included, for good replicas of chunks for which the leader knows none. The request
-    /// may be lost.
+    /// Ask all members, this node included, for good replicas of chunks for which the leader knows
+    /// none. The request may be lost.
     Search {
         /// The file.
         name: FileName,
         /// The chunks.
         objects: Vec<ObjectId>,
     },
-    /// Have a node, perhaps this one, force chunks of files to its disk, and report those that are missing or damaged
-    /// there. The request may be lost.
+    /// Have a node, perhaps this one, force chunks of files to its disk, and report those that are
+    /// missing or damaged there. The request may be lost.
     Sync {
         /// The node.
         node: NodeId,
@@ -246,18 +255,20 @@ pub enum Save {
     },
 }
 
-/// An operation that a client requests from a leader. Each operation can be requested again if no answer came.
+/// An operation that a client requests from a leader. Each operation can be requested again if no
+/// answer came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileOperation {
-    /// Create a file. Succeeds as well if the file with this id and this content exists already under this name.
+    /// Create a file. Succeeds as well if the file with this id and this content exists already
+    /// under this name.
     Create {
         /// The name of the file.
         name: FileName,
         /// The record of the file.
         record: FileRecord,
     },
-    /// Replace the record of a file that still has the given version. Succeeds as well if the file has this record
-    /// already.
+    /// Replace the record of a file that still has the given version. Succeeds as well if the file
+    /// has this record already.
     Replace {
         /// The name of the file.
         name: FileName,
@@ -273,8 +284,8 @@ pub enum FileOperation {
         /// The id of the file.
         id: FileId,
     },
-    /// Set the attributes of a file, folder or link whose record still has the given version. Succeeds as well if it
-    /// has these attributes already.
+    /// Set the attributes of a file, folder or link whose record still has the given version.
+    /// Succeeds as well if it has these attributes already.
     SetAttributes {
         /// The name of the file.
         name: FileName,
@@ -283,8 +294,8 @@ pub enum FileOperation {
         /// All attributes, changed or not.
         attributes: Attributes,
     },
-    /// Rename a file, a link, or the entry of a folder. Sent to the leader of the new name. Succeeds as well if this
-    /// file has the new name already.
+    /// Rename a file, a link, or the entry of a folder. Sent to the leader of the new name.
+    /// Succeeds as well if this file has the new name already.
     Rename {
         /// The old name.
         from: FileName,
@@ -302,9 +313,9 @@ pub enum FileOperation {
         /// The name of the file.
         name: FileName,
     },
-    /// List the entries in a folder that this node leads, sorted by name. An entry that is renamed at the same time may
-    /// be missing from the lists of all nodes together, or be in them under both names. All others are listed exactly
-    /// once.
+    /// List the entries in a folder that this node leads, sorted by name. An entry that is renamed
+    /// at the same time may be missing from the lists of all nodes together, or be in them under
+    /// both names. All others are listed exactly once.
     List {
         /// The number of the view that the client knows.
         view: u64,
@@ -317,22 +328,22 @@ pub enum FileOperation {
         /// Which names below the folder are listed.
         depth: ListDepth,
     },
-    /// Return the number and the size of the entries below a folder that this node leads. Refused with
-    /// `StillCounting` while the node reads them, some with each request.
+    /// Return the number and the size of the entries below a folder that this node leads. Refused
+    /// with `StillCounting` while the node reads them, some with each request.
     Use {
         /// The number of the view that the client knows.
         view: u64,
         /// The folder; empty for all names.
         folder: String,
     },
-    /// Continue without members that are lost for good, when too many are lost to choose a view. Sent to the first
-    /// member that is left.
+    /// Continue without members that are lost for good, when too many are lost to choose a view.
+    /// Sent to the first member that is left.
     Recover {
-        /// All members that are missing. The operation is refused if the list is not complete, so the person must have
-        /// checked.
+        /// All members that are missing. The operation is refused if the list is not complete, so
+        /// the person must have checked.
         without: BTreeSet<NodeId>,
-        /// Seconds since 1970. If two parts of a file system are recovered separately, the part that was recovered
-        /// later is valid.
+        /// Seconds since 1970. If two parts of a file system are recovered separately, the part
+        /// that was recovered later is valid.
         now_s: u32,
     },
 }
@@ -356,8 +367,8 @@ pub enum FileAnswer {
     Listed {
         /// The entries, sorted by name.
         entries: Vec<Listing>,
-        /// With [`ListDepth::OneLevel`], subfolders in which this node leads names. Their own entries may be led by
-        /// other nodes, or be missing.
+        /// With [`ListDepth::OneLevel`], subfolders in which this node leads names. Their own
+        /// entries may be led by other nodes, or be missing.
         implied: Vec<FileName>,
         /// The text from which to continue; `None` at the end.
         next: Option<String>,
@@ -439,13 +450,13 @@ pub enum Refusal {
         /// The number of the current view.
         view: u64,
     },
-    /// The leader may not serve at this moment, because its view is not settled or its lease has expired. Ask again
-    /// soon.
+    /// The leader may not serve at this moment, because its view is not settled or its lease has
+    /// expired. Ask again soon.
     NotYet,
     /// Too many requests are pending. Ask again soon.
     Busy,
-    /// The view changed while the operation was carried out. The new leader of the name knows whether it was done. Ask
-    /// again.
+    /// The view changed while the operation was carried out. The new leader of the name knows
+    /// whether it was done. Ask again.
     Unknown,
     /// An entry with this name exists.
     Exists {

@@ -1,7 +1,8 @@
 //! The use of folders: the number and the size of the entries below a folder that this node leads.
 //!
-//! The first question for a folder makes the node read the names below it, some at each call. From then on the node
-//! keeps the sums current with every write, so that further questions cost nothing. A view change discards all sums.
+//! The first question for a folder makes the node read the names below it, some at each call. From
+//! then on the node keeps the sums current with every write, so that further questions cost
+//! nothing. A view change discards all sums.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -14,7 +15,8 @@ use crate::record::Stored;
 use crate::record_view::{RecordView, following};
 use crate::view_change::LedPartitions;
 
-/// Maximum number of folders whose use a node keeps. The one that was not asked for the longest is forgotten first.
+/// Maximum number of folders whose use a node keeps. The one that was not asked for the longest is
+/// forgotten first.
 pub const MAX_FOLDERS_KEPT: usize = 1024;
 
 /// Maximum number of names that are read in one call.
@@ -56,17 +58,26 @@ impl FolderUses {
     }
 
     /// An entry is saved in place of another one.
-    pub fn saved(&mut self, partition: u16, name: &FileName, before: Option<&Stored>, after: &Stored) {
+    pub fn saved(
+        &mut self,
+        partition: u16,
+        name: &FileName,
+        before: Option<&Stored>,
+        after: &Stored,
+    ) {
         for (folder, of) in &mut self.folders {
-            let is_read = of.rest.as_ref().is_none_or(|(at, from)| (partition, name.as_str()) < (*at, from.as_str()));
+            let is_read = of
+                .rest
+                .as_ref()
+                .is_none_or(|(at, from)| (partition, name.as_str()) < (*at, from.as_str()));
             if is_read && is_below(name, folder) {
                 of.change(before.and_then(size_of), size_of(after));
             }
         }
     }
 
-    /// The use of a folder, without a slash at the end; `StillCounting` until all names below it were read. Of a folder
-    /// with 50,000 names, the third question gets the answer.
+    /// The use of a folder, without a slash at the end; `StillCounting` until all names below it
+    /// were read. Of a folder with 50,000 names, the third question gets the answer.
     pub fn used(
         &mut self,
         partitions: &LedPartitions,
@@ -76,7 +87,8 @@ impl FolderUses {
         let FolderUses { folders, asked } = self;
         *asked += 1;
         if !folders.contains_key(folder) && folders.len() >= MAX_FOLDERS_KEPT {
-            let oldest = folders.iter().min_by_key(|(_, of)| of.asked).map(|(folder, _)| folder.clone());
+            let oldest =
+                folders.iter().min_by_key(|(_, of)| of.asked).map(|(folder, _)| folder.clone());
             oldest.map(|folder| folders.remove(&folder));
         }
         let of = folders.entry(folder.into()).or_insert_with(FolderUse::new);
@@ -88,14 +100,17 @@ impl FolderUses {
                 of.rest = None;
                 break;
             };
-            let from = if partition == at && from > inside { from.as_str() } else { inside.as_str() };
-            of.rest = Some(match records.first(partition, from).filter(|(name, _)| is_below(name, folder)) {
-                Some((name, stored)) => {
-                    of.change(None, size_of(&stored));
-                    (partition, following(name.as_str()))
-                }
-                None => (partition + 1, String::new()),
-            });
+            let from =
+                if partition == at && from > inside { from.as_str() } else { inside.as_str() };
+            of.rest = Some(
+                match records.first(partition, from).filter(|(name, _)| is_below(name, folder)) {
+                    Some((name, stored)) => {
+                        of.change(None, size_of(&stored));
+                        (partition, following(name.as_str()))
+                    }
+                    None => (partition + 1, String::new()),
+                },
+            );
         }
         match of.rest {
             Some(_) => Err(Refusal::StillCounting),

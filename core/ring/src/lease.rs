@@ -1,21 +1,25 @@
-//! Leases: a leader that was replaced in a later view, and does not know it yet, must not answer requests.
+//! Leases: a leader that was replaced in a later view, and does not know it yet, must not answer
+//! requests.
 //!
-//! A replica that hears its leader's heartbeat promises to wait: for [`Config::lease_us`](crate::Config::lease_us) of
-//! its own time, it does not give its entries to a leader of a later view. A later leader needs a read quorum of the
-//! replicas. So as long as a leader has promises of a write quorum, itself included, no other node serves the
-//! partition. The leader counts from the moment when it sent the heartbeat, and counts on less time than was promised,
-//! since clocks run at different rates. It also needs promises of a majority of the members, so that a few nodes that
-//! come back after they were given up (`recover.rs`) serve nothing.
+//! A replica that hears its leader's heartbeat promises to wait: for
+//! [`Config::lease_us`](crate::Config::lease_us) of its own time, it does not give its entries to a
+//! leader of a later view. A later leader needs a read quorum of the replicas. So as long as a
+//! leader has promises of a write quorum, itself included, no other node serves the partition. The
+//! leader counts from the moment when it sent the heartbeat, and counts on less time than was
+//! promised, since clocks run at different rates. It also needs promises of a majority of the
+//! members, so that a few nodes that come back after they were given up (`recover.rs`) serve
+//! nothing.
 //!
-//! A promise ends early when the old leader is heard in the later view. A replica that restarts has forgotten its
-//! promises, and waits as if it had just made them.
+//! A promise ends early when the old leader is heard in the later view. A replica that restarts has
+//! forgotten its promises, and waits as if it had just made them.
 
 use alloc::collections::BTreeMap;
 
 use eyas_types::dfs::NodeId;
 
-/// A leader counts on `1 / MARGIN` less time than was promised. Rates of clocks may differ by up to 1/16: of 2 s that
-/// were promised, the leader counts on 1.75 s of its own clock, which are at most 1.86 s of the replica's.
+/// A leader counts on `1 / MARGIN` less time than was promised. Rates of clocks may differ by up to
+/// 1/16: of 2 s that were promised, the leader counts on 1.75 s of its own clock, which are at most
+/// 1.86 s of the replica's.
 const MARGIN: u64 = 8;
 
 pub(crate) struct Leases {
@@ -58,9 +62,10 @@ impl Leases {
         self.held.remove(&node);
     }
 
-    /// A replica has promised to wait, in answer to a heartbeat that was sent at `sent_us`. With leases of 800 µs and a
-    /// heartbeat that was sent at 1000, this node counts on the replica until 1700, and the replica waits until 1800 or
-    /// later: it has counted from the moment when the heartbeat came.
+    /// A replica has promised to wait, in answer to a heartbeat that was sent at `sent_us`. With
+    /// leases of 800 µs and a heartbeat that was sent at 1000, this node counts on the replica
+    /// until 1700, and the replica waits until 1800 or later: it has counted from the moment when
+    /// the heartbeat came.
     pub fn grant(&mut self, replica: NodeId, sent_us: u64) {
         let until_us = self.granted.entry(replica).or_default();
         *until_us = (*until_us).max(sent_us + self.lease_us - self.lease_us / MARGIN);

@@ -1,8 +1,8 @@
 //! Lists of the entries that a node leads, merged from its partitions and sorted by name.
 //!
-//! A list of one level skips the names below subfolders: it finds the first name of each subfolder and continues after
-//! the last one. The subfolders found in this way are *implied*: names are below them, whether or not the subfolders
-//! have entries.
+//! A list of one level skips the names below subfolders: it finds the first name of each subfolder
+//! and continues after the last one. The subfolders found in this way are *implied*: names are
+//! below them, whether or not the subfolders have entries.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -40,19 +40,33 @@ pub(crate) struct ListQuery<'a> {
 impl<'a> ListQuery<'a> {
     pub fn new(folder: &'a str, from: &'a str, most: u32, depth: ListDepth) -> Self {
         let folder = folder.trim_end_matches('/');
-        ListQuery { folder, inside: format!("{folder}/"), from, most: (most as usize).clamp(1, MAX_LISTED), depth }
+        ListQuery {
+            folder,
+            inside: format!("{folder}/"),
+            from,
+            most: (most as usize).clamp(1, MAX_LISTED),
+            depth,
+        }
     }
 
     /// The entries from `names`, whose partitions this node serves.
-    pub fn answer(&self, names: &mut LedNames, here: &RingMembership, step: &mut Step) -> Result<FileAnswer, Refusal> {
+    pub fn answer(
+        &self,
+        names: &mut LedNames,
+        here: &RingMembership,
+        step: &mut Step,
+    ) -> Result<FileAnswer, Refusal> {
         let start = match self.depth {
             ListDepth::OneLevel => self.inside.as_str(),
             ListDepth::All => self.folder,
         };
         let from = self.from.max(start);
         // The next entry of each partition.
-        let mut heads: BTreeMap<FileName, (u16, Stored)> =
-            names.partitions.partitions().filter_map(|partition| self.first_within(step, partition, from)).collect();
+        let mut heads: BTreeMap<FileName, (u16, Stored)> = names
+            .partitions
+            .partitions()
+            .filter_map(|partition| self.first_within(step, partition, from))
+            .collect();
         let (mut entries, mut implied, mut read) = (Vec::new(), Vec::<FileName>::new(), 0);
         while let Some((name, (partition, stored))) = heads.pop_first() {
             read += 1;
@@ -91,7 +105,12 @@ impl<'a> ListQuery<'a> {
     }
 
     /// The first entry of a partition from a name on that is the folder or below it.
-    fn first_within(&self, step: &Step, partition: u16, from: &str) -> Option<(FileName, (u16, Stored))> {
+    fn first_within(
+        &self,
+        step: &Step,
+        partition: u16,
+        from: &str,
+    ) -> Option<(FileName, (u16, Stored))> {
         let mut found = step.records.first(partition, from)?;
         if !found.0.is_within(self.folder) && found.0.as_str() < self.inside.as_str() {
             found = step.records.first(partition, &self.inside)?;
@@ -100,8 +119,8 @@ impl<'a> ListQuery<'a> {
     }
 }
 
-/// The folder directly inside a folder that has this name below it; `None` for a name directly inside. `inside` is the
-/// outer folder with a slash at the end.
+/// The folder directly inside a folder that has this name below it; `None` for a name directly
+/// inside. `inside` is the outer folder with a slash at the end.
 fn subfolder(inside: &str, name: &FileName) -> Option<FileName> {
     let rest = name.as_str().strip_prefix(inside)?;
     let (first, _) = rest.split_once('/')?;
@@ -109,8 +128,8 @@ fn subfolder(inside: &str, name: &FileName) -> Option<FileName> {
     Some(format!("{inside}{first}").parse().expect("it is the beginning of a name"))
 }
 
-/// The smallest text after all names below a folder, since `0` follows the slash: `/f/a0` comes after `/f/a/z`, and
-/// after `/f/a-b`, which is not below `/f/a`.
+/// The smallest text after all names below a folder, since `0` follows the slash: `/f/a0` comes
+/// after `/f/a/z`, and after `/f/a-b`, which is not below `/f/a`.
 fn after_folder(folder: &FileName) -> String {
     format!("{folder}0")
 }

@@ -1,10 +1,11 @@
-//! Lost chunks: chunks for which no good replica is known. Their leader asks all members for a good replica from time
-//! to time.
+//! Lost chunks: chunks for which no good replica is known. Their leader asks all members for a good
+//! replica from time to time.
 //!
-//! The record continues to name the nodes that had the chunk last. The chunk is not fetched from them, since each
-//! attempt would fail and keep nodes from other fetches. A good replica can come back with a node that was away and
-//! still has its folder, when a disk can be read again, or when a person restores the chunk. The node that has it
-//! reports it with [`Event::GoodReplicas`](crate::Event::GoodReplicas).
+//! The record continues to name the nodes that had the chunk last. The chunk is not fetched from
+//! them, since each attempt would fail and keep nodes from other fetches. A good replica can come
+//! back with a node that was away and still has its folder, when a disk can be read again, or when
+//! a person restores the chunk. The node that has it reports it with
+//! [`Event::GoodReplicas`](crate::Event::GoodReplicas).
 //!
 //! This state is in memory only. The next audit reports bad replicas to the next leader again.
 
@@ -20,8 +21,8 @@ use crate::record::{NameEntry, Stored};
 use crate::serve::LedNames;
 use crate::step::Step;
 
-/// Maximum number of chunks that a leader searches for. It takes up further ones when some were found or their files
-/// removed.
+/// Maximum number of chunks that a leader searches for. It takes up further ones when some were
+/// found or their files removed.
 pub const MAX_LOST: usize = 1024;
 
 /// Interval between two searches, as a multiple of `Config::patience_us`.
@@ -40,7 +41,8 @@ pub(crate) struct LostChunks {
 struct LastReplicas {
     /// The nodes that the record names.
     named: Vec<NodeId>,
-    /// Whether the replicas were reported as bad. Otherwise their nodes are not members of the view.
+    /// Whether the replicas were reported as bad. Otherwise their nodes are not members of the
+    /// view.
     are_bad: bool,
 }
 
@@ -70,7 +72,8 @@ impl LostChunks {
         Some(last).filter(|last| last.named == chunk.replicas)
     }
 
-    /// Removes a chunk, because a good replica was found or none is needed. Returns its last known replicas.
+    /// Removes a chunk, because a good replica was found or none is needed. Returns its last known
+    /// replicas.
     fn remove(&mut self, name: &FileName, object: ObjectId) -> Option<LastReplicas> {
         let chunks = self.chunks.get_mut(name)?;
         let last = chunks.remove(&object)?;
@@ -95,38 +98,52 @@ impl LostChunks {
         self.count = self.chunks.values().map(BTreeMap::len).sum();
     }
 
-    /// Asks all members for lost chunks, if the last search is long enough ago: with the default configuration 20 s, or
-    /// 0.5 s if there are new ones.
+    /// Asks all members for lost chunks, if the last search is long enough ago: with the default
+    /// configuration 20 s, or 0.5 s if there are new ones.
     pub fn search(&mut self, here: &RingMembership, names: &LedNames, step: &mut Step) {
-        let wait_us = if self.has_new { here.config.resend_us } else { SEARCH_PATIENCE * here.config.patience_us };
+        let wait_us = if self.has_new {
+            here.config.resend_us
+        } else {
+            SEARCH_PATIENCE * here.config.patience_us
+        };
         if self.count == 0 || step.now_us < self.searched_us + wait_us {
             return;
         }
         (self.searched_us, self.has_new) = (step.now_us, false);
         let leads = |name: &FileName| {
-            here.current.as_ref().is_some_and(|current| names.partitions.serves(here, current.ring.partition(name)))
+            here.current
+                .as_ref()
+                .is_some_and(|current| names.partitions.serves(here, current.ring.partition(name)))
         };
         let mut still = BTreeMap::new();
         for (name, chunks) in &self.chunks {
             // Files that are being written are checked the next time.
             match names.served(here, name, step) {
                 Some(Some(Stored { entry: NameEntry::File(record), .. })) => {
-                    let lost = record.chunks.iter().filter(|chunk| self.last(name, chunk).is_some());
-                    still.insert(name.clone(), lost.map(|chunk| chunk.object).collect::<BTreeSet<_>>());
+                    let lost =
+                        record.chunks.iter().filter(|chunk| self.last(name, chunk).is_some());
+                    still.insert(
+                        name.clone(),
+                        lost.map(|chunk| chunk.object).collect::<BTreeSet<_>>(),
+                    );
                 }
                 Some(_) => {}
-                None if leads(name) => drop(still.insert(name.clone(), chunks.keys().copied().collect())),
+                None if leads(name) => {
+                    drop(still.insert(name.clone(), chunks.keys().copied().collect()))
+                }
                 None => {}
             }
         }
-        self.retain(|name, object, _| still.get(name).is_some_and(|objects| objects.contains(&object)));
+        self.retain(|name, object, _| {
+            still.get(name).is_some_and(|objects| objects.contains(&object))
+        });
         for (name, objects) in still.into_iter().filter(|(_, objects)| !objects.is_empty()) {
             step.push(Effect::Search { name, objects: objects.into_iter().collect() });
         }
     }
 
-    /// A node has a good replica of a chunk: the chunk, which is in the file's record, gets it if it was searched for.
-    /// Returns whether its replicas have changed.
+    /// A node has a good replica of a chunk: the chunk, which is in the file's record, gets it if
+    /// it was searched for. Returns whether its replicas have changed.
     pub fn found(&mut self, name: &FileName, chunk: &mut Chunk, node: NodeId) -> bool {
         if self.last(name, chunk).is_none() {
             return false;

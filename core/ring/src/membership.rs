@@ -1,4 +1,5 @@
-//! What every part of a node reads: which node it is, the view that it is in, and which members wait for it.
+//! What every part of a node reads: which node it is, the view that it is in, and which members
+//! wait for it.
 //!
 //! A node goes from view to view, and never back: [`RingMembership::may_enter`] has the moves.
 
@@ -26,7 +27,8 @@ pub(crate) struct CurrentView {
 impl CurrentView {
     pub fn new(view: View) -> Self {
         let mut known = BTreeMap::new();
-        let sources = view.sources.iter().map(|members| Ring::of(&view, members, &mut known)).collect();
+        let sources =
+            view.sources.iter().map(|members| Ring::of(&view, members, &mut known)).collect();
         CurrentView { ring: Ring::of(&view, &view.members, &mut known), sources, view }
     }
 
@@ -35,8 +37,9 @@ impl CurrentView {
         write_quorum(self.ring.replicas(partition).len(), self.view.replication)
     }
 
-    /// Number of a partition's replicas in a source that must be asked: a read quorum, or all that are not given up if
-    /// those are fewer. Of 5 replicas with replication 3, that is 3; if 3 of the 5 are given up, it is 2.
+    /// Number of a partition's replicas in a source that must be asked: a read quorum, or all that
+    /// are not given up if those are fewer. Of 5 replicas with replication 3, that is 3; if 3 of
+    /// the 5 are given up, it is 2.
     pub fn read_quorum(&self, source: &Ring, partition: u16) -> usize {
         let replicas = source.replicas(partition);
         let left = replicas.iter().filter(|node| !self.view.lost.contains(node)).count();
@@ -69,9 +72,9 @@ impl RingMembership {
         self.current.as_ref().is_some_and(|current| current.view.members.contains(&node))
     }
 
-    /// Whether no other node can serve a partition now; see `lease.rs`. Of 7 members, 3 must have promised to wait,
-    /// since with this node they are a majority. With replication 3, 2 of the other replicas of the partition must be
-    /// among them.
+    /// Whether no other node can serve a partition now; see `lease.rs`. Of 7 members, 3 must have
+    /// promised to wait, since with this node they are a majority. With replication 3, 2 of the
+    /// other replicas of the partition must be among them.
     pub fn is_leased(&self, partition: u16, now_us: u64) -> bool {
         let Some(current) = &self.current else { return false };
         let replicas = current.ring.replicas(partition).iter();
@@ -80,9 +83,11 @@ impl RingMembership {
         is_with_most && 1 + waiting >= current.write_quorum(partition)
     }
 
-    /// Whether the node may go from its view to this one, which another node has sent or the members have chosen.
+    /// Whether the node may go from its view to this one, which another node has sent or the
+    /// members have chosen.
     pub fn may_enter(&self, next: &View) -> bool {
-        next.system == self.config.system && next.may_follow(self.current.as_ref().map(|current| &current.view))
+        next.system == self.config.system
+            && next.may_follow(self.current.as_ref().map(|current| &current.view))
     }
 
     /// Goes to a later view.
@@ -93,7 +98,10 @@ impl RingMembership {
         let (node, boot) = (self.config.node, self.boot);
         let before = self.current.as_ref().map(|current| &current.view);
         let next_view = &next.view;
-        assert!(self.may_enter(next_view), "{node} in boot {boot} cannot go from {before:?} to {next_view:?}");
+        assert!(
+            self.may_enter(next_view),
+            "{node} in boot {boot} cannot go from {before:?} to {next_view:?}"
+        );
         self.current = Some(next);
         self.leases.enter_view(now_us);
     }
@@ -128,7 +136,12 @@ mod tests {
         let second = first.followed_by([NodeId(1), NodeId(2)].into(), true).unwrap();
         let config = Config::new(FileSystemId(1), NodeId(1));
         let leases = Leases::new(config.lease_us, 0, true);
-        let mut here = RingMembership { config, boot: 3, current: Some(CurrentView::new(first.clone())), leases };
+        let mut here = RingMembership {
+            config,
+            boot: 3,
+            current: Some(CurrentView::new(first.clone())),
+            leases,
+        };
         here.enter(CurrentView::new(second), 1);
         assert_eq!((here.number(), here.may_enter(&first)), (2, false));
         here.enter(CurrentView::new(first), 2);

@@ -11,8 +11,8 @@ use crate::ballot::{Ballot, Proposal};
 use crate::record::{Digest, RecordVersion, Round, Stored};
 use crate::view::View;
 
-/// A message, with the view of its sender. A node ignores messages of other views, except that the node with the later
-/// view sends that view to the other.
+/// A message, with the view of its sender. A node ignores messages of other views, except that the
+/// node with the later view sends that view to the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RingMessage {
     /// Number of the sender's view; 0 if it knows none.
@@ -70,7 +70,8 @@ pub enum MessageBody {
         round: Round,
         /// Return only names after this one.
         after: String,
-        /// Digest of the leader's own entries, if they count. A replica with the same digest sends none.
+        /// Digest of the leader's own entries, if they count. A replica with the same digest sends
+        /// none.
         digest: Option<Digest>,
     },
     /// Answer to `Collect`.
@@ -91,7 +92,8 @@ pub enum MessageBody {
         /// The round of the leader.
         round: Round,
     },
-    /// Answer to `OfferSync` and `SyncPage`: the replica is not synchronized yet, and asks for the next entries.
+    /// Answer to `OfferSync` and `SyncPage`: the replica is not synchronized yet, and asks for the
+    /// next entries.
     RequestPage {
         /// The partition.
         partition: u16,
@@ -109,7 +111,8 @@ pub enum MessageBody {
         /// The round of the leader.
         round: Round,
     },
-    /// Answer to `RequestPage`: all entries of the leader in this range of names. The replica removes all others.
+    /// Answer to `RequestPage`: all entries of the leader in this range of names. The replica
+    /// removes all others.
     SyncPage {
         /// The partition.
         partition: u16,

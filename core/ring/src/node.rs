@@ -34,17 +34,17 @@ pub struct RingNode {
 }
 
 impl RingNode {
-    /// A node that starts with the state it has saved. `now_us` here and below are microseconds of a clock that never
-    /// goes back while the process lives.
+    /// A node that starts with the state it has saved. `now_us` here and below are microseconds of
+    /// a clock that never goes back while the process lives.
     pub fn new(config: Config, saved: Saved, now_us: u64, effects: &mut Vec<Effect>) -> Self {
         let Saved { boots, view, acceptor, settled, rounds } = saved;
         let boot = boots + 1;
         effects.push(Effect::Save(Save::Boots(boot)));
         let is_new = view.is_none();
         let view = view.or_else(|| {
-            let view = config
-                .found
-                .then(|| View::founded_by(config.system, config.node, config.partitions, config.replication))?;
+            let view = config.found.then(|| {
+                View::founded_by(config.system, config.node, config.partitions, config.replication)
+            })?;
             effects.push(Effect::Save(Save::View(view.clone())));
             Some(view)
         });
@@ -64,7 +64,13 @@ impl RingNode {
     }
 
     /// Applies one event and appends the resulting actions to `effects`.
-    pub fn handle(&mut self, now_us: u64, event: Event, records: &impl Records, effects: &mut Vec<Effect>) {
+    pub fn handle(
+        &mut self,
+        now_us: u64,
+        event: Event,
+        records: &impl Records,
+        effects: &mut Vec<Effect>,
+    ) {
         let step = &mut Step::new(now_us, RecordView::new(records, effects));
         let RingNode { here, names, repair, .. } = self;
         match event {
@@ -119,8 +125,8 @@ impl RingNode {
         self.names.partitions.answers(&self.here, partition, now_us)
     }
 
-    /// Whether all partitions of the view are known to have a write quorum in it. From then on the view tolerates as
-    /// many lost nodes as if none had been lost before.
+    /// Whether all partitions of the view are known to have a write quorum in it. From then on the
+    /// view tolerates as many lost nodes as if none had been lost before.
     pub fn is_settled(&self) -> bool {
         self.paxos.is_settled(&self.here)
     }
@@ -139,12 +145,14 @@ impl RingNode {
     fn tick(&mut self, step: &mut Step) {
         let RingNode { here, paxos, replicas, names, repair, .. } = self;
         let Some(current) = &here.current else { return };
-        let (me, boot, has_settled) = (here.config.node, here.boot, names.partitions.have_settled(here));
+        let (me, boot, has_settled) =
+            (here.config.node, here.boot, names.partitions.have_settled(here));
         if has_settled {
             paxos.learn_settled(here, me, false, step);
         }
         let is_settled = paxos.is_settled(here);
-        let heartbeat = MessageBody::Heartbeat { sent_us: step.now_us, boot, has_settled, is_settled };
+        let heartbeat =
+            MessageBody::Heartbeat { sent_us: step.now_us, boot, has_settled, is_settled };
         let others = current.view.members.iter().filter(|node| **node != me);
         others.for_each(|node| here.send(*node, heartbeat.clone(), step));
         paxos.propose_view(here, step);
@@ -169,7 +177,8 @@ impl RingNode {
         step.answer(request, answer);
     }
 
-    /// Checks that sender and receiver are in the same view. If not, the view of the later one is sent to the other.
+    /// Checks that sender and receiver are in the same view. If not, the view of the later one is
+    /// sent to the other.
     fn received(&mut self, from: NodeId, message: RingMessage, step: &mut Step) {
         let number = self.here.number();
         self.paxos.heard(from);
@@ -198,7 +207,9 @@ impl RingNode {
         match body {
             MessageBody::Behind | MessageBody::Decided(_) => {}
             MessageBody::Prepare(ballot) => paxos.prepare(here, from, ballot, step),
-            MessageBody::Promise(ballot, accepted) => paxos.promise(here, from, ballot, accepted, step),
+            MessageBody::Promise(ballot, accepted) => {
+                paxos.promise(here, from, ballot, accepted, step)
+            }
             MessageBody::Accept(proposal) => paxos.accept(here, from, proposal, step),
             MessageBody::Accepted(ballot) => {
                 if let Some(view) = paxos.accepted(here, from, ballot) {
@@ -213,9 +224,13 @@ impl RingNode {
                 here.leases.promise(from, step.now_us);
                 here.send(from, MessageBody::Heard { sent_us, boot }, step);
             }
-            MessageBody::Heard { sent_us, boot } if boot == here.boot => here.leases.grant(from, sent_us),
+            MessageBody::Heard { sent_us, boot } if boot == here.boot => {
+                here.leases.grant(from, sent_us)
+            }
             MessageBody::Heard { .. } => {}
-            MessageBody::Written { name, version } => names.written(here, from, &name, version, step),
+            MessageBody::Written { name, version } => {
+                names.written(here, from, &name, version, step)
+            }
             MessageBody::Move { from: old, version, to, token } => {
                 names.move_away(here, from, MoveRequest { from: old, version, to, token }, step);
             }
@@ -224,15 +239,18 @@ impl RingNode {
             }
             MessageBody::Gone { to, token } => names.gone(here, &to, token, step),
             MessageBody::Arrived { from: old, token } => names.arrived(here, &old, token, step),
-            MessageBody::FetchChunk { name, chunk } => fetches.fetch_chunk(here, from, name, chunk, step),
+            MessageBody::FetchChunk { name, chunk } => {
+                fetches.fetch_chunk(here, from, name, chunk, step)
+            }
             MessageBody::ChunkStatus { name, object, is_here } => {
                 if repair.fetched(here, from, &name, (object, is_here), step.now_us) {
                     repair.go_on(here, &self.replicas, names, &name, step);
                 }
             }
-            MessageBody::Drop(objects) => {
-                step.records.effects.extend(objects.into_iter().map(|object| Effect::Drop { object }))
-            }
+            MessageBody::Drop(objects) => step
+                .records
+                .effects
+                .extend(objects.into_iter().map(|object| Effect::Drop { object })),
             of_partition => self.hear_of_partition(from, of_partition, step),
         }
     }
@@ -249,7 +267,9 @@ impl RingNode {
             MessageBody::Collected { partition, round, after, page } => {
                 led.collected(here, replicas, peer(partition, round), &after, page, step);
             }
-            MessageBody::OfferSync { partition, round } => replicas.sync_offered(here, peer(partition, round), step),
+            MessageBody::OfferSync { partition, round } => {
+                replicas.sync_offered(here, peer(partition, round), step)
+            }
             MessageBody::RequestPage { partition, round, after, digest } => {
                 led.page_requested(here, peer(partition, round), after, digest, step);
             }
@@ -271,7 +291,12 @@ impl RingNode {
 
     /// The members have chosen a view. The members of both views are told.
     fn enter_chosen_view(&mut self, view: View, step: &mut Step) {
-        let told = self.view().expect("a node that proposes has a view").members.union(&view.members).copied();
+        let told = self
+            .view()
+            .expect("a node that proposes has a view")
+            .members
+            .union(&view.members)
+            .copied();
         let told: Vec<NodeId> = told.collect();
         self.enter_view(view.clone(), step);
         self.tell_view(told, &view, step);

@@ -1,8 +1,9 @@
-//! The choice of the next view: single-decree Paxos among the members of the current view (Lamport 2001).
+//! The choice of the next view: single-decree Paxos among the members of the current view (Lamport
+//! 2001).
 //!
-//! The lowest member that is alive proposes first, the others after a delay that grows with their rank. If proposals
-//! meet, the ballots decide. The chosen view is sent to all members, and to every node that shows that it does not
-//! know it.
+//! The lowest member that is alive proposes first, the others after a delay that grows with their
+//! rank. If proposals meet, the ballots decide. The chosen view is sent to all members, and to
+//! every node that shows that it does not know it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,8 @@ pub(crate) struct ViewPaxos {
     alive: BTreeSet<NodeId>,
     /// For each member that is not alive: the time since when it is not.
     missing_since: BTreeMap<NodeId, u64>,
-    /// Members that have closed their connection and sent nothing since. A closed connection alone proves little,
-    /// since connections break for many reasons.
+    /// Members that have closed their connection and sent nothing since. A closed connection alone
+    /// proves little, since connections break for many reasons.
     closed: BTreeSet<NodeId>,
     /// The time when the current view was entered.
     entered_us: u64,
@@ -84,14 +85,21 @@ impl ViewPaxos {
         self.highest = self.highest.max(promised.number);
     }
 
-    /// Whether all partitions of the view are known to have a write quorum in it. From then on the view tolerates as
-    /// many lost nodes as if none had been lost before.
+    /// Whether all partitions of the view are known to have a write quorum in it. From then on the
+    /// view tolerates as many lost nodes as if none had been lost before.
     pub fn is_settled(&self, here: &RingMembership) -> bool {
         here.current.as_ref().is_some_and(|current| self.settled_view == current.view.number)
     }
 
-    /// A member reports that all partitions it leads have a quorum, or (`all`) that this holds for all members.
-    pub fn learn_settled(&mut self, here: &RingMembership, node: NodeId, all: bool, step: &mut Step) {
+    /// A member reports that all partitions it leads have a quorum, or (`all`) that this holds for
+    /// all members.
+    pub fn learn_settled(
+        &mut self,
+        here: &RingMembership,
+        node: NodeId,
+        all: bool,
+        step: &mut Step,
+    ) {
         let Some(current) = &here.current else { return };
         self.settled.insert(node);
         let number = current.view.number;
@@ -112,8 +120,8 @@ impl ViewPaxos {
         self.count_missing(members, me, now_us);
         let wanted = self.wanted_members(here, current, now_us);
         let is_old = is_settled && now_us >= self.entered_us + here.config.tidy_us;
-        // A proposal that only a few members have accepted must be completed now. Otherwise it could be chosen later,
-        // when other members are wanted.
+        // A proposal that only a few members have accepted must be completed now. Otherwise it
+        // could be chosen later, when other members are wanted.
         let is_open = self.acceptor.view > current.view.number && self.acceptor.accepted.is_some();
         if wanted == *members && !is_old && !is_open {
             (self.wanted_since, self.attempt) = (None, None);
@@ -123,8 +131,8 @@ impl ViewPaxos {
         let lives = |node: &&NodeId| **node == me || self.alive.contains(node);
         let rank = members.iter().filter(lives).take_while(|node| **node != me).count() as u64;
         let is_under_way = self.attempt.as_ref().is_some_and(|attempt| now_us < attempt.until_us);
-        // If messages are sent again after 0.5 s, the lowest living member proposes at once, the next one 1 s later,
-        // and the third one 2 s later.
+        // If messages are sent again after 0.5 s, the lowest living member proposes at once, the
+        // next one 1 s later, and the third one 2 s later.
         if is_under_way || now_us < since_us + rank * 2 * here.config.resend_us {
             return;
         }
@@ -133,7 +141,8 @@ impl ViewPaxos {
         }
         self.highest += 1;
         let ballot = Ballot { number: self.highest, node: me.0, boot: here.boot };
-        // Proposers that outbid each other wait for different times, according to their ranks: 1 s, 1.5 s, 2 s.
+        // Proposers that outbid each other wait for different times, according to their ranks: 1 s,
+        // 1.5 s, 2 s.
         let until_us = now_us + (2 + rank) * here.config.resend_us;
         let (promises, accepted) = Default::default();
         self.attempt = Some(Attempt { ballot, promises, proposal: None, accepted, until_us });
@@ -151,20 +160,34 @@ impl ViewPaxos {
         }
     }
 
-    /// The members of the next view, if it began now: those that are not missed, and the living nodes that join.
-    fn wanted_members(&self, here: &RingMembership, current: &CurrentView, now_us: u64) -> BTreeSet<NodeId> {
+    /// The members of the next view, if it began now: those that are not missed, and the living
+    /// nodes that join.
+    fn wanted_members(
+        &self,
+        here: &RingMembership,
+        current: &CurrentView,
+        now_us: u64,
+    ) -> BTreeSet<NodeId> {
         let is_missed = |node: &NodeId| {
             let has_closed = self.closed.contains(node);
-            let patience_us = if has_closed { here.config.restart_us } else { here.config.patience_us };
+            let patience_us =
+                if has_closed { here.config.restart_us } else { here.config.patience_us };
             self.missing_since.get(node).is_some_and(|since_us| now_us >= since_us + patience_us)
         };
         let stay = current.view.members.iter().filter(|node| !is_missed(node));
-        // Members that were given up may return only when their old entries can no longer be asked for.
+        // Members that were given up may return only when their old entries can no longer be asked
+        // for.
         let may_come = |node: &&NodeId| self.is_settled(here) || !current.view.lost.contains(node);
         stay.chain(self.alive.iter().filter(may_come)).copied().collect()
     }
 
-    pub fn prepare(&mut self, here: &RingMembership, from: NodeId, ballot: Ballot, step: &mut Step) {
+    pub fn prepare(
+        &mut self,
+        here: &RingMembership,
+        from: NodeId,
+        ballot: Ballot,
+        step: &mut Step,
+    ) {
         let Some(acceptor) = self.acceptor(here) else { return };
         if ballot < acceptor.promised {
             let promised = acceptor.promised;
@@ -186,7 +209,9 @@ impl ViewPaxos {
     ) {
         let Some(current) = &here.current else { return };
         let is_settled = self.is_settled(here);
-        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
+        let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else {
+            return;
+        };
         if !current.view.members.contains(&from) || attempt.proposal.is_some() {
             return;
         }
@@ -205,9 +230,17 @@ impl ViewPaxos {
         here.send_members(&MessageBody::Accept(proposal), step);
     }
 
-    pub fn accept(&mut self, here: &RingMembership, from: NodeId, proposal: Proposal, step: &mut Step) {
+    pub fn accept(
+        &mut self,
+        here: &RingMembership,
+        from: NodeId,
+        proposal: Proposal,
+        step: &mut Step,
+    ) {
         // A view that no node may enter is not chosen.
-        let Some(acceptor) = self.acceptor(here).filter(|_| here.may_enter(&proposal.view)) else { return };
+        let Some(acceptor) = self.acceptor(here).filter(|_| here.may_enter(&proposal.view)) else {
+            return;
+        };
         let ballot = proposal.ballot;
         if ballot < acceptor.promised {
             let promised = acceptor.promised;
@@ -218,10 +251,19 @@ impl ViewPaxos {
         here.send(from, MessageBody::Accepted(ballot), step);
     }
 
-    /// A member has accepted the proposal of a ballot. Returns the view that is chosen, when a majority has.
-    pub fn accepted(&mut self, here: &RingMembership, from: NodeId, ballot: Ballot) -> Option<View> {
+    /// A member has accepted the proposal of a ballot. Returns the view that is chosen, when a
+    /// majority has.
+    pub fn accepted(
+        &mut self,
+        here: &RingMembership,
+        from: NodeId,
+        ballot: Ballot,
+    ) -> Option<View> {
         let members = &here.current.as_ref()?.view.members;
-        let attempt = self.attempt.as_mut().filter(|attempt| attempt.ballot == ballot && members.contains(&from))?;
+        let attempt = self
+            .attempt
+            .as_mut()
+            .filter(|attempt| attempt.ballot == ballot && members.contains(&from))?;
         attempt.accepted.insert(from);
         if attempt.accepted.len() < majority(members.len()) {
             return None;

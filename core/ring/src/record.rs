@@ -3,9 +3,11 @@
 use eyas_types::dfs::{FileId, FileName, FileRecord};
 use serde::{Deserialize, Serialize};
 
-/// A period in which one leader writes: one start of the leader in one view. The rounds of a partition are ordered,
-/// since a partition has one leader in a view.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A period in which one leader writes: one start of the leader in one view. The rounds of a
+/// partition are ordered, since a partition has one leader in a view.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Round {
     /// Number of the view.
     pub view: u64,
@@ -13,8 +15,8 @@ pub struct Round {
     pub boot: u64,
 }
 
-/// The version of an entry. Of two entries of one name, the one with the higher version is valid. A version is never
-/// used again.
+/// The version of an entry. Of two entries of one name, the one with the higher version is valid. A
+/// version is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RecordVersion {
     /// The round in which the entry was written.
@@ -35,7 +37,8 @@ pub enum NameEntry {
         /// Whether the file was removed. Otherwise it has another name.
         is_gone: bool,
     },
-    /// A file that is being moved to this name; it arrives when it has left its old name. See `rename.rs`.
+    /// A file that is being moved to this name; it arrives when it has left its old name. See
+    /// `rename.rs`.
     Arriving {
         /// The old name.
         from: FileName,
@@ -43,7 +46,8 @@ pub enum NameEntry {
         version: RecordVersion,
         /// The file.
         id: FileId,
-        /// The record that has had this name until then. If no file arrives, it gets the name back.
+        /// The record that has had this name until then. If no file arrives, it gets the name
+        /// back.
         over: Option<FileRecord>,
     },
     /// A file that was moved to another name, whose leader may not know it yet.
@@ -66,8 +70,8 @@ impl NameEntry {
         }
     }
 
-    /// The record whose chunks the entry needs: of the file, of one that has left and may not have arrived, or of one
-    /// that gets its name back if another does not arrive.
+    /// The record whose chunks the entry needs: of the file, of one that has left and may not have
+    /// arrived, or of one that gets its name back if another does not arrive.
     pub fn record(&self) -> Option<&FileRecord> {
         match self {
             NameEntry::File(record)
@@ -87,12 +91,14 @@ pub struct Stored {
     pub entry: NameEntry,
 }
 
-/// Digest of all entries of a partition, independent of their order. Equal if the same names have the same versions.
+/// Digest of all entries of a partition, independent of their order. Equal if the same names have
+/// the same versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest(pub(crate) u128);
 
-/// Read access to the records that the node has saved. A read shows every [`Save`](crate::Save) of earlier calls of
-/// [`handle`](crate::RingNode::handle), whether it is durable or not, and nothing else.
+/// Read access to the records that the node has saved. A read shows every [`Save`](crate::Save) of
+/// earlier calls of [`handle`](crate::RingNode::handle), whether it is durable or not, and nothing
+/// else.
 pub trait Records {
     /// The entry of a name in its partition.
     fn get(&self, partition: u16, name: &FileName) -> Option<Stored>;

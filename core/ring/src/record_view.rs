@@ -1,4 +1,5 @@
-//! The records as one call of `handle` sees them: those on disk, with the changes that this call has asked to save.
+//! The records as one call of `handle` sees them: those on disk, with the changes that this call
+//! has asked to save.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -43,12 +44,20 @@ impl<'a> RecordView<'a> {
     pub fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
         let mut from = from.to_owned();
         loop {
-            let before = (!self.cleared.contains(&partition)).then(|| self.before.first(partition, &from)).flatten();
-            let since = self.since.range((partition, from)..).next().filter(|((of, _), _)| *of == partition);
+            let before = (!self.cleared.contains(&partition))
+                .then(|| self.before.first(partition, &from))
+                .flatten();
+            let since = self
+                .since
+                .range((partition, from)..)
+                .next()
+                .filter(|((of, _), _)| *of == partition);
             match (before, since) {
                 (None, None) => return None,
                 (Some(before), None) => return Some(before),
-                (Some(before), Some(((_, name), _))) if before.0.as_str() < name.as_str() => return Some(before),
+                (Some(before), Some(((_, name), _))) if before.0.as_str() < name.as_str() => {
+                    return Some(before);
+                }
                 (_, Some(((_, name), Some(stored)))) => {
                     return Some((name.parse().expect("it was a name"), stored.clone()));
                 }
@@ -78,8 +87,8 @@ impl<'a> RecordView<'a> {
         self.effects.push(Effect::Save(Save::Clear { partition }));
     }
 
-    /// The entries after the name `after` that are not [obsolete](Stored::is_obsolete). 600 small files come in pages
-    /// of 256, 256 and 88 entries.
+    /// The entries after the name `after` that are not [obsolete](Stored::is_obsolete). 600 small
+    /// files come in pages of 256, 256 and 88 entries.
     pub fn page(&self, partition: u16, after: &str, base: u64) -> Page {
         let mut page = Page::default();
         let (mut last, mut chunks) = (after.to_owned(), 0);
@@ -137,8 +146,9 @@ impl NameEntry {
 }
 
 impl Stored {
-    /// Whether the entry is of no more use: the file was removed before the settled view `base`, so no node whose
-    /// entries count has an older entry of this name. An entry of view 6 is of no use with base 7.
+    /// Whether the entry is of no more use: the file was removed before the settled view `base`, so
+    /// no node whose entries count has an older entry of this name. An entry of view 6 is of no use
+    /// with base 7.
     pub(crate) fn is_obsolete(&self, base: u64) -> bool {
         matches!(self.entry, NameEntry::Removed { .. }) && self.version.round.view < base
     }
@@ -163,11 +173,16 @@ mod tests {
 
     impl Records for Two {
         fn get(&self, partition: u16, of: &FileName) -> Option<Stored> {
-            self.first(partition, of.as_str()).filter(|(name, _)| name == of).map(|(_, stored)| stored)
+            self.first(partition, of.as_str())
+                .filter(|(name, _)| name == of)
+                .map(|(_, stored)| stored)
         }
 
         fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
-            ["/b", "/d"].into_iter().find(|name| partition == 3 && *name >= from).map(|found| (name(found), stored(5)))
+            ["/b", "/d"]
+                .into_iter()
+                .find(|name| partition == 3 && *name >= from)
+                .map(|found| (name(found), stored(5)))
         }
     }
 
@@ -182,7 +197,9 @@ mod tests {
                 .map(|(name, stored)| (name.as_str().to_owned(), stored.version.round.view))
                 .collect::<Vec<_>>()
         };
-        let owned = |of: &[(&str, u64)]| of.iter().map(|(name, view)| ((*name).to_owned(), *view)).collect::<Vec<_>>();
+        let owned = |of: &[(&str, u64)]| {
+            of.iter().map(|(name, view)| ((*name).to_owned(), *view)).collect::<Vec<_>>()
+        };
         assert_eq!(all(&records), owned(&[("/b", 5), ("/d", 5)]));
         let digest = records.digest(3, 5);
         records.save(3, &name("/c"), stored(6));
@@ -191,7 +208,10 @@ mod tests {
         records.save(3, &name("/e"), stored(4));
         records.erase(3, &name("/b"));
         assert_eq!(all(&records), owned(&[("/c", 6), ("/d", 6)]), "/e is of no more use");
-        assert_eq!((records.get(3, &name("/b")), records.get(3, &name("/d"))), (None, Some(stored(6))));
+        assert_eq!(
+            (records.get(3, &name("/b")), records.get(3, &name("/d"))),
+            (None, Some(stored(6)))
+        );
         assert_ne!(records.digest(3, 5), digest);
         records.clear(3);
         assert_eq!(all(&records), []);

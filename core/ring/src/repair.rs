@@ -1,10 +1,11 @@
 //! Repair: keeps every chunk on as many nodes as its file's replication demands.
 //!
-//! A leader scans all names that it leads (`scan.rs`). Where a chunk has too few replicas, it asks other nodes to fetch
-//! it and then updates the record. The scan also completes unfinished renames, and erases obsolete entries.
+//! A leader scans all names that it leads (`scan.rs`). Where a chunk has too few replicas, it asks
+//! other nodes to fetch it and then updates the record. The scan also completes unfinished renames,
+//! and erases obsolete entries.
 //!
-//! `under_replicated.rs` has the state of the repairs, and decides which node fetches which chunk from where. `lost.rs`
-//! has the chunks that cannot be repaired.
+//! `under_replicated.rs` has the state of the repairs, and decides which node fetches which chunk
+//! from where. `lost.rs` has the chunks that cannot be repaired.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
@@ -29,19 +30,20 @@ use crate::under_replicated::{Loads, MAX_REPAIRS, Repair, Repairs, UnderReplicat
 
 /// Maximum number of names that are scanned in a tick.
 pub const MAX_NAMES_SCANNED: usize = 1000;
-/// Target number of chunks that a node has to fetch for all leaders together, so that it is busy while leaders hear of
-/// its progress. Each of 8 members has a node fetch up to 4, and each of 50 members 1.
+/// Target number of chunks that a node has to fetch for all leaders together, so that it is busy
+/// while leaders hear of its progress. Each of 8 members has a node fetch up to 4, and each of 50
+/// members 1.
 pub const FETCHES_AHEAD: usize = 32;
-/// When this number of new replicas of one file have been made, the record is updated, even if others are still being
-/// made.
+/// When this number of new replicas of one file have been made, the record is updated, even if
+/// others are still being made.
 const WRITTEN_TOGETHER: usize = 64;
 
-/// A chunk is fetched by the least loaded of this number of nodes that follow it on the ring. With the first alone,
-/// some of 8 nodes had twice the mean load.
+/// A chunk is fetched by the least loaded of this number of nodes that follow it on the ring. With
+/// the first alone, some of 8 nodes had twice the mean load.
 const CANDIDATES_PER_CHUNK: u8 = 8;
 
-/// A leader waits for the fetches of a file for this multiple of `Config::patience_us` after the last one succeeded.
-/// With the default configuration, that is 60 s.
+/// A leader waits for the fetches of a file for this multiple of `Config::patience_us` after the
+/// last one succeeded. With the default configuration, that is 60 s.
 const FETCH_PATIENCE: u64 = 12;
 
 /// Keeps the chunks of the files that this node leads on enough nodes.
@@ -100,7 +102,8 @@ impl ChunkRepair {
                 Some((name, stored)) => {
                     erase_if_obsolete(here, replicas, (partition, &name), &stored, step);
                     let is_done = self.check_name(here, names, (partition, &name), stored, step);
-                    let next = if is_done { following(name.as_str()) } else { name.as_str().to_owned() };
+                    let next =
+                        if is_done { following(name.as_str()) } else { name.as_str().to_owned() };
                     self.scan.go_to(partition, next);
                 }
                 None => self.scan.go_to(partition + 1, String::new()),
@@ -136,8 +139,9 @@ impl ChunkRepair {
         }
     }
 
-    /// Starts repairs of the chunks of a file, up to the limit. Returns whether all that are needed have been started.
-    /// A chunk with replication 3 of which one node has a replica and one is fetching it needs one more.
+    /// Starts repairs of the chunks of a file, up to the limit. Returns whether all that are needed
+    /// have been started. A chunk with replication 3 of which one node has a replica and one is
+    /// fetching it needs one more.
     fn start_repair(
         &mut self,
         here: &RingMembership,
@@ -157,8 +161,10 @@ impl ChunkRepair {
         };
         let mut is_all = true;
         for chunk in record.chunks.iter().filter(|chunk| !chunk.is_hole()) {
-            let has: Vec<NodeId> = chunk.replicas.iter().copied().filter(|node| members.contains(node)).collect();
-            let count = usize::from(record.replication).saturating_sub(has.len() + repair.expected(chunk.object));
+            let has: Vec<NodeId> =
+                chunk.replicas.iter().copied().filter(|node| members.contains(node)).collect();
+            let count = usize::from(record.replication)
+                .saturating_sub(has.len() + repair.expected(chunk.object));
             if has.is_empty() {
                 self.lost.add(name, chunk, false);
                 continue;
@@ -166,10 +172,18 @@ impl ChunkRepair {
             if count == 0 || self.lost.are_bad(name, chunk) {
                 continue;
             }
-            let may_take =
-                |node| !has.contains(&node) && !avoided.contains_key(&node) && !repair.is_fetching(chunk.object, node);
-            let candidates =
-                replica_targets(ring, chunk.object, CANDIDATES_PER_CHUNK.max(record.replication), None, may_take);
+            let may_take = |node| {
+                !has.contains(&node)
+                    && !avoided.contains_key(&node)
+                    && !repair.is_fetching(chunk.object, node)
+            };
+            let candidates = replica_targets(
+                ring,
+                chunk.object,
+                CANDIDATES_PER_CHUNK.max(record.replication),
+                None,
+                may_take,
+            );
             let count = count.min(candidates.len());
             is_all &= count <= room;
             let count = count.min(room);
@@ -232,7 +246,8 @@ impl ChunkRepair {
         true
     }
 
-    /// A fetch for a file has ended: its record is updated if it is time, and other fetches are started.
+    /// A fetch for a file has ended: its record is updated if it is time, and other fetches are
+    /// started.
     pub fn go_on(
         &mut self,
         here: &RingMembership,
@@ -241,7 +256,8 @@ impl ChunkRepair {
         name: &FileName,
         step: &mut Step,
     ) {
-        let is_time = |repair: &Repair| repair.in_progress() == 0 || repair.fetched.len() >= WRITTEN_TOGETHER;
+        let is_time =
+            |repair: &Repair| repair.in_progress() == 0 || repair.fetched.len() >= WRITTEN_TOGETHER;
         if self.repairs.files.get(name).is_some_and(is_time) {
             self.write_fetched(here, names, name, step);
         }
@@ -251,16 +267,25 @@ impl ChunkRepair {
         self.assign_fetches(here, step);
     }
 
-    /// Updates a file's record with its new replicas. If an operation on the file is in progress, this is tried again
-    /// later. A chunk with replication 2 that a record names on node a and on node x, which has left, and that b has
-    /// fetched, is on a and b from then on.
-    fn write_fetched(&mut self, here: &RingMembership, names: &mut LedNames, name: &FileName, step: &mut Step) {
-        let has_come = self.repairs.files.get(name).is_some_and(|repair| !repair.fetched.is_empty());
+    /// Updates a file's record with its new replicas. If an operation on the file is in progress,
+    /// this is tried again later. A chunk with replication 2 that a record names on node a and on
+    /// node x, which has left, and that b has fetched, is on a and b from then on.
+    fn write_fetched(
+        &mut self,
+        here: &RingMembership,
+        names: &mut LedNames,
+        name: &FileName,
+        step: &mut Step,
+    ) {
+        let has_come =
+            self.repairs.files.get(name).is_some_and(|repair| !repair.fetched.is_empty());
         if has_come && names.pending.contains_key(name) {
             return;
         }
         let Some(mut repair) = self.repairs.files.remove(name).filter(|_| has_come) else { return };
-        let Some(Some(Stored { version, entry: NameEntry::File(mut record) })) = names.served(here, name, step) else {
+        let Some(Some(Stored { version, entry: NameEntry::File(mut record) })) =
+            names.served(here, name, step)
+        else {
             return;
         };
         let Some(current) = &here.current else { return };
@@ -270,10 +295,12 @@ impl ChunkRepair {
         let fetched = core::mem::take(&mut repair.fetched);
         let mut is_whole = true;
         for chunk in record.chunks.iter_mut().filter(|chunk| !chunk.is_hole()) {
-            let new = fetched.iter().filter(|(object, _)| *object == chunk.object).map(|(_, node)| *node);
+            let new =
+                fetched.iter().filter(|(object, _)| *object == chunk.object).map(|(_, node)| *node);
             let new: Vec<NodeId> = new.filter(|node| !chunk.replicas.contains(node)).collect();
             chunk.replicas.extend(new);
-            let has = chunk.replicas.iter().filter(|node| current.view.members.contains(node)).count();
+            let has =
+                chunk.replicas.iter().filter(|node| current.view.members.contains(node)).count();
             if has >= record.replication.into() {
                 chunk.replicas.retain(|node| current.view.members.contains(node));
             }
@@ -295,9 +322,10 @@ impl ChunkRepair {
         }
     }
 
-    /// Replicas are damaged or missing, and are removed from the record. If there are no others, the record keeps
-    /// them, and a good replica is searched for. Of content that may not be on the disks, all nodes are asked instead:
-    /// a node that has just started may have a chunk that it has not recorded.
+    /// Replicas are damaged or missing, and are removed from the record. If there are no others,
+    /// the record keeps them, and a good replica is searched for. Of content that may not be on the
+    /// disks, all nodes are asked instead: a node that has just started may have a chunk that it
+    /// has not recorded.
     pub fn bad_replicas(
         &mut self,
         here: &RingMembership,
@@ -306,7 +334,9 @@ impl ChunkRepair {
         (node, objects): (NodeId, Vec<ObjectId>),
         step: &mut Step,
     ) {
-        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = names.served(here, name, step) else {
+        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) =
+            names.served(here, name, step)
+        else {
             return;
         };
         let (mut objects, mut has_changed) = (BTreeSet::from_iter(objects), false);
@@ -317,7 +347,8 @@ impl ChunkRepair {
                 names.sync_again(here, name, step);
             }
         }
-        let is_bad = |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.contains(&node);
+        let is_bad =
+            |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.contains(&node);
         for chunk in record.chunks.iter_mut().filter(is_bad) {
             if chunk.replicas.len() == 1 {
                 self.lost.add(name, chunk, true);
@@ -341,7 +372,9 @@ impl ChunkRepair {
         (node, objects): (NodeId, &[ObjectId]),
         step: &mut Step,
     ) {
-        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = names.served(here, name, step) else {
+        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) =
+            names.served(here, name, step)
+        else {
             return;
         };
         if !here.is_member(node) {

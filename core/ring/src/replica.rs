@@ -1,7 +1,8 @@
 //! The part of a node as a replica of partitions that other nodes lead.
 //!
-//! A replica goes from round to round of a partition's leaders, and never back, except that it may forget the
-//! partition: [`PartitionReplicas::enter_round`] and [`PartitionReplicas::clear`] are its only moves.
+//! A replica goes from round to round of a partition's leaders, and never back, except that it may
+//! forget the partition: [`PartitionReplicas::enter_round`] and [`PartitionReplicas::clear`] are
+//! its only moves.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -34,7 +35,8 @@ struct CatchUp {
 
 /// The partitions of which this node has entries.
 pub(crate) struct PartitionReplicas {
-    /// The round in which each partition was last synchronized. A partition without an entry never was.
+    /// The round in which each partition was last synchronized. A partition without an entry never
+    /// was.
     rounds: BTreeMap<u16, Round>,
     /// Partitions that are being synchronized from their leader.
     catching_up: BTreeMap<u16, CatchUp>,
@@ -57,8 +59,9 @@ impl PartitionReplicas {
         self.catching_up.contains_key(&partition)
     }
 
-    /// Whether the entries of a partition count in a view with this base: the partition was synchronized here in a view
-    /// since then. With base 7, a partition that was last synchronized in view 6 counts no longer.
+    /// Whether the entries of a partition count in a view with this base: the partition was
+    /// synchronized here in a view since then. With base 7, a partition that was last synchronized
+    /// in view 6 counts no longer.
     pub fn count(&self, partition: u16, base: u64) -> bool {
         self.rounds.get(&partition).is_some_and(|round| round.view >= base)
     }
@@ -76,7 +79,10 @@ impl PartitionReplicas {
         let before = self.rounds.insert(partition, round);
         let is_later = before.is_none_or(|before| before < round);
         let catching_up = self.catching_up.remove(&partition);
-        assert!(is_later, "partition {partition} cannot go from {before:?} to {round:?}: {catching_up:?}");
+        assert!(
+            is_later,
+            "partition {partition} cannot go from {before:?} to {round:?}: {catching_up:?}"
+        );
         effects.push(Effect::Save(Save::Round { partition, round }));
     }
 
@@ -85,9 +91,14 @@ impl PartitionReplicas {
         let Some(current) = &here.current else { return };
         let me = here.config.node;
         let is_kept = |partition: &u16| {
-            current.sources.iter().chain([&current.ring]).any(|ring| ring.replicas(*partition).contains(&me))
+            current
+                .sources
+                .iter()
+                .chain([&current.ring])
+                .any(|ring| ring.replicas(*partition).contains(&me))
         };
-        let forgotten: Vec<u16> = self.rounds.keys().copied().filter(|partition| !is_kept(partition)).collect();
+        let forgotten: Vec<u16> =
+            self.rounds.keys().copied().filter(|partition| !is_kept(partition)).collect();
         forgotten.into_iter().for_each(|partition| self.clear(partition, step));
     }
 
@@ -98,8 +109,9 @@ impl PartitionReplicas {
         step.records.clear(partition);
     }
 
-    /// A leader asks for the acknowledged entries. The entries of this node count if the partition was synchronized
-    /// here in a view since the last settled one. Otherwise this node has acknowledged nothing that counts.
+    /// A leader asks for the acknowledged entries. The entries of this node count if the partition
+    /// was synchronized here in a view since the last settled one. Otherwise this node has
+    /// acknowledged nothing that counts.
     pub fn collect(
         &self,
         here: &RingMembership,
@@ -108,10 +120,14 @@ impl PartitionReplicas {
         digest: Option<Digest>,
         step: &mut Step,
     ) {
-        let Some(current) = here.current.as_ref().filter(|_| here.leases.is_free(step.now_us)) else { return };
+        let Some(current) = here.current.as_ref().filter(|_| here.leases.is_free(step.now_us))
+        else {
+            return;
+        };
         let PartitionPeer { node, partition, round } = leader;
         let base = current.view.base;
-        let has_more_than = |digest| after.is_empty() && digest == step.records.digest(partition, base);
+        let has_more_than =
+            |digest| after.is_empty() && digest == step.records.digest(partition, base);
         let page = if self.count(partition, base) && !digest.is_some_and(has_more_than) {
             step.records.page(partition, &after, base)
         } else {
@@ -127,7 +143,8 @@ impl PartitionReplicas {
         if round == own {
             return here.send(node, MessageBody::InSync { partition, round }, step);
         }
-        let is_newer = self.catching_up.get(&partition).is_none_or(|catching_up| catching_up.round < round);
+        let is_newer =
+            self.catching_up.get(&partition).is_none_or(|catching_up| catching_up.round < round);
         if round > own && is_newer {
             self.catching_up.insert(partition, CatchUp { round, after: String::new() });
         }
@@ -137,10 +154,14 @@ impl PartitionReplicas {
     /// Asks the leader for the next entries.
     fn request_page(&self, here: &RingMembership, leader: PartitionPeer, step: &mut Step) {
         let PartitionPeer { node, partition, round } = leader;
-        let (Some(current), Some(catching_up)) = (&here.current, self.catching_up.get(&partition)) else { return };
+        let (Some(current), Some(catching_up)) = (&here.current, self.catching_up.get(&partition))
+        else {
+            return;
+        };
         if catching_up.round == round {
             let after = catching_up.after.clone();
-            let digest = after.is_empty().then(|| step.records.digest(partition, current.view.base));
+            let digest =
+                after.is_empty().then(|| step.records.digest(partition, current.view.base));
             here.send(node, MessageBody::RequestPage { partition, round, after, digest }, step);
         }
     }
@@ -155,9 +176,13 @@ impl PartitionReplicas {
         step: &mut Step,
     ) {
         let PartitionPeer { partition, round, .. } = leader;
-        let is_next = |catching_up: &&mut CatchUp| catching_up.round == round && catching_up.after == after;
-        let Some(catching_up) = self.catching_up.get_mut(&partition).filter(is_next) else { return };
-        let last = page.entries.last().filter(|_| page.has_more).map(|(name, _)| name.as_str().to_owned());
+        let is_next =
+            |catching_up: &&mut CatchUp| catching_up.round == round && catching_up.after == after;
+        let Some(catching_up) = self.catching_up.get_mut(&partition).filter(is_next) else {
+            return;
+        };
+        let last =
+            page.entries.last().filter(|_| page.has_more).map(|(name, _)| name.as_str().to_owned());
         let entries: BTreeMap<FileName, Stored> = page.entries.into_iter().collect();
         let mut name = after.to_owned();
         let mut erased = Vec::new();
@@ -188,7 +213,9 @@ impl PartitionReplicas {
     /// The entries of this replica equal those of the leader.
     pub fn same_content(&mut self, here: &RingMembership, leader: PartitionPeer, step: &mut Step) {
         let catching_up = self.catching_up.get(&leader.partition);
-        if catching_up.is_some_and(|catching_up| catching_up.round == leader.round && catching_up.after.is_empty()) {
+        if catching_up.is_some_and(|catching_up| {
+            catching_up.round == leader.round && catching_up.after.is_empty()
+        }) {
             self.is_filled(here, leader, step);
         }
     }
@@ -199,8 +226,16 @@ impl PartitionReplicas {
         here.send(node, MessageBody::InSync { partition, round }, step);
     }
 
-    /// Stores an entry for the leader, if the replica is synchronized. A replica that is not must not be counted.
-    pub fn write(&self, here: &RingMembership, leader: PartitionPeer, name: FileName, stored: Stored, step: &mut Step) {
+    /// Stores an entry for the leader, if the replica is synchronized. A replica that is not must
+    /// not be counted.
+    pub fn write(
+        &self,
+        here: &RingMembership,
+        leader: PartitionPeer,
+        name: FileName,
+        stored: Stored,
+        step: &mut Step,
+    ) {
         let PartitionPeer { node, partition, round } = leader;
         if self.round(partition) != Some(round) || self.is_catching_up(partition) {
             return;
@@ -218,9 +253,8 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(
-        expected = "partition 5 cannot go from Some(Round { view: 7, boot: 2 }) to Round { view: 7, boot: 1 }"
-    )]
+    #[should_panic(expected = "partition 5 cannot go from Some(Round { view: 7, boot: 2 }) to \
+                               Round { view: 7, boot: 1 }")]
     fn a_replica_does_not_go_back_to_an_earlier_round() {
         let (mut replicas, mut effects) = (PartitionReplicas::new(BTreeMap::new()), Vec::new());
         for (view, boot) in [(6, 9), (7, 1), (7, 2)] {

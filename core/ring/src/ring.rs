@@ -1,8 +1,9 @@
 //! The ring: maps a name to its leader and the replicas of its record, and a chunk to nodes.
 //!
-//! Consistent hashing with [`POINTS`] points for each node (elastic-blocks §2.4). Names are hashed to partitions, and
-//! each partition has one position on the ring. So when nodes join or leave, whole partitions move. The hash functions
-//! are fixed for ever: with others, records would be looked up on the wrong nodes.
+//! Consistent hashing with [`POINTS`] points for each node (elastic-blocks §2.4). Names are hashed
+//! to partitions, and each partition has one position on the ring. So when nodes join or leave,
+//! whole partitions move. The hash functions are fixed for ever: with others, records would be
+//! looked up on the wrong nodes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,9 +13,9 @@ use eyas_types::dfs::{FileName, NodeId};
 
 use crate::view::View;
 
-/// Points of a node on the ring. On average over 50 rings of 8 nodes, the most loaded node leads 1.21 times its share
-/// of 1024 partitions with 64 points, and 1.16 times with 256 points, which take four times as long to compute: see
-/// the test.
+/// Points of a node on the ring. On average over 50 rings of 8 nodes, the most loaded node leads
+/// 1.21 times its share of 1024 partitions with 64 points, and 1.16 times with 256 points, which
+/// take four times as long to compute: see the test.
 pub const POINTS: u64 = 64;
 
 /// The ring of a view.
@@ -33,7 +34,11 @@ impl Ring {
     }
 
     /// The ring that `view` would have with other members. `known` caches the points of nodes.
-    pub(crate) fn of(view: &View, members: &BTreeSet<NodeId>, known: &mut BTreeMap<NodeId, Vec<u64>>) -> Self {
+    pub(crate) fn of(
+        view: &View,
+        members: &BTreeSet<NodeId>,
+        known: &mut BTreeMap<NodeId, Vec<u64>>,
+    ) -> Self {
         let mut points = Vec::new();
         for node in members {
             let of_node = known.entry(*node).or_insert_with(|| points_of(*node));
@@ -43,12 +48,17 @@ impl Ring {
         let mut ring = Ring { points, members: members.len(), replicas: Vec::new() };
         let keepers = view.replicas_of(ring.members);
         ring.replicas = (0..view.partitions)
-            .map(|partition| ring.successors(hash(b"partition", &[&partition.to_le_bytes()])).take(keepers).collect())
+            .map(|partition| {
+                ring.successors(hash(b"partition", &[&partition.to_le_bytes()]))
+                    .take(keepers)
+                    .collect()
+            })
             .collect();
         ring
     }
 
-    /// The partition of a name: a hash in the middle of the range, 2^63, is in partition 512 of 1024.
+    /// The partition of a name: a hash in the middle of the range, 2^63, is in partition 512 of
+    /// 1024.
     pub fn partition(&self, name: &FileName) -> u16 {
         let place = hash(b"name", &[name.as_str().as_bytes()]);
         ((u128::from(place) * self.replicas.len() as u128) >> 64) as u16
@@ -59,8 +69,8 @@ impl Ring {
         self.replicas.len() as u16
     }
 
-    /// The nodes that keep the records of a partition, the leader first: with replication 3, the 5 members that follow
-    /// its position.
+    /// The nodes that keep the records of a partition, the leader first: with replication 3, the 5
+    /// members that follow its position.
     pub fn replicas(&self, partition: u16) -> &[NodeId] {
         &self.replicas[usize::from(partition)]
     }
@@ -75,8 +85,9 @@ impl Ring {
         self.successors(hash(b"object", &[&object.0]))
     }
 
-    /// All members, each once, in the order in which they follow this position. With the points 10 of node a, 20 of b,
-    /// 30 of a and 40 of c, position 15 is followed by b, a, c, and position 45 by a, b, c.
+    /// All members, each once, in the order in which they follow this position. With the points 10
+    /// of node a, 20 of b, 30 of a and 40 of c, position 15 is followed by b, a, c, and position 45
+    /// by a, b, c.
     fn successors(&self, place: u64) -> impl Iterator<Item = NodeId> + '_ {
         let first = self.points.partition_point(|(point, _)| *point < place);
         let (before, after) = self.points.split_at(first);
@@ -93,7 +104,9 @@ impl Ring {
 }
 
 fn points_of(node: NodeId) -> Vec<u64> {
-    (0..POINTS).map(|point| hash(b"point", &[&node.0.to_le_bytes(), &point.to_le_bytes()])).collect()
+    (0..POINTS)
+        .map(|point| hash(b"point", &[&node.0.to_le_bytes(), &point.to_le_bytes()]))
+        .collect()
 }
 
 /// A position on the ring: the first 64 bits of the BLAKE3 hash of a kind and its parts.
@@ -153,7 +166,8 @@ mod tests {
     fn little_moves_when_a_node_comes() {
         let (before, after) = (ring(0..8), ring(0..9));
         let new = NodeId(8_u64.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let moved = (0..before.partitions()).filter(|of| before.replicas(*of)[0] != after.replicas(*of)[0]);
+        let moved =
+            (0..before.partitions()).filter(|of| before.replicas(*of)[0] != after.replicas(*of)[0]);
         let moved: Vec<u16> = moved.collect();
         assert!(moved.iter().all(|of| after.replicas(*of)[0] == new), "only to the new node");
         assert!((60..180).contains(&moved.len()), "{} of 1024 moved", moved.len());

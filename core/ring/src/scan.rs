@@ -23,7 +23,8 @@ impl NameScan {
         now_us < self.rest_until_us
     }
 
-    /// The partition to scan next, of those that this node has, and the name to begin with; `None` at the end.
+    /// The partition to scan next, of those that this node has, and the name to begin with; `None`
+    /// at the end.
     pub fn position(&self, partitions: &BTreeMap<u16, Round>) -> Option<(u16, String)> {
         let (at, from) = &self.cursor;
         let partition = partitions.range(at..).next().map(|(partition, _)| *partition)?;
@@ -39,9 +40,9 @@ impl NameScan {
         self.has_passed = true;
     }
 
-    /// All names were scanned. The next scan starts at once if partitions were skipped that are not served yet, after
-    /// [`Config::resend_us`] if names were skipped, and otherwise after [`Config::patience_us`]: with the default
-    /// configuration after 0 s, 0.5 s or 5 s.
+    /// All names were scanned. The next scan starts at once if partitions were skipped that are not
+    /// served yet, after [`Config::resend_us`] if names were skipped, and otherwise after
+    /// [`Config::patience_us`]: with the default configuration after 0 s, 0.5 s or 5 s.
     pub fn rest(&mut self, config: &Config, has_settled: bool, now_us: u64) {
         let rest_us = match (has_settled, self.has_passed) {
             (false, _) => 0,
@@ -74,7 +75,11 @@ mod tests {
         let mut scan = NameScan::default();
         assert_eq!(scan.position(&all), Some((2, String::new())));
         scan.go_to(3, "/a".to_owned());
-        assert_eq!(scan.position(&all), Some((5, String::new())), "the name is of another partition");
+        assert_eq!(
+            scan.position(&all),
+            Some((5, String::new())),
+            "the name is of another partition"
+        );
         scan.go_to(5, "/b".to_owned());
         scan.go_back_to(5, "/c", 0);
         assert_eq!(scan.position(&all), Some((5, "/b".to_owned())), "it will come there");

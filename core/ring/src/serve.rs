@@ -1,7 +1,7 @@
 //! Requests of clients, as a leader handles them.
 //!
-//! A name has one operation in progress at a time; further requests for it wait in a queue. An entry is visible only
-//! when a write quorum has it.
+//! A name has one operation in progress at a time; further requests for it wait in a queue. An
+//! entry is visible only when a write quorum has it.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +23,8 @@ use crate::step::Step;
 use crate::syncing::SyncingFiles;
 use crate::view_change::LedPartitions;
 
-/// Maximum number of requests that are in progress or waiting on a node. Further ones are refused with `Busy`.
+/// Maximum number of requests that are in progress or waiting on a node. Further ones are refused
+/// with `Busy`.
 pub const MAX_PENDING_REQUESTS: usize = 4096;
 
 /// The operation in progress on a name.
@@ -41,7 +42,8 @@ pub(crate) enum PendingOperation {
     QuorumWrite(Box<QuorumWrite>),
     /// The leader of the old name is asked for a file.
     PendingRename(Box<PendingRename>),
-    /// The leader of the new name is told of a file that has departed, before another file may take the name.
+    /// The leader of the new name is told of a file that has departed, before another file may take
+    /// the name.
     Leaving,
 }
 
@@ -56,8 +58,8 @@ pub(crate) struct QuorumWrite {
 
 /// What happens when a write is acknowledged.
 pub(crate) enum AfterWrite {
-    /// The client, if there is one, is told that the operation is done. Replicas of chunks that the file no longer has
-    /// are deleted.
+    /// The client, if there is one, is told that the operation is done. Replicas of chunks that the
+    /// file no longer has are deleted.
     Done { request: Option<u64>, dropped: BTreeMap<NodeId, Vec<ObjectId>> },
     /// The client is told that the operation was refused.
     Refuse { request: Option<u64>, refusal: Refusal },
@@ -65,9 +67,14 @@ pub(crate) enum AfterWrite {
     Move { request: u64 },
     /// The leader of the new name is told that the file has departed.
     Moved,
-    /// The leader of the old name is told that the file has arrived. Replicas of chunks of the file that it has
-    /// replaced are deleted.
-    Arrived { from: FileName, token: RecordVersion, request: Option<u64>, dropped: BTreeMap<NodeId, Vec<ObjectId>> },
+    /// The leader of the old name is told that the file has arrived. Replicas of chunks of the file
+    /// that it has replaced are deleted.
+    Arrived {
+        from: FileName,
+        token: RecordVersion,
+        request: Option<u64>,
+        dropped: BTreeMap<NodeId, Vec<ObjectId>>,
+    },
 }
 
 impl FileOperation {
@@ -80,12 +87,15 @@ impl FileOperation {
             | FileOperation::Remove { name, .. }
             | FileOperation::Stat { name } => Some(name),
             FileOperation::Rename { to, .. } => Some(to),
-            FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => None,
+            FileOperation::List { .. }
+            | FileOperation::Use { .. }
+            | FileOperation::Recover { .. } => None,
         }
     }
 }
 
-/// The names that this node leads: the operations in progress on them, and what follows from each write.
+/// The names that this node leads: the operations in progress on them, and what follows from each
+/// write.
 pub(crate) struct LedNames {
     pub partitions: LedPartitions,
     /// Names with an operation in progress, and the requests that wait for them.
@@ -108,7 +118,13 @@ impl LedNames {
     }
 
     /// A client requests an operation.
-    pub fn requested(&mut self, here: &RingMembership, request: u64, operation: FileOperation, step: &mut Step) {
+    pub fn requested(
+        &mut self,
+        here: &RingMembership,
+        request: u64,
+        operation: FileOperation,
+        step: &mut Step,
+    ) {
         let Some(current) = &here.current else {
             return step.answer(request, Err(Refusal::OtherView { view: 0 }));
         };
@@ -175,7 +191,13 @@ impl LedNames {
             let stored = step.records.get(partition, name);
             if let Some(moving) = stored.as_ref().and_then(PendingRename::of) {
                 waiting.push_front((request, operation));
-                self.start(here, name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
+                self.start(
+                    here,
+                    name,
+                    PendingOperation::PendingRename(Box::new(moving)),
+                    waiting,
+                    step,
+                );
                 return;
             }
             let is_leaving = |stored: &Stored| matches!(stored.entry, NameEntry::Departed { .. });
@@ -189,7 +211,13 @@ impl LedNames {
             match decide(request, operation, stored.as_ref()) {
                 Ok((entry, then)) => {
                     let writing = self.writing(here, partition, entry, stored, then);
-                    self.start(here, name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
+                    self.start(
+                        here,
+                        name,
+                        PendingOperation::QuorumWrite(Box::new(writing)),
+                        waiting,
+                        step,
+                    );
                     return;
                 }
                 Err(answer) => self.answer(request, *answer, step),
@@ -206,7 +234,12 @@ impl LedNames {
         then: AfterWrite,
     ) -> QuorumWrite {
         let version = self.partitions.next_version(here, partition);
-        QuorumWrite { stored: Stored { version, entry }, before, acks: [here.config.node].into(), then }
+        QuorumWrite {
+            stored: Stored { version, entry },
+            before,
+            acks: [here.config.node].into(),
+            then,
+        }
     }
 
     /// Writes an entry to a name that has no other operation in progress. Returns its version.
@@ -220,7 +253,8 @@ impl LedNames {
     ) -> RecordVersion {
         let current = here.current.as_ref().expect("a node that serves names has a view");
         let partition = current.ring.partition(name);
-        let waiting = self.pending.remove(name).map_or_else(VecDeque::new, |pending| pending.waiting);
+        let waiting =
+            self.pending.remove(name).map_or_else(VecDeque::new, |pending| pending.waiting);
         let before = step.records.get(partition, name);
         let writing = self.writing(here, partition, entry, before, then);
         let version = writing.stored.version;
@@ -254,7 +288,10 @@ impl LedNames {
             self.uses.saved(partition, name, writing.before.as_ref(), &writing.stored);
             step.records.save(partition, name, writing.stored.clone());
         }
-        self.pending.insert(name.clone(), PendingName { partition, operation, waiting, asked_us: step.now_us });
+        self.pending.insert(
+            name.clone(),
+            PendingName { partition, operation, waiting, asked_us: step.now_us },
+        );
         self.request_participation(here, name, step);
         self.commit_if_written(here, name, step);
     }
@@ -262,14 +299,22 @@ impl LedNames {
     /// Asks other nodes to take part in the operation on a name.
     fn request_participation(&mut self, here: &RingMembership, name: &FileName, step: &mut Step) {
         let round = here.round();
-        let (Some(current), Some(pending)) = (&here.current, self.pending.get_mut(name)) else { return };
+        let (Some(current), Some(pending)) = (&here.current, self.pending.get_mut(name)) else {
+            return;
+        };
         let partition = pending.partition;
         pending.asked_us = step.now_us;
         match &pending.operation {
             PendingOperation::QuorumWrite(writing) => {
                 let QuorumWrite { stored, acks, .. } = &**writing;
-                let body = MessageBody::Write { partition, round, name: name.clone(), stored: stored.clone() };
-                let without = current.ring.replicas(partition).iter().filter(|node| !acks.contains(node));
+                let body = MessageBody::Write {
+                    partition,
+                    round,
+                    name: name.clone(),
+                    stored: stored.clone(),
+                };
+                let without =
+                    current.ring.replicas(partition).iter().filter(|node| !acks.contains(node));
                 without.for_each(|node| here.send(*node, body.clone(), step));
             }
             PendingOperation::PendingRename(moving) => {
@@ -292,7 +337,8 @@ impl LedNames {
         version: RecordVersion,
         step: &mut Step,
     ) {
-        let Some(PendingName { operation: PendingOperation::QuorumWrite(writing), .. }) = self.pending.get_mut(name)
+        let Some(PendingName { operation: PendingOperation::QuorumWrite(writing), .. }) =
+            self.pending.get_mut(name)
         else {
             return;
         };
@@ -303,13 +349,16 @@ impl LedNames {
     }
 
     fn commit_if_written(&mut self, here: &RingMembership, name: &FileName, step: &mut Step) {
-        let (Some(current), Some(pending)) = (&here.current, self.pending.get(name)) else { return };
+        let (Some(current), Some(pending)) = (&here.current, self.pending.get(name)) else {
+            return;
+        };
         let PendingOperation::QuorumWrite(writing) = &pending.operation else { return };
         if writing.acks.len() < current.write_quorum(pending.partition) {
             return;
         }
-        let Some(PendingName { operation: PendingOperation::QuorumWrite(writing), waiting, .. }) =
-            self.pending.remove(name)
+        let Some(PendingName {
+            operation: PendingOperation::QuorumWrite(writing), waiting, ..
+        }) = self.pending.remove(name)
         else {
             return;
         };
@@ -328,9 +377,16 @@ impl LedNames {
             }
             AfterWrite::Moved => tell_moved(here, name, &entry, step),
             AfterWrite::Move { request } => {
-                let mut moving = PendingRename::of(&Stored { version, entry }).expect("it was written for that");
+                let mut moving =
+                    PendingRename::of(&Stored { version, entry }).expect("it was written for that");
                 moving.request = Some(request);
-                return self.start(here, name, PendingOperation::PendingRename(Box::new(moving)), waiting, step);
+                return self.start(
+                    here,
+                    name,
+                    PendingOperation::PendingRename(Box::new(moving)),
+                    waiting,
+                    step,
+                );
             }
         }
         self.process_queue(here, name, waiting, step);
@@ -338,26 +394,42 @@ impl LedNames {
 
     /// Repeats requests to other nodes that did not answer.
     pub fn resend_pending(&mut self, here: &RingMembership, step: &mut Step) {
-        let is_due = |pending: &PendingName| step.now_us >= pending.asked_us + here.config.resend_us;
-        let due: Vec<FileName> =
-            self.pending.iter().filter(|(_, pending)| is_due(pending)).map(|(name, _)| name.clone()).collect();
+        let is_due =
+            |pending: &PendingName| step.now_us >= pending.asked_us + here.config.resend_us;
+        let due: Vec<FileName> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| is_due(pending))
+            .map(|(name, _)| name.clone())
+            .collect();
         due.iter().for_each(|name| self.request_participation(here, name, step));
     }
 
-    /// A view has begun, in which this node leads these partitions. Operations on names that it no longer serves are
-    /// left to their new leaders.
-    pub fn enter_view(&mut self, here: &RingMembership, partitions: LedPartitions, step: &mut Step) {
+    /// A view has begun, in which this node leads these partitions. Operations on names that it no
+    /// longer serves are left to their new leaders.
+    pub fn enter_view(
+        &mut self,
+        here: &RingMembership,
+        partitions: LedPartitions,
+        step: &mut Step,
+    ) {
         self.partitions = partitions;
         self.syncing.enter_view();
         self.uses.forget();
         let continues = |name: &FileName| {
-            here.current.as_ref().is_some_and(|current| self.partitions.serves(here, current.ring.partition(name)))
+            here.current
+                .as_ref()
+                .is_some_and(|current| self.partitions.serves(here, current.ring.partition(name)))
         };
-        let left: Vec<FileName> = self.pending.keys().filter(|name| !continues(name)).cloned().collect();
+        let left: Vec<FileName> =
+            self.pending.keys().filter(|name| !continues(name)).cloned().collect();
         for name in left {
-            let PendingName { operation, waiting, .. } = self.pending.remove(&name).expect("it was just there");
+            let PendingName { operation, waiting, .. } =
+                self.pending.remove(&name).expect("it was just there");
             self.answer_if(operation.request(), Err(Refusal::Unknown), step);
-            waiting.into_iter().for_each(|(request, _)| self.answer(request, Err(Refusal::NotYet), step));
+            waiting
+                .into_iter()
+                .for_each(|(request, _)| self.answer(request, Err(Refusal::NotYet), step));
         }
         let me = here.config.node;
         for pending in self.pending.values_mut() {
@@ -385,7 +457,10 @@ impl LedNames {
         self.syncing.validate();
         let mut asked = 0;
         for (name, PendingName { partition, operation, waiting, .. }) in &self.pending {
-            assert!(self.partitions.serves(here, *partition), "{name} is changed by a node that does not serve it");
+            assert!(
+                self.partitions.serves(here, *partition),
+                "{name} is changed by a node that does not serve it"
+            );
             asked += usize::from(operation.request().is_some()) + waiting.len();
             let is_for_it = |(_, operation): &(u64, FileOperation)| operation.name() == Some(name);
             assert!(waiting.iter().all(is_for_it), "{name}: a request waits in the wrong queue");
@@ -394,7 +469,12 @@ impl LedNames {
         assert!(asked <= MAX_PENDING_REQUESTS);
     }
 
-    fn answer_if(&mut self, request: Option<u64>, answer: Result<FileAnswer, Refusal>, step: &mut Step) {
+    fn answer_if(
+        &mut self,
+        request: Option<u64>,
+        answer: Result<FileAnswer, Refusal>,
+        step: &mut Step,
+    ) {
         if let Some(request) = request {
             self.answer(request, answer, step);
         }
@@ -409,7 +489,9 @@ impl LedNames {
 
 /// Has nodes delete the chunks that a file no longer needs.
 fn drop_chunks(here: &RingMembership, dropped: BTreeMap<NodeId, Vec<ObjectId>>, step: &mut Step) {
-    dropped.into_iter().for_each(|(node, objects)| here.send(node, MessageBody::Drop(objects), step));
+    dropped
+        .into_iter()
+        .for_each(|(node, objects)| here.send(node, MessageBody::Drop(objects), step));
 }
 
 impl PendingOperation {

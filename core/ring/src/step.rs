@@ -1,4 +1,5 @@
-//! One call of the decider: its time, the records as it sees them, and the effects that it asks for.
+//! One call of the decider: its time, the records as it sees them, and the effects that it asks
+//! for.
 
 use alloc::collections::VecDeque;
 

@@ -1,16 +1,18 @@
-//! Files whose content may not be on the disks of its nodes: it is forced there soon after it was written, and until
-//! then the file can fall back to the version before.
+//! Files whose content may not be on the disks of its nodes: it is forced there soon after it was
+//! written, and until then the file can fall back to the version before.
 //!
-//! A client may write a file, and see it, before its chunks are on the disks. The record then keeps the last version
-//! that is there, with its chunks. The leader has the nodes of the new chunks force them to their disks, and then
-//! forgets the version before. If all nodes of a new chunk answer that it is bad, as after a power failure of all of
-//! them, the file gets the version before back; a new file, which has none, is removed. While a node is away, which may
-//! have the chunk, the file waits for it.
+//! A client may write a file, and see it, before its chunks are on the disks. The record then keeps
+//! the last version that is there, with its chunks. The leader has the nodes of the new chunks
+//! force them to their disks, and then forgets the version before. If all nodes of a new chunk
+//! answer that it is bad, as after a power failure of all of them, the file gets the version before
+//! back; a new file, which has none, is removed. While a node is away, which may have the chunk,
+//! the file waits for it.
 //!
-//! To forget the version before is a second write of the record. Programs that close thousands of small files would pay
-//! for it what they pay for the first one, so files that were written in the same half second go together: each node
-//! has one question with all its chunks, forces them to its disk at once, and gives one answer. The records that follow
-//! from the answer share a transaction of the leader, a frame to each replica, and a transaction there.
+//! To forget the version before is a second write of the record. Programs that close thousands of
+//! small files would pay for it what they pay for the first one, so files that were written in the
+//! same half second go together: each node has one question with all its chunks, forces them to its
+//! disk at once, and gives one answer. The records that follow from the answer share a transaction
+//! of the leader, a frame to each replica, and a transaction there.
 //!
 //! The state here is in memory only. The next leader finds the files when it scans the names.
 
@@ -27,30 +29,33 @@ use crate::record::{NameEntry, RecordVersion, Stored};
 use crate::serve::{AfterWrite, LedNames};
 use crate::step::Step;
 
-/// Maximum number of files that a leader has forced to the disks at a time. Further ones are found by a later scan.
+/// Maximum number of files that a leader has forced to the disks at a time. Further ones are found
+/// by a later scan.
 pub const MAX_SYNCING: usize = 4096;
 
-/// Maximum number of files whose nodes are asked in one tick. Their records are messages to the replicas soon, of which
-/// a bounded number waits.
+/// Maximum number of files whose nodes are asked in one tick. Their records are messages to the
+/// replicas soon, of which a bounded number waits.
 pub const MAX_SYNCED_TOGETHER: usize = 1024;
 
-/// When that many chunks of files are to be forced to the disks in a tick, further files wait for the next one.
+/// When that many chunks of files are to be forced to the disks in a tick, further files wait for
+/// the next one.
 pub const MAX_SYNCED_CHUNKS: usize = 1 << 14;
 
-/// Content is forced to the disks this long after it was written, as a multiple of `Config::resend_us`, or up to one
-/// `Config::resend_us` later, together with what is written until then. Files that are removed or written again within
-/// that time cost no sync.
+/// Content is forced to the disks this long after it was written, as a multiple of
+/// `Config::resend_us`, or up to one `Config::resend_us` later, together with what is written until
+/// then. Files that are removed or written again within that time cost no sync.
 const WRITTEN_PATIENCE: u64 = 3;
 
-/// Nodes are asked again after this multiple of `Config::resend_us`, and then each time after twice as long: a node
-/// that has just started may not have heard the first question.
+/// Nodes are asked again after this multiple of `Config::resend_us`, and then each time after twice
+/// as long: a node that has just started may not have heard the first question.
 const FIRST_PATIENCE: u64 = 4;
 
 /// The longest time after which they are asked again, as a multiple of `Config::patience_us`.
 const SYNC_PATIENCE: u64 = 4;
 
-/// Number of nodes that must have a chunk on their disks, if that many have the chunk: 2 of 3 nodes, or the only one if
-/// the replicas of the other two are bad. Clients that wait for the disks wait for as many.
+/// Number of nodes that must have a chunk on their disks, if that many have the chunk: 2 of 3
+/// nodes, or the only one if the replicas of the other two are bad. Clients that wait for the disks
+/// wait for as many.
 const ENOUGH: usize = 2;
 
 #[derive(Default)]
@@ -64,8 +69,8 @@ struct SyncingFile {
     asked_us: Option<u64>,
     /// Number of times that they were asked for it.
     times: u32,
-    /// The nodes that have answered for this version, with the chunks that are bad there. Their other chunks are on
-    /// their disks.
+    /// The nodes that have answered for this version, with the chunks that are bad there. Their
+    /// other chunks are on their disks.
     answers: BTreeMap<NodeId, BTreeSet<ObjectId>>,
 }
 
@@ -76,7 +81,8 @@ impl SyncingFile {
 }
 
 impl SyncingFiles {
-    /// Has a version forced to the disks at this time, or earlier if an earlier version was about to be.
+    /// Has a version forced to the disks at this time, or earlier if an earlier version was about
+    /// to be.
     fn add(&mut self, name: &FileName, version: RecordVersion, due_us: u64) {
         let due_us = match self.0.get(name) {
             Some(known) if known.version == version => return,
@@ -93,8 +99,8 @@ impl SyncingFiles {
         self.0.clear();
     }
 
-    /// An entry was written. Content that a client has written waits a little for more; that of a file whose replicas
-    /// have changed does not.
+    /// An entry was written. Content that a client has written waits a little for more; that of a
+    /// file whose replicas have changed does not.
     pub fn written(
         &mut self,
         config: &Config,
@@ -114,7 +120,13 @@ impl SyncingFiles {
     }
 
     /// A scan has found a file.
-    pub fn resume(&mut self, name: &FileName, version: RecordVersion, record: &FileRecord, now_us: u64) {
+    pub fn resume(
+        &mut self,
+        name: &FileName,
+        version: RecordVersion,
+        record: &FileRecord,
+        now_us: u64,
+    ) {
         if record.unsynced.is_some() {
             self.add(name, version, now_us);
         }
@@ -125,16 +137,18 @@ impl SyncingFiles {
     }
 }
 
-/// When content that a client has written now is forced to the disks. With 0.5 s to answer a message, content of the
-/// times 0.1 s, 0.3 s and 0.5 s is all due at 2 s: 1.5 s later, rounded up to a multiple of 0.5 s.
+/// When content that a client has written now is forced to the disks. With 0.5 s to answer a
+/// message, content of the times 0.1 s, 0.3 s and 0.5 s is all due at 2 s: 1.5 s later, rounded up
+/// to a multiple of 0.5 s.
 fn due_us(together_us: u64, now_us: u64) -> u64 {
     (now_us + WRITTEN_PATIENCE * together_us).next_multiple_of(together_us)
 }
 
-/// Time until nodes that were asked this number of times are asked again: with the default configuration 2 s, 4 s, 8 s,
-/// 16 s, and then 20 s each time.
+/// Time until nodes that were asked this number of times are asked again: with the default
+/// configuration 2 s, 4 s, 8 s, 16 s, and then 20 s each time.
 fn wait_us(config: &Config, times: u32) -> u64 {
-    let (first_us, most_us) = (FIRST_PATIENCE * config.resend_us, SYNC_PATIENCE * config.patience_us);
+    let (first_us, most_us) =
+        (FIRST_PATIENCE * config.resend_us, SYNC_PATIENCE * config.patience_us);
     first_us.saturating_mul(1 << times.min(32)).min(most_us)
 }
 
@@ -142,7 +156,8 @@ impl LedNames {
     /// Has the nodes of files force their chunks to their disks.
     pub fn sync_files(&mut self, here: &RingMembership, step: &mut Step) {
         let due = self.syncing.0.iter().filter(|(_, file)| file.due_us <= step.now_us);
-        let due = due.filter(|(name, _)| !self.pending.contains_key(*name)).take(MAX_SYNCED_TOGETHER);
+        let due =
+            due.filter(|(name, _)| !self.pending.contains_key(*name)).take(MAX_SYNCED_TOGETHER);
         let due: Vec<FileName> = due.map(|(name, _)| name.clone()).collect();
         let (mut of_nodes, mut chunks) = (BTreeMap::<NodeId, Vec<FileChunks>>::new(), 0);
         for name in due {
@@ -157,17 +172,25 @@ impl LedNames {
             if file.version != version {
                 *file = SyncingFile::new(version, step.now_us);
             }
-            (file.due_us, file.asked_us) = (step.now_us + wait_us(&here.config, file.times), Some(step.now_us));
+            (file.due_us, file.asked_us) =
+                (step.now_us + wait_us(&here.config, file.times), Some(step.now_us));
             file.times += 1;
             chunks += record.unsynced_chunks().count();
             for (node, objects) in unsynced_of_nodes(&record) {
-                of_nodes.entry(node).or_default().push(FileChunks { name: name.clone(), version, objects });
+                of_nodes.entry(node).or_default().push(FileChunks {
+                    name: name.clone(),
+                    version,
+                    objects,
+                });
             }
         }
-        step.records.effects.extend(of_nodes.into_iter().map(|(node, files)| Effect::Sync { node, files }));
+        step.records
+            .effects
+            .extend(of_nodes.into_iter().map(|(node, files)| Effect::Sync { node, files }));
     }
 
-    /// A replica of the content seems to be bad: all nodes are asked, unless they were asked just now.
+    /// A replica of the content seems to be bad: all nodes are asked, unless they were asked just
+    /// now.
     pub fn sync_again(&mut self, here: &RingMembership, name: &FileName, step: &Step) {
         let Some((version, record)) = self.unsynced(here, name, step) else { return };
         self.syncing.resume(name, version, &record, step.now_us);
@@ -177,22 +200,31 @@ impl LedNames {
         }
     }
 
-    /// A node has forced its chunks of a file to its disk, but for bad ones. Returns whether the content is on the
-    /// disks now; replicas may be missing then.
-    pub fn file_synced(&mut self, here: &RingMembership, node: NodeId, bad: FileChunks, step: &mut Step) -> bool {
+    /// A node has forced its chunks of a file to its disk, but for bad ones. Returns whether the
+    /// content is on the disks now; replicas may be missing then.
+    pub fn file_synced(
+        &mut self,
+        here: &RingMembership,
+        node: NodeId,
+        bad: FileChunks,
+        step: &mut Step,
+    ) -> bool {
         let FileChunks { ref name, version, objects } = bad;
         let Some(file) = self.syncing.0.get_mut(name).filter(|file| file.version == version) else {
             return false;
         };
         file.answers.insert(node, objects.into_iter().collect());
-        let Some((_, mut record)) = self.unsynced(here, name, step).filter(|(is, _)| *is == version) else {
+        let Some((_, mut record)) =
+            self.unsynced(here, name, step).filter(|(is, _)| *is == version)
+        else {
             return false;
         };
         let answers = &self.syncing.0[name].answers;
         let (mut is_there, mut is_lost) = (true, false);
         for chunk in record.unsynced_chunks() {
             let answered = chunk.replicas.iter().filter_map(|node| answers.get(node));
-            let (bad, good): (Vec<_>, Vec<_>) = answered.partition(|bad| bad.contains(&chunk.object));
+            let (bad, good): (Vec<_>, Vec<_>) =
+                answered.partition(|bad| bad.contains(&chunk.object));
             is_lost |= bad.len() == chunk.replicas.len();
             is_there &= good.len() >= ENOUGH.min(chunk.replicas.len() - bad.len());
         }
@@ -204,7 +236,9 @@ impl LedNames {
         }
         if is_there {
             for chunk in &mut record.chunks {
-                chunk.replicas.retain(|node| !answers.get(node).is_some_and(|bad| bad.contains(&chunk.object)));
+                chunk.replicas.retain(|node| {
+                    !answers.get(node).is_some_and(|bad| bad.contains(&chunk.object))
+                });
             }
             let present = record.clone();
             record.unsynced = None;
@@ -226,11 +260,18 @@ impl LedNames {
         self.put(here, name, entry, AfterWrite::Done { request: None, dropped }, step);
     }
 
-    /// The record of a file whose content may not be on the disks, if this node serves it and no operation on it is in
-    /// progress.
-    fn unsynced(&self, here: &RingMembership, name: &FileName, step: &Step) -> Option<(RecordVersion, FileRecord)> {
+    /// The record of a file whose content may not be on the disks, if this node serves it and no
+    /// operation on it is in progress.
+    fn unsynced(
+        &self,
+        here: &RingMembership,
+        name: &FileName,
+        step: &Step,
+    ) -> Option<(RecordVersion, FileRecord)> {
         match self.served(here, name, step)?? {
-            Stored { version, entry: NameEntry::File(record) } if record.unsynced.is_some() => Some((version, record)),
+            Stored { version, entry: NameEntry::File(record) } if record.unsynced.is_some() => {
+                Some((version, record))
+            }
             _ => None,
         }
     }
@@ -240,7 +281,10 @@ impl LedNames {
 fn unsynced_of_nodes(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let mut of_nodes = BTreeMap::<NodeId, Vec<ObjectId>>::new();
     for chunk in record.unsynced_chunks() {
-        chunk.replicas.iter().for_each(|node| of_nodes.entry(*node).or_default().push(chunk.object));
+        chunk
+            .replicas
+            .iter()
+            .for_each(|node| of_nodes.entry(*node).or_default().push(chunk.object));
     }
     of_nodes
 }

@@ -7,10 +7,13 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, FileSystemId, Format, NodeId};
+use eyas_types::dfs::{
+    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, FileSystemId, Format, NodeId,
+};
 
 use crate::event::{
-    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Refusal, Replaceable, Save, Saved,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Refusal, Replaceable,
+    Save, Saved,
 };
 use crate::folder_use::MAX_NAMES_READ;
 use crate::lost::MAX_LOST;
@@ -103,7 +106,12 @@ fn record(id: u128, modified_us: u64) -> FileRecord {
 }
 
 fn chunk(object: u8, replicas: &[NodeId]) -> Chunk {
-    Chunk { object: ObjectId([object; 16]), size_bytes: 1, checksum: 0, replicas: replicas.to_vec() }
+    Chunk {
+        object: ObjectId([object; 16]),
+        size_bytes: 1,
+        checksum: 0,
+        replicas: replicas.to_vec(),
+    }
 }
 
 #[test]
@@ -116,9 +124,14 @@ fn each_request_can_be_asked_again() {
 
     let other = FileRecord { chunks: vec![chunk(1, &[ME])], ..record(1, 1) };
     let other = FileOperation::Create { name: name("a"), record: other };
-    assert_eq!(alone.ask(other), Err(Refusal::Exists { id: FileId(1), is_folder: false }), "it has other content");
+    assert_eq!(
+        alone.ask(other),
+        Err(Refusal::Exists { id: FileId(1), is_folder: false }),
+        "it has other content"
+    );
 
-    let replace = |version, at| FileOperation::Replace { name: name("a"), version, record: record(1, at) };
+    let replace =
+        |version, at| FileOperation::Replace { name: name("a"), version, record: record(1, at) };
     let second = alone.done(replace(first, 2));
     assert!(second > first);
     assert_eq!(alone.done(replace(first, 2)), second);
@@ -126,7 +139,13 @@ fn each_request_can_be_asked_again() {
 
     let rename = |to| {
         let over = Replaceable::Nothing;
-        FileOperation::Rename { from: name("a"), version: second, id: FileId(1), to: name(to), over }
+        FileOperation::Rename {
+            from: name("a"),
+            version: second,
+            id: FileId(1),
+            to: name(to),
+            over,
+        }
     };
     let third = alone.done(rename("b"));
     assert_eq!(alone.done(rename("b")), third);
@@ -154,7 +173,13 @@ fn a_rename_replaces_an_entry_of_its_kind_and_deletes_the_chunks_of_that_entry()
     let version = alone.done(FileOperation::Create { name: name("a"), record: with(1, 1) });
     alone.done(FileOperation::Create { name: name("b"), record: with(2, 2) });
     alone.done(FileOperation::Create { name: name("f"), record: folder(3) });
-    let rename = |version, to, over| FileOperation::Rename { from: name("a"), version, id: FileId(1), to, over };
+    let rename = |version, to, over| FileOperation::Rename {
+        from: name("a"),
+        version,
+        id: FileId(1),
+        to,
+        over,
+    };
     for (to, over, id, is_folder) in [
         ("b", Replaceable::Nothing, 2, false),
         ("b", Replaceable::Folder, 2, false),
@@ -167,7 +192,10 @@ fn a_rename_replaces_an_entry_of_its_kind_and_deletes_the_chunks_of_that_entry()
     let late = RecordVersion { sequence: version.sequence + 9, ..version };
     assert_eq!(alone.ask(rename(late, name("b"), Replaceable::File)), Err(Refusal::Changed));
     let there = alone.ask(FileOperation::Stat { name: name("b") });
-    assert!(matches!(there, Ok(FileAnswer::Found { record, .. }) if record == with(2, 2)), "it is put back");
+    assert!(
+        matches!(there, Ok(FileAnswer::Found { record, .. }) if record == with(2, 2)),
+        "it is put back"
+    );
     let operation = rename(version, name("b"), Replaceable::File);
     let effects = alone.run(Event::Requested { request: 7, operation });
     assert!(effects.contains(&Effect::Drop { object: ObjectId([2; 16]) }), "{effects:?}");
@@ -182,11 +210,13 @@ fn attributes_change_without_the_content() {
     let record = FileRecord { chunks: vec![chunk(1, &[ME])], ..record(1, 1) };
     let first = alone.done(FileOperation::Create { name: name("a"), record: record.clone() });
     let attributes = Attributes { mode: 0o600, uid: 7, ..record.attributes };
-    let set = |version, attributes| FileOperation::SetAttributes { name: name("a"), version, attributes };
+    let set =
+        |version, attributes| FileOperation::SetAttributes { name: name("a"), version, attributes };
     let second = alone.done(set(first, attributes));
     assert_eq!(alone.done(set(first, attributes)), second, "it was done before");
     assert_eq!(alone.ask(set(first, Attributes::default())), Err(Refusal::Changed));
-    let found = Ok(FileAnswer::Found { version: second, record: FileRecord { attributes, ..record } });
+    let found =
+        Ok(FileAnswer::Found { version: second, record: FileRecord { attributes, ..record } });
     assert_eq!(alone.ask(FileOperation::Stat { name: name("a") }), found);
 }
 
@@ -194,7 +224,9 @@ fn attributes_change_without_the_content() {
 fn a_list_of_one_level_skips_what_is_in_subfolders() {
     let mut alone = Alone::new();
     for (id, text) in
-        ["/f", "/f/a", "/f/a-b", "/f/a/1", "/f/a/2/3", "/f/a0", "/f/b/c/d", "/g", "/f2"].iter().enumerate()
+        ["/f", "/f/a", "/f/a-b", "/f/a/1", "/f/a/2/3", "/f/a0", "/f/b/c/d", "/g", "/f2"]
+            .iter()
+            .enumerate()
     {
         alone.done(FileOperation::Create { name: name(text), record: record(id as u128, 1) });
     }
@@ -207,7 +239,10 @@ fn a_list_of_one_level_skips_what_is_in_subfolders() {
         loop {
             let depth = ListDepth::OneLevel;
             let list = FileOperation::List { view, folder: "/f".to_owned(), from, most, depth };
-            let Ok(FileAnswer::Listed { entries: more, implied: further, next }) = alone.ask(list) else { panic!() };
+            let Ok(FileAnswer::Listed { entries: more, implied: further, next }) = alone.ask(list)
+            else {
+                panic!()
+            };
             assert!(more.len() <= most as usize && further.len() <= most as usize);
             entries.extend(more.into_iter().map(|entry| entry.name));
             implied.extend(further);
@@ -229,7 +264,8 @@ fn the_use_of_a_folder_follows_every_write() {
         let chunks = (0..count).map(|object| chunk(object, &[ME])).collect();
         FileRecord { chunks, ..record(id, count.into()) }
     };
-    let used = |alone: &mut Alone, folder: &str| match alone.ask(FileOperation::Use { view: 1, folder: folder.into() })
+    let used = |alone: &mut Alone, folder: &str| match alone
+        .ask(FileOperation::Use { view: 1, folder: folder.into() })
     {
         Ok(FileAnswer::Used { bytes, files }) => (bytes, files),
         other => panic!("{other:?}"),
@@ -238,16 +274,27 @@ fn the_use_of_a_folder_follows_every_write() {
         alone.done(FileOperation::Create { name: name(of), record: sized(id as u128, 2) });
     }
     assert_eq!(used(&mut alone, "/a"), (4, 2), "read");
-    assert_eq!((used(&mut alone, ""), used(&mut alone, "/a/b/"), used(&mut alone, "/none")), ((10, 5), (2, 1), (0, 0)));
+    assert_eq!(
+        (used(&mut alone, ""), used(&mut alone, "/a/b/"), used(&mut alone, "/none")),
+        ((10, 5), (2, 1), (0, 0))
+    );
     let version = alone.done(FileOperation::Create { name: name("/a/4"), record: sized(9, 1) });
-    assert_eq!((used(&mut alone, "/a"), used(&mut alone, "/a/b")), ((5, 3), (2, 1)), "kept current");
-    let version = alone.done(FileOperation::Replace { name: name("/a/4"), version, record: sized(9, 5) });
+    assert_eq!(
+        (used(&mut alone, "/a"), used(&mut alone, "/a/b")),
+        ((5, 3), (2, 1)),
+        "kept current"
+    );
+    let version =
+        alone.done(FileOperation::Replace { name: name("/a/4"), version, record: sized(9, 5) });
     assert_eq!(used(&mut alone, "/a"), (9, 3));
     let (from, to, over) = (name("/a/4"), name("/a/b/2"), Replaceable::File);
     alone.done(FileOperation::Rename { from, version, id: FileId(9), to, over });
     assert_eq!((used(&mut alone, "/a"), used(&mut alone, "/a/b")), ((7, 2), (5, 1)));
     alone.done(FileOperation::Remove { name: name("/a/b/2"), id: FileId(9) });
-    assert_eq!((used(&mut alone, "/a"), used(&mut alone, "/a/b"), used(&mut alone, "")), ((2, 1), (0, 0), (8, 4)));
+    assert_eq!(
+        (used(&mut alone, "/a"), used(&mut alone, "/a/b"), used(&mut alone, "")),
+        ((2, 1), (0, 0), (8, 4))
+    );
     let other = FileOperation::Use { view: 2, folder: String::new() };
     assert_eq!(alone.ask(other), Err(Refusal::OtherView { view: 1 }));
 }
@@ -256,11 +303,17 @@ fn the_use_of_a_folder_follows_every_write() {
 fn a_large_folder_is_counted_by_several_requests() {
     let mut alone = Alone::new();
     for number in 0..=MAX_NAMES_READ {
-        alone.done(FileOperation::Create { name: name(&format!("/a/{number}")), record: record(number as u128, 1) });
+        alone.done(FileOperation::Create {
+            name: name(&format!("/a/{number}")),
+            record: record(number as u128, 1),
+        });
     }
     let of = || FileOperation::Use { view: 1, folder: "/a".into() };
     assert_eq!(alone.ask(of()), Err(Refusal::StillCounting));
-    assert_eq!(alone.ask(of()), Ok(FileAnswer::Used { bytes: 0, files: MAX_NAMES_READ as u64 + 1 }));
+    assert_eq!(
+        alone.ask(of()),
+        Ok(FileAnswer::Used { bytes: 0, files: MAX_NAMES_READ as u64 + 1 })
+    );
 }
 
 #[test]
@@ -280,9 +333,13 @@ fn chunks_that_no_file_has_any_more_are_dropped() {
     let version = alone.done(FileOperation::Create { name: name("a"), record: with(&[1, 2, 3]) });
     let replace = FileOperation::Replace { name: name("a"), version, record: with(&[2]) };
     assert_eq!(drops(&alone.run(Event::Requested { request: 1, operation: replace })), [1, 3]);
-    let Ok(FileAnswer::Found { version, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
+    let Ok(FileAnswer::Found { version, .. }) = alone.ask(FileOperation::Stat { name: name("a") })
+    else {
+        panic!()
+    };
     let over = Replaceable::Nothing;
-    let rename = FileOperation::Rename { from: name("a"), version, id: FileId(1), to: name("b"), over };
+    let rename =
+        FileOperation::Rename { from: name("a"), version, id: FileId(1), to: name("b"), over };
     assert_eq!(drops(&alone.run(Event::Requested { request: 2, operation: rename })), []);
     let remove = FileOperation::Remove { name: name("b"), id: FileId(1) };
     assert_eq!(drops(&alone.run(Event::Requested { request: 3, operation: remove })), [2]);
@@ -316,12 +373,16 @@ fn lists_are_sorted_and_come_in_pages() {
 /// Adds a second node to the view that never answers, so nothing can be acknowledged.
 fn with_a_silent_other() -> Alone {
     let mut alone = Alone::new();
-    let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
+    let view =
+        View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
     let message = RingMessage { view: 2, body: MessageBody::Decided(view) };
     alone.run(Event::Received { from: NodeId(2), message });
     alone.now_us = 200_000;
     alone.run(Event::Tick);
-    alone.run(Event::Received { from: NodeId(2), message: RingMessage { view: 2, body: heard(200_000) } });
+    alone.run(Event::Received {
+        from: NodeId(2),
+        message: RingMessage { view: 2, body: heard(200_000) },
+    });
     alone
 }
 
@@ -344,7 +405,10 @@ fn requests_in_line_are_bounded() {
     };
     for request in 0..MAX_PENDING_REQUESTS as u64 {
         let effects = alone.run(create(request));
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answer { .. })), "{effects:?}");
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, Effect::Answer { .. })),
+            "{effects:?}"
+        );
     }
     let busy = Effect::Answer { request: 9999, answer: Err(Refusal::Busy) };
     assert_eq!(alone.run(create(9999)), [busy]);
@@ -364,18 +428,28 @@ fn whose_process_has_ended_is_missed_sooner() {
     let [two, three] = [2, 3].map(NodeId);
     let proposes_after = |us: u64, closed: &[NodeId], heard: &[NodeId]| {
         let mut alone = Alone::new();
-        let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, two, three].into(), true).unwrap();
-        alone.run(Event::Received { from: two, message: RingMessage { view: 2, body: MessageBody::Decided(view) } });
+        let view =
+            View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, two, three].into(), true).unwrap();
+        alone.run(Event::Received {
+            from: two,
+            message: RingMessage { view: 2, body: MessageBody::Decided(view) },
+        });
         alone.run(Event::Alive([ME, two].into()));
         alone.now_us = 200_000;
         alone.run(Event::Tick);
         closed.iter().for_each(|node| drop(alone.run(Event::Closed(*node))));
         for from in heard {
-            alone.run(Event::Received { from: *from, message: RingMessage { view: 2, body: MessageBody::Behind } });
+            alone.run(Event::Received {
+                from: *from,
+                message: RingMessage { view: 2, body: MessageBody::Behind },
+            });
         }
         alone.now_us += us;
         let is_proposal = |effect: &Effect| {
-            matches!(effect, Effect::Send { message: RingMessage { body: MessageBody::Prepare(_), .. }, .. })
+            matches!(
+                effect,
+                Effect::Send { message: RingMessage { body: MessageBody::Prepare(_), .. }, .. }
+            )
         };
         alone.run(Event::Tick).iter().any(is_proposal)
     };
@@ -409,18 +483,27 @@ fn a_view_that_does_not_follow_is_not_entered() {
 
 #[test]
 fn only_who_is_up_to_date_acknowledges() {
-    let view = |leader| View::founded_by(SYSTEM, leader, 1, 3).followed_by([ME, leader].into(), true).unwrap();
-    let leader = (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();
+    let view = |leader| {
+        View::founded_by(SYSTEM, leader, 1, 3).followed_by([ME, leader].into(), true).unwrap()
+    };
+    let leader =
+        (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();
     let saved = Saved { boots: 4, view: Some(view(leader)), ..Saved::default() };
     let node = RingNode::new(Config::new(SYSTEM, ME), saved, 0, &mut Vec::new());
     let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
     let round = Round { view: 2, boot: 1 };
-    let stored = Stored { version: RecordVersion { round, sequence: 1 }, entry: NameEntry::File(record(1, 1)) };
+    let stored = Stored {
+        version: RecordVersion { round, sequence: 1 },
+        entry: NameEntry::File(record(1, 1)),
+    };
     let write = MessageBody::Write { partition: 0, round, name: name("a"), stored };
     let mut hear = |body| {
-        let effects = alone.run(Event::Received { from: leader, message: RingMessage { view: 2, body } });
+        let effects =
+            alone.run(Event::Received { from: leader, message: RingMessage { view: 2, body } });
         let sent = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Send { message, .. } if !matches!(message.body, MessageBody::Heartbeat { .. }) => {
+            Effect::Send { message, .. }
+                if !matches!(message.body, MessageBody::Heartbeat { .. }) =>
+            {
                 Some(message.body)
             }
             _ => None,
@@ -428,9 +511,15 @@ fn only_who_is_up_to_date_acknowledges() {
         sent.collect::<Vec<MessageBody>>()
     };
     assert_eq!(hear(write.clone()), []);
-    assert!(matches!(hear(MessageBody::OfferSync { partition: 0, round })[..], [MessageBody::RequestPage { .. }]));
+    assert!(matches!(
+        hear(MessageBody::OfferSync { partition: 0, round })[..],
+        [MessageBody::RequestPage { .. }]
+    ));
     assert_eq!(hear(write.clone()), []);
-    assert_eq!(hear(MessageBody::SameContent { partition: 0, round }), [MessageBody::InSync { partition: 0, round }]);
+    assert_eq!(
+        hear(MessageBody::SameContent { partition: 0, round }),
+        [MessageBody::InSync { partition: 0, round }]
+    );
     assert!(matches!(hear(write)[..], [MessageBody::Written { .. }]));
 }
 
@@ -447,25 +536,39 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
         Event::BadReplicas { name: name("a"), objects, node: ME }
     };
     let replicas = |alone: &mut Alone| {
-        let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
+        let Ok(FileAnswer::Found { record, .. }) =
+            alone.ask(FileOperation::Stat { name: name("a") })
+        else {
+            panic!()
+        };
         record.chunks.into_iter().map(|chunk| chunk.replicas).collect::<Vec<_>>()
     };
     let searched_after = |alone: &mut Alone, us: u64| {
         alone.now_us += us;
         let effects = alone.run(Event::Tick);
-        let fetches = |effect: &Effect| matches!(effect, Effect::Fetch { .. } | Effect::Send { .. });
-        assert!(!effects.iter().any(fetches), "nothing is fetched from who does not have it: {effects:?}");
+        let fetches =
+            |effect: &Effect| matches!(effect, Effect::Fetch { .. } | Effect::Send { .. });
+        assert!(
+            !effects.iter().any(fetches),
+            "nothing is fetched from who does not have it: {effects:?}"
+        );
         let searched = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Search { objects, .. } => Some(objects.into_iter().map(|object| object.0[0]).collect::<Vec<_>>()),
+            Effect::Search { objects, .. } => {
+                Some(objects.into_iter().map(|object| object.0[0]).collect::<Vec<_>>())
+            }
             _ => None,
         });
         searched.flatten().collect::<Vec<u8>>()
     };
     assert_eq!(searched_after(&mut alone, 1_000_000), []);
-    // The node has the only replica of the first chunk. Of the second, the record names another replica on a node that
-    // is not a member.
+    // The node has the only replica of the first chunk. Of the second, the record names another
+    // replica on a node that is not a member.
     alone.run(bad(&[1, 2]));
-    assert_eq!(replicas(&mut alone), [vec![ME], vec![NodeId(2)]], "the record goes on naming the last that had it");
+    assert_eq!(
+        replicas(&mut alone),
+        [vec![ME], vec![NodeId(2)]],
+        "the record goes on naming the last that had it"
+    );
     alone.run(Event::Tick);
     assert_eq!(searched_after(&mut alone, 10_000_000), [1, 2]);
     alone.run(bad(&[1]));
@@ -499,8 +602,10 @@ fn searches_are_bounded() {
     };
     let chunks: Vec<Chunk> = (0..MAX_LOST + 10).map(numbered).collect();
     let objects = chunks.iter().map(|chunk| chunk.object).collect();
-    alone
-        .done(FileOperation::Create { name: name("a"), record: FileRecord { chunks, replication: 1, ..record(1, 1) } });
+    alone.done(FileOperation::Create {
+        name: name("a"),
+        record: FileRecord { chunks, replication: 1, ..record(1, 1) },
+    });
     alone.run(Event::BadReplicas { name: name("a"), objects, node: ME });
     alone.now_us += 1_000_000;
     let effects = alone.run(Event::Tick);

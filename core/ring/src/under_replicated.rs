@@ -1,9 +1,9 @@
-//! The repairs that a leader has in progress: which replicas are missing, which are being made, and which node fetches
-//! next.
+//! The repairs that a leader has in progress: which replicas are missing, which are being made, and
+//! which node fetches next.
 //!
-//! Fetches are assigned late: a node is asked for a few chunks ahead, and for another one when it has fetched one.
-//! Leaders know neither each other's demands nor the other load of the links. With late assignment, a slow node gets
-//! less work, and all nodes finish at about the same time.
+//! Fetches are assigned late: a node is asked for a few chunks ahead, and for another one when it
+//! has fetched one. Leaders know neither each other's demands nor the other load of the links. With
+//! late assignment, a slow node gets less work, and all nodes finish at about the same time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -30,8 +30,8 @@ pub(crate) struct Repair {
     pub version: RecordVersion,
     /// Chunks with too few replicas, for which fetches are not assigned yet.
     pub under_replicated: BTreeMap<ObjectId, UnderReplicated>,
-    /// Fetches in progress: chunk and target node. The replicas of the chunk are the nodes that have it, the source
-    /// first.
+    /// Fetches in progress: chunk and target node. The replicas of the chunk are the nodes that
+    /// have it, the source first.
     pub awaited: BTreeMap<(ObjectId, NodeId), Chunk>,
     /// New replicas that are not in the record yet.
     pub fetched: BTreeSet<(ObjectId, NodeId)>,
@@ -80,22 +80,28 @@ impl Repair {
         self.awaited.contains_key(&(object, node)) || self.fetched.contains(&(object, node))
     }
 
-    /// Number of replicas of a chunk that are planned, in progress, or made and not in the record yet.
+    /// Number of replicas of a chunk that are planned, in progress, or made and not in the record
+    /// yet.
     pub fn expected(&self, object: ObjectId) -> usize {
         let all = (object, NodeId(u64::MIN))..=(object, NodeId(u64::MAX));
-        let under_replicated = self.under_replicated.get(&object).map_or(0, |under_replicated| under_replicated.count);
+        let under_replicated =
+            self.under_replicated.get(&object).map_or(0, |under_replicated| under_replicated.count);
         under_replicated + self.awaited.range(all.clone()).count() + self.fetched.range(all).count()
     }
 
     pub fn in_progress(&self) -> usize {
         self.awaited.len()
-            + self.under_replicated.values().map(|under_replicated| under_replicated.count).sum::<usize>()
+            + self
+                .under_replicated
+                .values()
+                .map(|under_replicated| under_replicated.count)
+                .sum::<usize>()
     }
 }
 
 impl Repairs {
-    /// A view has begun. Chunks are checked again against the new members, and fetches of nodes that are not members
-    /// are dropped.
+    /// A view has begun. Chunks are checked again against the new members, and fetches of nodes
+    /// that are not members are dropped.
     pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
         for repair in self.files.values_mut() {
             repair.under_replicated.clear();
@@ -104,14 +110,19 @@ impl Repairs {
         self.files.retain(|_, repair| repair.in_progress() > 0 || !repair.fetched.is_empty());
     }
 
-    /// Gives up what has taken too long. Returns the files of which no replica is in progress or planned any longer.
+    /// Gives up what has taken too long. Returns the files of which no replica is in progress or
+    /// planned any longer.
     pub fn give_up(&mut self, now_us: u64) -> Vec<FileName> {
         self.avoided.retain(|_, until_us| now_us < *until_us);
         for repair in self.files.values_mut().filter(|repair| now_us >= repair.until_us) {
             repair.under_replicated.clear();
             repair.awaited.clear();
         }
-        self.files.iter().filter(|(_, repair)| repair.in_progress() == 0).map(|(name, _)| name.clone()).collect()
+        self.files
+            .iter()
+            .filter(|(_, repair)| repair.in_progress() == 0)
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Fetches that were not answered within `resend_us`, to be asked for again.
@@ -121,7 +132,8 @@ impl Repairs {
             if now_us >= repair.asked_us + resend_us {
                 repair.asked_us = now_us;
                 let of_file = repair.awaited.iter();
-                asked.extend(of_file.map(|((_, node), chunk)| (*node, name.clone(), chunk.clone())));
+                asked
+                    .extend(of_file.map(|((_, node), chunk)| (*node, name.clone(), chunk.clone())));
             }
         }
         asked
@@ -132,37 +144,49 @@ impl Repairs {
         self.files.values().map(Repair::in_progress).sum()
     }
 
-    /// The next fetch to assign: to the candidate with the fewest bytes to receive, which must have fewer than `ahead`
-    /// fetches; among those, from the source with the fewest bytes to send. If nodes 1, 2 and 3 have 3, 1 and 2 MB to
-    /// receive, and node 2 has `ahead` fetches already, it is node 3.
+    /// The next fetch to assign: to the candidate with the fewest bytes to receive, which must have
+    /// fewer than `ahead` fetches; among those, from the source with the fewest bytes to send. If
+    /// nodes 1, 2 and 3 have 3, 1 and 2 MB to receive, and node 2 has `ahead` fetches already, it
+    /// is node 3.
     pub fn next_fetch(&self, loads: &Loads, ahead: usize) -> Option<PlannedFetch> {
         let load = |node: &NodeId| loads.0.get(node).copied().unwrap_or_default();
-        let under_replicated = self
-            .files
-            .iter()
-            .flat_map(|(name, repair)| repair.under_replicated.iter().map(move |of| (name, repair, of)));
-        let choices =
-            under_replicated.filter_map(|(name, repair, (object, UnderReplicated { chunk, candidates, .. }))| {
+        let under_replicated = self.files.iter().flat_map(|(name, repair)| {
+            repair.under_replicated.iter().map(move |of| (name, repair, of))
+        });
+        let choices = under_replicated.filter_map(
+            |(name, repair, (object, UnderReplicated { chunk, candidates, .. }))| {
                 let may_take = |node: &&NodeId| {
                     let is_free = load(node).fetches < ahead && !self.avoided.contains_key(node);
                     is_free && !repair.is_fetching(*object, **node)
                 };
-                let target = candidates.iter().filter(may_take).min_by_key(|node| load(node).receives_bytes)?;
+                let target = candidates
+                    .iter()
+                    .filter(may_take)
+                    .min_by_key(|node| load(node).receives_bytes)?;
                 let source = chunk.replicas.iter().min_by_key(|node| load(node).sends_bytes)?;
-                Some(((load(target).receives_bytes, load(source).sends_bytes), name, *object, *target, *source))
-            });
+                Some((
+                    (load(target).receives_bytes, load(source).sends_bytes),
+                    name,
+                    *object,
+                    *target,
+                    *source,
+                ))
+            },
+        );
         let (_, name, object, target, source) = choices.min_by_key(|(cost, ..)| *cost)?;
         Some(PlannedFetch { name: name.clone(), object, target, source })
     }
 
-    /// Marks a planned fetch as in progress. Returns the chunk with the source as its first replica.
+    /// Marks a planned fetch as in progress. Returns the chunk with the source as its first
+    /// replica.
     pub fn start_fetch(
         &mut self,
         PlannedFetch { name, object, target, source }: &PlannedFetch,
         loads: &mut Loads,
     ) -> Chunk {
         let repair = self.files.get_mut(name).expect("the fetch was planned from this entry");
-        let under_replicated = repair.under_replicated.get_mut(object).expect("the fetch was planned from this entry");
+        let under_replicated =
+            repair.under_replicated.get_mut(object).expect("the fetch was planned from this entry");
         let mut chunk = under_replicated.chunk.clone();
         chunk.replicas.sort_by_key(|node| node != source);
         under_replicated.count -= 1;
@@ -177,8 +201,13 @@ impl Repairs {
     pub fn validate(&self) {
         assert!(self.in_progress() <= MAX_REPAIRS);
         for repair in self.files.values() {
-            assert!(repair.in_progress() > 0 || !repair.fetched.is_empty(), "a repair has nothing to do");
-            assert!(repair.under_replicated.values().all(|under_replicated| under_replicated.count > 0));
+            assert!(
+                repair.in_progress() > 0 || !repair.fetched.is_empty(),
+                "a repair has nothing to do"
+            );
+            assert!(
+                repair.under_replicated.values().all(|under_replicated| under_replicated.count > 0)
+            );
         }
     }
 }
@@ -217,7 +246,8 @@ mod tests {
     /// Repairs after the loss of a node that had 24 chunks in each of `files` files.
     fn after_a_loss(files: usize) -> Repairs {
         let members: BTreeSet<NodeId> = (1..8).map(NodeId).collect();
-        let ring = Ring::new(&View { members, ..View::founded_by(FileSystemId(1), NodeId(1), 8, 3) });
+        let ring =
+            Ring::new(&View { members, ..View::founded_by(FileSystemId(1), NodeId(1), 8, 3) });
         let mut repairs = Repairs::default();
         for file in 0..files {
             let version = RecordVersion { round: Round::default(), sequence: 1 };
@@ -225,9 +255,13 @@ mod tests {
             for number in 0..24 {
                 let object = ObjectId([file as u8 * 24 + number; 16]);
                 let replicas = replica_targets(&ring, object, 2, None, |_| true);
-                let candidates = replica_targets(&ring, object, 8, None, |node| !replicas.contains(&node));
-                let chunk = Chunk { object, size_bytes: 1 + u64::from(number % 3), checksum: 0, replicas };
-                repair.under_replicated.insert(object, UnderReplicated { chunk, count: 1, candidates });
+                let candidates =
+                    replica_targets(&ring, object, 8, None, |node| !replicas.contains(&node));
+                let chunk =
+                    Chunk { object, size_bytes: 1 + u64::from(number % 3), checksum: 0, replicas };
+                repair
+                    .under_replicated
+                    .insert(object, UnderReplicated { chunk, count: 1, candidates });
             }
             repairs.files.insert(name(file), repair);
         }
@@ -245,7 +279,10 @@ mod tests {
         assert!(Loads::of(&repairs) == loads && repairs.in_progress() == 192);
         // 384 bytes in total, 55 for each of the seven nodes.
         let is_even = |bytes: u64| (50..=60).contains(&bytes);
-        assert!(loads.0.values().all(|load| is_even(load.receives_bytes) && is_even(load.sends_bytes)), "{loads:?}");
+        assert!(
+            loads.0.values().all(|load| is_even(load.receives_bytes) && is_even(load.sends_bytes)),
+            "{loads:?}"
+        );
     }
 
     #[test]
@@ -257,7 +294,10 @@ mod tests {
             repairs.start_fetch(&choice, &mut loads);
         }
         let fetches = loads.0.into_iter().map(|(node, load)| (node.0, load.fetches));
-        assert_eq!(fetches.collect::<Vec<_>>(), [(1, 2), (2, 2), (3, 0), (4, 2), (5, 2), (6, 2), (7, 2)]);
+        assert_eq!(
+            fetches.collect::<Vec<_>>(),
+            [(1, 2), (2, 2), (3, 0), (4, 2), (5, 2), (6, 2), (7, 2)]
+        );
         assert_eq!(repairs.in_progress(), 24);
     }
 }

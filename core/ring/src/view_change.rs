@@ -1,15 +1,15 @@
 //! The work of a leader before it serves a partition in a new view: collect, then synchronize.
 //!
-//! *Collect*: in each member set in which entries may have been acknowledged (the view's sources), the leader asks a
-//! read quorum of the partition's former replicas for their entries, and keeps the highest version of each name. By
-//! then these nodes are in the new view and refuse leaders of older views. *Synchronize*: the leader brings the
-//! replicas of the new view to exactly its own state. When a write quorum is synchronized, itself included, it serves;
-//! the others follow.
+//! *Collect*: in each member set in which entries may have been acknowledged (the view's sources),
+//! the leader asks a read quorum of the partition's former replicas for their entries, and keeps
+//! the highest version of each name. By then these nodes are in the new view and refuse leaders of
+//! older views. *Synchronize*: the leader brings the replicas of the new view to exactly its own
+//! state. When a write quorum is synchronized, itself included, it serves; the others follow.
 //!
-//! A leader that led and served the partition in all sources has every acknowledged entry. It continues to serve at
-//! once, and synchronizes in the meantime, since the next view collects from the replicas of this one. A leader that
-//! restarts in its view does the same, but serves only after a quorum is synchronized, because it does not know which
-//! of its entries were acknowledged.
+//! A leader that led and served the partition in all sources has every acknowledged entry. It
+//! continues to serve at once, and synchronizes in the meantime, since the next view collects from
+//! the replicas of this one. A leader that restarts in its view does the same, but serves only
+//! after a quorum is synchronized, because it does not know which of its entries were acknowledged.
 //!
 //! Entries that the other side has are not sent: equal digests end both phases.
 
@@ -49,15 +49,17 @@ struct LedPartition {
 enum Phase {
     /// Waits until fewer partitions are in progress.
     Waiting,
-    /// For each node that was asked: the name after which it has to continue; `None` when all its entries have come.
+    /// For each node that was asked: the name after which it has to continue; `None` when all its
+    /// entries have come.
     Collecting(BTreeMap<NodeId, Option<String>>),
     /// All acknowledged entries are here; replicas are being synchronized.
     Synchronizing,
 }
 
 impl Phase {
-    /// Whether a partition may go from this phase to the next one. A leader that served the partition before the view
-    /// began has all entries and does not collect. Nothing leads back: the next view begins anew.
+    /// Whether a partition may go from this phase to the next one. A leader that served the
+    /// partition before the view began has all entries and does not collect. Nothing leads back:
+    /// the next view begins anew.
     fn may_become(&self, next: &Phase) -> bool {
         matches!(
             (self, next),
@@ -77,7 +79,10 @@ impl LedPartition {
     /// # Panics
     /// If the move is not allowed.
     fn enter(&mut self, partition: u16, phase: Phase) {
-        assert!(self.phase.may_become(&phase), "partition {partition} cannot go to {phase:?}: {self:?}");
+        assert!(
+            self.phase.may_become(&phase),
+            "partition {partition} cannot go to {phase:?}: {self:?}"
+        );
         self.phase = phase;
     }
 
@@ -102,11 +107,17 @@ pub(crate) struct LedPartitions(BTreeMap<u16, LedPartition>);
 
 impl LedPartitions {
     /// A node that starts leads the same partitions as before in its view.
-    pub fn lead_again(here: &RingMembership, replicas: &mut PartitionReplicas, effects: &mut Vec<Effect>) -> Self {
+    pub fn lead_again(
+        here: &RingMembership,
+        replicas: &mut PartitionReplicas,
+        effects: &mut Vec<Effect>,
+    ) -> Self {
         let mut led = LedPartitions::default();
         let Some(current) = &here.current else { return led };
         let (me, round) = (here.config.node, here.round());
-        for partition in (0..current.ring.partitions()).filter(|partition| current.ring.replicas(*partition)[0] == me) {
+        for partition in (0..current.ring.partitions())
+            .filter(|partition| current.ring.replicas(*partition)[0] == me)
+        {
             let has_led = replicas.round(partition).is_some_and(|own| own.view == round.view);
             let phase = if has_led { Phase::Synchronizing } else { Phase::Waiting };
             let mut leading = LedPartition::new(phase, false);
@@ -164,8 +175,8 @@ impl LedPartitions {
         self.partitions().all(|partition| self.answers(here, partition, now_us))
     }
 
-    /// The version of the next write to a partition: that of view 7, boot 2 and write 1 is followed by that of write 2,
-    /// and after another start by that of view 7, boot 3 and write 1.
+    /// The version of the next write to a partition: that of view 7, boot 2 and write 1 is followed
+    /// by that of write 2, and after another start by that of view 7, boot 3 and write 1.
     pub fn next_version(&mut self, here: &RingMembership, partition: u16) -> RecordVersion {
         let leading = self.0.get_mut(&partition).expect("only leaders write");
         leading.sequence += 1;
@@ -173,20 +184,32 @@ impl LedPartitions {
     }
 
     /// A view has begun: partitions that this node served already are complete.
-    pub fn continue_serving(&mut self, here: &RingMembership, replicas: &mut PartitionReplicas, step: &mut Step) {
-        let going_on = self.0.iter().filter(|(_, led)| led.continues).map(|(partition, _)| *partition);
+    pub fn continue_serving(
+        &mut self,
+        here: &RingMembership,
+        replicas: &mut PartitionReplicas,
+        step: &mut Step,
+    ) {
+        let going_on =
+            self.0.iter().filter(|(_, led)| led.continues).map(|(partition, _)| *partition);
         let going_on: Vec<u16> = going_on.collect();
         going_on.into_iter().for_each(|partition| self.complete(here, replicas, partition, step));
     }
 
-    /// Starts waiting partitions, up to the limit, and repeats questions that were not answered. With 40 partitions
-    /// waiting and 30 in progress, 2 are started.
-    pub fn advance(&mut self, here: &RingMembership, replicas: &mut PartitionReplicas, step: &mut Step) {
+    /// Starts waiting partitions, up to the limit, and repeats questions that were not answered.
+    /// With 40 partitions waiting and 30 in progress, 2 are started.
+    pub fn advance(
+        &mut self,
+        here: &RingMembership,
+        replicas: &mut PartitionReplicas,
+        step: &mut Step,
+    ) {
         let Some(current) = &here.current else { return };
         // The leader itself is one of the replicas that must refuse earlier leaders.
         let is_free = current.sources.is_empty() || here.leases.is_free(step.now_us);
         let most = if is_free { MAX_PARTITIONS_SYNCING } else { 0 };
-        let in_progress = self.0.iter().filter(|(partition, led)| led.is_in_progress(current, **partition));
+        let in_progress =
+            self.0.iter().filter(|(partition, led)| led.is_in_progress(current, **partition));
         let mut room = most.saturating_sub(in_progress.count());
         let waiting = self.0.iter().filter(|(_, leading)| matches!(leading.phase, Phase::Waiting));
         let waiting: Vec<u16> = waiting.map(|(partition, _)| *partition).collect();
@@ -197,8 +220,10 @@ impl LedPartitions {
             self.start_collecting(here, replicas, partition, step);
             room -= usize::from(!self.serves(here, partition));
         }
-        let is_due = |leading: &LedPartition| step.now_us >= leading.asked_us + here.config.resend_us;
-        let due = self.0.iter().filter(|(_, leading)| is_due(leading)).map(|(partition, _)| *partition);
+        let is_due =
+            |leading: &LedPartition| step.now_us >= leading.asked_us + here.config.resend_us;
+        let due =
+            self.0.iter().filter(|(_, leading)| is_due(leading)).map(|(partition, _)| *partition);
         let due: Vec<u16> = due.collect();
         due.into_iter().for_each(|partition| self.ask(here, replicas, partition, step));
     }
@@ -226,7 +251,13 @@ impl LedPartitions {
     }
 
     /// Asks other nodes for what is missing of a partition.
-    fn ask(&mut self, here: &RingMembership, replicas: &PartitionReplicas, partition: u16, step: &mut Step) {
+    fn ask(
+        &mut self,
+        here: &RingMembership,
+        replicas: &PartitionReplicas,
+        partition: u16,
+        step: &mut Step,
+    ) {
         let Some(current) = &here.current else { return };
         let round = here.round();
         let leading = self.0.get_mut(&partition).expect("this node leads the partition");
@@ -245,9 +276,14 @@ impl LedPartitions {
                 }
             }
             Phase::Synchronizing => {
-                let missing =
-                    current.ring.replicas(partition).iter().filter(|node| !leading.synchronized.contains(node));
-                asked.extend(missing.map(|node| (*node, MessageBody::OfferSync { partition, round })));
+                let missing = current
+                    .ring
+                    .replicas(partition)
+                    .iter()
+                    .filter(|node| !leading.synchronized.contains(node));
+                asked.extend(
+                    missing.map(|node| (*node, MessageBody::OfferSync { partition, round })),
+                );
             }
         }
         asked.into_iter().for_each(|(node, body)| here.send(node, body, step));
@@ -267,11 +303,18 @@ impl LedPartitions {
         if round != here.round() {
             return;
         }
-        let Some(LedPartition { phase: Phase::Collecting(progress), .. }) = self.0.get_mut(&partition) else { return };
-        let Some(expected) = progress.get_mut(&node).filter(|expected| expected.as_deref() == Some(after)) else {
+        let Some(LedPartition { phase: Phase::Collecting(progress), .. }) =
+            self.0.get_mut(&partition)
+        else {
             return;
         };
-        *expected = page.entries.last().filter(|_| page.has_more).map(|(name, _)| name.as_str().to_owned());
+        let Some(expected) =
+            progress.get_mut(&node).filter(|expected| expected.as_deref() == Some(after))
+        else {
+            return;
+        };
+        *expected =
+            page.entries.last().filter(|_| page.has_more).map(|(name, _)| name.as_str().to_owned());
         let next = expected.clone();
         for (name, stored) in page.entries {
             if step.records.get(partition, &name).is_none_or(|own| own.version < stored.version) {
@@ -279,7 +322,11 @@ impl LedPartitions {
             }
         }
         match next {
-            Some(after) => here.send(node, MessageBody::Collect { partition, round, after, digest: None }, step),
+            Some(after) => here.send(
+                node,
+                MessageBody::Collect { partition, round, after, digest: None },
+                step,
+            ),
             None => drop(self.complete_if_collected(here, replicas, partition, step)),
         }
     }
@@ -291,12 +338,16 @@ impl LedPartitions {
         partition: u16,
         step: &mut Step,
     ) -> bool {
-        let (Some(current), Some(leading)) = (&here.current, self.0.get(&partition)) else { return false };
+        let (Some(current), Some(leading)) = (&here.current, self.0.get(&partition)) else {
+            return false;
+        };
         let Phase::Collecting(progress) = &leading.phase else { return false };
         let me = here.config.node;
-        let has_come = |node: &&NodeId| **node == me || progress.get(*node).is_some_and(Option::is_none);
+        let has_come =
+            |node: &&NodeId| **node == me || progress.get(*node).is_some_and(Option::is_none);
         let is_enough = current.sources.iter().all(|source| {
-            source.replicas(partition).iter().filter(has_come).count() >= current.read_quorum(source, partition)
+            source.replicas(partition).iter().filter(has_come).count()
+                >= current.read_quorum(source, partition)
         });
         if is_enough {
             self.complete(here, replicas, partition, step);
@@ -305,7 +356,13 @@ impl LedPartitions {
     }
 
     /// All acknowledged entries of a partition are here.
-    fn complete(&mut self, here: &RingMembership, replicas: &mut PartitionReplicas, partition: u16, step: &mut Step) {
+    fn complete(
+        &mut self,
+        here: &RingMembership,
+        replicas: &mut PartitionReplicas,
+        partition: u16,
+        step: &mut Step,
+    ) {
         replicas.enter_round(partition, here.round(), step.records.effects);
         let leading = self.0.get_mut(&partition).expect("this node leads the partition");
         leading.enter(partition, Phase::Synchronizing);
@@ -322,7 +379,10 @@ impl LedPartitions {
         digest: Option<Digest>,
         step: &mut Step,
     ) {
-        let Some(current) = here.current.as_ref().filter(|_| self.is_synchronizing(here, replica)) else { return };
+        let Some(current) = here.current.as_ref().filter(|_| self.is_synchronizing(here, replica))
+        else {
+            return;
+        };
         let PartitionPeer { node, partition, round } = replica;
         let base = current.view.base;
         let body = if digest.is_some_and(|digest| digest == step.records.digest(partition, base)) {
@@ -345,14 +405,22 @@ impl LedPartitions {
         if self.is_synchronizing(here, replica) {
             let PartitionPeer { node, partition, .. } = replica;
             let served = self.serves(here, partition);
-            self.0.get_mut(&partition).expect("this node leads the partition").synchronized.insert(node);
+            self.0
+                .get_mut(&partition)
+                .expect("this node leads the partition")
+                .synchronized
+                .insert(node);
             if !served && self.serves(here, partition) {
                 self.advance(here, replicas, step);
             }
         }
     }
 
-    fn is_synchronizing(&self, here: &RingMembership, PartitionPeer { partition, round, .. }: PartitionPeer) -> bool {
+    fn is_synchronizing(
+        &self,
+        here: &RingMembership,
+        PartitionPeer { partition, round, .. }: PartitionPeer,
+    ) -> bool {
         let is_filling = |leading: &LedPartition| matches!(leading.phase, Phase::Synchronizing);
         round == here.round() && self.0.get(&partition).is_some_and(is_filling)
     }
@@ -365,11 +433,17 @@ impl LedPartitions {
             let leading = self.0.get(&partition);
             assert_eq!(leading.is_some(), members[0] == me, "{me} and {partition}");
             let Some(LedPartition { phase, synchronized, .. }) = leading else { continue };
-            assert!(synchronized.iter().all(|node| members.contains(node)), "{synchronized:?} are not of {members:?}");
+            assert!(
+                synchronized.iter().all(|node| members.contains(node)),
+                "{synchronized:?} are not of {members:?}"
+            );
             let is_complete = matches!(phase, Phase::Synchronizing);
             assert_eq!(is_complete, synchronized.contains(&me));
             assert_eq!(is_complete, replicas.round(partition) == Some(here.round()));
-            assert!(!replicas.is_catching_up(partition), "a leader does not synchronize from others");
+            assert!(
+                !replicas.is_catching_up(partition),
+                "a leader does not synchronize from others"
+            );
         }
     }
 }
@@ -386,7 +460,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "partition 3 cannot go to Waiting: LedPartition { phase: Synchronizing, continues: true")]
+    #[should_panic(expected = "partition 3 cannot go to Waiting: LedPartition { phase: \
+                               Synchronizing, continues: true")]
     fn a_partition_that_is_synchronized_does_not_wait_again() {
         LedPartition::new(Phase::Synchronizing, true).enter(3, Phase::Waiting);
     }

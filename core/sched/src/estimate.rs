@@ -1,12 +1,14 @@
-//! How soon a task would be done on an executor: what `cost` placement compares, and what `explain` reports.
+//! How soon a task would be done on an executor: what `cost` placement compares, and what `explain`
+//! reports.
 //!
 //! ```text
 //! finish = max(wait for a slot, transfer of missing inputs) + computing
 //! ```
 //!
-//! because inputs are staged while other tasks compute. For example, a wait of 2 s, a transfer of 5 s and computing for
-//! 3 s give 8 s. All three are learned: transfer times, run times of each job, and how much slower an executor is than
-//! others. The decider has no clock, so a running task is taken to be half done.
+//! because inputs are staged while other tasks compute. For example, a wait of 2 s, a transfer of 5
+//! s and computing for 3 s give 8 s. All three are learned: transfer times, run times of each job,
+//! and how much slower an executor is than others. The decider has no clock, so a running task is
+//! taken to be half done.
 
 use eyas_types::Estimate;
 
@@ -21,7 +23,8 @@ impl<'a> Estimator<'a> {
         Estimator { state }
     }
 
-    /// The estimate for a task on an executor, when tasks with a load of `ahead` go before it there.
+    /// The estimate for a task on an executor, when tasks with a load of `ahead` go before it
+    /// there.
     pub fn estimate(&self, task: TaskKey, executor: ExecutorKey, ahead: LoadPpm) -> Estimate {
         let state = self.state;
         let entry = &state.executors[executor];
@@ -41,10 +44,15 @@ impl<'a> Estimator<'a> {
         self.estimate(task, executor, self.state.executors[executor].load())
     }
 
-    /// The estimate for a task at its home or where it is assigned, behind all other tasks there. `home` is the task's
-    /// home and the load of all tasks at that home, if it has one. For example, one slot runs a task, and three tasks
-    /// of 10 s have their home there, this one included: the load ahead is 3, and the wait is 25 s.
-    pub fn at_home(&self, task: TaskKey, home: Option<(ExecutorKey, LoadPpm)>) -> Option<(ExecutorKey, Estimate)> {
+    /// The estimate for a task at its home or where it is assigned, behind all other tasks there.
+    /// `home` is the task's home and the load of all tasks at that home, if it has one. For
+    /// example, one slot runs a task, and three tasks of 10 s have their home there, this one
+    /// included: the load ahead is 3, and the wait is 25 s.
+    pub fn at_home(
+        &self,
+        task: TaskKey,
+        home: Option<(ExecutorKey, LoadPpm)>,
+    ) -> Option<(ExecutorKey, Estimate)> {
         let (executor, load_at_home) = match self.state.queue[task].state {
             PlacementState::Assigned { executor, .. } => (executor, LoadPpm::NONE),
             _ => home?,

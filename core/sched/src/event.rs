@@ -5,13 +5,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use eyas_types::matching::{Expression, Labels};
-use eyas_types::{Distribution, Ended, ExecutorId, JobId, Need, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
+use eyas_types::{
+    Distribution, Ended, ExecutorId, JobId, Need, ObjectId, Origin, PlacementPolicy, Resources,
+    TaskId,
+};
 
 /// Most holders named in a [`Hint`].
 pub const MAX_HINTS: usize = 4;
 
-/// Most inputs by which a task is placed: a decision about a task looks at them once for each of up to some hundred
-/// executors. For example, of 1,000,000 inputs it looks at 16,130.
+/// Most inputs by which a task is placed: a decision about a task looks at them once for each of up
+/// to some hundred executors. For example, of 1,000,000 inputs it looks at 16,130.
 const PLACED_INPUTS: usize = 16_384;
 
 /// How a scheduler decides.
@@ -21,26 +24,29 @@ pub struct Config {
     pub policy: PlacementPolicy,
     /// GCC's threshold (the paper uses 0.8 and 0.9).
     pub utilisation_threshold: f64,
-    /// `minCacheHit` of figure 5, as a share: where tasks wait for holders (MCH, and GCC at its threshold), an executor
-    /// counts as a holder of a task if it holds more than this share of the task's input bytes. A task of which no
-    /// executor holds so much goes to any. For example at 0.5, an executor with half of the bytes does not count, and
-    /// one with two thirds does.
+    /// `minCacheHit` of figure 5, as a share: where tasks wait for holders (MCH, and GCC at its
+    /// threshold), an executor counts as a holder of a task if it holds more than this share of
+    /// the task's input bytes. A task of which no executor holds so much goes to any. For example
+    /// at 0.5, an executor with half of the bytes does not count, and one with two thirds does.
     pub min_cache_hit: f64,
-    /// `W`: the number of entries that are read in one decision, and the number of times that the oldest task may be
-    /// overtaken. `None`: it may be overtaken 100 times for each executor and at least 2,500 times, and 2,500 entries
-    /// are read (data-diffusion §4.4, §5.1.1). For example it may be overtaken 2,500 times with 4 executors, and 10,000
-    /// times with 100.
+    /// `W`: the number of entries that are read in one decision, and the number of times that the
+    /// oldest task may be overtaken. `None`: it may be overtaken 100 times for each executor and
+    /// at least 2,500 times, and 2,500 entries are read (data-diffusion §4.4, §5.1.1). For example
+    /// it may be overtaken 2,500 times with 4 executors, and 10,000 times with 100.
     pub window: Option<u64>,
     /// How long a task waits for executors that hold its inputs.
     pub patience: HolderPatience,
-    /// Whether an executor that is still receiving an object may give it to others. If not, simultaneous demand reads
-    /// persistent storage once for each executor, as in the paper. For comparison.
+    /// Whether an executor that is still receiving an object may give it to others. If not,
+    /// simultaneous demand reads persistent storage once for each executor, as in the paper. For
+    /// comparison.
     pub relays: bool,
-    /// Whether an executor that may take any task looks first for one of which it holds inputs. If not, it takes the
-    /// oldest, as figure 5 of data-diffusion says literally (line 24). For comparison.
+    /// Whether an executor that may take any task looks first for one of which it holds inputs. If
+    /// not, it takes the oldest, as figure 5 of data-diffusion says literally (line 24). For
+    /// comparison.
     pub hits_first: bool,
-    /// Whether executors that hold equal shares of many tasks fetch different objects for them (see `partial_hits.rs`).
-    /// If not, the oldest of equals goes first, as in the paper. For comparison.
+    /// Whether executors that hold equal shares of many tasks fetch different objects for them
+    /// (see `partial_hits.rs`). If not, the oldest of equals goes first, as in the paper. For
+    /// comparison.
     pub spread: bool,
     /// Most inputs by which a task is placed. Of a task with more, a sample is looked at.
     pub placed_inputs: usize,
@@ -129,8 +135,8 @@ pub enum Event {
         /// The executor.
         executor: ExecutorId,
     },
-    /// An executor is given no tasks until it is taken back, and tasks that it has not started are recalled. Its
-    /// replicas stay in the catalog, and it goes on giving them.
+    /// An executor is given no tasks until it is taken back, and tasks that it has not started are
+    /// recalled. Its replicas stay in the catalog, and it goes on giving them.
     ExecutorSetAside {
         /// The executor.
         executor: ExecutorId,
@@ -156,7 +162,8 @@ pub enum Event {
         /// The job's name.
         name: Box<str>,
     },
-    /// An executor reports the disk space for inputs and sandboxes: what is free, and what its store could give up.
+    /// An executor reports the disk space for inputs and sandboxes: what is free, and what its
+    /// store could give up.
     FreeDisk {
         /// The executor.
         executor: ExecutorId,
@@ -168,8 +175,9 @@ pub enum Event {
         /// Executors, and the time until each is ended, microseconds.
         executors: Box<[(ExecutorId, u64)]>,
     },
-    /// Ends the next of the fetches that were planned for tasks with very many inputs which have left their executors.
-    /// Expected while [`Scheduler::has_fetches_to_end`](crate::Scheduler::has_fetches_to_end).
+    /// Ends the next of the fetches that were planned for tasks with very many inputs which have
+    /// left their executors. Expected while
+    /// [`Scheduler::has_fetches_to_end`](crate::Scheduler::has_fetches_to_end).
     EndFetches {
         /// The largest number of objects.
         objects: usize,
@@ -293,8 +301,8 @@ pub struct PushId(pub u64);
 pub enum Recipients {
     /// These executors, if they are there.
     Executors(Box<[ExecutorId]>),
-    /// Executors that are large enough for one of these needs and match it by everything that never changes. In a
-    /// chain, also those that join later.
+    /// Executors that are large enough for one of these needs and match it by everything that never
+    /// changes. In a chain, also those that join later.
     Takers(Box<[Need]>),
 }
 
@@ -338,8 +346,8 @@ pub enum PlacementCommand {
         /// The task.
         task: TaskId,
     },
-    /// Have an executor hold an object: fetch it if it is not there, and not evict it. The executor answers with
-    /// `Stored` or `NotHeld`.
+    /// Have an executor hold an object: fetch it if it is not there, and not evict it. The executor
+    /// answers with `Stored` or `NotHeld`.
     Hold {
         /// The executor.
         executor: ExecutorId,
@@ -362,7 +370,8 @@ pub enum PlacementCommand {
         /// The object.
         object: ObjectId,
     },
-    /// Every recipient has the pushed objects, or will not get them. May be reported again, until the push has ended.
+    /// Every recipient has the pushed objects, or will not get them. May be reported again, until
+    /// the push has ended.
     Pushed {
         /// The push.
         push: PushId,
@@ -372,8 +381,9 @@ pub enum PlacementCommand {
 /// What the decider of jobs must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementReport {
-    /// No executor that stays holds this kept object. Reported when the object is to be kept and no executor has it,
-    /// when the last replica is gone or its executor is about to leave, and again when that executor has left.
+    /// No executor that stays holds this kept object. Reported when the object is to be kept and no
+    /// executor has it, when the last replica is gone or its executor is about to leave, and again
+    /// when that executor has left.
     Lost {
         /// The kept object.
         object: ObjectId,

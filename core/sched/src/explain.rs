@@ -9,11 +9,12 @@ use crate::estimate::Estimator;
 use crate::placement::Fallback;
 use crate::scheduler::Scheduler;
 use crate::state::{
-    ClassKey, ExecutorKey, Mismatch, ObjectKey, Pairing, PlacedInput, PlacementLevel, PlacementState, TaskKey,
+    ClassKey, ExecutorKey, Mismatch, ObjectKey, Pairing, PlacedInput, PlacementLevel,
+    PlacementState, TaskKey,
 };
 
-/// Inputs that an explanation looks at to find the executor where a task would be done the soonest. For example up to
-/// 1,000 executors are compared for a task with 1,000 inputs.
+/// Inputs that an explanation looks at to find the executor where a task would be done the soonest.
+/// For example up to 1,000 executors are compared for a task with 1,000 inputs.
 const ESTIMATED_INPUTS: usize = 1_000_000;
 
 /// A task as the scheduler sees it.
@@ -21,7 +22,8 @@ const ESTIMATED_INPUTS: usize = 1_000_000;
 pub struct TaskPlacement {
     /// The executor that it is assigned to, if any.
     pub executor: Option<ExecutorId>,
-    /// The estimate at the time of the assignment, where tasks go where they would be done the soonest.
+    /// The estimate at the time of the assignment, where tasks go where they would be done the
+    /// soonest.
     pub estimate: Option<Estimate>,
     /// The number of assignments so far.
     pub assigned: u32,
@@ -63,7 +65,8 @@ pub struct ExecutorOccupancy {
     pub executor: ExecutorId,
     /// The resources that it has.
     pub capacity: Resources,
-    /// Processors that assigned tasks ask for, thousandths; more than the capacity where tasks wait behind its slots.
+    /// Processors that assigned tasks ask for, thousandths; more than the capacity where tasks
+    /// wait behind its slots.
     pub assigned_milli: u64,
     /// The number of tasks that it was given and has not ended.
     pub in_flight: usize,
@@ -78,7 +81,8 @@ pub enum WaitReason {
     NoExecutors,
     /// No executor has as many resources as the task needs.
     TooLarge,
-    /// The task matches no executor now: each mismatch, and the number of executors that it excludes.
+    /// The task matches no executor now: each mismatch, and the number of executors that it
+    /// excludes.
     Unmatched(Vec<(Mismatch, u32)>),
     /// These executors could not take it (full disk, too small a store); the others are busy.
     Refused(Vec<ExecutorId>),
@@ -119,7 +123,9 @@ impl Scheduler {
             inputs.map(|input| input.bytes).fold(0, u64::saturating_add)
         };
         let is_held = |input: &PlacedInput| {
-            on.is_some_and(|executor| state.executors[executor].replicas.contains_key(&input.object))
+            on.is_some_and(|executor| {
+                state.executors[executor].replicas.contains_key(&input.object)
+            })
         };
         Some(TaskPlacement {
             executor,
@@ -135,11 +141,14 @@ impl Scheduler {
         })
     }
 
-    /// The estimate at the time of the task's assignment, if it is assigned and the estimate decided that.
+    /// The estimate at the time of the task's assignment, if it is assigned and the estimate
+    /// decided that.
     pub fn estimate_of(&self, id: TaskId) -> Option<Estimate> {
         let state = self.state();
         match state.queue[state.queue.find(id)?].state {
-            PlacementState::Assigned { executor, number, .. } => state.executors[executor].in_flight(number).estimate,
+            PlacementState::Assigned { executor, number, .. } => {
+                state.executors[executor].in_flight(number).estimate
+            }
             _ => None,
         }
     }
@@ -153,7 +162,8 @@ impl Scheduler {
     pub fn tasks_of(&self, executor: ExecutorId) -> Vec<TaskId> {
         let state = self.state();
         let Some(key) = state.executors.find(executor) else { return Vec::new() };
-        let mut tasks: Vec<_> = state.executors[key].in_flight.iter().map(|given| state.queue[given.task].id).collect();
+        let mut tasks: Vec<_> =
+            state.executors[key].in_flight.iter().map(|given| state.queue[given.task].id).collect();
         tasks.sort_unstable();
         tasks
     }
@@ -172,8 +182,8 @@ impl Scheduler {
         all
     }
 
-    /// Whether tasks with that need are known, and no executor is large enough and matches them by everything that
-    /// never changes.
+    /// Whether tasks with that need are known, and no executor is large enough and matches them by
+    /// everything that never changes.
     pub fn is_unmatched(&self, need: &Need) -> bool {
         let state = self.state();
         let is_unmatched = |class: ClassKey| {
@@ -183,12 +193,13 @@ impl Scheduler {
         state.queue.class(need).is_some_and(is_unmatched)
     }
 
-    /// Whether tasks with that need are known, and the largest of them fits on the disk of no executor that is large
-    /// enough.
+    /// Whether tasks with that need are known, and the largest of them fits on the disk of no
+    /// executor that is large enough.
     pub fn exceeds_disks(&self, need: &Need) -> bool {
         let state = self.state();
         state.queue.class(need).map(|class| state.queue.need(class)).is_some_and(|need| {
-            let large_enough = state.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
+            let large_enough =
+                state.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
             let most = large_enough.map(|(_, executor)| executor.free_disk_bytes).max();
             most.is_some_and(|most| most < need.most_bytes)
         })
@@ -201,15 +212,22 @@ impl Scheduler {
             object: object.id,
             size_bytes: state.catalog.size_bytes(key),
             holders: state.sorted_holders(object.id),
-            receivers: state.transfers.receivers(key).map(|receiver| state.executors[receiver].id).collect(),
+            receivers: state
+                .transfers
+                .receivers(key)
+                .map(|receiver| state.executors[receiver].id)
+                .collect(),
             wanted: object.waiting.wanted(),
         }
     }
 
-    /// Everything that keeps the task from executors, with the number of executors, if it is kept from all.
+    /// Everything that keeps the task from executors, with the number of executors, if it is kept
+    /// from all.
     fn mismatches(&self, task: TaskKey) -> Option<Vec<(Mismatch, u32)>> {
         let mut counts = BTreeMap::new();
-        for (executor, _) in self.state().executors.all().filter(|(_, executor)| !executor.is_draining) {
+        for (executor, _) in
+            self.state().executors.all().filter(|(_, executor)| !executor.is_draining)
+        {
             let mismatches = Pairing::of_task(self.state(), executor, task).mismatches();
             if mismatches.is_empty() {
                 return None;
@@ -219,15 +237,22 @@ impl Scheduler {
         Some(counts.into_iter().collect())
     }
 
-    /// Of the executors with a free slot for the task, other than its home, the one where it would be done the soonest.
-    fn soonest_elsewhere(&self, task: TaskKey, home: ExecutorKey) -> Option<(ExecutorId, Estimate)> {
+    /// Of the executors with a free slot for the task, other than its home, the one where it would
+    /// be done the soonest.
+    fn soonest_elsewhere(
+        &self,
+        task: TaskKey,
+        home: ExecutorKey,
+    ) -> Option<(ExecutorId, Estimate)> {
         let state = self.state();
-        let is_free = |executor| executor != home && state.may_take(executor, task, PlacementLevel::Slot);
+        let is_free =
+            |executor| executor != home && state.may_take(executor, task, PlacementLevel::Slot);
         // Each estimate looks at all inputs.
         let most = (ESTIMATED_INPUTS / state.inputs(task).len().max(1)).max(1);
         let free = state.executors.all().filter(|(executor, _)| is_free(*executor)).take(most);
         let estimator = Estimator::new(state);
-        let estimates = free.map(|(key, executor)| (executor.id, estimator.behind_assigned(task, key)));
+        let estimates =
+            free.map(|(key, executor)| (executor.id, estimator.behind_assigned(task, key)));
         estimates.min_by_key(|(_, estimate)| estimate.finish_us())
     }
 
@@ -246,16 +271,22 @@ impl Scheduler {
         }
         let refusals = state.queue.refusals(task);
         if !refusals.is_empty() {
-            return WaitReason::Refused(refusals.iter().map(|executor| state.executors[*executor].id).collect());
+            return WaitReason::Refused(
+                refusals.iter().map(|executor| state.executors[*executor].id).collect(),
+            );
         }
         if let Some((home, there)) = self.placement().estimate_at_home(state, task) {
             let elsewhere = self.soonest_elsewhere(task, home);
             return WaitReason::Soonest { home: state.executors[home].id, there, elsewhere };
         }
-        let is_free = state.executors.all().any(|(executor, _)| state.may_take(executor, task, PlacementLevel::Slot));
+        let is_free = state
+            .executors
+            .all()
+            .any(|(executor, _)| state.may_take(executor, task, PlacementLevel::Slot));
         if is_free && self.placement().fallback(state) == Fallback::OnlyBestHolder {
             let all = state.executors.all();
-            let shares: Vec<_> = all.map(|(key, executor)| (state.share_held(task, key), executor.id)).collect();
+            let shares: Vec<_> =
+                all.map(|(key, executor)| (state.share_held(task, key), executor.id)).collect();
             let most = shares.iter().map(|(share, _)| *share).max();
             let best = shares.iter().filter(|(share, _)| Some(*share) == most).map(|(_, id)| *id);
             return WaitReason::ForHolders(best.collect());

@@ -1,4 +1,5 @@
-//! A fixed hash for keys that no outsider can choose freely: the same events give the same tables on any machine.
+//! A fixed hash for keys that no outsider can choose freely: the same events give the same tables
+//! on any machine.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -39,7 +40,8 @@ impl Hasher for FoldedHasher {
     }
 
     fn write_u64(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word ^ 0x243f_6a88_85a3_08d3).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_0c9b);
+        let product = u128::from(self.0 ^ word ^ 0x243f_6a88_85a3_08d3)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_0c9b);
         self.0 = (product as u64) ^ ((product >> 64) as u64);
     }
 }

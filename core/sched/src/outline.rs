@@ -1,5 +1,5 @@
-//! Which tasks that have not started would fit nodes that are not there: how much work there is for nodes that could be
-//! requested.
+//! Which tasks that have not started would fit nodes that are not there: how much work there is for
+//! nodes that could be requested.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -32,8 +32,9 @@ pub struct UnstartedClass<'a> {
 }
 
 impl NodeOutline {
-    /// Whether a node like this could be given tasks with that need: it is large enough, and matches the tasks by
-    /// everything that never changes. A requirement that names a single node or host is not met.
+    /// Whether a node like this could be given tasks with that need: it is large enough, and
+    /// matches the tasks by everything that never changes. A requirement that names a single node
+    /// or host is not met.
     pub fn could_take(&self, need: &Need) -> bool {
         let pairing = OutlinePairing { node: self, need };
         let mut parts = need.terms.iter().flat_map(|terms| &terms.requirements);
@@ -63,9 +64,10 @@ impl Facts for OutlinePairing<'_> {
             Attribute::TaskCpus => cpus(needed.cpus_milli),
             Attribute::TaskMemory => Fact::Whole(needed.memory_bytes),
             Attribute::TaskDisk => Fact::Whole(needed.disk_bytes),
-            Attribute::TaskInputs | Attribute::TaskInputBytes | Attribute::TaskAttempt | Attribute::LocalBytes => {
-                Fact::Whole(0)
-            }
+            Attribute::TaskInputs
+            | Attribute::TaskInputBytes
+            | Attribute::TaskAttempt
+            | Attribute::LocalBytes => Fact::Whole(0),
         }
     }
 }
@@ -77,18 +79,20 @@ impl Scheduler {
         state.queue.waiting() > 0 || !state.executors.overbooked().is_empty()
     }
 
-    /// Tasks that have not started, by their needs, without those that run for longer than `within_us`: those that
-    /// wait, and those that executors were given beyond their slots. Where the slots are soon free, only tasks that
-    /// wait count.
+    /// Tasks that have not started, by their needs, without those that run for longer than
+    /// `within_us`: those that wait, and those that executors were given beyond their slots. Where
+    /// the slots are soon free, only tasks that wait count.
     pub fn unstarted_by_need(&self, within_us: u64) -> Vec<UnstartedClass<'_>> {
         let state = self.state();
         let queue = &state.queue;
         let within_s = within_us as f64 / 1e6;
         let all_end_within = state.run_times.longest() <= within_s;
-        let ends_within = |task: TaskKey| all_end_within || state.expected_seconds(task, 1.0) <= within_s;
+        let ends_within =
+            |task: TaskKey| all_end_within || state.expected_seconds(task, 1.0) <= within_s;
         let mut given: BTreeMap<_, u64> = BTreeMap::new();
         for executor in state.executors.overbooked() {
-            for task in state.behind_slots(*executor).into_iter().filter(|task| ends_within(*task)) {
+            for task in state.behind_slots(*executor).into_iter().filter(|task| ends_within(*task))
+            {
                 *given.entry(queue[task].class).or_default() += 1;
             }
         }
@@ -103,7 +107,8 @@ impl Scheduler {
         queue.classes().map(class).filter(|class| class.tasks > 0).collect()
     }
 
-    /// Whether tasks wait that fit an executor, and it is ended before the oldest of them could end there.
+    /// Whether tasks wait that fit an executor, and it is ended before the oldest of them could end
+    /// there.
     pub fn lacks_time(&self, executor: eyas_types::ExecutorId) -> bool {
         let state = self.state();
         state.executors.find(executor).is_some_and(|key| state.lacks_time(key))
@@ -117,8 +122,8 @@ impl Scheduler {
 }
 
 impl SchedulerState {
-    /// The tasks that wait for a slot of an executor: the newest of its tasks, because it starts them last. A task that
-    /// was recalled and did not come back has started.
+    /// The tasks that wait for a slot of an executor: the newest of its tasks, because it starts
+    /// them last. A task that was recalled and did not come back has started.
     fn behind_slots(&self, key: ExecutorKey) -> Vec<TaskKey> {
         let executor = &self.executors[key];
         let mut behind = Vec::new();

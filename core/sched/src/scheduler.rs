@@ -1,4 +1,5 @@
-//! The facade: routes each event to the owners of state, replication and placement, in the order that it takes.
+//! The facade: routes each event to the owners of state, replication and placement, in the order
+//! that it takes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,7 +9,9 @@ use eyas_types::{Ended, ExecutorId, JobId, ObjectId, Origin, TaskId};
 use crate::event::{Config, Effect, Event, Hint, PlacementCommand, PlacementReport, PushId};
 use crate::placement::{self, AssignmentSink, ChosenParts, Placement, PlacementRules, ReplicaUse};
 use crate::replication::{NewPush, PushProgress, Replication};
-use crate::state::{ExecutorKey, ObjectKey, PlacementLevel, PlacementState, SchedulerState, TaskKey, Utilisation};
+use crate::state::{
+    ExecutorKey, ObjectKey, PlacementLevel, PlacementState, SchedulerState, TaskKey, Utilisation,
+};
 
 /// See the [crate's](crate) documentation.
 pub struct Scheduler {
@@ -39,7 +42,8 @@ impl Scheduler {
     /// Applies one event, and adds to `effects` what is to be done about it.
     ///
     /// # Panics
-    /// If the event contradicts earlier ones (a task submitted twice, the end of a task that was not assigned).
+    /// If the event contradicts earlier ones (a task submitted twice, the end of a task that was
+    /// not assigned).
     pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) {
         self.state.events += 1;
         match event {
@@ -57,7 +61,9 @@ impl Scheduler {
             }
             Event::EndFetches { objects } => self.end_fetches(objects),
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
-            Event::TasksWithdrawn { tasks } => tasks.iter().for_each(|task| self.task_withdrawn(*task)),
+            Event::TasksWithdrawn { tasks } => {
+                tasks.iter().for_each(|task| self.task_withdrawn(*task))
+            }
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
                 if let Some(ran_us) = ran_us {
@@ -77,7 +83,9 @@ impl Scheduler {
                 self.evicted(executor, object);
                 self.replication.evicted(&self.state, executor, object, effects);
             }
-            Event::Fetched { executor, object, from, took_us } => self.fetched(executor, object, from, took_us),
+            Event::Fetched { executor, object, from, took_us } => {
+                self.fetched(executor, object, from, took_us)
+            }
             Event::Keep { object, replicas, executor } => {
                 self.replication.keep(&self.state, object, replicas, executor, effects);
             }
@@ -107,11 +115,18 @@ impl Scheduler {
         self.placement.run(&mut self.state, &mut sink);
     }
 
-    /// Plans from where an executor fetches some inputs of a task that was assigned to it in parts, and returns the
-    /// hints: holders of those that the executor lacks, by their places among these inputs. There are none if the
-    /// executor does not have the task any longer.
-    pub fn hints_of_part(&mut self, executor: ExecutorId, task: TaskId, inputs: &[(ObjectId, u64)]) -> Box<[Hint]> {
-        let (Some(executor), Some(task)) = (self.state.executors.find(executor), self.state.queue.find(task)) else {
+    /// Plans from where an executor fetches some inputs of a task that was assigned to it in parts,
+    /// and returns the hints: holders of those that the executor lacks, by their places among these
+    /// inputs. There are none if the executor does not have the task any longer.
+    pub fn hints_of_part(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        inputs: &[(ObjectId, u64)],
+    ) -> Box<[Hint]> {
+        let (Some(executor), Some(task)) =
+            (self.state.executors.find(executor), self.state.queue.find(task))
+        else {
             return Box::default();
         };
         let task_state = &self.state.queue[task];
@@ -169,14 +184,14 @@ impl Scheduler {
         self.state.holders(object)
     }
 
-    /// The number of kept objects that only this executor has, which is leaving, and that others were told to fetch
-    /// from it.
+    /// The number of kept objects that only this executor has, which is leaving, and that others
+    /// were told to fetch from it.
     pub fn moving_from(&self, executor: ExecutorId) -> usize {
         self.replication.kept().moving_from(executor)
     }
 
-    /// Whether an executor that is leaving can go without a loss: it has no task, and others have the kept objects that
-    /// it has.
+    /// Whether an executor that is leaving can go without a loss: it has no task, and others have
+    /// the kept objects that it has.
     pub fn is_emptied(&self, executor: ExecutorId) -> bool {
         self.tasks_of(executor).is_empty() && !self.replication.kept().has_last(executor)
     }
@@ -261,7 +276,8 @@ impl Scheduler {
     fn executor_left(&mut self, id: ExecutorId, effects: &mut Vec<Effect>) {
         let Some(executor) = self.state.executors.find(id) else { return };
         self.drain(executor, effects);
-        let mut tasks: Vec<_> = self.state.executors[executor].in_flight.iter().map(|given| given.task).collect();
+        let mut tasks: Vec<_> =
+            self.state.executors[executor].in_flight.iter().map(|given| given.task).collect();
         // Queued again at the front, the newest first, so that they are in their old order.
         tasks.sort_unstable_by_key(|task| core::cmp::Reverse(self.state.queue[*task].id));
         for task in tasks {
@@ -304,7 +320,8 @@ impl Scheduler {
     // ---- replicas
 
     fn evicted(&mut self, executor: ExecutorId, object: ObjectId) {
-        let (Some(executor), Some(object)) = (self.state.executors.find(executor), self.state.catalog.find(object))
+        let (Some(executor), Some(object)) =
+            (self.state.executors.find(executor), self.state.catalog.find(object))
         else {
             return;
         };
@@ -339,7 +356,9 @@ impl Scheduler {
                     task: id,
                 }));
             }
-            PlacementState::InTransition | PlacementState::Forgotten => unreachable!("task {id} is between two states"),
+            PlacementState::InTransition | PlacementState::Forgotten => {
+                unreachable!("task {id} is between two states")
+            }
         }
     }
 
@@ -358,14 +377,26 @@ impl Scheduler {
                 self.unassign(task, executor);
                 self.state.forget(task);
             }
-            PlacementState::InTransition | PlacementState::Forgotten => unreachable!("task {id} is between two states"),
+            PlacementState::InTransition | PlacementState::Forgotten => {
+                unreachable!("task {id} is between two states")
+            }
         }
     }
 
-    fn task_ended(&mut self, executor: ExecutorId, id: TaskId, ended: Ended, effects: &mut Vec<Effect>) {
+    fn task_ended(
+        &mut self,
+        executor: ExecutorId,
+        id: TaskId,
+        ended: Ended,
+        effects: &mut Vec<Effect>,
+    ) {
         let found = self.state.executors.find(executor);
         let executor = found.unwrap_or_else(|| panic!("{executor} ended {id} but never joined"));
-        let task = self.state.queue.find(id).unwrap_or_else(|| panic!("task {id}, which is not known, has ended"));
+        let task = self
+            .state
+            .queue
+            .find(id)
+            .unwrap_or_else(|| panic!("task {id}, which is not known, has ended"));
         self.unassign(task, executor);
         self.placement.ended_on(&mut self.state, executor);
         match ended {
@@ -412,7 +443,9 @@ impl Scheduler {
                 self.enqueue(task, true);
             }
             if waits && self.state.is_hopeless(task) {
-                effects.push(Effect::Report(PlacementReport::Unplaceable { task: self.state.queue[task].id }));
+                effects.push(Effect::Report(PlacementReport::Unplaceable {
+                    task: self.state.queue[task].id,
+                }));
                 self.take_out(task);
             }
         }

@@ -1,5 +1,5 @@
-//! Properties that hold for every history, checked against the paper's own scan of the queue; and table tests of
-//! each policy.
+//! Properties that hold for every history, checked against the paper's own scan of the queue; and
+//! table tests of each policy.
 
 extern crate std;
 
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use crate::placement::Fallback;
 use crate::state::{PlacementLevel, PlacementState};
 use crate::{
-    Config, Effect, Ended, Event, Hint, Holder, HolderPatience, Need, PlacementCommand, PlacementReport, Scheduler,
-    Utilisation,
+    Config, Effect, Ended, Event, Hint, Holder, HolderPatience, Need, PlacementCommand,
+    PlacementReport, Scheduler, Utilisation,
 };
 
 mod cost;
@@ -105,14 +105,23 @@ impl Scheduler {
                 PlacementState::Assigned { executor, number, .. } => {
                     assert_eq!(state.executors[executor].in_flight(number).task, key);
                 }
-                PlacementState::InTransition | PlacementState::Forgotten => panic!("{} left between states", task.id),
+                PlacementState::InTransition | PlacementState::Forgotten => {
+                    panic!("{} left between states", task.id)
+                }
             }
             for input in state.inputs(key) {
                 let object = &state.catalog[*input];
                 let tickets = object.waiting.tickets();
-                let listed = tickets.filter(|t| t.task == key && state.queue.is_waiting(*t)).count();
+                let listed =
+                    tickets.filter(|t| t.task == key && state.queue.is_waiting(*t)).count();
                 let expected = task.state == PlacementState::Waiting && places_by_data;
-                assert_eq!(listed, usize::from(expected), "{} in the list of {}", task.id, object.id);
+                assert_eq!(
+                    listed,
+                    usize::from(expected),
+                    "{} in the list of {}",
+                    task.id,
+                    object.id
+                );
             }
         }
         assert_eq!(waiting, state.queue.waiting());
@@ -221,8 +230,14 @@ impl World {
                         self.in_parts.push_back((*executor, *task, 0));
                     }
                     self.running.insert(*task, *executor);
-                    assert!(self.slots.contains_key(executor), "{task} given to {executor}, which has left");
-                    assert!(!self.draining.contains(executor), "{task} given to {executor}, which leaves");
+                    assert!(
+                        self.slots.contains_key(executor),
+                        "{task} given to {executor}, which has left"
+                    );
+                    assert!(
+                        !self.draining.contains(executor),
+                        "{task} given to {executor}, which leaves"
+                    );
                 }
                 Effect::Report(PlacementReport::Unplaceable { task }) => {
                     assert!(self.waiting.remove(task), "{task} given up but does not wait");
@@ -233,7 +248,9 @@ impl World {
                 | Effect::Command(PlacementCommand::Verify { .. })
                 | Effect::Report(PlacementReport::Lost { .. })
                 | Effect::Report(PlacementReport::Found { .. })
-                | Effect::Command(PlacementCommand::Pushed { .. }) => unreachable!("nothing is kept or pushed"),
+                | Effect::Command(PlacementCommand::Pushed { .. }) => {
+                    unreachable!("nothing is kept or pushed")
+                }
                 Effect::Command(PlacementCommand::Recall { executor, task })
                 | Effect::Command(PlacementCommand::Cancel { executor, task }) => {
                     assert_eq!(self.running.get(task), Some(executor));
@@ -244,29 +261,46 @@ impl World {
         self.no_better_task_was_passed_over();
     }
 
-    /// No executor that asks for work is left without a task that the scan of figure 5 would have given it.
+    /// No executor that asks for work is left without a task that the scan of figure 5 would have
+    /// given it.
     fn no_better_task_was_passed_over(&self) {
         let state = self.scheduler.state();
         let placement = self.scheduler.placement();
         for (key, executor) in state.executors.all() {
-            let is_reserved =
-                state.queue.waiting_classes().any(|class| state.queue.reserved_executor(class) == Some(key));
-            for (waiting, task) in state.queue.tasks().filter(|(_, task)| task.state == PlacementState::Waiting) {
+            let is_reserved = state
+                .queue
+                .waiting_classes()
+                .any(|class| state.queue.reserved_executor(class) == Some(key));
+            for (waiting, task) in
+                state.queue.tasks().filter(|(_, task)| task.state == PlacementState::Waiting)
+            {
                 if is_reserved || !state.may_take(key, waiting, PlacementLevel::Slot) {
                     continue;
                 }
                 let share = state.share_held(waiting, key);
                 let takes_any = placement.fallback(state) == Fallback::AnyTask;
                 let is_full_hit = placement.places_by_data() && share.is_full();
-                assert!(!is_full_hit, "{} idles beside {}, all of which it holds", executor.id, task.id);
+                assert!(
+                    !is_full_hit,
+                    "{} idles beside {}, all of which it holds",
+                    executor.id, task.id
+                );
                 assert!(!takes_any, "{} idles beside {} and may take any", executor.id, task.id);
                 let is_best = placement.fallback(state) == Fallback::OnlyBestHolder
                     && placement.is_holder(state, waiting, key)
                     && !executor.agenda.has_forgotten()
                     && !placement.is_outdone(state, waiting, key);
-                assert!(!is_best, "{} idles beside {}, of which no executor holds more", executor.id, task.id);
+                assert!(
+                    !is_best,
+                    "{} idles beside {}, of which no executor holds more",
+                    executor.id, task.id
+                );
                 let is_holderless = placement.is_holderless(state, waiting);
-                assert!(!is_holderless, "{} idles beside {}, which has no holder", executor.id, task.id);
+                assert!(
+                    !is_holderless,
+                    "{} idles beside {}, which has no holder",
+                    executor.id, task.id
+                );
             }
         }
     }
@@ -287,7 +321,9 @@ impl World {
                 self.run(Event::ExecutorJoined { executor, capacity, profile, held });
             }
             Step::Drain { which } => {
-                let Some(executor) = self.slots.keys().nth(usize::from(*which)).copied() else { return };
+                let Some(executor) = self.slots.keys().nth(usize::from(*which)).copied() else {
+                    return;
+                };
                 self.draining.insert(executor);
                 self.held.retain(|(by, _)| *by != executor);
                 self.run(Event::ExecutorDraining { executor });
@@ -296,8 +332,12 @@ impl World {
                 let Some(executor) = self.executor(*which) else { return };
                 self.slots.remove(&executor);
                 self.held.retain(|(by, _)| *by != executor);
-                let lost: Vec<_> =
-                    self.running.iter().filter(|(_, by)| **by == executor).map(|(task, _)| *task).collect();
+                let lost: Vec<_> = self
+                    .running
+                    .iter()
+                    .filter(|(_, by)| **by == executor)
+                    .map(|(task, _)| *task)
+                    .collect();
                 for task in lost {
                     self.running.remove(&task);
                     self.waiting.insert(task);
@@ -312,10 +352,14 @@ impl World {
                 let task = task(self.next);
                 self.next += 1;
                 self.waiting.insert(task);
-                let inputs: Vec<_> = inputs.iter().map(|n| (object(*n), u64::from(*n) * 7)).collect();
+                let inputs: Vec<_> =
+                    inputs.iter().map(|n| (object(*n), u64::from(*n) * 7)).collect();
                 self.inputs.insert(task, inputs.clone());
                 let need = with_gpus(u64::from(*gpu), cpus(count * 1000));
-                let need = Need { priority: priority % self.priorities, ..matchmaking::need_of(*terms, need) };
+                let need = Need {
+                    priority: priority % self.priorities,
+                    ..matchmaking::need_of(*terms, need)
+                };
                 self.run(Event::TaskReady { task, inputs: inputs.into(), need });
             }
             Step::Stage { which, lent } => {
@@ -323,7 +367,8 @@ impl World {
                 self.run(Event::Staging { executor, lent_milli: lent * 500, light_bytes: 50 });
             }
             Step::End { which, ended } => {
-                let Some((task, executor)) = self.running.iter().nth(usize::from(*which) % self.running.len().max(1))
+                let Some((task, executor)) =
+                    self.running.iter().nth(usize::from(*which) % self.running.len().max(1))
                 else {
                     return;
                 };
@@ -342,7 +387,11 @@ impl World {
                 if !self.draining.contains(&executor) {
                     self.held.insert((executor, object(*n)));
                 }
-                self.run(Event::Stored { executor, object: object(*n), size_bytes: u64::from(*n) * 7 });
+                self.run(Event::Stored {
+                    executor,
+                    object: object(*n),
+                    size_bytes: u64::from(*n) * 7,
+                });
             }
             Step::Evict { which, object: n } => {
                 let Some(executor) = self.executor(*which) else { return };
@@ -351,7 +400,11 @@ impl World {
             }
             Step::Part => self.do_part(),
             Step::Cancel { which } => {
-                let Some(task) = self.waiting.iter().nth(usize::from(*which) % self.waiting.len().max(1)).copied()
+                let Some(task) = self
+                    .waiting
+                    .iter()
+                    .nth(usize::from(*which) % self.waiting.len().max(1))
+                    .copied()
                 else {
                     return;
                 };
@@ -360,11 +413,18 @@ impl World {
                 self.run(Event::TaskCancelled { task });
             }
         }
-        let held = self.scheduler.state().executors.all().map(|(_, executor)| executor.replicas.len()).sum::<usize>();
+        let held = self
+            .scheduler
+            .state()
+            .executors
+            .all()
+            .map(|(_, executor)| executor.replicas.len())
+            .sum::<usize>();
         assert_eq!(held, self.held.len());
     }
 
-    /// Ends a fetch of a task that has left its executor, or sends an input of one that is assigned in parts.
+    /// Ends a fetch of a task that has left its executor, or sends an input of one that is assigned
+    /// in parts.
     fn do_part(&mut self) {
         if self.scheduler.has_fetches_to_end() {
             return self.run(Event::EndFetches { objects: 1 });
@@ -399,14 +459,26 @@ impl World {
             self.do_part();
         }
         let held: BTreeSet<_> = self.held.iter().map(|(_, object)| object).collect();
-        assert_eq!(self.scheduler.objects(), held.len(), "objects that nothing names are remembered");
+        assert_eq!(
+            self.scheduler.objects(),
+            held.len(),
+            "objects that nothing names are remembered"
+        );
         let state = self.scheduler.state();
-        assert_eq!(state.transfers.validate(state.executors.all().map(|(key, _)| key)), 0, "a fetch without a task");
+        assert_eq!(
+            state.transfers.validate(state.executors.all().map(|(key, _)| key)),
+            0,
+            "a fetch without a task"
+        );
     }
 }
 
 fn patience() -> impl Strategy<Value = HolderPatience> {
-    prop::sample::select(vec![HolderPatience::Window, HolderPatience::Tasks(3), HolderPatience::Unlimited])
+    prop::sample::select(vec![
+        HolderPatience::Window,
+        HolderPatience::Tasks(3),
+        HolderPatience::Unlimited,
+    ])
 }
 
 proptest! {
@@ -441,7 +513,9 @@ proptest! {
 
 fn assigned(effects: &[Effect]) -> Vec<(u32, u32)> {
     let assigns = effects.iter().filter_map(|effect| match effect {
-        Effect::Command(PlacementCommand::Assign { executor, task, .. }) => Some((executor.0, task.index)),
+        Effect::Command(PlacementCommand::Assign { executor, task, .. }) => {
+            Some((executor.0, task.index))
+        }
         _ => None,
     });
     assigns.collect()

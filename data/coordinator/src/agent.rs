@@ -1,7 +1,9 @@
-//! The agent: one process for each user of a node. It answers programs on the board, and reads ahead for them.
+//! The agent: one process for each user of a node. It answers programs on the board, and reads
+//! ahead for them.
 //!
-//! One thread owns all state, the `AgentCore` of `agent/core.rs`. Programs ring its bell on the board; the threads that
-//! read ahead, and the one that serves the socket, send it messages and ring as well. It waits for none of them.
+//! One thread owns all state, the `AgentCore` of `agent/core.rs`. Programs ring its bell on the
+//! board; the threads that read ahead, and the one that serves the socket, send it messages and
+//! ring as well. It waits for none of them.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -97,15 +99,22 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
     let in_folder = |error| AgentError::Folder { folder: config.folder.clone(), error };
     make_folder(&config.folder)?;
     // An agent holds its lock as long as it runs.
-    let lock = File::options().create(true).append(true).open(config.folder.join("agent.lock")).map_err(in_folder)?;
+    let lock = File::options()
+        .create(true)
+        .append(true)
+        .open(config.folder.join("agent.lock"))
+        .map_err(in_folder)?;
     let path = socket(&config.folder);
     let deadline = Instant::now() + PATIENCE;
     loop {
         match lock.try_lock() {
             Ok(()) => break,
             Err(TryLockError::Error(error)) => return Err(in_folder(error)),
-            // An agent that has closed its socket is about to end; that is why this one was started.
-            Err(TryLockError::WouldBlock) if Instant::now() > deadline || UnixStream::connect(&path).is_ok() => {
+            // An agent that has closed its socket is about to end; that is why this one was
+            // started.
+            Err(TryLockError::WouldBlock)
+                if Instant::now() > deadline || UnixStream::connect(&path).is_ok() =>
+            {
                 return Err(AgentError::RunsAlready(config.folder.clone()));
             }
             Err(TryLockError::WouldBlock) => thread::sleep(STEP),
@@ -140,17 +149,22 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Creates an agent's folder, accessible to its user only, as its parent is. Neither of them is a link.
+/// Creates an agent's folder, accessible to its user only, as its parent is. Neither of them is a
+/// link.
 ///
 /// # Errors
-/// If it cannot be created, or if other users can access the folder or its parent, or replace one of them: a user who
-/// can put a socket or a library there could answer programs, or run code in them.
+/// If it cannot be created, or if other users can access the folder or its parent, or replace one
+/// of them: a user who can put a socket or a library there could answer programs, or run code in
+/// them.
 pub fn make_folder(folder: &Path) -> Result<(), AgentError> {
     for folder in [folder.parent().unwrap_or(folder), folder] {
-        let made = PrivateFolder::make(folder).and_then(|_| PrivateFolder::claim(folder)?.check_closed());
+        let made =
+            PrivateFolder::make(folder).and_then(|_| PrivateFolder::claim(folder)?.check_closed());
         made.map_err(|why| {
             let why = match why {
-                PrivateError::Writable { path, .. } | PrivateError::Exposed { path, .. } if path == folder => {
+                PrivateError::Writable { path, .. } | PrivateError::Exposed { path, .. }
+                    if path == folder =>
+                {
                     "other users can access it; its mode must be 700".to_owned()
                 }
                 why => why.to_string(),
@@ -172,7 +186,11 @@ mod tests {
 
     fn config(home: &Path) -> AgentConfig {
         fs::set_permissions(home, fs::Permissions::from_mode(0o700)).unwrap();
-        AgentConfig { folder: home.join("agent"), order: OrderedBy::Agent(Rules::default()), idle: Duration::ZERO }
+        AgentConfig {
+            folder: home.join("agent"),
+            order: OrderedBy::Agent(Rules::default()),
+            idle: Duration::ZERO,
+        }
     }
 
     /// Bytes that an agent answers to a new program; `None` if it does not run.
@@ -194,7 +212,9 @@ mod tests {
             thread::scope(|scope| {
                 let agent = scope.spawn(|| run(&config));
                 while !agent.is_finished() {
-                    came += greet(&config.folder).inspect(|answer| assert_eq!(*answer, 0, "it goes")).map_or(0, |_| 1);
+                    came += greet(&config.folder)
+                        .inspect(|answer| assert_eq!(*answer, 0, "it goes"))
+                        .map_or(0, |_| 1);
                 }
                 agent.join().unwrap().unwrap();
             });
@@ -202,8 +222,9 @@ mod tests {
         }
     }
 
-    /// What stands at the agent's folder, in a folder that is open to all: whether it is used. A link of another user
-    /// would lead to the user's own folder first, and to the other user's when the library is loaded.
+    /// What stands at the agent's folder, in a folder that is open to all: whether it is used. A
+    /// link of another user would lead to the user's own folder first, and to the other user's when
+    /// the library is loaded.
     #[test]
     fn a_folder_that_another_user_could_replace_is_no_agents() {
         use std::os::unix::fs::{lchown, symlink};
@@ -242,10 +263,14 @@ mod tests {
         let lock = File::create(&path).unwrap();
         lock.lock().unwrap();
         let began = Instant::now();
-        let is_open = |entry: io::Result<fs::DirEntry>| fs::read_link(entry.unwrap().path()).is_ok_and(|at| at == path);
+        let is_open = |entry: io::Result<fs::DirEntry>| {
+            fs::read_link(entry.unwrap().path()).is_ok_and(|at| at == path)
+        };
         let next = thread::scope(|scope| {
             let next = scope.spawn(|| run(&config));
-            while fs::read_dir("/proc/self/fd").unwrap().map(is_open).filter(|is_it| *is_it).count() < 2 {
+            while fs::read_dir("/proc/self/fd").unwrap().map(is_open).filter(|is_it| *is_it).count()
+                < 2
+            {
                 assert!(began.elapsed() < DEADLINE, "it does not come");
             }
             drop(lock);

@@ -1,4 +1,5 @@
-//! Session with the coordinator. A thread of its own connects, and connects again when the session is lost.
+//! Session with the coordinator. A thread of its own connects, and connects again when the session
+//! is lost.
 
 use std::thread;
 use std::time::Duration;
@@ -27,7 +28,10 @@ pub(crate) enum LinkEvent {
 }
 
 /// Keeps a session with the coordinator until `tell` returns false.
-pub(crate) fn keep(access: Access, tell: impl Fn(LinkEvent) -> bool + Send + Sync + 'static) -> std::io::Result<()> {
+pub(crate) fn keep(
+    access: Access,
+    tell: impl Fn(LinkEvent) -> bool + Send + Sync + 'static,
+) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let keep = async move {
         loop {

@@ -1,10 +1,13 @@
-//! Coordinated I/O: many programs share slow storage without disturbing each other (io-coordination).
+//! Coordinated I/O: many programs share slow storage without disturbing each other
+//! (io-coordination).
 //!
-//! Programs that `eyas io run` starts ask for a turn before they read or write shared storage (`preload/`, through the
-//! shared memory in `board/`). They ask the [`agent`] of their node. The agent reads ahead for all of them, one large
-//! read in place of many small ones, and has all requests ordered by the decider `core/ioq`: its own decider for the
-//! node alone, or that of the [coordinator](serve()) for all nodes that share a storage. Executors ask the coordinator
-//! directly, with a [`TurnClient`]. Nothing here may block a program: a request that is not answered proceeds.
+//! Programs that `eyas io run` starts ask for a turn before they read or write shared storage
+//! (`preload/`, through the shared memory in `board/`). They ask the [`agent`] of their node. The
+//! agent reads ahead for all of them, one large read in place of many small ones, and has all
+//! requests ordered by the decider `core/ioq`: its own decider for the node alone, or that of the
+//! [coordinator](serve()) for all nodes that share a storage. Executors ask the coordinator
+//! directly, with a [`TurnClient`]. Nothing here may block a program: a request that is not
+//! answered proceeds.
 //!
 //! | process | entry point |
 //! | --- | --- |

@@ -92,6 +92,9 @@ mod tests {
             .with::<ToCoordinator>()
             .with::<ToAgent>()
             .with::<Operation>()
-            .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"), PROTOCOL_VERSION);
+            .assert_recorded(
+                &Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"),
+                PROTOCOL_VERSION,
+            );
     }
 }

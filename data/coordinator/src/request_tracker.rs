@@ -1,5 +1,5 @@
-//! Requests of this process on their way to storage. Their order is decided by `core/ioq`: by the coordinator's decider
-//! for all nodes, or by this process's own for the node alone.
+//! Requests of this process on their way to storage. Their order is decided by `core/ioq`: by the
+//! coordinator's decider for all nodes, or by this process's own for the node alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
@@ -88,8 +88,8 @@ impl RequestTracker {
         !matches!(self.decider, Decider::Remote { sender: None })
     }
 
-    /// The coordinator has been connected or lost. A new coordinator knows nothing: requests to the previous one
-    /// proceed unordered.
+    /// The coordinator has been connected or lost. A new coordinator knows nothing: requests to the
+    /// previous one proceed unordered.
     pub fn link(&mut self, link: Option<LinkSender>) {
         if let Decider::Remote { sender } = &mut self.decider {
             *sender = link;
@@ -97,11 +97,18 @@ impl RequestTracker {
             self.names.clear();
             self.always.clear();
             // The first request of each grant has already proceeded.
-            let went: BTreeSet<RequestId> =
-                std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
-            let left = std::mem::take(&mut self.under_way).into_keys().filter(|request| !went.contains(request));
+            let went: BTreeSet<RequestId> = std::mem::take(&mut self.grants)
+                .values()
+                .filter_map(|granted| granted.left.front().copied())
+                .collect();
+            let left = std::mem::take(&mut self.under_way)
+                .into_keys()
+                .filter(|request| !went.contains(request));
             self.decisions.extend(left.map(|request| (request, Decision::Unordered)));
-            self.bypassed.clone().into_iter().for_each(|location| self.set_bypassed(location, true));
+            self.bypassed
+                .clone()
+                .into_iter()
+                .for_each(|location| self.set_bypassed(location, true));
         }
     }
 
@@ -124,11 +131,21 @@ impl RequestTracker {
         match &mut self.decider {
             Decider::Local { .. } => {
                 let server = ServerId(storage);
-                let request = Request { id, client: CLIENT, server, class, file, operation, extent, call: None };
+                let request = Request {
+                    id,
+                    client: CLIENT,
+                    server,
+                    class,
+                    file,
+                    operation,
+                    extent,
+                    call: None,
+                };
                 self.handle(Event::Asked(vec![request]));
             }
             Decider::Remote { sender: Some(sender) } => {
-                let request = AgentRequest { request: id.0, storage, class, file, operation, extent };
+                let request =
+                    AgentRequest { request: id.0, storage, class, file, operation, extent };
                 // If the session has ended, the link reports that.
                 let _ = sender.send(ToCoordinator::Ask(vec![request]));
             }
@@ -144,7 +161,9 @@ impl RequestTracker {
     pub fn must_order(&self, location: &StorageLocation) -> bool {
         match &self.decider {
             Decider::Local { rules, .. } => rules.must_order(&shared_name(location)),
-            Decider::Remote { .. } => self.storages.get(location).is_some_and(|storage| self.always.contains(storage)),
+            Decider::Remote { .. } => {
+                self.storages.get(location).is_some_and(|storage| self.always.contains(storage))
+            }
         }
     }
 
@@ -179,9 +198,15 @@ impl RequestTracker {
         let Some(grant) = grant else {
             return match &mut self.decider {
                 Decider::Local { .. } => {
-                    self.handle(Event::Cancelled { client: CLIENT, server: ServerId(storage), request });
+                    self.handle(Event::Cancelled {
+                        client: CLIENT,
+                        server: ServerId(storage),
+                        request,
+                    });
                 }
-                Decider::Remote { sender } => send(sender, ToCoordinator::Cancel { storage, request: request.0 }),
+                Decider::Remote { sender } => {
+                    send(sender, ToCoordinator::Cancel { storage, request: request.0 })
+                }
             };
         };
         let Some(granted) = self.grants.get_mut(&(storage, grant)) else { return };
@@ -197,7 +222,10 @@ impl RequestTracker {
 
     /// Requests of the same grant that proceed after this one.
     pub fn followers(&self, request: RequestId) -> impl Iterator<Item = RequestId> + '_ {
-        let granted = self.under_way.get(&request).and_then(|(storage, grant)| self.grants.get(&(*storage, (*grant)?)));
+        let granted = self
+            .under_way
+            .get(&request)
+            .and_then(|(storage, grant)| self.grants.get(&(*storage, (*grant)?)));
         let left = granted.into_iter().flat_map(|granted| &granted.left).copied();
         left.skip_while(move |left| *left != request).skip(1)
     }
@@ -209,9 +237,17 @@ impl RequestTracker {
             match &mut self.decider {
                 Decider::Local { .. } => {
                     let server = ServerId(storage);
-                    self.handle(Event::Completed { client: CLIENT, server, grant, bytes, took_us: Some(took_us) });
+                    self.handle(Event::Completed {
+                        client: CLIENT,
+                        server,
+                        grant,
+                        bytes,
+                        took_us: Some(took_us),
+                    });
                 }
-                Decider::Remote { sender } => send(sender, ToCoordinator::Done { storage, grant, bytes, took_us }),
+                Decider::Remote { sender } => {
+                    send(sender, ToCoordinator::Done { storage, grant, bytes, took_us })
+                }
             }
         }
     }
@@ -249,8 +285,12 @@ impl RequestTracker {
 
     /// Status, if requests are ordered by this process.
     pub fn status(&self) -> IoStatus {
-        let Decider::Local { servers, rules, .. } = &self.decider else { return IoStatus::default() };
-        let stats = |(name, number): (&String, &u32)| Some((name.clone(), servers.stats(ServerId(*number))?));
+        let Decider::Local { servers, rules, .. } = &self.decider else {
+            return IoStatus::default();
+        };
+        let stats = |(name, number): (&String, &u32)| {
+            Some((name.clone(), servers.stats(ServerId(*number))?))
+        };
         IoStatus {
             agents: 1,
             classes: rules.class_names(),
@@ -270,8 +310,8 @@ impl RequestTracker {
             if !self.under_way.is_empty() {
                 return None;
             }
-            // All are forgotten. The coordinator closes the session of an agent that names too many, which has the same
-            // effect.
+            // All are forgotten. The coordinator closes the session of an agent that names too
+            // many, which has the same effect.
             *servers = Servers::new();
             self.storages.clear();
             self.names.clear();
@@ -356,8 +396,10 @@ mod tests {
     fn storages_are_forgotten_when_there_are_too_many() {
         let mut order = RequestTracker::local(Rules::default());
         let ask = |order: &mut RequestTracker, number: usize| {
-            let (location, extent) =
-                (StorageLocation::Url(format!("s3://{number}")), Extent { offset: 0, size_bytes: 1 });
+            let (location, extent) = (
+                StorageLocation::Url(format!("s3://{number}")),
+                Extent { offset: 0, size_bytes: 1 },
+            );
             order.ask(location, StorageFileId(0), ClassId::default(), Operation::Read, extent)
         };
         for number in 0..MAX_STORAGES {
@@ -371,6 +413,9 @@ mod tests {
         assert_eq!(order.take_decisions(), [(more, Decision::Unordered)], "something is under way");
         order.done(last, 1);
         let more = ask(&mut order, MAX_STORAGES);
-        assert_eq!((order.take_decisions(), order.status().storages.len()), (vec![(more, Decision::Proceed)], 1));
+        assert_eq!(
+            (order.take_decisions(), order.status().storages.len()),
+            (vec![(more, Decision::Proceed)], 1)
+        );
     }
 }

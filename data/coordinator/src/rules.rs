@@ -121,8 +121,10 @@ impl Rules {
     /// # Errors
     /// If the file cannot be read or is invalid.
     pub fn load(path: &Path) -> Result<Rules, RulesError> {
-        let text = fs::read_to_string(path).map_err(|error| RulesError::Unreadable { path: path.into(), error })?;
-        toml::from_str(&text).map_err(|e| RulesError::Malformed { path: path.into(), error: Box::new(e) })
+        let text = fs::read_to_string(path)
+            .map_err(|error| RulesError::Unreadable { path: path.into(), error })?;
+        toml::from_str(&text)
+            .map_err(|e| RulesError::Malformed { path: path.into(), error: Box::new(e) })
     }
 
     /// Configuration of the storage with this name.
@@ -131,7 +133,8 @@ impl Rules {
         let mut config = Config { classes, ..Config::default() };
         self.default.apply(&mut config);
         if is_object_store(name) {
-            config.budget.concurrency = config.budget.concurrency.max(Some(OBJECT_STORE_CONCURRENCY));
+            config.budget.concurrency =
+                config.budget.concurrency.max(Some(OBJECT_STORE_CONCURRENCY));
         }
         if let Some(named) = self.storages.get(name) {
             named.apply(&mut config);
@@ -139,11 +142,14 @@ impl Rules {
         config
     }
 
-    /// Whether the storage with this name must never be bypassed: rates and classes can only be kept in order.
+    /// Whether the storage with this name must never be bypassed: rates and classes can only be
+    /// kept in order.
     pub(crate) fn must_order(&self, name: &str) -> bool {
         let treatments = [Some(&self.default), self.storages.get(name)];
-        let has_rates = |said: &StorageRules| said.bytes_per_s.is_some() || said.requests_per_s.is_some();
-        !self.classes.is_empty() || treatments.into_iter().flatten().any(|said| said.always || has_rates(said))
+        let has_rates =
+            |said: &StorageRules| said.bytes_per_s.is_some() || said.requests_per_s.is_some();
+        !self.classes.is_empty()
+            || treatments.into_iter().flatten().any(|said| said.always || has_rates(said))
     }
 
     /// Names of the classes.
@@ -176,7 +182,8 @@ impl StorageRules {
         let budget = &mut config.budget;
         budget.concurrency = concurrency.map(NonZeroU32::get).or(budget.concurrency);
         budget.bytes_per_s = bytes_per_s.or(budget.bytes_per_s);
-        budget.requests_per_s = requests_per_s.map(|per_s| per_s.get().into()).or(budget.requests_per_s);
+        budget.requests_per_s =
+            requests_per_s.map(|per_s| per_s.get().into()).or(budget.requests_per_s);
     }
 }
 
@@ -188,7 +195,9 @@ pub fn class_id(name: &str) -> ClassId {
     if name == DEFAULT_CLASS {
         return ClassId::default();
     }
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     ClassId(hash.max(1))
 }
 
@@ -218,14 +227,24 @@ fn is_object_store(name: &str) -> bool {
 fn classes<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClassId, Class>, D::Error> {
     let mut classes = BTreeMap::new();
     for (name, fields) in BTreeMap::<String, ClassFields>::deserialize(from)? {
-        let ClassFields { reservation: reservation_bytes_per_s, limit: limit_bytes_per_s, weight } = fields;
-        if reservation_bytes_per_s.zip(limit_bytes_per_s).is_some_and(|(reserved, limit)| reserved > limit) {
-            return Err(D::Error::custom(format!("the reservation of class `{name}` is higher than its limit")));
+        let ClassFields { reservation: reservation_bytes_per_s, limit: limit_bytes_per_s, weight } =
+            fields;
+        if reservation_bytes_per_s
+            .zip(limit_bytes_per_s)
+            .is_some_and(|(reserved, limit)| reserved > limit)
+        {
+            return Err(D::Error::custom(format!(
+                "the reservation of class `{name}` is higher than its limit"
+            )));
         }
         let weight = weight.map_or(ClassQos::default().weight, NonZeroU32::get);
         let qos = ClassQos { reservation_bytes_per_s, limit_bytes_per_s, weight };
-        if let Some(Class { name: other, .. }) = classes.insert(class_id(&name), Class { name: name.clone(), qos }) {
-            return Err(D::Error::custom(format!("classes `{name}` and `{other}` have the same number: rename one")));
+        if let Some(Class { name: other, .. }) =
+            classes.insert(class_id(&name), Class { name: name.clone(), qos })
+        {
+            return Err(D::Error::custom(format!(
+                "classes `{name}` and `{other}` have the same number: rename one"
+            )));
         }
     }
     Ok(classes)
@@ -277,13 +296,22 @@ mod tests {
             "#,
         );
         let named = rules.of("nfs1:/export");
-        assert_eq!((named.policy, named.max_run_bytes, named.window_us), (Policy::Fifo, 4 << 20, 2_000));
+        assert_eq!(
+            (named.policy, named.max_run_bytes, named.window_us),
+            (Policy::Fifo, 4 << 20, 2_000)
+        );
         assert_eq!((named.bandwidth_bytes_per_s, named.margin_us), (900_000_000, Some(200)));
         assert_eq!((named.lease_us, named.budget.concurrency), (3_000_000, Some(4)));
-        assert_eq!((named.budget.requests_per_s, named.budget.bytes_per_s), (Some(500), Some(100_000_000)));
+        assert_eq!(
+            (named.budget.requests_per_s, named.budget.bytes_per_s),
+            (Some(500), Some(100_000_000))
+        );
         let other = rules.of("nfs2:/export");
         let policy = Policy::Mlf(Mlf::DEFAULT);
-        assert_eq!(other, Config { policy, max_run_bytes: 4 << 20, window_us: 2_000, ..Config::default() });
+        assert_eq!(
+            other,
+            Config { policy, max_run_bytes: 4 << 20, window_us: 2_000, ..Config::default() }
+        );
     }
 
     #[test]
@@ -299,14 +327,19 @@ mod tests {
 
     #[test]
     fn classes_are_known_by_their_numbers() {
-        let rules = rules("[class.night]\nlimit = '20 MB/s'\n[class.urgent]\nreservation = '50 MB/s'\nweight = 5");
+        let rules = rules(
+            "[class.night]\nlimit = '20 MB/s'\n[class.urgent]\nreservation = '50 MB/s'\nweight = 5",
+        );
         let config = rules.of("nfs1:/export");
         let limited = ClassQos { limit_bytes_per_s: Some(20_000_000), ..ClassQos::default() };
         assert_eq!(config.classes[&class_id("night")], limited);
         assert_eq!((config.classes[&class_id("urgent")].weight, config.classes.len()), (5, 2));
         assert_eq!(rules.class_names()[&class_id("night")], "night");
         // From the test vectors of the function's authors.
-        assert_eq!((class_id("foobar").0, class_id(DEFAULT_CLASS)), (0xbf9c_f968, ClassId::default()));
+        assert_eq!(
+            (class_id("foobar").0, class_id(DEFAULT_CLASS)),
+            (0xbf9c_f968, ClassId::default())
+        );
     }
 
     #[test]
@@ -320,13 +353,21 @@ mod tests {
     #[test]
     fn errors_are_reported_with_their_line() {
         let cases = [
-            ("[default]\npolicy = 'best'", "line 2", "`best` is not a policy; use one of: fifo, sjf"),
+            (
+                "[default]\npolicy = 'best'",
+                "line 2",
+                "`best` is not a policy; use one of: fifo, sjf",
+            ),
             ("[default]\nspeed = 1", "line 2", "unknown field `speed`"),
             ("[storage.a]\nconcurrency = 0", "line 2", "nonzero"),
             ("[storage.a]\nbytes_per_s = '0 MB/s'", "line 2", "is not a rate"),
             ("[storage.a]\nwindow = 5", "line 2", "expected a string"),
             ("[class.a]\nweight = 0", "line 2", "nonzero"),
-            ("[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'", "line 1", "the reservation of class `a` is higher"),
+            (
+                "[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'",
+                "line 1",
+                "the reservation of class `a` is higher",
+            ),
             ("[class.costarring]\n[class.liquid]", "line 1", "have the same number"),
             ("garbage", "line 1", "key"),
         ];

@@ -1,6 +1,7 @@
 //! The coordinator: grants turns to all agents that share storages.
 //!
-//! It has no state that must survive. When it ends, agents proceed without it; when it is back, they ask again.
+//! It has no state that must survive. When it ends, agents proceed without it; when it is back,
+//! they ask again.
 
 use eyas_ioq::ClientId;
 use eyas_session::{Access, Listener, Session, SessionAcceptor, SessionError, dial, outbox};
@@ -41,8 +42,15 @@ pub async fn serve(listener: TcpListener, access: &Access, rules: Rules) {
     let (tell, told) = mpsc::channel(MAX_WAITING);
     let mut tasks = JoinSet::new();
     tasks.spawn(CoordinatorCore::new(rules).run(told));
-    accept(Listener::new(listener, SessionAcceptor::new(access, Role::Coordinator), "the coordinator's port"), tell)
-        .await;
+    accept(
+        Listener::new(
+            listener,
+            SessionAcceptor::new(access, Role::Coordinator),
+            "the coordinator's port",
+        ),
+        tell,
+    )
+    .await;
 }
 
 async fn accept(listener: Listener, tell: mpsc::Sender<CoordinatorMessage>) {

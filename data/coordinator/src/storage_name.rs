@@ -6,8 +6,8 @@ use eyas_types::StorageLocation;
 
 /// Types of file systems whose mount source means the same storage on every node; `fuse.*` as well.
 const SHARED: &[&str] = &[
-    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse", "cifs", "smb3", "pvfs2", "panfs", "ocfs2", "gfs2",
-    "afs", "9p",
+    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse", "cifs", "smb3", "pvfs2", "panfs",
+    "ocfs2", "gfs2", "afs", "9p",
 ];
 
 /// Name of a storage, the same on all nodes that share it.
@@ -18,12 +18,13 @@ pub(crate) fn shared_name(location: &StorageLocation) -> String {
     }
 }
 
-/// Mount source of a device: `server:/export` for NFS. The source of a node's own disk, or the device number if there
-/// is no source, gets the node's name in front.
+/// Mount source of a device: `server:/export` for NFS. The source of a node's own disk, or the
+/// device number if there is no source, gets the node's name in front.
 fn name(device: u64) -> String {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let of_node = |source: &str| format!("{}:{source}", rustix::system::uname().nodename().to_string_lossy());
+    let of_node =
+        |source: &str| format!("{}:{source}", rustix::system::uname().nodename().to_string_lossy());
     match mount(&mounts, &number) {
         Some((kind, source)) if is_shared(kind) => source.to_owned(),
         Some((_, source)) => of_node(source),

@@ -1,5 +1,5 @@
-//! Turns for a process that asks the coordinator itself, as eyas's executors do. What they fetch from shared storage
-//! waits in the same queues as the reads of unmodified programs.
+//! Turns for a process that asks the coordinator itself, as eyas's executors do. What they fetch
+//! from shared storage waits in the same queues as the reads of unmodified programs.
 
 use std::collections::HashMap;
 use std::io;
@@ -36,7 +36,8 @@ pub struct GrantedTurn {
 }
 
 impl TurnClient {
-    /// Connects to the coordinator with this access file, in the background. Requests belong to `class`.
+    /// Connects to the coordinator with this access file, in the background. Requests belong to
+    /// `class`.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -63,7 +64,12 @@ impl TurnClient {
     }
 
     /// Waits for the turn to read these bytes of a file.
-    pub async fn turn(&self, place: StorageLocation, file: StorageFileId, extent: Extent) -> GrantedTurn {
+    pub async fn turn(
+        &self,
+        place: StorageLocation,
+        file: StorageFileId,
+        extent: Extent,
+    ) -> GrantedTurn {
         let (go, went) = oneshot::channel();
         let request = {
             let mut asked = TurnClient::lock(&self.0);

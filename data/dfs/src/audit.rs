@@ -1,8 +1,9 @@
 //! Audits and scrubbing, which find missing and damaged chunks that no program reads.
 //!
-//! From time to time, a leader asks the nodes that should have chunks of its files whether they do. Missing chunks are
-//! repaired. The nodes learn from the questions which of their chunks still belong to a file. Each node also reads its
-//! own chunks, one after the other. A damaged chunk is moved aside, so the next audit finds it missing.
+//! From time to time, a leader asks the nodes that should have chunks of its files whether they do.
+//! Missing chunks are repaired. The nodes learn from the questions which of their chunks still
+//! belong to a file. Each node also reads its own chunks, one after the other. A damaged chunk is
+//! moved aside, so the next audit finds it missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,16 +22,19 @@ use crate::node::NodeShared;
 
 /// Pause between two audits of all files of a leader.
 // Short in tests, so that they run into audits.
-const AUDIT_EVERY: Duration = if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_secs(600) };
+const AUDIT_EVERY: Duration =
+    if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_secs(600) };
 
 /// Shortest pause between two audits, when nodes ask for them.
 // Short in tests, so that they can wait for two.
-const AUDITS_APART: Duration = Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 2000 });
+const AUDITS_APART: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 2000 });
 
-/// Chunks that a client has left when its connection ended are deleted after this time, if no file has them: the client
-/// may have given them to a file just before, or may connect again.
+/// Chunks that a client has left when its connection ended are deleted after this time, if no file
+/// has them: the client may have given them to a file just before, or may connect again.
 // Short in tests, so that they can wait for it.
-const LEFT_PATIENCE: Duration = if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_secs(20) };
+const LEFT_PATIENCE: Duration =
+    if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_secs(20) };
 
 /// Number of files that are audited in one step.
 const FILES_TOGETHER: usize = 64;
@@ -38,13 +42,15 @@ const FILES_TOGETHER: usize = 64;
 /// Pause before a step in which there are files. Most partitions of a small file system have none.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A chunk belongs to no file if no leader has asked for it within this time, while all leaders were auditing.
+/// A chunk belongs to no file if no leader has asked for it within this time, while all leaders
+/// were auditing.
 const MAX_UNAUDITED: Duration = Duration::from_secs(24 * 3600);
 
 /// A leader that has not completed an audit within this number of intervals counts as not auditing.
 const MISSED_AUDITS: u32 = 3;
 
-/// Rate at which a node reads its chunks to check them, bytes per second. A full disk of 10 TB takes four days.
+/// Rate at which a node reads its chunks to check them, bytes per second. A full disk of 10 TB
+/// takes four days.
 pub(crate) const SCRUB_BYTES_PER_S: u64 = 32 << 20;
 
 /// The leaders that have audited all their files, and when.
@@ -67,11 +73,13 @@ impl Auditors {
 
     /// Whether each of these members has begun and completed an audit since a moment.
     pub fn have_audited_since(&self, members: &BTreeSet<NodeId>, moment: Instant) -> bool {
-        members.iter().all(|node| self.before_last.get(node).is_some_and(|before| *before >= moment))
+        members
+            .iter()
+            .all(|node| self.before_last.get(node).is_some_and(|before| *before >= moment))
     }
 
-    /// The time since when all of these members have been auditing without interruption; `None` if one of them is not.
-    /// A chunk that was not asked for since then belongs to no file.
+    /// The time since when all of these members have been auditing without interruption; `None` if
+    /// one of them is not. A chunk that was not asked for since then belongs to no file.
     fn all_since(&mut self, members: &BTreeSet<NodeId>, now: Instant) -> Option<Instant> {
         let patience = AUDIT_EVERY * MISSED_AUDITS;
         let asks = |node: &NodeId| self.last.get(node).is_some_and(|last| now - *last < patience);
@@ -80,7 +88,8 @@ impl Auditors {
     }
 }
 
-/// Audits all files that this node leads, again and again, and deletes chunks that belong to no file.
+/// Audits all files that this node leads, again and again, and deletes chunks that belong to no
+/// file.
 pub(crate) async fn audit(shared: Arc<NodeShared>) {
     loop {
         let soon = async {
@@ -93,8 +102,11 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
         }
         let Some(view) = shared.settled_view() else { continue };
         let ring = Ring::new(&view);
-        let led = (0..ring.partitions()).filter(|partition| ring.replicas(*partition)[0] == shared.node);
-        if let Err(error) = audit_all(led, |partition, from| audit_some(shared.clone(), partition, from)).await {
+        let led =
+            (0..ring.partitions()).filter(|partition| ring.replicas(*partition)[0] == shared.node);
+        if let Err(error) =
+            audit_all(led, |partition, from| audit_some(shared.clone(), partition, from)).await
+        {
             // Chunks of the files that were not audited must not count as chunks of no file.
             tracing::warn!(%error, "an audit of the files that this node leads has failed; the next one begins anew");
             continue;
@@ -120,8 +132,8 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
     }
 }
 
-/// Deletes chunks of clients that have gone, once all leaders have audited since and none has asked for them. Asks the
-/// leaders to do so.
+/// Deletes chunks of clients that have gone, once all leaders have audited since and none has asked
+/// for them. Asks the leaders to do so.
 pub(crate) fn reclaim(shared: &NodeShared) {
     let Some(view) = shared.settled_view() else { return };
     let now = Instant::now();
@@ -129,11 +141,16 @@ pub(crate) fn reclaim(shared: &NodeShared) {
     if left.is_empty() {
         return;
     }
-    let is_over = |since: &Instant| shared.auditors().have_audited_since(&view.members, *since + LEFT_PATIENCE);
+    let is_over = |since: &Instant| {
+        shared.auditors().have_audited_since(&view.members, *since + LEFT_PATIENCE)
+    };
     let (over, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, since)| is_over(since));
     if !over.is_empty() {
         let over: Vec<ObjectId> = over.into_iter().map(|(object, _)| object).collect();
-        tracing::info!(count = over.len(), "deleted chunks that a client has left and that belong to no file");
+        tracing::info!(
+            count = over.len(),
+            "deleted chunks that a client has left and that belong to no file"
+        );
         shared.chunks.discard(&over);
     }
     if !rest.is_empty() {
@@ -153,7 +170,8 @@ enum AuditError {
     Reading(#[from] JoinError),
 }
 
-/// Audits all files of these partitions with `audit_some`. Where that fails, the other partitions are still audited.
+/// Audits all files of these partitions with `audit_some`. Where that fails, the other partitions
+/// are still audited.
 async fn audit_all<E, F: Future<Output = Result<Option<String>, E>>>(
     partitions: impl Iterator<Item = u16>,
     audit_some: impl Fn(u16, String) -> F,
@@ -171,8 +189,13 @@ async fn audit_all<E, F: Future<Output = Result<Option<String>, E>>>(
     result
 }
 
-/// Audits some files of a partition. Returns the name from which to continue; `None` at the end of the partition.
-async fn audit_some(shared: Arc<NodeShared>, partition: u16, from: String) -> Result<Option<String>, AuditError> {
+/// Audits some files of a partition. Returns the name from which to continue; `None` at the end of
+/// the partition.
+async fn audit_some(
+    shared: Arc<NodeShared>,
+    partition: u16,
+    from: String,
+) -> Result<Option<String>, AuditError> {
     let looking = shared.clone();
     let look = move || looking.database.read(|records| files_from(records, partition, from));
     let (files, next) = tokio::task::spawn_blocking(look).await??;
@@ -195,13 +218,18 @@ async fn audit_some(shared: Arc<NodeShared>, partition: u16, from: String) -> Re
 }
 
 /// Some files of a partition, and the name from which to continue.
-fn files_from(records: &impl Records, partition: u16, from: String) -> (Vec<(FileName, FileRecord)>, Option<String>) {
+fn files_from(
+    records: &impl Records,
+    partition: u16,
+    from: String,
+) -> (Vec<(FileName, FileRecord)>, Option<String>) {
     let (mut files, mut from) = (Vec::new(), from);
     for _ in 0..FILES_TOGETHER {
         let Some((name, stored)) = records.first(partition, &from) else { return (files, None) };
         // Names contain no NUL, so no name is between the two.
         from = format!("{name}\0");
-        // Chunks of a file that is being renamed, or replaced by a rename, belong to it until the rename is over.
+        // Chunks of a file that is being renamed, or replaced by a rename, belong to it until the
+        // rename is over.
         files.extend(stored.entry.record().map(|record| (name, record.clone())));
     }
     (files, Some(from))
@@ -257,9 +285,15 @@ mod tests {
         assert_eq!(auditors.all_since(&members, at(5)), Some(at(5)), "it begins anew");
         // The audit that was completed at 4 may have begun before 4.
         auditors.heard(NodeId(1), at(6));
-        assert!(!auditors.have_audited_since(&members, at(4)), "the second leader has completed one");
+        assert!(
+            !auditors.have_audited_since(&members, at(4)),
+            "the second leader has completed one"
+        );
         auditors.heard(NodeId(2), at(6));
-        assert!(auditors.have_audited_since(&members, at(4)) && !auditors.have_audited_since(&members, at(5)));
+        assert!(
+            auditors.have_audited_since(&members, at(4))
+                && !auditors.have_audited_since(&members, at(5))
+        );
     }
 
     #[tokio::test]
@@ -273,11 +307,26 @@ mod tests {
             };
             let result = audit_all([3, 5].into_iter(), some).await;
             let audited = audited.into_inner().unwrap();
-            (result, audited.iter().map(|(partition, from)| format!("{partition}{from}")).collect::<Vec<_>>())
+            (
+                result,
+                audited
+                    .iter()
+                    .map(|(partition, from)| format!("{partition}{from}"))
+                    .collect::<Vec<_>>(),
+            )
         };
-        assert_eq!(audit(None).await, (Ok(()), ["3", "3more", "5", "5more"].map(str::to_owned).to_vec()));
-        assert_eq!(audit(Some(5)).await, (Err("no"), ["3", "3more", "5"].map(str::to_owned).to_vec()));
-        assert_eq!(audit(Some(3)).await, (Err("no"), ["3", "5", "5more"].map(str::to_owned).to_vec()));
+        assert_eq!(
+            audit(None).await,
+            (Ok(()), ["3", "3more", "5", "5more"].map(str::to_owned).to_vec())
+        );
+        assert_eq!(
+            audit(Some(5)).await,
+            (Err("no"), ["3", "3more", "5"].map(str::to_owned).to_vec())
+        );
+        assert_eq!(
+            audit(Some(3)).await,
+            (Err("no"), ["3", "5", "5more"].map(str::to_owned).to_vec())
+        );
     }
 
     /// Records in one partition.
@@ -296,9 +345,11 @@ mod tests {
 
     #[test]
     fn files_that_are_being_renamed_are_audited() {
-        let version = eyas_ring::RecordVersion { round: eyas_ring::Round { view: 1, boot: 1 }, sequence: 1 };
+        let version =
+            eyas_ring::RecordVersion { round: eyas_ring::Round { view: 1, boot: 1 }, sequence: 1 };
         let name = |name: &str| name.parse::<FileName>().unwrap();
-        let record = |id| FileRecord::without_content(FileId(id), FileKind::File, Attributes::default());
+        let record =
+            |id| FileRecord::without_content(FileId(id), FileKind::File, Attributes::default());
         let (from, to, id) = (name("/d"), name("/a"), FileId(1));
         let entries = [
             ("/a", NameEntry::Arriving { from: from.clone(), version, id, over: Some(record(2)) }),

@@ -1,8 +1,9 @@
-//! The audit log of a node: the changes of files that it has acknowledged as their leader, as JSON lines.
+//! The audit log of a node: the changes of files that it has acknowledged as their leader, as JSON
+//! lines.
 //!
-//! A thread writes the lines, so that requests never wait for them. They are not forced to the disk: after a loss of
-//! power, the last lines may be missing. When the thread is too slow, lines are left out, and a later line says how
-//! many.
+//! A thread writes the lines, so that requests never wait for them. They are not forced to the
+//! disk: after a loss of power, the last lines may be missing. When the thread is too slow, lines
+//! are left out, and a later line says how many.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
@@ -18,8 +19,8 @@ use eyas_files::protocol::{ChangeEntry, FilesOrigin, LogPosition};
 use eyas_ring::FileOperation;
 use eyas_types::dfs::{FileKind, FileName};
 
-/// Default of the maximum size of the log, which is in two files. When the newer one has half of this size, it replaces
-/// the older one.
+/// Default of the maximum size of the log, which is in two files. When the newer one has half of
+/// this size, it replaces the older one.
 pub const DEFAULT_AUDIT_BYTES: u64 = 128 << 20;
 
 /// Maximum number of lines that wait to be written. Further ones are left out.
@@ -51,7 +52,9 @@ impl LoggedChange {
                 FileKind::Folder => change("folder", name, None, None),
                 FileKind::SymbolicLink(_) => change("link", name, None, None),
             },
-            FileOperation::Replace { name, record, .. } => change("write", name, None, Some(record.size_bytes())),
+            FileOperation::Replace { name, record, .. } => {
+                change("write", name, None, Some(record.size_bytes()))
+            }
             FileOperation::SetAttributes { name, .. } => change("attributes", name, None, None),
             FileOperation::Remove { name, .. } => change("remove", name, None, None),
             FileOperation::Rename { from, to, .. } => change("rename", from, Some(to), None),
@@ -72,7 +75,8 @@ pub(crate) struct ChangeLog {
     thread: Option<JoinHandle<()>>,
     /// Held while the files are replaced or opened.
     files: Arc<Mutex<LogFiles>>,
-    /// The time when the log was opened: positions of another start of the node mean nothing in this one.
+    /// The time when the log was opened: positions of another start of the node mean nothing in
+    /// this one.
     opened_us: u64,
 }
 
@@ -84,15 +88,23 @@ struct LogFiles {
 }
 
 impl ChangeLog {
-    /// Opens or creates the log in the folder of a node. Its two files together have at most about `max_bytes`: a file
-    /// may exceed half of them by one line. With 0 bytes, nothing is logged; what was logged before can be read.
+    /// Opens or creates the log in the folder of a node. Its two files together have at most about
+    /// `max_bytes`: a file may exceed half of them by one line. With 0 bytes, nothing is logged;
+    /// what was logged before can be read.
     pub fn open(folder: &Path, max_bytes: u64) -> io::Result<Self> {
         let path = folder.join("audit.log");
         let older_bytes = fs::metadata(older(&path)).map_or(0, |older| older.len());
         let files = Arc::new(Mutex::new(LogFiles { start: older_bytes }));
         let left_out = Arc::<AtomicU64>::default();
         if max_bytes == 0 {
-            return Ok(ChangeLog { path, lines: None, left_out, thread: None, files, opened_us: now_us() });
+            return Ok(ChangeLog {
+                path,
+                lines: None,
+                left_out,
+                thread: None,
+                files,
+                opened_us: now_us(),
+            });
         }
         let (lines, waiting) = mpsc::sync_channel(MAX_LINES_WAITING);
         let mut file = open(&path)?;
@@ -109,8 +121,17 @@ impl ChangeLog {
             max_bytes: (max_bytes / 2).max(1),
             left_out: left_out.clone(),
         };
-        let thread = std::thread::Builder::new().name("dfs-audit".into()).spawn(move || writer.run(&waiting))?;
-        Ok(ChangeLog { path, lines: Some(lines), left_out, thread: Some(thread), files, opened_us: now_us() })
+        let thread = std::thread::Builder::new()
+            .name("dfs-audit".into())
+            .spawn(move || writer.run(&waiting))?;
+        Ok(ChangeLog {
+            path,
+            lines: Some(lines),
+            left_out,
+            thread: Some(thread),
+            files,
+            opened_us: now_us(),
+        })
     }
 
     /// Logs an acknowledged change. Never waits.
@@ -141,8 +162,8 @@ impl ChangeLog {
         }
     }
 
-    /// Entries of a folder since a time, from a position or the beginning on, and the position from which to continue.
-    /// Fails if the entries of the position are no longer there. Blocks.
+    /// Entries of a folder since a time, from a position or the beginning on, and the position from
+    /// which to continue. Fails if the entries of the position are no longer there. Blocks.
     pub fn read(
         &self,
         folder: &str,
@@ -152,12 +173,15 @@ impl ChangeLog {
         let (older, present, border) = {
             let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
             let present = match File::open(&self.path) {
-                Err(error) if self.lines.is_none() && error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) if self.lines.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                    None
+                }
                 opened => Some(opened?),
             };
             (File::open(older(&self.path)).ok(), present, files.start)
         };
-        let older_bytes = older.as_ref().map_or(Ok(0), |older| older.metadata().map(|older| older.len()))?;
+        let older_bytes =
+            older.as_ref().map_or(Ok(0), |older| older.metadata().map(|older| older.len()))?;
         let mut start = border.saturating_sub(older_bytes);
         let LogPosition { opened_us, offset: mut position } =
             from.unwrap_or(LogPosition { opened_us: self.opened_us, offset: start });
@@ -180,7 +204,9 @@ impl ChangeLog {
                 read += 1;
                 // A line that a crash has damaged is left out.
                 let entry = serde_json::from_slice::<ChangeEntry>(&line).ok();
-                entries.extend(entry.filter(|entry| entry.time_us >= since_us && concerns(entry, folder)));
+                entries.extend(
+                    entry.filter(|entry| entry.time_us >= since_us && concerns(entry, folder)),
+                );
                 if entries.len() >= MAX_ENTRIES || read >= MAX_LINES_READ {
                     return Ok((entries, Some(LogPosition { opened_us, offset: position })));
                 }
@@ -240,7 +266,10 @@ impl LogWriter {
             let Ok(entry) = next else { break };
             let written = self.write(&entry);
             if let (Err(error), false) = (&written, has_failed) {
-                tracing::warn!("cannot write {}: {error}; changes are not logged", self.path.display());
+                tracing::warn!(
+                    "cannot write {}: {error}; changes are not logged",
+                    self.path.display()
+                );
             }
             if written.is_err() {
                 let lines = if entry.name.is_none() { entry.size.unwrap_or(0) } else { 1 };
@@ -292,7 +321,12 @@ mod tests {
     use super::*;
 
     fn change(name: &str, size: u64) -> LoggedChange {
-        LoggedChange { operation: "create", name: name.parse().unwrap(), to: None, size: Some(size) }
+        LoggedChange {
+            operation: "create",
+            name: name.parse().unwrap(),
+            to: None,
+            size: Some(size),
+        }
     }
 
     #[test]
@@ -301,7 +335,11 @@ mod tests {
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
         log.add("key k1", FilesOrigin::Dfs, change("/a/1\n2", 5));
         log.add("key k1", FilesOrigin::Task, change("/b/1", 6));
-        let renamed = LoggedChange { operation: "rename", to: Some("/a/2".parse().unwrap()), ..change("/c", 0) };
+        let renamed = LoggedChange {
+            operation: "rename",
+            to: Some("/a/2".parse().unwrap()),
+            ..change("/c", 0)
+        };
         log.add("key k2", FilesOrigin::Mount, renamed);
         drop(log);
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
@@ -388,8 +426,17 @@ mod tests {
     }
 
     fn entry(number: u64) -> ChangeEntry {
-        let (holder, operation, name) = ("key k1".to_owned(), "create".to_owned(), Some("/a".parse().unwrap()));
-        ChangeEntry { time_us: 1, holder, door: FilesOrigin::Dfs, operation, name, to: None, size: Some(number) }
+        let (holder, operation, name) =
+            ("key k1".to_owned(), "create".to_owned(), Some("/a".parse().unwrap()));
+        ChangeEntry {
+            time_us: 1,
+            holder,
+            door: FilesOrigin::Dfs,
+            operation,
+            name,
+            to: None,
+            size: Some(number),
+        }
     }
 
     #[test]

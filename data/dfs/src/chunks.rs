@@ -1,5 +1,5 @@
-//! The chunks of a node: pushed by a client or fetched from another node, checked against their checksums, and pinned
-//! in the object store.
+//! The chunks of a node: pushed by a client or fetched from another node, checked against their
+//! checksums, and pinned in the object store.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use eyas_files::protocol::{ChunkPresence, ChunkSpec};
 use eyas_ring::RecordVersion;
-use eyas_store::{Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError, StoreErrorKind};
+use eyas_store::{
+    Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError, StoreErrorKind,
+};
 use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::dfs::FileName;
 use eyas_types::{FileMode, ObjectId};
@@ -30,9 +32,9 @@ pub(crate) use small::failure;
 /// Time for a client to push a chunk after the node has agreed to store it.
 const BRING_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Limits of fetches for replication. A node that replicates receives from many nodes at a time, and each of them
-/// sends to many. With little data on its way from each, the kernel shares the links fairly, and no transfer waits
-/// behind the queued data of another.
+/// Limits of fetches for replication. A node that replicates receives from many nodes at a time,
+/// and each of them sends to many. With little data on its way from each, the kernel shares the
+/// links fairly, and no transfer waits behind the queued data of another.
 const REPLICATING_BUFFER_BYTES: usize = 192 << 10;
 
 /// Number of transfers from each of them.
@@ -100,7 +102,8 @@ struct OwnedChunk {
     chunk: OwnChunk,
     /// The time when the leader of its file last asked for it.
     last_audited: Instant,
-    /// Whether a file has it, as far as this is known. One that was there when the node started counts as such.
+    /// Whether a file has it, as far as this is known. One that was there when the node started
+    /// counts as such.
     is_of_file: bool,
 }
 
@@ -138,7 +141,10 @@ impl NodeChunks {
         server: Arc<PeerServer>,
         room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, DatabaseError> {
-        let own = database.chunks()?.into_iter().map(|(object, chunk)| (object, OwnedChunk::audited_now(chunk)));
+        let own = database
+            .chunks()?
+            .into_iter()
+            .map(|(object, chunk)| (object, OwnedChunk::audited_now(chunk)));
         let own: HashMap<_, _> = own.collect();
         store.mark_irreplaceable(own.keys().copied());
         let own = Mutex::new(own);
@@ -150,7 +156,18 @@ impl NodeChunks {
         let durable = DurableChunks::start(database.clone(), store.clone())?;
         let left = Mutex::default();
         let securing = Mutex::default();
-        Ok(NodeChunks { database, store, peers, replicating, server, room, own, left, durable, securing })
+        Ok(NodeChunks {
+            database,
+            store,
+            peers,
+            replicating,
+            server,
+            room,
+            own,
+            left,
+            durable,
+            securing,
+        })
     }
 
     /// The folder of the store.
@@ -175,7 +192,8 @@ impl NodeChunks {
         (copies, bytes)
     }
 
-    /// State of a chunk on this node. If `thoroughly` is set, reads the chunk, and blocks meanwhile.
+    /// State of a chunk on this node. If `thoroughly` is set, reads the chunk, and blocks
+    /// meanwhile.
     ///
     /// # Errors
     /// If the disk fails to read.
@@ -201,8 +219,8 @@ impl NodeChunks {
         self.own().contains_key(&object) && self.store.contains(object)
     }
 
-    /// A leader has asked for these chunks. Returns those that are not here. A chunk that is in the store, but was not
-    /// recorded as this node's own, is recorded again.
+    /// A leader has asked for these chunks. Returns those that are not here. A chunk that is in the
+    /// store, but was not recorded as this node's own, is recorded again.
     pub async fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
         let mut missing: Vec<ObjectId> =
             objects.iter().filter(|object| !self.mark_audited(**object)).copied().collect();
@@ -217,17 +235,20 @@ impl NodeChunks {
         }
         missing.retain(|object| !adopted.contains(object));
         // The space of chunks that the store itself has found damaged is released.
-        let gone: Vec<_> = missing.iter().filter(|object| !self.store.contains(**object)).copied().collect();
+        let gone: Vec<_> =
+            missing.iter().filter(|object| !self.store.contains(**object)).copied().collect();
         self.forget(&gone);
         missing
     }
 
-    /// A leader knows no good replica of these chunks. Returns those that are here and undamaged, and records them as
-    /// this node's own. A damaged copy counts if it can be read after all.
+    /// A leader knows no good replica of these chunks. Returns those that are here and undamaged,
+    /// and records them as this node's own. A damaged copy counts if it can be read after all.
     pub async fn search(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
         let mut found = Vec::new();
         for object in objects.iter().copied() {
-            let look = || Ok::<_, StoreError>(self.store.verify_again(object)? || self.store.restore(object)?);
+            let look = || {
+                Ok::<_, StoreError>(self.store.verify_again(object)? || self.store.restore(object)?)
+            };
             let adopted = match block_in_place(look).map_err(ChunkError::from) {
                 Ok(true) => self.adopt(object).await,
                 Ok(false) => continue,
@@ -235,7 +256,9 @@ impl NodeChunks {
             };
             match adopted {
                 Ok(()) => found.push(object),
-                Err(why) => tracing::warn!(%object, "a lost chunk was found here, but cannot be used: {why}"),
+                Err(why) => {
+                    tracing::warn!(%object, "a lost chunk was found here, but cannot be used: {why}")
+                }
             }
         }
         found
@@ -255,9 +278,11 @@ impl NodeChunks {
         }
     }
 
-    /// The connection of the client that has stored these chunks has ended. Those of files need no attention.
+    /// The connection of the client that has stored these chunks has ended. Those of files need no
+    /// attention.
     pub fn left(&self, objects: impl IntoIterator<Item = ObjectId>) {
-        let is_of_file = |object: &ObjectId| self.own().get(object).is_some_and(|own| own.is_of_file);
+        let is_of_file =
+            |object: &ObjectId| self.own().get(object).is_some_and(|own| own.is_of_file);
         let (mut left, now) = (self.left_chunks(), Instant::now());
         for object in objects.into_iter().filter(|object| !is_of_file(object)) {
             if left.len() < MAX_LEFT {
@@ -266,13 +291,16 @@ impl NodeChunks {
         }
     }
 
-    /// The chunks that clients have left before `moment`, and when. Those that are gone, or that a file has, are
-    /// forgotten. Others may still be arriving.
+    /// The chunks that clients have left before `moment`, and when. Those that are gone, or that a
+    /// file has, are forgotten. Others may still be arriving.
     pub fn left_before(&self, moment: Instant) -> Vec<(ObjectId, Instant)> {
         let (mut left, own) = (self.left_chunks(), self.own());
         let may_arrive = |since: &Instant| since.elapsed() < BRING_DEADLINE * 2;
-        left.retain(|object, since| own.get(object).map_or(may_arrive(since), |own| !own.is_of_file));
-        let here = left.iter().filter(|(object, since)| **since < moment && own.contains_key(*object));
+        left.retain(|object, since| {
+            own.get(object).map_or(may_arrive(since), |own| !own.is_of_file)
+        });
+        let here =
+            left.iter().filter(|(object, since)| **since < moment && own.contains_key(*object));
         here.map(|(object, since)| (*object, *since)).collect()
     }
 
@@ -288,10 +316,11 @@ impl NodeChunks {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes those of these chunks that no leader has asked for: the file that they were for will not appear. Those
-    /// that still arrive are deleted later, as if their client had gone.
+    /// Deletes those of these chunks that no leader has asked for: the file that they were for will
+    /// not appear. Those that still arrive are deleted later, as if their client had gone.
     pub fn discard(&self, objects: &[ObjectId]) {
-        let (here, arriving): (Vec<_>, Vec<_>) = objects.iter().partition(|object| self.own().contains_key(object));
+        let (here, arriving): (Vec<_>, Vec<_>) =
+            objects.iter().partition(|object| self.own().contains_key(object));
         let is_free = |object: &ObjectId| self.own().get(object).is_some_and(|own| !own.is_of_file);
         let free: Vec<ObjectId> = here.into_iter().filter(is_free).collect();
         self.drop(&free);
@@ -311,7 +340,11 @@ impl NodeChunks {
 
     /// The chunks that no leader has asked for since `moment`.
     pub fn not_audited_since(&self, moment: Instant) -> Vec<ObjectId> {
-        self.own().iter().filter(|(_, own)| own.last_audited < moment).map(|(object, _)| *object).collect()
+        self.own()
+            .iter()
+            .filter(|(_, own)| own.last_audited < moment)
+            .map(|(object, _)| *object)
+            .collect()
     }
 
     /// Reserves space for a chunk; `None` if it is here already, also as a cached object.
@@ -343,7 +376,9 @@ impl NodeChunks {
         let ChunkSpec { object, size_bytes, checksum } = wanted;
         // If it is here already, the client removes its file.
         let Some(place) = self.prepare(wanted).await? else { return Ok(()) };
-        let taken = block_in_place(|| self.store.take_handed_over(number, object, size_bytes, Checksum(checksum)));
+        let taken = block_in_place(|| {
+            self.store.take_handed_over(number, object, size_bytes, Checksum(checksum))
+        });
         place.finish(match taken {
             Ok(true) => {
                 self.take(wanted);
@@ -356,7 +391,9 @@ impl NodeChunks {
 
     /// Whether the store has a good copy of a chunk, perhaps as a cached object. Blocks.
     fn has_copy(&self, wanted: ChunkSpec) -> bool {
-        let is_it = |found: OpenObject| (found.size_bytes, found.checksum.0) == (wanted.size_bytes, wanted.checksum);
+        let is_it = |found: OpenObject| {
+            (found.size_bytes, found.checksum.0) == (wanted.size_bytes, wanted.checksum)
+        };
         self.store.open_object(wanted.object).is_ok_and(is_it)
     }
 
@@ -387,8 +424,8 @@ impl NodeChunks {
         }
     }
 
-    /// Reads a chunk, if it is here. A damaged chunk no longer belongs to this node. Returns whether it was damaged.
-    /// Blocks.
+    /// Reads a chunk, if it is here. A damaged chunk no longer belongs to this node. Returns
+    /// whether it was damaged. Blocks.
     pub fn scrub(&self, object: ObjectId) -> bool {
         if !self.is_own(object) {
             return false;
@@ -429,8 +466,8 @@ impl<'a> Reservation<'a> {
         Ok(ExpectedChunk { place: self, expected })
     }
 
-    /// Fetches the chunk from the first of these nodes that has it. `is_expected` says that it may still be on its way
-    /// to them, from a client.
+    /// Fetches the chunk from the first of these nodes that has it. `is_expected` says that it may
+    /// still be on its way to them, from a client.
     pub async fn fetch(self, from: &[SocketAddr], is_expected: bool) -> Result<(), ChunkError> {
         let (chunks, wanted) = (self.chunks, self.wanted);
         let peers = if is_expected { &chunks.peers } else { &chunks.replicating };

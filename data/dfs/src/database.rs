@@ -1,8 +1,9 @@
-//! The durable state of a node of the file system, in one file: its state of the ring, the records it keeps, and the
-//! list of its chunks.
+//! The durable state of a node of the file system, in one file: its state of the ring, the records
+//! it keeps, and the list of its chunks.
 //!
-//! The ring's decider reads through [`Database::read`]. When it wants to save something, it continues in
-//! [`Database::save`], where it sees its own changes, and all changes become durable together.
+//! The ring's decider reads through [`Database::read`]. When it wants to save something, it
+//! continues in [`Database::save`], where it sees its own changes, and all changes become durable
+//! together.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 use eyas_ring::{Records, Save, Saved, Stored, View};
 use eyas_types::dfs::{FileName, FileNameError, FileSystemId, NodeId};
 use redb::{
-    Database as Redb, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, Table,
-    TableDefinition,
+    Database as Redb, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    StorageError, Table, TableDefinition,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -37,11 +38,11 @@ const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 /// The state of runs that this node leads: by run, in order.
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs of pieces");
 
-/// The format; `database/formats.txt` has what it consists of. `database/fixtures/` has a database of each format that
-/// was released, and a test reads them.
+/// The format; `database/formats.txt` has what it consists of. `database/fixtures/` has a database
+/// of each format that was released, and a test reads them.
 const VERSION: u32 = 4;
-/// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating system caches other
-/// pages.
+/// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating
+/// system caches other pages.
 const CACHE_BYTES: usize = 96 << 20;
 
 /// A failure of the database.
@@ -77,22 +78,33 @@ impl Database {
     pub fn open(path: &Path) -> Result<Self, DatabaseError> {
         let failed = |why: String| DatabaseError { path: path.display().to_string(), why };
         // Readable for this user only.
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path);
         let file = file.map_err(|e| failed(e.to_string()))?;
-        let redb = Redb::builder().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| match e {
-            redb::DatabaseError::DatabaseAlreadyOpen => failed("is in use by another executor".into()),
-            e => failed(format!(
-                "{e}. If it is damaged, move it away: the node then joins as a new one, and gets its data from the \
-                 others"
-            )),
-        })?;
-        let database = Database { redb, path: path.to_owned(), waiting: chunks::WaitingChanges::default() };
+        let redb =
+            Redb::builder().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| match e {
+                redb::DatabaseError::DatabaseAlreadyOpen => {
+                    failed("is in use by another executor".into())
+                }
+                e => failed(format!(
+                    "{e}. If it is damaged, move it away: the node then joins as a new one, and \
+                     gets its data from the others"
+                )),
+            })?;
+        let database =
+            Database { redb, path: path.to_owned(), waiting: chunks::WaitingChanges::default() };
         database.prepare().map_err(|e| failed(e.to_string()))?;
         match database.meta::<u32>("version")? {
             Some(VERSION) => Ok(database),
             Some(other) => Err(failed(format!(
-                "was written by another version of eyas (format {other}; this one has {VERSION}): use that version, or \
-                 move the file away: the node then joins as a new one, and gets its data from the others"
+                "was written by another version of eyas (format {other}; this one has {VERSION}): \
+                 use that version, or move the file away: the node then joins as a new one, and \
+                 gets its data from the others"
             ))),
             None => Err(failed("is not a database of eyas: move it away".into())),
         }
@@ -148,11 +160,17 @@ impl Database {
             let rounds = self.redb.begin_read()?.open_table(ROUNDS)?;
             rounds
                 .iter()?
-                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .map(|entry| {
+                    entry
+                        .map(|(key, value)| (key.value(), value.value().to_vec()))
+                        .map_err(Into::into)
+                })
                 .collect()
         };
         let rounds = rounds().map_err(|e| self.failed(e))?;
-        let rounds = rounds.iter().map(|(partition, round)| of_bytes(round).map(|round| (*partition, round)));
+        let rounds = rounds
+            .iter()
+            .map(|(partition, round)| of_bytes(round).map(|round| (*partition, round)));
         Ok(Saved {
             boots: self.meta("boots")?.unwrap_or_default(),
             view: self.meta("view")?,
@@ -167,7 +185,9 @@ impl Database {
         &self,
         decide: impl FnOnce(&RecordsView<ReadOnlyTable<Key, &[u8]>>) -> T,
     ) -> Result<T, DatabaseError> {
-        let look = || -> Result<_, redb::Error> { Ok(RecordsView(self.redb.begin_read()?.open_table(RECORDS)?)) };
+        let look = || -> Result<_, redb::Error> {
+            Ok(RecordsView(self.redb.begin_read()?.open_table(RECORDS)?))
+        };
         look().map(|look| decide(&look)).map_err(|e| self.failed(e))
     }
 
@@ -195,8 +215,8 @@ type Key = (u16, &'static str);
 
 /// The records in the database.
 ///
-/// If the database fails in the middle of a decision, the decision cannot be completed. The thread panics, which ends
-/// the node.
+/// If the database fails in the middle of a decision, the decision cannot be completed. The thread
+/// panics, which ends the node.
 pub(crate) struct RecordsView<T>(T);
 
 /// The tables that can be changed.
@@ -233,11 +253,15 @@ impl Tables<'_> {
             Save::View(view) => drop(self.meta.insert("view", &*bytes_of(view))?),
             Save::Settled(view) => drop(self.meta.insert("settled", &*bytes_of(view))?),
             Save::Acceptor(acceptor) => drop(self.meta.insert("acceptor", &*bytes_of(acceptor))?),
-            Save::Round { partition, round } => drop(self.rounds.insert(partition, &*bytes_of(round))?),
+            Save::Round { partition, round } => {
+                drop(self.rounds.insert(partition, &*bytes_of(round))?)
+            }
             Save::Record { partition, name, stored } => {
                 drop(self.records.0.insert((*partition, name.as_str()), &*bytes_of(stored))?);
             }
-            Save::Erase { partition, name } => drop(self.records.0.remove((*partition, name.as_str()))?),
+            Save::Erase { partition, name } => {
+                drop(self.records.0.remove((*partition, name.as_str()))?)
+            }
             Save::Clear { partition } => {
                 let after = (*partition, "")..(partition.saturating_add(1), "");
                 self.records.0.retain_in::<(u16, &str), _>(after, |_, _| false)?;

@@ -1,8 +1,9 @@
-//! Gossip over UDP: nodes tell each other which nodes are alive, their addresses and their free space. These are
-//! hints; the members are decided by the ring's views.
+//! Gossip over UDP: nodes tell each other which nodes are alive, their addresses and their free
+//! space. These are hints; the members are decided by the ring's views.
 //!
-//! Each datagram is encrypted and authenticated (ChaCha20-Poly1305) with a secret that only the nodes of the cluster
-//! know. Other datagrams are not parsed. Recordings have no effect, since gossiped values have versions.
+//! Each datagram is encrypted and authenticated (ChaCha20-Poly1305) with a secret that only the
+//! nodes of the cluster know. Other datagrams are not parsed. Recordings have no effect, since
+//! gossiped values have versions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use chitchat::transport::{Socket, Transport};
 use chitchat::{
-    ChitchatConfig, ChitchatHandle, ChitchatId, ChitchatMessage, Deserializable, FailureDetectorConfig, NodeState,
-    Serializable, spawn_chitchat,
+    ChitchatConfig, ChitchatHandle, ChitchatId, ChitchatMessage, Deserializable,
+    FailureDetectorConfig, NodeState, Serializable, spawn_chitchat,
 };
 use eyas_session::DataKeys;
 use eyas_types::dfs::NodeId;
@@ -37,7 +38,8 @@ const USUAL_AT_FIRST: Duration = Duration::from_secs(1);
 /// Time for which the values of a dead node are kept.
 const DEAD_REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// Maximum size of a UDP datagram, enough for the state of some 400 nodes. A longer message is not sent.
+/// Maximum size of a UDP datagram, enough for the state of some 400 nodes. A longer message is not
+/// sent.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
 
 const TRANSFER: &str = "transfer";
@@ -60,8 +62,9 @@ pub(crate) struct Gossip {
 }
 
 impl Gossip {
-    /// Joins the nodes of this `cluster` at `seeds`, and lets others join at this node's address. Nodes of other
-    /// clusters are ignored. The socket is bound already, so that it has the same port as this node's sessions.
+    /// Joins the nodes of this `cluster` at `seeds`, and lets others join at this node's address.
+    /// Nodes of other clusters are ignored. The socket is bound already, so that it has the same
+    /// port as this node's sessions.
     pub async fn start(
         cluster: &str,
         keys: DataKeys,
@@ -70,7 +73,9 @@ impl Gossip {
         socket: std::net::UdpSocket,
         seeds: &[SocketAddr],
     ) -> io::Result<Self> {
-        let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let generation = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_micros() as u64);
         let config = ChitchatConfig {
             chitchat_id: ChitchatId::new(node.to_string(), generation, me.address),
             cluster_id: cluster.to_owned(),
@@ -111,7 +116,9 @@ impl Gossip {
 
     /// Publishes this node's free space.
     pub async fn tell_free(&self, free_bytes: u64) {
-        self.handle.with_chitchat(|chitchat| chitchat.self_node_state().set(FREE_BYTES, free_bytes)).await;
+        self.handle
+            .with_chitchat(|chitchat| chitchat.self_node_state().set(FREE_BYTES, free_bytes))
+            .await;
     }
 
     /// Watches the set of nodes that are alive, including this one.
@@ -162,7 +169,12 @@ impl Transport for Sealed {
         let parts = self.0.lock().expect("no holder of the lock panics").take();
         let (sealer, socket) = parts.ok_or_else(|| anyhow::anyhow!("opened twice"))?;
         let socket = UdpSocket::from_std(socket)?;
-        Ok(Box::new(SealedSocket { sealer, socket, datagram: Vec::new(), received: vec![0; MAX_DATAGRAM_BYTES] }))
+        Ok(Box::new(SealedSocket {
+            sealer,
+            socket,
+            datagram: Vec::new(),
+            received: vec![0; MAX_DATAGRAM_BYTES],
+        }))
     }
 }
 
@@ -198,7 +210,9 @@ impl Socket for SealedSocket {
             let opened = self.sealer.open(&self.received[..size]);
             match opened.and_then(|content| ChitchatMessage::deserialize(&mut &*content).ok()) {
                 Some(message) => return Ok((from, message)),
-                None => tracing::debug!(%from, "ignored a datagram that was not encrypted by a node of this cluster"),
+                None => {
+                    tracing::debug!(%from, "ignored a datagram that was not encrypted by a node of this cluster")
+                }
             }
         }
     }
@@ -212,8 +226,14 @@ mod tests {
     async fn node(number: u64, access: &Access, seeds: &[SocketAddr]) -> (Gossip, Neighbour) {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let me = Neighbour { address, transfer: "127.0.0.1:9".parse().unwrap(), free_bytes: number };
-        (Gossip::start("test", DataKeys::of(access), NodeId(number), me, socket, seeds).await.unwrap(), me)
+        let me =
+            Neighbour { address, transfer: "127.0.0.1:9".parse().unwrap(), free_bytes: number };
+        (
+            Gossip::start("test", DataKeys::of(access), NodeId(number), me, socket, seeds)
+                .await
+                .unwrap(),
+            me,
+        )
     }
 
     async fn sees(gossip: &Gossip, nodes: &BTreeMap<NodeId, Neighbour>) -> bool {
@@ -243,6 +263,8 @@ mod tests {
                 assert!(alive.changed().await);
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), heard).await.expect("what it has to tell arrives");
+        tokio::time::timeout(Duration::from_secs(20), heard)
+            .await
+            .expect("what it has to tell arrives");
     }
 }

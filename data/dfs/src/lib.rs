@@ -1,9 +1,9 @@
-//! The nodes of the distributed file system: large files in chunks on the executors' own disks, without a master
-//! (elastic-blocks §2.4).
+//! The nodes of the distributed file system: large files in chunks on the executors' own disks,
+//! without a master (elastic-blocks §2.4).
 //!
-//! A [`DfsNode`] is one node of it. It runs in the process of an executor and shares the executor's store. `eyas_ring`
-//! decides which node leads which file and which nodes keep what. The clients are in `eyas_files`, and so is what
-//! clients and nodes say to each other.
+//! A [`DfsNode`] is one node of it. It runs in the process of an executor and shares the executor's
+//! store. `eyas_ring` decides which node leads which file and which nodes keep what. The clients
+//! are in `eyas_files`, and so is what clients and nodes say to each other.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Messages to other nodes, over one connection to each node, which is opened when there is a message. Messages that
-//! cannot be sent are lost; the ring repeats them.
+//! Messages to other nodes, over one connection to each node, which is opened when there is a
+//! message. Messages that cannot be sent are lost; the ring repeats them.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,8 +33,8 @@ pub(crate) enum ToPeer {
     Audit { name: FileName, objects: Vec<ObjectId> },
     /// The sender has audited all files that it leads.
     Audited,
-    /// The sender has chunks of clients that have gone. The receiver is to audit soon, so that the sender learns which
-    /// of them belong to no file.
+    /// The sender has chunks of clients that have gone. The receiver is to audit soon, so that the
+    /// sender learns which of them belong to no file.
     AuditSoon,
     /// The chunks of an audit that the sender does not have.
     Missing { name: FileName, objects: Vec<ObjectId> },
@@ -133,7 +133,10 @@ async fn carry(
     }
 }
 
-async fn greet((node, system): (NodeId, FileSystemId), access: &Access) -> Result<Session, SessionError> {
+async fn greet(
+    (node, system): (NodeId, FileSystemId),
+    access: &Access,
+) -> Result<Session, SessionError> {
     let mut session = dial(access, Role::Node).await?;
     session.writer.send(&[ToPeer::From(node, system)]).await?;
     Ok(session)
@@ -157,6 +160,9 @@ mod tests {
             .with::<MessageBody>()
             .with::<NameEntry>()
             .with::<FileKind>()
-            .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"), PROTOCOL_VERSION);
+            .assert_recorded(
+                &Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"),
+                PROTOCOL_VERSION,
+            );
     }
 }

@@ -1,7 +1,9 @@
-//! A node of the file system: takes part in gossip and in the ring, keeps records and chunks, and serves clients.
+//! A node of the file system: takes part in gossip and in the ring, keeps records and chunks, and
+//! serves clients.
 //!
-//! Decisions are made in the thread of [`RingThread`](crate::ring_thread::RingThread). Work that waits for the network
-//! or the disk runs in tasks. A node that is dropped ends at once, as if its process had died; other nodes notice.
+//! Decisions are made in the thread of [`RingThread`](crate::ring_thread::RingThread). Work that
+//! waits for the network or the disk runs in tasks. A node that is dropped ends at once, as if its
+//! process had died; other nodes notice.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,8 +44,9 @@ use crate::space::ChunkSpace;
 /// Number of ports that are tried until one is free for both sessions and gossip.
 const PORT_TRIES: usize = 16;
 
-/// Maximum number of inputs that wait for the ring's thread, each of them the messages of a frame or the operations of
-/// a request. When it is reached, messages of other nodes are lost, and clients are told to ask again.
+/// Maximum number of inputs that wait for the ring's thread, each of them the messages of a frame
+/// or the operations of a request. When it is reached, messages of other nodes are lost, and
+/// clients are told to ask again.
 const MAX_QUEUED_INPUTS: usize = 1 << 12;
 
 /// Interval at which a node publishes its free space and makes its list of chunks durable.
@@ -70,9 +73,10 @@ pub enum NodeError {
     Database(#[from] DatabaseError),
     /// The folder of the node belongs to another file system than the cluster's.
     #[error(
-        "{folder} belongs to file system {own}, and the cluster's is {cluster}. To let this node join the cluster's \
-         file system, move {folder} away, with the data of {own}. To continue with {own}, stop all executors that \
-         keep files, call `eyas dfs recover --anew`, and start this executor first"
+        "{folder} belongs to file system {own}, and the cluster's is {cluster}. To let this node \
+         join the cluster's file system, move {folder} away, with the data of {own}. To continue \
+         with {own}, stop all executors that keep files, call `eyas dfs recover --anew`, and \
+         start this executor first"
     )]
     OtherFileSystem {
         /// The folder.
@@ -129,8 +133,8 @@ pub(crate) struct NodeShared {
 }
 
 impl PreparedNode {
-    /// Opens the state of a node in its own `folder`, and creates it if it does not exist. Other nodes reach the node
-    /// at `address`.
+    /// Opens the state of a node in its own `folder`, and creates it if it does not exist. Other
+    /// nodes reach the node at `address`.
     ///
     /// # Errors
     /// If the database cannot be opened, or the network cannot be used.
@@ -158,7 +162,8 @@ impl PreparedNode {
         PreparedNode { audit_bytes, ..self }
     }
 
-    /// Sets the rate at which the node reads its chunks to check them, bytes per second; with 0, it does not.
+    /// Sets the rate at which the node reads its chunks to check them, bytes per second; with 0, it
+    /// does not.
     pub fn with_scrub_rate(self, scrub_bytes_per_s: u64) -> Self {
         PreparedNode { scrub_bytes_per_s, ..self }
     }
@@ -178,7 +183,12 @@ impl PreparedNode {
     /// # Errors
     /// If the database cannot be read.
     pub fn chunks(&self) -> Result<Vec<(ObjectId, u64)>, NodeError> {
-        Ok(self.database.chunks()?.into_iter().map(|(object, chunk)| (object, chunk.size_bytes)).collect())
+        Ok(self
+            .database
+            .chunks()?
+            .into_iter()
+            .map(|(object, chunk)| (object, chunk.size_bytes))
+            .collect())
     }
 
     /// The address at which the node will accept sessions.
@@ -188,11 +198,12 @@ impl PreparedNode {
 }
 
 impl DfsNode {
-    /// Starts a node at its `place` in the cluster, on the current runtime. Its chunks are in `store`, from which
-    /// `server` sends them.
+    /// Starts a node at its `place` in the cluster, on the current runtime. Its chunks are in
+    /// `store`, from which `server` sends them.
     ///
     /// # Errors
-    /// If the folder belongs to another file system, the database cannot be read, or the network cannot be used.
+    /// If the folder belongs to another file system, the database cannot be read, or the network
+    /// cannot be used.
     pub async fn start(
         site: PreparedNode,
         place: &FileSystemMembership,
@@ -201,14 +212,16 @@ impl DfsNode {
         room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, NodeError> {
         let PreparedNode { folder, database, node, system, listener, socket, address, .. } = site;
-        let changes = ChangeLog::open(&folder, site.audit_bytes).map_err(failed("open the audit log"))?;
+        let changes =
+            ChangeLog::open(&folder, site.audit_bytes).map_err(failed("open the audit log"))?;
         let identity = Identity { folder, system: system.unwrap_or(place.system) };
         identity.may_be_of(place.system)?;
         let saved = database.saved()?;
         let database = Arc::new(database);
         let me = Neighbour { address, transfer: server.addr(), free_bytes: room.free_bytes() };
         let hearing = format!("{}/{}", access.cluster, place.system);
-        let gossip = Gossip::start(&hearing, DataKeys::of(&access), node, me, socket, &place.nodes).await;
+        let gossip =
+            Gossip::start(&hearing, DataKeys::of(&access), node, me, socket, &place.nodes).await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
         let (told, listens) = mpsc::sync_channel(MAX_QUEUED_INPUTS);
@@ -237,13 +250,17 @@ impl DfsNode {
             auditors: Mutex::default(),
             audit_soon: Notify::new(),
         });
-        let ring = eyas_ring::Config { found: place.founds, ..eyas_ring::Config::new(place.system, node) };
+        let ring =
+            eyas_ring::Config { found: place.founds, ..eyas_ring::Config::new(place.system, node) };
         let shell = NodeEffects { shared: shared.clone(), runtime: Handle::current() };
         let ring_thread = RingThread::new(ring, saved, database, shell, listens, tell_state);
         let threads = vec![start_ring(ring_thread, StopGossip(shared.clone()))?, start_runs(runs)?];
-        let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
+        let listener = listener
+            .set_nonblocking(true)
+            .and_then(|()| tokio::net::TcpListener::from_std(listener));
         let acceptor = SessionAcceptor::new(&access, Role::Node);
-        let listener = Listener::new(listener.map_err(failed("listen"))?, acceptor, "the file system's port");
+        let listener =
+            Listener::new(listener.map_err(failed("listen"))?, acceptor, "the file system's port");
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::accept(shared.clone(), listener));
         tasks.spawn(watch_alive(shared.clone(), alive));
@@ -281,16 +298,24 @@ impl DfsNode {
 
     /// Sends gossip to other nodes.
     pub fn greet(&self, seeds: &[SocketAddr]) {
-        seeds.iter().filter(|seed| **seed != self.shared.address).for_each(|seed| self.shared.gossip.greet(*seed));
+        seeds
+            .iter()
+            .filter(|seed| **seed != self.shared.address)
+            .for_each(|seed| self.shared.gossip.greet(*seed));
     }
 
     /// The chunks of the node, with their sizes.
     pub fn chunks(&self) -> Vec<(ObjectId, u64)> {
-        self.shared.chunks.all().into_iter().map(|(object, chunk)| (object, chunk.size_bytes)).collect()
+        self.shared
+            .chunks
+            .all()
+            .into_iter()
+            .map(|(object, chunk)| (object, chunk.size_bytes))
+            .collect()
     }
 
-    /// Waits until the node is in a view and serves all partitions that it leads. Returns `false` if this takes longer
-    /// than `patience`.
+    /// Waits until the node is in a view and serves all partitions that it leads. Returns `false`
+    /// if this takes longer than `patience`.
     pub async fn is_ready(&self, patience: Duration) -> bool {
         let mut state = self.shared.state.clone();
         let ready = state.wait_for(|state| state.view.is_some() && state.is_settled);
@@ -301,11 +326,16 @@ impl DfsNode {
 impl Identity {
     fn may_be_of(&self, cluster: FileSystemId) -> Result<(), NodeError> {
         let (own, folder) = (self.system, self.folder.display().to_string());
-        if own == cluster { Ok(()) } else { Err(NodeError::OtherFileSystem { folder, own, cluster }) }
+        if own == cluster {
+            Ok(())
+        } else {
+            Err(NodeError::OtherFileSystem { folder, own, cluster })
+        }
     }
 }
 
-/// Stops the gossip of a node whose ring thread has ended for any reason, so that the others continue without it.
+/// Stops the gossip of a node whose ring thread has ended for any reason, so that the others
+/// continue without it.
 struct StopGossip(Arc<NodeShared>);
 
 impl Drop for StopGossip {
@@ -350,8 +380,8 @@ impl NodeShared {
         self.auditors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes an event to the ring's thread. If the thread is overloaded the event is dropped; such events are
-    /// repeated.
+    /// Passes an event to the ring's thread. If the thread is overloaded the event is dropped; such
+    /// events are repeated.
     pub fn tell(&self, event: Event) {
         self.tell_all(vec![event]);
     }
@@ -380,7 +410,11 @@ impl NodeShared {
     /// The addresses at which these nodes send chunks, if they are alive.
     pub fn transfers(&self, nodes: &[NodeId]) -> Vec<SocketAddr> {
         let neighbours = self.neighbours();
-        nodes.iter().filter_map(|node| neighbours.get(node)).map(|neighbour| neighbour.transfer).collect()
+        nodes
+            .iter()
+            .filter_map(|node| neighbours.get(node))
+            .map(|neighbour| neighbour.transfer)
+            .collect()
     }
 
     fn neighbours(&self) -> MutexGuard<'_, BTreeMap<NodeId, Neighbour>> {
@@ -397,7 +431,10 @@ struct NodeEffects {
 
 impl RingEffects for NodeEffects {
     fn send(&self, to: NodeId, messages: Vec<RingMessage>) {
-        self.shared.send_all(to, messages.into_iter().map(|message| ToPeer::Ring(Box::new(message))).collect());
+        self.shared.send_all(
+            to,
+            messages.into_iter().map(|message| ToPeer::Ring(Box::new(message))).collect(),
+        );
     }
 
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {
@@ -420,15 +457,23 @@ impl RingEffects for NodeEffects {
                     Event::FetchFailed { object }
                 }
             };
-            // This event is not repeated and must not be dropped, so it waits for space in the queue. It fails only
-            // when the thread has ended.
-            tokio::task::spawn_blocking(move || drop(shared.told.send(RingInput::Events(vec![event]))));
+            // This event is not repeated and must not be dropped, so it waits for space in the
+            // queue. It fails only when the thread has ended.
+            tokio::task::spawn_blocking(move || {
+                drop(shared.told.send(RingInput::Events(vec![event])))
+            });
         });
     }
 
     fn search(&self, name: FileName, objects: Vec<ObjectId>) {
         let shared = self.shared.clone();
-        let members = shared.state.borrow().view.iter().flat_map(|view| view.members.clone()).collect::<Vec<_>>();
+        let members = shared
+            .state
+            .borrow()
+            .view
+            .iter()
+            .flat_map(|view| view.members.clone())
+            .collect::<Vec<_>>();
         for member in members.into_iter().filter(|member| *member != shared.node) {
             shared.send(member, ToPeer::Search { name: name.clone(), objects: objects.clone() });
         }
@@ -485,7 +530,10 @@ async fn keep_told(shared: Arc<NodeShared>) {
 }
 
 /// Starts the thread of the ring. The node's gossip ends with it.
-fn start_ring(ring: RingThread<NodeEffects>, gossip: StopGossip) -> Result<JoinHandle<()>, NodeError> {
+fn start_ring(
+    ring: RingThread<NodeEffects>,
+    gossip: StopGossip,
+) -> Result<JoinHandle<()>, NodeError> {
     thread("dfs-ring", move || {
         let _gossip = gossip;
         if let Err(error) = ring.run() {
@@ -523,7 +571,10 @@ fn bind(place: BindAddress) -> io::Result<(TcpListener, UdpSocket)> {
         tries += 1;
         match place.bind(both) {
             // Another process has the same port for UDP.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && place.ports.is_none() && tries < PORT_TRIES => {}
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && place.ports.is_none()
+                    && tries < PORT_TRIES => {}
             bound => return bound,
         }
     }

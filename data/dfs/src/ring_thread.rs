@@ -1,7 +1,8 @@
 //! The thread of the ring's decider: takes inputs, decides, saves, and carries out the effects.
 //!
-//! Inputs that arrive while the thread saves are decided together and saved together, so that they share one slow
-//! write to disk. No message and no answer is sent before the changes that it depends on are durable.
+//! Inputs that arrive while the thread saves are decided together and saved together, so that they
+//! share one slow write to disk. No message and no answer is sent before the changes that it
+//! depends on are durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use eyas_ring::{
-    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, Refusal, RingMessage, RingNode, Saved, View,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, Refusal, RingMessage, RingNode,
+    Saved, View,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, NodeId};
@@ -62,7 +64,8 @@ pub(crate) struct RingThread<H> {
     /// The start of the clock of `now_us`.
     began_us: u64,
     effects: Vec<Effect>,
-    /// Clients that wait, by the number of their first request. The requests of a client have consecutive numbers.
+    /// Clients that wait, by the number of their first request. The requests of a client have
+    /// consecutive numbers.
     waiting: BTreeMap<u64, WaitingClient>,
     next_request: u64,
 }
@@ -88,14 +91,25 @@ impl<H: RingEffects> RingThread<H> {
         let (began_us, mut effects) = (running_us(), Vec::new());
         let node = RingNode::new(config, saved, 0, &mut effects);
         let waiting = BTreeMap::new();
-        RingThread { node, database, shell, inputs, state, began_us, effects, waiting, next_request: 0 }
+        RingThread {
+            node,
+            database,
+            shell,
+            inputs,
+            state,
+            began_us,
+            effects,
+            waiting,
+            next_request: 0,
+        }
     }
 
     /// Runs until it has to end, or all senders of inputs are gone.
     pub fn run(mut self) -> Result<(), DatabaseError> {
         self.process(VecDeque::new())?;
         loop {
-            let due = Duration::from_micros(self.node.next_timeout_us().saturating_sub(self.now_us()));
+            let due =
+                Duration::from_micros(self.node.next_timeout_us().saturating_sub(self.now_us()));
             let first = match self.inputs.recv_timeout(due) {
                 Ok(input) => input,
                 Err(RecvTimeoutError::Timeout) => RingInput::Events(vec![Event::Tick]),
@@ -123,7 +137,9 @@ impl<H: RingEffects> RingThread<H> {
         let (first, open) = (self.next_request, operations.len());
         self.next_request += open as u64;
         self.waiting.insert(first, WaitingClient { answers: vec![None; open], open, all });
-        (first..).zip(operations).map(|(request, operation)| Event::Requested { request, operation })
+        (first..)
+            .zip(operations)
+            .map(|(request, operation)| Event::Requested { request, operation })
     }
 
     /// Decides these events, and carries out the effects.
@@ -157,8 +173,8 @@ impl<H: RingEffects> RingThread<H> {
                 Effect::Drop { object } => dropped.push(object),
                 Effect::Send { to, message } => messages.entry(to).or_default().push(message),
                 effect => {
-                    // Chunks are deleted before they are fetched or searched anew. Nothing else depends on it, so that
-                    // the chunks of many removed files are deleted together.
+                    // Chunks are deleted before they are fetched or searched anew. Nothing else
+                    // depends on it, so that the chunks of many removed files are deleted together.
                     if matches!(effect, Effect::Fetch { .. } | Effect::Search { .. }) {
                         self.shell.drop(&std::mem::take(&mut dropped));
                     }
@@ -196,7 +212,9 @@ impl<H: RingEffects> RingThread<H> {
     /// Answers the client if this is the last one of its requests.
     fn answered(&mut self, request: u64, answer: Result<FileAnswer, Refusal>) {
         let Some((&first, client)) = self.waiting.range_mut(..=request).next_back() else { return };
-        let Some(open) = client.answers.get_mut((request - first) as usize).filter(|open| open.is_none()) else {
+        let Some(open) =
+            client.answers.get_mut((request - first) as usize).filter(|open| open.is_none())
+        else {
             return;
         };
         *open = Some(answer);
@@ -214,7 +232,8 @@ impl<H: RingEffects> RingThread<H> {
     }
 }
 
-/// Time since the machine was booted, including time in which it was suspended, since leases expire in that time too.
+/// Time since the machine was booted, including time in which it was suspended, since leases expire
+/// in that time too.
 fn running_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000

@@ -1,9 +1,10 @@
 //! The runs that a node leads: jobs over the blocks of files (elastic-blocks §2.5).
 //!
-//! A run is led by the node that leads its first file. One thread has the deciders of all runs. Workers report events
-//! to it. A client that *attends* a run as one of its workers gets the decisions for this worker. The state that a run
-//! must not forget is in the node's database, so the run continues when the node's process is restarted. There is no
-//! other copy: when the node is lost for good, so is the run, and clients get `NotFound`.
+//! A run is led by the node that leads its first file. One thread has the deciders of all runs.
+//! Workers report events to it. A client that *attends* a run as one of its workers gets the
+//! decisions for this worker. The state that a run must not forget is in the node's database, so
+//! the run continues when the node's process is restarted. There is no other copy: when the node is
+//! lost for good, so is the run, and clients get `NotFound`.
 
 pub(crate) mod abandoned;
 mod parts;
@@ -23,7 +24,8 @@ use tokio::sync::mpsc::Sender;
 use crate::database::{Database, DatabaseError, RunSave};
 use parts::Parts;
 
-/// Maximum number of answers to one request that wait to be sent. Further ones are lost, and the client asks again.
+/// Maximum number of answers to one request that wait to be sent. Further ones are lost, and the
+/// client asks again.
 pub(crate) const MAX_WAITING_REPLIES: usize = 64;
 
 /// Maximum number of runs that a node leads at a time.
@@ -32,11 +34,12 @@ const MAX_RUNS: usize = 1024;
 /// The thread checks the time at least at this interval.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Maximum number of abandoned runs whose folders wait to be removed. Folders of further ones stay until a person
-/// removes them.
+/// Maximum number of abandoned runs whose folders wait to be removed. Folders of further ones stay
+/// until a person removes them.
 pub(crate) const MAX_ABANDONED: usize = MAX_RUNS;
 
-/// Maximum number of inputs that wait for the thread. Further ones are lost, and are repeated by their senders.
+/// Maximum number of inputs that wait for the thread. Further ones are lost, and are repeated by
+/// their senders.
 pub(crate) const MAX_QUEUED_INPUTS: usize = 1 << 16;
 
 /// Maximum number of inputs that are decided together.
@@ -47,7 +50,10 @@ const MAX_TOGETHER: usize = 4096;
 enum RunError {
     #[error(transparent)]
     Spec(#[from] RunSpecError),
-    #[error("this node leads {MAX_RUNS} jobs over blocks already, which is the limit: wait until some have ended")]
+    #[error(
+        "this node leads {MAX_RUNS} jobs over blocks already, which is the limit: wait until some \
+         have ended"
+    )]
     TooManyRuns,
 }
 
@@ -117,7 +123,9 @@ impl Runs {
             let mut batch = RunBatch::default();
             for input in first.into_iter().chain(more) {
                 match input {
-                    RunInput::Asked { run, request, replies } => self.asked(run, request, replies, &mut batch),
+                    RunInput::Asked { run, request, replies } => {
+                        self.asked(run, request, replies, &mut batch)
+                    }
                     RunInput::Event { run, event } => {
                         let now_us = self.now_us();
                         if let Some(state) = self.runs.get_mut(&run) {
@@ -137,7 +145,13 @@ impl Runs {
         }
     }
 
-    fn asked(&mut self, run: BlockRunId, request: RunRequest, replies: Sender<RunReply>, batch: &mut RunBatch) {
+    fn asked(
+        &mut self,
+        run: BlockRunId,
+        request: RunRequest,
+        replies: Sender<RunReply>,
+        batch: &mut RunBatch,
+    ) {
         if let RunRequest::Open(spec) = request {
             let opened = self.lead(run, *spec, batch);
             let failure = opened.err().map(|error| error.to_string());
@@ -156,7 +170,9 @@ impl Runs {
                 state.attending.insert(worker, replies.clone());
                 RunReply::Attending
             }
-            RunRequest::Status => RunReply::Status(state.parts.status(&state.blocks, state.spec.pieces)),
+            RunRequest::Status => {
+                RunReply::Status(state.parts.status(&state.blocks, state.spec.pieces))
+            }
             RunRequest::Close => {
                 self.forget(run, batch);
                 RunReply::Closed
@@ -165,7 +181,12 @@ impl Runs {
         batch.replies.push((replies, reply));
     }
 
-    fn lead(&mut self, run: BlockRunId, spec: RunSpec, batch: &mut RunBatch) -> Result<(), RunError> {
+    fn lead(
+        &mut self,
+        run: BlockRunId,
+        spec: RunSpec,
+        batch: &mut RunBatch,
+    ) -> Result<(), RunError> {
         if self.runs.contains_key(&run) {
             return Ok(());
         }
@@ -188,7 +209,8 @@ impl Runs {
                 state.handle(*run, now_us, Event::Tick, batch);
             }
         }
-        let idle: Vec<_> = self.runs.iter().filter(|(_, state)| state.idle_in().is_zero()).collect();
+        let idle: Vec<_> =
+            self.runs.iter().filter(|(_, state)| state.idle_in().is_zero()).collect();
         let idle: Vec<_> = idle.into_iter().map(|(run, _)| *run).collect();
         for run in idle {
             tracing::info!(%run, "no client has asked for this run for a long time; it is forgotten");
@@ -207,7 +229,9 @@ impl Runs {
     fn due(&self) -> Duration {
         let now_us = self.now_us();
         let timeout = |due_us: u64| Duration::from_micros(due_us.saturating_sub(now_us));
-        let due = |state: &LedRun| state.blocks.next_timeout().map_or(MAX_WAIT, timeout).min(state.idle_in());
+        let due = |state: &LedRun| {
+            state.blocks.next_timeout().map_or(MAX_WAIT, timeout).min(state.idle_in())
+        };
         self.runs.values().map(due).min().unwrap_or(MAX_WAIT)
     }
 
@@ -224,7 +248,9 @@ impl LedRun {
         records.iter().for_each(|record| parts.apply(record));
         let saved = records.len() as u64;
         let pieces = u64::from(spec.pieces);
-        let begin = |chunks: &[Chunk], piece| chunks.iter().map(|chunk| chunk.size_bytes).sum::<u64>() * piece / pieces;
+        let begin = |chunks: &[Chunk], piece| {
+            chunks.iter().map(|chunk| chunk.size_bytes).sum::<u64>() * piece / pieces
+        };
         let size_bytes = |chunks, piece| begin(chunks, piece + 1) - begin(chunks, piece);
         let units = spec.chunks().flat_map(|(_, _, chunks)| {
             (0..pieces).map(move |piece| (size_bytes(chunks, piece), &chunks[0].replicas[..]))
@@ -257,9 +283,15 @@ impl LedRun {
 
     /// Sends a decision to a worker, if a client attends as this worker.
     fn send_effect(&mut self, worker: WorkerId, effect: Effect, batch: &mut RunBatch) {
-        let is_last =
-            matches!(effect, Effect::Committed { .. } | Effect::Discard { .. } | Effect::NoMore { chunks: 0, .. });
-        let replies = if is_last { self.attending.remove(&worker) } else { self.attending.get(&worker).cloned() };
+        let is_last = matches!(
+            effect,
+            Effect::Committed { .. } | Effect::Discard { .. } | Effect::NoMore { chunks: 0, .. }
+        );
+        let replies = if is_last {
+            self.attending.remove(&worker)
+        } else {
+            self.attending.get(&worker).cloned()
+        };
         batch.replies.extend(replies.map(|replies| (replies, RunReply::Effect(effect))));
     }
 }

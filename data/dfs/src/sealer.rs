@@ -1,13 +1,15 @@
-//! Encrypted and authenticated datagrams (ChaCha20-Poly1305, which is fast on every processor for short messages).
+//! Encrypted and authenticated datagrams (ChaCha20-Poly1305, which is fast on every processor for
+//! short messages).
 //!
 //! ```text
 //! datagram    salt 24 | number u64 | ciphertext | tag 16
 //! ```
 //!
-//! **Nonces.** Many nodes share one secret, so no node encrypts with the secret itself. Each sealer has its own key,
-//! the BLAKE3 hash of a salt with the secret, and numbers its datagrams. The salt is 192 random bits, chosen when the
-//! sealer is created. So no two processes use the same key, and a process uses another key after a restart. The nonce
-//! is the 64-bit number, which starts at 0 and grows by 1, so a key never uses a nonce twice.
+//! **Nonces.** Many nodes share one secret, so no node encrypts with the secret itself. Each sealer
+//! has its own key, the BLAKE3 hash of a salt with the secret, and numbers its datagrams. The salt
+//! is 192 random bits, chosen when the sealer is created. So no two processes use the same key, and
+//! a process uses another key after a restart. The nonce is the 64-bit number, which starts at 0
+//! and grows by 1, so a key never uses a nonce twice.
 
 use std::io;
 
@@ -39,7 +41,8 @@ impl SenderKey {
         let mut filled = 0;
         while filled < salt.len() {
             let flags = rustix::rand::GetRandomFlags::empty();
-            filled += rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut salt[filled..], flags))?;
+            filled +=
+                rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut salt[filled..], flags))?;
         }
         Ok(SenderKey { secret, salt, key: key(&secret, &salt), number: 0 })
     }
@@ -56,7 +59,11 @@ impl Sealer {
     ///
     /// # Errors
     /// If the system has no random numbers for a new key.
-    pub fn seal(&mut self, datagram: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    pub fn seal(
+        &mut self,
+        datagram: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> io::Result<()> {
         let secret = self.keys.node_secrets()[0];
         if secret != self.own.secret {
             self.own = SenderKey::new(secret)?;
@@ -67,7 +74,8 @@ impl Sealer {
         datagram.extend_from_slice(&own.number.to_le_bytes());
         write(datagram);
         let (header, content) = datagram.split_at_mut(HEADER_BYTES);
-        let sealed = own.key.seal_in_place_separate_tag(nonce(own.number), Aad::from(header), content);
+        let sealed =
+            own.key.seal_in_place_separate_tag(nonce(own.number), Aad::from(header), content);
         // Fails only for content of 256 GB.
         datagram.extend_from_slice(sealed.expect("a datagram is short").as_ref());
         // This would take half a million years at a million datagrams a second.
@@ -75,14 +83,18 @@ impl Sealer {
         Ok(())
     }
 
-    /// The decrypted content, if it was encrypted with a secret that the cluster accepts, and was not changed.
+    /// The decrypted content, if it was encrypted with a secret that the cluster accepts, and was
+    /// not changed.
     pub fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         let (header, sealed) = datagram.split_at_checked(HEADER_BYTES)?;
         let (salt, number) = header.split_at(SALT_BYTES);
         let number = u64::from_le_bytes(number.try_into().ok()?);
         self.keys.node_secrets().iter().find_map(|secret| {
             let mut content = sealed.to_vec();
-            let opened = key(secret, salt).open_in_place(nonce(number), Aad::from(header), &mut content).ok()?.len();
+            let opened = key(secret, salt)
+                .open_in_place(nonce(number), Aad::from(header), &mut content)
+                .ok()?
+                .len();
             content.truncate(opened);
             Some(content)
         })
@@ -123,7 +135,9 @@ mod tests {
         let [stranger] = sealers();
         for content in [&b""[..], b"127.0.0.1:7000 has 12 GB"] {
             let datagram = sealed(&mut one, content);
-            assert!(content.is_empty() || !datagram.windows(content.len()).any(|part| part == content));
+            assert!(
+                content.is_empty() || !datagram.windows(content.len()).any(|part| part == content)
+            );
             assert_eq!(stranger.open(&datagram), None);
             assert_eq!(other.open(&datagram).as_deref(), Some(content));
         }

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use eyas_files::BlockRunId;
 use eyas_files::protocol::{
-    ChunkPresence, ChunkSpec, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody, RunRequest,
-    StoreFolder, Usage,
+    ChunkPresence, ChunkSpec, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody,
+    RunRequest, StoreFolder, Usage,
 };
 use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
@@ -29,7 +29,8 @@ use crate::rights::is_allowed;
 use crate::ring_thread::RingInput;
 use crate::runs;
 
-/// Maximum number of unanswered requests of one client. Further ones are read when some are answered.
+/// Maximum number of unanswered requests of one client. Further ones are read when some are
+/// answered.
 const MAX_REQUESTS: usize = 1024;
 
 /// Accepts peers that have the cluster's secret. When this task ends, all connections end.
@@ -43,7 +44,10 @@ pub(crate) async fn accept(shared: Arc<NodeShared>, listener: Listener) {
                 Ok((session, Role::Client)) => client(shared, session).await,
                 Ok((session, Role::Node)) => peer(shared, session).await,
                 Ok((_, role)) => {
-                    return tracing::debug!(?role, "refused a connection: only clients and nodes may connect");
+                    return tracing::debug!(
+                        ?role,
+                        "refused a connection: only clients and nodes may connect"
+                    );
                 }
                 Err(error) => Err(error),
             };
@@ -64,7 +68,11 @@ async fn peer(shared: Arc<NodeShared>, session: Session) -> Result<(), SessionEr
     ended
 }
 
-async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
+async fn hear(
+    shared: &Arc<NodeShared>,
+    session: Session,
+    said: &mut Option<NodeId>,
+) -> Result<(), SessionError> {
     let Session { mut reader, mut standing, remote, .. } = session;
     if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         tracing::warn!(%remote, holder = %standing.holder(), "ignored a connection whose key is not that of a node");
@@ -80,8 +88,12 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
         for message in messages {
             let from = *said;
             match (message, from) {
-                (ToPeer::From(node, system), None) if system == shared.identity.system => *said = Some(node),
-                (ToPeer::Ring(message), Some(from)) => events.push(Event::Received { from, message: *message }),
+                (ToPeer::From(node, system), None) if system == shared.identity.system => {
+                    *said = Some(node)
+                }
+                (ToPeer::Ring(message), Some(from)) => {
+                    events.push(Event::Received { from, message: *message })
+                }
                 (ToPeer::Audit { name, objects }, Some(from)) => {
                     let missing = shared.chunks.audited(&objects).await;
                     if !missing.is_empty() {
@@ -141,26 +153,39 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
         for NodeRequest { number, door, what } in asked {
             while serving.try_join_next().is_some() {}
             let may = match holder {
-                Principal::Job(job) => is_allowed(holder, shared.credentials.trust().jobs.get(&job), &what),
+                Principal::Job(job) => {
+                    is_allowed(holder, shared.credentials.trust().jobs.get(&job), &what)
+                }
                 holder => is_allowed(holder, None, &what),
             };
             if !may {
-                let reply =
-                    ResponseBody::Refused(format!("{holder} is not permitted to do this with files of the cluster"));
+                let reply = ResponseBody::Refused(format!(
+                    "{holder} is not permitted to do this with files of the cluster"
+                ));
                 let _ = outbox.put(vec![NodeResponse { number, reply }]).await;
                 continue;
             }
             if let RequestBody::Tell { run, event } = what {
-                // Passed on at once, so that a worker's events stay in order. Lost events are repeated.
+                // Passed on at once, so that a worker's events stay in order. Lost events are
+                // repeated.
                 let _ = shared.runs.try_send(runs::RunInput::Event { run, event });
                 continue;
             }
             // The semaphore is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let (shared, outbox) = (shared.clone(), outbox.clone());
-            let client = Client { shared, outbox, number, door, holder: shown.clone(), stored: Arc::clone(&stored) };
+            let client = Client {
+                shared,
+                outbox,
+                number,
+                door,
+                holder: shown.clone(),
+                stored: Arc::clone(&stored),
+            };
             // Before a later request can discard them.
-            named_chunks(&what).into_iter().for_each(|object| client.stored.add(object, &client.shared.chunks));
+            named_chunks(&what)
+                .into_iter()
+                .for_each(|object| client.stored.add(object, &client.shared.chunks));
             let is_storing = matches!(
                 what,
                 RequestBody::Store { .. }
@@ -174,8 +199,8 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
                 drop(request);
             };
             if is_storing {
-                // Continues if the client is gone: a chunk that arrives is recorded, and one that does not releases
-                // its space in time.
+                // Continues if the client is gone: a chunk that arrives is recorded, and one that
+                // does not releases its space in time.
                 tokio::spawn(serve);
             } else {
                 serving.spawn(serve);
@@ -189,7 +214,9 @@ fn named_chunks(what: &RequestBody) -> Vec<ObjectId> {
     match what {
         RequestBody::Store { object, .. } | RequestBody::Take { object, .. } => vec![*object],
         RequestBody::StoreAll { chunks, .. } => chunks.iter().map(|chunk| chunk.object).collect(),
-        RequestBody::Derive { derived, is_for_file: true } => derived.iter().map(|(_, made)| made.object).collect(),
+        RequestBody::Derive { derived, is_for_file: true } => {
+            derived.iter().map(|(_, made)| made.object).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -205,11 +232,12 @@ struct Client {
     stored: Arc<StoredChunks>,
 }
 
-/// Chunks that were stored over a connection, as far as no file is known to have them; `None` after the connection has
-/// ended. Only their client may discard them.
+/// Chunks that were stored over a connection, as far as no file is known to have them; `None` after
+/// the connection has ended. Only their client may discard them.
 struct StoredChunks(Mutex<Option<BTreeSet<ObjectId>>>);
 
-/// After the connection of a client has ended, no node can learn to which file the client's chunks belong.
+/// After the connection of a client has ended, no node can learn to which file the client's chunks
+/// belong.
 struct LeavesChunks(Arc<NodeShared>, Arc<StoredChunks>);
 
 impl Drop for LeavesChunks {
@@ -218,13 +246,13 @@ impl Drop for LeavesChunks {
     }
 }
 
-/// Maximum number of chunks of a connection that can be discarded. When it is reached, all of them are forgotten: those
-/// that belong to no file are deleted after a day.
+/// Maximum number of chunks of a connection that can be discarded. When it is reached, all of them
+/// are forgotten: those that belong to no file are deleted after a day.
 const MAX_DISCARDABLE: usize = 1 << 16;
 
 impl StoredChunks {
-    /// A chunk is about to be stored, unless it is here: a file or another client has it then. The request may be
-    /// carried out after the connection has ended.
+    /// A chunk is about to be stored, unless it is here: a file or another client has it then. The
+    /// request may be carried out after the connection has ended.
     fn add(&self, object: ObjectId, chunks: &NodeChunks) {
         if chunks.is_own(object) {
             return;
@@ -242,7 +270,10 @@ impl StoredChunks {
 
     fn take(&self, objects: Vec<ObjectId>) -> Vec<ObjectId> {
         let mut stored = self.lock();
-        objects.into_iter().filter(|object| stored.as_mut().is_some_and(|stored| stored.remove(object))).collect()
+        objects
+            .into_iter()
+            .filter(|object| stored.as_mut().is_some_and(|stored| stored.remove(object)))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<BTreeSet<ObjectId>>> {
@@ -254,12 +285,16 @@ impl StoredChunks {
 impl Client {
     async fn serve(&self, what: RequestBody) {
         let reply = match what {
-            RequestBody::Membership => ResponseBody::Membership(self.shared.node, self.shared.membership()),
+            RequestBody::Membership => {
+                ResponseBody::Membership(self.shared.node, self.shared.membership())
+            }
             RequestBody::Operate(operation) => {
                 let answer = self.operate(vec![operation]).await.pop();
                 ResponseBody::Operated(answer.expect("each operation has an answer"))
             }
-            RequestBody::OperateAll(operations) => ResponseBody::OperatedAll(self.operate(operations).await),
+            RequestBody::OperateAll(operations) => {
+                ResponseBody::OperatedAll(self.operate(operations).await)
+            }
             RequestBody::Store { object, size_bytes, checksum, from, is_durable } => {
                 let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
                 if stored.is_ok() && is_durable {
@@ -268,7 +303,11 @@ impl Client {
                 ResponseBody::Stored { failure: stored.err().map(|error| failure(&error)) }
             }
             RequestBody::Take { number, object, size_bytes, checksum, is_durable } => {
-                let taken = self.shared.chunks.take_over(number, ChunkSpec { object, size_bytes, checksum }).await;
+                let taken = self
+                    .shared
+                    .chunks
+                    .take_over(number, ChunkSpec { object, size_bytes, checksum })
+                    .await;
                 if taken.is_ok() && is_durable {
                     block_in_place(|| self.shared.chunks.start_writing(object));
                 }
@@ -291,7 +330,11 @@ impl Client {
             }
             RequestBody::Cut(request) => {
                 let store = |object| self.stored.add(object, &self.shared.chunks);
-                self.shared.chunks.cut(&request, store).await.map_or_else(ResponseBody::NotCut, ResponseBody::Cut)
+                self.shared
+                    .chunks
+                    .cut(&request, store)
+                    .await
+                    .map_or_else(ResponseBody::NotCut, ResponseBody::Cut)
             }
             RequestBody::Sync { objects } => {
                 let failure = self.shared.chunks.sync(&objects).await.err();
@@ -310,7 +353,9 @@ impl Client {
             }
             RequestBody::Run { run, request } => return self.run(run, request).await,
             RequestBody::Tell { .. } => unreachable!("it was handled before"),
-            RequestBody::Check { objects, thoroughly } => ResponseBody::Has(self.check(objects, thoroughly).await),
+            RequestBody::Check { objects, thoroughly } => {
+                ResponseBody::Has(self.check(objects, thoroughly).await)
+            }
             RequestBody::Usage => ResponseBody::Usage(self.usage()),
             // A client that may not was refused before.
             RequestBody::MayWrite { .. } => ResponseBody::MayWrite,
@@ -322,7 +367,14 @@ impl Client {
         let (chunks, bytes) = self.shared.chunks.count();
         let is_settled = self.shared.state.borrow().is_settled;
         let (damaged, damaged_bytes) = self.shared.chunks.damaged();
-        Usage { chunks, bytes, free_bytes: self.shared.room.free_bytes(), damaged, damaged_bytes, is_settled }
+        Usage {
+            chunks,
+            bytes,
+            free_bytes: self.shared.room.free_bytes(),
+            damaged,
+            damaged_bytes,
+            is_settled,
+        }
     }
 
     /// Has the ring's thread carry out operations. Returns one answer for each of them.
@@ -343,7 +395,9 @@ impl Client {
         match answered.await {
             Ok(answers) => {
                 let done = changes.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
-                for (claim, _) in claims.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
+                for (claim, _) in
+                    claims.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok())
+                {
                     if let Some((name, holders)) = claim {
                         self.claim(&name, holders).await;
                     }
@@ -357,7 +411,8 @@ impl Client {
         }
     }
 
-    /// Tells the nodes of a file's chunks that a file has them. A lost message does no harm: the next audit says so.
+    /// Tells the nodes of a file's chunks that a file has them. A lost message does no harm: the
+    /// next audit says so.
     async fn claim(&self, name: &FileName, holders: BTreeMap<NodeId, Vec<ObjectId>>) {
         for (node, objects) in holders {
             if node == self.shared.node {
@@ -384,7 +439,8 @@ impl Client {
         }
     }
 
-    /// Forwards the answers of the run's thread. If the thread is overloaded, the client asks again.
+    /// Forwards the answers of the run's thread. If the thread is overloaded, the client asks
+    /// again.
     async fn run(&self, run: BlockRunId, request: RunRequest) {
         let (replies, mut answers) = mpsc::channel(runs::MAX_WAITING_REPLIES);
         let _ = self.shared.runs.try_send(runs::RunInput::Asked { run, request, replies });
@@ -398,7 +454,9 @@ impl Client {
     /// Chunks that cannot be read at the moment are not reported as bad.
     async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<ChunkPresence> {
         let shared = self.shared.clone();
-        let has = move |object: &ObjectId| shared.chunks.held(*object, thoroughly).unwrap_or(ChunkPresence::Whole);
+        let has = move |object: &ObjectId| {
+            shared.chunks.held(*object, thoroughly).unwrap_or(ChunkPresence::Whole)
+        };
         let check = move || objects.iter().map(has).collect();
         tokio::task::spawn_blocking(check).await.unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! The interface to the owner of the object store. Chunks and cached objects share one store and one account of its
-//! space.
+//! The interface to the owner of the object store. Chunks and cached objects share one store and
+//! one account of its space.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,15 +23,15 @@ pub enum SpaceError {
 
 /// Accounts for the space of the store that chunks are in.
 pub trait ChunkSpace: Send + Sync + 'static {
-    /// Reserves space for a chunk, if necessary by evicting objects. The caller reports the outcome with
-    /// [`arrived`](ChunkSpace::arrived).
+    /// Reserves space for a chunk, if necessary by evicting objects. The caller reports the outcome
+    /// with [`arrived`](ChunkSpace::arrived).
     ///
     /// # Errors
     /// If there is no space, or the owner of the store cannot answer.
     fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), SpaceError>>;
 
-    /// The chunk of a reservation is in the store, and stays until it is [released](ChunkSpace::release); or it has
-    /// not arrived.
+    /// The chunk of a reservation is in the store, and stays until it is
+    /// [released](ChunkSpace::release); or it has not arrived.
     fn arrived(&self, chunk: ObjectId, is_here: bool);
 
     /// The chunks of these reservations are all in the store.

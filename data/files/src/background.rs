@@ -14,7 +14,10 @@ impl<T: Send + 'static> Background<T> {
     }
 
     /// Begins work on this runtime.
-    pub(crate) fn spawn_on(runtime: &Handle, work: impl Future<Output = T> + Send + 'static) -> Self {
+    pub(crate) fn spawn_on(
+        runtime: &Handle,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
         Background(runtime.spawn(work))
     }
 }

@@ -1,4 +1,5 @@
-//! Connections of a client to nodes: one connection to each node, on which requests are answered in any order.
+//! Connections of a client to nodes: one connection to each node, on which requests are answered in
+//! any order.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -18,7 +19,8 @@ use crate::protocol::{FilesOrigin, NodeRequest, NodeResponse, RequestBody, Respo
 /// Timeout of answers of a node.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A node that does not answer a simple request within this time, while others wait, has stopped or is cut off.
+/// A node that does not answer a simple request within this time, while others wait, has stopped or
+/// is cut off.
 const PROBE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Connections to nodes.
@@ -61,7 +63,12 @@ impl Calls {
     }
 
     pub fn new(access: Access) -> Self {
-        Calls { access, door: Mutex::new(FilesOrigin::Dfs), nodes: Mutex::default(), kept: AtomicU64::new(0) }
+        Calls {
+            access,
+            door: Mutex::new(FilesOrigin::Dfs),
+            nodes: Mutex::default(),
+            kept: AtomicU64::new(0),
+        }
     }
 
     /// All further requests come through this door.
@@ -83,7 +90,11 @@ impl Calls {
     }
 
     /// Sends a request that has one reply, and waits for it.
-    pub async fn ask_once(&self, address: SocketAddr, what: RequestBody) -> Result<ResponseBody, FilesError> {
+    pub async fn ask_once(
+        &self,
+        address: SocketAddr,
+        what: RequestBody,
+    ) -> Result<ResponseBody, FilesError> {
         let answered = async { self.ask(address, what).await?.next().await };
         match timeout(ANSWER_DEADLINE, answered).await {
             Ok(reply) => reply,
@@ -112,7 +123,9 @@ impl Calls {
 
     async fn connect(&self, address: SocketAddr) -> Result<Call, FilesError> {
         let access = self.access.of_node(address);
-        let session = dial(&access, Role::Client).await.map_err(|error| FilesError::unreachable(error.to_string()))?;
+        let session = dial(&access, Role::Client)
+            .await
+            .map_err(|error| FilesError::unreachable(error.to_string()))?;
         let Session { mut reader, writer, .. } = session;
         let (outbox, send) = outbox(writer);
         let pending = Arc::new(Mutex::new(Pending { next: 0, replies: Some(HashMap::new()) }));
@@ -141,7 +154,12 @@ impl Calls {
 }
 
 impl Call {
-    async fn ask(self, address: SocketAddr, door: FilesOrigin, what: RequestBody) -> Result<Replies, FilesError> {
+    async fn ask(
+        self,
+        address: SocketAddr,
+        door: FilesOrigin,
+        what: RequestBody,
+    ) -> Result<Replies, FilesError> {
         let (reply, replies) = mpsc::unbounded_channel();
         let number = {
             let mut pending = lock(&self.pending);
@@ -170,7 +188,8 @@ impl Call {
 }
 
 impl Replies {
-    /// The next reply. Fails if the node has stopped or is cut off, however long the request may take.
+    /// The next reply. Fails if the node has stopped or is cut off, however long the request may
+    /// take.
     pub async fn next(&mut self) -> Result<ResponseBody, FilesError> {
         let reply = loop {
             match timeout(ANSWER_DEADLINE, self.replies.recv()).await {

@@ -30,11 +30,17 @@ struct NodeLog {
 
 impl Changes {
     /// The changes of files below a folder since a time in microseconds since 1970.
-    pub(crate) async fn since(routes: Arc<Routes>, folder: &str, since_us: u64) -> Result<Self, FilesError> {
+    pub(crate) async fn since(
+        routes: Arc<Routes>,
+        folder: &str,
+        since_us: u64,
+    ) -> Result<Self, FilesError> {
         let DfsMembership { view, alive, .. } = routes.membership().await?;
         let is_absent = |node: &NodeId| alive.iter().all(|member| member.node != *node);
-        let absent = view.iter().flat_map(|view| &view.members).copied().filter(is_absent).collect();
-        let log = |member| NodeLog { member, fetched: VecDeque::new(), next: None, is_at_end: false };
+        let absent =
+            view.iter().flat_map(|view| &view.members).copied().filter(is_absent).collect();
+        let log =
+            |member| NodeLog { member, fetched: VecDeque::new(), next: None, is_at_end: false };
         let logs = alive.iter().copied().map(log).collect();
         Ok(Changes { routes, folder: folder.to_owned(), since_us, logs, absent })
     }
@@ -55,10 +61,12 @@ impl Changes {
                 let request = RequestBody::Changes { folder, since_us, from: log.next };
                 match self.routes.calls.ask_once(log.member.address, request).await? {
                     ResponseBody::Changes(entries, next) => {
-                        (log.fetched, log.next, log.is_at_end) = (entries.into(), next, next.is_none());
+                        (log.fetched, log.next, log.is_at_end) =
+                            (entries.into(), next, next.is_none());
                     }
                     ResponseBody::NoChanges(why) => {
-                        let message = format!("node {} cannot read its audit log: {why}", log.member.node);
+                        let message =
+                            format!("node {} cannot read its audit log: {why}", log.member.node);
                         return Err(FilesError::unreachable(message));
                     }
                     _ => return Err(unexpected()),

@@ -1,7 +1,7 @@
 //! The operations of a client on files (elastic-blocks listing 1).
 //!
-//! A client has one owner for each part of its work, with the state and the other owners that it needs. What the client
-//! itself does is to pass each call on to its owner.
+//! A client has one owner for each part of its work, with the state and the other owners that it
+//! needs. What the client itself does is to pass each call on to its owner.
 
 mod content;
 mod entries;
@@ -67,9 +67,9 @@ struct ClientOwners {
 }
 
 impl DfsClient {
-    /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`. Replicas on the
-    /// node `near` are preferred for reads, and are read from the files of its store if possible. An operation that is
-    /// temporarily impossible is retried for `patience`.
+    /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`.
+    /// Replicas on the node `near` are preferred for reads, and are read from the files of its
+    /// store if possible. An operation that is temporarily impossible is retried for `patience`.
     ///
     /// # Errors
     /// `Unreachable` if none of the nodes answers as a member of a file system; `Local`.
@@ -91,9 +91,16 @@ impl DfsClient {
         let replicas = Arc::new(Replicas::new(routes.clone(), near, peers, runtime.clone()));
         let publisher = Arc::new(Publisher::new(names.clone(), folders.clone(), replicas.clone()));
         let uploads = Uploads::new(quotas.clone(), replicas.clone());
-        let writes = Writes::new(names.clone(), folders.clone(), chunks.clone(), uploads, publisher.clone());
+        let writes =
+            Writes::new(names.clone(), folders.clone(), chunks.clone(), uploads, publisher.clone());
         let writes = Arc::new(writes);
-        let copies = Copies::new(names.clone(), folders.clone(), chunks.clone(), replicas.clone(), publisher.clone());
+        let copies = Copies::new(
+            names.clone(),
+            folders.clone(),
+            chunks.clone(),
+            replicas.clone(),
+            publisher.clone(),
+        );
         let renames = Renames::new(names.clone(), folders.clone(), writes.clone());
         let upkeep = Upkeep::new(names.clone(), replicas, publisher);
         let runs = Arc::new(RunCalls::new(routes.clone()));
@@ -117,7 +124,8 @@ impl DfsClient {
         self.0.routes.calls.set_door(door);
     }
 
-    /// The acknowledged changes of files below a folder since a time in microseconds since 1970, in order of time.
+    /// The acknowledged changes of files below a folder since a time in microseconds since 1970, in
+    /// order of time.
     ///
     /// # Errors
     /// `NotAllowed`, `Unreachable`.
@@ -141,18 +149,22 @@ impl DfsClient {
         self.0.routes.usage(member).await
     }
 
-    /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the file system can lose
-    /// some of them. Waits no longer than `GATHER_DEADLINE`. Calls `see` once if there is anything to wait for.
-    /// Returns the final state.
+    /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the
+    /// file system can lose some of them. Waits no longer than `GATHER_DEADLINE`. Calls `see` once
+    /// if there is anything to wait for. Returns the final state.
     ///
     /// # Errors
     /// `Unreachable`.
-    pub async fn gather(&self, count: usize, see: impl FnOnce(Gathering)) -> Result<Gathering, FilesError> {
+    pub async fn gather(
+        &self,
+        count: usize,
+        see: impl FnOnce(Gathering),
+    ) -> Result<Gathering, FilesError> {
         self.0.routes.gather(count, see).await
     }
 
-    /// Lets the file system continue without these nodes, which must be all that are missing. Data that only they had
-    /// is lost.
+    /// Lets the file system continue without these nodes, which must be all that are missing. Data
+    /// that only they had is lost.
     ///
     /// # Errors
     /// `Invalid` if no recovery is needed, or if one of the nodes is alive; `Unreachable`.
@@ -165,8 +177,9 @@ impl DfsClient {
         self.0.chunks.near.node()
     }
 
-    /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none of a chunk's nodes
-    /// has it, all other nodes are asked. Missing and damaged replicas are reported to the leader.
+    /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none
+    /// of a chunk's nodes has it, all other nodes are asked. Missing and damaged replicas are
+    /// reported to the leader.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -177,13 +190,19 @@ impl DfsClient {
     /// Restores the lost chunks of a file from a `copy` of it. Returns their number.
     ///
     /// # Errors
-    /// `Invalid` if the copy has other content; `Local` if it cannot be read; as [`write`](DfsClient::write).
-    pub async fn restore(&self, name: &FileName, copy: impl Read + Seek) -> Result<usize, FilesError> {
+    /// `Invalid` if the copy has other content; `Local` if it cannot be read; as
+    /// [`write`](DfsClient::write).
+    pub async fn restore(
+        &self,
+        name: &FileName,
+        copy: impl Read + Seek,
+    ) -> Result<usize, FilesError> {
         self.0.upkeep.restore(name, copy).await
     }
 
-    /// Moves replicas of a file to the nodes where they now belong. Returns the number of replicas that were moved.
-    /// Readers are not disturbed: the old replica is deleted only when the new one is stored.
+    /// Moves replicas of a file to the nodes where they now belong. Returns the number of replicas
+    /// that were moved. Readers are not disturbed: the old replica is deleted only when the new one
+    /// is stored.
     ///
     /// # Errors
     /// `Changed` if another client changes the file at the same time; `Unreachable`.

@@ -1,5 +1,6 @@
-//! Copies: new files whose chunks are made on the nodes that have their content, so that no byte of it crosses the
-//! network. A copy is a file of its own: its chunks are other objects, and removing either file leaves the other.
+//! Copies: new files whose chunks are made on the nodes that have their content, so that no byte of
+//! it crosses the network. A copy is a file of its own: its chunks are other objects, and removing
+//! either file leaves the other.
 
 mod retained;
 
@@ -20,7 +21,9 @@ use crate::entries::Creation;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::folders::Folders;
 use crate::names::{File, Names};
-use crate::protocol::{ChunkSpec, CutChunk, CutFailure, CutRequest, Member, RequestBody, ResponseBody};
+use crate::protocol::{
+    ChunkSpec, CutChunk, CutFailure, CutRequest, Member, RequestBody, ResponseBody,
+};
 use crate::publish::{HiddenFile, Publisher};
 use crate::read::ChunkReader;
 use crate::replicas::{OutgoingChunk, Replicas, not_stored};
@@ -69,13 +72,19 @@ impl Copies {
         Copies { routes: folders.routes.clone(), names, folders, chunks, replicas, publisher }
     }
 
-    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that are missing are
-    /// sent from node to node.
-    pub async fn copy(&self, from: &File, to: &FileName, replication: u8) -> Result<File, FilesError> {
+    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that
+    /// are missing are sent from node to node.
+    pub async fn copy(
+        &self,
+        from: &File,
+        to: &FileName,
+        replication: u8,
+    ) -> Result<File, FilesError> {
         let record = &from.record;
         let (chunk_bytes, began) = (record.chunk_bytes, Instant::now());
         let creation = Creation::of_process(record.attributes.mode);
-        let options = WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
+        let options =
+            WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
         self.folders.prepare_name(to, creation).await?;
         self.routes.gather(replication.into(), |_| {}).await?;
         let mut draft = FileDraft::new(&self.replicas, to, replication)?;
@@ -93,7 +102,9 @@ impl Copies {
         draft: &FileDraft<'_>,
         (specs, replicas): (&mut [ChunkSpec], &mut [Vec<Member>]),
     ) -> Result<(), FilesError> {
-        for (place, replicas) in replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty()) {
+        for (place, replicas) in
+            replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty())
+        {
             if from.record.chunks[place].is_hole() {
                 continue;
             }
@@ -107,15 +118,22 @@ impl Copies {
             let members = self.routes.known().members;
             replicas.extend(stored.replicas.iter().filter_map(|node| members.get(node)));
             if replicas.is_empty() {
-                return Err(FilesError::unreachable("the nodes that have just stored a chunk are not reachable"));
+                return Err(FilesError::unreachable(
+                    "the nodes that have just stored a chunk are not reachable",
+                ));
             }
         }
         Ok(())
     }
 
-    /// Has every node make copies of the chunks that it has. Returns the nodes that have made each of them. Copies that
-    /// are not for a file stay for a day.
-    pub async fn derive_chunks(&self, chunks: &[Chunk], specs: &[ChunkSpec], is_for_file: bool) -> Vec<Vec<Member>> {
+    /// Has every node make copies of the chunks that it has. Returns the nodes that have made each
+    /// of them. Copies that are not for a file stay for a day.
+    pub async fn derive_chunks(
+        &self,
+        chunks: &[Chunk],
+        specs: &[ChunkSpec],
+        is_for_file: bool,
+    ) -> Vec<Vec<Member>> {
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
@@ -123,25 +141,31 @@ impl Copies {
         let (members, mut deriving) = (self.routes.known().members, JoinSet::new());
         for (node, places) in by_node {
             let Some(member) = members.get(&node).copied() else { continue };
-            let derived: Vec<_> = places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
+            let derived: Vec<_> =
+                places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
             let calls = self.routes.calls.clone();
-            deriving.spawn(async move { (member, places, derive_on(&calls, &member, &derived, is_for_file).await) });
+            deriving.spawn(async move {
+                (member, places, derive_on(&calls, &member, &derived, is_for_file).await)
+            });
         }
         let mut replicas = vec![Vec::<Member>::new(); specs.len()];
         while let Some(derived) = deriving.join_next().await {
-            let (member, places, derived) = derived.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            let (member, places, derived) =
+                derived.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
             for (place, made) in places.into_iter().zip(derived) {
                 match made {
                     Ok(()) => replicas[place].push(member),
-                    Err(error) => tracing::info!(node = %member.node, "a node did not copy a chunk: {error}"),
+                    Err(error) => {
+                        tracing::info!(node = %member.node, "a node did not copy a chunk: {error}")
+                    }
                 }
             }
         }
         replicas
     }
 
-    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks. The file has the
-    /// permissions of the object, less the umask.
+    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks.
+    /// The file has the permissions of the object, less the umask.
     pub async fn copy_object(
         &self,
         object: &ObjectSpec,
@@ -161,7 +185,8 @@ impl Copies {
         for member in holders {
             let cut = match self.cut_on(member, (object, &base_name), to, options).await {
                 Err((true, _)) if options.format.is_none() => {
-                    // It does not have the format that its name promises, so it is stored without records.
+                    // It does not have the format that its name promises, so it is stored without
+                    // records.
                     let is_compressed = Format::of_name(&base_name) == Some(Format::Whole);
                     let format = if is_compressed { Format::Whole } else { Format::BYTES };
                     let options = CopyOptions { format: Some(format), ..options };
@@ -188,7 +213,8 @@ impl Copies {
         Err(why)
     }
 
-    /// Has a node cut an object into the chunks of a new file. An error says whether the content is the cause.
+    /// Has a node cut an object into the chunks of a new file. An error says whether the content is
+    /// the cause.
     async fn cut_on<'a>(
         &self,
         member: &Member,
@@ -197,20 +223,27 @@ impl Copies {
         options: CopyOptions,
     ) -> Result<(FileDraft<'a>, Format, Vec<ChunkSpec>), (bool, FilesError)> {
         let CopyOptions { mut format, chunk_bytes, replication } = options;
-        let mut draft = FileDraft::new(&self.replicas, to, replication).map_err(|error| (false, error))?;
+        let mut draft =
+            FileDraft::new(&self.replicas, to, replication).map_err(|error| (false, error))?;
         let id = draft.id;
         let (mut specs, mut from) = (Vec::new(), 0);
         loop {
             let base_name = base_name.to_owned();
-            let request = RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
-            match ask_to_derive(&self.routes.calls, member, request).await.map_err(|error| (false, error))? {
+            let request =
+                RequestBody::Cut(CutRequest { object, id, base_name, format, chunk_bytes, from });
+            match ask_to_derive(&self.routes.calls, member, request)
+                .await
+                .map_err(|error| (false, error))?
+            {
                 ResponseBody::Cut(part) => {
                     let cut = specs.len();
                     specs.extend(part.chunks.iter().map(|chunk| match *chunk {
                         CutChunk { size_bytes, checksum, is_hole: true } => {
                             spec_like(&Chunk::hole(size_bytes, checksum))
                         }
-                        CutChunk { size_bytes, checksum, is_hole: false } => spec_of(id, size_bytes, checksum),
+                        CutChunk { size_bytes, checksum, is_hole: false } => {
+                            spec_of(id, size_bytes, checksum)
+                        }
                     }));
                     specs[cut..].iter().for_each(|spec| draft.unclaimed.add(spec.object));
                     if specs.len() > MAX_CHUNKS {
@@ -232,8 +265,8 @@ impl Copies {
         }
     }
 
-    /// Makes the missing replicas of chunks that some nodes have made since `began`, forces all of them to the disks,
-    /// and has the file appear.
+    /// Makes the missing replicas of chunks that some nodes have made since `began`, forces all of
+    /// them to the disks, and has the file appear.
     async fn publish_derived(
         &self,
         draft: FileDraft<'_>,
@@ -259,17 +292,27 @@ impl Copies {
             while under_way.len() < REPLICATED_TOGETHER
                 && let Some((place, (spec, replicas))) = rest.next()
             {
-                let (replicating, ChunkSpec { object, size_bytes, checksum }) = (self.replicas.clone(), spec);
+                let (replicating, ChunkSpec { object, size_bytes, checksum }) =
+                    (self.replicas.clone(), spec);
                 let hole = Chunk::hole(size_bytes, checksum);
                 if hole.object == object {
                     made[place] = Some(hole);
                     continue;
                 }
-                let chunk = OutgoingChunk { object, size_bytes, checksum, is_durable, content: Arc::default() };
-                under_way.spawn(async move { (place, replicating.replicate(chunk, replicas, replication).await) });
+                let chunk = OutgoingChunk {
+                    object,
+                    size_bytes,
+                    checksum,
+                    is_durable,
+                    content: Arc::default(),
+                };
+                under_way.spawn(async move {
+                    (place, replicating.replicate(chunk, replicas, replication).await)
+                });
             }
             let Some(replicated) = under_way.join_next().await else { break };
-            let (place, chunk) = replicated.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            let (place, chunk) =
+                replicated.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
             made[place] = Some(chunk?);
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
@@ -290,7 +333,9 @@ async fn derive_on(
         let request = RequestBody::Derive { derived: part.to_vec(), is_for_file };
         match ask_to_derive(calls, member, request).await {
             Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
-                let made = made.into_iter().map(|failure| failure.map_or(Ok(()), |why| Err(not_stored(member, why))));
+                let made = made
+                    .into_iter()
+                    .map(|failure| failure.map_or(Ok(()), |why| Err(not_stored(member, why))));
                 results.extend(made);
             }
             Ok(_) => results.extend(part.iter().map(|_| Err(unexpected()))),
@@ -300,7 +345,11 @@ async fn derive_on(
     results
 }
 
-async fn ask_to_derive(calls: &Calls, member: &Member, request: RequestBody) -> Result<ResponseBody, FilesError> {
+async fn ask_to_derive(
+    calls: &Calls,
+    member: &Member,
+    request: RequestBody,
+) -> Result<ResponseBody, FilesError> {
     let answered = async { calls.ask(member.address, request).await?.next().await };
     let late = || FilesError::unreachable(format!("node {} does not answer", member.node));
     timeout(DERIVE_DEADLINE, answered).await.unwrap_or_else(|_| Err(late()))

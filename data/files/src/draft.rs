@@ -1,8 +1,9 @@
 //! Drafts: the content of a file that a program has changed and that has not been published.
 //!
-//! The bytes of a small draft are in memory, those of a larger one in a sparse file without a name in the scratch
-//! folder, so a process that is killed leaves nothing behind.
-//! Bytes that no program has written are read from the version of the file that the draft is based on.
+//! The bytes of a small draft are in memory, those of a larger one in a sparse file without a name
+//! in the scratch folder, so a process that is killed leaves nothing behind.
+//! Bytes that no program has written are read from the version of the file that the draft is based
+//! on.
 
 mod content;
 mod early;
@@ -103,7 +104,10 @@ impl ContentDraft {
 
     /// Size of the bytes that a disk holds, as an estimate that is never too small.
     pub fn stored_bytes(&self) -> u64 {
-        let of_base = self.base.as_ref().map_or(0, |base| base.record.size_bytes() - base.record.hole_bytes());
+        let of_base = self
+            .base
+            .as_ref()
+            .map_or(0, |base| base.record.size_bytes() - base.record.hole_bytes());
         (self.present.bytes() + of_base.min(self.base_bytes)).min(self.size_bytes)
     }
 
@@ -141,8 +145,8 @@ impl ContentDraft {
         self.is_appended
     }
 
-    /// Writes bytes, which a program has appended if `appends` is set. If that fails, some of those within the size may
-    /// be written.
+    /// Writes bytes, which a program has appended if `appends` is set. If that fails, some of those
+    /// within the size may be written.
     pub fn write(&mut self, offset: u64, data: &[u8], appends: bool) -> io::Result<()> {
         self.mend()?;
         if offset != self.size_bytes {
@@ -205,7 +209,8 @@ impl ContentDraft {
         Ok(())
     }
 
-    /// Drops what a write that has failed may have left beyond the end: it must not appear when the content grows.
+    /// Drops what a write that has failed may have left beyond the end: it must not appear when the
+    /// content grows.
     fn mend(&mut self) -> io::Result<()> {
         if self.is_torn {
             self.scratch.truncate(self.size_bytes)?;
@@ -220,10 +225,15 @@ impl ContentDraft {
         self.early = None;
     }
 
-    /// The scratch file, if its content can be stored from now on: all of it was written one after the other.
+    /// The scratch file, if its content can be stored from now on: all of it was written one after
+    /// the other.
     pub fn to_store_early(&self) -> Option<&Arc<ScratchFile>> {
         match self.scratch.bytes() {
-            ScratchBytes::File(file) if self.is_sequential && self.is_whole && self.early.is_none() => Some(file),
+            ScratchBytes::File(file)
+                if self.is_sequential && self.is_whole && self.early.is_none() =>
+            {
+                Some(file)
+            }
             _ => None,
         }
     }
@@ -238,7 +248,8 @@ impl ContentDraft {
         self.early.take()
     }
 
-    /// The content has been published as `file`, and only its name or attributes have changed since.
+    /// The content has been published as `file`, and only its name or attributes have changed
+    /// since.
     pub fn rebase(&mut self, file: &Arc<File>) {
         if self.base.as_ref().is_some_and(|base| base.record.is_as_written(&file.record)) {
             self.base = Some(file.clone());
@@ -298,8 +309,8 @@ impl ContentDraft {
         }
     }
 
-    /// A snapshot was published as `file`, on which the draft is based from now on. Bytes of the old base that the
-    /// draft still needs are in the new one, at the same places.
+    /// A snapshot was published as `file`, on which the draft is based from now on. Bytes of the
+    /// old base that the draft still needs are in the new one, at the same places.
     pub fn published(&mut self, file: Arc<File>) {
         self.base = Some(file);
     }

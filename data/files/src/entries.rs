@@ -17,15 +17,17 @@ pub struct Creation {
     pub gid: u32,
     /// Time of the last write, nanoseconds since 1970; `None` for the time of creation.
     pub modified_ns: Option<u64>,
-    /// Whether missing folders above the entry are made. Otherwise the caller has checked that its folder exists.
+    /// Whether missing folders above the entry are made. Otherwise the caller has checked that its
+    /// folder exists.
     pub makes_parents: bool,
 }
 
 impl Creation {
-    /// Owned by the effective user and group of this process, or by the [owner](own_as) that was set. Has these
-    /// permissions without those of the umask. Makes missing folders.
+    /// Owned by the effective user and group of this process, or by the [owner](own_as) that was
+    /// set. Has these permissions without those of the umask. Makes missing folders.
     pub fn of_process(mode: u16) -> Self {
-        let of_system = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let of_system =
+            || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let (uid, gid) = OWNER.get().copied().unwrap_or_else(of_system);
         Creation { mode: mode & !umask(), uid, gid, modified_ns: None, makes_parents: true }
     }
@@ -33,14 +35,21 @@ impl Creation {
     pub(crate) fn attributes(&self) -> Attributes {
         let Creation { mode, uid, gid, modified_ns, .. } = *self;
         let changed_ns = now_ns();
-        Attributes { mode: mode & MODE_BITS, uid, gid, modified_ns: modified_ns.unwrap_or(changed_ns), changed_ns }
+        Attributes {
+            mode: mode & MODE_BITS,
+            uid,
+            gid,
+            modified_ns: modified_ns.unwrap_or(changed_ns),
+            changed_ns,
+        }
     }
 }
 
 /// The owner of what this process creates, if it is not its effective user.
 static OWNER: OnceLock<(u32, u32)> = OnceLock::new();
 
-/// Makes this user and group the owner of everything that this process creates from now on. The first call counts.
+/// Makes this user and group the owner of everything that this process creates from now on. The
+/// first call counts.
 pub fn own_as(uid: u32, gid: u32) {
     let _ = OWNER.set((uid, gid));
 }

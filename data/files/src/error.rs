@@ -1,4 +1,5 @@
-//! Errors of a client of the file system. The kind says whether a retry can help; the message names the file.
+//! Errors of a client of the file system. The kind says whether a retry can help; the message names
+//! the file.
 
 use eyas_types::dfs::FileName;
 use thiserror::Error;
@@ -38,7 +39,8 @@ pub enum FilesErrorKind {
     NotAllowed,
     /// No node has enough space.
     Full,
-    /// No node has enough space now. Chunks that clients have left are about to be deleted, so a retry can help.
+    /// No node has enough space now. Chunks that clients have left are about to be deleted, so a
+    /// retry can help.
     FullNow,
     /// No replica of a chunk could be read.
     Lost,
@@ -59,7 +61,8 @@ impl FilesError {
 
     pub(crate) fn exists(name: &FileName, is_folder: bool) -> Self {
         let kind = if is_folder { "folder" } else { "file" };
-        let message = format!("there is a {kind} {name} already: remove it first, or choose another name");
+        let message =
+            format!("there is a {kind} {name} already: remove it first, or choose another name");
         FilesError::new(FilesErrorKind::Exists, message)
     }
 
@@ -72,7 +75,8 @@ impl FilesError {
     }
 
     pub(crate) fn not_empty(name: &FileName) -> Self {
-        let message = format!("folder {name} is not empty: remove its files first, or remove it with -r");
+        let message =
+            format!("folder {name} is not empty: remove its files first, or remove it with -r");
         FilesError::new(FilesErrorKind::NotEmpty, message)
     }
 

@@ -1,5 +1,5 @@
-//! A file that a program writes: one piece after the other, or at any offset. Nothing appears before the writer is
-//! finished.
+//! A file that a program writes: one piece after the other, or at any offset. Nothing appears
+//! before the writer is finished.
 
 mod edit;
 mod sequence;
@@ -23,18 +23,22 @@ enum Kind {
 }
 
 impl FileWriter {
-    /// Begins a new file, whose format is guessed again by its content if it is a guess. With `replaces`, it takes the
-    /// place of the file that has the name when it appears. Needs a runtime.
+    /// Begins a new file, whose format is guessed again by its content if it is a guess. With
+    /// `replaces`, it takes the place of the file that has the name when it appears. Needs a
+    /// runtime.
     ///
     /// # Errors
-    /// `Exists` if there is a file and `replaces` is not set; `IsFolder`, `NotAllowed`, `Unreachable`.
+    /// `Exists` if there is a file and `replaces` is not set; `IsFolder`, `NotAllowed`,
+    /// `Unreachable`.
     pub async fn create(
         files: DfsClient,
         name: FileName,
         options: WriteOptions,
         replaces: bool,
     ) -> Result<Self, FilesError> {
-        Ok(FileWriter(Kind::Sequence(SequenceWriter::create(files, name, options, replaces).await?)))
+        Ok(FileWriter(Kind::Sequence(
+            SequenceWriter::create(files, name, options, replaces).await?,
+        )))
     }
 
     /// Begins to append to a file. All that is written appears at once.
@@ -45,18 +49,23 @@ impl FileWriter {
         Ok(FileWriter(Kind::Sequence(SequenceWriter::append(files, name).await?)))
     }
 
-    /// Begins to change the present version of a file at any offset; with `creates`, a new file of these options if
-    /// there is none. All changes appear at once, and only chunks with changed bytes are stored again. Until then, the
-    /// bytes are in memory while they are few, otherwise in a file without a name in the folder for temporary files.
+    /// Begins to change the present version of a file at any offset; with `creates`, a new file of
+    /// these options if there is none. All changes appear at once, and only chunks with changed
+    /// bytes are stored again. Until then, the bytes are in memory while they are few, otherwise in
+    /// a file without a name in the folder for temporary files.
     ///
     /// # Errors
     /// As [`stat`](DfsClient::stat); `NotAllowed`.
-    pub async fn edit(files: DfsClient, name: FileName, creates: Option<WriteOptions>) -> Result<Self, FilesError> {
+    pub async fn edit(
+        files: DfsClient,
+        name: FileName,
+        creates: Option<WriteOptions>,
+    ) -> Result<Self, FilesError> {
         Ok(FileWriter(Kind::Edit(Box::new(FileEdit::begin(files, name, creates).await?))))
     }
 
-    /// Collects bytes that need not be stored yet. Returns those for which [`write`](FileWriter::write) has to be
-    /// called.
+    /// Collects bytes that need not be stored yet. Returns those for which
+    /// [`write`](FileWriter::write) has to be called.
     pub fn collect<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         match &mut self.0 {
             Kind::Sequence(writer) => writer.collect(bytes),
@@ -64,8 +73,8 @@ impl FileWriter {
         }
     }
 
-    /// Writes bytes at the end of what was written before: of changes, behind the last of them, at first at the
-    /// beginning of the file.
+    /// Writes bytes at the end of what was written before: of changes, behind the last of them, at
+    /// first at the beginning of the file.
     ///
     /// # Errors
     /// That of an earlier write that has failed since; then nothing will appear. Of changes, as
@@ -77,12 +86,13 @@ impl FileWriter {
         }
     }
 
-    /// Writes bytes at an offset. Bytes between the end of the file and the offset become zeros. May wait for the disk
-    /// with the temporary files.
+    /// Writes bytes at an offset. Bytes between the end of the file and the offset become zeros.
+    /// May wait for the disk with the temporary files.
     ///
     /// # Errors
-    /// `Invalid` if the writer was not begun with [`edit`](FileWriter::edit), or if the file would be too large;
-    /// `Local` if the temporary file cannot be written, and after any change that has failed: nothing will appear then.
+    /// `Invalid` if the writer was not begun with [`edit`](FileWriter::edit), or if the file would
+    /// be too large; `Local` if the temporary file cannot be written, and after any change that has
+    /// failed: nothing will appear then.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FilesError> {
         self.editing()?.write_at(offset, bytes)
     }
@@ -103,8 +113,9 @@ impl FileWriter {
         Ok(self.editing()?.size_bytes())
     }
 
-    /// Fills the buffer with the bytes from `offset`, with the changes, as far as the file has them. Returns their
-    /// number. Changes are read on the thread that polls this, which may wait for the disk with the temporary files.
+    /// Fills the buffer with the bytes from `offset`, with the changes, as far as the file has
+    /// them. Returns their number. Changes are read on the thread that polls this, which may wait
+    /// for the disk with the temporary files.
     ///
     /// # Errors
     /// As [`write_at`](FileWriter::write_at), and as [`read`](crate::FileReader::read).
@@ -112,11 +123,13 @@ impl FileWriter {
         self.editing()?.read(offset, buffer).await
     }
 
-    /// Makes all that was written appear. The file is on the disks of a quorum of the nodes that should have it then.
+    /// Makes all that was written appear. The file is on the disks of a quorum of the nodes that
+    /// should have it then.
     ///
     /// # Errors
-    /// `Local` after a change that has failed. As [`write`](DfsClient::write), [`append`](DfsClient::append),
-    /// [`publish`](crate::HiddenFile::publish) and [`rewrite`](DfsClient::rewrite).
+    /// `Local` after a change that has failed. As [`write`](DfsClient::write),
+    /// [`append`](DfsClient::append), [`publish`](crate::HiddenFile::publish) and
+    /// [`rewrite`](DfsClient::rewrite).
     pub async fn finish(self) -> Result<(), FilesError> {
         match self.0 {
             Kind::Sequence(writer) => writer.finish().await,
@@ -128,7 +141,8 @@ impl FileWriter {
         match &mut self.0 {
             Kind::Edit(edit) => Ok(edit),
             Kind::Sequence(_) => Err(FilesError::invalid(
-                "this file is written from its beginning to its end: open it to be changed, to write at an offset",
+                "this file is written from its beginning to its end: open it to be changed, to \
+                 write at an offset",
             )),
         }
     }

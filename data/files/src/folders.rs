@@ -1,9 +1,10 @@
-//! Folders. A folder is an entry of its own, and the names below it do not depend on that entry: no record lists them.
+//! Folders. A folder is an entry of its own, and the names below it do not depend on that entry: no
+//! record lists them.
 //!
-//! A client that creates a file makes the folders above it first. It remembers folders that it has seen, so that ten
-//! thousand files in one folder cost one more operation. A folder may lose its entry while names are below it, if it is
-//! removed while another client creates a file in it, and in file systems of earlier versions. The next list of the
-//! folder above then puts the entry back.
+//! A client that creates a file makes the folders above it first. It remembers folders that it has
+//! seen, so that ten thousand files in one folder cost one more operation. A folder may lose its
+//! entry while names are below it, if it is removed while another client creates a file in it, and
+//! in file systems of earlier versions. The next list of the folder above then puts the entry back.
 
 mod list;
 
@@ -82,7 +83,11 @@ impl Folders {
     }
 
     /// Checks that a name is free, and makes the folders above it if that is wanted.
-    pub async fn prepare_name(&self, name: &FileName, creation: Creation) -> Result<(), FilesError> {
+    pub async fn prepare_name(
+        &self,
+        name: &FileName,
+        creation: Creation,
+    ) -> Result<(), FilesError> {
         match self.names.lookup(name).await {
             Ok(there) => return Err(FilesError::exists(name, there.record.kind.is_folder())),
             Err(error) if error.kind == FilesErrorKind::NotFound => {}
@@ -92,7 +97,11 @@ impl Folders {
     }
 
     /// Makes a folder.
-    pub async fn make_folder(&self, name: &FileName, creation: Creation) -> Result<File, FilesError> {
+    pub async fn make_folder(
+        &self,
+        name: &FileName,
+        creation: Creation,
+    ) -> Result<File, FilesError> {
         let made = self.create_entry(name, FileKind::Folder, creation).await?;
         let _ = self.known.cell(name).set(());
         Ok(made)
@@ -107,14 +116,20 @@ impl Folders {
     ) -> Result<File, FilesError> {
         if target.is_empty() || target.len() > MAX_NAME_BYTES || target.contains('\0') {
             return Err(FilesError::invalid(format!(
-                "{name} cannot be a link to `{target}`: a target has 1 to {MAX_NAME_BYTES} bytes, and no NUL byte"
+                "{name} cannot be a link to `{target}`: a target has 1 to {MAX_NAME_BYTES} bytes, \
+                 and no NUL byte"
             )));
         }
         self.create_entry(name, FileKind::SymbolicLink(target.to_owned()), creation).await
     }
 
     /// Creates a folder or a link.
-    async fn create_entry(&self, name: &FileName, kind: FileKind, creation: Creation) -> Result<File, FilesError> {
+    async fn create_entry(
+        &self,
+        name: &FileName,
+        kind: FileKind,
+        creation: Creation,
+    ) -> Result<File, FilesError> {
         if creation.makes_parents {
             self.make_parents(name).await?;
         }
@@ -152,16 +167,20 @@ impl Folders {
         let attributes = Creation::of_process(0o777).attributes();
         let record = FileRecord::without_content(FileId(random()?), FileKind::Folder, attributes);
         match self.quotas.create_within_quota(name, record).await {
-            Err(error) if error.kind == FilesErrorKind::Exists => match self.names.lookup(name).await {
-                Ok(there) if !there.record.kind.is_folder() => Err(FilesError::not_folder(name)),
-                Ok(there) => {
-                    self.quotas.seen(name, there.record.quota);
-                    Ok(())
+            Err(error) if error.kind == FilesErrorKind::Exists => {
+                match self.names.lookup(name).await {
+                    Ok(there) if !there.record.kind.is_folder() => {
+                        Err(FilesError::not_folder(name))
+                    }
+                    Ok(there) => {
+                        self.quotas.seen(name, there.record.quota);
+                        Ok(())
+                    }
+                    // Another client has removed it just now.
+                    Err(error) if error.kind == FilesErrorKind::NotFound => Ok(()),
+                    Err(error) => Err(error),
                 }
-                // Another client has removed it just now.
-                Err(error) if error.kind == FilesErrorKind::NotFound => Ok(()),
-                Err(error) => Err(error),
-            },
+            }
             // The token of a job may write below a folder that it may not make.
             Err(error) if error.kind == FilesErrorKind::NotAllowed => Ok(()),
             Err(error) => Err(error),
@@ -172,7 +191,8 @@ impl Folders {
         }
     }
 
-    /// Removes an empty folder. If another client creates a file in it at the same time, the folder stays.
+    /// Removes an empty folder. If another client creates a file in it at the same time, the folder
+    /// stays.
     pub async fn remove_folder(&self, name: &FileName) -> Result<(), FilesError> {
         let record = self.names.lookup(name).await?.record;
         if !record.kind.is_folder() {
@@ -181,7 +201,8 @@ impl Folders {
         if !self.is_empty(name).await? {
             return Err(FilesError::not_empty(name));
         }
-        let removed = self.names.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await;
+        let removed =
+            self.names.operate(FileOperation::Remove { name: name.clone(), id: record.id }).await;
         self.known.forget(name);
         removed?;
         if self.is_empty(name).await? {
@@ -196,19 +217,28 @@ impl Folders {
         if self.is_empty(folder).await? {
             return Ok(None);
         }
-        let attributes = Creation { mode: 0o755, uid: 0, gid: 0, modified_ns: None, makes_parents: false }.attributes();
+        let attributes =
+            Creation { mode: 0o755, uid: 0, gid: 0, modified_ns: None, makes_parents: false }
+                .attributes();
         let record = FileRecord::without_content(FileId(random()?), FileKind::Folder, attributes);
         let record = self.put_back(folder, record).await?;
         Ok(record.map(|record| Listing::of(folder.clone(), &record)))
     }
 
-    /// Creates the entry of a folder unless another client has done so. Returns what has the name then.
-    async fn put_back(&self, folder: &FileName, record: FileRecord) -> Result<Option<FileRecord>, FilesError> {
+    /// Creates the entry of a folder unless another client has done so. Returns what has the name
+    /// then.
+    async fn put_back(
+        &self,
+        folder: &FileName,
+        record: FileRecord,
+    ) -> Result<Option<FileRecord>, FilesError> {
         match self.names.create_record(folder, record.clone()).await {
-            Err(error) if error.kind == FilesErrorKind::Exists => match self.names.lookup(folder).await {
-                Err(error) if error.kind == FilesErrorKind::NotFound => Ok(None),
-                there => there.map(|there| Some(there.record)),
-            },
+            Err(error) if error.kind == FilesErrorKind::Exists => {
+                match self.names.lookup(folder).await {
+                    Err(error) if error.kind == FilesErrorKind::NotFound => Ok(None),
+                    there => there.map(|there| Some(there.record)),
+                }
+            }
             // This client may only read.
             Err(error) if error.kind == FilesErrorKind::NotAllowed => Ok(Some(record)),
             put => put.map(|put| Some(put.record)),

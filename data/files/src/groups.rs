@@ -1,6 +1,7 @@
-//! Requests of many callers that go to a node together. A request is sent at once if few groups are on their way to its
-//! node; otherwise it waits and shares the next group. So a single request is not delayed, and a thousand requests cost
-//! a node a few frames, a few syncs and a few rounds of its ring.
+//! Requests of many callers that go to a node together. A request is sent at once if few groups are
+//! on their way to its node; otherwise it waits and shares the next group. So a single request is
+//! not delayed, and a thousand requests cost a node a few frames, a few syncs and a few rounds of
+//! its ring.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -57,7 +58,9 @@ impl Grouped for FileOperation {
 
     fn size_bytes(&self) -> usize {
         match self {
-            FileOperation::Create { record, .. } | FileOperation::Replace { record, .. } => record.chunks.len() * 64,
+            FileOperation::Create { record, .. } | FileOperation::Replace { record, .. } => {
+                record.chunks.len() * 64
+            }
             _ => 0,
         }
     }
@@ -99,7 +102,10 @@ impl Grouped for OutgoingSmallChunk {
 
     fn request(group: Vec<Self>) -> RequestBody {
         let is_durable = group.iter().any(|outgoing| outgoing.is_durable);
-        RequestBody::StoreAll { chunks: group.into_iter().map(|outgoing| outgoing.chunk).collect(), is_durable }
+        RequestBody::StoreAll {
+            chunks: group.into_iter().map(|outgoing| outgoing.chunk).collect(),
+            is_durable,
+        }
     }
 
     fn answers(response: ResponseBody) -> Option<Vec<Self::Answer>> {
@@ -165,7 +171,8 @@ impl<T: Grouped> Groups<T> {
         Groups { calls, queues }
     }
 
-    /// Sends a request to the node at `address`. It is in the queue when this returns the future answer.
+    /// Sends a request to the node at `address`. It is in the queue when this returns the future
+    /// answer.
     pub fn ask(
         &self,
         address: SocketAddr,
@@ -187,7 +194,9 @@ impl<T: Grouped> Groups<T> {
             // The task ends only when the queue is dropped.
             let _ = queue.send((request, answer));
         }
-        async { answered.await.unwrap_or_else(|_| Err(FilesError::unreachable("the program is ending"))) }
+        async {
+            answered.await.unwrap_or_else(|_| Err(FilesError::unreachable("the program is ending")))
+        }
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues<T>> {
@@ -222,7 +231,8 @@ async fn send_groups<T: Grouped>(
     }
 }
 
-/// A group that begins with `first`; and the request after it, if one was taken that belongs to the next group.
+/// A group that begins with `first`; and the request after it, if one was taken that belongs to the
+/// next group.
 fn gather<T: Grouped>(
     first: Waiting<T>,
     mut next: impl FnMut() -> Option<Waiting<T>>,
@@ -243,14 +253,18 @@ fn gather<T: Grouped>(
 async fn send<T: Grouped>(calls: Arc<Calls>, address: SocketAddr, group: Vec<Waiting<T>>) {
     let (requests, callers): (Vec<T>, Vec<_>) = group.into_iter().unzip();
     let asked = async { calls.ask(address, T::request(requests)).await?.next().await };
-    let silent = || FilesError::unreachable(format!("the file system's node at {address} does not answer"));
+    let silent =
+        || FilesError::unreachable(format!("the file system's node at {address} does not answer"));
     let response = timeout(T::DEADLINE, asked).await.unwrap_or_else(|_| Err(silent()));
     let answers = response.and_then(|response| {
         T::answers(response).filter(|answers| answers.len() == callers.len()).ok_or_else(unexpected)
     });
     // A caller may no longer be waiting.
     match answers {
-        Ok(answers) => callers.into_iter().zip(answers).for_each(|(caller, answer)| drop(caller.send(Ok(answer)))),
+        Ok(answers) => callers
+            .into_iter()
+            .zip(answers)
+            .for_each(|(caller, answer)| drop(caller.send(Ok(answer)))),
         Err(error) => callers.into_iter().for_each(|caller| drop(caller.send(Err(error.clone())))),
     }
 }
@@ -264,7 +278,11 @@ mod tests {
     use super::*;
 
     fn chunk(number: u8, size_bytes: usize, is_durable: bool) -> Waiting<OutgoingSmallChunk> {
-        let chunk = SmallChunk { object: ObjectId([number; 16]), checksum: 0, content: vec![number; size_bytes] };
+        let chunk = SmallChunk {
+            object: ObjectId([number; 16]),
+            checksum: 0,
+            content: vec![number; size_bytes],
+        };
         (OutgoingSmallChunk { chunk, is_durable }, oneshot::channel().0)
     }
 
@@ -284,7 +302,10 @@ mod tests {
     fn groups_are_bounded_in_number_and_bytes() {
         assert_eq!(groups([chunk(1, 10, true)]), [1]);
         let many = 2 * MAX_TOGETHER + 100;
-        assert_eq!(groups((0..many).map(|_| chunk(1, 10, true))), [MAX_TOGETHER, MAX_TOGETHER, 100]);
+        assert_eq!(
+            groups((0..many).map(|_| chunk(1, 10, true))),
+            [MAX_TOGETHER, MAX_TOGETHER, 100]
+        );
         // A group is closed by the chunk that fills it.
         assert_eq!(groups((0..5).map(|_| chunk(1, FULL_BYTES / 2, true))), [2, 2, 1]);
         assert_eq!(groups([chunk(1, 3 * FULL_BYTES, true), chunk(2, 1, true)]), [1, 1]);

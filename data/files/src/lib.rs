@@ -1,10 +1,10 @@
-//! The cluster's files as their clients use them: the protocol of clients and nodes, and a client's side of it
-//! (elastic-blocks listing 1).
+//! The cluster's files as their clients use them: the protocol of clients and nodes, and a client's
+//! side of it (elastic-blocks listing 1).
 //!
-//! [`DfsClient`] is the interface. A client finds the leader of a name itself, from the view that it knows. A node that
-//! is asked by mistake answers with the current leader. Chunks are transferred directly between clients and nodes. The
-//! nodes are in `eyas_dfs`, of which this crate knows nothing. `eyas_blocks` decides where files are cut,
-//! `eyas_reading` what a reader requests.
+//! [`DfsClient`] is the interface. A client finds the leader of a name itself, from the view that
+//! it knows. A node that is asked by mistake answers with the current leader. Chunks are
+//! transferred directly between clients and nodes. The nodes are in `eyas_dfs`, of which this crate
+//! knows nothing. `eyas_blocks` decides where files are cut, `eyas_reading` what a reader requests.
 
 mod background;
 mod backoff;
@@ -48,7 +48,9 @@ pub use background::Background;
 pub use changes::Changes;
 pub use client::DfsClient;
 pub use copy::{CopyOptions, RetainedFile};
-pub use draft::{ContentDraft, DraftContent, DraftSnapshot, EarlyUploads, READ_BYTES, Scratch, holes, renamed};
+pub use draft::{
+    ContentDraft, DraftContent, DraftSnapshot, EarlyUploads, READ_BYTES, Scratch, holes, renamed,
+};
 pub use entries::{Creation, own_as};
 pub use error::{FilesError, FilesErrorKind};
 pub use file_writer::FileWriter;
@@ -64,11 +66,14 @@ pub use reading::{FilePart, Reading};
 pub use record_index::{RecordsError, bytes_of_records, probe};
 pub use rename::RenameOptions;
 pub use routes::{Gathering, Recovery};
-pub use runs::{BlockRunId, OutputPart, RunAddress, RunAttendance, RunSpec, RunSpecError, RunStatus};
+pub use runs::{
+    BlockRunId, OutputPart, RunAddress, RunAttendance, RunSpec, RunSpecError, RunStatus,
+};
 pub use source::{ContentSource, SparseFile};
 pub use source_chunks::{SourceChunk, SourceChunks};
 pub use storage::FilesStorage;
 pub use upkeep::{LostChunk, Verified};
 pub use write::{
-    Change, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, UnclaimedContent, WriteOptions, new_file_id,
+    Change, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, UnclaimedContent,
+    WriteOptions, new_file_id,
 };

@@ -1,4 +1,5 @@
-//! The names of files at their leaders: looking up, creating, changing and removing what has a name.
+//! The names of files at their leaders: looking up, creating, changing and removing what has a
+//! name.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,7 +53,8 @@ impl Names {
             FileKind::File => Ok(file),
             FileKind::Folder => Err(FilesError::is_folder(name)),
             FileKind::SymbolicLink(target) => Err(FilesError::invalid(format!(
-                "{name} is a symbolic link to `{target}`, which only a mount follows: give the name of the file"
+                "{name} is a symbolic link to `{target}`, which only a mount follows: give the \
+                 name of the file"
             ))),
         }
     }
@@ -60,7 +62,9 @@ impl Names {
     /// The current version of a file, folder or symbolic link.
     pub async fn lookup(&self, name: &FileName) -> Result<File, FilesError> {
         match self.operate(FileOperation::Stat { name: name.clone() }).await? {
-            FileAnswer::Found { version, record } => Ok(File { name: name.clone(), record, version }),
+            FileAnswer::Found { version, record } => {
+                Ok(File { name: name.clone(), record, version })
+            }
             _ => Err(unexpected()),
         }
     }
@@ -96,7 +100,11 @@ impl Names {
     }
 
     /// Creates an entry, which has a new id unless it is a folder.
-    pub async fn create_record(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
+    pub async fn create_record(
+        &self,
+        name: &FileName,
+        record: FileRecord,
+    ) -> Result<File, FilesError> {
         let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
         let mut is_unsure = false;
         let answer = self.operate_once(operation, &mut is_unsure).await;
@@ -114,29 +122,42 @@ impl Names {
         match answer {
             Ok(FileAnswer::Done { version }) => Ok(File { name: name.clone(), record, version }),
             Ok(_) => Err(unexpected()),
-            Err(error) if error.kind == FilesErrorKind::Exists && is_unsure => match self.lookup(name).await {
-                // It was created, the answer was lost, and another client has written to it since.
-                Ok(present) if present.record.id == record.id => Ok(present),
-                _ => Err(error),
-            },
+            Err(error) if error.kind == FilesErrorKind::Exists && is_unsure => {
+                match self.lookup(name).await {
+                    // It was created, the answer was lost, and another client has written to it
+                    // since.
+                    Ok(present) if present.record.id == record.id => Ok(present),
+                    _ => Err(error),
+                }
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// Changes attributes of a file, folder or link. Concurrent changes of other attributes, of the content and of the
-    /// replicas are kept.
-    pub async fn set_attributes(&self, name: &FileName, change: &AttributeChange) -> Result<File, FilesError> {
+    /// Changes attributes of a file, folder or link. Concurrent changes of other attributes, of the
+    /// content and of the replicas are kept.
+    pub async fn set_attributes(
+        &self,
+        name: &FileName,
+        change: &AttributeChange,
+    ) -> Result<File, FilesError> {
         let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         loop {
             let File { record, version, .. } = self.lookup(name).await?;
             let attributes = record.attributes.with(change, now_ns());
-            let operation = FileOperation::SetAttributes { name: name.clone(), version, attributes };
+            let operation =
+                FileOperation::SetAttributes { name: name.clone(), version, attributes };
             match self.operate(operation).await {
                 Ok(FileAnswer::Done { version }) => {
-                    return Ok(File { name: name.clone(), record: FileRecord { attributes, ..record }, version });
+                    return Ok(File {
+                        name: name.clone(),
+                        record: FileRecord { attributes, ..record },
+                        version,
+                    });
                 }
                 Ok(_) => return Err(unexpected()),
-                Err(error) if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
+                Err(error)
+                    if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
                 Err(error) => return Err(error),
             }
             pause.wait().await;
@@ -144,14 +165,22 @@ impl Names {
     }
 
     /// Renames one entry.
-    pub async fn move_entry(&self, mut file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
+    pub async fn move_entry(
+        &self,
+        mut file: File,
+        to: &FileName,
+        over: Replaceable,
+    ) -> Result<(), FilesError> {
         let from = file.name.clone();
         loop {
             let (version, id) = (file.version, file.record.id);
-            let rename = FileOperation::Rename { from: from.clone(), version, id, to: to.clone(), over };
+            let rename =
+                FileOperation::Rename { from: from.clone(), version, id, to: to.clone(), over };
             let changed = match self.operate(rename).await {
                 Err(error) if error.kind == FilesErrorKind::Changed => error,
-                Err(error) if error.kind == FilesErrorKind::Exists => return Err(not_replaced(to, over, error)),
+                Err(error) if error.kind == FilesErrorKind::Exists => {
+                    return Err(not_replaced(to, over, error));
+                }
                 done => return done.map(drop),
             };
             let now = self.lookup(&from).await?;
@@ -163,29 +192,38 @@ impl Names {
         }
     }
 
-    /// Whether the key of this client permits it to write files. What a token of a job permits is not known here.
+    /// Whether the key of this client permits it to write files. What a token of a job permits is
+    /// not known here.
     pub fn may_write(&self) -> bool {
         !matches!(self.routes.calls.holder(), Principal::Key(_, KeyRole::Read))
     }
 
-    /// Fails if the token or key of this client does not permit it to write a file, so that a program learns that when
-    /// it opens the file and not when it closes it. Keys that may write every file need no question.
+    /// Fails if the token or key of this client does not permit it to write a file, so that a
+    /// program learns that when it opens the file and not when it closes it. Keys that may write
+    /// every file need no question.
     pub async fn check_may_write(&self, name: &FileName) -> Result<(), FilesError> {
         if matches!(self.routes.calls.holder(), Principal::Key(_, role) if role != KeyRole::Read) {
             return Ok(());
         }
         let known = self.routes.known();
         let Some(leader) = known.members.get(&known.ring.leader(name)) else { return Ok(()) };
-        match self.routes.calls.ask_once(leader.address, RequestBody::MayWrite { name: name.clone() }).await {
-            Err(FilesError { kind: FilesErrorKind::NotAllowed, message }) => {
-                Err(FilesError::new(FilesErrorKind::NotAllowed, format!("{name} cannot be written: {message}")))
-            }
+        match self
+            .routes
+            .calls
+            .ask_once(leader.address, RequestBody::MayWrite { name: name.clone() })
+            .await
+        {
+            Err(FilesError { kind: FilesErrorKind::NotAllowed, message }) => Err(FilesError::new(
+                FilesErrorKind::NotAllowed,
+                format!("{name} cannot be written: {message}"),
+            )),
             // If the node does not answer, the write itself asks another one.
             _ => Ok(()),
         }
     }
 
-    /// Reports missing or damaged replicas to the leader of a file. If the report is lost, an audit finds them.
+    /// Reports missing or damaged replicas to the leader of a file. If the report is lost, an audit
+    /// finds them.
     pub async fn tell_bad(&self, name: &FileName, objects: Vec<ObjectId>, node: NodeId) {
         let known = self.routes.known();
         if let Some(leader) = known.members.get(&known.ring.leader(name)) {
@@ -199,9 +237,13 @@ impl Names {
         self.operate_once(op, &mut false).await
     }
 
-    /// The same. Sets `is_unsure` if an answer was lost: the operation may have been done, although the leader refused
-    /// it later.
-    pub async fn operate_once(&self, op: FileOperation, is_unsure: &mut bool) -> Result<FileAnswer, FilesError> {
+    /// The same. Sets `is_unsure` if an answer was lost: the operation may have been done, although
+    /// the leader refused it later.
+    pub async fn operate_once(
+        &self,
+        op: FileOperation,
+        is_unsure: &mut bool,
+    ) -> Result<FileAnswer, FilesError> {
         let name = name_of(&op).clone();
         let deadline = self.routes.deadline();
         let (mut pause, mut leader) = (Backoff::default(), None);
@@ -211,19 +253,29 @@ impl Names {
             let asked = leader.take().unwrap_or_else(|| known.ring.leader(&name));
             let reply = match known.members.get(&asked) {
                 Some(member) => self.ask_leader(member.address, &op).await,
-                None => Err(FilesError::unreachable(format!("the leader of {name}, node {asked}, is not reachable"))),
+                None => Err(FilesError::unreachable(format!(
+                    "the leader of {name}, node {asked}, is not reachable"
+                ))),
             };
             match reply {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(refusal)) => match refusal {
                     Refusal::NotFound => return Err(FilesError::not_found(absent(&op))),
-                    Refusal::Exists { is_folder, .. } => return Err(FilesError::exists(&name, is_folder)),
+                    Refusal::Exists { is_folder, .. } => {
+                        return Err(FilesError::exists(&name, is_folder));
+                    }
                     Refusal::Changed => return Err(FilesError::changed(absent(&op))),
-                    Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
-                    Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.routes.refresh(deadline).await?,
+                    Refusal::NotLeader { leader: other, view } if view == known.view.number => {
+                        leader = Some(other)
+                    }
+                    Refusal::NotLeader { .. } | Refusal::OtherView { .. } => {
+                        self.routes.refresh(deadline).await?
+                    }
                     Refusal::NotYet | Refusal::Busy => {}
                     Refusal::Unknown => *is_unsure = true,
-                    Refusal::HasMajority | Refusal::Missing(_) | Refusal::StillCounting => return Err(unexpected()),
+                    Refusal::HasMajority | Refusal::Missing(_) | Refusal::StillCounting => {
+                        return Err(unexpected());
+                    }
                 },
                 Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
                 Err(error) => {
@@ -251,7 +303,8 @@ impl Names {
         }
     }
 
-    /// Asks a node for an operation. Operations on one name go together with others that are asked for meanwhile.
+    /// Asks a node for an operation. Operations on one name go together with others that are asked
+    /// for meanwhile.
     async fn ask_leader(
         &self,
         address: SocketAddr,

@@ -1,10 +1,11 @@
-//! Reads chunks directly from the stores of nodes on this machine, and writes chunks to them. No byte passes through a
-//! connection.
+//! Reads chunks directly from the stores of nodes on this machine, and writes chunks to them. No
+//! byte passes through a connection.
 //!
-//! The file of a chunk is read once against its checksum before it is used, so damaged content reaches no reader. The
-//! client remembers that, as long as no program has written to the file since. A chunk that was opened as a file keeps
-//! its content if the node deletes it meanwhile. If the file is missing, damaged or not readable for this process, the
-//! chunk is requested from the nodes, which report damaged replicas.
+//! The file of a chunk is read once against its checksum before it is used, so damaged content
+//! reaches no reader. The client remembers that, as long as no program has written to the file
+//! since. A chunk that was opened as a file keeps its content if the node deletes it meanwhile. If
+//! the file is missing, damaged or not readable for this process, the chunk is requested from the
+//! nodes, which report damaged replicas.
 
 mod checks;
 mod direct;
@@ -33,17 +34,20 @@ use crate::replicas::{OutgoingChunk, STORE_DEADLINE, silent};
 use crate::routes::unexpected;
 use crate::write::{SMALL_CHUNK_BYTES, random};
 
-/// Number of bytes of a chunk that are mapped and checked at a time. A multiple of the size of a page.
+/// Number of bytes of a chunk that are mapped and checked at a time. A multiple of the size of a
+/// page.
 const CHECKED_BYTES: usize = 2 << 20;
 
-/// Number of bytes of a chunk that are copied and checked at a time: they fit into the cache of a processor.
+/// Number of bytes of a chunk that are copied and checked at a time: they fit into the cache of a
+/// processor.
 const COPIED_BYTES: usize = 256 << 10;
 
-/// Content of files is copied to multiples of this. Some processors of AMD copy pages at a third of the speed if the
-/// place for them begins 1 to 31 bytes behind the start of a page.
+/// Content of files is copied to multiples of this. Some processors of AMD copy pages at a third of
+/// the speed if the place for them begins 1 to 31 bytes behind the start of a page.
 const LINE_BYTES: usize = 64;
 
-/// When an eighth of a chunk was requested, the whole chunk is checked, and its parts are read directly.
+/// When an eighth of a chunk was requested, the whole chunk is checked, and its parts are read
+/// directly.
 const MIN_SHARE: u64 = 8;
 
 /// The same is done when this number of parts of a chunk were requested, however small they are.
@@ -77,8 +81,8 @@ impl Division {
 pub struct OpenChunk {
     /// The content.
     pub content: ChunkContent,
-    /// Where the pieces of the chunk end, as offsets in its content. A chunk that does not have its format, which its
-    /// writer has checked, is one piece, and the other pieces are empty.
+    /// Where the pieces of the chunk end, as offsets in its content. A chunk that does not have
+    /// its format, which its writer has checked, is one piece, and the other pieces are empty.
     pub ends: Vec<usize>,
 }
 
@@ -109,9 +113,15 @@ impl ChunkContent {
         }
     }
 
-    /// Fills the buffer with the bytes from `begin`, waiting for a disk if that is allowed. With `checks_file`, only if
-    /// no program has written to the file since it was checked.
-    pub(crate) fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks_file: bool) -> ContentRead {
+    /// Fills the buffer with the bytes from `begin`, waiting for a disk if that is allowed. With
+    /// `checks_file`, only if no program has written to the file since it was checked.
+    pub(crate) fn read(
+        &self,
+        begin: u64,
+        into: &mut [u8],
+        may_wait: bool,
+        checks_file: bool,
+    ) -> ContentRead {
         match self {
             ChunkContent::File(file) => file.read(begin, into, may_wait, checks_file),
             ChunkContent::Bytes(bytes) => {
@@ -139,8 +149,9 @@ impl NearStores {
         }
     }
 
-    /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to be requested. The
-    /// whole chunk is checked first, unless that was done before. So the first small parts of a chunk are requested.
+    /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to
+    /// be requested. The whole chunk is checked first, unless that was done before. So the first
+    /// small parts of a chunk are requested.
     pub async fn part_near(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
         let store = self.store_near(chunk).await?;
         if range == (0..chunk.size_bytes) {
@@ -161,8 +172,9 @@ impl NearStores {
         let read = move |store: &Path, chunk: &Chunk| {
             let mut part = vec![0; (range.end - range.start) as usize];
             let opened = open_checked(store, chunk, &known, Division::WHOLE);
-            let is_read =
-                opened.is_some_and(|(file, _)| file.read(range.start, &mut part, true, true) == ContentRead::Done);
+            let is_read = opened.is_some_and(|(file, _)| {
+                file.read(range.start, &mut part, true, true) == ContentRead::Done
+            });
             if !is_read {
                 known.set_bad();
             }
@@ -171,8 +183,8 @@ impl NearStores {
         self.read_store(chunk, read).await
     }
 
-    /// Hands a chunk over to a node on this machine, in the folder of its store. `None` if that is not possible, so
-    /// that the chunk has to be sent.
+    /// Hands a chunk over to a node on this machine, in the folder of its store. `None` if that is
+    /// not possible, so that the chunk has to be sent.
     pub async fn hand_over(
         &self,
         member: &Member,
@@ -181,8 +193,12 @@ impl NearStores {
     ) -> Option<Result<(), FilesError>> {
         let OutgoingChunk { object, size_bytes, checksum, is_durable, .. } = *chunk;
         let (content, number) = (chunk.content.clone(), random().ok()?);
-        let writing = tokio::task::spawn_blocking(move || HandedOver::write(&store, number, &content));
-        let handed_over = match writing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+        let writing =
+            tokio::task::spawn_blocking(move || HandedOver::write(&store, number, &content));
+        let handed_over = match writing
+            .await
+            .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+        {
             Ok(handed_over) => handed_over,
             Err(error) => {
                 tracing::debug!(node = %member.node, %error, "chunks are sent to a node on this machine");
@@ -192,7 +208,8 @@ impl NearStores {
         };
         let request = RequestBody::Take { number, object, size_bytes, checksum, is_durable };
         let answered = async { self.routes.calls.ask(member.address, request).await?.next().await };
-        let stored = timeout(STORE_DEADLINE, answered).await.unwrap_or_else(|_| Err(silent(member)));
+        let stored =
+            timeout(STORE_DEADLINE, answered).await.unwrap_or_else(|_| Err(silent(member)));
         drop(handed_over);
         match stored {
             Ok(ResponseBody::Stored { failure: None }) => Some(Ok(())),
@@ -205,7 +222,8 @@ impl NearStores {
         }
     }
 
-    /// Calls `read` on a thread that may block, if this process may read the store of a node on this machine.
+    /// Calls `read` on a thread that may block, if this process may read the store of a node on
+    /// this machine.
     async fn read_store<T: Send + 'static>(
         &self,
         chunk: &Chunk,
@@ -268,7 +286,8 @@ fn verify(file: &fs::File, chunk: &Chunk, division: Division) -> Option<Vec<usiz
         let mapped = if may_map { MappedBytes::of(file, start as u64, length).ok() } else { None };
         match mapped {
             Some(mapped) => check(mapped.bytes()),
-            // Some file systems cannot map files. A part of a disk that cannot be read cannot be mapped either.
+            // Some file systems cannot map files. A part of a disk that cannot be read cannot be
+            // mapped either.
             None => {
                 memory.resize(step + LINE_BYTES, 0);
                 // Large allocations begin 16 bytes behind the start of a page.

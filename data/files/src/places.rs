@@ -14,8 +14,8 @@ pub struct BlockPlace {
     pub offset: u64,
     /// Its size, bytes.
     pub size_bytes: u64,
-    /// The number of its block. A program that processes records reads whole blocks: each is one chunk, except in a
-    /// file that is one record, whose chunks are all of one block.
+    /// The number of its block. A program that processes records reads whole blocks: each is one
+    /// chunk, except in a file that is one record, whose chunks are all of one block.
     pub block: usize,
     /// The nodes with a replica. None for zeros that no node stores.
     pub holders: Vec<BlockHolder>,

@@ -31,7 +31,8 @@ pub struct DfsMembership {
     pub system: FileSystemId,
     /// The current view; `None` before the node has joined.
     pub view: Option<View>,
-    /// Whether all partitions have a quorum in the view, so that earlier views are no longer needed.
+    /// Whether all partitions have a quorum in the view, so that earlier views are no longer
+    /// needed.
     pub is_settled: bool,
     /// The nodes that are alive.
     pub alive: Vec<Member>,
@@ -74,14 +75,15 @@ pub struct ChangeEntry {
     pub holder: String,
     /// The door through which the change came. Each client states its door itself.
     pub door: FilesOrigin,
-    /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for changes that were not
-    /// logged.
+    /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for
+    /// changes that were not logged.
     pub operation: String,
     /// The name of the file.
     pub name: Option<FileName>,
     /// The new name, after a rename.
     pub to: Option<FileName>,
-    /// Size of the file after it was created or written; or the number of changes that were left out.
+    /// Size of the file after it was created or written; or the number of changes that were left
+    /// out.
     pub size: Option<u64>,
 }
 
@@ -104,11 +106,17 @@ pub enum RequestBody {
     Membership,
     /// An operation on a file that the node leads. Answered by [`ResponseBody::Operated`].
     Operate(FileOperation),
-    /// Store a chunk: fetch it from a peer that has it or is receiving it, or let the client push it. Answered by
-    /// [`ResponseBody::Ready`] when its space is reserved and the client may push it, and by [`ResponseBody::Stored`]
-    /// when it is stored. With `is_durable`, the node begins at once to write it to the disk, as a
-    /// [`Sync`](RequestBody::Sync) will follow.
-    Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr>, is_durable: bool },
+    /// Store a chunk: fetch it from a peer that has it or is receiving it, or let the client push
+    /// it. Answered by [`ResponseBody::Ready`] when its space is reserved and the client may push
+    /// it, and by [`ResponseBody::Stored`] when it is stored. With `is_durable`, the node begins at
+    /// once to write it to the disk, as a [`Sync`](RequestBody::Sync) will follow.
+    Store {
+        object: ObjectId,
+        size_bytes: u64,
+        checksum: u64,
+        from: Option<SocketAddr>,
+        is_durable: bool,
+    },
     /// Report of missing or damaged replicas of a file that the node leads. Not answered.
     Bad { name: FileName, objects: Vec<ObjectId>, node: NodeId },
     /// What the node has of these chunks, after reading them if `thoroughly` is set. Answered by
@@ -118,37 +126,40 @@ pub enum RequestBody {
     Usage,
     /// A request about a run that the node leads. Answered by [`ResponseBody::Run`].
     Run { run: BlockRunId, request: RunRequest },
-    /// An event of a run's worker. Not answered; its consequences are sent to the worker's attendance.
+    /// An event of a run's worker. Not answered; its consequences are sent to the worker's
+    /// attendance.
     Tell { run: BlockRunId, event: BlockEvent },
-    /// Operations on files that the node leads. Answered by [`ResponseBody::OperatedAll`] when all of them are done.
+    /// Operations on files that the node leads. Answered by [`ResponseBody::OperatedAll`] when all
+    /// of them are done.
     OperateAll(Vec<FileOperation>),
-    /// Store small chunks, whose content is in the request. Answered by [`ResponseBody::StoredAll`] when all of them
-    /// are stored, and on the disk if `is_durable` is set.
+    /// Store small chunks, whose content is in the request. Answered by [`ResponseBody::StoredAll`]
+    /// when all of them are stored, and on the disk if `is_durable` is set.
     StoreAll { chunks: Vec<SmallChunk>, is_durable: bool },
     /// Force chunks to the disk. Answered by [`ResponseBody::Synced`].
     Sync { objects: Vec<ObjectId> },
-    /// Read the audit log of the node, from a position or the beginning on. Answered by [`ResponseBody::Changes`] or
-    /// [`ResponseBody::NoChanges`].
+    /// Read the audit log of the node, from a position or the beginning on. Answered by
+    /// [`ResponseBody::Changes`] or [`ResponseBody::NoChanges`].
     Changes { folder: String, since_us: u64, from: Option<LogPosition> },
     /// Read small chunks. Answered by [`ResponseBody::Contents`].
     Contents { objects: Vec<ObjectId> },
-    /// Make chunks of objects in the node's store that have the same content. With `is_for_file`, the chunks are for a
-    /// file that is about to appear; otherwise they stay for a day, also if the connection ends. Answered by
-    /// [`ResponseBody::Derived`].
+    /// Make chunks of objects in the node's store that have the same content. With `is_for_file`,
+    /// the chunks are for a file that is about to appear; otherwise they stay for a day, also if
+    /// the connection ends. Answered by [`ResponseBody::Derived`].
     Derive { derived: Vec<(ObjectId, ChunkSpec)>, is_for_file: bool },
     /// Cut chunks off an object in the node's store. Answered by [`ResponseBody::Cut`] or
     /// [`ResponseBody::NotCut`].
     Cut(CutRequest),
-    /// The folder of the node's store, which clients on its machine read. Answered by [`ResponseBody::StoreFolder`].
+    /// The folder of the node's store, which clients on its machine read. Answered by
+    /// [`ResponseBody::StoreFolder`].
     StoreFolder,
-    /// Store a chunk whose content the client has handed over in the node's store with this number. Answered by
-    /// [`ResponseBody::Stored`]. `is_durable` is as in [`Store`](RequestBody::Store).
+    /// Store a chunk whose content the client has handed over in the node's store with this number.
+    /// Answered by [`ResponseBody::Stored`]. `is_durable` is as in [`Store`](RequestBody::Store).
     Take { number: u128, object: ObjectId, size_bytes: u64, checksum: u64, is_durable: bool },
-    /// Delete those of these chunks that came over this connection and that no leader has asked for: their file will
-    /// not appear. Answered by [`ResponseBody::Discarded`].
+    /// Delete those of these chunks that came over this connection and that no leader has asked
+    /// for: their file will not appear. Answered by [`ResponseBody::Discarded`].
     Discard { objects: Vec<ObjectId> },
-    /// Whether the client may write a file, before it stores the content. Answered by [`ResponseBody::MayWrite`], or
-    /// refused.
+    /// Whether the client may write a file, before it stores the content. Answered by
+    /// [`ResponseBody::MayWrite`], or refused.
     MayWrite { name: FileName },
 }
 
@@ -228,7 +239,8 @@ pub struct SmallChunk {
 pub enum StoreFailure {
     /// The node has no space: the reason, for a person.
     NoSpace(String),
-    /// The node has no space now, and will soon delete chunks that clients have left: the reason, for a person.
+    /// The node has no space now, and will soon delete chunks that clients have left: the reason,
+    /// for a person.
     NoSpaceNow(String),
     /// Any other failure, for a person.
     Failed(String),
@@ -318,7 +330,8 @@ pub enum ResponseBody {
     MayWrite,
 }
 
-/// The content of a small chunk as a node has it. The reader checks it against the checksum of the chunk.
+/// The content of a small chunk as a node has it. The reader checks it against the checksum of the
+/// chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SmallContent {
     /// The whole content.
@@ -334,7 +347,8 @@ pub enum SmallContent {
 pub struct LogPosition {
     /// The time when the node has opened its log.
     pub opened_us: u64,
-    /// The number of bytes that were ever logged before the place, also in log files that were deleted.
+    /// The number of bytes that were ever logged before the place, also in log files that were
+    /// deleted.
     pub offset: u64,
 }
 

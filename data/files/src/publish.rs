@@ -17,8 +17,8 @@ use crate::routes::{Routes, unexpected};
 use crate::uploads::FileDraft;
 use crate::write::WriteOptions;
 
-/// Content that was stored longer ago is renewed before its file appears: nodes delete chunks that belong to no file
-/// after a day.
+/// Content that was stored longer ago is renewed before its file appears: nodes delete chunks that
+/// belong to no file after a day.
 pub(crate) const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
 
 /// Gives names to content that is stored.
@@ -30,7 +30,8 @@ pub(crate) struct Publisher {
     replicas: Arc<Replicas>,
 }
 
-/// The stored content of a file that has not appeared. If it never does, the nodes delete its chunks.
+/// The stored content of a file that has not appeared. If it never does, the nodes delete its
+/// chunks.
 pub struct HiddenFile {
     publisher: Arc<Publisher>,
     name: FileName,
@@ -71,7 +72,8 @@ impl HiddenFile {
         if makes_parents {
             publisher.folders.make_parents(&name).await?;
         }
-        let charge = publisher.quotas.charge(&name, None, FolderUsage::added(None, &record)).await?;
+        let charge =
+            publisher.quotas.charge(&name, None, FolderUsage::added(None, &record)).await?;
         let operation = FileOperation::Create { name: name.clone(), record: record.clone() };
         let answer = unclaimed.give(&publisher.names, operation).await;
         let created = publisher.names.created(&name, record, answer, unclaimed.is_unsure).await?;
@@ -79,15 +81,19 @@ impl HiddenFile {
         Ok(created)
     }
 
-    /// Makes the file appear. A file that has the name is replaced: readers find one of the two at any time. Of clients
-    /// that publish under one name at the same time, the last one wins. `may_appear` is called just before each try;
-    /// the result is `None` if it is false.
+    /// Makes the file appear. A file that has the name is replaced: readers find one of the two at
+    /// any time. Of clients that publish under one name at the same time, the last one wins.
+    /// `may_appear` is called just before each try; the result is `None` if it is false.
     ///
     /// # Errors
-    /// `Changed` if an answer was lost and another client has changed the name since: the file may have appeared and
-    /// may have been replaced, so its chunks may be deleted. `Unreachable` also if the content was stored more than a
-    /// day ago and was deleted. `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
-    pub async fn publish(self, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Option<File>, FilesError> {
+    /// `Changed` if an answer was lost and another client has changed the name since: the file may
+    /// have appeared and may have been replaced, so its chunks may be deleted. `Unreachable` also
+    /// if the content was stored more than a day ago and was deleted. `IsFolder`, `NotFolder`,
+    /// `Quota`, `Unreachable`.
+    pub async fn publish(
+        self,
+        may_appear: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<File>, FilesError> {
         let HiddenFile { publisher, name, record, unclaimed, makes_parents, stored } = self;
         if stored.elapsed() > RENEW_AFTER {
             publisher.replicas.sync_all(&record.chunks, record.replication).await?;
@@ -105,15 +111,19 @@ impl Publisher {
         Publisher { routes, names, folders, quotas, replicas }
     }
 
-    /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the attributes were changed in
-    /// the meantime. `unclaimed` are the chunks that were stored for the record.
+    /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the
+    /// attributes were changed in the meantime. `unclaimed` are the chunks that were stored for the
+    /// record.
     pub async fn replace(
         &self,
         mut file: File,
         mut record: FileRecord,
         mut unclaimed: UnclaimedChunks,
     ) -> Result<File, FilesError> {
-        let charge = self.quotas.charge(&file.name, None, FolderUsage::added(Some(&file.record), &record)).await?;
+        let charge = self
+            .quotas
+            .charge(&file.name, None, FolderUsage::added(Some(&file.record), &record))
+            .await?;
         loop {
             let (name, version) = (file.name.clone(), file.version);
             let replace = FileOperation::Replace { name, version, record: record.clone() };
@@ -148,9 +158,9 @@ impl Publisher {
         }
     }
 
-    /// Writes a record, for which the chunks `unclaimed` were stored, in place of the file that has the name. Without
-    /// `looks`, the name is expected to be free, and only looked at if it is not. `may_appear` is called just before
-    /// each try; the result is `None` if it is false.
+    /// Writes a record, for which the chunks `unclaimed` were stored, in place of the file that has
+    /// the name. Without `looks`, the name is expected to be free, and only looked at if it is not.
+    /// `may_appear` is called just before each try; the result is `None` if it is false.
     pub async fn appear(
         &self,
         name: &FileName,
@@ -165,7 +175,9 @@ impl Publisher {
             let present = match looks {
                 false => None,
                 true => match self.names.lookup(name).await {
-                    Ok(present) if present.record.kind.is_folder() => return Err(FilesError::is_folder(name)),
+                    Ok(present) if present.record.kind.is_folder() => {
+                        return Err(FilesError::is_folder(name));
+                    }
                     Ok(present) => Some(present),
                     Err(error) if error.kind == FilesErrorKind::NotFound => None,
                     Err(error) => return Err(error),
@@ -186,9 +198,11 @@ impl Publisher {
             let (name, record) = (name.clone(), record.clone());
             let is_new = present.is_none();
             let operation = match present {
-                Some(present) => {
-                    FileOperation::Replace { name: name.clone(), version: present.version, record: record.clone() }
-                }
+                Some(present) => FileOperation::Replace {
+                    name: name.clone(),
+                    version: present.version,
+                    record: record.clone(),
+                },
                 None => FileOperation::Create { name: name.clone(), record: record.clone() },
             };
             match unclaimed.give(&self.names, operation).await {
@@ -201,7 +215,8 @@ impl Publisher {
                 Err(error) if error.kind == FilesErrorKind::Changed && is_new => return Err(error),
                 // Another client was faster.
                 Err(FilesError {
-                    kind: FilesErrorKind::Exists | FilesErrorKind::Changed | FilesErrorKind::NotFound,
+                    kind:
+                        FilesErrorKind::Exists | FilesErrorKind::Changed | FilesErrorKind::NotFound,
                     ..
                 }) if Instant::now() < deadline => pause.wait().await,
                 Err(error) => return Err(error),
@@ -218,13 +233,15 @@ struct Tries<'a> {
 }
 
 impl Tries<'_> {
-    /// Whether a try was done, now that the name has this record; `None` if another try is right. It is not if a try
-    /// may have been done and another client has changed the name since: the chunks of the record may be deleted.
-    /// `is_unsure` says that an answer was lost: a try may have been done, although the leader refused it later.
+    /// Whether a try was done, now that the name has this record; `None` if another try is right.
+    /// It is not if a try may have been done and another client has changed the name since: the
+    /// chunks of the record may be deleted. `is_unsure` says that an answer was lost: a try may
+    /// have been done, although the leader refused it later.
     fn outcome(&self, is_unsure: bool, present: Option<&FileRecord>) -> Option<bool> {
         // The replicas change with repairs.
-        let is_same =
-            |one: &FileRecord, other: &FileRecord| one.is_as_written(other) && one.attributes == other.attributes;
+        let is_same = |one: &FileRecord, other: &FileRecord| {
+            one.is_as_written(other) && one.attributes == other.attributes
+        };
         let is_unchanged = match (&self.over, present) {
             (Some(Some(over)), Some(present)) => is_same(over, present),
             (Some(None) | None, None) => true,
@@ -249,17 +266,27 @@ mod tests {
     #[test]
     fn a_lost_answer_and_another_client_end_the_tries() {
         let record = |object: u8, replicas: &[u64]| {
-            let (object, replicas) = (ObjectId([object; 16]), replicas.iter().copied().map(NodeId).collect());
+            let (object, replicas) =
+                (ObjectId([object; 16]), replicas.iter().copied().map(NodeId).collect());
             let chunks = vec![Chunk { object, size_bytes: 1, checksum: 0, replicas }];
-            FileRecord { chunks, ..FileRecord::without_content(FileId(1), FileKind::File, Attributes::default()) }
+            FileRecord {
+                chunks,
+                ..FileRecord::without_content(FileId(1), FileKind::File, Attributes::default())
+            }
         };
         let own = record(1, &[1, 2]);
-        let outcome = |is_unsure, over: Option<Option<&FileRecord>>, present: Option<&FileRecord>| {
+        let outcome = |is_unsure,
+                       over: Option<Option<&FileRecord>>,
+                       present: Option<&FileRecord>| {
             Tries { record: &own, over: over.map(|over| over.cloned()) }.outcome(is_unsure, present)
         };
         let (before, repaired, other) = (record(2, &[1]), record(2, &[1, 3]), record(3, &[1]));
         assert_eq!(outcome(false, None, Some(&other)), None, "all tries were refused");
-        assert_eq!(outcome(true, Some(Some(&before)), Some(&record(1, &[2, 3]))), Some(true), "and was repaired");
+        assert_eq!(
+            outcome(true, Some(Some(&before)), Some(&record(1, &[2, 3]))),
+            Some(true),
+            "and was repaired"
+        );
         assert_eq!(outcome(true, Some(Some(&before)), Some(&repaired)), None);
         assert_eq!(outcome(true, Some(Some(&before)), Some(&other)), Some(false));
         assert_eq!(outcome(true, Some(Some(&before)), None), Some(false));
@@ -268,7 +295,12 @@ mod tests {
             (outcome(true, Some(None), Some(&other)), outcome(true, None, Some(&other))),
             (Some(false), Some(false))
         );
-        let touched = FileRecord { attributes: Attributes { mode: 1, ..own.attributes }, ..own.clone() };
-        assert_eq!(outcome(true, Some(Some(&touched)), Some(&touched)), None, "the try only changes attributes");
+        let touched =
+            FileRecord { attributes: Attributes { mode: 1, ..own.attributes }, ..own.clone() };
+        assert_eq!(
+            outcome(true, Some(Some(&touched)), Some(&touched)),
+            None,
+            "the try only changes attributes"
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! Quotas of folders. The client that writes checks them, so they bound programs that are well-behaved, as in CephFS.
+//! Quotas of folders. The client that writes checks them, so they bound programs that are
+//! well-behaved, as in CephFS.
 //!
-//! A folder's record has its quota. The members say how much is below the folder; each adds up the names that it leads.
-//! A client asks at most once a second, and counts the entries that it has added since. A file counts when it appears,
-//! so several clients that write at the same time can exceed a quota by all files that appear within a second.
+//! A folder's record has its quota. The members say how much is below the folder; each adds up the
+//! names that it leads. A client asks at most once a second, and counts the entries that it has
+//! added since. A file counts when it appears, so several clients that write at the same time can
+//! exceed a quota by all files that appear within a second.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +75,8 @@ struct Used {
     used: Result<FolderUsage, FilesError>,
 }
 
-/// An addition to the use of folders, which counts until the members are asked again. Dropping it takes it back.
+/// An addition to the use of folders, which counts until the members are asked again. Dropping it
+/// takes it back.
 #[must_use]
 pub(crate) struct Charge {
     more: FolderUsage,
@@ -124,8 +127,8 @@ impl KnownQuota {
         }
     }
 
-    /// Whether the members need not be asked again. A failure is known for the same time: callers that have waited for
-    /// the answer must not wait for another one, each in turn.
+    /// Whether the members need not be asked again. A failure is known for the same time: callers
+    /// that have waited for the answer must not wait for another one, each in turn.
     fn is_current(&self) -> bool {
         self.used().as_ref().is_some_and(|used| used.told.elapsed() <= USE_KNOWN_FOR)
     }
@@ -141,7 +144,12 @@ impl KnownQuota {
     }
 
     /// Fails if it is known that the folder has a quota that does not permit `more` under `name`.
-    fn check(&self, folder: &FileName, name: &FileName, more: FolderUsage) -> Result<(), FilesError> {
+    fn check(
+        &self,
+        folder: &FileName,
+        name: &FileName,
+        more: FolderUsage,
+    ) -> Result<(), FilesError> {
         self.latest().map_or(Ok(()), |(quota, used)| within(&quota, used, more, folder, name))
     }
 }
@@ -175,7 +183,12 @@ impl KnownQuotas {
 
 impl Quotas {
     pub fn new(routes: Arc<Routes>, names: Arc<Names>) -> Self {
-        Quotas { routes, names, known: KnownQuotas::default(), is_refreshing: AtomicBool::new(false) }
+        Quotas {
+            routes,
+            names,
+            known: KnownQuotas::default(),
+            is_refreshing: AtomicBool::new(false),
+        }
     }
 
     /// The client has seen a folder with this quota.
@@ -183,9 +196,13 @@ impl Quotas {
         self.known.seen(folder, quota);
     }
 
-    /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there already may exceed it;
-    /// then nothing can be added.
-    pub async fn set_quota(&self, folder: &FileName, quota: Option<Quota>) -> Result<(), FilesError> {
+    /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there
+    /// already may exceed it; then nothing can be added.
+    pub async fn set_quota(
+        &self,
+        folder: &FileName,
+        quota: Option<Quota>,
+    ) -> Result<(), FilesError> {
         let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         loop {
             let File { record, version, .. } = self.names.lookup(folder).await?;
@@ -193,8 +210,13 @@ impl Quotas {
                 return Err(FilesError::not_folder(folder));
             }
             let record = FileRecord { quota, ..record };
-            match self.names.operate(FileOperation::Replace { name: folder.clone(), version, record }).await {
-                Err(error) if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
+            match self
+                .names
+                .operate(FileOperation::Replace { name: folder.clone(), version, record })
+                .await
+            {
+                Err(error)
+                    if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
                 Err(error) => return Err(error),
                 Ok(_) => {
                     self.seen(folder, quota);
@@ -228,8 +250,8 @@ impl Quotas {
         Ok(parts.into_iter().fold(FolderUsage::default(), FolderUsage::with))
     }
 
-    /// Checks that `more` may be added under a name, and counts it until the result is dropped. Folders that `from` is
-    /// in as well, the name that an entry has now, are not concerned.
+    /// Checks that `more` may be added under a name, and counts it until the result is dropped.
+    /// Folders that `from` is in as well, the name that an entry has now, are not concerned.
     pub async fn charge(
         &self,
         name: &FileName,
@@ -246,11 +268,18 @@ impl Quotas {
         Ok(charge)
     }
 
-    /// Fails if it is known here that quotas do not permit a file to grow by `more_bytes`. Does not wait: if something
-    /// is not known, or was known more than a second ago, the members are asked in the background, for the next call.
-    pub fn may_grow(self: &Arc<Self>, name: &FileName, more_bytes: u64, runtime: &Handle) -> Result<(), FilesError> {
+    /// Fails if it is known here that quotas do not permit a file to grow by `more_bytes`. Does not
+    /// wait: if something is not known, or was known more than a second ago, the members are asked
+    /// in the background, for the next call.
+    pub fn may_grow(
+        self: &Arc<Self>,
+        name: &FileName,
+        more_bytes: u64,
+        runtime: &Handle,
+    ) -> Result<(), FilesError> {
         let more = FolderUsage { bytes: more_bytes, files: 0 };
-        let folders: Vec<_> = folders_above(name, None).map(|folder| (self.known.of(&folder), folder)).collect();
+        let folders: Vec<_> =
+            folders_above(name, None).map(|folder| (self.known.of(&folder), folder)).collect();
         let is_known = folders.iter().all(|(known, _)| known.is_known());
         if !is_known && !self.is_refreshing.swap(true, Ordering::AcqRel) {
             let (quotas, name) = (self.clone(), name.clone());
@@ -265,7 +294,11 @@ impl Quotas {
     }
 
     /// Whether a folder that `name` is in, and `from` is not in, has a quota.
-    pub async fn has_quota(&self, name: &FileName, from: Option<&FileName>) -> Result<bool, FilesError> {
+    pub async fn has_quota(
+        &self,
+        name: &FileName,
+        from: Option<&FileName>,
+    ) -> Result<bool, FilesError> {
         for folder in folders_above(name, from) {
             let known = self.known.of(&folder);
             if known.quota.get_or_try_init(|| self.quota_of(&folder)).await?.is_some() {
@@ -276,16 +309,27 @@ impl Quotas {
     }
 
     /// Creates an entry if the quotas of its folders permit it.
-    pub async fn create_within_quota(&self, name: &FileName, record: FileRecord) -> Result<File, FilesError> {
+    pub async fn create_within_quota(
+        &self,
+        name: &FileName,
+        record: FileRecord,
+    ) -> Result<File, FilesError> {
         let charge = self.charge(name, None, FolderUsage::added(None, &record)).await?;
         let created = self.names.create_record(name, record).await?;
         charge.keep();
         Ok(created)
     }
 
-    async fn charge_folder(&self, folder: &FileName, name: &FileName, charge: &mut Charge) -> Result<(), FilesError> {
+    async fn charge_folder(
+        &self,
+        folder: &FileName,
+        name: &FileName,
+        charge: &mut Charge,
+    ) -> Result<(), FilesError> {
         let (known, more) = (self.known.of(folder), charge.more);
-        let Some(quota) = known.quota.get_or_try_init(|| self.quota_of(folder)).await? else { return Ok(()) };
+        let Some(quota) = known.quota.get_or_try_init(|| self.quota_of(folder)).await? else {
+            return Ok(());
+        };
         let _asking = if known.is_current() { None } else { Some(known.asking.lock().await) };
         // Another caller may have asked meanwhile.
         if !known.is_current() {
@@ -305,7 +349,11 @@ impl Quotas {
         match self.names.lookup(folder).await {
             Ok(File { record, .. }) => Ok(record.quota),
             // The token of a job may write below a folder that it may not see.
-            Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::NotAllowed) => Ok(None),
+            Err(error)
+                if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::NotAllowed) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -313,13 +361,19 @@ impl Quotas {
 
 impl FolderUsage {
     fn with(self, other: FolderUsage) -> Self {
-        FolderUsage { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
+        FolderUsage {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+        }
     }
 
     /// The growth of the use of the folders above when a record replaces another one.
     pub(crate) fn added(before: Option<&FileRecord>, after: &FileRecord) -> Self {
         let size_before = before.map_or(0, FileRecord::size_bytes);
-        FolderUsage { bytes: after.size_bytes().saturating_sub(size_before), files: u64::from(before.is_none()) }
+        FolderUsage {
+            bytes: after.size_bytes().saturating_sub(size_before),
+            files: u64::from(before.is_none()),
+        }
     }
 }
 
@@ -331,8 +385,9 @@ fn within(
     folder: &FileName,
     name: &FileName,
 ) -> Result<(), FilesError> {
-    let exceeds =
-        |limit: Option<u64>, used: u64, more: u64| limit.filter(|limit| more > 0 && used.saturating_add(more) > *limit);
+    let exceeds = |limit: Option<u64>, used: u64, more: u64| {
+        limit.filter(|limit| more > 0 && used.saturating_add(more) > *limit)
+    };
     if let Some(limit) = exceeds(quota.bytes, used.bytes, more.bytes) {
         let [limit, used, more] = [limit, used.bytes, more.bytes].map(format_bytes);
         return Err(over(folder, &limit, &used, &format!("{name} needs {more} more")));
@@ -349,15 +404,18 @@ fn within(
 }
 
 /// The folders that `name` is in, and `from` is not in.
-fn folders_above(name: &FileName, from: Option<&FileName>) -> impl Iterator<Item = FileName> + Send {
+fn folders_above(
+    name: &FileName,
+    from: Option<&FileName>,
+) -> impl Iterator<Item = FileName> + Send {
     let above = std::iter::successors(name.parent(), FileName::parent);
     above.filter(move |folder| from.is_none_or(|from| !from.is_within(folder.as_str())))
 }
 
 fn over(folder: &FileName, limit: &str, used: &str, needed: &str) -> FilesError {
     let message = format!(
-        "{folder} has a quota of {limit}, and {used} are used: {needed}. Remove files, or change the quota with `eyas \
-         dfs quota set`"
+        "{folder} has a quota of {limit}, and {used} are used: {needed}. Remove files, or change \
+         the quota with `eyas dfs quota set`"
     );
     FilesError::new(FilesErrorKind::Quota, message)
 }
@@ -395,16 +453,22 @@ mod tests {
         let bytes = |bytes| FolderUsage { bytes, files: 0 };
         let quota = Quota { bytes: Some(100), files: None };
         let [unknown, none, limited] = [None, Some(None), Some(Some(quota))].map(KnownQuota::new);
-        let check = |known: &KnownQuota, more| known.check(&folder, &name, bytes(more)).map_err(|error| error.kind);
+        let check = |known: &KnownQuota, more| {
+            known.check(&folder, &name, bytes(more)).map_err(|error| error.kind)
+        };
         assert_eq!((unknown.is_known(), none.is_known(), limited.is_known()), (false, true, false));
         assert!([&unknown, &none, &limited].into_iter().all(|known| check(known, 1000).is_ok()));
         *limited.used() = Some(Used { told: Instant::now(), used: Ok(bytes(60)) });
         assert!(limited.is_known());
-        assert_eq!((check(&limited, 40), check(&limited, 41)), (Ok(()), Err(FilesErrorKind::Quota)));
+        assert_eq!(
+            (check(&limited, 40), check(&limited, 41)),
+            (Ok(()), Err(FilesErrorKind::Quota))
+        );
         let renewed = limited.renewed();
         assert!(!renewed.is_known());
         assert_eq!(check(&renewed, 41), Err(FilesErrorKind::Quota));
-        *limited.used() = Some(Used { told: Instant::now(), used: Err(FilesError::unreachable("silent")) });
+        *limited.used() =
+            Some(Used { told: Instant::now(), used: Err(FilesError::unreachable("silent")) });
         assert_eq!(check(&limited, 1000), Ok(()));
     }
 
@@ -412,7 +476,9 @@ mod tests {
     fn callers_that_wait_for_silent_members_share_one_failure() {
         let folder = KnownQuota::new(None);
         assert!(!folder.is_current());
-        let fail = |told| *folder.used() = Some(Used { told, used: Err(FilesError::unreachable("silent")) });
+        let fail = |told| {
+            *folder.used() = Some(Used { told, used: Err(FilesError::unreachable("silent")) })
+        };
         fail(Instant::now());
         assert!(folder.is_current());
         fail(Instant::now() - 2 * USE_KNOWN_FOR);

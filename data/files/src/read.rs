@@ -1,5 +1,5 @@
-//! Reading: each chunk is read from any replica, near and fast ones first, and checked against its checksum. A bad
-//! replica is reported, and the next one is tried.
+//! Reading: each chunk is read from any replica, near and fast ones first, and checked against its
+//! checksum. A bad replica is reported, and the next one is tried.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -26,8 +26,8 @@ use crate::write::{SMALL_CHUNK_BYTES, random};
 /// Number of bytes of a chunk that are requested at a time.
 const RANGE_BYTES: u64 = 16 << 20;
 
-/// Content that may not be on the disks, and that no node can deliver, is read again for this time: until then, its
-/// leader brings the version before back.
+/// Content that may not be on the disks, and that no node can deliver, is read again for this time:
+/// until then, its leader brings the version before back.
 const UNSYNCED_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A part of a chunk.
@@ -67,8 +67,9 @@ impl ChunkReader {
         Ok(ChunkReader { routes, names, near, peers, small_reads, turn })
     }
 
-    /// Where the chunks of a file are, in order. If a node that has one is not known to be alive, the nodes are asked
-    /// once which are; if none answers, the places are those that this client knows.
+    /// Where the chunks of a file are, in order. If a node that has one is not known to be alive,
+    /// the nodes are asked once which are; if none answers, the places are those that this client
+    /// knows.
     pub async fn places(&self, file: &File) -> Vec<BlockPlace> {
         let members = self.routes.known().members;
         let mut holders = file.record.chunks.iter().flat_map(|chunk| &chunk.replicas);
@@ -81,16 +82,23 @@ impl ChunkReader {
     }
 
     /// Opens the chunk with this index.
-    pub async fn open(&self, file: &File, place: usize, division: Division) -> Result<OpenChunk, FilesError> {
+    pub async fn open(
+        &self,
+        file: &File,
+        place: usize,
+        division: Division,
+    ) -> Result<OpenChunk, FilesError> {
         if let Some(opened) = self.near.open(&file.record.chunks[place], division).await {
             return Ok(opened);
         }
         let (content, Division { format, pieces, .. }) = (self.chunk(file, place).await?, division);
-        let ends = piece_ends(format, &content, pieces).unwrap_or_else(|_| undivided(content.len(), pieces));
+        let ends = piece_ends(format, &content, pieces)
+            .unwrap_or_else(|_| undivided(content.len(), pieces));
         Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
     }
 
-    /// The chunk with this index, divided into this number of pieces. `Changed` if another client has replaced it.
+    /// The chunk with this index, divided into this number of pieces. `Changed` if another client
+    /// has replaced it.
     pub async fn open_chunk(
         &self,
         file: &File,
@@ -102,7 +110,8 @@ impl ChunkReader {
         match self.open(file, place, division).await {
             Err(lost) if lost.kind == FilesErrorKind::Lost => {
                 let now = self.names.stat(&file.name).await?;
-                let object = |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
+                let object =
+                    |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
                 let is_same = object(&now.record) == object(&file.record);
                 Err(if is_same { lost } else { FilesError::changed(&file.name) })
             }
@@ -116,10 +125,16 @@ impl ChunkReader {
     }
 
     /// Reads `length` bytes from `offset`.
-    pub async fn read_at(self: &Arc<Self>, file: &File, offset: u64, length: u64) -> Result<Vec<u8>, FilesError> {
+    pub async fn read_at(
+        self: &Arc<Self>,
+        file: &File,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, FilesError> {
         let size_bytes = file.record.size_bytes();
         let Some(end) = offset.checked_add(length).filter(|end| *end <= size_bytes) else {
-            let message = format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
+            let message =
+                format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
             return Err(FilesError::new(FilesErrorKind::NotFound, message));
         };
         let map = chunk_map(&file.record);
@@ -145,13 +160,21 @@ impl ChunkReader {
         Reading::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
     }
 
-    /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise from the first
-    /// replica that can be read. If this fails, the chunk may have moved since the file was opened, and its current
-    /// replicas are tried.
-    pub async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<ReadPart, FilesError> {
+    /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise
+    /// from the first replica that can be read. If this fails, the chunk may have moved since the
+    /// file was opened, and its current replicas are tried.
+    pub async fn part(
+        &self,
+        file: &File,
+        place: usize,
+        range: Range<u64>,
+    ) -> Result<ReadPart, FilesError> {
         let chunk = &file.record.chunks[place];
         if chunk.is_hole() {
-            return Ok(ReadPart { content: vec![0; (range.end - range.start) as usize], is_near: false });
+            return Ok(ReadPart {
+                content: vec![0; (range.end - range.start) as usize],
+                is_near: false,
+            });
         }
         if let Some(content) = self.near.part_near(chunk, range.clone()).await {
             return Ok(ReadPart { content, is_near: true });
@@ -163,12 +186,14 @@ impl ChunkReader {
         self.routes.refresh(Instant::now()).await?;
         let (until, mut pause) = (Instant::now() + UNSYNCED_PATIENCE, Backoff::default());
         loop {
-            let Ok(File { record, .. }) = self.names.stat(&file.name).await else { return Err(lost) };
+            let Ok(File { record, .. }) = self.names.stat(&file.name).await else {
+                return Err(lost);
+            };
             let is_same = |now: &&Chunk| now.object == chunk.object && record.id == file.record.id;
             let Some(now) = record.chunks.iter().find(is_same) else { return Err(lost) };
             match self.part_of(file, place, now, range.clone()).await {
-                // A power failure may have taken it. The leader is about to find that out, or a node that has it
-                // is about to come back, perhaps under another address.
+                // A power failure may have taken it. The leader is about to find that out, or a
+                // node that has it is about to come back, perhaps under another address.
                 Err(_) if record.unsynced.is_some() && Instant::now() < until => {
                     pause.wait().await;
                     self.routes.refresh(until).await?;
@@ -189,12 +214,16 @@ impl ChunkReader {
         let mut tried = Vec::new();
         for member in self.in_order(chunk, place) {
             let node = member.node;
-            let read = match range == (0..chunk.size_bytes) && chunk.size_bytes <= SMALL_CHUNK_BYTES as u64 {
+            let read = match range == (0..chunk.size_bytes)
+                && chunk.size_bytes <= SMALL_CHUNK_BYTES as u64
+            {
                 true => self.small_from(&member, chunk).await,
                 false => self.part_from(member.transfer, chunk, range.clone()).await,
             };
             match read {
-                Ok(content) => return Ok(ReadPart { content, is_near: Some(node) == self.near.node() }),
+                Ok(content) => {
+                    return Ok(ReadPart { content, is_near: Some(node) == self.near.node() });
+                }
                 Err(BadPart { is_bad, why }) => {
                     if is_bad {
                         self.names.tell_bad(&file.name, vec![chunk.object], node).await;
@@ -203,11 +232,16 @@ impl ChunkReader {
                 }
             }
         }
-        let why = if tried.is_empty() { "no node that has it answers".to_owned() } else { tried.join("; ") };
+        let why = if tried.is_empty() {
+            "no node that has it answers".to_owned()
+        } else {
+            tried.join("; ")
+        };
         let start: u64 = file.record.chunks[..place].iter().map(|chunk| chunk.size_bytes).sum();
         let last = (start + chunk.size_bytes).saturating_sub(1);
         let message = format!(
-            "chunk {place} (bytes {start} to {last}) of {} cannot be read: {why}. `eyas dfs verify` says what is lost",
+            "chunk {place} (bytes {start} to {last}) of {} cannot be read: {why}. `eyas dfs \
+             verify` says what is lost",
             file.name
         );
         Err(FilesError::new(FilesErrorKind::Lost, message))
@@ -218,11 +252,15 @@ impl ChunkReader {
         let Member { node, address, .. } = *member;
         let wanted = WantedSmallChunk { object: chunk.object, size_bytes: chunk.size_bytes };
         match self.small_reads.ask(address, wanted).await {
-            Ok(SmallContent::Whole(content)) if Checksum::of(&content).0 == chunk.checksum => Ok(content),
+            Ok(SmallContent::Whole(content)) if Checksum::of(&content).0 == chunk.checksum => {
+                Ok(content)
+            }
             Ok(SmallContent::Whole(_)) => {
                 Err(BadPart { is_bad: true, why: format!("node {node} has other content for it") })
             }
-            Ok(SmallContent::Missing) => Err(BadPart { is_bad: true, why: format!("node {node} does not have it") }),
+            Ok(SmallContent::Missing) => {
+                Err(BadPart { is_bad: true, why: format!("node {node} does not have it") })
+            }
             Ok(SmallContent::Failed(why)) => {
                 Err(BadPart { is_bad: false, why: format!("node {node} cannot read it: {why}") })
             }
@@ -231,7 +269,12 @@ impl ChunkReader {
     }
 
     /// Reads from one replica. The error says whether the replica is bad, and why.
-    async fn part_from(&self, addr: SocketAddr, chunk: &Chunk, range: Range<u64>) -> Result<Vec<u8>, BadPart> {
+    async fn part_from(
+        &self,
+        addr: SocketAddr,
+        chunk: &Chunk,
+        range: Range<u64>,
+    ) -> Result<Vec<u8>, BadPart> {
         let mut part = Vec::new();
         let mut at = range.start;
         while at < range.end {
@@ -240,7 +283,8 @@ impl ChunkReader {
                 Ok(bytes) if part.is_empty() => part = bytes,
                 Ok(bytes) => part.extend_from_slice(&bytes),
                 Err(error) => {
-                    let is_bad = matches!(error.kind, PeerErrorKind::NotHere | PeerErrorKind::Corrupt);
+                    let is_bad =
+                        matches!(error.kind, PeerErrorKind::NotHere | PeerErrorKind::Corrupt);
                     return Err(BadPart { is_bad, why: error.message });
                 }
             }
@@ -248,7 +292,10 @@ impl ChunkReader {
         }
         let is_whole = range == (0..chunk.size_bytes);
         if is_whole && Checksum::of(&part).0 != chunk.checksum {
-            return Err(BadPart { is_bad: true, why: format!("peer {addr} has other content for it") });
+            return Err(BadPart {
+                is_bad: true,
+                why: format!("peer {addr} has other content for it"),
+            });
         }
         Ok(part)
     }
@@ -264,7 +311,10 @@ impl ChunkReader {
             time_us: self.peers.estimate(*transfer, chunk.size_bytes, 0).as_micros() as u64,
         };
         let holders: Vec<ChunkHolder> = members.iter().map(holder).collect();
-        in_order(&holders, self.turn.wrapping_add(place)).into_iter().map(|holder| members[holder]).collect()
+        in_order(&holders, self.turn.wrapping_add(place))
+            .into_iter()
+            .map(|holder| members[holder])
+            .collect()
     }
 }
 

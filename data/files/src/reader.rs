@@ -1,11 +1,13 @@
-//! A reader of a file: one version of it, the plan by which it is read (`eyas_reading`), and the chunks that are open.
+//! A reader of a file: one version of it, the plan by which it is read (`eyas_reading`), and the
+//! chunks that are open.
 //!
-//! The plan says which chunks are opened as a whole and which of them before they are read. A chunk that is in the
-//! store of a node on this machine is opened as a file; its content is checked once, and later reads of it need no
-//! message. The content of other chunks comes into memory. Bytes of chunks that are not opened are requested.
+//! The plan says which chunks are opened as a whole and which of them before they are read. A chunk
+//! that is in the store of a node on this machine is opened as a file; its content is checked once,
+//! and later reads of it need no message. The content of other chunks comes into memory. Bytes of
+//! chunks that are not opened are requested.
 //!
-//! A read never blocks the thread that polls it, unless the caller says that the thread may wait for the disks of this
-//! machine, like the thread of a program that waits for the result anyway.
+//! A read never blocks the thread that polls it, unless the caller says that the thread may wait
+//! for the disks of this machine, like the thread of a program that waits for the result anyway.
 
 mod cache;
 
@@ -94,9 +96,11 @@ impl FileReader {
         FileReader { chunks, runtime, file, map, cache, progress: Arc::new(Mutex::new(progress)) }
     }
 
-    /// A reader of a version that was looked up later. It continues this one if the content is the same.
+    /// A reader of a version that was looked up later. It continues this one if the content is the
+    /// same.
     pub fn renewed(&self, file: Arc<File>) -> Self {
-        let (chunks, runtime, cache) = (self.chunks.clone(), self.runtime.clone(), self.cache.clone());
+        let (chunks, runtime, cache) =
+            (self.chunks.clone(), self.runtime.clone(), self.cache.clone());
         if file.record.is_as_written(&self.file.record) {
             let (map, progress) = (self.map.clone(), self.progress.clone());
             return FileReader { chunks, runtime, file, map, cache, progress };
@@ -115,8 +119,9 @@ impl FileReader {
         self.map.size_bytes()
     }
 
-    /// Fills the buffer with the bytes from `offset`, as far as the file has them, without waiting for anything: the
-    /// chunk is open, and the bytes are in memory. Returns their number; `None` if they are not all at hand.
+    /// Fills the buffer with the bytes from `offset`, as far as the file has them, without waiting
+    /// for anything: the chunk is open, and the bytes are in memory. Returns their number; `None`
+    /// if they are not all at hand.
     pub fn try_read_local(&self, offset: u64, buffer: &mut [u8]) -> Option<usize> {
         self.read_open(offset, buffer, MayWait::No)
     }
@@ -126,8 +131,8 @@ impl FileReader {
         self.read_open(offset, buffer, MayWait::Yes)
     }
 
-    /// Fills the buffer with the bytes from `offset`, as far as the file has them. Returns their number. Blocks no
-    /// thread.
+    /// Fills the buffer with the bytes from `offset`, as far as the file has them. Returns their
+    /// number. Blocks no thread.
     ///
     /// # Errors
     /// `Lost` if no replica of a chunk can be read.
@@ -135,11 +140,16 @@ impl FileReader {
         self.read_all(offset, buffer, MayWait::No).await
     }
 
-    /// The same, but waits for the disks of this machine on the thread that polls it, which copies fewer bytes.
+    /// The same, but waits for the disks of this machine on the thread that polls it, which copies
+    /// fewer bytes.
     ///
     /// # Errors
     /// As [`read`](FileReader::read).
-    pub async fn read_on_this_thread(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, FilesError> {
+    pub async fn read_on_this_thread(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, FilesError> {
         self.read_all(offset, buffer, MayWait::Yes).await
     }
 
@@ -176,7 +186,12 @@ impl FileReader {
         } else {
             let opened = self.cache.get(chunk.object)?;
             let content = opened.get()?;
-            match content.read(wanted.start - bounds.start, into, may_wait == MayWait::Yes, self.cache.checks_files()) {
+            match content.read(
+                wanted.start - bounds.start,
+                into,
+                may_wait == MayWait::Yes,
+                self.cache.checks_files(),
+            ) {
                 ContentRead::Done => {}
                 ContentRead::Waits => return None,
                 ContentRead::Changed => {
@@ -189,14 +204,22 @@ impl FileReader {
         Some((wanted.end - wanted.start) as usize)
     }
 
-    async fn read_all(&self, offset: u64, buffer: &mut [u8], may_wait: MayWait) -> Result<usize, FilesError> {
+    async fn read_all(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        may_wait: MayWait,
+    ) -> Result<usize, FilesError> {
         if let Some(read) = self.read_open(offset, buffer, may_wait) {
             return Ok(read);
         }
         let wanted = self.map.range(offset, buffer.len() as u64);
         let size_bytes = (wanted.end - wanted.start) as usize;
         // Holds the chunks that are open: the cache may drop them for chunks that are opened ahead.
-        let hold = |part: ChunkPart| WantedPart { open: self.cache.get(self.chunk(part.place).object), part };
+        let hold = |part: ChunkPart| WantedPart {
+            open: self.cache.get(self.chunk(part.place).object),
+            part,
+        };
         let parts: Vec<WantedPart> = self.map.parts(wanted.clone()).map(hold).collect();
         let continues = self.begin(wanted);
         let mut rest = &mut buffer[..size_bytes];
@@ -206,7 +229,9 @@ impl FileReader {
             rest = later;
             let first = run[0].part.place;
             match run {
-                [wanted] if !self.is_direct(wanted) => self.read_part(wanted, into, continues, may_wait).await?,
+                [wanted] if !self.is_direct(wanted) => {
+                    self.read_part(wanted, into, continues, may_wait).await?
+                }
                 _ => self.read_chunks(first..first + run.len(), into, may_wait).await?,
             }
         }
@@ -223,7 +248,8 @@ impl FileReader {
         wanted.part.size_bytes() == chunk.size_bytes && (chunk.is_hole() || wanted.open.is_none())
     }
 
-    /// Notes a read, and begins to open what the plan wants ahead. Returns whether the read continues the one before.
+    /// Notes a read, and begins to open what the plan wants ahead. Returns whether the read
+    /// continues the one before.
     fn begin(&self, wanted: Range<u64>) -> bool {
         let begin = wanted.start;
         let mut progress = self.lock();
@@ -234,7 +260,8 @@ impl FileReader {
         progress.ahead.retain(|(place, _)| (first..ahead.end).contains(place));
         for place in first..ahead.end {
             let chunk = self.chunk(place);
-            // This counts as a use, also of those that are not read yet: chunks that were read before go first.
+            // This counts as a use, also of those that are not read yet: chunks that were read
+            // before go first.
             let is_cached = self.cache.get(chunk.object).is_some();
             let is_begun = progress.ahead.iter().any(|(begun, _)| *begun == place);
             if is_cached || is_begun || chunk.is_hole() || !ahead.contains(&place) {
@@ -273,7 +300,9 @@ impl FileReader {
             known => known,
         };
         if let Some(opening) = opening {
-            match opened((&self.chunks, &self.runtime), &self.file, place, &self.cache, &opening).await {
+            match opened((&self.chunks, &self.runtime), &self.file, place, &self.cache, &opening)
+                .await
+            {
                 Ok(()) if self.copy(&opening, part, into, may_wait).await => return Ok(()),
                 // The nodes may still have the bytes that are wanted.
                 Ok(()) => self.cache.forget(chunk.object),
@@ -286,7 +315,13 @@ impl FileReader {
     }
 
     /// Copies a part of an open chunk. Returns whether its content is still there.
-    async fn copy(&self, opened: &CachedChunk, part: &ChunkPart, into: &mut [u8], may_wait: MayWait) -> bool {
+    async fn copy(
+        &self,
+        opened: &CachedChunk,
+        part: &ChunkPart,
+        into: &mut [u8],
+        may_wait: MayWait,
+    ) -> bool {
         let Some(content) = opened.get() else { return false };
         let (begin, checks) = (part.range.start, self.cache.checks_files());
         match content.read(begin, into, may_wait == MayWait::Yes, checks) {
@@ -295,17 +330,24 @@ impl FileReader {
             ContentRead::Waits => {
                 let (opened, mut read) = (opened.clone(), vec![0; into.len()]);
                 let reading = tokio::task::spawn_blocking(move || {
-                    let done = opened.get().map(|content| content.read(begin, &mut read, true, checks));
+                    let done =
+                        opened.get().map(|content| content.read(begin, &mut read, true, checks));
                     (done == Some(ContentRead::Done)).then_some(read)
                 });
-                let read = reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                let read =
+                    reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
                 read.map(|read| into.copy_from_slice(&read)).is_some()
             }
         }
     }
 
     /// Reads whole chunks without keeping them.
-    async fn read_chunks(&self, places: Range<usize>, into: &mut [u8], may_wait: MayWait) -> Result<(), FilesError> {
+    async fn read_chunks(
+        &self,
+        places: Range<usize>,
+        into: &mut [u8],
+        may_wait: MayWait,
+    ) -> Result<(), FilesError> {
         let first = places.start;
         let start = self.map.chunk(first).start;
         if may_wait == MayWait::No {
@@ -321,7 +363,8 @@ impl FileReader {
         });
         let missing = self.chunks.near.read_near(chunks.collect()).await;
         for run in missing.chunk_by(|one, next| one + 1 == *next) {
-            let (one, last) = (self.map.chunk(first + run[0]), self.map.chunk(first + run[run.len() - 1]));
+            let (one, last) =
+                (self.map.chunk(first + run[0]), self.map.chunk(first + run[run.len() - 1]));
             let place = (one.start - start) as usize..(last.end - start) as usize;
             self.request(one.start..last.end, &mut into[place]).await?;
         }

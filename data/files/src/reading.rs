@@ -1,5 +1,5 @@
-//! Reading a range of a file from its beginning to its end: its next parts are fetched while the program uses those
-//! before, as `eyas_reading::Sequence` plans it.
+//! Reading a range of a file from its beginning to its end: its next parts are fetched while the
+//! program uses those before, as `eyas_reading::Sequence` plans it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -37,12 +37,23 @@ enum BegunPart {
 }
 
 impl Reading {
-    pub(crate) fn of(chunks: Arc<ChunkReader>, file: Arc<File>, map: &ChunkMap, range: Range<u64>) -> Self {
-        Reading { chunks, file, plan: Sequence::new(map, range), begun: VecDeque::new(), near_bytes: 0 }
+    pub(crate) fn of(
+        chunks: Arc<ChunkReader>,
+        file: Arc<File>,
+        map: &ChunkMap,
+        range: Range<u64>,
+    ) -> Self {
+        Reading {
+            chunks,
+            file,
+            plan: Sequence::new(map, range),
+            begun: VecDeque::new(),
+            near_bytes: 0,
+        }
     }
 
-    /// The bytes of the next part, also if they are a hole; `None` at the end. The future may be dropped and the method
-    /// called again.
+    /// The bytes of the next part, also if they are a hole; `None` at the end. The future may be
+    /// dropped and the method called again.
     ///
     /// # Errors
     /// `Lost` if no replica of a chunk can be read.
@@ -62,20 +73,20 @@ impl Reading {
             let (chunks, file) = (self.chunks.clone(), self.file.clone());
             self.begun.push_back(match file.record.chunks[part.place].is_hole() {
                 true => BegunPart::Hole(part.size_bytes()),
-                false => {
-                    BegunPart::Fetched(Background::spawn(
-                        async move { chunks.part(&file, part.place, part.range).await },
-                    ))
-                }
+                false => BegunPart::Fetched(Background::spawn(async move {
+                    chunks.part(&file, part.place, part.range).await
+                })),
             });
         }
         let next = match self.begun.front_mut() {
             None => return Ok(None),
             Some(BegunPart::Hole(bytes)) => Ok(FilePart::Hole(*bytes)),
-            Some(BegunPart::Fetched(fetched)) => fetched.done().await.map(|ReadPart { content, is_near }| {
-                self.near_bytes += if is_near { content.len() as u64 } else { 0 };
-                FilePart::Bytes(content)
-            }),
+            Some(BegunPart::Fetched(fetched)) => {
+                fetched.done().await.map(|ReadPart { content, is_near }| {
+                    self.near_bytes += if is_near { content.len() as u64 } else { 0 };
+                    FilePart::Bytes(content)
+                })
+            }
         };
         self.begun.pop_front();
         self.plan.taken();

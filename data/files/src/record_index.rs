@@ -1,6 +1,7 @@
-//! Where the records of a file begin. A file does not say how many records its chunks have, so the chunks are read and
-//! their records counted, from the first chunk on, as far as records are asked for. The counts are kept. The same for
-//! files outside the file system, whose content is read from a disk.
+//! Where the records of a file begin. A file does not say how many records its chunks have, so the
+//! chunks are read and their records counted, from the first chunk on, as far as records are asked
+//! for. The counts are kept. The same for files outside the file system, whose content is read from
+//! a disk.
 
 use std::io::{Read, Seek};
 use std::ops::Range;
@@ -58,7 +59,11 @@ impl RecordIndex {
         }
         if *record.format == Format::Whole {
             let records = u64::from(size_bytes > 0);
-            return Ok(if number < records { RecordStart::At(0) } else { RecordStart::Beyond { records } });
+            return Ok(if number < records {
+                RecordStart::At(0)
+            } else {
+                RecordStart::Beyond { records }
+            });
         }
         let mut counted = self.counted.lock().await;
         let (mut first, mut offset) = (0, 0);
@@ -73,7 +78,10 @@ impl RecordIndex {
                 if counted.last.as_ref().is_none_or(|(last, _)| *last != place) {
                     counted.last = Some((place, self.starts_of(place).await?));
                 }
-                let start = counted.last.as_ref().map_or(0, |(_, starts)| starts[(number - first) as usize]);
+                let start = counted
+                    .last
+                    .as_ref()
+                    .map_or(0, |(_, starts)| starts[(number - first) as usize]);
                 return Ok(RecordStart::At(offset + start));
             }
             first += count;
@@ -86,7 +94,9 @@ impl RecordIndex {
     async fn starts_of(&self, place: usize) -> Result<Vec<u64>, FilesError> {
         let content = self.files.chunk(&self.file, place).await?;
         let starts = record_starts(*self.file.record.format, &content);
-        starts.map_err(|error| FilesError::invalid(format!("{}: chunk {place}: {error}", self.file.name)))
+        starts.map_err(|error| {
+            FilesError::invalid(format!("{}: chunk {place}: {error}", self.file.name))
+        })
     }
 }
 
@@ -100,7 +110,9 @@ pub enum RecordsError {
     #[error("{0}")]
     Format(#[from] BadContent),
     /// The file has fewer records.
-    #[error("the file has {records} records, and so none from {first} on: the range is beyond its end")]
+    #[error(
+        "the file has {records} records, and so none from {first} on: the range is beyond its end"
+    )]
     BeyondEnd {
         /// Number of records.
         records: u64,
@@ -109,8 +121,9 @@ pub enum RecordsError {
     },
 }
 
-/// The bytes of a file that are its records from `first` to the one before `end`, counted from 0. The format is guessed
-/// by the name and the first bytes, as for new files of the cluster. The file is read up to the last of these records.
+/// The bytes of a file that are its records from `first` to the one before `end`, counted from 0.
+/// The format is guessed by the name and the first bytes, as for new files of the cluster. The file
+/// is read up to the last of these records.
 ///
 /// # Errors
 /// If the file has none of these records, does not have its format, or cannot be read.
@@ -126,7 +139,10 @@ pub fn bytes_of_records(
     if let Format::Fixed { record_bytes } = format {
         let start = |record: u64| record.saturating_mul(record_bytes.into()).min(size_bytes);
         if start(first) == size_bytes {
-            return Err(RecordsError::BeyondEnd { records: size_bytes.div_ceil(record_bytes.into()), first });
+            return Err(RecordsError::BeyondEnd {
+                records: size_bytes.div_ceil(record_bytes.into()),
+                first,
+            });
         }
         return Ok(start(first)..start(end));
     }
@@ -196,7 +212,11 @@ mod tests {
             (Format::Whole, "a\nb\n", &[0]),
             (Format::Lines, "", &[]),
         ] {
-            assert_eq!(record_starts(format, content.as_bytes()).unwrap(), starts, "{format}: {content}");
+            assert_eq!(
+                record_starts(format, content.as_bytes()).unwrap(),
+                starts,
+                "{format}: {content}"
+            );
         }
     }
 
@@ -235,6 +255,9 @@ mod tests {
         let path = folder.path().join("bad.csv");
         std::fs::write(&path, "a,\"b").unwrap();
         let mut file = std::fs::File::open(&path).unwrap();
-        assert!(matches!(bytes_of_records(&mut file, "bad.csv", 0, 2), Err(RecordsError::Format(_))));
+        assert!(matches!(
+            bytes_of_records(&mut file, "bad.csv", 0, 2),
+            Err(RecordsError::Format(_))
+        ));
     }
 }

@@ -1,8 +1,9 @@
-//! Renaming. One entry changes its name atomically. A folder with content does not: its names hash to different
-//! leaders, so they are moved one after another.
+//! Renaming. One entry changes its name atomically. A folder with content does not: its names hash
+//! to different leaders, so they are moved one after another.
 //!
-//! The new folder gets the id of the old one first. So a rename that was interrupted can be repeated: the ids say that
-//! both folders are one that is being moved. At any time, each file has one of its two names.
+//! The new folder gets the id of the old one first. So a rename that was interrupted can be
+//! repeated: the ids say that both folders are one that is being moved. At any time, each file has
+//! one of its two names.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,8 +29,8 @@ pub struct RenameOptions {
     pub replaces: bool,
     /// Whether missing folders above the new name are made.
     pub makes_parents: bool,
-    /// Whether a file keeps its format in any case. Otherwise a format that was guessed is guessed again, and the file
-    /// may be cut anew.
+    /// Whether a file keeps its format in any case. Otherwise a format that was guessed is guessed
+    /// again, and the file may be cut anew.
     pub keeps_format: bool,
 }
 
@@ -48,16 +49,23 @@ impl Renames {
         Renames { routes, names, folders, quotas, writes }
     }
 
-    /// Renames a file, link or folder. Readers find a file under one of the two names at any time. Renaming a folder
-    /// with content is not atomic; if it is interrupted, both folders have parts of the content, and the same rename
-    /// can be repeated.
-    pub async fn rename(&self, from: &FileName, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
+    /// Renames a file, link or folder. Readers find a file under one of the two names at any time.
+    /// Renaming a folder with content is not atomic; if it is interrupted, both folders have parts
+    /// of the content, and the same rename can be repeated.
+    pub async fn rename(
+        &self,
+        from: &FileName,
+        to: &FileName,
+        options: RenameOptions,
+    ) -> Result<(), FilesError> {
         let file = self.names.lookup(from).await?;
         if from == to {
             return Ok(());
         }
         if to.is_within(from.as_str()) {
-            return Err(FilesError::invalid(format!("{from} cannot be moved to {to}, which is below it")));
+            return Err(FilesError::invalid(format!(
+                "{from} cannot be moved to {to}, which is below it"
+            )));
         }
         if options.makes_parents {
             self.folders.make_parents(to).await?;
@@ -69,7 +77,9 @@ impl Renames {
             if is_file && !options.keeps_format {
                 // The file has its new name, whatever becomes of this.
                 let guessed = self.writes.guess_again(from, to).await;
-                let _ = guessed.inspect_err(|error| tracing::warn!("the format of {to} is not guessed again: {error}"));
+                let _ = guessed.inspect_err(|error| {
+                    tracing::warn!("the format of {to} is not guessed again: {error}")
+                });
             }
             return Ok(());
         }
@@ -79,15 +89,26 @@ impl Renames {
         renamed
     }
 
-    async fn rename_folder(&self, file: File, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
+    async fn rename_folder(
+        &self,
+        file: File,
+        to: &FileName,
+        options: RenameOptions,
+    ) -> Result<(), FilesError> {
         let from = &file.name.clone();
         let over = match self.names.lookup(to).await {
             Err(error) if error.kind == FilesErrorKind::NotFound => Replaceable::Nothing,
             Err(error) => return Err(error),
             // The rest of a rename that was interrupted. All of it was permitted when it began.
-            Ok(there) if there.record.id == file.record.id => return self.move_folder(&file, to).await,
-            Ok(there) if !there.record.kind.is_folder() && options.replaces => return Err(FilesError::not_folder(to)),
-            Ok(there) if !options.replaces => return Err(FilesError::exists(to, there.record.kind.is_folder())),
+            Ok(there) if there.record.id == file.record.id => {
+                return self.move_folder(&file, to).await;
+            }
+            Ok(there) if !there.record.kind.is_folder() && options.replaces => {
+                return Err(FilesError::not_folder(to));
+            }
+            Ok(there) if !options.replaces => {
+                return Err(FilesError::exists(to, there.record.kind.is_folder()));
+            }
             Ok(_) if !self.folders.is_empty(to).await? => return Err(FilesError::not_empty(to)),
             Ok(_) => Replaceable::Folder,
         };
@@ -105,8 +126,9 @@ impl Renames {
         moved
     }
 
-    /// Checks that a folder can be moved as a whole, so that it is not refused half-way: the quotas, and the longest
-    /// name. Entries that are created in the folder meanwhile are moved without these checks.
+    /// Checks that a folder can be moved as a whole, so that it is not refused half-way: the
+    /// quotas, and the longest name. Entries that are created in the folder meanwhile are moved
+    /// without these checks.
     async fn check_move(&self, from: &FileName, to: &FileName) -> Result<Charge, FilesError> {
         if to.as_str().len() > from.as_str().len() {
             for entry in self.folders.list_entries(from.as_str()).await? {
@@ -122,25 +144,36 @@ impl Renames {
     }
 
     /// Renames one entry, if the quotas permit it.
-    async fn rename_entry(&self, file: File, to: &FileName, over: Replaceable) -> Result<(), FilesError> {
-        let charge = self.quotas.charge(to, Some(&file.name), FolderUsage::added(None, &file.record)).await?;
+    async fn rename_entry(
+        &self,
+        file: File,
+        to: &FileName,
+        over: Replaceable,
+    ) -> Result<(), FilesError> {
+        let charge = self
+            .quotas
+            .charge(to, Some(&file.name), FolderUsage::added(None, &file.record))
+            .await?;
         self.names.move_entry(file, to, over).await?;
         charge.keep();
         Ok(())
     }
 
-    /// Moves everything below a folder to below `to`, which has an entry of the same id, and removes the old folder.
+    /// Moves everything below a folder to below `to`, which has an entry of the same id, and
+    /// removes the old folder.
     async fn move_folder(&self, folder: &File, to: &FileName) -> Result<(), FilesError> {
         let from = &folder.name;
         let mut deadline = Instant::now() + self.routes.patience;
         loop {
             let listed = self.folders.list_entries(from.as_str()).await?;
-            let below: Vec<Listing> = listed.into_iter().filter(|entry| entry.name != *from).collect();
+            let below: Vec<Listing> =
+                listed.into_iter().filter(|entry| entry.name != *from).collect();
             if below.is_empty() {
                 break;
             }
             // A folder is before the names below it.
-            let (folders, files): (Vec<_>, Vec<_>) = below.into_iter().partition(|entry| entry.kind.is_folder());
+            let (folders, files): (Vec<_>, Vec<_>) =
+                below.into_iter().partition(|entry| entry.kind.is_folder());
             for Listing { name, .. } in &folders {
                 let target = name.moved(from, to).map_err(|error| too_long(&error))?;
                 self.copy_folder(name, &target).await?;
@@ -181,7 +214,12 @@ impl Renames {
     }
 
     /// Renames files and links of a folder, many at the same time.
-    async fn move_files(&self, files: Vec<Listing>, from: &FileName, to: &FileName) -> Result<(), FilesError> {
+    async fn move_files(
+        &self,
+        files: Vec<Listing>,
+        from: &FileName,
+        to: &FileName,
+    ) -> Result<(), FilesError> {
         let (mut rest, mut moving) = (files.into_iter(), JoinSet::new());
         loop {
             while moving.len() < RENAMES_TOGETHER
@@ -203,12 +241,15 @@ impl Renames {
             }
             match moving.join_next().await {
                 None => return Ok(()),
-                Some(moved) => moved.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?,
+                Some(moved) => {
+                    moved.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?
+                }
             }
         }
     }
 
-    /// Removes a folder whose content has moved. Returns whether it is still there, because a file was created in it.
+    /// Removes a folder whose content has moved. Returns whether it is still there, because a file
+    /// was created in it.
     async fn remove_moved(&self, folder: &FileName) -> Result<bool, FilesError> {
         match self.folders.remove_folder(folder).await {
             Ok(()) => Ok(false),

@@ -1,4 +1,5 @@
-//! Replicas: each chunk is sent to its nodes in a chain. If a node cannot store it, another one is tried.
+//! Replicas: each chunk is sent to its nodes in a chain. If a node cannot store it, another one is
+//! tried.
 
 mod durable;
 mod unclaimed;
@@ -27,8 +28,9 @@ use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailur
 use crate::routes::{Routes, unexpected};
 use crate::write::SMALL_CHUNK_BYTES;
 
-/// If all nodes are full, and some of them are about to delete chunks that clients have left, a chunk is offered to
-/// them again for this time. They delete such chunks some 30 s after a client has gone.
+/// If all nodes are full, and some of them are about to delete chunks that clients have left, a
+/// chunk is offered to them again for this time. They delete such chunks some 30 s after a client
+/// has gone.
 const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time for a node to store a chunk after it has begun.
@@ -51,8 +53,9 @@ impl Replicas {
         Replicas { routes, near, peers, small_chunks, runtime }
     }
 
-    /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it, another one is tried.
-    /// A small chunk is on their disks then, if it is to be durable. Zeros become a hole, which no node stores.
+    /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it,
+    /// another one is tried. A small chunk is on their disks then, if it is to be durable. Zeros
+    /// become a hole, which no node stores.
     pub async fn store(&self, chunk: OutgoingChunk, replication: u8) -> Result<Chunk, FilesError> {
         if is_zeros(&chunk.content) {
             return Ok(Chunk::hole(chunk.size_bytes, chunk.checksum));
@@ -60,8 +63,8 @@ impl Replicas {
         self.replicate(chunk, Vec::new(), replication).await
     }
 
-    /// Stores a chunk on further nodes, until it has as many replicas as it should have. Without content, the nodes in
-    /// `replicas` have it.
+    /// Stores a chunk on further nodes, until it has as many replicas as it should have. Without
+    /// content, the nodes in `replicas` have it.
     pub async fn replicate(
         &self,
         chunk: OutgoingChunk,
@@ -82,12 +85,15 @@ impl Replicas {
             };
             let wanted = replica_targets(&known.ring, object, replication, None, may_take);
             let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
-            let further: Vec<_> =
-                wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
+            let further: Vec<_> = wanted
+                .iter()
+                .filter(|node| !has(node))
+                .filter_map(|node| known.members.get(node))
+                .collect();
             let lacking = usize::from(replication).min(known.size()).saturating_sub(replicas.len());
             let further = &further[..further.len().min(lacking)];
-            // If nodes are down or full, fewer replicas are enough for now, but at least two: the leader makes the
-            // others when it can.
+            // If nodes are down or full, fewer replicas are enough for now, but at least two: the
+            // leader makes the others when it can.
             let is_enough = replicas.len() >= enough_replicas(replication, known.size());
             if further.is_empty() {
                 if is_enough {
@@ -107,7 +113,8 @@ impl Replicas {
                     // If one source fails, the next try has another one.
                     let alive = |member: &&Member| known.members.contains_key(&member.node);
                     let sources: Vec<_> = replicas.iter().filter(alive).collect();
-                    let source = sources.get(tries % sources.len().max(1)).copied().or(replicas.first());
+                    let source =
+                        sources.get(tries % sources.len().max(1)).copied().or(replicas.first());
                     tries += 1;
                     self.chain(&chunk, source, further).await
                 }
@@ -123,29 +130,44 @@ impl Replicas {
                 self.routes.refresh(deadline).await?;
             }
         }
-        Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
+        Ok(Chunk {
+            object,
+            size_bytes,
+            checksum,
+            replicas: replicas.iter().map(|replica| replica.node).collect(),
+        })
     }
 
     /// Stores a small chunk on these nodes, with other small chunks that are on their way.
-    async fn send_small(&self, chunk: &OutgoingChunk, to: &[&Member]) -> Vec<(Member, Result<(), FilesError>)> {
+    async fn send_small(
+        &self,
+        chunk: &OutgoingChunk,
+        to: &[&Member],
+    ) -> Vec<(Member, Result<(), FilesError>)> {
         let OutgoingChunk { object, checksum, is_durable, .. } = *chunk;
         let send = |member: &&Member| {
             let chunk = SmallChunk { object, checksum, content: chunk.content.to_vec() };
-            (**member, self.small_chunks.ask(member.address, OutgoingSmallChunk { chunk, is_durable }))
+            (
+                **member,
+                self.small_chunks.ask(member.address, OutgoingSmallChunk { chunk, is_durable }),
+            )
         };
         let sent: Vec<_> = to.iter().map(send).collect();
         let mut ended = Vec::with_capacity(sent.len());
         for (member, answer) in sent {
-            let stored = answer.await.and_then(|answer| answer.map_err(|failure| not_stored(&member, failure)));
+            let stored = answer
+                .await
+                .and_then(|answer| answer.map_err(|failure| not_stored(&member, failure)));
             ended.push((member, stored));
         }
         ended
     }
 
-    /// Stores a chunk on these nodes, in a chain: the first node gets it from a node that has it, or from this client;
-    /// each further node gets it from the one before it while it arrives. A node on the machine of this client is the
-    /// first one, and takes the content from a file. Nodes without space are skipped. Returns the nodes that have the
-    /// chunk now, and the nodes that have failed.
+    /// Stores a chunk on these nodes, in a chain: the first node gets it from a node that has it,
+    /// or from this client; each further node gets it from the one before it while it arrives. A
+    /// node on the machine of this client is the first one, and takes the content from a file.
+    /// Nodes without space are skipped. Returns the nodes that have the chunk now, and the nodes
+    /// that have failed.
     pub async fn chain(
         &self,
         chunk: &OutgoingChunk,
@@ -175,7 +197,9 @@ impl Replicas {
                     let brings = source.is_none();
                     links.push((
                         member,
-                        tokio::spawn(async move { store_on(&peers, &member, chunk, begun, brings).await }),
+                        tokio::spawn(async move {
+                            store_on(&peers, &member, chunk, begun, brings).await
+                        }),
                     ));
                     source = Some(member.transfer);
                 }
@@ -185,7 +209,8 @@ impl Replicas {
         let mut is_broken = false;
         for (member, link) in links {
             let stored = link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-            // Failures after the first one in the chain may be its consequences, and are not counted.
+            // Failures after the first one in the chain may be its consequences, and are not
+            // counted.
             if stored.is_ok() || !is_broken {
                 is_broken |= stored.is_err();
                 ended.push((member, stored));
@@ -204,7 +229,8 @@ impl Replicas {
         let OutgoingChunk { object, size_bytes, checksum, is_durable, .. } = *chunk;
         let request = RequestBody::Store { object, size_bytes, checksum, from, is_durable };
         let mut replies = self.routes.calls.ask(member.address, request).await?;
-        let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
+        let ready =
+            timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match ready? {
             ResponseBody::Ready => Ok(Some(replies)),
             ResponseBody::Stored { failure: None } => Ok(None),
@@ -218,8 +244,8 @@ impl Replicas {
     }
 }
 
-/// Waits until a node has stored a chunk. The chunk is pushed by this client (`brings`) or fetched from another
-/// node.
+/// Waits until a node has stored a chunk. The chunk is pushed by this client (`brings`) or fetched
+/// from another node.
 async fn store_on(
     peers: &Peers,
     member: &Member,
@@ -232,18 +258,24 @@ async fn store_on(
         let pushed = peers.push(member.transfer, chunk.object, chunk.content).await;
         pushed.map_err(|error| FilesError::unreachable(error.message))?;
     }
-    let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
+    let stored =
+        timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
     match stored? {
         ResponseBody::Stored { failure: None } => Ok(()),
         ResponseBody::Stored {
-            failure: Some(StoreFailure::NoSpace(why) | StoreFailure::NoSpaceNow(why) | StoreFailure::Failed(why)),
+            failure:
+                Some(
+                    StoreFailure::NoSpace(why)
+                    | StoreFailure::NoSpaceNow(why)
+                    | StoreFailure::Failed(why),
+                ),
         } => Err(not_stored(member, StoreFailure::Failed(why))),
         _ => Err(unexpected()),
     }
 }
 
-/// The number of replicas with which a chunk counts as stored. If nodes are down or full, this is fewer than it should
-/// have, but at least two.
+/// The number of replicas with which a chunk counts as stored. If nodes are down or full, this is
+/// fewer than it should have, but at least two.
 pub(crate) fn enough_replicas(replication: u8, nodes: usize) -> usize {
     usize::from(replication).min(2).min(nodes).max(1)
 }

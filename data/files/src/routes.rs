@@ -1,7 +1,8 @@
-//! The nodes of the file system as a client knows them: which of them lead and keep what, and how to reach them.
+//! The nodes of the file system as a client knows them: which of them lead and keep what, and how
+//! to reach them.
 //!
-//! A node that is asked by mistake answers with the current leader, or with another view. Then, and when a node does
-//! not answer, the client asks all nodes that it knows for the current view.
+//! A node that is asked by mistake answers with the current leader, or with another view. Then, and
+//! when a node does not answer, the client asks all nodes that it knows for the current view.
 
 mod gather;
 mod recover;
@@ -26,7 +27,8 @@ use crate::calls::{ANSWER_DEADLINE, Calls};
 use crate::error::{FilesError, FilesErrorKind};
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
 
-/// When one node has answered, further answers are awaited for this time, since they may be more recent.
+/// When one node has answered, further answers are awaited for this time, since they may be more
+/// recent.
 const OTHERS_DEADLINE: Duration = Duration::from_millis(50);
 
 /// The nodes of the file system, and the connections to them.
@@ -52,7 +54,8 @@ pub(crate) struct KnownNodes {
     pub ring: Arc<Ring>,
     /// Members that are alive, as far as a node knows.
     pub members: Arc<BTreeMap<NodeId, Member>>,
-    /// Some of them that did not answer when they were asked for the view. Nodes take longer to notice it.
+    /// Some of them that did not answer when they were asked for the view. Nodes take longer to
+    /// notice it.
     unreachable: Arc<BTreeSet<NodeId>>,
 }
 
@@ -64,7 +67,8 @@ impl KnownNodes {
 
     /// Members of the view that are not alive, or did not answer.
     pub fn missing(&self) -> Vec<NodeId> {
-        let is_missing = |node: &&NodeId| !self.members.contains_key(node) || self.unreachable.contains(node);
+        let is_missing =
+            |node: &&NodeId| !self.members.contains_key(node) || self.unreachable.contains(node);
         self.view.members.iter().filter(is_missing).copied().collect()
     }
 
@@ -75,16 +79,19 @@ impl KnownNodes {
         let names = missing.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(", ");
         let are = if count == 1 { "is" } else { "are" };
         match count {
-            0 => "the nodes of the file system have not agreed on its members yet; try again in a moment".into(),
+            0 => "the nodes of the file system have not agreed on its members yet; try again in a \
+                  moment"
+                .into(),
             _ if all - count < majority(all) => format!(
-                "{count} of the {all} nodes of the file system {are} missing: {names}. It needs {} nodes: start the \
-                 executors of the missing nodes again with their folders; if they never come back, see \
-                 `eyas dfs recover`",
+                "{count} of the {all} nodes of the file system {are} missing: {names}. It needs \
+                 {} nodes: start the executors of the missing nodes again with their folders; if \
+                 they never come back, see `eyas dfs recover`",
                 majority(all)
             ),
             _ => format!(
-                "{count} of the {all} nodes of the file system {are} missing: {names}. The others have not agreed yet \
-                 to continue without them; try again in a moment, or start their executors again with their folders"
+                "{count} of the {all} nodes of the file system {are} missing: {names}. The others \
+                 have not agreed yet to continue without them; try again in a moment, or start \
+                 their executors again with their folders"
             ),
         }
     }
@@ -98,16 +105,22 @@ impl KnownNodes {
             _ => return self.why_at_rest(),
         };
         match self.missing().is_empty() {
-            true => format!("node {node} of the file system cannot answer yet: {why}; try again in a moment"),
+            true => format!(
+                "node {node} of the file system cannot answer yet: {why}; try again in a moment"
+            ),
             false => self.why_at_rest(),
         }
     }
 }
 
 impl Routes {
-    /// Asks the nodes at these addresses for the current view. An operation that is temporarily impossible will be
-    /// tried again for `patience`.
-    pub async fn find(calls: Arc<Calls>, seeds: Vec<SocketAddr>, patience: Duration) -> Result<Self, FilesError> {
+    /// Asks the nodes at these addresses for the current view. An operation that is temporarily
+    /// impossible will be tried again for `patience`.
+    pub async fn find(
+        calls: Arc<Calls>,
+        seeds: Vec<SocketAddr>,
+        patience: Duration,
+    ) -> Result<Self, FilesError> {
         let deadline = Instant::now() + patience;
         let known = Mutex::new(discover(&calls, &seeds.iter().copied().collect(), deadline).await?);
         let gathers_until = Instant::now() + GATHER_DEADLINE;
@@ -127,7 +140,12 @@ impl Routes {
     pub async fn refresh(&self, deadline: Instant) -> Result<(), FilesError> {
         let known = self.known();
         let with_seeds = |known: &KnownNodes| -> BTreeSet<SocketAddr> {
-            known.members.values().map(|member| member.address).chain(self.seeds.iter().copied()).collect()
+            known
+                .members
+                .values()
+                .map(|member| member.address)
+                .chain(self.seeds.iter().copied())
+                .collect()
         };
         let fresh = discover(&self.calls, &with_seeds(&known), deadline).await?;
         self.calls.keep(&with_seeds(&fresh));
@@ -136,7 +154,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Number of times that the nodes were asked for the current view. What was known of them before may be old.
+    /// Number of times that the nodes were asked for the current view. What was known of them
+    /// before may be old.
     pub fn refreshed(&self) -> u64 {
         self.refreshed.load(Ordering::Acquire)
     }
@@ -146,7 +165,12 @@ impl Routes {
         self.refresh(self.deadline()).await?;
         let KnownNodes { view, is_settled, members, .. } = self.known();
         let alive = members.values().copied().collect();
-        Ok(DfsMembership { system: view.system, view: Some(Arc::unwrap_or_clone(view)), is_settled, alive })
+        Ok(DfsMembership {
+            system: view.system,
+            view: Some(Arc::unwrap_or_clone(view)),
+            is_settled,
+            alive,
+        })
     }
 
     /// The chunks and the free space of a node.
@@ -157,10 +181,13 @@ impl Routes {
         }
     }
 
-    /// Asks all members of the current view, and repeats this until all of them have answered in one view. `ask` is
-    /// told the address of a member and the number of the view. Its result is a refusal if the member cannot answer
-    /// now.
-    pub async fn ask_all<T, F>(&self, ask: impl Fn(Arc<Calls>, SocketAddr, u64) -> F) -> Result<Vec<T>, FilesError>
+    /// Asks all members of the current view, and repeats this until all of them have answered in
+    /// one view. `ask` is told the address of a member and the number of the view. Its result is a
+    /// refusal if the member cannot answer now.
+    pub async fn ask_all<T, F>(
+        &self,
+        ask: impl Fn(Arc<Calls>, SocketAddr, u64) -> F,
+    ) -> Result<Vec<T>, FilesError>
     where
         T: Send + 'static,
         F: Future<Output = Result<Result<T, Refusal>, FilesError>> + Send + 'static,
@@ -172,11 +199,17 @@ impl Routes {
             match self.ask_members(&known, &ask).await {
                 Ok(Ok(parts)) => return Ok(parts),
                 Ok(Err(_)) if Instant::now() < deadline => {}
-                Ok(Err((node, refusal))) => return Err(FilesError::unreachable(known.why_refused(node, &refusal))),
+                Ok(Err((node, refusal))) => {
+                    return Err(FilesError::unreachable(known.why_refused(node, &refusal)));
+                }
                 Err(error) if error.kind == FilesErrorKind::Unreachable => {
                     if Instant::now() >= deadline {
                         let is_missing = !known.missing().is_empty();
-                        return Err(if is_missing { FilesError::unreachable(known.why_at_rest()) } else { error });
+                        return Err(if is_missing {
+                            FilesError::unreachable(known.why_at_rest())
+                        } else {
+                            error
+                        });
                     }
                 }
                 Err(error) => return Err(error),
@@ -200,7 +233,8 @@ impl Routes {
         for node in &known.view.members {
             let missing = || FilesError::unreachable(format!("node {node} is not reachable"));
             let member = known.members.get(node).ok_or_else(missing)?;
-            let (node, asking) = (*node, ask(self.calls.clone(), member.address, known.view.number));
+            let (node, asking) =
+                (*node, ask(self.calls.clone(), member.address, known.view.number));
             asked.spawn(async move { (node, asking.await) });
         }
         while let Some(part) = asked.join_next().await {
@@ -219,7 +253,8 @@ impl Routes {
     }
 }
 
-/// Asks these nodes for the current view until one of them is a member of a file system. Returns the latest view.
+/// Asks these nodes for the current view until one of them is a member of a file system. Returns
+/// the latest view.
 async fn discover(
     calls: &Arc<Calls>,
     addresses: &BTreeSet<SocketAddr>,
@@ -233,13 +268,21 @@ async fn discover(
         let mut asked = JoinSet::new();
         for address in addresses.iter().copied() {
             let calls = calls.clone();
-            asked.spawn(async move { (address, calls.ask_once(address, RequestBody::Membership).await) });
+            asked.spawn(async move {
+                (address, calls.ask_once(address, RequestBody::Membership).await)
+            });
         }
         // When one node has answered, slow nodes are not waited for.
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
             match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (_, Ok(ResponseBody::Membership(_, DfsMembership { view: Some(view), is_settled, alive, .. }))) => {
+                (
+                    _,
+                    Ok(ResponseBody::Membership(
+                        _,
+                        DfsMembership { view: Some(view), is_settled, alive, .. },
+                    )),
+                ) => {
                     let is_news = |(known, was_settled, _): &(View, bool, _)| {
                         (known.number, *was_settled) < (view.number, is_settled)
                     };
@@ -250,9 +293,10 @@ async fn discover(
                 }
                 (address, Ok(ResponseBody::Membership(_, DfsMembership { system, .. }))) => {
                     last = FilesError::unreachable(format!(
-                        "the node at {address} has not joined the file system yet, because no member of it answers: \
-                         start the executors that kept files again in their folders; node {} founded the file system. \
-                         If they never come back, see docs/guides/files.md",
+                        "the node at {address} has not joined the file system yet, because no \
+                         member of it answers: start the executors that kept files again in their \
+                         folders; node {} founded the file system. If they never come back, see \
+                         docs/guides/files.md",
                         system.founder()
                     ));
                 }
@@ -266,7 +310,8 @@ async fn discover(
         if let Some((view, is_settled, alive)) = newest {
             let ring = Arc::new(Ring::new(&view));
             let has_failed = |member: &&Member| failed.contains(&member.address);
-            let unreachable = Arc::new(alive.iter().filter(has_failed).map(|member| member.node).collect());
+            let unreachable =
+                Arc::new(alive.iter().filter(has_failed).map(|member| member.node).collect());
             let members = Arc::new(alive.into_iter().map(|member| (member.node, member)).collect());
             return Ok(KnownNodes { view: Arc::new(view), is_settled, ring, members, unreachable });
         }
@@ -279,6 +324,7 @@ async fn discover(
 
 pub(crate) fn unexpected() -> FilesError {
     FilesError::unreachable(
-        "a node of the file system sent an unexpected answer: use the same version of eyas on all nodes",
+        "a node of the file system sent an unexpected answer: use the same version of eyas on all \
+         nodes",
     )
 }

@@ -74,7 +74,10 @@ impl RunCalls {
     }
 
     /// Registers a new worker of a run.
-    pub async fn attend_run(self: &Arc<Self>, place: RunAddress) -> Result<RunAttendance, FilesError> {
+    pub async fn attend_run(
+        self: &Arc<Self>,
+        place: RunAddress,
+    ) -> Result<RunAttendance, FilesError> {
         let worker = WorkerId(random()? as u64);
         let replies = self.begin_attendance(place, worker).await?;
         let (tell, told) = mpsc::channel(1);
@@ -82,7 +85,8 @@ impl RunCalls {
         Ok(RunAttendance { runs: self.clone(), place, worker, told, listening })
     }
 
-    /// Forwards the answers to a worker. After a lost connection, connects again and forwards `None` once.
+    /// Forwards the answers to a worker. After a lost connection, connects again and forwards
+    /// `None` once.
     async fn listen(
         self: Arc<Self>,
         place: RunAddress,
@@ -107,7 +111,11 @@ impl RunCalls {
         }
     }
 
-    async fn begin_attendance(&self, place: RunAddress, worker: WorkerId) -> Result<Replies, FilesError> {
+    async fn begin_attendance(
+        &self,
+        place: RunAddress,
+        worker: WorkerId,
+    ) -> Result<Replies, FilesError> {
         match self.begin_run(place, RunRequest::Attend(worker)).await? {
             (RunReply::Attending, replies) => Ok(replies),
             _ => Err(unexpected()),
@@ -115,20 +123,33 @@ impl RunCalls {
     }
 
     /// Sends a request that has one answer.
-    async fn ask_run(&self, place: RunAddress, request: RunRequest) -> Result<RunReply, FilesError> {
+    async fn ask_run(
+        &self,
+        place: RunAddress,
+        request: RunRequest,
+    ) -> Result<RunReply, FilesError> {
         self.begin_run(place, request).await.map(|(reply, _)| reply)
     }
 
     /// Sends a request. Returns its first answer, and the receiver of further ones.
-    async fn begin_run(&self, place: RunAddress, request: RunRequest) -> Result<(RunReply, Replies), FilesError> {
+    async fn begin_run(
+        &self,
+        place: RunAddress,
+        request: RunRequest,
+    ) -> Result<(RunReply, Replies), FilesError> {
         let RunAddress { node, run } = place;
         let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         loop {
             let asked = async {
-                let mut replies = self.ask_node(node, RequestBody::Run { run, request: request.clone() }).await?;
+                let mut replies =
+                    self.ask_node(node, RequestBody::Run { run, request: request.clone() }).await?;
                 Ok::<_, FilesError>((replies.next().await?, replies))
             };
-            let late = || FilesError::unreachable(format!("node {node}, which leads the job, does not answer"));
+            let late = || {
+                FilesError::unreachable(format!(
+                    "node {node}, which leads the job, does not answer"
+                ))
+            };
             match timeout(ANSWER_DEADLINE, asked).await.unwrap_or_else(|_| Err(late())) {
                 Ok((ResponseBody::Run(RunReply::Unknown), _)) => return Err(unknown(place)),
                 Ok((ResponseBody::Run(reply), replies)) => return Ok((reply, replies)),
@@ -144,7 +165,9 @@ impl RunCalls {
     async fn ask_node(&self, node: NodeId, what: RequestBody) -> Result<Replies, FilesError> {
         let member = self.routes.known().members.get(&node).copied();
         let gone = || {
-            FilesError::unreachable(format!("node {node} of the file system, which leads the job, is not reachable"))
+            FilesError::unreachable(format!(
+                "node {node} of the file system, which leads the job, is not reachable"
+            ))
         };
         self.routes.calls.ask(member.ok_or_else(gone)?.address, what).await
     }
@@ -165,8 +188,8 @@ impl RunAttendance {
         }
     }
 
-    /// The next answer to this worker; `None` if answers may have been lost, and the worker has to ask again.
-    /// Cancelling this call loses nothing.
+    /// The next answer to this worker; `None` if answers may have been lost, and the worker has to
+    /// ask again. Cancelling this call loses nothing.
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
@@ -183,7 +206,8 @@ impl Drop for RunAttendance {
 
 fn unknown(place: RunAddress) -> FilesError {
     let message = format!(
-        "job {} over blocks no longer exists: it has ended, or the node that led it has lost its disk",
+        "job {} over blocks no longer exists: it has ended, or the node that led it has lost its \
+         disk",
         place.run
     );
     FilesError::new(FilesErrorKind::NotFound, message)

@@ -1,4 +1,5 @@
-//! Content that is read to be stored. Its holes are passed over: nobody reads, sends or stores their zeros.
+//! Content that is read to be stored. Its holes are passed over: nobody reads, sends or stores
+//! their zeros.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -16,7 +17,8 @@ pub trait ContentSource: Send + 'static {
     /// The content cannot be read.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Passes over the next `bytes` if they are known to be zeros without reading them. Returns whether they are.
+    /// Passes over the next `bytes` if they are known to be zeros without reading them. Returns
+    /// whether they are.
     ///
     /// # Errors
     /// The content cannot be read.

@@ -34,7 +34,16 @@ impl<S: ContentSource> SourceChunks<S> {
     /// Cuts `begun`, and what the source has after it. Reads this number of bytes at a time.
     pub fn new(cutter: Cutter, source: S, begun: Vec<u8>, buffer_bytes: usize) -> Self {
         let hole = Chunk::hole(0, 0);
-        SourceChunks { cutter, source, buffer_bytes, buffer: begun, at: 0, begun: Vec::new(), hole, has_ended: false }
+        SourceChunks {
+            cutter,
+            source,
+            buffer_bytes,
+            buffer: begun,
+            at: 0,
+            begun: Vec::new(),
+            hole,
+            has_ended: false,
+        }
     }
 
     /// The next chunk; `None` at the end.
@@ -67,11 +76,18 @@ impl<S: ContentSource> SourceChunks<S> {
     fn hole(&mut self) -> Result<Option<Chunk>, FilesError> {
         let most = max_chunk_bytes(self.cutter.format());
         let most_bytes = (most + 1).saturating_sub(self.begun.len()) as u64;
-        if most_bytes == 0 || !self.cutter.ends_in_zeros() && self.source.skip_hole(most_bytes).map_err(unreadable)? {
-            let message = format!("it has a record of more than {most} bytes: store it as `whole`, as one record");
+        if most_bytes == 0
+            || !self.cutter.ends_in_zeros()
+                && self.source.skip_hole(most_bytes).map_err(unreadable)?
+        {
+            let message = format!(
+                "it has a record of more than {most} bytes: store it as `whole`, as one record"
+            );
             return Err(FilesError::new(FilesErrorKind::WrongFormat, message));
         }
-        let Some(bytes) = self.cutter.rest_bytes().filter(|_| self.begun.is_empty()) else { return Ok(None) };
+        let Some(bytes) = self.cutter.rest_bytes().filter(|_| self.begun.is_empty()) else {
+            return Ok(None);
+        };
         if !self.source.skip_hole(bytes).map_err(unreadable)? {
             return Ok(None);
         }
@@ -138,14 +154,18 @@ mod tests {
     fn a_long_block_of_a_compressed_file_is_no_record_and_one_record_has_any_size() {
         let sizes = |format: Format| {
             // A frame of zstd that does not end.
-            let source = (&b"\x28\xb5\x2f\xfd"[..]).chain(std::io::repeat(0)).take(WHOLE_CHUNK_BYTES + 3 * 1024 * 1024);
+            let source = (&b"\x28\xb5\x2f\xfd"[..])
+                .chain(std::io::repeat(0))
+                .take(WHOLE_CHUNK_BYTES + 3 * 1024 * 1024);
             let cutter = Cutter::storing(format, DEFAULT_CHUNK_BYTES, 0);
             let size = |piece: Result<SourceChunk, FilesError>| match piece {
                 Ok(SourceChunk::Content(content)) => Ok(content.len() as u64),
                 Ok(SourceChunk::Hole(hole)) => Ok(hole.size_bytes),
                 Err(error) => Err(error.kind),
             };
-            SourceChunks::new(cutter, source, Vec::new(), BUFFER_BYTES).map(size).collect::<Result<Vec<_>, _>>()
+            SourceChunks::new(cutter, source, Vec::new(), BUFFER_BYTES)
+                .map(size)
+                .collect::<Result<Vec<_>, _>>()
         };
         assert_eq!(sizes(Format::Zstd), Err(FilesErrorKind::WrongFormat));
         assert_eq!(sizes(Format::Whole), Ok(vec![WHOLE_CHUNK_BYTES, 3 << 20]));
@@ -195,7 +215,12 @@ mod tests {
 
     #[test]
     fn a_record_that_would_not_end_is_refused_before_it_is_read() {
-        let mut pieces = SourceChunks::new(Cutter::new(Format::Lines, 100), Hole, b"line\nno end".into(), BUFFER_BYTES);
+        let mut pieces = SourceChunks::new(
+            Cutter::new(Format::Lines, 100),
+            Hole,
+            b"line\nno end".into(),
+            BUFFER_BYTES,
+        );
         let error = pieces.next().unwrap().err().unwrap();
         assert!(error.kind == FilesErrorKind::WrongFormat && pieces.next().is_none());
     }

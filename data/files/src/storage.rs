@@ -8,18 +8,22 @@ use std::os::unix::fs::MetadataExt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use eyas_store::{ClusterFiles, ContentPart, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent};
+use eyas_store::{
+    ClusterFiles, ContentPart, FileParts, FoundFile, StorageError, StorageErrorKind, StoredContent,
+};
 use eyas_types::dfs::{Chunk, FileKind, FileName, FileRecord, PROBED_BYTES, RecordFormat};
 use eyas_types::{FileMode, ObjectId, Version};
 use tokio::sync::Mutex;
 
 use crate::record_index::{RecordIndex, RecordStart};
 use crate::{
-    Creation, DfsClient, File, FilePart, FilesError, FilesErrorKind, HiddenFile, Reading, SparseFile, WriteOptions,
+    Creation, DfsClient, File, FilePart, FilesError, FilesErrorKind, HiddenFile, Reading,
+    SparseFile, WriteOptions,
 };
 
 /// Connects to the file system.
-type Connect = dyn Fn() -> Pin<Box<dyn Future<Output = Result<DfsClient, StorageError>> + Send>> + Send + Sync;
+type Connect =
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<DfsClient, StorageError>> + Send>> + Send + Sync;
 
 /// The files of a cluster, to which this process connects when the first of them is used.
 pub struct FilesStorage {
@@ -53,8 +57,8 @@ impl FilesStorage {
         Ok((client, file))
     }
 
-    /// The attributes of an output: the permissions of its file, less the umask, but it is open to no user to whom the
-    /// file that it replaces is closed.
+    /// The attributes of an output: the permissions of its file, less the umask, but it is open to
+    /// no user to whom the file that it replaces is closed.
     async fn creation_of(
         &self,
         client: &DfsClient,
@@ -63,8 +67,12 @@ impl FilesStorage {
     ) -> Result<Creation, StorageError> {
         let mode = FileMode::of_copy(file.mode());
         let mode = match client.lookup(name).await {
-            Ok(File { record, .. }) if record.kind == FileKind::File => mode.replacing(record.attributes.mode.into()),
-            Err(error) if error.kind != FilesErrorKind::NotFound => return self.answered(Err(error)).await,
+            Ok(File { record, .. }) if record.kind == FileKind::File => {
+                mode.replacing(record.attributes.mode.into())
+            }
+            Err(error) if error.kind != FilesErrorKind::NotFound => {
+                return self.answered(Err(error)).await;
+            }
             _ => mode,
         };
         Ok(Creation::of_process(mode.bits() as u16))
@@ -92,32 +100,46 @@ impl ClusterFiles for FilesStorage {
         Ok(listed.into_iter().map(|listing| listing.name.as_str().to_owned()).collect())
     }
 
-    async fn read(&self, name: &str, version: &Version, offset: u64) -> Result<Box<dyn FileParts>, StorageError> {
+    async fn read(
+        &self,
+        name: &str,
+        version: &Version,
+        offset: u64,
+    ) -> Result<Box<dyn FileParts>, StorageError> {
         let (client, file) = self.file(name).await?;
-        let part = part_of(&file.record, version)
-            .ok_or_else(|| StorageError::changed(format_args!("eyas://{name}"), "it has other content"))?;
+        let part = part_of(&file.record, version).ok_or_else(|| {
+            StorageError::changed(format_args!("eyas://{name}"), "it has other content")
+        })?;
         Ok(Box::new(client.read_range(&file, part.start + offset..part.end)))
     }
 
-    async fn store(&self, name: &str, mut content: std::fs::File) -> Result<Box<dyn StoredContent>, StorageError> {
+    async fn store(
+        &self,
+        name: &str,
+        mut content: std::fs::File,
+    ) -> Result<Box<dyn StoredContent>, StorageError> {
         let (client, name) = (self.client().await?, named(name)?);
-        let unreadable = |error: std::io::Error| StorageError::local("cannot read an output", error);
-        let creation = self.creation_of(&client, &name, &content.metadata().map_err(unreadable)?).await?;
+        let unreadable =
+            |error: std::io::Error| StorageError::local("cannot read an output", error);
+        let creation =
+            self.creation_of(&client, &name, &content.metadata().map_err(unreadable)?).await?;
         let options = |format| WriteOptions { creation, ..WriteOptions::of(format) };
         let mut beginning = Vec::new();
         (&content).take(PROBED_BYTES as u64).read_to_end(&mut beginning).map_err(unreadable)?;
         content.rewind().map_err(unreadable)?;
         let again = content.try_clone().map_err(unreadable)?;
         let guessed = RecordFormat::guess(name.base_name(), &beginning);
-        let hidden = match client.store_hidden(&name, SparseFile(content), options(guessed), |_| {}).await {
-            // It does not have the format that its name promises, so it is stored without records.
-            Err(error) if error.kind == FilesErrorKind::WrongFormat => {
-                (&again).rewind().map_err(unreadable)?;
-                let plain = guessed.with(guessed.without_records());
-                client.store_hidden(&name, SparseFile(again), options(plain), |_| {}).await?
-            }
-            stored => self.answered(stored).await?,
-        };
+        let hidden =
+            match client.store_hidden(&name, SparseFile(content), options(guessed), |_| {}).await {
+                // It does not have the format that its name promises, so it is stored without
+                // records.
+                Err(error) if error.kind == FilesErrorKind::WrongFormat => {
+                    (&again).rewind().map_err(unreadable)?;
+                    let plain = guessed.with(guessed.without_records());
+                    client.store_hidden(&name, SparseFile(again), options(plain), |_| {}).await?
+                }
+                stored => self.answered(stored).await?,
+            };
         Ok(Box::new(hidden))
     }
 }
@@ -152,7 +174,10 @@ impl FoundFile for LookedUpFile {
         }
         let chunk = places(record).find(|(_, place)| *place == part).map(|(chunk, _)| chunk);
         let (offset, size_bytes) = (part.start, part.end - part.start);
-        Ok(chunk.map_or_else(|| Version::Part { etag: digest_of(record), offset, size_bytes }, version_of_chunk))
+        Ok(chunk.map_or_else(
+            || Version::Part { etag: digest_of(record), offset, size_bytes },
+            version_of_chunk,
+        ))
     }
 
     fn chunks(&self, version: &Version) -> Vec<(ObjectId, u64)> {
@@ -182,7 +207,9 @@ impl FoundFile for LookedUpFile {
 }
 
 fn beyond_end(name: &FileName, all: u64, of: &str, from: u64) -> StorageError {
-    let message = format!("`eyas://{name}` has {all} {of}, and so none from {from} on: the range is beyond its end");
+    let message = format!(
+        "`eyas://{name}` has {all} {of}, and so none from {from} on: the range is beyond its end"
+    );
     StorageError::new(StorageErrorKind::Invalid, message)
 }
 
@@ -202,7 +229,10 @@ impl FileParts for Reading {
 
 #[async_trait::async_trait]
 impl StoredContent for HiddenFile {
-    async fn publish(self: Box<Self>, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError> {
+    async fn publish(
+        self: Box<Self>,
+        may_appear: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Version, StorageError> {
         match HiddenFile::publish(*self, may_appear).await? {
             Some(file) => Ok(version_of(&file.record)),
             None => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
@@ -247,14 +277,19 @@ fn places(record: &FileRecord) -> impl Iterator<Item = (&Chunk, Range<u64>)> {
     })
 }
 
-/// The place in a file of the content that `version` names. A file that was written again with the same content has the
-/// same places.
+/// The place in a file of the content that `version` names. A file that was written again with the
+/// same content has the same places.
 fn part_of(record: &FileRecord, version: &Version) -> Option<Range<u64>> {
     match version {
         Version::Chunk { chunk: object, checksum, size_bytes } => {
             let is_it = |(chunk, _): &(&Chunk, _)| chunk.object == *object;
-            let has_it = |(chunk, _): &(&Chunk, _)| (chunk.checksum, chunk.size_bytes) == (*checksum, *size_bytes);
-            places(record).find(is_it).or_else(|| places(record).find(has_it)).map(|(_, place)| place)
+            let has_it = |(chunk, _): &(&Chunk, _)| {
+                (chunk.checksum, chunk.size_bytes) == (*checksum, *size_bytes)
+            };
+            places(record)
+                .find(is_it)
+                .or_else(|| places(record).find(has_it))
+                .map(|(_, place)| place)
         }
         Version::Part { etag, offset, size_bytes } => {
             (digest_of(record) == *etag).then(|| *offset..offset + size_bytes)
@@ -274,7 +309,9 @@ impl From<FilesError> for StorageError {
             | FilesErrorKind::IsFolder
             | FilesErrorKind::NotFolder
             | FilesErrorKind::NotEmpty => StorageErrorKind::Invalid,
-            FilesErrorKind::Full | FilesErrorKind::FullNow | FilesErrorKind::Quota => StorageErrorKind::NoSpace,
+            FilesErrorKind::Full | FilesErrorKind::FullNow | FilesErrorKind::Quota => {
+                StorageErrorKind::NoSpace
+            }
             FilesErrorKind::Lost | FilesErrorKind::Unreachable => StorageErrorKind::Unreachable,
             FilesErrorKind::Local => StorageErrorKind::Local,
         };
@@ -303,7 +340,9 @@ mod tests {
     #[test]
     fn versions_name_the_bytes_that_they_were_made_for() {
         let (one, many) = (file(&[(1, 10)]), file(&[(1, 10), (2, 20), (3, 5)]));
-        assert!(matches!(version_of(&one), Version::Chunk { chunk, .. } if chunk == one.chunks[0].object));
+        assert!(
+            matches!(version_of(&one), Version::Chunk { chunk, .. } if chunk == one.chunks[0].object)
+        );
         assert_eq!(part_of(&one, &version_of(&one)), Some(0..10));
         assert_eq!(part_of(&many, &version_of(&many)), Some(0..35));
         let second = version_of_chunk(&many.chunks[1]);

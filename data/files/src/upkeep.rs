@@ -30,8 +30,8 @@ const CHECK_DEADLINE: Duration = Duration::from_secs(2);
 /// The state of a file's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Replicas that are missing or damaged, of chunks that have another good replica: index of the chunk, and node.
-    /// They were reported to the leader, which has them replaced.
+    /// Replicas that are missing or damaged, of chunks that have another good replica: index of
+    /// the chunk, and node. They were reported to the leader, which has them replaced.
     pub bad: Vec<(usize, NodeId)>,
     /// Replicas on nodes that do not answer.
     pub silent: Vec<(usize, NodeId)>,
@@ -72,19 +72,22 @@ impl Upkeep {
         Upkeep { routes: replicas.routes.clone(), names, replicas, publisher }
     }
 
-    /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none of a chunk's nodes
-    /// has it, all other nodes are asked. Missing and damaged replicas are reported to the leader.
+    /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none
+    /// of a chunk's nodes has it, all other nodes are asked. Missing and damaged replicas are
+    /// reported to the leader.
     pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Verified, FilesError> {
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in file.record.chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
         }
         let holes = file.record.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_hole());
-        let mut found = Found { whole: holes.map(|(place, _)| place).collect(), ..Found::default() };
+        let mut found =
+            Found { whole: holes.map(|(place, _)| place).collect(), ..Found::default() };
         for (node, places) in by_node {
             let denied = self.look_for(file, node, &places, thoroughly, &mut found).await;
             if !denied.is_empty() {
-                let objects = denied.iter().map(|place| file.record.chunks[*place].object).collect();
+                let objects =
+                    denied.iter().map(|place| file.record.chunks[*place].object).collect();
                 self.names.tell_bad(&file.name, objects, node).await;
             }
         }
@@ -105,7 +108,11 @@ impl Upkeep {
             end = range.end;
             if missed.contains(&place) && !elsewhere.whole.contains(&place) {
                 let of = |pairs: &BTreeSet<(usize, NodeId)>| {
-                    pairs.iter().filter(|(of, _)| *of == place).map(|(_, node)| *node).collect::<Vec<_>>()
+                    pairs
+                        .iter()
+                        .filter(|(of, _)| *of == place)
+                        .map(|(_, node)| *node)
+                        .collect::<Vec<_>>()
                 };
                 let damaged_on = [of(&found.damaged), of(&elsewhere.damaged)].concat();
                 lost.push(LostChunk { place, range, damaged_on, silent: of(&found.silent) });
@@ -119,22 +126,29 @@ impl Upkeep {
     }
 
     /// Restores the lost chunks of a file from a `copy` of it. Returns their number.
-    pub async fn restore(&self, name: &FileName, mut copy: impl Read + Seek) -> Result<usize, FilesError> {
+    pub async fn restore(
+        &self,
+        name: &FileName,
+        mut copy: impl Read + Seek,
+    ) -> Result<usize, FilesError> {
         let file = self.names.stat(name).await?;
         let lost = self.verify(&file, true).await?.lost;
         let mut record = file.record.clone();
         for LostChunk { place, range, .. } in &lost {
-            if Checksum::of(&part_of(&mut copy, range.clone())?).0 != record.chunks[*place].checksum {
+            if Checksum::of(&part_of(&mut copy, range.clone())?).0 != record.chunks[*place].checksum
+            {
                 let (first, last) = (range.start, range.end.saturating_sub(1));
-                let why = format!("bytes {first} to {last} of the copy differ from {name}: nothing was changed");
+                let why = format!(
+                    "bytes {first} to {last} of the copy differ from {name}: nothing was changed"
+                );
                 return Err(FilesError::invalid(why));
             }
         }
         if lost.is_empty() {
             return Ok(0);
         }
-        // The objects are those that were lost, so that nodes forget damaged copies of them. If the file is another one
-        // by now, they stay for a day: another client may have restored them.
+        // The objects are those that were lost, so that nodes forget damaged copies of them. If the
+        // file is another one by now, they stay for a day: another client may have restored them.
         for LostChunk { place, range, .. } in &lost {
             let chunk = OutgoingChunk::of(record.id, part_of(&mut copy, range.clone())?, true);
             record.chunks[*place] = self.replicas.store(chunk, record.replication).await?;
@@ -177,11 +191,20 @@ impl Upkeep {
     }
 
     /// What a node has of these chunks; `None` if it does not answer.
-    async fn held(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Option<Vec<ChunkPresence>> {
+    async fn held(
+        &self,
+        node: NodeId,
+        objects: Vec<ObjectId>,
+        thoroughly: bool,
+    ) -> Option<Vec<ChunkPresence>> {
         let (member, count) = (self.routes.known().members.get(&node).copied()?, objects.len());
         let patience = ANSWER_DEADLINE + CHECK_DEADLINE * count as u32;
         let held = async {
-            let mut replies = self.routes.calls.ask(member.address, RequestBody::Check { objects, thoroughly }).await?;
+            let mut replies = self
+                .routes
+                .calls
+                .ask(member.address, RequestBody::Check { objects, thoroughly })
+                .await?;
             replies.next().await
         };
         match timeout(patience, held).await {
@@ -218,7 +241,8 @@ mod tests {
     #[test]
     fn parts_of_a_copy_are_as_long_as_it_is() {
         let mut copy = Cursor::new(b"0123456789".to_vec());
-        for (range, expected) in [(2..5, "234"), (0..10, "0123456789"), (8..12, "89"), (20..22, "")] {
+        for (range, expected) in [(2..5, "234"), (0..10, "0123456789"), (8..12, "89"), (20..22, "")]
+        {
             assert_eq!(part_of(&mut copy, range).unwrap(), expected.as_bytes());
         }
     }

@@ -44,7 +44,11 @@ pub(crate) struct FileDraft<'a> {
 
 impl<'a> FileDraft<'a> {
     /// A file without content. It is to be durable, and replaces nothing.
-    pub fn new(replicas: &Arc<Replicas>, name: &'a FileName, replication: u8) -> Result<Self, FilesError> {
+    pub fn new(
+        replicas: &Arc<Replicas>,
+        name: &'a FileName,
+        replication: u8,
+    ) -> Result<Self, FilesError> {
         let (id, unclaimed) = (new_file_id()?, UnclaimedChunks::new(replicas));
         Ok(FileDraft { name, id, replication, is_durable: true, replaced_bytes: 0, unclaimed })
     }
@@ -76,7 +80,11 @@ impl Uploads {
         self.replicas.routes.gather(draft.replication.into(), |_| {}).await?;
         let mut pieces = Vec::new();
         for piece in SourceChunks::new(cutter, std::io::empty(), content, 1) {
-            pieces.extend(if let SourceChunk::Content(content) = piece? { Some(content) } else { None });
+            pieces.extend(if let SourceChunk::Content(content) = piece? {
+                Some(content)
+            } else {
+                None
+            });
         }
         if before + pieces.len() > MAX_CHUNKS {
             return Err(too_many_chunks(draft.name));
@@ -90,8 +98,8 @@ impl Uploads {
         Ok(chunks)
     }
 
-    /// Stores the rest of the source after `begun`, the content of an incomplete chunk. The file has `before` chunks
-    /// already.
+    /// Stores the rest of the source after `begun`, the content of an incomplete chunk. The file
+    /// has `before` chunks already.
     pub async fn store_all(
         &self,
         draft: &mut FileDraft<'_>,
@@ -117,7 +125,8 @@ impl Uploads {
         see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let mut under_way = JoinSet::new();
-        let stored = self.store_pieces(draft, cutter, source, begun, (before, &mut under_way), see).await;
+        let stored =
+            self.store_pieces(draft, cutter, source, begun, (before, &mut under_way), see).await;
         if stored.is_err() {
             // Chunks that are still on their way would come after they were discarded.
             while under_way.join_next().await.is_some() {}
@@ -142,7 +151,8 @@ impl Uploads {
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             // If the receiver is gone, it has failed.
-            SourceChunks::new(cutter, source, begun, READ_BYTES).all(|piece| sender.blocking_send(piece).is_ok())
+            SourceChunks::new(cutter, source, begun, READ_BYTES)
+                .all(|piece| sender.blocking_send(piece).is_ok())
         });
         let mut chunks = Vec::<Option<Chunk>>::new();
         let (mut stored_bytes, mut is_cut) = (0, false);
@@ -178,7 +188,8 @@ impl Uploads {
             stored_bytes += chunk.size_bytes;
             see(stored_bytes);
             chunks[place] = Some(chunk);
-            let more = FolderUsage { bytes: stored_bytes.saturating_sub(draft.replaced_bytes), files: 0 };
+            let more =
+                FolderUsage { bytes: stored_bytes.saturating_sub(draft.replaced_bytes), files: 0 };
             drop(self.quotas.charge(draft.name, None, more).await?);
         }
         if began.elapsed() > MAX_WRITING {
@@ -187,13 +198,18 @@ impl Uploads {
         Ok(chunks.into_iter().flatten().collect())
     }
 
-    /// Forces the large chunks of a file to the disks of their nodes, if the file is to be durable. Small chunks are
-    /// durable when they are stored.
+    /// Forces the large chunks of a file to the disks of their nodes, if the file is to be durable.
+    /// Small chunks are durable when they are stored.
     async fn sync(&self, draft: &FileDraft<'_>, chunks: &[Chunk]) -> Result<(), FilesError> {
         let is_large = |chunk: &&Chunk| chunk.size_bytes > SMALL_CHUNK_BYTES as u64;
         match draft.is_durable {
             true => {
-                self.replicas.sync_chunks(draft.replication, &chunks.iter().filter(is_large).collect::<Vec<_>>()).await
+                self.replicas
+                    .sync_chunks(
+                        draft.replication,
+                        &chunks.iter().filter(is_large).collect::<Vec<_>>(),
+                    )
+                    .await
             }
             false => Ok(()),
         }
@@ -201,9 +217,13 @@ impl Uploads {
 }
 
 pub(crate) fn too_many_chunks(name: &FileName) -> FilesError {
-    FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger chunks"))
+    FilesError::invalid(format!(
+        "{name} would have more than {MAX_CHUNKS} chunks: write it with larger chunks"
+    ))
 }
 
 pub(crate) fn too_long(name: &FileName) -> FilesError {
-    FilesError::invalid(format!("{name} took more than 12 hours to write: write it in parts, with append"))
+    FilesError::invalid(format!(
+        "{name} took more than 12 hours to write: write it in parts, with append"
+    ))
 }

@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, WHOLE_CHUNK_BYTES};
 use eyas_types::dfs::{
-    Attributes, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileName, FileRecord, Format, RecordFormat,
+    Attributes, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileName, FileRecord, Format,
+    RecordFormat,
 };
 
 pub(crate) use rewrite::without_records;
@@ -23,15 +24,15 @@ use crate::read::ChunkReader;
 use crate::source::ContentSource;
 use crate::uploads::{FileDraft, Uploads};
 
-/// A chunk of up to this size is sent within a request, together with other chunks. A larger one has a transfer of its
-/// own, and goes from node to node in a chain.
+/// A chunk of up to this size is sent within a request, together with other chunks. A larger one
+/// has a transfer of its own, and goes from node to node in a chain.
 pub const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 /// Maximum size of a record, and so of a chunk, since writers and readers hold a chunk in memory.
 pub const MAX_CHUNK_BYTES: usize = 1 << 30;
 
-/// Maximum size of a chunk of a format. Longer blocks of compressed files are not worth the memory: such a file is one
-/// record, which is stored in smaller chunks.
+/// Maximum size of a chunk of a format. Longer blocks of compressed files are not worth the memory:
+/// such a file is one record, which is stored in smaller chunks.
 pub(crate) fn max_chunk_bytes(format: Format) -> usize {
     if format.is_compressed() { WHOLE_CHUNK_BYTES as usize } else { MAX_CHUNK_BYTES }
 }
@@ -45,8 +46,9 @@ pub struct WriteOptions {
     pub chunk_bytes: u64,
     /// Number of replicas of each chunk, or the number of nodes if that is smaller.
     pub replication: u8,
-    /// Whether the file appears only when its content is on the disks of the nodes. Otherwise it is there soon
-    /// afterwards; until then, a power failure may take the file, or bring the version before back.
+    /// Whether the file appears only when its content is on the disks of the nodes. Otherwise it
+    /// is there soon afterwards; until then, a power failure may take the file, or bring the
+    /// version before back.
     pub is_durable: bool,
     /// Owner, permissions and time of the file.
     pub creation: Creation,
@@ -57,7 +59,13 @@ impl WriteOptions {
     pub fn of(format: impl Into<RecordFormat>) -> Self {
         let format = format.into();
         let (chunk_bytes, replication) = (DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION);
-        WriteOptions { format, chunk_bytes, replication, is_durable: true, creation: Creation::of_process(0o666) }
+        WriteOptions {
+            format,
+            chunk_bytes,
+            replication,
+            is_durable: true,
+            creation: Creation::of_process(0o666),
+        }
     }
 }
 
@@ -81,7 +89,8 @@ impl Writes {
         Writes { names, folders, chunks, uploads, publisher }
     }
 
-    /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes stored so far.
+    /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes
+    /// stored so far.
     pub async fn write(
         &self,
         name: &FileName,
@@ -93,8 +102,8 @@ impl Writes {
         self.store_hidden(name, source, options, see).await?.create().await
     }
 
-    /// Writes a new file whose content is in memory. Many such files can be written at the same time; their chunks and
-    /// names go to the nodes in groups.
+    /// Writes a new file whose content is in memory. Many such files can be written at the same
+    /// time; their chunks and names go to the nodes in groups.
     pub async fn write_content(
         &self,
         name: &FileName,
@@ -111,8 +120,8 @@ impl Writes {
     }
 
     /// Stores the content of a file that appears when it is [published](HiddenFile::publish). With
-    /// [`is_durable`](WriteOptions::is_durable), the content is on the disks of the nodes when this returns. Calls
-    /// `see` with the number of bytes that are stored.
+    /// [`is_durable`](WriteOptions::is_durable), the content is on the disks of the nodes when this
+    /// returns. Calls `see` with the number of bytes that are stored.
     pub async fn store_hidden(
         &self,
         name: &FileName,
@@ -133,7 +142,8 @@ impl Writes {
         Ok(HiddenFile::of(&self.publisher, draft, options, chunks))
     }
 
-    /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so far.
+    /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so
+    /// far.
     pub async fn append(
         &self,
         name: &FileName,
@@ -142,8 +152,12 @@ impl Writes {
     ) -> Result<File, FilesError> {
         let file = self.names.stat(name).await?;
         let FileRecord { format, chunk_bytes, replication, .. } = file.record;
-        // What is appended must not be lost with chunks that another client has not forced to the disks.
-        self.uploads.replicas.sync_chunks(replication, &file.record.unsynced_chunks().collect::<Vec<_>>()).await?;
+        // What is appended must not be lost with chunks that another client has not forced to the
+        // disks.
+        self.uploads
+            .replicas
+            .sync_chunks(replication, &file.record.unsynced_chunks().collect::<Vec<_>>())
+            .await?;
         let mut kept = file.record.chunks.clone();
         // The last record may be incomplete and continue.
         let last = match kept.pop() {
@@ -154,9 +168,12 @@ impl Writes {
         let cutter = Cutter::storing(*format, chunk_bytes, offset);
         let draft = FileDraft::new(&self.uploads.replicas, name, replication)?;
         let mut draft = FileDraft { replaced_bytes: last.len() as u64, ..draft };
-        kept.extend(self.uploads.store_all(&mut draft, cutter, source, last, kept.len(), see).await?);
+        kept.extend(
+            self.uploads.store_all(&mut draft, cutter, source, last, kept.len(), see).await?,
+        );
         let now_ns = now_ns();
-        let attributes = Attributes { modified_ns: now_ns, changed_ns: now_ns, ..file.record.attributes };
+        let attributes =
+            Attributes { modified_ns: now_ns, changed_ns: now_ns, ..file.record.attributes };
         let record = FileRecord { attributes, chunks: kept, unsynced: None, ..file.record.clone() };
         self.publisher.replace(file, record, draft.unclaimed).await
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use eyas_blocks::{Alpha, BlockPolicy, Effect, Event, Record, Sizes};
 use eyas_files::protocol::{
-    ChunkPresence, CutFailure, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody, RunReply, RunRequest,
-    SmallContent, StoreFailure,
+    ChunkPresence, CutFailure, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody,
+    RunReply, RunRequest, SmallContent, StoreFailure,
 };
 use eyas_formats::Formats;
 use eyas_ring::{FileAnswer, FileOperation, ListDepth, Refusal, Replaceable};
@@ -41,5 +41,8 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<Alpha>()
         .with::<Sizes>()
         .with::<SocketAddr>()
-        .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"), PROTOCOL_VERSION);
+        .assert_recorded(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"),
+            PROTOCOL_VERSION,
+        );
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use eyas_types::dfs::{Attributes, FileKind};
 use fuser::{
-    Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyXattr, Request,
+    Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyXattr, Request,
 };
 use tokio::time::timeout;
 
@@ -30,8 +30,8 @@ const PREFERRED_BYTES: u32 = 1 << 20;
 pub(crate) const GENERATION: Generation = Generation(0);
 
 impl KernelRequests {
-    /// Runs an operation and gives its result to `reply`. Fails it after the time that the user has set, if it has no
-    /// content to transfer.
+    /// Runs an operation and gives its result to `reply`. Fails it after the time that the user has
+    /// set, if it has no content to transfer.
     pub fn run<T: Send + 'static, F>(
         &self,
         operation: &'static str,
@@ -65,7 +65,8 @@ impl KernelRequests {
         let answer = move |done: Result<T, MountFailure>| {
             reply(done.map_err(|failure| mounted.logged(failure, operation, of)));
         };
-        // What needs no answer of the cluster is done at once: a change of threads costs more than most requests.
+        // What needs no answer of the cluster is done at once: a change of threads costs more than
+        // most requests.
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(done) => answer(done),
             Poll::Pending => drop(self.0.runtime.spawn(async move { answer(work.await) })),
@@ -114,11 +115,21 @@ pub(crate) fn attr(node: &Inode) -> FileAttr {
     let state = node.state();
     let links = u32::from(!state.is_removed);
     let blocks = state.stored_bytes().div_ceil(STAT_BLOCK_BYTES);
-    FileAttr { blocks, ..to_attr(node.number, &state.kind, state.size_bytes(), &state.attributes, links) }
+    FileAttr {
+        blocks,
+        ..to_attr(node.number, &state.kind, state.size_bytes(), &state.attributes, links)
+    }
 }
 
-pub(crate) fn to_attr(number: u64, kind: &FileKind, size_bytes: u64, attributes: &Attributes, links: u32) -> FileAttr {
-    let (modified, changed) = (system_time(attributes.modified_ns), system_time(attributes.changed_ns));
+pub(crate) fn to_attr(
+    number: u64,
+    kind: &FileKind,
+    size_bytes: u64,
+    attributes: &Attributes,
+    links: u32,
+) -> FileAttr {
+    let (modified, changed) =
+        (system_time(attributes.modified_ns), system_time(attributes.changed_ns));
     FileAttr {
         ino: INodeNo(number),
         size: if kind.is_folder() { 4096 } else { size_bytes },
@@ -174,7 +185,8 @@ impl FolderReply for ReplyDirectoryPlus {
 }
 
 impl KernelRequests {
-    /// Runs a request for a part of a folder. If it fails, its reply is dropped, which answers the kernel with `EIO`.
+    /// Runs a request for a part of a folder. If it fails, its reply is dropped, which answers the
+    /// kernel with `EIO`.
     pub fn list<R: FolderReply, F>(&self, of: u64, work: impl FnOnce(Arc<Mounted>) -> F)
     where
         F: Future<Output = Result<R, MountFailure>> + Send + 'static,

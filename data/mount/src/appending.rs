@@ -1,8 +1,11 @@
-//! Programs of several mounts that append to one file: each gets its bytes to the end, and none loses those of another.
+//! Programs of several mounts that append to one file: each gets its bytes to the end, and none
+//! loses those of another.
 
 use std::sync::Arc;
 
-use eyas_files::{ContentDraft, DraftContent, DraftSnapshot, FilesError, FilesErrorKind, NewContent};
+use eyas_files::{
+    ContentDraft, DraftContent, DraftSnapshot, FilesError, FilesErrorKind, NewContent,
+};
 use eyas_types::dfs::FileName;
 use fuser::{Errno, OpenAccMode, OpenFlags};
 
@@ -15,8 +18,9 @@ use crate::nodes::Inode;
 const MAX_TRIES: usize = 100;
 
 impl Mounted {
-    /// Creates a file and opens it. A file that others may create and extend at the same time appears at once, empty:
-    /// of two programs that append to a new file, the second one opens that of the first.
+    /// Creates a file and opens it. A file that others may create and extend at the same time
+    /// appears at once, empty: of two programs that append to a new file, the second one opens that
+    /// of the first.
     pub async fn create_and_open(
         &self,
         folder: u64,
@@ -46,13 +50,21 @@ impl Mounted {
         }
     }
 
-    /// Appends what programs of this mount have appended to a version that another client has replaced since. `false`
-    /// if they have changed other bytes, too, or if the file was replaced by another one.
-    pub async fn append_again(&self, node: &Inode, snapshot: &DraftSnapshot) -> Result<bool, MountFailure> {
+    /// Appends what programs of this mount have appended to a version that another client has
+    /// replaced since. `false` if they have changed other bytes, too, or if the file was replaced
+    /// by another one.
+    pub async fn append_again(
+        &self,
+        node: &Inode,
+        snapshot: &DraftSnapshot,
+    ) -> Result<bool, MountFailure> {
         let is_appended = || node.state().draft.as_ref().is_some_and(ContentDraft::is_appended);
         let Some(base) = snapshot.base.clone().filter(|_| is_appended()) else { return Ok(false) };
-        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return Ok(false) };
-        let file = match self.append_snapshot(node, &name, snapshot, base.record.size_bytes()).await {
+        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else {
+            return Ok(false);
+        };
+        let file = match self.append_snapshot(node, &name, snapshot, base.record.size_bytes()).await
+        {
             Ok(Some(file)) => Arc::new(file),
             Ok(None) => return Ok(false),
             Err(error) => return Err(error.into()),
@@ -84,7 +96,8 @@ impl Mounted {
         Ok(true)
     }
 
-    /// `None` if the file is no longer the one to which was appended, or may have the bytes already.
+    /// `None` if the file is no longer the one to which was appended, or may have the bytes
+    /// already.
     async fn append_snapshot(
         &self,
         node: &Inode,
@@ -93,8 +106,11 @@ impl Mounted {
         from: u64,
     ) -> Result<Option<eyas_files::File>, FilesError> {
         let dfs = &self.namespace.dfs;
-        let content =
-            DraftContent { dfs: dfs.clone(), snapshot: Arc::new(snapshot.clone()), runtime: self.runtime.clone() };
+        let content = DraftContent {
+            dfs: dfs.clone(),
+            snapshot: Arc::new(snapshot.clone()),
+            runtime: self.runtime.clone(),
+        };
         let mut tries = 0;
         loop {
             let now = dfs.lookup(name).await?;
@@ -102,7 +118,9 @@ impl Mounted {
                 return Ok(None);
             }
             match dfs.append(name, content.reader(from..snapshot.size_bytes), |_| {}).await {
-                Err(error) if error.kind == FilesErrorKind::Changed && tries < MAX_TRIES => tries += 1,
+                Err(error) if error.kind == FilesErrorKind::Changed && tries < MAX_TRIES => {
+                    tries += 1
+                }
                 appended => return appended.map(Some),
             }
         }

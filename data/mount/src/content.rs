@@ -1,15 +1,15 @@
 //! The content of files: opening, reading, writing, and publishing what was written.
 //!
-//! A program that writes changes a draft, which all programs of this mount see at once. When a file is closed or
-//! synced, its draft is published: the cluster then has the new content as a whole.
+//! A program that writes changes a draft, which all programs of this mount see at once. When a file
+//! is closed or synced, its draft is published: the cluster then has the new content as a whole.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use eyas_files::{
-    Change, ContentDraft, DraftContent, DraftSnapshot, File, FilesError, FilesErrorKind, RenameOptions,
-    UnclaimedContent, WriteOptions, renamed,
+    Change, ContentDraft, DraftContent, DraftSnapshot, File, FilesError, FilesErrorKind,
+    RenameOptions, UnclaimedContent, WriteOptions, renamed,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Attributes, FileKind, FileName, MAX_CHUNKS, PROBED_BYTES, RecordFormat};
@@ -21,14 +21,19 @@ use crate::mounted::Mounted;
 use crate::namespace::{creation, file_name};
 use crate::nodes::{Found, Inode, NodeState};
 
-/// A program that extends a file gets `EDQUOT` from the write that enters the next part of this size, if the growth of
-/// the file exceeds what is known of a quota. Until then, and if nothing is known, closing the file fails.
+/// A program that extends a file gets `EDQUOT` from the write that enters the next part of this
+/// size, if the growth of the file exceeds what is known of a quota. Until then, and if nothing is
+/// known, closing the file fails.
 const QUOTA_CHECK_BYTES: u64 = 1 << 20;
 
 impl Mounted {
-    /// Opens a file. Asks the cluster for its present version, so that a program that opens a file after another one
-    /// has closed it sees its content.
-    pub async fn open(&self, node: Arc<Inode>, flags: OpenFlags) -> Result<(u64, FopenFlags), MountFailure> {
+    /// Opens a file. Asks the cluster for its present version, so that a program that opens a file
+    /// after another one has closed it sees its content.
+    pub async fn open(
+        &self,
+        node: Arc<Inode>,
+        flags: OpenFlags,
+    ) -> Result<(u64, FopenFlags), MountFailure> {
         self.refresh(&node).await?;
         let may_write = flags.acc_mode() != OpenAccMode::O_RDONLY;
         if may_write && let Some(name) = self.nodes.name(node.number) {
@@ -70,7 +75,10 @@ impl Mounted {
     }
 
     /// The draft of a file, which begins as the present version.
-    pub fn draft<'a>(&self, state: &'a mut NodeState) -> Result<&'a mut ContentDraft, MountFailure> {
+    pub fn draft<'a>(
+        &self,
+        state: &'a mut NodeState,
+    ) -> Result<&'a mut ContentDraft, MountFailure> {
         if state.draft.is_none() {
             let base = state.file.clone().ok_or(Errno::ESTALE)?;
             state.draft = Some(ContentDraft::new(&self.scratch, Some(base)));
@@ -80,7 +88,13 @@ impl Mounted {
     }
 
     /// Writes to the draft of a file, at its end if `appends` is set. Blocks.
-    pub fn write(&self, node: &Inode, offset: u64, data: &[u8], appends: bool) -> Result<(), MountFailure> {
+    pub fn write(
+        &self,
+        node: &Inode,
+        offset: u64,
+        data: &[u8],
+        appends: bool,
+    ) -> Result<(), MountFailure> {
         let mut state = node.state();
         let draft = self.draft(&mut state)?;
         let end = draft.size_bytes();
@@ -98,7 +112,8 @@ impl Mounted {
             self.store_early(node);
         }
         if is_misplaced {
-            // The kernel did not know the present size, and has cached the bytes at the wrong place.
+            // The kernel did not know the present size, and has cached the bytes at the wrong
+            // place.
             self.invalidate(node);
         }
         Ok(())
@@ -112,10 +127,17 @@ impl Mounted {
     }
 
     /// Fails if a quota does not permit the draft to grow to a size, as far as that is known.
-    fn check_growth(&self, node: &Inode, draft: &ContentDraft, size_bytes: u64) -> Result<(), MountFailure> {
+    fn check_growth(
+        &self,
+        node: &Inode,
+        draft: &ContentDraft,
+        size_bytes: u64,
+    ) -> Result<(), MountFailure> {
         // While the draft is published, its size may be counted already.
         let Ok(_publishing) = node.publishing.try_lock() else { return Ok(()) };
-        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return Ok(()) };
+        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else {
+            return Ok(());
+        };
         let published_bytes = draft.base().map_or(0, |base| base.record.size_bytes());
         let more_bytes = size_bytes.saturating_sub(published_bytes);
         Ok(self.namespace.dfs.may_grow(&name, more_bytes, &self.runtime)?)
@@ -123,7 +145,9 @@ impl Mounted {
 
     /// Begins to store the content of a draft, if its bytes are written one after the other.
     fn store_early(&self, node: &Inode) {
-        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return };
+        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else {
+            return;
+        };
         let mut state = node.state();
         let Some(draft) = &mut state.draft else { return };
         let Some(scratch) = draft.to_store_early().cloned() else { return };
@@ -136,13 +160,21 @@ impl Mounted {
         let Ok(format) = format else { return };
         let files = (&self.namespace.dfs, &self.runtime);
         let replaced_bytes = base.map_or(0, |base| base.record.size_bytes());
-        let begun = self.early.begin(files, name, self.options(format), scratch, size_bytes, replaced_bytes);
+        let begun = self.early.begin(
+            files,
+            name,
+            self.options(format),
+            scratch,
+            size_bytes,
+            replaced_bytes,
+        );
         if let Some(early) = begun {
             draft.store_early(early);
         }
     }
 
-    /// Changes the size of a file. If no program has the file open for writing, the change is published at once.
+    /// Changes the size of a file. If no program has the file open for writing, the change is
+    /// published at once.
     pub async fn set_size(&self, node: &Arc<Inode>, size_bytes: u64) -> Result<(), MountFailure> {
         // `open` with `O_TRUNC` asks for size 0 just after it has asked for the present version.
         let needs_present = {
@@ -155,7 +187,9 @@ impl Mounted {
         let is_open = {
             let mut state = node.state();
             if state.kind != FileKind::File {
-                return Err(if state.kind.is_folder() { Errno::EISDIR } else { Errno::EINVAL }.into());
+                return Err(
+                    if state.kind.is_folder() { Errno::EISDIR } else { Errno::EINVAL }.into()
+                );
             }
             self.fits(state.file.as_ref(), size_bytes)?;
             if state.size_bytes() != size_bytes {
@@ -176,7 +210,12 @@ impl Mounted {
     }
 
     /// Reserves space, or replaces a range by zeros.
-    pub async fn allocate(&self, node: &Inode, range: Range<u64>, mode: i32) -> Result<(), MountFailure> {
+    pub async fn allocate(
+        &self,
+        node: &Inode,
+        range: Range<u64>,
+        mode: i32,
+    ) -> Result<(), MountFailure> {
         let (keeps_size, makes_zeros) = (libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_PUNCH_HOLE);
         let mut state = node.state();
         state.written_now();
@@ -200,7 +239,12 @@ impl Mounted {
     }
 
     /// Reads up to `length` bytes.
-    pub async fn read(&self, node: &Inode, offset: u64, length: u64) -> Result<Vec<u8>, MountFailure> {
+    pub async fn read(
+        &self,
+        node: &Inode,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, MountFailure> {
         loop {
             let (missing, base, generation) = {
                 let state = node.state();
@@ -234,7 +278,8 @@ impl Mounted {
             // Another client may have replaced the version, and its chunks are gone.
             Err(failure) => {
                 self.refresh(node).await?;
-                let now = node.state().file.clone().filter(|now| !now.record.is_as_written(&file.record));
+                let now =
+                    node.state().file.clone().filter(|now| !now.record.is_as_written(&file.record));
                 match now {
                     Some(now) => self.read_version(node, &now, offset, length).await,
                     None => Err(failure),
@@ -252,9 +297,12 @@ impl Mounted {
         generation: u64,
     ) -> Result<(), MountFailure> {
         for range in missing {
-            let data = self.namespace.dfs.read_at(base, range.start, range.end - range.start).await?;
+            let data =
+                self.namespace.dfs.read_at(base, range.start, range.end - range.start).await?;
             let mut state = node.state();
-            if let Some(draft) = state.draft.as_mut().filter(|draft| draft.generation() == generation) {
+            if let Some(draft) =
+                state.draft.as_mut().filter(|draft| draft.generation() == generation)
+            {
                 draft.fetched(range.start, &data)?;
             }
         }
@@ -294,14 +342,18 @@ impl Mounted {
         // The publication that is under way drops it.
         let Ok(_publishing) = node.publishing.try_lock() else { return };
         let mut state = node.state();
-        let is_needed = if state.is_removed { state.handles > 0 } else { state.writers > 0 || state.is_dirty() };
+        let is_needed = if state.is_removed {
+            state.handles > 0
+        } else {
+            state.writers > 0 || state.is_dirty()
+        };
         if !is_needed {
             state.draft = None;
         }
     }
 
-    /// Publishes the draft of a file, if it differs from the published version. With `is_durable`, the content is on
-    /// the disks of the nodes when this returns.
+    /// Publishes the draft of a file, if it differs from the published version. With `is_durable`,
+    /// the content is on the disks of the nodes when this returns.
     pub async fn publish(&self, node: &Inode, is_durable: bool) -> Result<(), MountFailure> {
         let _publishing = node.publishing.lock().await;
         self.publish_locked(node, is_durable).await
@@ -319,9 +371,12 @@ impl Mounted {
                 (_, before, now) if before == now => return tried,
                 (Ok(()), Some(before), Some(now)) if node.state().is_published => {
                     // It may have appeared under the old name.
-                    let options = RenameOptions { replaces: true, makes_parents: false, keeps_format: true };
+                    let options =
+                        RenameOptions { replaces: true, makes_parents: false, keeps_format: true };
                     let moved = self.namespace.rename(before, now, options).await;
-                    return moved.or_else(|failure| if failure.errno == Errno::ENOENT { Ok(()) } else { Err(failure) });
+                    return moved.or_else(|failure| {
+                        if failure.errno == Errno::ENOENT { Ok(()) } else { Err(failure) }
+                    });
                 }
                 (Err(_), _, Some(_)) => name = now,
                 _ => return tried,
@@ -329,7 +384,12 @@ impl Mounted {
         }
     }
 
-    async fn publish_once(&self, node: &Inode, name: Option<&str>, is_durable: bool) -> Result<(), MountFailure> {
+    async fn publish_once(
+        &self,
+        node: &Inode,
+        name: Option<&str>,
+        is_durable: bool,
+    ) -> Result<(), MountFailure> {
         self.adopt_sent(node).await;
         let (snapshot, early, published, volatile, attributes) = {
             let mut state = node.state();
@@ -355,7 +415,9 @@ impl Mounted {
         let is_unsure = !node.sent.is_empty();
         let written = self.store_draft(node, name, &snapshot, early, attributes, is_durable).await;
         let written = match written {
-            Err(failure) if failure.errno == Errno::ESTALE && snapshot.is_appended && !is_unsure => {
+            Err(failure)
+                if failure.errno == Errno::ESTALE && snapshot.is_appended && !is_unsure =>
+            {
                 match self.append_again(node, &snapshot).await {
                     Ok(true) => return Ok(()),
                     Ok(false) => Err(failure),
@@ -370,9 +432,11 @@ impl Mounted {
                 Arc::new(file)
             }
             Err(failure) => {
-                // If the folder of the file is renamed meanwhile, the publication is tried again under the new name.
+                // If the folder of the file is renamed meanwhile, the publication is tried again
+                // under the new name.
                 drop(self.naming.read().await);
-                let is_final = failure.errno == Errno::ESTALE && self.nodes.name(node.number).as_deref() == name;
+                let is_final = failure.errno == Errno::ESTALE
+                    && self.nodes.name(node.number).as_deref() == name;
                 self.not_published(node, &snapshot, is_final);
                 return Err(failure);
             }
@@ -382,10 +446,12 @@ impl Mounted {
             if let Some(draft) = &mut state.draft {
                 draft.published(file.clone());
             }
-            let before: BTreeSet<ObjectId> = state.file.iter().flat_map(|file| objects(file)).collect();
+            let before: BTreeSet<ObjectId> =
+                state.file.iter().flat_map(|file| objects(file)).collect();
             // If the publication is durable, all of its chunks are on the disks already.
-            let is_volatile =
-                |object: &ObjectId| !is_durable && (!before.contains(object) || state.volatile.contains(object));
+            let is_volatile = |object: &ObjectId| {
+                !is_durable && (!before.contains(object) || state.volatile.contains(object))
+            };
             state.volatile = objects(&file).filter(is_volatile).collect();
             // The kernel has cached what programs have written.
             state.cached = Some(file.clone());
@@ -400,8 +466,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// A publication has failed. `is_outdated` means that another client has changed the file: its content stands, and
-    /// that of this mount is dropped.
+    /// A publication has failed. `is_outdated` means that another client has changed the file: its
+    /// content stands, and that of this mount is dropped.
     fn not_published(&self, node: &Inode, snapshot: &DraftSnapshot, is_outdated: bool) {
         let is_new = {
             let mut state = node.state();
@@ -425,7 +491,12 @@ impl Mounted {
     }
 
     /// Forces the chunks of a file to the disks of their nodes that may not be there.
-    async fn make_durable(&self, node: &Inode, file: &File, volatile: &BTreeSet<ObjectId>) -> Result<(), MountFailure> {
+    async fn make_durable(
+        &self,
+        node: &Inode,
+        file: &File,
+        volatile: &BTreeSet<ObjectId>,
+    ) -> Result<(), MountFailure> {
         if !volatile.is_empty() {
             let file = self.namespace.dfs.make_durable(file, volatile).await?;
             let mut state = node.state();
@@ -467,23 +538,36 @@ impl Mounted {
             format: Some(format),
         };
         if let Some(base) = &snapshot.base {
-            // If the rewrite fails, it may have been done, and another client may have replaced it and its chunks.
+            // If the rewrite fails, it may have been done, and another client may have replaced it
+            // and its chunks.
             match dfs.rewrite(&renamed(base, &name), change, stored.take(), &node.sent).await {
                 Ok(file) => return Ok(file),
                 // If the whole content is new, it does not matter what another client has written.
-                Err(error) if is_outdated(&error) && snapshot.is_whole && !snapshot.is_appended && !is_late => {}
+                Err(error)
+                    if is_outdated(&error)
+                        && snapshot.is_whole
+                        && !snapshot.is_appended
+                        && !is_late => {}
                 Err(error) => {
-                    let is_outdated = is_outdated(&error) || self.is_replaced(node, base, &name).await;
+                    let is_outdated =
+                        is_outdated(&error) || self.is_replaced(node, base, &name).await;
                     let failure = MountFailure::from(error);
-                    return Err(if is_outdated { MountFailure { errno: Errno::ESTALE, ..failure } } else { failure });
+                    return Err(if is_outdated {
+                        MountFailure { errno: Errno::ESTALE, ..failure }
+                    } else {
+                        failure
+                    });
                 }
             }
         }
         if is_late && dfs.lookup(&name).await.is_ok_and(|now| now.record.id != node.id) {
             return Err(Errno::ESTALE.into());
         }
-        let options = WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
-        Ok(dfs.write_with_id(&name, node.id, change, stored, options, snapshot.base.is_some()).await?)
+        let options =
+            WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
+        Ok(dfs
+            .write_with_id(&name, node.id, change, stored, options, snapshot.base.is_some())
+            .await?)
     }
 
     /// Whether another client has replaced the content of a version.
@@ -494,13 +578,15 @@ impl Mounted {
         }
     }
 
-    /// Bases the draft on the file of the cluster, if that is the result of an earlier publication of the draft whose
-    /// answer was lost. Returns whether it is.
+    /// Bases the draft on the file of the cluster, if that is the result of an earlier publication
+    /// of the draft whose answer was lost. Returns whether it is.
     async fn adopt_sent(&self, node: &Inode) -> bool {
         if node.sent.is_empty() {
             return false;
         }
-        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else { return false };
+        let Some(name) = self.nodes.name(node.number).and_then(|name| file_name(&name).ok()) else {
+            return false;
+        };
         let now = self.namespace.dfs.lookup(&name).await;
         let Some(now) = now.ok().filter(|now| node.sent.has(&now.record)) else { return false };
         node.sent.clear();

@@ -24,18 +24,24 @@ const MAX_VALUE_BYTES: usize = 64 << 10;
 /// The names of the extended attributes of an entry, each ended by a NUL byte.
 pub(crate) fn extended_names(node: &Inode) -> Vec<u8> {
     match node.state().kind {
-        FileKind::File => {
-            [CHUNKS, FORMAT, REPLICAS].iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect()
-        }
+        FileKind::File => [CHUNKS, FORMAT, REPLICAS]
+            .iter()
+            .flat_map(|name| [name.as_bytes(), b"\0"].concat())
+            .collect(),
         _ => Vec::new(),
     }
 }
 
 impl Mounted {
     /// The value of an extended attribute: of the version of a file that is published.
-    pub async fn extended_attribute(&self, node: &Inode, name: &str) -> Result<Vec<u8>, MountFailure> {
+    pub async fn extended_attribute(
+        &self,
+        node: &Inode,
+        name: &str,
+    ) -> Result<Vec<u8>, MountFailure> {
         if ![CHUNKS, FORMAT, REPLICAS].contains(&name) {
-            // Programs that hear that there are no such attributes, for example access control lists, ask only once.
+            // Programs that hear that there are no such attributes, for example access control
+            // lists, ask only once.
             let is_of_users = name.starts_with("user.");
             return Err(if is_of_users { Errno::NO_XATTR } else { Errno::EOPNOTSUPP }.into());
         }
@@ -44,7 +50,11 @@ impl Mounted {
         }
         let file = node.state().file.clone().filter(|file| file.record.kind == FileKind::File);
         let value = shown(&file.ok_or(Errno::NO_XATTR)?, name);
-        if value.len() > MAX_VALUE_BYTES { Err(Errno::E2BIG.into()) } else { Ok(value.into_bytes()) }
+        if value.len() > MAX_VALUE_BYTES {
+            Err(Errno::E2BIG.into())
+        } else {
+            Ok(value.into_bytes())
+        }
     }
 }
 
@@ -55,7 +65,9 @@ fn shown(file: &Arc<File>, name: &str) -> String {
         CHUNKS => chunks.iter().map(|chunk| chunk.size_bytes.to_string()).collect(),
         _ => {
             let nodes = chunks.iter().map(|chunk| chunk.replicas.iter().collect::<BTreeSet<_>>());
-            let names = nodes.map(|nodes| nodes.into_iter().map(|node| format!("\"{node}\"")).collect::<Vec<_>>());
+            let names = nodes.map(|nodes| {
+                nodes.into_iter().map(|node| format!("\"{node}\"")).collect::<Vec<_>>()
+            });
             names.map(|names| format!("[{}]", names.join(","))).collect()
         }
     };

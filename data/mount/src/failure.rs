@@ -1,4 +1,5 @@
-//! Failures of operations on the mount: the code for the program that asked, and the reason for the log.
+//! Failures of operations on the mount: the code for the program that asked, and the reason for the
+//! log.
 
 use std::io;
 use std::sync::Mutex;
@@ -44,7 +45,9 @@ impl From<FilesError> for MountFailure {
             FilesErrorKind::Invalid | FilesErrorKind::WrongFormat => Errno::EINVAL,
             FilesErrorKind::NotAllowed => Errno::EACCES,
             FilesErrorKind::Full | FilesErrorKind::FullNow => Errno::ENOSPC,
-            FilesErrorKind::Lost | FilesErrorKind::Unreachable | FilesErrorKind::Local => Errno::EIO,
+            FilesErrorKind::Lost | FilesErrorKind::Unreachable | FilesErrorKind::Local => {
+                Errno::EIO
+            }
         };
         MountFailure { errno, why: Some(error.message) }
     }
@@ -62,7 +65,9 @@ static LAST: Mutex<Option<(String, Instant)>> = Mutex::new(None);
 impl MountFailure {
     /// The reason, for a line of the log.
     pub fn reason(&self) -> String {
-        self.why.clone().unwrap_or_else(|| io::Error::from_raw_os_error(self.errno.code()).to_string())
+        self.why
+            .clone()
+            .unwrap_or_else(|| io::Error::from_raw_os_error(self.errno.code()).to_string())
     }
 
     /// Writes the reason to the log, unless the same line was written a moment ago.
@@ -73,7 +78,11 @@ impl MountFailure {
             return;
         }
         *last = Some((why.clone(), Instant::now()));
-        tracing::warn!("{operation} {} failed with error {}: {why}", shown(name), self.errno.code());
+        tracing::warn!(
+            "{operation} {} failed with error {}: {why}",
+            shown(name),
+            self.errno.code()
+        );
     }
 }
 

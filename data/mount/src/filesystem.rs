@@ -1,7 +1,8 @@
-//! The answers to the kernel. Each request runs on its own, so that a slow one does not delay others.
+//! The answers to the kernel. Each request runs on its own, so that a slow one does not delay
+//! others.
 //!
-//! Operations that are missing here are handled by the kernel: locks, which hold among the programs of this mount, and
-//! copies, which read and write.
+//! Operations that are missing here are handled by the kernel: locks, which hold among the programs
+//! of this mount, and copies, which read and write.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,12 +12,15 @@ use std::time::{Duration, SystemTime};
 
 use eyas_types::dfs::{AttributeChange, FileKind};
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::answers::{GENERATION, REMEMBERED, attr, empty, entry, file_type, new_entry, text, to_attr, value};
+use crate::answers::{
+    GENERATION, REMEMBERED, attr, empty, entry, file_type, new_entry, text, to_attr, value,
+};
 use crate::extended::extended_names;
 use crate::folders::{FolderReader, dot, parent};
 use crate::handles::OpenHandle;
@@ -35,8 +39,8 @@ pub(crate) struct KernelRequests(pub Arc<Mounted>);
 
 impl Filesystem for KernelRequests {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without `FUSE_ATOMIC_O_TRUNC`: with it, the kernel truncates a program that is running before it finds that
-        // the program may not be opened for writing (`ETXTBSY`).
+        // Without `FUSE_ATOMIC_O_TRUNC`: with it, the kernel truncates a program that is running
+        // before it finds that the program may not be opened for writing (`ETXTBSY`).
         let wanted = InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_READDIRPLUS_AUTO
@@ -52,7 +56,8 @@ impl Filesystem for KernelRequests {
 
     fn lookup(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = text(name);
-        let work = move |mounted: Arc<Mounted>| async move { mounted.lookup(folder.0, &name?).await };
+        let work =
+            move |mounted: Arc<Mounted>| async move { mounted.lookup(folder.0, &name?).await };
         self.run("looking up an entry of", folder.0, work, entry(reply));
     }
 
@@ -113,10 +118,15 @@ impl Filesystem for KernelRequests {
             }
             Ok(node)
         };
-        self.transfer("setting attributes of", number.0, work, move |done: Result<Arc<Inode>, Errno>| match done {
-            Ok(node) => reply.attr(&REMEMBERED, &attr(&node)),
-            Err(errno) => reply.error(errno),
-        });
+        self.transfer(
+            "setting attributes of",
+            number.0,
+            work,
+            move |done: Result<Arc<Inode>, Errno>| match done {
+                Ok(node) => reply.attr(&REMEMBERED, &attr(&node)),
+                Err(errno) => reply.error(errno),
+            },
+        );
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -130,7 +140,16 @@ impl Filesystem for KernelRequests {
         }
     }
 
-    fn mknod(&self, request: &Request, folder: INodeNo, name: &OsStr, mode: u32, _: u32, _: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        request: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         if mode & libc::S_IFMT != libc::S_IFREG {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -144,7 +163,15 @@ impl Filesystem for KernelRequests {
         self.transfer("creating a file in", folder.0, work, entry(reply));
     }
 
-    fn mkdir(&self, request: &Request, folder: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        request: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         let (name, new) = (text(name), new_entry(request, mode));
         let work = move |mounted: Arc<Mounted>| async move {
             let path = mounted.path(folder.0, &name?)?;
@@ -153,7 +180,14 @@ impl Filesystem for KernelRequests {
         self.run("creating a folder in", folder.0, work, entry(reply));
     }
 
-    fn symlink(&self, request: &Request, folder: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        request: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         let (name, target, new) = (text(name), text(target.as_os_str()), new_entry(request, 0o777));
         let work = move |mounted: Arc<Mounted>| async move {
             let path = mounted.path(folder.0, &name?)?;
@@ -229,12 +263,23 @@ impl Filesystem for KernelRequests {
         let work = move |mounted: Arc<Mounted>| async move {
             mounted.create_and_open(folder.0, &name?, new, OpenFlags(flags)).await
         };
-        self.transfer("creating a file in", folder.0, work, move |done: Result<(Arc<Inode>, u64), Errno>| match done {
-            Ok((node, handle)) => {
-                reply.created(&REMEMBERED, &attr(&node), GENERATION, FileHandle(handle), FopenFlags::empty());
-            }
-            Err(errno) => reply.error(errno),
-        });
+        self.transfer(
+            "creating a file in",
+            folder.0,
+            work,
+            move |done: Result<(Arc<Inode>, u64), Errno>| match done {
+                Ok((node, handle)) => {
+                    reply.created(
+                        &REMEMBERED,
+                        &attr(&node),
+                        GENERATION,
+                        FileHandle(handle),
+                        FopenFlags::empty(),
+                    );
+                }
+                Err(errno) => reply.error(errno),
+            },
+        );
     }
 
     fn read(
@@ -254,7 +299,9 @@ impl Filesystem for KernelRequests {
         {
             return reply.data(&data);
         }
-        let work = move |mounted: Arc<Mounted>| async move { mounted.read(&*node?, offset, size.into()).await };
+        let work = move |mounted: Arc<Mounted>| async move {
+            mounted.read(&*node?, offset, size.into()).await
+        };
         self.transfer("reading", number.0, work, move |done| match done {
             Ok(data) => reply.data(&data),
             Err(errno) => reply.error(errno),
@@ -281,7 +328,14 @@ impl Filesystem for KernelRequests {
         }
     }
 
-    fn flush(&self, _: &Request, number: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
         let handle = self.0.handle(handle.0);
         let work = move |mounted: Arc<Mounted>| async move {
             match &*handle? {
@@ -318,7 +372,15 @@ impl Filesystem for KernelRequests {
         self.transfer("closing", number.0, work, empty(reply));
     }
 
-    fn lseek(&self, _: &Request, number: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         let node = self.node(number);
         let work = move |mounted: Arc<Mounted>| async move {
             let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
@@ -346,7 +408,9 @@ impl Filesystem for KernelRequests {
     ) {
         let node = self.node(number);
         let range = offset..offset.saturating_add(length);
-        let work = move |mounted: Arc<Mounted>| async move { mounted.allocate(&*node?, range, mode).await };
+        let work = move |mounted: Arc<Mounted>| async move {
+            mounted.allocate(&*node?, range, mode).await
+        };
         self.transfer("allocating space for", number.0, work, empty(reply));
     }
 
@@ -354,22 +418,31 @@ impl Filesystem for KernelRequests {
         match self.0.nodes.name(number.0) {
             Some(path) => {
                 let reader = FolderReader::new(number.0, path);
-                let handle = self.0.open_handle(OpenHandle::Folder(tokio::sync::Mutex::new(reader)));
+                let handle =
+                    self.0.open_handle(OpenHandle::Folder(tokio::sync::Mutex::new(reader)));
                 reply.opened(FileHandle(handle), FopenFlags::empty());
             }
             None => reply.error(Errno::ENOENT),
         }
     }
 
-    fn readdir(&self, _: &Request, number: INodeNo, handle: FileHandle, position: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        position: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let handle = self.0.handle(handle.0);
         let work = move |mounted: Arc<Mounted>| async move {
             let handle = handle?;
             let OpenHandle::Folder(reader) = &*handle else { return Err(Errno::ENOTDIR.into()) };
             let mut reader = reader.lock().await;
             let mut at = position;
-            for (name, number) in
-                [(".", reader.number), ("..", parent(&mounted, &reader.path))].iter().skip(at as usize)
+            for (name, number) in [(".", reader.number), ("..", parent(&mounted, &reader.path))]
+                .iter()
+                .skip(at as usize)
             {
                 at += 1;
                 if reply.add(INodeNo(*number), at, FileType::Directory, name) {
@@ -379,7 +452,8 @@ impl Filesystem for KernelRequests {
             let path = reader.path.clone();
             for found in reader.entries(&mounted, at).await? {
                 at += 1;
-                let number = mounted.nodes.number_of(&format!("{path}/{}", found.name), &found.found);
+                let number =
+                    mounted.nodes.number_of(&format!("{path}/{}", found.name), &found.found);
                 if reply.add(INodeNo(number), at, file_type(&found.found.kind), &found.name) {
                     break;
                 }
@@ -404,8 +478,9 @@ impl Filesystem for KernelRequests {
             let mut reader = reader.lock().await;
             let mut at = position;
             let (kind, attributes) = dot();
-            for (name, number) in
-                [(".", reader.number), ("..", parent(&mounted, &reader.path))].iter().skip(at as usize)
+            for (name, number) in [(".", reader.number), ("..", parent(&mounted, &reader.path))]
+                .iter()
+                .skip(at as usize)
             {
                 at += 1;
                 // The kernel looks these two up by itself.
@@ -430,7 +505,14 @@ impl Filesystem for KernelRequests {
                     continue;
                 }
                 let node = mounted.listed(&name, &found.found, found.is_pending);
-                if reply.add(INodeNo(node.number), at, &found.name, &REMEMBERED, &attr(&node), GENERATION) {
+                if reply.add(
+                    INodeNo(node.number),
+                    at,
+                    &found.name,
+                    &REMEMBERED,
+                    &attr(&node),
+                    GENERATION,
+                ) {
                     // The entry did not fit.
                     mounted.nodes.forget(node.number, 1);
                     break;
@@ -441,7 +523,14 @@ impl Filesystem for KernelRequests {
         self.list(number.0, work);
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         self.0.close_handle(handle.0);
         reply.ok();
     }
@@ -461,16 +550,30 @@ impl Filesystem for KernelRequests {
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let (node, name) = (self.node(number), text(name));
-        let work = move |mounted: Arc<Mounted>| async move { mounted.extended_attribute(&*node?, &name?).await };
-        self.run("reading an extended attribute of", number.0, work, move |done| value(done, size, reply));
+        let work = move |mounted: Arc<Mounted>| async move {
+            mounted.extended_attribute(&*node?, &name?).await
+        };
+        self.run("reading an extended attribute of", number.0, work, move |done| {
+            value(done, size, reply)
+        });
     }
 
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.node(number).map(|node| extended_names(&node)).map_err(|failure| failure.errno);
+        let names =
+            self.node(number).map(|node| extended_names(&node)).map_err(|failure| failure.errno);
         value(names, size, reply);
     }
 
-    fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
+    fn setxattr(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: &[u8],
+        _: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
         reply.error(Errno::EOPNOTSUPP);
     }
 

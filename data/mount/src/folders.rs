@@ -36,12 +36,23 @@ pub(crate) struct FolderEntry {
 
 impl FolderReader {
     pub fn new(number: u64, path: String) -> Self {
-        FolderReader { number, path, first: 0, page: VecDeque::new(), next: Some(String::new()), changes: 0 }
+        FolderReader {
+            number,
+            path,
+            first: 0,
+            page: VecDeque::new(),
+            next: Some(String::new()),
+            changes: 0,
+        }
     }
 
-    /// The entries from a position on, as far as they are listed; none at the end of the folder. Positions before 2 are
-    /// those of `.` and `..`.
-    pub async fn entries(&mut self, mounted: &Mounted, position: u64) -> Result<Vec<FolderEntry>, MountFailure> {
+    /// The entries from a position on, as far as they are listed; none at the end of the folder.
+    /// Positions before 2 are those of `.` and `..`.
+    pub async fn entries(
+        &mut self,
+        mounted: &Mounted,
+        position: u64,
+    ) -> Result<Vec<FolderEntry>, MountFailure> {
         let wanted = position.saturating_sub(DOTS);
         if wanted < self.first {
             *self = FolderReader::new(self.number, std::mem::take(&mut self.path));
@@ -70,7 +81,8 @@ impl FolderReader {
         self.changes != mounted.nodes.changes()
     }
 
-    /// Requests the page from a path on, and adds the files to it that were created here and never published.
+    /// Requests the page from a path on, and adds the files to it that were created here and never
+    /// published.
     async fn read_page(&mut self, mounted: &Mounted, from: &str) -> Result<(), MountFailure> {
         self.changes = mounted.nodes.changes();
         let listed = mounted.namespace.list(&self.path, from, PAGE).await?;
@@ -83,7 +95,8 @@ impl FolderReader {
             }
         }
         self.next = listed.next;
-        self.page.extend(page.into_iter().map(|(name, (found, is_pending))| (name, found, is_pending)));
+        self.page
+            .extend(page.into_iter().map(|(name, (found, is_pending))| (name, found, is_pending)));
         Ok(())
     }
 }

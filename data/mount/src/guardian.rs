@@ -1,9 +1,11 @@
-//! The guardian of a mount: a process that unmounts the folder if the process of the mount is killed. Otherwise every
-//! use of the folder would fail with `Transport endpoint is not connected` until a user unmounts it.
+//! The guardian of a mount: a process that unmounts the folder if the process of the mount is
+//! killed. Otherwise every use of the folder would fail with `Transport endpoint is not connected`
+//! until a user unmounts it.
 //!
-//! The mount starts the guardian and keeps a pipe to it. It writes the device number and the folder of the mount into
-//! the pipe, and takes leave when it ends in good order. If the pipe closes without that, the guardian unmounts. The
-//! device number alone would not do: the kernel gives it to another mount when this one has gone.
+//! The mount starts the guardian and keeps a pipe to it. It writes the device number and the folder
+//! of the mount into the pipe, and takes leave when it ends in good order. If the pipe closes
+//! without that, the guardian unmounts. The device number alone would not do: the kernel gives it
+//! to another mount when this one has gone.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -37,7 +39,8 @@ impl MountGuardian {
         let mut command = Command::new(eyas);
         // In a process group of its own, the guardian gets no interrupts of the terminal.
         command.arg(COMMAND).process_group(0).current_dir("/");
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok(MountGuardian { pipe, identity: Vec::new() })
     }
@@ -45,7 +48,8 @@ impl MountGuardian {
     /// Tells the guardian which mount it guards.
     pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let mounts = mounts()?;
-        let mount = mounts.iter().rfind(|mount| mount.folder == folder).ok_or(io::ErrorKind::NotFound)?;
+        let mount =
+            mounts.iter().rfind(|mount| mount.folder == folder).ok_or(io::ErrorKind::NotFound)?;
         self.identity.clone_from(&mount.identity);
         self.pipe.write_all(&[&mount.identity, &b"\n"[..]].concat())
     }
@@ -74,7 +78,8 @@ pub fn run() {
     if let Some(folder) = folder_of(&identity)
         && rustix::mount::unmount(&folder, UnmountFlags::DETACH).is_err()
     {
-        // Users other than root unmount by a program that is permitted to. An error cannot be reported anywhere.
+        // Users other than root unmount by a program that is permitted to. An error cannot be
+        // reported anywhere.
         let _ = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&folder).status();
     }
 }
@@ -108,8 +113,13 @@ fn mounts() -> io::Result<Vec<MountedAt>> {
         let (device, folder) = (fields.next()?, fields.nth(1)?);
         let identity = [device, b" ", folder].concat();
         // Optional fields end with a hyphen, which the type follows.
-        let is_of_eyas = fields.find(|field| *field == b"-").and_then(|_| fields.next()) == Some(KIND);
-        Some(MountedAt { is_of_eyas, identity, folder: PathBuf::from(OsStr::from_bytes(&unescaped(folder))) })
+        let is_of_eyas =
+            fields.find(|field| *field == b"-").and_then(|_| fields.next()) == Some(KIND);
+        Some(MountedAt {
+            is_of_eyas,
+            identity,
+            folder: PathBuf::from(OsStr::from_bytes(&unescaped(folder))),
+        })
     };
     Ok(lines.split(|byte| *byte == b'\n').filter_map(mount).collect())
 }
@@ -118,10 +128,16 @@ fn mounts() -> io::Result<Vec<MountedAt>> {
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some((first, after)) = rest.split_first() {
-        let code = after.first_chunk::<3>().filter(|code| *first == b'\\' && code.iter().all(u8::is_ascii_digit));
+        let code = after
+            .first_chunk::<3>()
+            .filter(|code| *first == b'\\' && code.iter().all(u8::is_ascii_digit));
         match code {
             Some(code) => {
-                bytes.push(code.iter().fold(0, |value: u8, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')));
+                bytes.push(
+                    code.iter().fold(0, |value: u8, digit| {
+                        value.wrapping_mul(8).wrapping_add(digit - b'0')
+                    }),
+                );
                 rest = &after[3..];
             }
             None => {

@@ -10,8 +10,14 @@ use crate::mounted::Mounted;
 use crate::nodes::Inode;
 
 impl Mounted {
-    /// Where the next hole begins from an offset on, or the next data if `is_hole` is not set. A file ends with a hole.
-    pub async fn seek(&self, node: &Inode, offset: u64, is_hole: bool) -> Result<u64, MountFailure> {
+    /// Where the next hole begins from an offset on, or the next data if `is_hole` is not set. A
+    /// file ends with a hole.
+    pub async fn seek(
+        &self,
+        node: &Inode,
+        offset: u64,
+        is_hole: bool,
+    ) -> Result<u64, MountFailure> {
         if node.state().file.is_none() && node.state().draft.is_none() {
             self.refresh(node).await?;
         }
@@ -29,9 +35,14 @@ impl Mounted {
     }
 }
 
-/// The first byte from an offset on that is in a hole, or in none; the end of the file counts as a hole. Holes are in
-/// order.
-fn first(holes: impl Iterator<Item = Range<u64>>, size_bytes: u64, offset: u64, is_hole: bool) -> Option<u64> {
+/// The first byte from an offset on that is in a hole, or in none; the end of the file counts as a
+/// hole. Holes are in order.
+fn first(
+    holes: impl Iterator<Item = Range<u64>>,
+    size_bytes: u64,
+    offset: u64,
+    is_hole: bool,
+) -> Option<u64> {
     let mut at = offset;
     for hole in holes.skip_while(|hole| hole.end <= offset) {
         if is_hole {

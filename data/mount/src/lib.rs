@@ -1,8 +1,8 @@
 //! The files of a cluster as a mounted file system (FUSE).
 //!
-//! The kernel asks this process; this process asks the cluster. Programs of one mount see each other's changes at once.
-//! Other mounts and clients see a file when it is closed or synced. The mount decides nothing about where files are:
-//! that is the task of `eyas_files`.
+//! The kernel asks this process; this process asks the cluster. Programs of one mount see each
+//! other's changes at once. Other mounts and clients see a file when it is closed or synced. The
+//! mount decides nothing about where files are: that is the task of `eyas_files`.
 
 #![forbid(unsafe_code)]
 

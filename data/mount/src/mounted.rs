@@ -32,7 +32,8 @@ pub(crate) struct Mounted {
     pub runtime: Handle,
     handles: Mutex<HashMap<u64, Arc<OpenHandle>>>,
     next_handle: AtomicU64,
-    /// Tells the kernel that its cached content is no longer valid; set when the file system is mounted.
+    /// Tells the kernel that its cached content is no longer valid; set when the file system is
+    /// mounted.
     pub notifier: OnceLock<Notifier>,
     pub known_space: KnownSpace,
     /// The chunks that readers have open.
@@ -54,7 +55,13 @@ pub(crate) struct NewEntry {
 }
 
 impl Mounted {
-    pub fn new(dfs: DfsClient, scratch: PathBuf, timeout: Duration, chunk_bytes: u64, replication: u8) -> Self {
+    pub fn new(
+        dfs: DfsClient,
+        scratch: PathBuf,
+        timeout: Duration,
+        chunk_bytes: u64,
+        replication: u8,
+    ) -> Self {
         let namespace = Namespace::new(dfs);
         Mounted {
             nodes: Nodes::new(&namespace.root()),
@@ -110,7 +117,11 @@ impl Mounted {
     }
 
     /// Looks a path up; `None` if its folder was renamed meanwhile.
-    async fn lookup_path(&self, folder: u64, path: &str) -> Result<Option<Arc<Inode>>, MountFailure> {
+    async fn lookup_path(
+        &self,
+        folder: u64,
+        path: &str,
+    ) -> Result<Option<Arc<Inode>>, MountFailure> {
         if let Some(node) = self.unpublished(path) {
             self.nodes.refer(&node);
             return Ok(Some(node));
@@ -128,8 +139,8 @@ impl Mounted {
         }
     }
 
-    /// The file with this name, if it was created here and never published, or has changes here whose publication has
-    /// failed.
+    /// The file with this name, if it was created here and never published, or has changes here
+    /// whose publication has failed.
     fn unpublished(&self, path: &str) -> Option<Arc<Inode>> {
         self.nodes.named(path).filter(|node| {
             let state = node.state();
@@ -163,7 +174,8 @@ impl Mounted {
     }
 
     /// Creates a file, which appears in the cluster when it is closed or synced.
-    /// One that must be new (`is_exclusive`) appears at once, empty, as other mounts may create it as well.
+    /// One that must be new (`is_exclusive`) appears at once, empty, as other mounts may create it
+    /// as well.
     pub async fn create(
         &self,
         folder: u64,
@@ -172,8 +184,14 @@ impl Mounted {
         is_exclusive: bool,
     ) -> Result<Arc<Inode>, MountFailure> {
         let attributes = self.attributes(folder, new, false);
-        let found =
-            Found { id: new_file_id()?, kind: FileKind::File, size_bytes: 0, hole_bytes: 0, attributes, file: None };
+        let found = Found {
+            id: new_file_id()?,
+            kind: FileKind::File,
+            size_bytes: 0,
+            hole_bytes: 0,
+            attributes,
+            file: None,
+        };
         let mut draft = ContentDraft::new(&self.scratch, None);
         let file = match is_exclusive {
             true => Some(Arc::new(self.create_empty(path, &found).await?)),
@@ -198,7 +216,12 @@ impl Mounted {
         Ok(node)
     }
 
-    pub async fn make_folder(&self, folder: u64, path: &str, new: NewEntry) -> Result<Arc<Inode>, MountFailure> {
+    pub async fn make_folder(
+        &self,
+        folder: u64,
+        path: &str,
+        new: NewEntry,
+    ) -> Result<Arc<Inode>, MountFailure> {
         if self.unpublished(path).is_some() {
             return Err(Errno::EEXIST.into());
         }
@@ -217,12 +240,14 @@ impl Mounted {
         if self.unpublished(path).is_some() {
             return Err(Errno::EEXIST.into());
         }
-        let found = self.namespace.make_link(path, target, self.attributes(folder, new, false)).await?;
+        let found =
+            self.namespace.make_link(path, target, self.attributes(folder, new, false)).await?;
         self.touch(folder);
         Ok(self.nodes.remember(path, &found, true))
     }
 
-    /// The attributes of a new entry. In a folder with the setgid bit, it gets the group of the folder.
+    /// The attributes of a new entry. In a folder with the setgid bit, it gets the group of the
+    /// folder.
     fn attributes(&self, folder: u64, new: NewEntry, is_folder: bool) -> Attributes {
         let now_ns = now_ns();
         let NewEntry { uid, mut gid, mode } = new;
@@ -247,7 +272,11 @@ impl Mounted {
     }
 
     /// Changes attributes. Those of a file that was never published are kept until it is.
-    pub async fn set_attributes(&self, node: &Inode, change: AttributeChange) -> Result<(), MountFailure> {
+    pub async fn set_attributes(
+        &self,
+        node: &Inode,
+        change: AttributeChange,
+    ) -> Result<(), MountFailure> {
         let _publishing = node.publishing.lock().await;
         let is_local = {
             let mut state = node.state();
@@ -299,7 +328,13 @@ impl Mounted {
         Ok(())
     }
 
-    pub async fn rename(&self, folders: (u64, u64), from: &str, to: &str, replaces: bool) -> Result<(), MountFailure> {
+    pub async fn rename(
+        &self,
+        folders: (u64, u64),
+        from: &str,
+        to: &str,
+        replaces: bool,
+    ) -> Result<(), MountFailure> {
         if from == to {
             return Ok(());
         }
@@ -385,8 +420,8 @@ impl Mounted {
         }
     }
 
-    /// The kernel forgets the content that it has cached of a file. Does not wait for the kernel, which may wait for an
-    /// answer of this process.
+    /// The kernel forgets the content that it has cached of a file. Does not wait for the kernel,
+    /// which may wait for an answer of this process.
     pub fn invalidate(&self, node: &Inode) {
         let Some(notifier) = self.notifier.get().cloned() else { return };
         node.state().cached = None;

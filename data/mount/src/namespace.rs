@@ -1,9 +1,12 @@
-//! The entries of the cluster, as the mount asks for them: by the path from the root, which is empty for the root.
+//! The entries of the cluster, as the mount asks for them: by the path from the root, which is
+//! empty for the root.
 
 use std::sync::Arc;
 
 use eyas_files::{Creation, DfsClient, File, RenameOptions};
-use eyas_types::dfs::{AttributeChange, Attributes, FileId, FileKind, FileName, FileNameError, FileNameProblem};
+use eyas_types::dfs::{
+    AttributeChange, Attributes, FileId, FileKind, FileName, FileNameError, FileNameProblem,
+};
 use fuser::Errno;
 
 use crate::failure::MountFailure;
@@ -35,7 +38,14 @@ impl Namespace {
 
     /// The root.
     pub fn root(&self) -> Found {
-        Found { id: FileId(0), kind: FileKind::Folder, size_bytes: 0, hole_bytes: 0, attributes: self.root, file: None }
+        Found {
+            id: FileId(0),
+            kind: FileKind::Folder,
+            size_bytes: 0,
+            hole_bytes: 0,
+            attributes: self.root,
+            file: None,
+        }
     }
 
     pub async fn lookup(&self, path: &str) -> Result<Found, MountFailure> {
@@ -49,13 +59,21 @@ impl Namespace {
     pub async fn list(&self, path: &str, from: &str, most: u32) -> Result<EntryPage, MountFailure> {
         let page = self.dfs.list_folder(path, from, most).await?;
         let entry = |listing: eyas_files::Listing| {
-            let eyas_files::Listing { name, id, kind, size_bytes, hole_bytes, attributes, .. } = listing;
-            (name.base_name().to_owned(), Found { id, kind, size_bytes, hole_bytes, attributes, file: None })
+            let eyas_files::Listing { name, id, kind, size_bytes, hole_bytes, attributes, .. } =
+                listing;
+            (
+                name.base_name().to_owned(),
+                Found { id, kind, size_bytes, hole_bytes, attributes, file: None },
+            )
         };
         Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), next: page.next })
     }
 
-    pub async fn make_folder(&self, path: &str, attributes: Attributes) -> Result<Found, MountFailure> {
+    pub async fn make_folder(
+        &self,
+        path: &str,
+        attributes: Attributes,
+    ) -> Result<Found, MountFailure> {
         Ok(found(self.dfs.make_folder(&file_name(path)?, creation(&attributes)).await?))
     }
 
@@ -63,19 +81,36 @@ impl Namespace {
         Ok(self.dfs.remove_folder(&file_name(path)?).await?)
     }
 
-    pub async fn make_link(&self, path: &str, target: &str, attributes: Attributes) -> Result<Found, MountFailure> {
-        Ok(found(self.dfs.make_symbolic_link(&file_name(path)?, target, creation(&attributes)).await?))
+    pub async fn make_link(
+        &self,
+        path: &str,
+        target: &str,
+        attributes: Attributes,
+    ) -> Result<Found, MountFailure> {
+        Ok(found(
+            self.dfs.make_symbolic_link(&file_name(path)?, target, creation(&attributes)).await?,
+        ))
     }
 
-    pub async fn set_attributes(&self, path: &str, change: &AttributeChange) -> Result<Found, MountFailure> {
+    pub async fn set_attributes(
+        &self,
+        path: &str,
+        change: &AttributeChange,
+    ) -> Result<Found, MountFailure> {
         Ok(found(self.dfs.set_attributes(&file_name(path)?, change).await?))
     }
 
-    pub async fn rename(&self, from: &str, to: &str, options: RenameOptions) -> Result<(), MountFailure> {
+    pub async fn rename(
+        &self,
+        from: &str,
+        to: &str,
+        options: RenameOptions,
+    ) -> Result<(), MountFailure> {
         self.dfs.rename(&file_name(from)?, &file_name(to)?, options).await.map_err(|error| {
             let failure = MountFailure::from(error);
             match failure.errno {
-                // The kernel would try the rename again by itself, with both names of a folder that was moved in part.
+                // The kernel would try the rename again by itself, with both names of a folder that
+                // was moved in part.
                 Errno::ESTALE => MountFailure { errno: Errno::EBUSY, ..failure },
                 _ => failure,
             }
@@ -86,7 +121,9 @@ impl Namespace {
     pub async fn remove(&self, path: &str, file: Option<&File>) -> Result<(), MountFailure> {
         let name = file_name(path)?;
         match file {
-            Some(file) => self.dfs.remove_listed(&eyas_files::Listing::of(name, &file.record)).await?,
+            Some(file) => {
+                self.dfs.remove_listed(&eyas_files::Listing::of(name, &file.record)).await?
+            }
             None => self.dfs.remove(&name).await?,
         }
         Ok(())
@@ -113,7 +150,9 @@ pub(crate) fn creation(attributes: &Attributes) -> Creation {
 /// A path from the root as a name.
 pub(crate) fn file_name(path: &str) -> Result<FileName, MountFailure> {
     path.parse().map_err(|error: FileNameError| match error.problem {
-        FileNameProblem::TooLong { .. } | FileNameProblem::ComponentTooLong => Errno::ENAMETOOLONG.into(),
+        FileNameProblem::TooLong { .. } | FileNameProblem::ComponentTooLong => {
+            Errno::ENAMETOOLONG.into()
+        }
         _ => Errno::EINVAL.into(),
     })
 }

@@ -1,7 +1,9 @@
-//! The entries that the kernel knows: files, folders and symbolic links by their inode number and by their name.
+//! The entries that the kernel knows: files, folders and symbolic links by their inode number and
+//! by their name.
 //!
-//! The inode number follows from the id of the entry, so it is the same in all mounts, and after a rename. An entry is
-//! forgotten when the kernel has forgotten it and no change of it waits for publication.
+//! The inode number follows from the id of the entry, so it is the same in all mounts, and after a
+//! rename. An entry is forgotten when the kernel has forgotten it and no change of it waits for
+//! publication.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -38,7 +40,8 @@ pub(crate) struct Inode {
     pub id: FileId,
     /// Held while a draft is published, or while the entry is renamed or removed.
     pub publishing: tokio::sync::Mutex<()>,
-    /// The records with which publications of the draft were tried since the last one that succeeded.
+    /// The records with which publications of the draft were tried since the last one that
+    /// succeeded.
     pub sent: SentRecords,
     state: Mutex<NodeState>,
 }
@@ -60,12 +63,14 @@ pub(crate) struct NodeState {
     /// Whether the entry is in the cluster.
     pub is_published: bool,
     pub is_removed: bool,
-    /// Whether a program of this mount has removed the file or replaced it: its draft is not published.
+    /// Whether a program of this mount has removed the file or replaced it: its draft is not
+    /// published.
     pub is_unlinked: bool,
-    /// Whether the publication of the draft has failed, and no program has opened the file for writing since. The draft
-    /// must not replace what other clients have written meanwhile.
+    /// Whether the publication of the draft has failed, and no program has opened the file for
+    /// writing since. The draft must not replace what other clients have written meanwhile.
     pub is_late: bool,
-    /// Copies of the content, from when the file is removed or replaced until no program has it open.
+    /// Copies of the content, from when the file is removed or replaced until no program has it
+    /// open.
     pub retained: Option<Arc<RetainedFile>>,
     /// Reads the content, from the first read until no program has the file open.
     pub reader: Option<Arc<FileReader>>,
@@ -75,8 +80,8 @@ pub(crate) struct NodeState {
     pub writers: u32,
     /// When the cluster was last asked.
     pub checked: Instant,
-    /// Chunks that a publication, here or of another client, has stored and that may not be on the disks of their nodes
-    /// yet.
+    /// Chunks that a publication, here or of another client, has stored and that may not be on the
+    /// disks of their nodes yet.
     pub volatile: BTreeSet<ObjectId>,
 }
 
@@ -121,7 +126,9 @@ impl NodeState {
 
     /// Size of that content without its holes.
     pub fn stored_bytes(&self) -> u64 {
-        self.draft.as_ref().map_or(self.size_bytes.saturating_sub(self.hole_bytes), ContentDraft::stored_bytes)
+        self.draft
+            .as_ref()
+            .map_or(self.size_bytes.saturating_sub(self.hole_bytes), ContentDraft::stored_bytes)
     }
 
     pub fn is_dirty(&self) -> bool {
@@ -137,7 +144,8 @@ impl NodeState {
         }
     }
 
-    /// Whether there are changes to publish and no program will do so, as none has the file open for writing.
+    /// Whether there are changes to publish and no program will do so, as none has the file open
+    /// for writing.
     pub fn is_abandoned(&self) -> bool {
         self.writers == 0 && self.is_dirty() && !self.is_unlinked
     }
@@ -180,7 +188,8 @@ impl NodeState {
         self.file = Some(file);
     }
 
-    /// Takes the news that the cluster has of the entry. The changes of programs of this mount remain.
+    /// Takes the news that the cluster has of the entry. The changes of programs of this mount
+    /// remain.
     pub fn learn(&mut self, found: &Found) {
         self.checked = Instant::now();
         if self.draft.is_some() {
@@ -188,7 +197,8 @@ impl NodeState {
         }
         if found.kind.is_folder() && self.attributes.modified_ns > found.attributes.modified_ns {
             // A folder's time in the cluster is not that of the last change of its entries.
-            let (modified_ns, changed_ns) = (self.attributes.modified_ns, self.attributes.changed_ns);
+            let (modified_ns, changed_ns) =
+                (self.attributes.modified_ns, self.attributes.changed_ns);
             self.attributes = Attributes { modified_ns, changed_ns, ..found.attributes };
         } else {
             self.attributes = found.attributes;
@@ -197,15 +207,23 @@ impl NodeState {
         (self.size_bytes, self.hole_bytes) = (found.size_bytes, found.hole_bytes);
         match &found.file {
             Some(file) => {
-                let is_known = self.file.as_ref().is_some_and(|known| known.record.is_as_written(&file.record));
+                let is_known = self
+                    .file
+                    .as_ref()
+                    .is_some_and(|known| known.record.is_as_written(&file.record));
                 if !is_known {
                     // Another client may have left its content in the memory of the nodes.
-                    self.volatile = file.record.unsynced_chunks().map(|chunk| chunk.object).collect();
+                    self.volatile =
+                        file.record.unsynced_chunks().map(|chunk| chunk.object).collect();
                 }
                 self.file = Some(file.clone());
             }
             // A listing has no chunks: the version that is known may be another one.
-            None if self.file.as_ref().is_some_and(|file| file.record.size_bytes() != found.size_bytes) => {
+            None if self
+                .file
+                .as_ref()
+                .is_some_and(|file| file.record.size_bytes() != found.size_bytes) =>
+            {
                 self.file = None;
             }
             None => {}
@@ -223,14 +241,16 @@ struct Tables {
     by_name: BTreeMap<String, u64>,
     /// Names of files that were created and that have never been published.
     pending: BTreeSet<String>,
-    /// Number of changes of names by programs of this mount. A listing from before a change is outdated.
+    /// Number of changes of names by programs of this mount. A listing from before a change is
+    /// outdated.
     changes: u64,
 }
 
 #[derive(Debug)]
 struct Known {
     node: Arc<Inode>,
-    /// The path from the root, which is empty for the root itself; `None` if the entry was removed.
+    /// The path from the root, which is empty for the root itself; `None` if the entry was
+    /// removed.
     name: Option<String>,
     /// Number of references that the kernel has.
     lookups: u64,
@@ -258,7 +278,11 @@ impl Nodes {
     /// The entry with this name, if the kernel knows it.
     pub fn named(&self, name: &str) -> Option<Arc<Inode>> {
         let tables = self.tables();
-        tables.by_name.get(name).and_then(|number| tables.known.get(number)).map(|known| known.node.clone())
+        tables
+            .by_name
+            .get(name)
+            .and_then(|number| tables.known.get(number))
+            .map(|known| known.node.clone())
     }
 
     /// Number of changes of names by programs of this mount.
@@ -299,7 +323,10 @@ impl Nodes {
             }
             None => {
                 let node = Arc::new(Inode::new(number, found, is_published));
-                tables.known.insert(number, Known { node: node.clone(), name: Some(name.to_owned()), lookups: 1 });
+                tables.known.insert(
+                    number,
+                    Known { node: node.clone(), name: Some(name.to_owned()), lookups: 1 },
+                );
                 return node;
             }
         };
@@ -356,7 +383,8 @@ impl Nodes {
         tables.unname(to, None);
         let below = format!("{from}/");
         let after: (Bound<&str>, Bound<&str>) = (Bound::Included(&below), Bound::Unbounded);
-        let within = tables.by_name.range::<str, _>(after).take_while(|(name, _)| name.starts_with(&below));
+        let within =
+            tables.by_name.range::<str, _>(after).take_while(|(name, _)| name.starts_with(&below));
         let mut moved: Vec<String> = within.map(|(name, _)| name.clone()).collect();
         moved.push(from.to_owned());
         for name in moved {
@@ -380,7 +408,8 @@ impl Nodes {
         let tables = self.tables();
         let below = format!("{folder}/");
         let after: (Bound<&str>, Bound<&str>) = (Bound::Included(&below), Bound::Unbounded);
-        let within = tables.pending.range::<str, _>(after).take_while(|name| name.starts_with(&below));
+        let within =
+            tables.pending.range::<str, _>(after).take_while(|name| name.starts_with(&below));
         let here = within.filter(|name| !name[below.len()..].contains('/'));
         let named = here.filter_map(|name| {
             let node = tables.known.get(tables.by_name.get(name)?)?.node.clone();
@@ -406,11 +435,12 @@ impl Nodes {
 }
 
 impl Tables {
-    /// The number follows from the id of the entry. While a folder is being moved, it has one id under two names; it
-    /// must be two inodes then, as the kernel knows a folder by one name.
+    /// The number follows from the id of the entry. While a folder is being moved, it has one id
+    /// under two names; it must be two inodes then, as the kernel knows a folder by one name.
     fn number_of(&self, name: &str, found: &Found) -> u64 {
         let is_other = |known: &Known| {
-            let has_other_name = found.kind.is_folder() && known.name.as_deref().is_some_and(|known| known != name);
+            let has_other_name =
+                found.kind.is_folder() && known.name.as_deref().is_some_and(|known| known != name);
             known.node.id != found.id || has_other_name
         };
         if let Some(number) = self.by_name.get(name)

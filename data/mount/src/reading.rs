@@ -1,4 +1,5 @@
-//! Reading of published versions. Each file that is read has a reader; all of them share the chunks that are open.
+//! Reading of published versions. Each file that is read has a reader; all of them share the chunks
+//! that are open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +11,13 @@ use crate::mounted::Mounted;
 use crate::nodes::{Inode, NodeState};
 use crate::session::THREADS;
 
-/// Maximum number of threads that wait for a disk at the same time, of those that take the kernel's requests. Other
-/// reads wait in the background, which costs more.
+/// Maximum number of threads that wait for a disk at the same time, of those that take the kernel's
+/// requests. Other reads wait in the background, which costs more.
 const MAX_WAITING: usize = THREADS / 2;
 
 impl Mounted {
-    /// Reads from a chunk that is open. Waits for the disk, if not too many threads do so already. `None` if the bytes
-    /// are elsewhere.
+    /// Reads from a chunk that is open. Waits for the disk, if not too many threads do so already.
+    /// `None` if the bytes are elsewhere.
     pub fn read_at_hand(&self, node: &Inode, offset: u64, length: u64) -> Option<Vec<u8>> {
         let reader = {
             let mut state = node.state();
@@ -46,12 +47,15 @@ impl Mounted {
         Ok(reader.read_at(offset, length).await?)
     }
 
-    /// The reader of a version. It goes on where the reader of an earlier one was, if the content is the same.
+    /// The reader of a version. It goes on where the reader of an earlier one was, if the content
+    /// is the same.
     fn reader(&self, state: &mut NodeState, file: &Arc<File>) -> Arc<FileReader> {
         let reader = match &state.reader {
             Some(reader) if Arc::ptr_eq(reader.file(), file) => return reader.clone(),
             Some(before) => before.renewed(file.clone()),
-            None => FileReader::of_mount(self.namespace.dfs.clone(), file.clone(), self.chunks.clone()),
+            None => {
+                FileReader::of_mount(self.namespace.dfs.clone(), file.clone(), self.chunks.clone())
+            }
         };
         state.reader.insert(Arc::new(reader)).clone()
     }
@@ -64,7 +68,10 @@ impl<'a> DiskWaitPermit<'a> {
     /// `None` if not enough threads would be left for other requests.
     fn begin(threads: &'a AtomicUsize) -> Option<Self> {
         let more = |waiting| (waiting < MAX_WAITING).then_some(waiting + 1);
-        threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| DiskWaitPermit(threads))
+        threads
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()
+            .map(|_| DiskWaitPermit(threads))
     }
 }
 

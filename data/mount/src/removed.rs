@@ -1,7 +1,8 @@
-//! Files that are removed or replaced while programs of this mount have them open: their content stays readable.
+//! Files that are removed or replaced while programs of this mount have them open: their content
+//! stays readable.
 //!
-//! The nodes make copies of the chunks, which take no time and no space. The content of small files, and of files whose
-//! nodes cannot do that, is copied to the scratch folder.
+//! The nodes make copies of the chunks, which take no time and no space. The content of small
+//! files, and of files whose nodes cannot do that, is copied to the scratch folder.
 
 use std::sync::Arc;
 
@@ -35,14 +36,16 @@ impl Mounted {
                     node.state().retained = Some(retained);
                     return Ok(());
                 }
-                Err(error) => tracing::info!("the content of a removed file is copied to the scratch folder: {error}"),
+                Err(error) => tracing::info!(
+                    "the content of a removed file is copied to the scratch folder: {error}"
+                ),
             }
         }
         self.copy_to_scratch(node).await
     }
 
-    /// Deletes the copies of the content of a file that was removed, if no program has it open, or that was not removed
-    /// after all.
+    /// Deletes the copies of the content of a file that was removed, if no program has it open, or
+    /// that was not removed after all.
     pub async fn release_content(&self, node: &Inode) {
         let retained = {
             let mut state = node.state();
@@ -85,8 +88,9 @@ impl Mounted {
             let end = (at + 4 * READ_BYTES as u64).min(size_bytes);
             let missing = {
                 let state = node.state();
-                let part =
-                    |draft: &ContentDraft| Some((draft.missing(at..end), draft.base()?.clone(), draft.generation()));
+                let part = |draft: &ContentDraft| {
+                    Some((draft.missing(at..end), draft.base()?.clone(), draft.generation()))
+                };
                 state.draft.as_ref().and_then(part)
             };
             if let Some((missing, base, generation)) = missing {

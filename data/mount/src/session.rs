@@ -39,7 +39,10 @@ pub enum MountError {
     #[error("cannot mount on {}: files of a cluster are mounted there already. Unmount them first", .0.display())]
     Mounted(PathBuf),
     /// The kernel has no FUSE, or this process may not use it.
-    #[error("cannot open /dev/fuse: {0}. Load the kernel module `fuse`, and let this user read and write the device")]
+    #[error(
+        "cannot open /dev/fuse: {0}. Load the kernel module `fuse`, and let this user read and \
+         write the device"
+    )]
     Device(io::Error),
     /// The kernel or `fusermount3` has refused the mount.
     #[error(
@@ -103,7 +106,11 @@ impl Mount {
     ///
     /// # Errors
     /// If the folder, FUSE, the scratch folder or the cluster cannot be used.
-    pub async fn begin(dfs: DfsClient, folder: &Path, options: &MountOptions) -> Result<Self, MountError> {
+    pub async fn begin(
+        dfs: DfsClient,
+        folder: &Path,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
         let in_folder = |source| MountError::MountPoint { folder: folder.to_owned(), source };
         let folder = std::fs::canonicalize(folder).map_err(in_folder)?;
         if !folder.is_dir() {
@@ -112,14 +119,21 @@ impl Mount {
         if is_mounted(&folder) {
             return Err(MountError::Mounted(folder));
         }
-        std::fs::File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .map_err(MountError::Device)?;
         eyas_files::Scratch::file_in(&options.scratch)
             .map_err(|source| MountError::Scratch { folder: options.scratch.clone(), source })?;
         let MountOptions { scratch, timeout, chunk_bytes, replication, .. } = options.clone();
         // Programs then get an error when they open a file, and not when they have written it.
         let is_read_only = options.is_read_only || !dfs.may_write();
         if is_read_only != options.is_read_only {
-            tracing::warn!("the access file has a key of the role `read`: programs can only read files of the mount");
+            tracing::warn!(
+                "the access file has a key of the role `read`: programs can only read files of \
+                 the mount"
+            );
         }
         let mounted = Arc::new(Mounted::new(dfs, scratch, timeout, chunk_bytes, replication));
         let mut config = Config::default();
@@ -138,7 +152,8 @@ impl Mount {
         let mut guardian = MountGuardian::start(&options.eyas).map_err(MountError::Guardian)?;
         let (requests, place) = (KernelRequests(mounted.clone()), folder.clone());
         let mounting = tokio::task::spawn_blocking(move || {
-            Session::new(requests, &folder, &config).map_err(|source| MountError::Refused { folder, source })
+            Session::new(requests, &folder, &config)
+                .map_err(|source| MountError::Refused { folder, source })
         });
         let mut session = mounting.await.unwrap_or_else(resume)?;
         // It is set only here.
@@ -150,7 +165,8 @@ impl Mount {
         if !is_read_only {
             tokio::spawn(mounted.clone().remove_left_copies());
         }
-        // Done before the caller knows of the mount: a folder that is being looked at cannot be unmounted.
+        // Done before the caller knows of the mount: a folder that is being looked at cannot be
+        // unmounted.
         tokio::task::spawn_blocking(move || read_ahead(&place)).await.unwrap_or_else(resume);
         Ok(Mount { mounted, unmounter, serving, guardian })
     }
@@ -186,13 +202,16 @@ impl Mount {
     }
 }
 
-/// Has the kernel read further ahead than the 128 KiB that it permits by itself. Only root may set this; with less, the
-/// mount is slower.
+/// Has the kernel read further ahead than the 128 KiB that it permits by itself. Only root may set
+/// this; with less, the mount is slower.
 fn read_ahead(folder: &Path) {
     let set = || {
         let device = rustix::fs::stat(folder)?.st_dev;
         let [major, minor] = [rustix::fs::major(device), rustix::fs::minor(device)];
-        std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), READ_AHEAD_KB.to_string())
+        std::fs::write(
+            format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"),
+            READ_AHEAD_KB.to_string(),
+        )
     };
     if let Err(error) = set() {
         tracing::debug!("the kernel reads as far ahead as it does by itself: {error}");

@@ -41,11 +41,13 @@ impl ClusterSpace {
     }
 }
 
-/// Number of bytes that can be written, when each is stored on this number of nodes with these free bytes.
+/// Number of bytes that can be written, when each is stored on this number of nodes with these free
+/// bytes.
 fn writable(mut free: Vec<u64>, replicas: u64) -> u64 {
     free.sort_unstable_by(|one, other| other.cmp(one));
     let all: u64 = free.iter().sum();
-    // A node stores each byte once at most: what the largest ones have beyond the rest is of no use.
+    // A node stores each byte once at most: what the largest ones have beyond the rest is of no
+    // use.
     let (mut rest, mut left) = (all, replicas);
     for most in free {
         if left <= 1 || most <= rest / left {
@@ -77,7 +79,10 @@ impl Mounted {
             }
         }
         let replicas = u64::from(self.replication).clamp(1, free.len().max(1) as u64);
-        let space = ClusterSpace { used_bytes: used_bytes / replicas, free_bytes: writable(free, replicas) };
+        let space = ClusterSpace {
+            used_bytes: used_bytes / replicas,
+            free_bytes: writable(free, replicas),
+        };
         if let Ok(mut known) = self.known_space.0.lock() {
             *known = Some((space, Instant::now()));
         }

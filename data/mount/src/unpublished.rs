@@ -1,6 +1,6 @@
-//! Files whose publication has failed after the last program that wrote to them has closed them. The program got the
-//! error; its changes stay in the draft, which programs of this mount see, and are published when that is possible
-//! again.
+//! Files whose publication has failed after the last program that wrote to them has closed them.
+//! The program got the error; its changes stay in the draft, which programs of this mount see, and
+//! are published when that is possible again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ use crate::failure::MountFailure;
 use crate::mounted::Mounted;
 use crate::nodes::Inode;
 
-/// Maximum number of files whose publication is tried again. The changes of further ones are dropped.
+/// Maximum number of files whose publication is tried again. The changes of further ones are
+/// dropped.
 const MAX_UNPUBLISHED_FILES: usize = 1000;
 
 /// Maximum size of their drafts in the scratch folder. Changes beyond it are dropped.
@@ -51,10 +52,13 @@ impl UnpublishedFiles {
         if files.len() >= MAX_UNPUBLISHED_FILES {
             return Err(format!("{MAX_UNPUBLISHED_FILES} files wait to be published already"));
         }
-        let scratch_bytes = |node: &Arc<Inode>| node.state().draft.as_ref().map_or(0, ContentDraft::scratch_bytes);
+        let scratch_bytes =
+            |node: &Arc<Inode>| node.state().draft.as_ref().map_or(0, ContentDraft::scratch_bytes);
         let stored = files.iter().map(|file| &file.node).chain([node]).map(scratch_bytes);
         if stored.sum::<u64>() > MAX_UNPUBLISHED_BYTES {
-            return Err(format!("the files that wait to be published have more than {MAX_UNPUBLISHED_BYTES} bytes"));
+            return Err(format!(
+                "the files that wait to be published have more than {MAX_UNPUBLISHED_BYTES} bytes"
+            ));
         }
         files.push_back(UnpublishedFile { node: node.clone(), since: Instant::now() });
         Ok(())
@@ -62,13 +66,17 @@ impl UnpublishedFiles {
 }
 
 impl Mounted {
-    /// The publication of a file has failed. If no program has the file open for writing, it is tried again later, or
-    /// its changes are dropped.
+    /// The publication of a file has failed. If no program has the file open for writing, it is
+    /// tried again later, or its changes are dropped.
     pub async fn not_closed(&self, node: &Arc<Inode>, failure: &MountFailure) {
         if !node.state().is_abandoned() {
             return;
         }
-        let added = if is_temporary(failure.errno) { self.unpublished_files.add(node) } else { Err(failure.reason()) };
+        let added = if is_temporary(failure.errno) {
+            self.unpublished_files.add(node)
+        } else {
+            Err(failure.reason())
+        };
         if let Err(why) = added {
             self.give_up(node, &why).await;
         }
@@ -88,7 +96,8 @@ impl Mounted {
         }
     }
 
-    /// Tries to publish a file whose publication has failed. Returns whether the cluster seems to be reachable.
+    /// Tries to publish a file whose publication has failed. Returns whether the cluster seems to
+    /// be reachable.
     async fn publish_file_again(&self, file: UnpublishedFile) -> bool {
         // A program that has opened it meanwhile publishes it when it closes it.
         if !file.node.state().is_abandoned() {
@@ -101,7 +110,9 @@ impl Mounted {
                 self.nodes.published(&file.node);
                 true
             }
-            Err(failure) if is_temporary(failure.errno) && file.since.elapsed() < MAX_UNPUBLISHED_TIME => {
+            Err(failure)
+                if is_temporary(failure.errno) && file.since.elapsed() < MAX_UNPUBLISHED_TIME =>
+            {
                 self.unpublished_files.files().push_back(file);
                 failure.errno.code() != libc::EIO
             }
@@ -113,7 +124,8 @@ impl Mounted {
         }
     }
 
-    /// Drops the changes of a file that no program has open for writing: the file of the cluster is visible again.
+    /// Drops the changes of a file that no program has open for writing: the file of the cluster is
+    /// visible again.
     async fn give_up(&self, node: &Inode, why: &str) {
         let _publishing = node.publishing.lock().await;
         let is_new = {
@@ -131,8 +143,8 @@ impl Mounted {
         }
     }
 
-    /// Publishes all drafts at the end of the mount, and waits for publications that are under way. Once the cluster
-    /// has not answered, only for as long as one operation may take.
+    /// Publishes all drafts at the end of the mount, and waits for publications that are under way.
+    /// Once the cluster has not answered, only for as long as one operation may take.
     pub async fn publish_all(&self) {
         let mut deadline = None;
         for node in self.nodes.with_drafts() {

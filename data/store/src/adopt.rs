@@ -19,10 +19,10 @@ use crate::pieces::Summing;
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl ObjectStore {
-    /// Makes a file an object. `name` makes the id of the object from its size, its checksum and its mode. If the store
-    /// is on the same file system and the file has no other link, the file's inode becomes the object; otherwise the
-    /// file is copied. The file must not be written any longer, and may be removed afterwards. It is read once, or
-    /// twice if it is copied. Blocks.
+    /// Makes a file an object. `name` makes the id of the object from its size, its checksum and
+    /// its mode. If the store is on the same file system and the file has no other link, the file's
+    /// inode becomes the object; otherwise the file is copied. The file must not be written any
+    /// longer, and may be removed afterwards. It is read once, or twice if it is copied. Blocks.
     ///
     /// # Errors
     /// `Full` or `Io` for failures of the disk; `WrongSize` if the file is still being written.
@@ -31,7 +31,8 @@ impl ObjectStore {
         path: &Path,
         name: impl FnOnce(u64, Checksum, FileMode) -> ObjectSpec,
     ) -> Result<ObjectSpec, StoreError> {
-        let failed = |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
+        let failed =
+            |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         let mut summing = Summing::of_size(metadata.len());
@@ -53,14 +54,26 @@ impl ObjectStore {
         Ok(spec)
     }
 
-    /// Links the file into the store. Returns `false` if this is not possible, or if the file has other links.
-    fn adopt_inode(&self, path: &Path, file: &File, id: ObjectId, entry: IndexEntry) -> Result<bool, StoreError> {
-        // A file must not be sealed if it can be written through another link, or if the path is a symbolic link.
+    /// Links the file into the store. Returns `false` if this is not possible, or if the file has
+    /// other links.
+    fn adopt_inode(
+        &self,
+        path: &Path,
+        file: &File,
+        id: ObjectId,
+        entry: IndexEntry,
+    ) -> Result<bool, StoreError> {
+        // A file must not be sealed if it can be written through another link, or if the path is a
+        // symbolic link.
         let is_alone = fs::symlink_metadata(path)
             .and_then(|named| Ok((named, file.metadata()?)))
-            .is_ok_and(|(named, opened)| named.is_file() && named.ino() == opened.ino() && opened.nlink() == 1);
+            .is_ok_and(|(named, opened)| {
+                named.is_file() && named.ino() == opened.ino() && opened.nlink() == 1
+            });
         let partial = self.new_partial();
-        if !is_alone || rustix::fs::linkat(CWD, path, self.partial(), &partial, AtFlags::empty()).is_err() {
+        if !is_alone
+            || rustix::fs::linkat(CWD, path, self.partial(), &partial, AtFlags::empty()).is_err()
+        {
             return Ok(false);
         }
         let is_whole = || file.metadata().is_ok_and(|metadata| metadata.len() == entry.size_bytes);

@@ -1,5 +1,5 @@
-//! An object that is being received. Its partial replica has a prefix, which other nodes can read before the whole
-//! object is here.
+//! An object that is being received. Its partial replica has a prefix, which other nodes can read
+//! before the whole object is here.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -48,14 +48,17 @@ pub enum ArrivalEnd {
 
 impl Arriving {
     pub(crate) fn new(size_bytes: u64, file: File) -> Self {
-        let state = State { progress: ArrivalProgress { written_bytes: 0, end: None }, pieces: Vec::new() };
+        let state =
+            State { progress: ArrivalProgress { written_bytes: 0, end: None }, pieces: Vec::new() };
         Arriving { size_bytes, file, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits until the prefix has more than `bytes`, the receipt has ended, or `patience` has passed. Returns the
-    /// progress at that time. Blocks.
+    /// Waits until the prefix has more than `bytes`, the receipt has ended, or `patience` has
+    /// passed. Returns the progress at that time. Blocks.
     pub fn wait_past(&self, bytes: u64, patience: Duration) -> ArrivalProgress {
-        let nothing_new = |state: &mut State| state.progress.written_bytes <= bytes && state.progress.end.is_none();
+        let nothing_new = |state: &mut State| {
+            state.progress.written_bytes <= bytes && state.progress.end.is_none()
+        };
         let waited = self.changed.wait_timeout_while(self.state(), patience, nothing_new);
         waited.unwrap_or_else(PoisonError::into_inner).0.progress
     }
@@ -71,7 +74,8 @@ impl Arriving {
         let known = state.pieces.len();
         if pieces.len() > known {
             state.pieces.extend_from_slice(&pieces[known..]);
-            state.progress.written_bytes = ((pieces.len() * PIECE_BYTES) as u64).min(self.size_bytes);
+            state.progress.written_bytes =
+                ((pieces.len() * PIECE_BYTES) as u64).min(self.size_bytes);
             self.changed.notify_all();
         }
     }
@@ -87,8 +91,8 @@ impl Arriving {
     }
 }
 
-/// The objects that a store is receiving. If an object is received twice at the same time, the first receipt is the
-/// one that others read.
+/// The objects that a store is receiving. If an object is received twice at the same time, the
+/// first receipt is the one that others read.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     table: Mutex<HashMap<ObjectId, Arc<Arriving>>>,
@@ -111,9 +115,14 @@ impl Arrivals {
         self.changed.notify_all();
     }
 
-    /// Waits until the object is being received, and returns its partial replica. Returns `None` if `is_here` says
-    /// that the whole object is here, or if `patience` has passed. Blocks.
-    pub fn wait_for(&self, id: ObjectId, patience: Duration, is_here: impl Fn() -> bool) -> Option<Arc<Arriving>> {
+    /// Waits until the object is being received, and returns its partial replica. Returns `None` if
+    /// `is_here` says that the whole object is here, or if `patience` has passed. Blocks.
+    pub fn wait_for(
+        &self,
+        id: ObjectId,
+        patience: Duration,
+        is_here: impl Fn() -> bool,
+    ) -> Option<Arc<Arriving>> {
         let deadline = Instant::now() + patience;
         let mut table = self.table();
         loop {
@@ -123,8 +132,10 @@ impl Arrivals {
             if let Some(arriving) = table.get(&id) {
                 return Some(arriving.clone());
             }
-            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            table = self.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
+            let left =
+                deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            table =
+                self.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -1,7 +1,8 @@
 //! CRC-64/NVME checksums, which detect damaged content.
 //!
-//! This checksum is computed at memory speed on all common processors (by carry-less multiplication), and S3 supports
-//! it too. It detects accidents, not forgery: senders are authenticated before any of their bytes are read.
+//! This checksum is computed at memory speed on all common processors (by carry-less
+//! multiplication), and S3 supports it too. It detects accidents, not forgery: senders are
+//! authenticated before any of their bytes are read.
 
 use core::fmt;
 use core::str::FromStr;
@@ -21,7 +22,12 @@ impl Checksum {
 
     /// The checksum of this content followed by `bytes` more bytes with the checksum `behind`.
     pub fn followed_by(self, behind: Checksum, bytes: usize) -> Self {
-        Checksum(crc_fast::checksum_combine(CrcAlgorithm::Crc64Nvme, self.0, behind.0, bytes as u64))
+        Checksum(crc_fast::checksum_combine(
+            CrcAlgorithm::Crc64Nvme,
+            self.0,
+            behind.0,
+            bytes as u64,
+        ))
     }
 }
 

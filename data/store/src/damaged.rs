@@ -1,10 +1,11 @@
 //! Damaged copies that are kept instead of being deleted.
 //!
-//! A damaged copy of a cached object is deleted, since the object can be fetched again. A chunk of the file system may
-//! have no other copy: a person may want to look at what is left of it, and a disk that failed to read it may read it
-//! later. So the owner of such objects marks them as irreplaceable. A damaged copy of a marked object is moved to
-//! `DIR/damaged`, under its name with size and checksum. It is never given out. [`ObjectStore::restore`] reads it
-//! again when its file has changed, and takes it back if it matches its checksum.
+//! A damaged copy of a cached object is deleted, since the object can be fetched again. A chunk of
+//! the file system may have no other copy: a person may want to look at what is left of it, and a
+//! disk that failed to read it may read it later. So the owner of such objects marks them as
+//! irreplaceable. A damaged copy of a marked object is moved to `DIR/damaged`, under its name with
+//! size and checksum. It is never given out. [`ObjectStore::restore`] reads it again when its file
+//! has changed, and takes it back if it matches its checksum.
 //!
 //! When a store is opened, its marks are not known yet. Damaged copies wait in `DIR/damaged` until
 //! [`ObjectStore::mark_irreplaceable`] has named the objects that matter.
@@ -25,7 +26,8 @@ use crate::error::StoreError;
 use crate::index::{IndexEntry, file_name, parse_file_name};
 use crate::objects::{ObjectStore, seal, sum_up};
 
-/// Maximum number of damaged copies in a store. If there are more, the copy that was asked for longest ago is deleted.
+/// Maximum number of damaged copies in a store. If there are more, the copy that was asked for
+/// longest ago is deleted.
 pub const MAX_DAMAGED: usize = 1024;
 /// Maximum number of bytes of damaged copies. A single copy is kept even if it is larger.
 pub const MAX_DAMAGED_BYTES: u64 = 1 << 30;
@@ -67,7 +69,9 @@ impl Damaged {
         fs::create_dir_all(folder)?;
         let mut shelf = Shelf::default();
         for file in fs::read_dir(folder)? {
-            if let Some((id, size_bytes, checksum)) = file?.file_name().to_str().and_then(parse_file_name) {
+            if let Some((id, size_bytes, checksum)) =
+                file?.file_name().to_str().and_then(parse_file_name)
+            {
                 shelf.copies.insert(id, Aside::new(size_bytes, checksum, false));
             }
         }
@@ -79,17 +83,24 @@ impl Damaged {
         self.shelf().irreplaceable.contains(&id)
     }
 
-    /// Adds a damaged copy that was moved to the folder under its [`name`]. Deletes other copies if the limits are
-    /// exceeded.
+    /// Adds a damaged copy that was moved to the folder under its [`name`]. Deletes other copies if
+    /// the limits are exceeded.
     pub fn add(&self, id: ObjectId, size_bytes: u64, checksum: Checksum, is_unsure: bool) {
         let mut shelf = self.shelf();
         let before = shelf.copies.insert(id, Aside::new(size_bytes, checksum, is_unsure));
-        if let Some(before) = before.filter(|before| (before.size_bytes, before.checksum) != (size_bytes, checksum)) {
+        if let Some(before) =
+            before.filter(|before| (before.size_bytes, before.checksum) != (size_bytes, checksum))
+        {
             self.delete(id, &before);
         }
-        while shelf.copies.len() > MAX_DAMAGED || shelf.copies.len() > 1 && shelf.usage().bytes > MAX_DAMAGED_BYTES {
+        while shelf.copies.len() > MAX_DAMAGED
+            || shelf.copies.len() > 1 && shelf.usage().bytes > MAX_DAMAGED_BYTES
+        {
             let others = shelf.copies.iter().filter(|(other, _)| **other != id);
-            let Some(oldest) = others.min_by_key(|(_, aside)| aside.asked).map(|(id, _)| *id) else { return };
+            let Some(oldest) = others.min_by_key(|(_, aside)| aside.asked).map(|(id, _)| *id)
+            else {
+                return;
+            };
             tracing::warn!(object = %oldest, "deleted a damaged copy, because the limit of damaged copies is reached");
             self.remove(&mut shelf, oldest);
         }
@@ -108,7 +119,11 @@ impl Damaged {
 
     fn delete(&self, id: ObjectId, aside: &Aside) {
         // If this fails, the file stays until a person removes it.
-        let _ = rustix::fs::unlinkat(&self.folder, name(id, aside.size_bytes, aside.checksum), AtFlags::empty());
+        let _ = rustix::fs::unlinkat(
+            &self.folder,
+            name(id, aside.size_bytes, aside.checksum),
+            AtFlags::empty(),
+        );
     }
 
     pub fn folder(&self) -> &OwnedFd {
@@ -135,20 +150,22 @@ impl Shelf {
 }
 
 impl ObjectStore {
-    /// Marks objects that may have no other copy: damaged copies of them are kept from now on. Damaged copies of other
-    /// objects that were found when the store was opened are deleted.
+    /// Marks objects that may have no other copy: damaged copies of them are kept from now on.
+    /// Damaged copies of other objects that were found when the store was opened are deleted.
     pub fn mark_irreplaceable(&self, objects: impl IntoIterator<Item = ObjectId>) {
         let damaged = self.damaged_copies();
         let mut shelf = damaged.shelf();
         shelf.irreplaceable.extend(objects);
         let Shelf { irreplaceable, copies } = &mut *shelf;
-        let unsure = copies.iter_mut().filter_map(|(id, aside)| std::mem::take(&mut aside.is_unsure).then_some(*id));
+        let unsure = copies
+            .iter_mut()
+            .filter_map(|(id, aside)| std::mem::take(&mut aside.is_unsure).then_some(*id));
         let useless: Vec<_> = unsure.filter(|id| !irreplaceable.contains(id)).collect();
         useless.into_iter().for_each(|id| damaged.remove(&mut shelf, id));
     }
 
-    /// Removes the mark: damaged copies of the object are deleted from now on. A damaged copy that is kept already
-    /// stays.
+    /// Removes the mark: damaged copies of the object are deleted from now on. A damaged copy that
+    /// is kept already stays.
     pub fn mark_replaceable(&self, object: ObjectId) {
         self.damaged_copies().shelf().irreplaceable.remove(&object);
     }
@@ -172,14 +189,15 @@ impl ObjectStore {
     pub fn forget_damaged_before(&self, moment: Instant) {
         let damaged = self.damaged_copies();
         let mut shelf = damaged.shelf();
-        let stale = shelf.copies.iter().filter(|(_, aside)| aside.asked < moment).map(|(id, _)| *id);
+        let stale =
+            shelf.copies.iter().filter(|(_, aside)| aside.asked < moment).map(|(id, _)| *id);
         let stale: Vec<_> = stale.collect();
         stale.into_iter().for_each(|id| damaged.remove(&mut shelf, id));
     }
 
-    /// Returns a damaged copy to the store if its content matches its checksum after all, because the disk reads it
-    /// again or a person has replaced the file. The file is read only if it has changed since it was last read.
-    /// Returns whether the object is in the store now. Blocks.
+    /// Returns a damaged copy to the store if its content matches its checksum after all, because
+    /// the disk reads it again or a person has replaced the file. The file is read only if it has
+    /// changed since it was last read. Returns whether the object is in the store now. Blocks.
     ///
     /// # Errors
     /// `Io` if the disk fails.
@@ -192,10 +210,12 @@ impl ObjectStore {
             (aside.size_bytes, aside.checksum, aside.read)
         };
         let name = name(object, size_bytes, checksum);
-        let failed =
-            |error: io::Error| StoreError::io(format!("cannot read the damaged copy of object {object}"), error);
+        let failed = |error: io::Error| {
+            StoreError::io(format!("cannot read the damaged copy of object {object}"), error)
+        };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(damaged.folder(), &name, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        let file = rustix::fs::openat(damaged.folder(), &name, flags, Mode::empty())
+            .map_err(|e| failed(e.into()))?;
         let mut file = File::from(file);
         let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
         let mode = FileMode::of(stat.st_mode);
@@ -212,7 +232,8 @@ impl ObjectStore {
         };
         seal(&file, mode).map_err(|e| failed(e.into()))?;
         let partial = self.new_partial();
-        rustix::fs::renameat(damaged.folder(), &name, self.partial(), &partial).map_err(|e| failed(e.into()))?;
+        rustix::fs::renameat(damaged.folder(), &name, self.partial(), &partial)
+            .map_err(|e| failed(e.into()))?;
         let entry = IndexEntry { size_bytes, checksum, mode, verified: true };
         if self.publish(&partial, object, entry)? {
             self.remembered().insert(object, &summing);

@@ -1,5 +1,6 @@
-//! Emulation: one machine behaves like a cluster with a slow shared file system, without root rights. With the ratios
-//! of a real testbed (data-diffusion §4.1), policies can be compared while all executors run on one machine.
+//! Emulation: one machine behaves like a cluster with a slow shared file system, without root
+//! rights. With the ratios of a real testbed (data-diffusion §4.1), policies can be compared while
+//! all executors run on one machine.
 
 use std::fmt;
 use std::path::Path;
@@ -12,11 +13,12 @@ use thiserror::Error;
 use crate::error::StorageError;
 use crate::limiter::{Limiter, take_all, take_all_blocking};
 
-/// Name of the file, in the folder shared by all executors of the machine, that holds the clock of persistent storage.
+/// Name of the file, in the folder shared by all executors of the machine, that holds the clock of
+/// persistent storage.
 const STORAGE_CLOCK: &str = "storage.clock";
 
-/// What to emulate. Written as `storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s`, where every part is optional, or
-/// as `none`.
+/// What to emulate. Written as `storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s`, where every
+/// part is optional, or as `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Emulation {
     /// Rate of persistent storage for all executors of the machine together, bytes per second.
@@ -54,22 +56,32 @@ impl Emulation {
     pub fn parse(text: &str) -> Result<Self, EmulationError> {
         let unknown = |part: &str| EmulationError::Unknown(part.to_owned());
         let mut emulation = Emulation::default();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
+        for part in
+            text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none")
+        {
             let (key, value) = part.split_once('=').ok_or_else(|| unknown(part))?;
             let duplicate = match key.trim() {
-                "storage" => emulation.storage_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
-                "storage-latency" => emulation.storage_latency_us.replace(units::parse_duration_us(value)?).is_some(),
+                "storage" => {
+                    emulation.storage_bytes_per_s.replace(units::parse_rate(value)?).is_some()
+                }
+                "storage-latency" => {
+                    emulation.storage_latency_us.replace(units::parse_duration_us(value)?).is_some()
+                }
                 "link" => emulation.link_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
                 _ => return Err(unknown(part)),
             };
             if duplicate {
-                return Err(EmulationError::Twice { part: key.trim().to_owned(), text: text.to_owned() });
+                return Err(EmulationError::Twice {
+                    part: key.trim().to_owned(),
+                    text: text.to_owned(),
+                });
             }
         }
         Ok(emulation)
     }
 
-    /// The limits of one executor. `shared` is an existing folder that all executors of this machine use.
+    /// The limits of one executor. `shared` is an existing folder that all executors of this
+    /// machine use.
     ///
     /// # Errors
     /// `Local` if the shared clock cannot be opened there.
@@ -95,11 +107,14 @@ impl FromStr for Emulation {
 impl fmt::Display for Emulation {
     /// The text that [`Emulation::parse`] parses to the same value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = |rate: u64| scaled(u128::from(rate) * 8, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]);
+        let rate = |rate: u64| {
+            scaled(u128::from(rate) * 8, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
+        };
         let parts = [
             self.storage_bytes_per_s.map(|bytes_per_s| format!("storage={}", rate(bytes_per_s))),
-            self.storage_latency_us
-                .map(|us| format!("storage-latency={}", scaled(u128::from(us), 1000, &["us", "ms", "s"]))),
+            self.storage_latency_us.map(|us| {
+                format!("storage-latency={}", scaled(u128::from(us), 1000, &["us", "ms", "s"]))
+            }),
             self.link_bytes_per_s.map(|bytes_per_s| format!("link={}", rate(bytes_per_s))),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
@@ -165,9 +180,12 @@ mod tests {
 
     #[test]
     fn an_emulation_prints_as_it_was_written() {
-        for text in
-            ["none", "storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s", "link=12kbit/s", "storage-latency=1500us"]
-        {
+        for text in [
+            "none",
+            "storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s",
+            "link=12kbit/s",
+            "storage-latency=1500us",
+        ] {
             assert_eq!(Emulation::parse(text).unwrap().to_string(), text);
         }
         let spaced = Emulation::parse(" storage = 50MB/s , ").unwrap();
@@ -188,11 +206,17 @@ mod tests {
     fn executors_share_storage_and_have_links_of_their_own() {
         let shared = tempfile::tempdir().unwrap();
         let emulation = Emulation::parse("storage=8Mbit/s,link=80Mbit/s").unwrap();
-        let (a, b) = (emulation.limits(shared.path()).unwrap(), emulation.limits(shared.path()).unwrap());
+        let (a, b) =
+            (emulation.limits(shared.path()).unwrap(), emulation.limits(shared.path()).unwrap());
         let now_ns = 1_000_000_000_000;
-        let (first, second) = (a.storage.book(now_ns, 1_000_000), b.storage.book(now_ns, 1_000_000));
+        let (first, second) =
+            (a.storage.book(now_ns, 1_000_000), b.storage.book(now_ns, 1_000_000));
         assert_eq!(second - first, 1_000_000_000, "one after the other at 1 MB/s");
         assert_eq!(a.link_in.book(now_ns, 1_000_000), b.link_in.book(now_ns, 1_000_000));
-        assert_eq!(a.link_in.book(now_ns, 0), a.link_out.book(now_ns, 1_000_000), "each way has its own");
+        assert_eq!(
+            a.link_in.book(now_ns, 0),
+            a.link_out.book(now_ns, 1_000_000),
+            "each way has its own"
+        );
     }
 }

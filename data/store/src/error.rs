@@ -1,5 +1,5 @@
-//! Errors of the node-local store and of persistent storage. The kind says whether a retry can help. The message names
-//! the object or file and says what a person can do.
+//! Errors of the node-local store and of persistent storage. The kind says whether a retry can
+//! help. The message names the object or file and says what a person can do.
 
 use std::io;
 
@@ -41,15 +41,16 @@ impl StoreError {
     pub(crate) fn io(what: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         if is_full(&error) {
-            let message = format!("{what}: {error}; free some space, or give the executor a smaller store");
+            let message =
+                format!("{what}: {error}; free some space, or give the executor a smaller store");
             return StoreError::new(StoreErrorKind::Full, message);
         }
         StoreError::new(StoreErrorKind::Io, format!("{what}: {error}"))
     }
 }
 
-/// Whether the disk or quota is full. A process without free file descriptors does not count: evicting objects would
-/// not help.
+/// Whether the disk or quota is full. A process without free file descriptors does not count:
+/// evicting objects would not help.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
@@ -103,8 +104,8 @@ impl StorageError {
     /// The content at `url` is no longer the promised version.
     pub fn changed(url: impl std::fmt::Display, how: impl std::fmt::Display) -> Self {
         let message = format!(
-            "`{url}` changed while the job was running ({how}), so its tasks would not all see the same data. Submit \
-             the job again to use the new version"
+            "`{url}` changed while the job was running ({how}), so its tasks would not all see \
+             the same data. Submit the job again to use the new version"
         );
         StorageError::new(StorageErrorKind::Changed, message)
     }
@@ -125,8 +126,8 @@ impl StorageError {
             Some(Errno::ISDIR | Errno::EXIST | Errno::NAMETOOLONG | Errno::LOOP | Errno::INVAL) => {
                 (Invalid, "; name another path")
             }
-            // All other errors are temporary: a server that is away (EIO, ESTALE, ETIMEDOUT), or a process without
-            // free descriptors.
+            // All other errors are temporary: a server that is away (EIO, ESTALE, ETIMEDOUT), or a
+            // process without free descriptors.
             _ => (Unreachable, ""),
         };
         StorageError::new(kind, format!("cannot {doing} `{url}`: {error}{advice}"))

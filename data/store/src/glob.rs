@@ -1,5 +1,5 @@
-//! Patterns of file names, and the files that match them. Names are bytes: a name that is not UTF-8 can be matched too,
-//! and each byte that is not part of a character counts as a character.
+//! Patterns of file names, and the files that match them. Names are bytes: a name that is not UTF-8
+//! can be matched too, and each byte that is not part of a character counts as a character.
 //!
 //! | pattern | matches |
 //! | --- | --- |
@@ -59,7 +59,8 @@ enum Token {
     Class { is_negated: bool, ranges: Vec<(Letter, Letter)> },
 }
 
-/// A character of a name, or a byte that is not part of a character. Such bytes sort after all characters.
+/// A character of a name, or a byte that is not part of a character. Such bytes sort after all
+/// characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Letter {
     Char(char),
@@ -72,14 +73,15 @@ impl Glob {
     /// # Errors
     /// `Pattern` if it is malformed.
     pub fn parse(pattern: &[u8]) -> Result<Self, GlobError> {
-        let components = pattern.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+        let components =
+            pattern.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
         let parts = components.map(part).collect::<Result<Vec<_>, _>>()?;
         let (is_absolute, names_folders) = (pattern.starts_with(b"/"), pattern.ends_with(b"/"));
         Ok(Glob { is_absolute, names_folders, parts })
     }
 
-    /// The paths that the pattern matches, sorted. Relative patterns start from `folder` and give relative paths.
-    /// Links are followed. `*` matches hidden files only if `finds_hidden` is set.
+    /// The paths that the pattern matches, sorted. Relative patterns start from `folder` and give
+    /// relative paths. Links are followed. `*` matches hidden files only if `finds_hidden` is set.
     ///
     /// # Errors
     /// `Unreadable` if a folder that the pattern leads to cannot be read.
@@ -89,8 +91,8 @@ impl Glob {
         Ok(found.filter(is_meant).map(|found| found.path).collect())
     }
 
-    /// The same without folders. Of most paths, the listing of the folder above tells the kind, so that they are not
-    /// looked up one by one.
+    /// The same without folders. Of most paths, the listing of the folder above tells the kind, so
+    /// that they are not looked up one by one.
     ///
     /// # Errors
     /// As [`Glob::find`].
@@ -111,11 +113,14 @@ impl Glob {
         Ok(search.found)
     }
 
-    /// Whether the pattern matches this path, for storage whose folders cannot be listed. As in a shell, `*` matches
-    /// no hidden file.
+    /// Whether the pattern matches this path, for storage whose folders cannot be listed. As in a
+    /// shell, `*` matches no hidden file.
     pub fn names(&self, path: &[u8]) -> bool {
-        let components: Vec<_> = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
-        self.is_absolute == path.starts_with(b"/") && !self.names_folders && are_named(&self.parts, &components)
+        let components: Vec<_> =
+            path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
+        self.is_absolute == path.starts_with(b"/")
+            && !self.names_folders
+            && are_named(&self.parts, &components)
     }
 
     /// The pattern that matches exactly `name`.
@@ -131,8 +136,8 @@ impl Glob {
     }
 }
 
-/// Whether these parts match these components. From the last part to the first, this finds the places from which on
-/// the components match, so that several `**` take no longer than one.
+/// Whether these parts match these components. From the last part to the first, this finds the
+/// places from which on the components match, so that several `**` take no longer than one.
 fn are_named(parts: &[Part], components: &[&[u8]]) -> bool {
     let count = components.len();
     // The places from which on the components match the parts behind the present one.
@@ -146,7 +151,8 @@ fn are_named(parts: &[Part], components: &[&[u8]]) -> bool {
                 Part::Folders => behind[at] || !is_hidden(name) && here[at + 1],
                 Part::Plain(plain) => behind[at + 1] && plain.as_bytes() == *name,
                 Part::Pattern(tokens) => {
-                    let may_be = !is_hidden(name) || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
+                    let may_be = !is_hidden(name)
+                        || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
                     behind[at + 1] && may_be && matches(tokens, &letters(name))
                 }
             };
@@ -174,7 +180,9 @@ fn part(text: &[u8]) -> Result<Part, GlobError> {
         tokens.push(match first {
             Letter::Char('?') => Token::One,
             Letter::Char('*') if behind.first() == Some(&Letter::Char('*')) => {
-                return Err(GlobError::Pattern("`**` stands alone between slashes: write `**/*.txt`, not `**.txt`"));
+                return Err(GlobError::Pattern(
+                    "`**` stands alone between slashes: write `**/*.txt`, not `**.txt`",
+                ));
             }
             Letter::Char('*') => Token::Any,
             Letter::Char('[') => {
@@ -182,7 +190,9 @@ fn part(text: &[u8]) -> Result<Part, GlobError> {
                 let inside = &behind[usize::from(is_negated)..];
                 // A bracket in the first position is one of the characters.
                 let end = inside.iter().skip(1).position(|letter| *letter == Letter::Char(']'));
-                let end = 1 + end.ok_or(GlobError::Pattern("`[` has no `]`: write `[[]` for the character itself"))?;
+                let end = 1 + end.ok_or(GlobError::Pattern(
+                    "`[` has no `]`: write `[[]` for the character itself",
+                ))?;
                 rest = &inside[end + 1..];
                 Token::Class { is_negated, ranges: ranges(&inside[..end]) }
             }
@@ -215,8 +225,8 @@ fn letters(name: &[u8]) -> Vec<Letter> {
     letters
 }
 
-/// Whether the tokens match the whole name. After a mismatch, the last `*` takes one more letter; earlier ones need
-/// not change.
+/// Whether the tokens match the whole name. After a mismatch, the last `*` takes one more letter;
+/// earlier ones need not change.
 fn matches(tokens: &[Token], name: &[Letter]) -> bool {
     let (mut token, mut at) = (0, 0);
     let mut last_any = None;
@@ -274,7 +284,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Finds the paths that `parts` match from `path`, which is absolute or relative to the search's folder.
+    /// Finds the paths that `parts` match from `path`, which is absolute or relative to the
+    /// search's folder.
     fn look(&mut self, path: &Path, parts: &[Part]) -> Result<(), GlobError> {
         match parts {
             [] => Ok(()),
@@ -289,7 +300,8 @@ impl Search<'_> {
                 Ok(())
             }
             [Part::Pattern(tokens), rest @ ..] => {
-                let names_hidden = self.finds_hidden || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
+                let names_hidden =
+                    self.finds_hidden || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
                 for (name, is_folder) in self.names_in(path, names_hidden)? {
                     if !matches(tokens, &letters(name.as_bytes())) {
                         continue;
@@ -329,15 +341,23 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The names in a folder, with whether they are folders, where the listing tells; none if it is not a folder. For a
-    /// link, only a look at its target tells.
-    fn names_in(&self, path: &Path, with_hidden: bool) -> Result<Vec<(OsString, Option<bool>)>, GlobError> {
+    /// The names in a folder, with whether they are folders, where the listing tells; none if it is
+    /// not a folder. For a link, only a look at its target tells.
+    fn names_in(
+        &self,
+        path: &Path,
+        with_hidden: bool,
+    ) -> Result<Vec<(OsString, Option<bool>)>, GlobError> {
         let folder = self.in_folder(path);
         let entries = match fs::read_dir(&folder) {
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
                 return Ok(Vec::new());
             }
-            entries => entries.and_then(|entries| entries.map(|entry| entry.map(name_and_kind)).collect()),
+            entries => {
+                entries.and_then(|entries| entries.map(|entry| entry.map(name_and_kind)).collect())
+            }
         };
         let mut names: Vec<_> = entries.map_err(|error| GlobError::Unreadable { folder, error })?;
         names.retain(|(name, _)| with_hidden || !is_hidden(name.as_bytes()));
@@ -397,14 +417,28 @@ mod tests {
             (b"**", &[b"x"], &[]),
         ] {
             for name in named {
-                assert!(is_named(pattern, name), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+                assert!(
+                    is_named(pattern, name),
+                    "{} {}",
+                    pattern.escape_ascii(),
+                    name.escape_ascii()
+                );
             }
             for name in others {
-                assert!(!is_named(pattern, name), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+                assert!(
+                    !is_named(pattern, name),
+                    "{} {}",
+                    pattern.escape_ascii(),
+                    name.escape_ascii()
+                );
             }
         }
         for wrong in [&b"["[..], b"[]", b"[!]", b"a**", b"***", b"x/[a"] {
-            assert!(matches!(Glob::parse(wrong), Err(GlobError::Pattern(_))), "{}", wrong.escape_ascii());
+            assert!(
+                matches!(Glob::parse(wrong), Err(GlobError::Pattern(_))),
+                "{}",
+                wrong.escape_ascii()
+            );
         }
         let odd = b"a[1]*?\xff";
         assert!(is_named(&Glob::escape(odd), odd));
@@ -420,7 +454,11 @@ mod tests {
             ),
             ("/a/**/b", &["/a/b", "/a/x/y/b"], &["/a/x/y", "a/b", "/a/.x/b"]),
             ("/a/**", &["/a/b", "/a/b/c"], &["/a", "/b/c"]),
-            ("/**/a/**/b/**/.c/d", &["/x/a/b/b/.c/d", "/a/x/y/b/.c/d"], &["/x/a/b/b/c/d", "/a/.c/b/.c/d"]),
+            (
+                "/**/a/**/b/**/.c/d",
+                &["/x/a/b/b/.c/d", "/a/x/y/b/.c/d"],
+                &["/x/a/b/b/c/d", "/a/.c/b/.c/d"],
+            ),
             ("/a/.*", &["/a/.b"], &["/a/b"]),
             ("/a/b", &["/a/b", "/a//b"], &["/a/c"]),
             ("/a/*/", &[], &["/a/b"]),
@@ -436,17 +474,27 @@ mod tests {
         let pattern = ["/**/a".repeat(30), "/**/b".into()].concat();
         let glob = Glob::parse(pattern.as_bytes()).unwrap();
         let path = "/a".repeat(200);
-        assert!(!glob.names(path.as_bytes()) && glob.names([path, "/b".into()].concat().as_bytes()));
+        assert!(
+            !glob.names(path.as_bytes()) && glob.names([path, "/b".into()].concat().as_bytes())
+        );
     }
 
     #[test]
     fn what_there_is_comes_in_order_as_the_pattern_has_it() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &[u8]| folder.path().join(path_of(name));
-        for (name, is_folder) in
-            [(&b"sub"[..], true), (b"sub/deep", true), (b"b.x", false), (b"a\xff.x", false), (b".h.x", false)]
-        {
-            if is_folder { fs::create_dir(at(name)).unwrap() } else { fs::write(at(name), "").unwrap() }
+        for (name, is_folder) in [
+            (&b"sub"[..], true),
+            (b"sub/deep", true),
+            (b"b.x", false),
+            (b"a\xff.x", false),
+            (b".h.x", false),
+        ] {
+            if is_folder {
+                fs::create_dir(at(name)).unwrap()
+            } else {
+                fs::write(at(name), "").unwrap()
+            }
         }
         for name in [&b"sub/c.x"[..], b"sub/deep/d.x"] {
             fs::write(at(name), "").unwrap();
@@ -467,8 +515,14 @@ mod tests {
         assert_eq!(find(b"sub/deep/**", false), [b"sub/deep/d.x"]);
         assert_eq!(find(b"missing/*", false), Vec::<Vec<u8>>::new());
         assert_eq!(find(b"b.x/*", false), Vec::<Vec<u8>>::new());
-        let files = |pattern: &[u8]| Glob::parse(pattern).unwrap().find_files(folder.path(), false).unwrap();
-        assert_eq!(files(b"sub/*"), [Path::new("sub/c.x"), Path::new("sub/gone.x")], "`up` links to a folder");
+        let files = |pattern: &[u8]| {
+            Glob::parse(pattern).unwrap().find_files(folder.path(), false).unwrap()
+        };
+        assert_eq!(
+            files(b"sub/*"),
+            [Path::new("sub/c.x"), Path::new("sub/gone.x")],
+            "`up` links to a folder"
+        );
         assert_eq!(files(b"sub/deep"), Vec::<PathBuf>::new());
         assert_eq!(files(b"*/"), Vec::<PathBuf>::new());
         let absolute = [name_of(folder.path()).as_bytes(), b"/b.*"].concat();

@@ -1,5 +1,5 @@
-//! Handing over: another process of this machine and user writes content into the folder of a store, and the owner of
-//! the store makes it an object. No byte passes through a connection.
+//! Handing over: another process of this machine and user writes content into the folder of a
+//! store, and the owner of the store makes it an object. No byte passes through a connection.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,30 +16,34 @@ use crate::error::StoreError;
 use crate::index::{IndexEntry, PARTIAL};
 use crate::objects::{ObjectStore, seal, sum_up};
 
-/// Bytes written at a time. The page cache takes areas of memory as large as a write, and a virtual machine may have to
-/// wait for its host before it can use large ones: there, writes of 4 MiB took 10 times as long.
+/// Bytes written at a time. The page cache takes areas of memory as large as a write, and a virtual
+/// machine may have to wait for its host before it can use large ones: there, writes of 4 MiB took
+/// 10 times as long.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A file in the folder of a store, which the owner of the store has not taken. Dropping it removes the file.
+/// A file in the folder of a store, which the owner of the store has not taken. Dropping it removes
+/// the file.
 #[derive(Debug)]
 pub struct HandedOver {
     path: PathBuf,
 }
 
 impl HandedOver {
-    /// Writes content to a file in the folder of a store, under a name made of a random number. A process that is
-    /// killed while it writes leaves no file; files that were named and not taken are removed when the store is opened
-    /// again. Blocks.
+    /// Writes content to a file in the folder of a store, under a name made of a random number. A
+    /// process that is killed while it writes leaves no file; files that were named and not taken
+    /// are removed when the store is opened again. Blocks.
     ///
     /// # Errors
-    /// If the store belongs to another user, if the file system has no files without names, or if the disk fails.
+    /// If the store belongs to another user, if the file system has no files without names, or if
+    /// the disk fails.
     pub fn write(store: &Path, number: u128, content: &[u8]) -> io::Result<Self> {
         let folder = store.join(PARTIAL);
         if std::fs::metadata(&folder)?.uid() != rustix::process::geteuid().as_raw() {
             return Err(Errno::PERM.into());
         }
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(CWD, &folder, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut file =
+            File::from(rustix::fs::openat(CWD, &folder, flags, Mode::RUSR | Mode::WUSR)?);
         for piece in content.chunks(WRITE_BYTES) {
             file.write_all(piece)?;
         }
@@ -62,11 +66,13 @@ fn name(number: u128) -> String {
 }
 
 impl ObjectStore {
-    /// Makes the content that a process has [handed over](HandedOver) with this number the object `id`. The file is
-    /// gone afterwards, whatever the result. `false` if the content has another size or checksum. Blocks.
+    /// Makes the content that a process has [handed over](HandedOver) with this number the object
+    /// `id`. The file is gone afterwards, whatever the result. `false` if the content has another
+    /// size or checksum. Blocks.
     ///
     /// # Errors
-    /// `Full` or `Io` for failures of the disk; `Io` also if there is no such file, or if it belongs to another user.
+    /// `Full` or `Io` for failures of the disk; `Io` also if there is no such file, or if it
+    /// belongs to another user.
     pub fn take_handed_over(
         &self,
         number: u128,
@@ -87,7 +93,8 @@ impl ObjectStore {
         taken.map(|taken| taken.is_some()).map_err(failed)
     }
 
-    /// `None` if the content is not the one that was announced, `false` if the store has the object already.
+    /// `None` if the content is not the one that was announced, `false` if the store has the object
+    /// already.
     fn take(
         &self,
         name: &str,
@@ -102,7 +109,9 @@ impl ObjectStore {
         if !is_file || stat.st_nlink != 1 || stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(Errno::PERM.into());
         }
-        let Some(summing) = sum_up(&mut file, size_bytes)?.filter(|summing| summing.whole() == checksum) else {
+        let Some(summing) =
+            sum_up(&mut file, size_bytes)?.filter(|summing| summing.whole() == checksum)
+        else {
             return Ok(None);
         };
         seal(&file, FileMode::READABLE)?;
@@ -151,14 +160,19 @@ mod tests {
         let dropped = HandedOver::write(store.dir(), 2, content).unwrap();
         drop(dropped);
         assert!(take(2, 7, sum).is_err(), "it was withdrawn");
-        for (number, size_bytes, sum) in [(3, 6, sum), (4, 8, sum), (5, 7, Checksum::of(b"other"))] {
+        for (number, size_bytes, sum) in [(3, 6, sum), (4, 8, sum), (5, 7, Checksum::of(b"other"))]
+        {
             let _handed_over = HandedOver::write(store.dir(), number, content).unwrap();
             assert!(!take(number, size_bytes, sum).unwrap());
         }
         let linked = HandedOver::write(store.dir(), 6, content).unwrap();
         std::fs::hard_link(&linked.path, folder.path().join("other")).unwrap();
         assert!(take(6, 7, sum).is_err(), "it has another name");
-        std::os::unix::fs::symlink(folder.path().join("other"), folder.path().join(PARTIAL).join(name(7))).unwrap();
+        std::os::unix::fs::symlink(
+            folder.path().join("other"),
+            folder.path().join(PARTIAL).join(name(7)),
+        )
+        .unwrap();
         assert!(take(7, 7, sum).is_err(), "it is a symbolic link");
         drop(linked);
         assert!(!store.contains(ID));

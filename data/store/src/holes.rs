@@ -1,5 +1,6 @@
-//! Holes of sparse files: ranges that read as zeros and take no space on the disk. Whatever copies a file leaves its
-//! holes out, so that a file of 8 GB with 1 MB of data is copied as fast as 1 MB, and takes as much space.
+//! Holes of sparse files: ranges that read as zeros and take no space on the disk. Whatever copies
+//! a file leaves its holes out, so that a file of 8 GB with 1 MB of data is copied as fast as 1 MB,
+//! and takes as much space.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
@@ -40,8 +41,8 @@ impl Part<'_> {
     }
 }
 
-/// The segments of a range of a file, in their order. Where the file system does not tell holes, all is data. The
-/// position of the file changes.
+/// The segments of a range of a file, in their order. Where the file system does not tell holes,
+/// all is data. The position of the file changes.
 #[derive(Debug)]
 pub struct Segments<'a> {
     file: &'a File,
@@ -68,7 +69,9 @@ impl<'a> Segments<'a> {
         let mut hole = seek(SeekTo::Hole(start)).unwrap_or(end);
         while hole < end && self.shortest_hole > 1 {
             match seek(SeekTo::Data(hole)) {
-                Ok(data) if data - hole < self.shortest_hole => hole = seek(SeekTo::Hole(data)).unwrap_or(end),
+                Ok(data) if data - hole < self.shortest_hole => {
+                    hole = seek(SeekTo::Hole(data)).unwrap_or(end)
+                }
                 _ => break,
             }
         }
@@ -100,7 +103,8 @@ impl Iterator for Segments<'_> {
     }
 }
 
-/// Whether a range of a file is a hole, as far as the file system tells it. The position of the file changes.
+/// Whether a range of a file is a hole, as far as the file system tells it. The position of the
+/// file changes.
 pub fn is_hole(file: &File, range: Range<u64>) -> bool {
     let end = range.end;
     matches!(Segments::of(file, range).next(), Some(Segment::Hole(hole)) if hole.end == end)
@@ -108,9 +112,12 @@ pub fn is_hole(file: &File, range: Range<u64>) -> bool {
 
 /// Whether all bytes are zeros.
 pub fn is_zeros(bytes: &[u8]) -> bool {
-    // Most bytes that are not zeros are told by the first one, whether or not they are in the cache of the processor.
+    // Most bytes that are not zeros are told by the first one, whether or not they are in the cache
+    // of the processor.
     bytes.first().is_none_or(|byte| *byte == 0)
-        && bytes.chunks(ZERO_BLOCK_BYTES).all(|some| some.iter().fold(0, |all, byte| all | byte) == 0)
+        && bytes
+            .chunks(ZERO_BLOCK_BYTES)
+            .all(|some| some.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 /// Whether a file may have holes: it takes less space than its length.
@@ -119,8 +126,8 @@ pub(crate) fn is_sparse(file: &File, metadata: &Metadata) -> bool {
         && rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u32 != ZFS)
 }
 
-/// Zeros of a sparse file become holes again in blocks of this size. File systems have blocks of this size or larger
-/// ones.
+/// Zeros of a sparse file become holes again in blocks of this size. File systems have blocks of
+/// this size or larger ones.
 const ZERO_BLOCK_BYTES: usize = 4096;
 
 /// Content as runs of blocks that are zeros and of others.
@@ -134,8 +141,8 @@ pub(crate) fn without_zeros(mut bytes: &[u8]) -> impl Iterator<Item = Part<'_>> 
     })
 }
 
-/// Passes on a range of a file part by part, each of up to the length of `buffer` if it is data. Ends early where the
-/// file ends.
+/// Passes on a range of a file part by part, each of up to the length of `buffer` if it is data.
+/// Ends early where the file ends.
 pub(crate) fn each_part<E>(
     file: &File,
     range: Range<u64>,
@@ -167,8 +174,8 @@ pub(crate) fn each_part<E>(
     Ok(())
 }
 
-/// Copies a range of a file into an empty one, within the kernel where the file systems can do that. Returns the number
-/// of bytes, fewer than asked for if the file ends early.
+/// Copies a range of a file into an empty one, within the kernel where the file systems can do
+/// that. Returns the number of bytes, fewer than asked for if the file ends early.
 pub(crate) fn copy_range(mut from: &File, range: Range<u64>, mut into: &File) -> io::Result<u64> {
     let mut copied_bytes = 0;
     for segment in Segments::of(from, range) {
@@ -214,16 +221,33 @@ mod tests {
         use Segment::{Data, Hole};
         let Some(file) = sparse(&[M..2 * M, 5 * M..6 * M], 9 * M) else { return };
         for (range, expected) in [
-            (0..9 * M, vec![Hole(0..M), Data(M..2 * M), Hole(2 * M..5 * M), Data(5 * M..6 * M), Hole(6 * M..9 * M)]),
+            (
+                0..9 * M,
+                vec![
+                    Hole(0..M),
+                    Data(M..2 * M),
+                    Hole(2 * M..5 * M),
+                    Data(5 * M..6 * M),
+                    Hole(6 * M..9 * M),
+                ],
+            ),
             (M + 1..M + 5, vec![Data(M + 1..M + 5)]),
             (3 * M..5 * M + 9, vec![Hole(3 * M..5 * M), Data(5 * M..5 * M + 9)]),
             (7 * M..8 * M, vec![Hole(7 * M..8 * M)]),
             (4 * M..4 * M, vec![]),
         ] {
-            assert_eq!(Segments::of(&file, range.clone()).collect::<Vec<_>>(), expected, "{range:?}");
+            assert_eq!(
+                Segments::of(&file, range.clone()).collect::<Vec<_>>(),
+                expected,
+                "{range:?}"
+            );
         }
-        let coarse = |shortest| Segments::of(&file, M..9 * M).with_holes_from(shortest).collect::<Vec<_>>();
-        assert_eq!(coarse(3 * M), [Data(M..2 * M), Hole(2 * M..5 * M), Data(5 * M..6 * M), Hole(6 * M..9 * M)]);
+        let coarse =
+            |shortest| Segments::of(&file, M..9 * M).with_holes_from(shortest).collect::<Vec<_>>();
+        assert_eq!(
+            coarse(3 * M),
+            [Data(M..2 * M), Hole(2 * M..5 * M), Data(5 * M..6 * M), Hole(6 * M..9 * M)]
+        );
         assert_eq!(coarse(3 * M + 1), [Data(M..6 * M), Hole(6 * M..9 * M)]);
         let mut full = tempfile::tempfile().unwrap();
         full.write_all(&[0; 5000]).unwrap();
@@ -234,9 +258,13 @@ mod tests {
     fn a_hole_is_told_from_data_and_from_the_end() {
         const M: u64 = 1 << 20;
         let Some(file) = sparse(&[M..2 * M, 5 * M..6 * M], 9 * M) else { return };
-        for (range, expected) in
-            [(0..M, true), (0..M + 1, false), (M..M + 1, false), (2 * M..5 * M, true), (M - 1..3 * M, false)]
-        {
+        for (range, expected) in [
+            (0..M, true),
+            (0..M + 1, false),
+            (M..M + 1, false),
+            (2 * M..5 * M, true),
+            (M - 1..3 * M, false),
+        ] {
             assert_eq!(is_hole(&file, range.clone()), expected, "{range:?}");
         }
         let full = tempfile::tempfile().unwrap();
@@ -268,7 +296,8 @@ mod tests {
             (content(&[5], 3 * B + 1), vec![(false, B), (true, 2 * B + 1)]),
             (content(&[B, 3 * B - 1], 3 * B + 7), vec![(true, B), (false, 2 * B), (true, 7)]),
         ] {
-            let runs = without_zeros(&content).map(|part| (matches!(part, Part::Hole(_)), part.size_bytes() as usize));
+            let runs = without_zeros(&content)
+                .map(|part| (matches!(part, Part::Hole(_)), part.size_bytes() as usize));
             assert_eq!(runs.collect::<Vec<_>>(), expected);
         }
     }
@@ -288,9 +317,15 @@ mod tests {
             };
             assert!(content(&copied, 0) == content(&file, range.start), "{range:?}");
             assert_eq!(copied.metadata().unwrap().len(), length);
-            assert!(copied.metadata().unwrap().blocks() <= file.metadata().unwrap().blocks() + 16, "{range:?}");
+            assert!(
+                copied.metadata().unwrap().blocks() <= file.metadata().unwrap().blocks() + 16,
+                "{range:?}"
+            );
         }
         // The file has become shorter.
-        assert_eq!(copy_range(&file, 8 * M..20 * M, &tempfile::tempfile().unwrap()).unwrap(), 12 * M);
+        assert_eq!(
+            copy_range(&file, 8 * M..20 * M, &tempfile::tempfile().unwrap()).unwrap(),
+            12 * M
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! An object that is being written to the store: under a temporary name, and then published as a whole. Until then
-//! other threads can read its prefix through [`Arriving`].
+//! An object that is being written to the store: under a temporary name, and then published as a
+//! whole. Until then other threads can read its prefix through [`Arriving`].
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,8 +17,9 @@ use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::pieces::Summing;
 
-/// An object that is being received, from one source or from several in turn, each of which continues where the last
-/// one stopped. If it is dropped without [`commit`](Incoming::commit), it leaves nothing behind.
+/// An object that is being received, from one source or from several in turn, each of which
+/// continues where the last one stopped. If it is dropped without [`commit`](Incoming::commit), it
+/// leaves nothing behind.
 pub struct Incoming {
     id: ObjectId,
     size_bytes: u64,
@@ -53,8 +54,9 @@ impl Incoming {
         let arriving = Arc::new(Arriving::new(size_bytes, to_read));
         store.arrivals().begin(id, &arriving);
         let partial = Partial { store, id, name, arriving, published: false };
-        let is_reserved = reserve(&file, size_bytes)
-            .map_err(|errno| StoreError::io(format!("cannot reserve {size_bytes} bytes for object {id}"), errno))?;
+        let is_reserved = reserve(&file, size_bytes).map_err(|errno| {
+            StoreError::io(format!("cannot reserve {size_bytes} bytes for object {id}"), errno)
+        })?;
         let (summing, written_bytes) = (Summing::default(), 0);
         Ok(Incoming { id, size_bytes, mode, file, partial, summing, written_bytes, is_reserved })
     }
@@ -85,8 +87,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Appends a whole [piece](crate::PIECE_BYTES), or the last one, whose checksum is known. The bytes written before
-    /// must end with a piece. Blocks.
+    /// Appends a whole [piece](crate::PIECE_BYTES), or the last one, whose checksum is known. The
+    /// bytes written before must end with a piece. Blocks.
     ///
     /// # Errors
     /// As [`Incoming::write`].
@@ -153,7 +155,8 @@ impl Incoming {
         self.summing.whole()
     }
 
-    /// Publishes the object in the store. If a verified copy has arrived in the meantime, that copy stays.
+    /// Publishes the object in the store. If a verified copy has arrived in the meantime, that copy
+    /// stays.
     ///
     /// # Errors
     /// `WrongSize` if bytes are missing; `Full` or `Io` for failures of the disk.
@@ -162,8 +165,10 @@ impl Incoming {
             return Err(self.wrong_size("fewer were sent"));
         }
         let Incoming { id, size_bytes, mode, file, mut partial, summing, .. } = self;
-        seal(&file, mode).map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
-        // A file that is open for writing cannot be executed, and a task may be waiting for this object.
+        seal(&file, mode)
+            .map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
+        // A file that is open for writing cannot be executed, and a task may be waiting for this
+        // object.
         drop(file);
         let checksum = summing.whole();
         let entry = IndexEntry { size_bytes, checksum, mode, verified: true };
@@ -175,7 +180,10 @@ impl Incoming {
 
     fn wrong_size(&self, how: &str) -> StoreError {
         let Incoming { id, size_bytes, written_bytes, .. } = self;
-        let message = format!("object {id} was announced with {size_bytes} bytes; {how} ({written_bytes} are written)");
+        let message = format!(
+            "object {id} was announced with {size_bytes} bytes; {how} ({written_bytes} are \
+             written)"
+        );
         StoreError::new(StoreErrorKind::WrongSize, message)
     }
 }
@@ -196,16 +204,20 @@ impl Drop for Partial {
     }
 }
 
-/// Smaller objects get no reservation. They are written at once, so a full disk is noticed as early; and file systems
-/// that choose places late never write a small file that is removed soon, nor trim its place.
+/// Smaller objects get no reservation. They are written at once, so a full disk is noticed as
+/// early; and file systems that choose places late never write a small file that is removed soon,
+/// nor trim its place.
 const RESERVED_FROM_BYTES: u64 = 64 << 10;
 
-/// Reserves `size_bytes` for `file`, if the object is large and the file system supports it. Returns whether it has.
+/// Reserves `size_bytes` for `file`, if the object is large and the file system supports it.
+/// Returns whether it has.
 fn reserve(file: &File, size_bytes: u64) -> Result<bool, Errno> {
     if size_bytes < RESERVED_FROM_BYTES {
         return Ok(false);
     }
-    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes)) {
+    match rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes)
+    }) {
         // Some file systems cannot reserve space; then a write fails later if the disk is full.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
         other => other.map(|()| true),

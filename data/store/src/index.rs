@@ -19,7 +19,8 @@ pub(crate) const PARTIAL: &str = "partial";
 pub(crate) struct IndexEntry {
     pub size_bytes: u64,
     pub checksum: Checksum,
-    /// Permissions of the file that the object was. Its own file has those without the right to write.
+    /// Permissions of the file that the object was. Its own file has those without the right to
+    /// write.
     pub mode: FileMode,
     /// Whether this process has read the whole content and found that it matches its checksum.
     pub verified: bool,
@@ -43,8 +44,8 @@ impl Index {
         self.entries.get_mut(&id).map(|(entry, _)| entry)
     }
 
-    /// The number of the insertion of a verified object. An object that was replaced, or removed and inserted again,
-    /// has another number.
+    /// The number of the insertion of a verified object. An object that was replaced, or removed
+    /// and inserted again, has another number.
     pub fn insertion(&self, id: ObjectId) -> Option<u64> {
         self.entries.get(&id).filter(|(entry, _)| entry.verified).map(|(_, insertion)| *insertion)
     }
@@ -76,13 +77,14 @@ impl Index {
     }
 }
 
-/// The path of an object's file in the folder of a store. The file exists only while the store has the object.
+/// The path of an object's file in the folder of a store. The file exists only while the store has
+/// the object.
 pub fn object_path(store: &Path, id: ObjectId, size_bytes: u64, checksum: Checksum) -> PathBuf {
     store.join(OBJECTS).join(file_name(id, size_bytes, checksum))
 }
 
-/// The path of an object's file: `ab/ab…-SIZE-CHECKSUM`. The name contains all metadata that must survive a crash, so
-/// one rename publishes content and metadata together.
+/// The path of an object's file: `ab/ab…-SIZE-CHECKSUM`. The name contains all metadata that must
+/// survive a crash, so one rename publishes content and metadata together.
 pub(crate) fn file_name(id: ObjectId, size_bytes: u64, checksum: Checksum) -> String {
     let mut name = String::with_capacity(80);
     push_hex(&mut name, &id.0[..1]);
@@ -123,15 +125,26 @@ mod tests {
         let name = file_name(id, 17, Checksum(0xff));
         assert_eq!(name, format!("ab/{}-17-00000000000000ff", "ab".repeat(16)));
         assert_eq!(parse_file_name(&name[3..]), Some((id, 17, Checksum(0xff))));
-        for wrong in ["", "x", "ab-1-2", &name, &format!("{}-1", &name[3..]), &name[3..].replace("-17-", "-017-")] {
+        for wrong in [
+            "",
+            "x",
+            "ab-1-2",
+            &name,
+            &format!("{}-1", &name[3..]),
+            &name[3..].replace("-17-", "-017-"),
+        ] {
             assert_eq!(parse_file_name(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn the_index_counts_bytes() {
-        let entry =
-            |size_bytes| IndexEntry { size_bytes, checksum: Checksum(0), mode: FileMode::READABLE, verified: true };
+        let entry = |size_bytes| IndexEntry {
+            size_bytes,
+            checksum: Checksum(0),
+            mode: FileMode::READABLE,
+            verified: true,
+        };
         let (a, b) = (ObjectId([1; 16]), ObjectId([2; 16]));
         let mut index = Index::default();
         index.insert(a, entry(10));

@@ -1,13 +1,14 @@
 //! The storage of a node: its local object store, and access to persistent storage.
 //!
-//! [`ObjectStore`] holds whole, immutable objects by id, one inode each. Tasks get them by hard link, so a local hit
-//! moves no bytes. [`Storage`] reads objects from, and writes results to, the slow shared storage that their URLs
-//! name. [`Emulation`] makes one machine behave like a cluster with a slow shared file system.
+//! [`ObjectStore`] holds whole, immutable objects by id, one inode each. Tasks get them by hard
+//! link, so a local hit moves no bytes. [`Storage`] reads objects from, and writes results to, the
+//! slow shared storage that their URLs name. [`Emulation`] makes one machine behave like a cluster
+//! with a slow shared file system.
 //!
-//! This room knows no peers, does not decide what to evict, and does not count users of objects: a store that is told
-//! to remove an object removes it. Calls of [`ObjectStore`] and [`Incoming`] block on the local disk and belong on
-//! blocking threads, except where their documentation says that they take microseconds. [`Storage`] moves its file
-//! operations to blocking threads itself.
+//! This room knows no peers, does not decide what to evict, and does not count users of objects: a
+//! store that is told to remove an object removes it. Calls of [`ObjectStore`] and [`Incoming`]
+//! block on the local disk and belong on blocking threads, except where their documentation says
+//! that they take microseconds. [`Storage`] moves its file operations to blocking threads itself.
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +52,7 @@ pub use order::{ReadOrder, ReadTurn, TurnRequest};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
 pub use storage::{
-    ClusterFile, ClusterFiles, ContentPart, Copied, FileParts, FoundFile, Prepared, Spot, Storage, StoredContent,
-    output_mode, remove_copies,
+    ClusterFile, ClusterFiles, ContentPart, Copied, FileParts, FoundFile, Prepared, Spot, Storage,
+    StoredContent, output_mode, remove_copies,
 };
 pub use url::url_of;

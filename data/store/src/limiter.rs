@@ -1,9 +1,11 @@
-//! A rate limit for bytes, shared by all clones of a limiter, or by all processes that open the same file.
+//! A rate limit for bytes, shared by all clones of a limiter, or by all processes that open the
+//! same file.
 //!
-//! The state is one number: the time at which the last granted byte will have passed (a virtual clock). A user asks
-//! for some bytes, advances the clock by the time that they take, and sleeps until then. There is no queue and no
-//! owner; requests are served in order of arrival. In the shared form, the number is in a file under `flock`, which
-//! the kernel releases when its holder dies.
+//! The state is one number: the time at which the last granted byte will have passed (a virtual
+//! clock). A user asks for some bytes, advances the clock by the time that they take, and sleeps
+//! until then. There is no queue and no owner; requests are served in order of arrival. In the
+//! shared form, the number is in a file under `flock`, which the kernel releases when its holder
+//! dies.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,8 +20,8 @@ use crate::error::StorageError;
 /// Bytes granted at a time. A small number, so that concurrent users take turns.
 const GRANT_BYTES: u64 = 256 << 10;
 
-/// A user that comes back late by this time still gets its full rate, since timers wake up to a millisecond late. This
-/// is also the burst that an idle limiter allows.
+/// A user that comes back late by this time still gets its full rate, since timers wake up to a
+/// millisecond late. This is also the burst that an idle limiter allows.
 const SLACK_NS: u64 = 10_000_000;
 
 /// A rate limit, or no limit. Clones share one clock.
@@ -34,7 +36,8 @@ struct Bucket {
 enum Clock {
     /// A clock of this process.
     Own(Mutex<u64>),
-    /// A clock of all processes that have opened the file. The mutex separates threads, which `flock` does not.
+    /// A clock of all processes that have opened the file. The mutex separates threads, which
+    /// `flock` does not.
     Shared { file: Mutex<File>, boot: u64 },
 }
 
@@ -49,13 +52,22 @@ impl Limiter {
         Limiter::new(bytes_per_s, Clock::Own(Mutex::new(0)))
     }
 
-    /// A limiter that all processes with this `file` share. The file is created if it does not exist.
+    /// A limiter that all processes with this `file` share. The file is created if it does not
+    /// exist.
     ///
     /// # Errors
     /// `Local` if the file cannot be opened.
     pub fn shared(bytes_per_s: u64, file: &Path) -> Result<Self, StorageError> {
-        let failed = |error| StorageError::local(format!("cannot share a rate through `{}`", file.display()), error);
-        let opened = File::options().read(true).write(true).create(true).truncate(false).open(file).map_err(failed)?;
+        let failed = |error| {
+            StorageError::local(format!("cannot share a rate through `{}`", file.display()), error)
+        };
+        let opened = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(file)
+            .map_err(failed)?;
         // The clock in the file starts anew when the machine is booted.
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id").map_err(failed)?;
         let boot = crate::Checksum::of(&boot).0;
@@ -81,7 +93,8 @@ impl Limiter {
         take_all_blocking(&[self], bytes);
     }
 
-    /// Books `bytes` at `now_ns` of the monotonic clock. Returns the time when they will have passed.
+    /// Books `bytes` at `now_ns` of the monotonic clock. Returns the time when they will have
+    /// passed.
     pub(crate) fn book(&self, now_ns: u64, bytes: u64) -> u64 {
         let Some(bucket) = &self.0 else { return now_ns };
         match &bucket.clock {
@@ -94,7 +107,9 @@ impl Limiter {
             Clock::Shared { file, boot } => {
                 let file = file.lock().unwrap_or_else(PoisonError::into_inner);
                 let book = || -> rustix::io::Result<u64> {
-                    rustix::io::retry_on_intr(|| rustix::fs::flock(&*file, FlockOperation::LockExclusive))?;
+                    rustix::io::retry_on_intr(|| {
+                        rustix::fs::flock(&*file, FlockOperation::LockExclusive)
+                    })?;
                     let mut state = [0; 16];
                     let read = rustix::io::pread(&*file, &mut state, 0)?;
                     let (its_boot, clock) = (u64_at(&state, 0), u64_at(&state, 8));
@@ -122,7 +137,8 @@ impl Limiter {
 
 /// Waits until `bytes` may have passed all `limiters`, which work in parallel: the slowest decides.
 pub(crate) async fn take_all(limiters: &[&Limiter], bytes: u64) {
-    let limited: Vec<Limiter> = limiters.iter().filter(|l| l.is_limited()).map(|l| (*l).clone()).collect();
+    let limited: Vec<Limiter> =
+        limiters.iter().filter(|l| l.is_limited()).map(|l| (*l).clone()).collect();
     if limited.is_empty() {
         return;
     }
@@ -130,8 +146,11 @@ pub(crate) async fn take_all(limiters: &[&Limiter], bytes: u64) {
         let now_ns = now_ns();
         let until_ns = if limited.iter().any(Limiter::is_shared) {
             let limited = limited.clone();
-            // The lock of a shared clock may have to be waited for. If the runtime shuts down, so does the reader.
-            tokio::task::spawn_blocking(move || book_all(&limited, now_ns, grant)).await.unwrap_or(now_ns)
+            // The lock of a shared clock may have to be waited for. If the runtime shuts down, so
+            // does the reader.
+            tokio::task::spawn_blocking(move || book_all(&limited, now_ns, grant))
+                .await
+                .unwrap_or(now_ns)
         } else {
             book_all(&limited, now_ns, grant)
         };
@@ -146,7 +165,8 @@ pub(crate) fn take_all_blocking(limiters: &[&Limiter], bytes: u64) {
     }
     for grant in grants(bytes) {
         let now_ns = now_ns();
-        let until_ns = limiters.iter().map(|limiter| limiter.book(now_ns, grant)).max().unwrap_or(now_ns);
+        let until_ns =
+            limiters.iter().map(|limiter| limiter.book(now_ns, grant)).max().unwrap_or(now_ns);
         std::thread::sleep(Duration::from_nanos(until_ns.saturating_sub(self::now_ns())));
     }
 }
@@ -159,8 +179,8 @@ fn grants(bytes: u64) -> impl Iterator<Item = u64> {
     (0..bytes.div_ceil(GRANT_BYTES)).map(move |grant| GRANT_BYTES.min(bytes - grant * GRANT_BYTES))
 }
 
-/// The virtual clock: the time when `bytes` that are requested at `now_ns` will have passed, if all earlier ones have
-/// passed at `clock_ns`.
+/// The virtual clock: the time when `bytes` that are requested at `now_ns` will have passed, if all
+/// earlier ones have passed at `clock_ns`.
 fn passed_ns(clock_ns: u64, now_ns: u64, bytes: u64, bytes_per_s: u64) -> u64 {
     let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s);
     clock_ns.max(now_ns.saturating_sub(SLACK_NS)).saturating_add(takes_ns as u64)
@@ -199,8 +219,12 @@ mod tests {
     fn two_processes_with_one_file_share_one_rate() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("rate");
-        // Two openings of the file stand for two processes: `flock` tells openings apart, not processes.
-        let (a, b) = (Limiter::shared(50_000_000, &file).unwrap(), Limiter::shared(50_000_000, &file).unwrap());
+        // Two openings of the file stand for two processes: `flock` tells openings apart, not
+        // processes.
+        let (a, b) = (
+            Limiter::shared(50_000_000, &file).unwrap(),
+            Limiter::shared(50_000_000, &file).unwrap(),
+        );
         let mut last_ns = 0;
         for _ in 0..100 {
             last_ns = a.book(10 * S, 250_000).max(b.book(10 * S, 250_000));

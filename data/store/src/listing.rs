@@ -1,4 +1,5 @@
-//! The objects in the folder of a store that no process uses. Only names are read: no content is verified.
+//! The objects in the folder of a store that no process uses. Only names are read: no content is
+//! verified.
 
 use std::path::Path;
 
@@ -6,11 +7,14 @@ use eyas_types::ObjectId;
 
 use crate::index::{OBJECTS, parse_file_name};
 
-/// The ids of the objects in the folder of a store, in no particular order; none if there is no store.
+/// The ids of the objects in the folder of a store, in no particular order; none if there is no
+/// store.
 pub fn stored_objects(store: &Path) -> Vec<ObjectId> {
     let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries(&store.join(OBJECTS)).flat_map(|folder| entries(&folder.path()));
-    files.filter_map(|file| parse_file_name(file.file_name().to_str()?).map(|(id, ..)| id)).collect()
+    files
+        .filter_map(|file| parse_file_name(file.file_name().to_str()?).map(|(id, ..)| id))
+        .collect()
 }
 
 #[cfg(test)]

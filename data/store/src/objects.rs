@@ -8,16 +8,17 @@
 //! DIR/damaged/ab…-SIZE-CHECKSUM           a damaged copy that may be the last one, see `damaged.rs`
 //! ```
 //!
-//! Content is published by rename, and synced only where the caller asks for it (`durable.rs`). A crash of the process
-//! loses nothing; a power failure may leave zeros under a valid name of an object that was not synced. So objects that
-//! are found at open count as unverified, and are read once against their checksum before they are used. An object
-//! that does not match is removed and reported as missing, since it can be fetched again. Damaged copies of objects
-//! that are marked as irreplaceable are kept.
+//! Content is published by rename, and synced only where the caller asks for it (`durable.rs`). A
+//! crash of the process loses nothing; a power failure may leave zeros under a valid name of an
+//! object that was not synced. So objects that are found at open count as unverified, and are read
+//! once against their checksum before they are used. An object that does not match is removed and
+//! reported as missing, since it can be fetched again. Damaged copies of objects that are marked as
+//! irreplaceable are kept.
 //!
-//! Tasks reach an object through hard links to its inode, and a faulty program can write through them. Every published
-//! object is sealed with a fixed modification time. Any write to the inode breaks the seal, which one `stat` shows
-//! ([`ObjectStore::verify_seal`]), also after a restart. (The change time does not help, since every link and
-//! unlink changes it.)
+//! Tasks reach an object through hard links to its inode, and a faulty program can write through
+//! them. Every published object is sealed with a fixed modification time. Any write to the inode
+//! breaks the seal, which one `stat` shows ([`ObjectStore::verify_seal`]), also after a restart.
+//! (The change time does not help, since every link and unlink changes it.)
 
 use std::fs::{self, File};
 use std::io;
@@ -41,8 +42,8 @@ use crate::incoming::Incoming;
 use crate::index::{Index, IndexEntry, OBJECTS, PARTIAL, file_name, folder_name, parse_file_name};
 use crate::pieces::{Remembered, Summing};
 
-/// Modification time of every published object, 2000-01-01 in seconds since 1970. A write changes it, so writes are
-/// detected. Archivers refuse times before 1980, and accept this one.
+/// Modification time of every published object, 2000-01-01 in seconds since 1970. A write changes
+/// it, so writes are detected. Archivers refuse times before 1980, and accept this one.
 const SEAL_S: i64 = 946_684_800;
 
 /// Bytes read at a time when content is verified.
@@ -85,7 +86,8 @@ pub struct OpenObject {
 pub enum Presence {
     /// The object is not in the store.
     Absent,
-    /// The object was found when the store was opened. Its first use, or [`ObjectStore::verify`], reads it once.
+    /// The object was found when the store was opened. Its first use, or [`ObjectStore::verify`],
+    /// reads it once.
     Unverified,
     /// The object is in the store and can be used.
     Ready {
@@ -101,8 +103,8 @@ pub enum Presence {
 pub enum Seal {
     /// No program has changed the object.
     Intact,
-    /// A program has changed the object, so the object was removed from the store. Also the answer for an object that
-    /// was removed before.
+    /// A program has changed the object, so the object was removed from the store. Also the answer
+    /// for an object that was removed before.
     Broken,
     /// The object's file has gone.
     Missing,
@@ -118,14 +120,17 @@ pub struct FreeSpace {
 }
 
 impl ObjectStore {
-    /// Opens the store in `dir` and creates it if it does not exist. Returns the objects in it, in no particular
-    /// order. Blocks for about 2 us per object.
+    /// Opens the store in `dir` and creates it if it does not exist. Returns the objects in it, in
+    /// no particular order. Blocks for about 2 us per object.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Locked`] if another executor uses it; `Full` or `Io` for failures of the disk.
+    /// [`StoreErrorKind::Locked`] if another executor uses it; `Full` or `Io` for failures of the
+    /// disk.
     pub fn open(dir: impl AsRef<Path>) -> Result<(Self, Vec<(ObjectId, u64)>), StoreError> {
         let dir = dir.as_ref();
-        let failed = |error: io::Error| StoreError::io(format!("cannot open the store `{}`", dir.display()), error);
+        let failed = |error: io::Error| {
+            StoreError::io(format!("cannot open the store `{}`", dir.display()), error)
+        };
         fs::create_dir_all(dir).map_err(failed)?;
         let dir = fs::canonicalize(dir).map_err(failed)?;
         let lock = lock(&dir)?;
@@ -155,26 +160,42 @@ impl ObjectStore {
         Ok((ObjectStore(Arc::new(inner)), found))
     }
 
-    /// Starts to receive an object of `size_bytes`. Its space is reserved at once, so that a full disk is noticed
-    /// early. Any number of objects can be received at a time, even several with the same id.
+    /// Starts to receive an object of `size_bytes`. Its space is reserved at once, so that a full
+    /// disk is noticed early. Any number of objects can be received at a time, even several with
+    /// the same id.
     ///
     /// # Errors
     /// `Full` or `Io` for failures of the disk.
-    pub fn begin(&self, id: ObjectId, size_bytes: u64, mode: FileMode) -> Result<Incoming, StoreError> {
+    pub fn begin(
+        &self,
+        id: ObjectId,
+        size_bytes: u64,
+        mode: FileMode,
+    ) -> Result<Incoming, StoreError> {
         let name = self.new_partial();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let failed = |errno| StoreError::io(format!("cannot store object {id}"), errno);
-        let file = rustix::fs::openat(&self.0.partial, &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        let file = rustix::fs::openat(&self.0.partial, &name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(failed)?;
         // A file description of its own: a reader must not keep the object from being executed.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let to_read = rustix::fs::openat(&self.0.partial, &name, flags, Mode::empty()).inspect_err(|_| {
-            self.discard_partial(&name);
-        });
-        Incoming::new(self.clone(), id, size_bytes, mode, name, file.into(), to_read.map_err(failed)?.into())
+        let to_read =
+            rustix::fs::openat(&self.0.partial, &name, flags, Mode::empty()).inspect_err(|_| {
+                self.discard_partial(&name);
+            });
+        Incoming::new(
+            self.clone(),
+            id,
+            size_bytes,
+            mode,
+            name,
+            file.into(),
+            to_read.map_err(failed)?.into(),
+        )
     }
 
-    /// Waits up to `patience` until the object is being received, and returns its partial replica. Returns `None` if
-    /// the whole object is here already. Blocks.
+    /// Waits up to `patience` until the object is being received, and returns its partial replica.
+    /// Returns `None` if the whole object is here already. Blocks.
     pub fn arriving(&self, id: ObjectId, patience: Duration) -> Option<Arc<Arriving>> {
         self.0.arrivals.wait_for(id, patience, || self.contains(id))
     }
@@ -233,7 +254,10 @@ impl ObjectStore {
     /// `Io` if the disk fails.
     pub fn free_space(&self) -> Result<FreeSpace, StoreError> {
         let stat = rustix::fs::fstatvfs(&self.0.objects).map_err(|errno| {
-            StoreError::io(format!("cannot ask for free space of `{}`", self.0.dir.display()), errno)
+            StoreError::io(
+                format!("cannot ask for free space of `{}`", self.0.dir.display()),
+                errno,
+            )
         })?;
         // Some file systems (btrfs) create inodes as needed and report none.
         let inodes = if stat.f_files == 0 { u64::MAX } else { stat.f_favail };
@@ -259,7 +283,8 @@ impl ObjectStore {
         Ok(OpenObject { file, size_bytes: entry.size_bytes, checksum: entry.checksum, pieces })
     }
 
-    /// Verifies the object against its checksum unless that was done already. Returns whether it is here and good.
+    /// Verifies the object against its checksum unless that was done already. Returns whether it is
+    /// here and good.
     ///
     /// # Errors
     /// `Io` if the disk fails.
@@ -282,7 +307,8 @@ impl ObjectStore {
         self.verify(id)
     }
 
-    /// Removes an object. Processes that have it open or staged keep it. Returns whether it was here.
+    /// Removes an object. Processes that have it open or staged keep it. Returns whether it was
+    /// here.
     ///
     /// # Errors
     /// `Io` if the disk fails.
@@ -290,15 +316,15 @@ impl ObjectStore {
         self.remove_if(id, |_| true)
     }
 
-    /// The numbers of the present copies of these objects, all of them verified; `None` if one is missing. A copy that
-    /// replaces another one has another number. Touches no file.
+    /// The numbers of the present copies of these objects, all of them verified; `None` if one is
+    /// missing. A copy that replaces another one has another number. Touches no file.
     pub fn copies(&self, ids: &[ObjectId]) -> Option<Vec<u64>> {
         let index = self.index();
         ids.iter().map(|id| index.insertion(*id)).collect()
     }
 
-    /// Whether no task has changed the object through its links; costs one `stat`. A changed or missing object is
-    /// removed.
+    /// Whether no task has changed the object through its links; costs one `stat`. A changed or
+    /// missing object is removed.
     pub fn verify_seal(&self, id: ObjectId) -> Seal {
         let (entry, seal) = {
             let index = self.index();
@@ -306,7 +332,8 @@ impl ObjectStore {
             let name = file_name(id, entry.size_bytes, entry.checksum);
             match rustix::fs::statat(&self.0.objects, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat)
-                    if is_sealed(&stat, entry.size_bytes) && stat.st_mode & 0o7777 == sealed(entry.mode).bits() =>
+                    if is_sealed(&stat, entry.size_bytes)
+                        && stat.st_mode & 0o7777 == sealed(entry.mode).bits() =>
                 {
                     return Seal::Intact;
                 }
@@ -323,7 +350,8 @@ impl ObjectStore {
         seal
     }
 
-    /// The entry of an object that is here and verified, with its file if verification has opened it.
+    /// The entry of an object that is here and verified, with its file if verification has opened
+    /// it.
     pub(crate) fn ready(&self, id: ObjectId) -> Result<(IndexEntry, Option<File>), StoreError> {
         let entry = self.index().get(id).ok_or_else(|| not_here(id))?;
         if entry.verified {
@@ -331,7 +359,9 @@ impl ObjectStore {
         }
         let mut file = self.open_entry(id, entry)?;
         match sum_up(&mut file, entry.size_bytes) {
-            Ok(Some(summing)) if summing.whole() == entry.checksum => self.0.remembered.insert(id, &summing),
+            Ok(Some(summing)) if summing.whole() == entry.checksum => {
+                self.0.remembered.insert(id, &summing)
+            }
             Ok(_) => {
                 self.tell_damaged(id, &"it does not match its checksum");
                 self.drop_damaged(id, entry);
@@ -354,7 +384,12 @@ impl ObjectStore {
 
     fn open_entry(&self, id: ObjectId, entry: IndexEntry) -> Result<File, StoreError> {
         let name = file_name(id, entry.size_bytes, entry.checksum);
-        match rustix::fs::openat(&self.0.objects, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        match rustix::fs::openat(
+            &self.0.objects,
+            name,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
             Ok(file) => Ok(file.into()),
             Err(Errno::NOENT) => {
                 self.drop_damaged(id, entry);
@@ -364,13 +399,22 @@ impl ObjectStore {
         }
     }
 
-    /// Publishes a written file as the object `id`. Returns `false` if a verified copy is here already.
-    pub(crate) fn publish(&self, partial: &str, id: ObjectId, entry: IndexEntry) -> Result<bool, StoreError> {
+    /// Publishes a written file as the object `id`. Returns `false` if a verified copy is here
+    /// already.
+    pub(crate) fn publish(
+        &self,
+        partial: &str,
+        id: ObjectId,
+        entry: IndexEntry,
+    ) -> Result<bool, StoreError> {
         let mut index = self.index();
         let before = index.get(id);
-        let same = |before: IndexEntry| (before.size_bytes, before.checksum) == (entry.size_bytes, entry.checksum);
+        let same = |before: IndexEntry| {
+            (before.size_bytes, before.checksum) == (entry.size_bytes, entry.checksum)
+        };
         let stays = |before: IndexEntry| {
-            let has_mode = [entry.mode, with_execution(entry.mode)].map(sealed).contains(&sealed(before.mode));
+            let has_mode =
+                [entry.mode, with_execution(entry.mode)].map(sealed).contains(&sealed(before.mode));
             before.verified && same(before) && has_mode && !self.0.failed_syncs.contain(id)
         };
         if before.is_some_and(stays) {
@@ -379,10 +423,14 @@ impl ObjectStore {
         let name = file_name(id, entry.size_bytes, entry.checksum);
         let rename = || rustix::fs::renameat(&self.0.partial, partial, &self.0.objects, &name);
         let renamed = match rename() {
-            // This is the first object in its folder. Creating all 256 folders at open would take longer than a short
-            // job.
+            // This is the first object in its folder. Creating all 256 folders at open would take
+            // longer than a short job.
             Err(Errno::NOENT) => {
-                let _ = rustix::fs::mkdirat(&self.0.objects, folder_name(id), Mode::from_bits_truncate(0o777));
+                let _ = rustix::fs::mkdirat(
+                    &self.0.objects,
+                    folder_name(id),
+                    Mode::from_bits_truncate(0o777),
+                );
                 rename()
             }
             other => other,
@@ -405,8 +453,8 @@ impl ObjectStore {
         }
     }
 
-    /// Removes an object that was found damaged, unless a good copy has replaced it in the meantime. The damaged copy
-    /// is kept if it may be the last one.
+    /// Removes an object that was found damaged, unless a good copy has replaced it in the
+    /// meantime. The damaged copy is kept if it may be the last one.
     pub(crate) fn drop_damaged(&self, id: ObjectId, seen: IndexEntry) {
         let dropped = if self.0.damaged.is_kept(id) {
             self.set_aside(id, seen)
@@ -431,23 +479,35 @@ impl ObjectStore {
         index.remove(id);
         self.0.remembered.remove(id);
         let (size_bytes, checksum) = (seen.size_bytes, seen.checksum);
-        let (from, to) = (file_name(id, size_bytes, checksum), damaged::name(id, size_bytes, checksum));
+        let (from, to) =
+            (file_name(id, size_bytes, checksum), damaged::name(id, size_bytes, checksum));
         match rustix::fs::renameat(&self.0.objects, &from, self.0.damaged.folder(), &to) {
             Ok(()) => self.0.damaged.add(id, size_bytes, checksum, false),
             // The file is gone, so there is nothing to keep.
             Err(Errno::NOENT) => {}
-            Err(errno) => return Err(StoreError::io(format!("cannot keep the damaged copy of object {id}"), errno)),
+            Err(errno) => {
+                return Err(StoreError::io(
+                    format!("cannot keep the damaged copy of object {id}"),
+                    errno,
+                ));
+            }
         }
         Ok(())
     }
 
-    fn remove_if(&self, id: ObjectId, condition: impl Fn(IndexEntry) -> bool) -> Result<bool, StoreError> {
-        // The file is moved away under the lock, so that a new copy can take its name at once. Deleting it may take
-        // long, and happens outside the lock.
+    fn remove_if(
+        &self,
+        id: ObjectId,
+        condition: impl Fn(IndexEntry) -> bool,
+    ) -> Result<bool, StoreError> {
+        // The file is moved away under the lock, so that a new copy can take its name at once.
+        // Deleting it may take long, and happens outside the lock.
         let aside = self.new_partial();
         {
             let mut index = self.index();
-            let Some(entry) = index.get(id).filter(|entry| condition(*entry)) else { return Ok(false) };
+            let Some(entry) = index.get(id).filter(|entry| condition(*entry)) else {
+                return Ok(false);
+            };
             index.remove(id);
             self.0.remembered.remove(id);
             let name = file_name(id, entry.size_bytes, entry.checksum);
@@ -458,7 +518,9 @@ impl ObjectStore {
                 Err(_) => {
                     return rustix::fs::unlinkat(&self.0.objects, &name, AtFlags::empty())
                         .map(|()| true)
-                        .map_err(|errno| StoreError::io(format!("cannot remove object {id}"), errno));
+                        .map_err(|errno| {
+                            StoreError::io(format!("cannot remove object {id}"), errno)
+                        });
                 }
             }
         }
@@ -497,8 +559,8 @@ pub(crate) fn not_here(id: ObjectId) -> StoreError {
     StoreError::new(StoreErrorKind::NotHere, format!("object {id} is not in this node's store"))
 }
 
-/// The mode of an object's file: its own, but no user may write, and this process may read, and execute what any user
-/// may execute.
+/// The mode of an object's file: its own, but no user may write, and this process may read, and
+/// execute what any user may execute.
 pub(crate) fn sealed(mode: FileMode) -> Mode {
     let of_owner = if mode.is_executable() { 0o500 } else { 0o400 };
     Mode::from_bits_truncate(mode.bits() & 0o555 | of_owner)
@@ -519,19 +581,30 @@ pub(crate) fn seal(file: &impl AsFd, mode: FileMode) -> Result<(), Errno> {
 
 fn is_sealed(stat: &Stat, size_bytes: u64) -> bool {
     let is_file = stat.st_mode & 0o170_000 == 0o100_000;
-    is_file && stat.st_size as u64 == size_bytes && stat.st_mtime == SEAL_S && stat.st_mtime_nsec == 0
+    is_file
+        && stat.st_size as u64 == size_bytes
+        && stat.st_mtime == SEAL_S
+        && stat.st_mtime_nsec == 0
 }
 
 fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join("lock");
-    let failed = |error: io::Error| StoreError::io(format!("cannot lock `{}`", path.display()), error);
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    let failed =
+        |error: io::Error| StoreError::io(format!("cannot lock `{}`", path.display()), error);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let holder = fs::read_to_string(&path).unwrap_or_default();
             let message = format!(
-                "the store `{}` is in use by another executor (process {}); stop it, or give this one its own folder",
+                "the store `{}` is in use by another executor (process {}); stop it, or give this \
+                 one its own folder",
                 dir.display(),
                 if holder.trim().is_empty() { "unknown" } else { holder.trim() }
             );
@@ -541,19 +614,22 @@ fn lock(dir: &Path) -> Result<File, StoreError> {
     }
     file.set_len(0).map_err(failed)?;
     // The process id is only used in the message above.
-    rustix::io::pwrite(&file, std::process::id().to_string().as_bytes(), 0).map_err(|errno| failed(errno.into()))?;
+    rustix::io::pwrite(&file, std::process::id().to_string().as_bytes(), 0)
+        .map_err(|errno| failed(errno.into()))?;
     Ok(file)
 }
 
-/// Lists the objects whose file has the size in its name and an unbroken seal. All others are moved to the damaged
-/// copies, until the irreplaceable objects are marked.
+/// Lists the objects whose file has the size in its name and an unbroken seal. All others are moved
+/// to the damaged copies, until the irreplaceable objects are marked.
 fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
     let mut index = Index::default();
     for folder in fs::read_dir(objects)? {
         let folder = folder?.path();
         for file in fs::read_dir(&folder)? {
             let file = file?;
-            let Some((id, size_bytes, checksum)) = file.file_name().to_str().and_then(parse_file_name) else {
+            let Some((id, size_bytes, checksum)) =
+                file.file_name().to_str().and_then(parse_file_name)
+            else {
                 tracing::warn!(path = %file.path().display(), "not an object; left alone");
                 continue;
             };

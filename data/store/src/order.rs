@@ -23,7 +23,7 @@ pub type ReadTurn = Box<dyn Send>;
 
 /// Gives turns to reads of shared storage.
 pub trait ReadOrder: Send + Sync {
-    /// Resolves when the read may begin. It never holds up a read for want of a coordinator: if none can be reached, it
-    /// resolves at once.
+    /// Resolves when the read may begin. It never holds up a read for want of a coordinator: if
+    /// none can be reached, it resolves at once.
     fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = ReadTurn> + Send + '_>>;
 }

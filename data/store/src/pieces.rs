@@ -1,5 +1,5 @@
-//! Checksums of the pieces of large objects. With them, each piece can be sent and checked without reading the whole
-//! object.
+//! Checksums of the pieces of large objects. With them, each piece can be sent and checked without
+//! reading the whole object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,12 +9,12 @@ use eyas_types::ObjectId;
 use crate::checksum::{Checksum, Hasher};
 use crate::holes::Part;
 
-/// Objects are sent and checked in pieces of this size; the last piece is the rest. A relay passes on whole pieces, so
-/// each relay in a chain adds the time of one piece.
+/// Objects are sent and checked in pieces of this size; the last piece is the rest. A relay passes
+/// on whole pieces, so each relay in a chain adds the time of one piece.
 pub const PIECE_BYTES: usize = 128 << 10;
 
-/// Maximum number of checksums that a store remembers, enough for 1 TB of objects. Those of further objects are
-/// computed from their content.
+/// Maximum number of checksums that a store remembers, enough for 1 TB of objects. Those of further
+/// objects are computed from their content.
 const MAX_REMEMBERED: usize = 8 << 20;
 
 /// Computes the checksums of the pieces and of the whole content in one pass.
@@ -30,10 +30,13 @@ pub(crate) struct Summing {
 }
 
 impl Summing {
-    /// For content of known size. The checksums of its pieces are left out if there are too many to remember: a file
-    /// that is one hole may have any size.
+    /// For content of known size. The checksums of its pieces are left out if there are too many to
+    /// remember: a file that is one hole may have any size.
     pub fn of_size(size_bytes: u64) -> Self {
-        Summing { is_whole_only: size_bytes / PIECE_BYTES as u64 > MAX_REMEMBERED as u64, ..Summing::default() }
+        Summing {
+            is_whole_only: size_bytes / PIECE_BYTES as u64 > MAX_REMEMBERED as u64,
+            ..Summing::default()
+        }
     }
 
     /// Appends the next bytes.
@@ -56,7 +59,8 @@ impl Summing {
         let pieces = (bytes - begun) / PIECE_BYTES as u64;
         if pieces > 0 {
             let (zeros, length) = (zero_pieces(pieces), pieces * PIECE_BYTES as u64);
-            self.whole = Some(self.whole.map_or(zeros, |whole| whole.followed_by(zeros, length as usize)));
+            self.whole =
+                Some(self.whole.map_or(zeros, |whole| whole.followed_by(zeros, length as usize)));
             if !self.is_whole_only {
                 self.pieces.extend(std::iter::repeat_n(zero_pieces(1), pieces as usize));
             }
@@ -80,7 +84,8 @@ impl Summing {
         }
     }
 
-    /// Appends a whole piece, or the last one, whose checksum is known. No other piece may have begun.
+    /// Appends a whole piece, or the last one, whose checksum is known. No other piece may have
+    /// begun.
     pub fn add(&mut self, checksum: Checksum, piece_bytes: usize) {
         assert_eq!(self.current_bytes, 0, "pieces lie where they lie");
         self.push(checksum, piece_bytes);
@@ -125,10 +130,12 @@ impl Summing {
     }
 }
 
-/// The checksum of this number of pieces, at least one, that are all zeros. Takes a step for each bit of the number.
+/// The checksum of this number of pieces, at least one, that are all zeros. Takes a step for each
+/// bit of the number.
 fn zero_pieces(mut count: u64) -> Checksum {
     static ONE: OnceLock<Checksum> = OnceLock::new();
-    let (mut doubled, mut bytes) = (*ONE.get_or_init(|| Checksum::of(&vec![0; PIECE_BYTES])), PIECE_BYTES);
+    let (mut doubled, mut bytes) =
+        (*ONE.get_or_init(|| Checksum::of(&vec![0; PIECE_BYTES])), PIECE_BYTES);
     let mut sum: Option<Checksum> = None;
     loop {
         if count & 1 == 1 {
@@ -143,14 +150,17 @@ fn zero_pieces(mut count: u64) -> Checksum {
     }
 }
 
-/// [`Checksum::followed_by`] for a whole piece. The general function takes as long as reading some 100 KB. For a fixed
-/// length, the result is linear in the first checksum, so the contribution of each of its bits can be cached.
+/// [`Checksum::followed_by`] for a whole piece. The general function takes as long as reading some
+/// 100 KB. For a fixed length, the result is linear in the first checksum, so the contribution of
+/// each of its bits can be cached.
 fn followed_by_piece(whole: Checksum, piece: Checksum) -> Checksum {
     static OF_BITS: OnceLock<[u64; 64]> = OnceLock::new();
     let of_bit = |bit: u32| Checksum(1 << bit).followed_by(Checksum(0), PIECE_BYTES).0;
     let of_bits = OF_BITS.get_or_init(|| core::array::from_fn(|bit| of_bit(bit as u32)));
     let set = |bit: usize| (whole.0 >> bit & 1).wrapping_neg();
-    Checksum(of_bits.iter().enumerate().fold(piece.0, |sum, (bit, becomes)| sum ^ (becomes & set(bit))))
+    Checksum(
+        of_bits.iter().enumerate().fold(piece.0, |sum, (bit, becomes)| sum ^ (becomes & set(bit))),
+    )
 }
 
 /// Checksums of the pieces of objects that have several.
@@ -207,7 +217,10 @@ mod tests {
             assert_eq!((summing.pieces(), summing.whole()), (&sums[..], Checksum::of(&content)));
         }
         let mut summing = Summing::default();
-        content.chunks(PIECE_BYTES).zip(&sums).for_each(|(piece, sum)| summing.add(*sum, piece.len()));
+        content
+            .chunks(PIECE_BYTES)
+            .zip(&sums)
+            .for_each(|(piece, sum)| summing.add(*sum, piece.len()));
         assert_eq!((summing.pieces(), summing.whole()), (&sums[..], Checksum::of(&content)));
         assert_eq!(Summing::default().whole(), Checksum::of(b""));
     }
@@ -215,7 +228,9 @@ mod tests {
     #[test]
     fn skipped_bytes_count_as_zeros() {
         let zeros = vec![0; 5 * PIECE_BYTES + 7];
-        for (before, skipped) in [(0, 5 * PIECE_BYTES), (0, 10), (9, 3 * PIECE_BYTES + 1), (9, 3), (PIECE_BYTES, 0)] {
+        for (before, skipped) in
+            [(0, 5 * PIECE_BYTES), (0, 10), (9, 3 * PIECE_BYTES + 1), (9, 3), (PIECE_BYTES, 0)]
+        {
             let [mut skips, mut reads] = [Summing::default(), Summing::default()];
             for summing in [&mut skips, &mut reads] {
                 summing.update(&vec![1; before]);
@@ -226,7 +241,11 @@ mod tests {
                 summing.update(b"end");
                 summing.end();
             }
-            assert_eq!((skips.pieces(), skips.whole()), (reads.pieces(), reads.whole()), "{before} {skipped}");
+            assert_eq!(
+                (skips.pieces(), skips.whole()),
+                (reads.pieces(), reads.whole()),
+                "{before} {skipped}"
+            );
         }
         // The largest size that a file can have.
         let mut endless = Summing::of_size(i64::MAX as u64);

@@ -1,4 +1,5 @@
-//! Staging: an object of the store appears under a path in a task's folder, if possible without copying.
+//! Staging: an object of the store appears under a path in a task's folder, if possible without
+//! copying.
 
 use std::fs::File;
 use std::ops::Range;
@@ -22,15 +23,16 @@ pub enum StagedBy {
     HardLink,
     /// A new inode that shares the blocks of the object until one of the two is written.
     Reflink,
-    /// A symbolic link, which dangles once the object is removed from the store: pin the object while the task runs.
+    /// A symbolic link, which dangles once the object is removed from the store: pin the object
+    /// while the task runs.
     Symlink,
     /// A private copy.
     Copy,
 }
 
 impl ObjectStore {
-    /// Makes the object appear as `dest`. `dest` must not exist, and its folder must. Takes a few microseconds where
-    /// hard links work. An object that is not verified yet is read once.
+    /// Makes the object appear as `dest`. `dest` must not exist, and its folder must. Takes a few
+    /// microseconds where hard links work. An object that is not verified yet is read once.
     ///
     /// # Errors
     /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.
@@ -40,37 +42,55 @@ impl ObjectStore {
         match rustix::fs::linkat(self.objects(), &name, CWD, dest, AtFlags::empty()) {
             Ok(()) => Ok(StagedBy::HardLink),
             Err(Errno::NOENT)
-                if rustix::fs::accessat(self.objects(), &name, rustix::fs::Access::EXISTS, AtFlags::empty())
-                    .is_err() =>
+                if rustix::fs::accessat(
+                    self.objects(),
+                    &name,
+                    rustix::fs::Access::EXISTS,
+                    AtFlags::empty(),
+                )
+                .is_err() =>
             {
                 self.drop_damaged(id, entry);
                 Err(not_here(id))
             }
             // Another file system, too many links, or no support for hard links.
-            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::ACCESS) => {
-                self.stage_without_hard_link(id, entry, &name, dest)
-            }
+            Err(
+                Errno::XDEV
+                | Errno::MLINK
+                | Errno::PERM
+                | Errno::OPNOTSUPP
+                | Errno::NOSYS
+                | Errno::ACCESS,
+            ) => self.stage_without_hard_link(id, entry, &name, dest),
             Err(errno) => Err(failed(id, dest, errno)),
         }
     }
 
-    /// Makes a copy of some bytes of the object appear as `dest`. `dest` must not exist, and its folder must. `bytes`
-    /// must be inside the object.
+    /// Makes a copy of some bytes of the object appear as `dest`. `dest` must not exist, and its
+    /// folder must. `bytes` must be inside the object.
     ///
     /// # Errors
     /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.
-    pub fn stage_part(&self, id: ObjectId, dest: &Path, bytes: Range<u64>) -> Result<(), StoreError> {
+    pub fn stage_part(
+        &self,
+        id: ObjectId,
+        dest: &Path,
+        bytes: Range<u64>,
+    ) -> Result<(), StoreError> {
         let (IndexEntry { mode, .. }, _) = self.ready(id)?;
         let OpenObject { file, size_bytes, .. } = self.open_object(id)?;
         let bytes = bytes.start..bytes.end.min(size_bytes).max(bytes.start);
         let copy = || -> std::io::Result<()> {
-            if copy_range(&file, bytes.clone(), &create(dest, mode.without_execution())?)? != bytes.end - bytes.start {
+            if copy_range(&file, bytes.clone(), &create(dest, mode.without_execution())?)?
+                != bytes.end - bytes.start
+            {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             Ok(())
         };
         copy().map_err(|error| {
-            // An incomplete file must not look like an input. If it cannot be removed, the error below says enough.
+            // An incomplete file must not look like an input. If it cannot be removed, the error
+            // below says enough.
             let _ = std::fs::remove_file(dest);
             failed(id, dest, error)
         })
@@ -97,7 +117,8 @@ impl ObjectStore {
         }
         let staged = create(dest, entry.mode).map_err(|error| failed(id, dest, error))?;
         copy_range(&object, 0..size_bytes, &staged).map_err(|error| {
-            // An incomplete file must not look like an input. If it cannot be removed, the error below says enough.
+            // An incomplete file must not look like an input. If it cannot be removed, the error
+            // below says enough.
             let _ = std::fs::remove_file(dest);
             failed(id, dest, error)
         })?;

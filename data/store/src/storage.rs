@@ -1,7 +1,9 @@
-//! Persistent storage: where objects come from and results go. It is slow, shared, and may change at any time.
+//! Persistent storage: where objects come from and results go. It is slow, shared, and may change
+//! at any time.
 //!
-//! An object is read at exactly the version that its job was promised, which is checked before and after the read. A
-//! file is written completely or not at all. Temporary failures are retried a bounded number of times.
+//! An object is read at exactly the version that its job was promised, which is checked before and
+//! after the read. A file is written completely or not at all. Temporary failures are retried a
+//! bounded number of times.
 
 mod cluster;
 mod file;
@@ -33,8 +35,8 @@ use crate::url::{SourceUrl, text_of};
 use remote::Remote;
 use sink::Sink;
 
-/// Maximum number of tries of a request, including the first. With [`SILENCE_TIMEOUT`], a silent server is given up
-/// after less than a minute and a half.
+/// Maximum number of tries of a request, including the first. With [`SILENCE_TIMEOUT`], a silent
+/// server is given up after less than a minute and a half.
 const MAX_TRIES: u32 = 4;
 
 /// A try has failed if the server sent nothing for this time.
@@ -61,16 +63,23 @@ struct Inner {
 }
 
 impl Storage {
-    /// Does not connect yet. S3 takes its credentials, region and endpoint from the usual `AWS_*` variables and
-    /// `~/.aws` at its first use.
+    /// Does not connect yet. S3 takes its credentials, region and endpoint from the usual `AWS_*`
+    /// variables and `~/.aws` at its first use.
     pub fn new(limits: Limits) -> Self {
         Storage::ordered(limits, None, String::new())
     }
 
-    /// The same, but fetches wait for their turns if an `order` is given. The hidden copies of outputs have `mark` in
-    /// their names, by which [`remove_copies`] finds them when this process has been killed.
+    /// The same, but fetches wait for their turns if an `order` is given. The hidden copies of
+    /// outputs have `mark` in their names, by which [`remove_copies`] finds them when this process
+    /// has been killed.
     pub fn ordered(limits: Limits, order: Option<Arc<dyn ReadOrder>>, mark: String) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order, files: OnceLock::new(), mark }))
+        Storage(Arc::new(Inner {
+            limits,
+            remote: Remote::new(SILENCE_TIMEOUT),
+            order,
+            files: OnceLock::new(),
+            mark,
+        }))
     }
 
     /// The same, but retries after a shorter silence of the server.
@@ -102,10 +111,12 @@ impl Storage {
         Ok(parsed)
     }
 
-    /// The current version of the object at `url`. Objects that are no files of a file system are not executable.
+    /// The current version of the object at `url`. Objects that are no files of a file system are
+    /// not executable.
     ///
     /// # Errors
-    /// `NotFound`, `Denied`, `Unreachable`; `Invalid` if `url` names no file, or something without a version.
+    /// `NotFound`, `Denied`, `Unreachable`; `Invalid` if `url` names no file, or something without
+    /// a version.
     pub async fn stat(&self, url: &Name) -> Result<ObjectSpec, StorageError> {
         match self.request(url).await? {
             SourceUrl::File(path) => {
@@ -132,7 +143,10 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::cluster_file`], for the first file that has an error.
-    pub async fn cluster_files(&self, urls: Vec<Name>) -> Result<Vec<(Name, ClusterFile)>, StorageError> {
+    pub async fn cluster_files(
+        &self,
+        urls: Vec<Name>,
+    ) -> Result<Vec<(Name, ClusterFile)>, StorageError> {
         let mut found = Vec::with_capacity(urls.len());
         for url in urls {
             let file = self.cluster_file(&url).await?;
@@ -141,8 +155,9 @@ impl Storage {
         Ok(found)
     }
 
-    /// The URLs of objects that begin with `prefix`: of a bucket's objects, or of the cluster's files. With the URL of
-    /// the bucket alone, all of its objects. Folders on file systems cannot be listed.
+    /// The URLs of objects that begin with `prefix`: of a bucket's objects, or of the cluster's
+    /// files. With the URL of the bucket alone, all of its objects. Folders on file systems cannot
+    /// be listed.
     ///
     /// # Errors
     /// `Denied`, `Unreachable`; `Invalid` if `prefix` is neither in a bucket nor in the cluster.
@@ -150,7 +165,12 @@ impl Storage {
         if let Some(start) = prefix.strip_prefix(b"eyas://") {
             let start = text_of(start)?;
             let folder = start.rsplit_once('/').map_or("", |(folder, _)| folder);
-            let names = self.files(prefix)?.list(folder).await?.into_iter().filter(|name| name.starts_with(start));
+            let names = self
+                .files(prefix)?
+                .list(folder)
+                .await?
+                .into_iter()
+                .filter(|name| name.starts_with(start));
             return Ok(names.map(|name| Name::from(format!("eyas://{name}"))).collect());
         }
         self.0.limits.request().await;
@@ -161,13 +181,18 @@ impl Storage {
     /// Fetches the object into the store.
     ///
     /// # Errors
-    /// `Changed` if the source is not, or does not remain, at the version of `spec`; `Full` if the disk of the store
-    /// is full; `NotFound`, `Denied`, `Unreachable`, `Invalid`, `Local`.
-    pub async fn fetch(&self, spec: &ObjectSpec, into: Incoming) -> Result<FetchedContent, StorageError> {
+    /// `Changed` if the source is not, or does not remain, at the version of `spec`; `Full` if the
+    /// disk of the store is full; `NotFound`, `Denied`, `Unreachable`, `Invalid`, `Local`.
+    pub async fn fetch(
+        &self,
+        spec: &ObjectSpec,
+        into: Incoming,
+    ) -> Result<FetchedContent, StorageError> {
         self.read(spec, into).await
     }
 
-    /// The current versions of objects, in their order. Files are looked up in one step, which wakes one thread.
+    /// The current versions of objects, in their order. Files are looked up in one step, which
+    /// wakes one thread.
     ///
     /// # Errors
     /// As [`Storage::stat`], for the first object that has an error.
@@ -200,10 +225,13 @@ impl Storage {
             let mut folders = HashMap::new();
             let spot = |url: Name| {
                 let at = match SourceUrl::of(&url)? {
-                    SourceUrl::File(path) => Some(retry_blocking(|| file::locate(path, &url, &mut folders))?),
+                    SourceUrl::File(path) => {
+                        Some(retry_blocking(|| file::locate(path, &url, &mut folders))?)
+                    }
                     SourceUrl::S3 { .. } | SourceUrl::Cluster(_) => None,
                     SourceUrl::Http(_) => {
-                        let how = "eyas only reads from http; write to a path, s3://bucket/key or eyas:///path";
+                        let how = "eyas only reads from http; write to a path, s3://bucket/key or \
+                                   eyas:///path";
                         let message = format!("cannot write `{url}`: {how}");
                         return Err(StorageError::new(StorageErrorKind::Invalid, message));
                     }
@@ -215,21 +243,24 @@ impl Storage {
         here(locate).await
     }
 
-    /// Copies `file` to storage, but does not publish it yet, and does not wait until the copy is on disk. A bucket has
-    /// no renames, so for a bucket [`publish`](Self::publish) does all of the work; also for a device or a pipe, which
-    /// is written to and not replaced.
+    /// Copies `file` to storage, but does not publish it yet, and does not wait until the copy is
+    /// on disk. A bucket has no renames, so for a bucket [`publish`](Self::publish) does all of the
+    /// work; also for a device or a pipe, which is written to and not replaced.
     ///
     /// # Errors
-    /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
+    /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if
+    /// `file` cannot be read.
     pub async fn copy(&self, file: &Path, spot: &Spot) -> Result<Copied, StorageError> {
         match (self.request(&spot.url).await?, &spot.path) {
             (SourceUrl::Cluster(name), _) => {
                 let content = cluster::store(self.files(&spot.url)?.as_ref(), name, file).await?;
                 Ok(Copied(CopiedAt::Cluster { content, url: spot.url.clone() }))
             }
-            (_, Some(path)) if stream::is_stream(path) => {
-                Ok(Copied(CopiedAt::Stream { file: file.to_path_buf(), path: path.clone(), url: spot.url.clone() }))
-            }
+            (_, Some(path)) if stream::is_stream(path) => Ok(Copied(CopiedAt::Stream {
+                file: file.to_path_buf(),
+                path: path.clone(),
+                url: spot.url.clone(),
+            })),
             (_, Some(path)) => {
                 let (from, path, url) = (file.to_path_buf(), path.clone(), spot.url.clone());
                 let shared = self.0.clone();
@@ -237,18 +268,23 @@ impl Storage {
                 let copied = here(move || retry_blocking(copy));
                 Ok(Copied(CopiedAt::File(Box::new(copied.await?))))
             }
-            (_, None) => Ok(Copied(CopiedAt::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
+            (_, None) => Ok(Copied(CopiedAt::S3 {
+                file: file.to_path_buf(),
+                url: text_of(&spot.url)?.to_owned(),
+            })),
         }
     }
 
-    /// Waits until a copy is on disk. Afterwards, publishing it takes one rename. A failure is final: the system does
-    /// not say which bytes it has lost.
+    /// Waits until a copy is on disk. Afterwards, publishing it takes one rename. A failure is
+    /// final: the system does not say which bytes it has lost.
     ///
     /// # Errors
     /// As [`Storage::copy`].
     pub async fn sync(&self, copied: Copied) -> Result<Prepared, StorageError> {
         match copied.0 {
-            CopiedAt::File(file) => here(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await,
+            CopiedAt::File(file) => {
+                here(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await
+            }
             CopiedAt::S3 { file, url } => Ok(Prepared(At::S3 { file, url })),
             CopiedAt::Stream { file, path, url } => Ok(Prepared(At::Stream { file, path, url })),
             CopiedAt::Cluster { content, url } => Ok(Prepared(At::Cluster { content, url })),
@@ -261,17 +297,23 @@ impl Storage {
     /// As [`Storage::copy`]; `Invalid` for buckets and the cluster's files, which have no folders.
     pub async fn make_folder(&self, spot: &Spot) -> Result<(), StorageError> {
         let Some(path) = spot.path.clone() else {
-            let message =
-                format!("cannot make the folder `{}`: buckets and the cluster's file system have no folders", spot.url);
+            let message = format!(
+                "cannot make the folder `{}`: buckets and the cluster's file system have no \
+                 folders",
+                spot.url
+            );
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         };
         let url = spot.url.clone();
-        let make = move || std::fs::create_dir_all(&path).map_err(|e| StorageError::file("make the folder", &url, &e));
+        let make = move || {
+            std::fs::create_dir_all(&path)
+                .map_err(|e| StorageError::file("make the folder", &url, &e))
+        };
         here(make).await
     }
 
-    /// Publishes a prepared output, completely or not at all, and returns the new version. `may_appear` is called just
-    /// before; it may block.
+    /// Publishes a prepared output, completely or not at all, and returns the new version.
+    /// `may_appear` is called just before; it may block.
     ///
     /// # Errors
     /// As [`Storage::copy`]; `Withdrawn` if `may_appear` returns `false`.
@@ -282,8 +324,12 @@ impl Storage {
     ) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
             At::File(file) if may_appear() => here(move || file.publish()).await,
-            At::Cluster { content, url } => Ok(cluster::object(&url, content.publish(&may_appear).await?)),
-            At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
+            At::Cluster { content, url } => {
+                Ok(cluster::object(&url, content.publish(&may_appear).await?))
+            }
+            At::File(_) => {
+                Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted"))
+            }
             At::Stream { file, path, url } => {
                 // On this thread: it waits for the reader of a pipe.
                 let write = || stream::write(&file, &path, &url, &may_appear);
@@ -292,13 +338,20 @@ impl Storage {
                     _ => write(),
                 }
             }
-            At::S3 { file, url } => self.0.remote.put(&file, &url, &self.0.limits, may_appear).await,
+            At::S3 { file, url } => {
+                self.0.remote.put(&file, &url, &self.0.limits, may_appear).await
+            }
         }
     }
 
-    async fn read<S: Sink + Send + 'static>(&self, spec: &ObjectSpec, into: S) -> Result<FetchedContent, StorageError> {
+    async fn read<S: Sink + Send + 'static>(
+        &self,
+        spec: &ObjectSpec,
+        into: S,
+    ) -> Result<FetchedContent, StorageError> {
         if into.size_bytes() != spec.size_bytes() {
-            let message = format!("`{}` has another size than was announced to the store", spec.source);
+            let message =
+                format!("`{}` has another size than was announced to the store", spec.source);
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         }
         let checksum = match self.request(&spec.source).await? {
@@ -306,11 +359,13 @@ impl Storage {
                 return cluster::read(self.files(&spec.source)?.as_ref(), name, spec, into).await;
             }
             SourceUrl::File(path) => {
-                let (path, spec, limits) = (path.to_path_buf(), spec.clone(), self.0.limits.clone());
+                let (path, spec, limits) =
+                    (path.to_path_buf(), spec.clone(), self.0.limits.clone());
                 let (order, runtime) = (self.0.order.clone(), Handle::current());
                 blocking(move || {
                     let mut into = into;
-                    let turn = |request| order.as_ref().map(|order| runtime.block_on(order.turn(request)));
+                    let turn =
+                        |request| order.as_ref().map(|order| runtime.block_on(order.turn(request)));
                     retry_blocking(|| file::read(&path, &spec, &mut into, &limits, &turn))?;
                     into.finish()
                 })
@@ -346,7 +401,11 @@ fn whole(place: &SourceUrl<'_>, spec: &ObjectSpec) -> TurnRequest {
     };
     let [name @ .., _, _, _, _, _, _, _, _] = spec.id().0;
     let extent = Extent { offset: 0, size_bytes: spec.size_bytes() };
-    TurnRequest { location: StorageLocation::Url(url), file: StorageFileId(u64::from_le_bytes(name)), extent }
+    TurnRequest {
+        location: StorageLocation::Url(url),
+        file: StorageFileId(u64::from_le_bytes(name)),
+        extent,
+    }
 }
 
 /// A location in persistent storage for an output.
@@ -383,7 +442,8 @@ impl Spot {
     }
 }
 
-/// An output that is copied, perhaps not on disk yet, and not published. If it is dropped, it is removed.
+/// An output that is copied, perhaps not on disk yet, and not published. If it is dropped, it is
+/// removed.
 pub struct Copied(CopiedAt);
 
 enum CopiedAt {
@@ -434,8 +494,9 @@ enum At {
     },
 }
 
-/// Runs `work` on this thread if other threads carry on with what the thread has to do. Outputs are delivered by
-/// threads that do nothing else, and each hand-over to another thread costs as much as some of these steps.
+/// Runs `work` on this thread if other threads carry on with what the thread has to do. Outputs are
+/// delivered by threads that do nothing else, and each hand-over to another thread costs as much as
+/// some of these steps.
 async fn here<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
 ) -> Result<T, StorageError> {
@@ -479,7 +540,9 @@ impl Tries {
     }
 }
 
-fn retry_blocking<T>(mut attempt: impl FnMut() -> Result<T, StorageError>) -> Result<T, StorageError> {
+fn retry_blocking<T>(
+    mut attempt: impl FnMut() -> Result<T, StorageError>,
+) -> Result<T, StorageError> {
     let mut tries = Tries::default();
     loop {
         match attempt() {
@@ -497,10 +560,14 @@ mod tests {
     fn only_what_may_pass_is_tried_again_and_not_forever() {
         let pauses = |kind| {
             let mut tries = Tries::default();
-            std::iter::from_fn(|| tries.pause(StorageError::new(kind, "no")).ok()).collect::<Vec<_>>()
+            std::iter::from_fn(|| tries.pause(StorageError::new(kind, "no")).ok())
+                .collect::<Vec<_>>()
         };
         assert_eq!(pauses(StorageErrorKind::NotFound), []);
         assert_eq!(pauses(StorageErrorKind::Changed), []);
-        assert_eq!(pauses(StorageErrorKind::Unreachable), [FIRST_PAUSE, FIRST_PAUSE * 2, FIRST_PAUSE * 4]);
+        assert_eq!(
+            pauses(StorageErrorKind::Unreachable),
+            [FIRST_PAUSE, FIRST_PAUSE * 2, FIRST_PAUSE * 4]
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! URLs of sources. `file` URLs contain the path without percent-encoding, so that every file name has a URL. All
-//! other URLs follow the standards of the web.
+//! URLs of sources. `file` URLs contain the path without percent-encoding, so that every file name
+//! has a URL. All other URLs follow the standards of the web.
 
 use std::path::Path;
 
@@ -33,7 +33,9 @@ impl<'a> SourceUrl<'a> {
             return wrong("has a zero byte in it, which no path can have");
         }
         match scheme {
-            b"file" if !rest.starts_with(b"/") => wrong("has no absolute path: write file:///path, with three slashes"),
+            b"file" if !rest.starts_with(b"/") => {
+                wrong("has no absolute path: write file:///path, with three slashes")
+            }
             b"file" if rest.ends_with(b"/") => wrong("names a folder, not a file"),
             b"file" => Ok(SourceUrl::File(path_of(rest))),
             b"http" | b"https" => {
@@ -51,17 +53,20 @@ impl<'a> SourceUrl<'a> {
             b"eyas" if is_kept_name(url) => Err(StorageError::new(
                 StorageErrorKind::NotFound,
                 format!(
-                    "`{}` is a kept output, and no executor could send it. A file of the cluster is written with three \
-                     slashes: eyas:///PATH",
+                    "`{}` is a kept output, and no executor could send it. A file of the cluster \
+                     is written with three slashes: eyas:///PATH",
                     shown(url)
                 ),
             )),
             b"eyas" => {
                 let name = &text_of(url)?[b"eyas://".len()..];
-                name.parse::<FileName>().map_err(|error| invalid(url, &format!("names no file: {}", error.problem)))?;
+                name.parse::<FileName>()
+                    .map_err(|error| invalid(url, &format!("names no file: {}", error.problem)))?;
                 Ok(SourceUrl::Cluster(name))
             }
-            _ => wrong("has a scheme that eyas cannot read: there are file, http, https, s3 and eyas"),
+            _ => wrong(
+                "has a scheme that eyas cannot read: there are file, http, https, s3 and eyas",
+            ),
         }
     }
 }
@@ -72,14 +77,19 @@ fn invalid(url: &[u8], what: &str) -> StorageError {
 
 /// A URL as text. Only `file` URLs may be other bytes.
 pub(crate) fn text_of(url: &[u8]) -> Result<&str, StorageError> {
-    str::from_utf8(url)
-        .map_err(|_| invalid(url, "is not valid UTF-8, as names outside a file system must be: use another name there"))
+    str::from_utf8(url).map_err(|_| {
+        invalid(
+            url,
+            "is not valid UTF-8, as names outside a file system must be: use another name there",
+        )
+    })
 }
 
 /// The URL of an absolute path, or of a URL itself.
 ///
 /// # Errors
-/// `Invalid` for a relative path, which would have another meaning on every node, and for a malformed URL.
+/// `Invalid` for a relative path, which would have another meaning on every node, and for a
+/// malformed URL.
 pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, StorageError> {
     let given = path_or_url.as_ref();
     let url = if given.starts_with(b"/") {
@@ -87,8 +97,8 @@ pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, Storage
     } else if has_scheme(given) {
         Name::from(given)
     } else {
-        let what = "is a relative path, which another node would look for elsewhere: write the absolute path, or a \
-                    file, http, https, s3 or eyas URL";
+        let what = "is a relative path, which another node would look for elsewhere: write the \
+                    absolute path, or a file, http, https, s3 or eyas URL";
         return Err(invalid(given, what));
     };
     SourceUrl::of(&url)?;

@@ -1,4 +1,5 @@
-//! Persistent storage on a file system: any name, exactly the promised version, written whole or not at all.
+//! Persistent storage on a file system: any name, exactly the promised version, written whole or
+//! not at all.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -8,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use eyas_store::{
-    Checksum, Limits, ObjectStore, Spot, Storage, StorageError, StorageErrorKind, name_of, path_of, url_of,
+    Checksum, Limits, ObjectStore, Spot, Storage, StorageError, StorageErrorKind, name_of, path_of,
+    url_of,
 };
 use eyas_types::{FileMode, Name, ObjectSpec, Version};
 
@@ -20,7 +22,11 @@ fn url(path: &Path) -> Name {
     url_of(&name_of(path)).unwrap()
 }
 
-async fn fetch(storage: &Storage, store: &ObjectStore, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
+async fn fetch(
+    storage: &Storage,
+    store: &ObjectStore,
+    spec: &ObjectSpec,
+) -> Result<Checksum, StorageError> {
     let into = store.begin(spec.id(), spec.size_bytes(), spec.mode).unwrap();
     Ok(storage.fetch(spec, into).await?.checksum)
 }
@@ -30,8 +36,11 @@ async fn files_of_any_name_are_fetched_at_their_version() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let storage = storage();
-    let names = ["plain", "a b", "line\nbreak", "é 星.fits", "what?#50%25", "-rf", ".hidden"].map(Name::from);
-    for (number, name) in names.into_iter().chain([Name::from(&b"odd\xff\xc3.fits"[..])]).enumerate() {
+    let names = ["plain", "a b", "line\nbreak", "é 星.fits", "what?#50%25", "-rf", ".hidden"]
+        .map(Name::from);
+    for (number, name) in
+        names.into_iter().chain([Name::from(&b"odd\xff\xc3.fits"[..])]).enumerate()
+    {
         let path = dir.path().join(path_of(&name));
         let content = vec![number as u8; number * 700_000];
         fs::write(&path, &content).unwrap();
@@ -54,7 +63,9 @@ async fn a_version_has_nanoseconds_and_the_x_bit_comes_along() {
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
     fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     let spec = storage().stat(&url(&path)).await.unwrap();
-    let Version::File { mtime_ns, size_bytes, .. } = spec.version else { panic!("{:?}", spec.version) };
+    let Version::File { mtime_ns, size_bytes, .. } = spec.version else {
+        panic!("{:?}", spec.version)
+    };
     assert_eq!((mtime_ns, size_bytes), (1_700_000_000_123_456_789, 2));
     assert_eq!(spec.mode, FileMode::EXECUTABLE);
 }
@@ -70,14 +81,20 @@ async fn a_file_that_changed_is_refused_and_leaves_nothing() {
     let error = fetch(&storage(), &store, &spec).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Changed);
     assert!(
-        error.message.contains(&spec.source.to_string()) && error.message.contains("Submit the job again"),
+        error.message.contains(&spec.source.to_string())
+            && error.message.contains("Submit the job again"),
         "{error}"
     );
     assert!(!error.kind.is_retryable());
 
     // Same size, another time.
     fs::write(&path, b"BEFORE").unwrap();
-    fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_modified(SystemTime::UNIX_EPOCH)
+        .unwrap();
     let error = fetch(&storage(), &store, &spec).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Changed);
     assert_eq!(store.len(), 0);
@@ -118,13 +135,23 @@ async fn a_file_of_the_same_size_and_time_is_another_one() {
         assert_eq!(error.kind, StorageErrorKind::Changed);
         assert!(error.message.contains("was replaced"), "{error}");
         // A node that sees the file on another file system knows its time and size only.
-        let Version::File { mtime_ns, size_bytes, inode, system, .. } = replaced.version else { panic!() };
-        let elsewhere = Version::File { mtime_ns, size_bytes, inode: inode + 1, changed_ns: 0, system: !system };
+        let Version::File { mtime_ns, size_bytes, inode, system, .. } = replaced.version else {
+            panic!()
+        };
+        let elsewhere = Version::File {
+            mtime_ns,
+            size_bytes,
+            inode: inode + 1,
+            changed_ns: 0,
+            system: !system,
+        };
         for version in [elsewhere, Version::Modified { mtime_ns, size_bytes }] {
             fetch(&storage(), &store, &ObjectSpec { version, ..replaced.clone() }).await.unwrap();
         }
         let older = Version::Modified { mtime_ns: mtime_ns - 1, size_bytes };
-        let error = fetch(&storage(), &store, &ObjectSpec { version: older, ..replaced.clone() }).await.unwrap_err();
+        let error = fetch(&storage(), &store, &ObjectSpec { version: older, ..replaced.clone() })
+            .await
+            .unwrap_err();
         assert_eq!(error.kind, StorageErrorKind::Changed);
     }
 }
@@ -149,7 +176,10 @@ async fn what_cannot_be_read_is_told_apart() {
     fs::write(&path, b"x").unwrap();
     let spec = storage().stat(&url(&path)).await.unwrap();
     fs::remove_file(&path).unwrap();
-    assert_eq!(fetch(&storage(), &store, &spec).await.unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(
+        fetch(&storage(), &store, &spec).await.unwrap_err().kind,
+        StorageErrorKind::NotFound
+    );
 }
 
 #[tokio::test]
@@ -170,12 +200,15 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     let emulated = Storage::new(limits.limits(shared.path()).unwrap());
     let spec = put(&emulated, &from, &url(&to)).await.unwrap();
     assert_eq!((spec.size_bytes(), fs::read(&to).unwrap()), (5, b"again".to_vec()));
-    // An output is invisible until it is published, and removed if it is not. Outputs that threads sync together are
-    // each published or withdrawn.
-    let copies: Vec<_> = ["unpublished", "published", "dropped"].map(|name| to.with_file_name(name)).into();
+    // An output is invisible until it is published, and removed if it is not. Outputs that threads
+    // sync together are each published or withdrawn.
+    let copies: Vec<_> =
+        ["unpublished", "published", "dropped"].map(|name| to.with_file_name(name)).into();
     let mut copied = Vec::new();
     for place in &copies {
-        copied.push(storage().copy(&from, &spot(&storage(), &url(place)).await.unwrap()).await.unwrap());
+        copied.push(
+            storage().copy(&from, &spot(&storage(), &url(place)).await.unwrap()).await.unwrap(),
+        );
     }
     drop(copied.pop());
     let store = storage();
@@ -206,7 +239,8 @@ async fn what_cannot_be_written_leaves_nothing_behind() {
     assert_eq!(web.kind, StorageErrorKind::Invalid);
     let full = put(&storage(), &from, &"file:///dev/full/x".into()).await.unwrap_err();
     assert!(!full.kind.is_retryable(), "{full}");
-    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
@@ -238,7 +272,8 @@ async fn devices_and_pipes_are_written_to_and_not_replaced() {
     assert!(copied.needs_source());
     let looks = AtomicU32::new(0);
     let prepared = store.sync(copied).await.unwrap();
-    let withdrawn = store.publish(prepared, || looks.fetch_add(1, Ordering::Relaxed) < 2).await.unwrap_err();
+    let withdrawn =
+        store.publish(prepared, || looks.fetch_add(1, Ordering::Relaxed) < 2).await.unwrap_err();
     assert_eq!((withdrawn.kind, looks.into_inner()), (StorageErrorKind::Withdrawn, 3));
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
     let socket = put(&storage(), &from, &url(&dir.path().join("socket"))).await.unwrap_err();
@@ -314,7 +349,13 @@ async fn a_place_is_the_same_by_all_paths_that_lead_there() {
     assert_eq!(bucket.url(), &"s3://bucket/x");
     assert!(bucket.is_direct());
     let real = dir.path().canonicalize().unwrap().join("real");
-    for (path, is_direct) in [("x", true), ("./x", true), ("../link/x", false), ("../real/x", false)] {
-        assert_eq!(spot(&storage(), &url(&real.join(path))).await.unwrap().is_direct(), is_direct, "{path}");
+    for (path, is_direct) in
+        [("x", true), ("./x", true), ("../link/x", false), ("../real/x", false)]
+    {
+        assert_eq!(
+            spot(&storage(), &url(&real.join(path))).await.unwrap().is_direct(),
+            is_direct,
+            "{path}"
+        );
     }
 }

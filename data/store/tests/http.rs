@@ -58,19 +58,35 @@ async fn pages_are_read_at_their_tag_and_under_their_exact_url() {
 #[tokio::test]
 async fn pages_are_read_from_servers_that_refuse_head_or_give_no_size() {
     let site = Site::new();
-    for refuses_head in [None, Some("403 Forbidden"), Some("405 Method Not Allowed"), Some("404 Not Found")] {
+    for refuses_head in
+        [None, Some("403 Forbidden"), Some("405 Method Not Allowed"), Some("404 Not Found")]
+    {
         for (is_simple, is_sizeless) in [(false, false), (true, false), (true, true)] {
             for content in [content(), vec![]] {
                 let size_bytes = content.len() as u64;
-                let page = Page { content: content.clone(), refuses_head, is_simple, is_sizeless, ..tagged("\"v1\"") };
+                let page = Page {
+                    content: content.clone(),
+                    refuses_head,
+                    is_simple,
+                    is_sizeless,
+                    ..tagged("\"v1\"")
+                };
                 site.web.put("/x?sig=1", page.clone());
                 let case = format!("{refuses_head:?} {is_simple} {is_sizeless} {size_bytes}");
                 let spec = site.stat("/x?sig=1").await.expect(&case);
-                assert_eq!(spec.version, Version::Etag { etag: "\"v1\"".into(), size_bytes }, "{case}");
+                assert_eq!(
+                    spec.version,
+                    Version::Etag { etag: "\"v1\"".into(), size_bytes },
+                    "{case}"
+                );
                 assert_eq!(site.fetch(&spec).await.expect(&case), Checksum::of(&content), "{case}");
                 site.store.remove(spec.id()).unwrap();
                 site.web.put("/x?sig=1", Page { etag: Some("\"v2\"".into()), ..page });
-                assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{case}");
+                assert_eq!(
+                    site.fetch(&spec).await.unwrap_err().kind,
+                    StorageErrorKind::Changed,
+                    "{case}"
+                );
             }
         }
     }
@@ -85,14 +101,18 @@ async fn zeros_of_a_page_take_no_space() {
     let spec = site.stat("/x").await.unwrap();
     assert_eq!(site.fetch(&spec).await.unwrap(), Checksum::of(&content));
     assert!(site.store.content(spec.id()).unwrap() == content);
-    let taken_bytes = site.store.open_object(spec.id()).unwrap().file.metadata().unwrap().blocks() * 512;
+    let taken_bytes =
+        site.store.open_object(spec.id()).unwrap().file.metadata().unwrap().blocks() * 512;
     assert!(taken_bytes < 1 << 20, "{taken_bytes}");
 }
 
 #[tokio::test]
 async fn a_page_that_is_denied_has_nothing_to_do_with_keys_of_s3() {
     let site = Site::new();
-    site.web.put("/x", Page { denies_get: true, refuses_head: Some("403 Forbidden"), ..tagged("\"v1\"") });
+    site.web.put(
+        "/x",
+        Page { denies_get: true, refuses_head: Some("403 Forbidden"), ..tagged("\"v1\"") },
+    );
     let error = site.stat("/x").await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Denied, "{error}");
     assert!(error.message.contains("signature") && !error.message.contains("AWS"), "{error}");
@@ -109,11 +129,18 @@ async fn a_fetch_may_run_on_any_thread() {
 #[tokio::test]
 async fn a_page_with_a_date_alone_is_held_to_its_date() {
     let site = Site::new();
-    let dated =
-        |date: &str| Page { content: content(), last_modified: Some(date.into()), is_simple: true, ..Page::default() };
+    let dated = |date: &str| Page {
+        content: content(),
+        last_modified: Some(date.into()),
+        is_simple: true,
+        ..Page::default()
+    };
     site.web.put("/x", dated("Tue, 14 Nov 2023 22:13:20 GMT"));
     let spec = site.stat("/x").await.unwrap();
-    assert_eq!(spec.version, Version::Modified { mtime_ns: 1_700_000_000_000_000_000, size_bytes: 3_000_000 });
+    assert_eq!(
+        spec.version,
+        Version::Modified { mtime_ns: 1_700_000_000_000_000_000, size_bytes: 3_000_000 }
+    );
     assert_eq!(site.fetch(&spec).await.unwrap(), Checksum::of(&content()));
     site.web.put("/x", dated("Tue, 14 Nov 2023 22:13:21 GMT"));
     assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed);
@@ -132,13 +159,26 @@ async fn a_page_that_changed_is_refused() {
         let spec = site.stat("/x").await.unwrap();
         // Before the read ...
         site.web.put("/x", Page { is_simple, ..tagged("\"v2\"") });
-        assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
+        assert_eq!(
+            site.fetch(&spec).await.unwrap_err().kind,
+            StorageErrorKind::Changed,
+            "{etag} {is_simple}"
+        );
         // ... and during it.
-        site.web.put("/x", Page { is_simple, etag_after_read: Some("\"v2\"".into()), ..tagged(etag) });
-        assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
+        site.web
+            .put("/x", Page { is_simple, etag_after_read: Some("\"v2\"".into()), ..tagged(etag) });
+        assert_eq!(
+            site.fetch(&spec).await.unwrap_err().kind,
+            StorageErrorKind::Changed,
+            "{etag} {is_simple}"
+        );
         // The page became longer and kept its tag.
         site.web.put("/x", Page { content: vec![0; 3_000_001], is_simple, ..tagged(etag) });
-        assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
+        assert_eq!(
+            site.fetch(&spec).await.unwrap_err().kind,
+            StorageErrorKind::Changed,
+            "{etag} {is_simple}"
+        );
     }
     assert!(site.store.is_empty());
 }
@@ -179,9 +219,16 @@ async fn what_does_not_pass_is_given_up() {
     let spec = site.stat("/x").await.unwrap();
     site.web.put("/x", Page { cut_first: 99, ..tagged("\"v1\"") });
     let error = site.fetch(&spec).await.unwrap_err();
-    assert_eq!((error.kind, error.kind.is_retryable()), (StorageErrorKind::Unreachable, true), "{error}");
+    assert_eq!(
+        (error.kind, error.kind.is_retryable()),
+        (StorageErrorKind::Unreachable, true),
+        "{error}"
+    );
     assert_eq!(site.stat("/missing").await.unwrap_err().kind, StorageErrorKind::NotFound);
-    let nobody = format!("http://{}/x", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let nobody = format!(
+        "http://{}/x",
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    );
     let error = site.storage.stat(&nobody.as_str().into()).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Unreachable);
     assert!(error.message.contains(&nobody), "{error}");

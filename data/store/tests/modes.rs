@@ -55,8 +55,8 @@ fn what_a_task_wrote_stays_closed_to_those_to_whom_it_was_closed() {
     let folder = dir.path().join("store");
     let (store, _) = ObjectStore::open(&folder).unwrap();
     let task = TaskId { job: JobId(1), index: 2 };
-    let kept =
-        [(0o600, 0o400), (0o640, 0o440), (0o755, 0o555), (0o710, 0o510), (0o444, 0o444)].map(|(written, stored)| {
+    let kept = [(0o600, 0o400), (0o640, 0o440), (0o755, 0o555), (0o710, 0o510), (0o444, 0o444)]
+        .map(|(written, stored)| {
             let (path, name) = (dir.path().join("written"), written.to_string());
             fs::write(&path, &name).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(written)).unwrap();
@@ -89,7 +89,10 @@ fn what_a_task_wrote_stays_closed_to_those_to_whom_it_was_closed() {
     };
     staged_as(A, 0o440);
     store.stage_part(A, &dir.path().join("part"), 0..1).unwrap();
-    assert_eq!(fs::metadata(dir.path().join("part")).unwrap().mode() & 0o7777, 0o440 & !umask(dir.path()));
+    assert_eq!(
+        fs::metadata(dir.path().join("part")).unwrap().mode() & 0o7777,
+        0o440 & !umask(dir.path())
+    );
     store.alias(A, B).unwrap();
     staged_as(B, 0o440);
     store.make_executable(A).unwrap();

@@ -1,5 +1,5 @@
-//! The node-local store on a real disk: content that is stored can be read again, and damage by a crash, a power
-//! failure or a faulty task is never given out.
+//! The node-local store on a real disk: content that is stored can be read again, and damage by a
+//! crash, a power failure or a faulty task is never given out.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use eyas_store::damaged::MAX_DAMAGED;
 use eyas_store::{
-    ArrivalEnd, ArrivalProgress, Checksum, ObjectStore, PIECE_BYTES, Presence, Seal, StagedBy, StoreErrorKind,
+    ArrivalEnd, ArrivalProgress, Checksum, ObjectStore, PIECE_BYTES, Presence, Seal, StagedBy,
+    StoreErrorKind,
 };
 use eyas_types::{FileMode, JobId, ObjectId, ObjectSpec, TaskId};
 
@@ -34,7 +35,10 @@ fn get(store: &ObjectStore, id: ObjectId) -> Option<Vec<u8>> {
     };
     let mut content = Vec::new();
     object.file.read_to_end(&mut content).unwrap();
-    assert_eq!((content.len() as u64, Checksum::of(&content)), (object.size_bytes, object.checksum));
+    assert_eq!(
+        (content.len() as u64, Checksum::of(&content)),
+        (object.size_bytes, object.checksum)
+    );
     Some(content)
 }
 
@@ -90,7 +94,9 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     };
     let task = TaskId { job: JobId(1), index: 2 };
     let adopt = |path: &Path| {
-        let name = |size, checksum: Checksum, x| ObjectSpec::kept(task, "deep/a?b", size, &checksum.to_string(), x);
+        let name = |size, checksum: Checksum, x| {
+            ObjectSpec::kept(task, "deep/a?b", size, &checksum.to_string(), x)
+        };
         store.adopt(path, name).unwrap()
     };
     let path = file("plain", "what it wrote");
@@ -214,7 +220,10 @@ fn what_is_being_received_can_be_passed_on() {
     let (piece_bytes, size_bytes) = (PIECE_BYTES as u64, PIECE_BYTES as u64 + 4);
     let mut incoming = store.begin(A, size_bytes, FileMode::EXECUTABLE).unwrap();
     let arriving = waiting.join().unwrap();
-    assert_eq!(arriving.wait_past(0, Duration::ZERO), ArrivalProgress { written_bytes: 0, end: None });
+    assert_eq!(
+        arriving.wait_past(0, Duration::ZERO),
+        ArrivalProgress { written_bytes: 0, end: None }
+    );
     let further = std::thread::spawn({
         let arriving = arriving.clone();
         move || arriving.wait_past(0, Duration::from_secs(60)).written_bytes
@@ -240,7 +249,10 @@ fn what_is_being_received_can_be_passed_on() {
         ArrivalProgress { written_bytes: size_bytes, end }
     );
     assert_eq!(checksum, Checksum::of(&[&first[..], second].concat()));
-    assert_eq!(store.open_object(A).unwrap().pieces.unwrap()[..], [Checksum::of(&first), Checksum::of(second)]);
+    assert_eq!(
+        store.open_object(A).unwrap().pieces.unwrap()[..],
+        [Checksum::of(&first), Checksum::of(second)]
+    );
     assert!(store.arriving(A, Duration::from_secs(60)).is_none(), "it is here");
     // A reader of the partial replica does not keep the object from being executed.
     let path = dir.path().join("script");
@@ -291,9 +303,15 @@ fn files_that_are_not_what_their_name_says_are_dropped_at_open() {
     drop(store);
     for (path, length) in files(&dir.path().join("objects")).iter().zip([4, 10]) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
-        // One is truncated. The other was only touched: a task wrote to it while the executor was down.
+        // One is truncated. The other was only touched: a task wrote to it while the executor was
+        // down.
         fs::File::options().write(true).open(path).unwrap().set_len(length).unwrap();
-        fs::File::options().write(true).open(path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(std::time::SystemTime::now())
+            .unwrap();
     }
     let (store, found) = ObjectStore::open(dir.path()).unwrap();
     assert_eq!((found, store.len()), (vec![], 0));
@@ -365,7 +383,11 @@ fn staging_links_the_inode_and_a_write_through_it_is_noticed() {
     put(&store, A, b"input data", FileMode::READABLE);
     let staged = dir.path().join("a name with spaces\nand a line");
     assert_eq!(store.stage(A, &staged).unwrap(), StagedBy::HardLink);
-    assert_eq!(store.stage(A, &staged).unwrap_err().kind, StoreErrorKind::Io, "it is there already");
+    assert_eq!(
+        store.stage(A, &staged).unwrap_err().kind,
+        StoreErrorKind::Io,
+        "it is there already"
+    );
     let object = files(&dir.path().join("store/objects")).remove(0);
     assert_eq!(fs::metadata(&object).unwrap().ino(), fs::metadata(&staged).unwrap().ino());
     // Links and reads do no harm.
@@ -402,8 +424,9 @@ fn where_hard_links_do_not_reach_staging_still_works() {
 #[test]
 fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
-    let mount =
-        |args: &[&str]| std::process::Command::new(args[0]).args(&args[1..]).status().is_ok_and(|s| s.success());
+    let mount = |args: &[&str]| {
+        std::process::Command::new(args[0]).args(&args[1..]).status().is_ok_and(|s| s.success())
+    };
     let path = dir.path().to_str().unwrap();
     if !mount(&["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=600", "tmpfs", path]) {
         return skipped("cannot mount a small tmpfs (not root)");
@@ -420,7 +443,10 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
         assert_eq!(error.kind, StoreErrorKind::Full);
         assert!(error.message.contains(&A.to_string()), "{error}");
         put(&store, A, &vec![1; 3 << 20], FileMode::READABLE);
-        assert_eq!(store.begin(B, 2 << 20, FileMode::READABLE).err().unwrap().kind, StoreErrorKind::Full);
+        assert_eq!(
+            store.begin(B, 2 << 20, FileMode::READABLE).err().unwrap().kind,
+            StoreErrorKind::Full
+        );
         assert_eq!(store.free_space().unwrap().inodes, before.inodes - 1);
         // A full disk must not prevent a removal.
         assert!(store.remove(A).unwrap());
@@ -428,7 +454,9 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
         // Inodes run out as well.
         let mut tiny = Vec::new();
         let error = (0..600)
-            .find_map(|_| store.begin(B, 0, FileMode::READABLE).map(|incoming| tiny.push(incoming)).err())
+            .find_map(|_| {
+                store.begin(B, 0, FileMode::READABLE).map(|incoming| tiny.push(incoming)).err()
+            })
             .unwrap();
         assert_eq!(error.kind, StoreErrorKind::Full);
         drop(tiny);
@@ -441,7 +469,8 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
 /// Damages the content of an object, but not its name, size and times.
 fn rot(dir: &Path, id: ObjectId) -> (PathBuf, Vec<u8>) {
     let objects = files(&dir.join("objects"));
-    let path = objects.into_iter().find(|path| path.to_str().unwrap().contains(&id.to_string())).unwrap();
+    let path =
+        objects.into_iter().find(|path| path.to_str().unwrap().contains(&id.to_string())).unwrap();
     let content = fs::read(&path).unwrap();
     write_at_its_time(&path, &vec![0; content.len()]);
     (path, content)
@@ -477,13 +506,19 @@ fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes
     fs::set_permissions(&aside()[0], fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(&aside()[0], b"0123456789").unwrap();
     assert!(store.restore(A).unwrap());
-    assert_eq!((get(&store, A).unwrap(), store.damaged().copies, aside().len()), (b"0123456789".to_vec(), 0, 0));
+    assert_eq!(
+        (get(&store, A).unwrap(), store.damaged().copies, aside().len()),
+        (b"0123456789".to_vec(), 0, 0)
+    );
     // Damaged again, and fetched again.
     store.mark_irreplaceable([A]);
     rot(dir.path(), A);
     assert!(!store.verify_again(A).unwrap());
     put(&store, A, b"0123456789", FileMode::READABLE);
-    assert_eq!((get(&store, A).unwrap(), store.damaged().copies, aside().len()), (b"0123456789".to_vec(), 0, 0));
+    assert_eq!(
+        (get(&store, A).unwrap(), store.damaged().copies, aside().len()),
+        (b"0123456789".to_vec(), 0, 0)
+    );
     // No leader asks for it any longer.
     rot(dir.path(), A);
     assert!(!store.verify_again(A).unwrap());
@@ -501,7 +536,12 @@ fn what_a_store_finds_damaged_at_open_waits_until_it_is_known_what_matters() {
     for path in files(&dir.path().join("objects")) {
         // As in a copy of the folder: another time, and the original content.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(std::time::SystemTime::now())
+            .unwrap();
     }
     let (store, found) = ObjectStore::open(dir.path()).unwrap();
     assert_eq!((found.len(), store.damaged().copies), (0, 2));
@@ -515,7 +555,9 @@ fn what_a_store_finds_damaged_at_open_waits_until_it_is_known_what_matters() {
 fn damaged_copies_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
-    let id = |number: usize| ObjectId([(number / 256) as u8, number as u8].repeat(8).try_into().unwrap());
+    let id = |number: usize| {
+        ObjectId([(number / 256) as u8, number as u8].repeat(8).try_into().unwrap())
+    };
     let count = MAX_DAMAGED + 3;
     store.mark_irreplaceable((0..count).map(id));
     for number in 0..count {
@@ -527,7 +569,9 @@ fn damaged_copies_are_bounded() {
     }
     assert_eq!(store.damaged().copies as usize, MAX_DAMAGED);
     assert_eq!(files(&dir.path().join("damaged")).len(), MAX_DAMAGED);
-    assert!(store.has_damaged(id(0)) && !store.has_damaged(id(1)) && store.has_damaged(id(count - 1)));
+    assert!(
+        store.has_damaged(id(0)) && !store.has_damaged(id(1)) && store.has_damaged(id(count - 1))
+    );
 }
 
 #[test]
@@ -542,7 +586,9 @@ fn a_copy_that_replaces_another_has_another_number() {
     assert_eq!((store.copies(&[B, A]), store.copies(&[B])), (None, Some(before[1..].to_vec())));
     put(&store, A, b"first", FileMode::READABLE);
     assert_ne!(store.copies(&[A]).unwrap(), before[..1]);
-    let file = files(&dir.path().join("objects")).into_iter().find(|path| path.to_str().unwrap().contains("/aa/"));
+    let file = files(&dir.path().join("objects"))
+        .into_iter()
+        .find(|path| path.to_str().unwrap().contains("/aa/"));
     fs::remove_file(file.unwrap()).unwrap();
     assert_eq!((store.verify_seal(A), store.copies(&[A])), (Seal::Missing, None));
 }

@@ -1,10 +1,13 @@
-//! Persistent storage on S3, set up through the environment as its users do. One test, because the environment is one.
+//! Persistent storage on S3, set up through the environment as its users do. One test, because the
+//! environment is one.
 
 mod web;
 
 use std::path::Path;
 
-use eyas_store::{Checksum, Limits, ObjectStore, Prepared, Storage, StorageError, StorageErrorKind};
+use eyas_store::{
+    Checksum, Limits, ObjectStore, Prepared, Storage, StorageError, StorageErrorKind,
+};
 use eyas_types::{FileMode, Name, ObjectSpec};
 use web::{Page, Web};
 
@@ -17,7 +20,8 @@ fn objects_of_a_bucket_are_written_and_read() {
         ("AWS_SECRET_ACCESS_KEY", "test".into()),
         ("AWS_EC2_METADATA_DISABLED", "true".into()),
     ] {
-        // SAFETY: the only test of this program, before it has started a thread that reads the environment.
+        // SAFETY: the only test of this program, before it has started a thread that reads the
+        // environment.
         unsafe { std::env::set_var(name, value) };
     }
     tokio::runtime::Runtime::new().unwrap().block_on(write_and_read(web));
@@ -52,12 +56,20 @@ async fn write_and_read(web: Web) {
         web.put(&format!("/bucket/{key}"), Page { etag: Some("\"e\"".into()), ..Page::default() });
     }
     let listed = async |prefix: &str| storage.list(&prefix.into()).await.unwrap();
-    let urls = |keys: &[&str]| keys.iter().map(|key| Name::from(format!("s3://bucket/{key}"))).collect::<Vec<_>>();
-    assert_eq!(listed("s3://bucket/survey/").await, urls(&["survey/a.fits", "survey/b.fits", "survey/deep/c.fits"]));
+    let urls = |keys: &[&str]| {
+        keys.iter().map(|key| Name::from(format!("s3://bucket/{key}"))).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        listed("s3://bucket/survey/").await,
+        urls(&["survey/a.fits", "survey/b.fits", "survey/deep/c.fits"])
+    );
     assert_eq!(listed("s3://bucket/survey-o").await, urls(&["survey-old/d.fits"]));
     assert!(listed("s3://bucket/").await.len() >= 7, "all of the bucket");
     assert_eq!(listed("s3://bucket/none").await, urls(&[]));
-    assert_eq!(storage.list(&"s3://bucket".into()).await.unwrap_err().kind, StorageErrorKind::Invalid);
+    assert_eq!(
+        storage.list(&"s3://bucket".into()).await.unwrap_err().kind,
+        StorageErrorKind::Invalid
+    );
 
     let spec = storage.stat(&"s3://bucket/small".into()).await.unwrap();
     let page = |etag: &str, cut_first| Page {
@@ -73,11 +85,16 @@ async fn write_and_read(web: Web) {
     let eyas_types::Version::Etag { etag, .. } = &spec.version else { panic!("{spec:?}") };
     web.put("/bucket/small", page(etag, 2));
     assert_eq!(storage.fetch(&spec, into()).await.unwrap().checksum, Checksum::of(&[9; 100_000]));
-    assert_eq!(storage.stat(&"s3://bucket/none".into()).await.unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(
+        storage.stat(&"s3://bucket/none".into()).await.unwrap_err().kind,
+        StorageErrorKind::NotFound
+    );
 }
 
 async fn prepare(storage: &Storage, file: &Path, url: &Name) -> Result<Prepared, StorageError> {
-    storage.sync(storage.copy(file, &storage.locate(vec![url.clone()]).await?.remove(0)).await?).await
+    storage
+        .sync(storage.copy(file, &storage.locate(vec![url.clone()]).await?.remove(0)).await?)
+        .await
 }
 
 async fn put(storage: &Storage, file: &Path, url: &Name) -> Result<ObjectSpec, StorageError> {

@@ -10,8 +10,10 @@ use tempfile::TempDir;
 
 const M: u64 = 1 << 20;
 const SIZE_BYTES: u64 = 40 * M + 5;
-/// Ranges with data, longer and shorter than what is read at a time, some of them between short holes.
-const DATA: [(u64, u64); 5] = [(0, 4096), (M, 8192), (M + 65_536, 10), (20 * M, 2 * M + 77), (39 * M, 100)];
+/// Ranges with data, longer and shorter than what is read at a time, some of them between short
+/// holes.
+const DATA: [(u64, u64); 5] =
+    [(0, 4096), (M, 8192), (M + 65_536, 10), (20 * M, 2 * M + 77), (39 * M, 100)];
 
 /// A sparse file; `None` if the file system has no holes.
 fn sparse(dir: &TempDir) -> Option<PathBuf> {
@@ -45,12 +47,18 @@ fn checksum() -> Checksum {
     hasher.finish()
 }
 
-/// Asserts that `copy` has the content of `range` of `original`, and about as much space on the disk.
+/// Asserts that `copy` has the content of `range` of `original`, and about as much space on the
+/// disk.
 fn assert_copied(copy: &Path, original: &Path, start: u64) {
     let (copied, from) = (File::open(copy).unwrap(), File::open(original).unwrap());
     let [metadata, before] = [&copied, &from].map(|file| file.metadata().unwrap());
     let limit = before.blocks() + 64;
-    assert!(metadata.blocks() <= limit, "{}: {} blocks of {limit}", copy.display(), metadata.blocks());
+    assert!(
+        metadata.blocks() <= limit,
+        "{}: {} blocks of {limit}",
+        copy.display(),
+        metadata.blocks()
+    );
     let mut buffers = [vec![1; M as usize], vec![2; M as usize]];
     for at in (0..metadata.len()).step_by(M as usize) {
         let length = M.min(metadata.len() - at) as usize;

@@ -1,6 +1,6 @@
-//! The rate at which an object gets from a peer's page cache into this node's store, encrypted and plain, and the
-//! processor time on both sides together; for comparison, one stream of `iperf3`, which discards its data. All of them
-//! run in turns, so noise of the machine affects all.
+//! The rate at which an object gets from a peer's page cache into this node's store, encrypted and
+//! plain, and the processor time on both sides together; for comparison, one stream of `iperf3`,
+//! which discards its data. All of them run in turns, so noise of the machine affects all.
 //!
 //! ```text
 //! cargo bench -p eyas-transfer --bench loopback
@@ -44,7 +44,8 @@ struct Took {
 }
 
 fn main() {
-    // `cargo bench` passes --bench; `cargo test --benches` does not, and gets a run that only proves that it works.
+    // `cargo bench` passes --bench; `cargo test --benches` does not, and gets a run that only
+    // proves that it works.
     let plan = match std::env::args().any(|arg| arg == "--bench") {
         true => Plan {
             object_bytes: 10_000_000,
@@ -53,9 +54,13 @@ fn main() {
             small_objects: 2_000,
             iperf_seconds: Some(1),
         },
-        false => {
-            Plan { object_bytes: 1_000_000, objects_per_round: 2, rounds: 2, small_objects: 10, iperf_seconds: None }
-        }
+        false => Plan {
+            object_bytes: 1_000_000,
+            objects_per_round: 2,
+            rounds: 2,
+            small_objects: 10,
+            iperf_seconds: None,
+        },
     };
     let parent = std::env::var_os("EYAS_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = tempfile::tempdir_in(parent).expect("a folder to work in");
@@ -67,13 +72,20 @@ fn main() {
     let access = Access::create("bench", "127.0.0.1:1");
     let way = |name, mode| Way::new(name, &there, DataKeys::of(&access.clone().with_data(mode)));
     let mut ways = [way("encrypted", DataMode::Encrypted), way("plain", DataMode::Plain)];
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    // The removal in between is not counted: a node evicts only when it must, not with every object.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    // The removal in between is not counted: a node evicts only when it must, not with every
+    // object.
     let fetch = |way: &Way, id, size_bytes: usize| {
         let (started, before) = (Instant::now(), cpu_time());
         let into = here.begin(id, size_bytes as u64, FileMode::READABLE).expect("room");
-        runtime.block_on(way.peers.fetch(way.server.addr(), into, false, false)).expect("the object");
-        let took = Took { wall_s: started.elapsed().as_secs_f64(), cpu_s: (cpu_time() - before).as_secs_f64() };
+        runtime
+            .block_on(way.peers.fetch(way.server.addr(), into, false, false))
+            .expect("the object");
+        let took = Took {
+            wall_s: started.elapsed().as_secs_f64(),
+            cpu_s: (cpu_time() - before).as_secs_f64(),
+        };
         here.remove(id).expect("removal");
         took
     };
@@ -85,41 +97,67 @@ fn main() {
     }
     for _ in 0..plan.rounds {
         for way in &mut ways {
-            let round: Vec<Took> = (0..plan.objects_per_round).map(|_| fetch(way, big, plan.object_bytes)).collect();
+            let round: Vec<Took> =
+                (0..plan.objects_per_round).map(|_| fetch(way, big, plan.object_bytes)).collect();
             let gb = (plan.object_bytes * round.len()) as f64 / 1e9;
             way.mb_per_s.push(gb * 1e3 / round.iter().map(|took| took.wall_s).sum::<f64>());
             way.cpu_s_per_gb.push(round.iter().map(|took| took.cpu_s).sum::<f64>() / gb);
         }
-        theirs.extend(iperf.as_ref().and_then(|iperf| iperf.measure(plan.iperf_seconds.unwrap_or(1))));
+        theirs.extend(
+            iperf.as_ref().and_then(|iperf| iperf.measure(plan.iperf_seconds.unwrap_or(1))),
+        );
     }
     for way in &mut ways {
-        way.small_us = (0..plan.small_objects).map(|_| fetch(way, small, 100).wall_s * 1e6).collect();
+        way.small_us =
+            (0..plan.small_objects).map(|_| fetch(way, small, 100).wall_s * 1e6).collect();
     }
     let object_mb = plan.object_bytes / 1_000_000;
-    println!("peer to store, medians           {object_mb} MB objects       processor time   100 B objects");
+    println!(
+        "peer to store, medians           {object_mb} MB objects       processor time   100 B \
+         objects"
+    );
     for way in &mut ways {
         let (mb_per_s, cpu_s_per_gb) = (median(&mut way.mb_per_s), median(&mut way.cpu_s_per_gb));
         let small_us = median(&mut way.small_us);
         println!(
-            "  {:10}                   {mb_per_s:8.0} MB/s      {cpu_s_per_gb:5.2} s/GB      {small_us:8.0} us each",
+            "  {:10}                   {mb_per_s:8.0} MB/s      {cpu_s_per_gb:5.2} s/GB      \
+             {small_us:8.0} us each",
             way.name
         );
     }
     match theirs.is_empty() {
-        true => println!("  iperf3, one stream           not measured: install iperf3 and run `cargo bench`"),
+        true => println!(
+            "  iperf3, one stream           not measured: install iperf3 and run `cargo bench`"
+        ),
         false => println!("  iperf3, one stream           {:8.0} MB/s", median(&mut theirs)),
     }
-    println!("stage by hard link             {:8.1} us each", stage_us(&here, dir.path(), plan.small_objects));
+    println!(
+        "stage by hard link             {:8.1} us each",
+        stage_us(&here, dir.path(), plan.small_objects)
+    );
 }
 
 impl Way {
     fn new(name: &'static str, store: &ObjectStore, keys: DataKeys) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let unlimited = (Limiter::unlimited(), Limiter::unlimited());
-        let server = PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), unlimited);
+        let server = PeerServer::start(
+            listener,
+            store.clone(),
+            keys.clone(),
+            PeerLimits::default(),
+            unlimited,
+        );
         let peers = Peers::new(keys, PeerLimits::default(), Limiter::unlimited());
         let (mb_per_s, cpu_s_per_gb, small_us) = (Vec::new(), Vec::new(), Vec::new());
-        Way { name, server: server.expect("the peer's server"), peers, mb_per_s, cpu_s_per_gb, small_us }
+        Way {
+            name,
+            server: server.expect("the peer's server"),
+            peers,
+            mb_per_s,
+            cpu_s_per_gb,
+            small_us,
+        }
     }
 }
 
@@ -130,7 +168,9 @@ fn cpu_time() -> Duration {
 }
 
 fn put(store: &ObjectStore, id: ObjectId, size_bytes: usize) {
-    let content: Vec<u8> = (0..size_bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let content: Vec<u8> = (0..size_bytes)
+        .map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0])
+        .collect();
     let mut incoming = store.begin(id, size_bytes as u64, FileMode::READABLE).expect("room");
     incoming.write(&content).expect("room");
     incoming.commit().expect("an object");
@@ -161,8 +201,11 @@ struct Iperf {
 impl Iperf {
     fn start() -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port().to_string();
-        let server =
-            Command::new("iperf3").args(["-s", "-B", "127.0.0.1", "-p", &free]).stdout(Stdio::null()).spawn().ok()?;
+        let server = Command::new("iperf3")
+            .args(["-s", "-B", "127.0.0.1", "-p", &free])
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
         Some(Iperf { server, port: free })
     }
 
@@ -176,9 +219,13 @@ impl Iperf {
                 .output()
                 .ok()?;
             let report = String::from_utf8_lossy(&run.stdout).into_owned();
-            let received =
-                report.split("\"sum_received\"").nth(1).and_then(|rest| rest.split("\"bits_per_second\":").nth(1));
-            if let Some(bits) = received.and_then(|rest| rest.split([',', '\n']).next()?.trim().parse::<f64>().ok()) {
+            let received = report
+                .split("\"sum_received\"")
+                .nth(1)
+                .and_then(|rest| rest.split("\"bits_per_second\":").nth(1));
+            if let Some(bits) =
+                received.and_then(|rest| rest.split([',', '\n']).next()?.trim().parse::<f64>().ok())
+            {
                 return Some(bits / 8e6);
             }
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::link::Link;
 use crate::protocol::{MESSAGE_BYTES, MessageBytes, Nonce};
 
-/// Reads one message within `timeout`; `None` if the other side closed the connection before a message.
+/// Reads one message within `timeout`; `None` if the other side closed the connection before a
+/// message.
 pub(crate) fn read_message(link: &mut Link, timeout: Duration) -> io::Result<Option<MessageBytes>> {
     let deadline = Instant::now() + timeout;
     let mut message = [0; MESSAGE_BYTES];

@@ -1,4 +1,5 @@
-//! Errors of transfers between nodes. The kind says what to try next; the message names the peer or the object.
+//! Errors of transfers between nodes. The kind says what to try next; the message names the peer or
+//! the object.
 
 use std::net::SocketAddr;
 
@@ -26,8 +27,8 @@ pub enum PeerErrorKind {
     Unreachable,
     /// The peer failed recently, and was not asked.
     Avoided,
-    /// The last bytes were damaged, and were not kept. Earlier bytes are kept, unless only the checksum of the whole
-    /// object is wrong.
+    /// The last bytes were damaged, and were not kept. Earlier bytes are kept, unless only the
+    /// checksum of the whole object is wrong.
     Corrupt,
     /// The peer is alive, and makes too little progress.
     Slow,
@@ -49,7 +50,11 @@ impl PeerError {
 
 impl From<StoreError> for PeerError {
     fn from(error: StoreError) -> Self {
-        let kind = if error.kind == StoreErrorKind::Full { PeerErrorKind::Full } else { PeerErrorKind::Local };
+        let kind = if error.kind == StoreErrorKind::Full {
+            PeerErrorKind::Full
+        } else {
+            PeerErrorKind::Local
+        };
         PeerError { kind, message: error.message }
     }
 }
@@ -99,7 +104,11 @@ impl From<StorageErrorKind> for FetchErrorKind {
 
 impl From<StoreError> for FetchError {
     fn from(error: StoreError) -> Self {
-        let kind = if error.kind == StoreErrorKind::Full { FetchErrorKind::Full } else { FetchErrorKind::Local };
+        let kind = if error.kind == StoreErrorKind::Full {
+            FetchErrorKind::Full
+        } else {
+            FetchErrorKind::Local
+        };
         FetchError { kind, message: error.message }
     }
 }

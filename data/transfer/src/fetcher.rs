@@ -1,8 +1,8 @@
 //! Fetches an object from this node's store, a peer, or persistent storage (data-diffusion §2.1).
 //!
-//! Hints about holders may be wrong. So each failure leads to the next source, which continues where the last one
-//! stopped. An error is returned only when all sources have failed, and lists what was tried. Callers that want the
-//! same object at the same time share one fetch.
+//! Hints about holders may be wrong. So each failure leads to the next source, which continues
+//! where the last one stopped. An error is returned only when all sources have failed, and lists
+//! what was tried. Callers that want the same object at the same time share one fetch.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -50,7 +50,8 @@ pub struct FetchedObject {
     pub from: FetchSource,
     /// Size of the object.
     pub bytes: u64,
-    /// If the object is of a file of the cluster and came from its chunks: bytes from the node on this machine.
+    /// If the object is of a file of the cluster and came from its chunks: bytes from the node on
+    /// this machine.
     pub near_bytes: u64,
 }
 
@@ -75,15 +76,19 @@ impl Fetcher {
         Fetcher(Arc::new(Inner { store, storage, peers, under_way }))
     }
 
-    /// Makes sure that the object is in the store. `holders` are hints, best first. A holder that is estimated to take
-    /// more than twice as long as another one is tried after that one. A fetch in progress continues even if its
-    /// caller goes away. Callers that ask for the same object in the meantime wait for it, and get
-    /// [`FetchSource::Local`].
+    /// Makes sure that the object is in the store. `holders` are hints, best first. A holder that
+    /// is estimated to take more than twice as long as another one is tried after that one. A fetch
+    /// in progress continues even if its caller goes away. Callers that ask for the same object in
+    /// the meantime wait for it, and get [`FetchSource::Local`].
     ///
     /// # Errors
-    /// `Full` and `Local` if this node cannot store it; otherwise the error of persistent storage, with everything
-    /// that was tried.
-    pub async fn fetch(&self, spec: &ObjectSpec, holders: &[PeerHolder]) -> Result<FetchedObject, FetchError> {
+    /// `Full` and `Local` if this node cannot store it; otherwise the error of persistent storage,
+    /// with everything that was tried.
+    pub async fn fetch(
+        &self,
+        spec: &ObjectSpec,
+        holders: &[PeerHolder],
+    ) -> Result<FetchedObject, FetchError> {
         let id = spec.id();
         if let Some(here) = self.0.here(id, spec.mode) {
             return here;
@@ -108,7 +113,8 @@ impl Fetcher {
             Err(_) => None,
         };
         let result = result.unwrap_or_else(|| {
-            let message = format!("the fetch of `{}` broke off; see this executor's log", spec.source);
+            let message =
+                format!("the fetch of `{}` broke off; see this executor's log", spec.source);
             Err(FetchError { kind: FetchErrorKind::Local, message })
         });
         match result {
@@ -126,7 +132,9 @@ impl Inner {
 
     /// The object, if it is here and ready for use.
     fn here(&self, id: ObjectId, mode: FileMode) -> Option<Ended> {
-        let Presence::Ready { size_bytes, executable } = self.store.presence(id) else { return None };
+        let Presence::Ready { size_bytes, executable } = self.store.presence(id) else {
+            return None;
+        };
         if mode.is_executable() && !executable {
             match self.store.make_executable(id) {
                 Ok(()) => {}
@@ -150,7 +158,10 @@ impl Inner {
             self.peers.note_relay(holder.addr, holder.relay);
         }
         let bytes = spec.size_bytes();
-        let cannot_take = |kind, why| FetchError { kind, message: format!("cannot take `{}`: {why}", spec.source) };
+        let cannot_take = |kind, why| FetchError {
+            kind,
+            message: format!("cannot take `{}`: {why}", spec.source),
+        };
         let (mut tried, mut has_left_one) = (Vec::new(), false);
         let in_order = self.in_order(holders, bytes).into_iter();
         let mut to_try: VecDeque<_> = in_order.map(|holder| (holder, false)).collect();
@@ -159,10 +170,17 @@ impl Inner {
             if is_last_resort {
                 self.peers.forgive(holder.addr);
             }
-            // Only one slow source is left for another. If the next is as slow, this node is the slow one.
+            // Only one slow source is left for another. If the next is as slow, this node is the
+            // slow one.
             let is_choosy = !has_left_one && !to_try.is_empty();
             match self.peers.fetch(holder.addr, into, holder.is_relay, is_choosy).await {
-                Ok(_) => return Ok(FetchedObject { from: FetchSource::Peer(holder.addr), bytes, near_bytes: 0 }),
+                Ok(_) => {
+                    return Ok(FetchedObject {
+                        from: FetchSource::Peer(holder.addr),
+                        bytes,
+                        near_bytes: 0,
+                    });
+                }
                 Err(Broken { error, .. }) if error.kind == PeerErrorKind::Full => {
                     return Err(cannot_take(FetchErrorKind::Full, error));
                 }
@@ -172,7 +190,8 @@ impl Inner {
                 Err(Broken { error, rest }) => {
                     tracing::debug!(object = %id, %error, "a holder did not give an object; trying the next source");
                     has_left_one |= error.kind == PeerErrorKind::Slow;
-                    // A kept object is in the stores of peers only. So peers that are avoided are asked at the end.
+                    // A kept object is in the stores of peers only. So peers that are avoided are
+                    // asked at the end.
                     if error.kind == PeerErrorKind::Avoided && spec.is_kept() && !is_last_resort {
                         to_try.push_back((holder, true));
                     }
@@ -185,8 +204,14 @@ impl Inner {
             }
         }
         match self.storage.fetch(spec, into).await {
-            Ok(content) => Ok(FetchedObject { from: FetchSource::Persistent, bytes, near_bytes: content.near_bytes }),
-            Err(error) if tried.is_empty() => Err(FetchError { kind: error.kind.into(), message: error.message }),
+            Ok(content) => Ok(FetchedObject {
+                from: FetchSource::Persistent,
+                bytes,
+                near_bytes: content.near_bytes,
+            }),
+            Err(error) if tried.is_empty() => {
+                Err(FetchError { kind: error.kind.into(), message: error.message })
+            }
             Err(error) => {
                 let message = format!("{}. Before that: {}", error.message, tried.join("; "));
                 Err(FetchError { kind: error.kind.into(), message })
@@ -199,11 +224,12 @@ impl Inner {
         blocking(move || store.begin(id, bytes, mode)).await
     }
 
-    /// The holders to try, the one with the shortest estimated time first. Estimates within a factor of two count as
-    /// equal, since they are noisy; then the given order decides.
+    /// The holders to try, the one with the shortest estimated time first. Estimates within a
+    /// factor of two count as equal, since they are noisy; then the given order decides.
     fn in_order(&self, holders: &[PeerHolder], bytes: u64) -> Vec<PeerHolder> {
-        let magnitude =
-            |holder: &PeerHolder| self.peers.estimate(holder.addr, bytes, holder.others).as_micros().checked_ilog2();
+        let magnitude = |holder: &PeerHolder| {
+            self.peers.estimate(holder.addr, bytes, holder.others).as_micros().checked_ilog2()
+        };
         let mut holders = holders.to_vec();
         holders.sort_by_cached_key(magnitude);
         holders.truncate(MAX_HOLDERS_TRIED);

@@ -4,21 +4,25 @@ use std::time::Duration;
 
 use eyas_session::PROOF_DEADLINE;
 
-/// Maximum number of connections of a server; each has a thread. Further peers are told that the server is busy.
+/// Maximum number of connections of a server; each has a thread. Further peers are told that the
+/// server is busy.
 pub const MAX_CONNECTIONS: usize = 512;
 
-/// Maximum number of connections of a server with one address. Executors on one machine share its address.
+/// Maximum number of connections of a server with one address. Executors on one machine share its
+/// address.
 pub const MAX_CONNECTIONS_PER_PEER: usize = 64;
 
-/// Maximum number of transfers of a client with one peer at a time. Further ones wait in order of arrival.
+/// Maximum number of transfers of a client with one peer at a time. Further ones wait in order of
+/// arrival.
 pub const MAX_TRANSFERS_PER_PEER: usize = 4;
 
-/// Maximum number of peers that a client remembers. Beyond it, peers without a transfer are forgotten.
+/// Maximum number of peers that a client remembers. Beyond it, peers without a transfer are
+/// forgotten.
 pub const MAX_PEERS: usize = 4096;
 
-/// Receive buffer that is requested from the kernel for each connection of a client. With a large buffer, the sender
-/// seldom waits for the receiver, and both wake up less often. `benches/loopback.rs` measures twice the rate of the
-/// kernel's own choice.
+/// Receive buffer that is requested from the kernel for each connection of a client. With a large
+/// buffer, the sender seldom waits for the receiver, and both wake up less often.
+/// `benches/loopback.rs` measures twice the rate of the kernel's own choice.
 pub const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
 /// Maximum length of a range that is read into memory.
@@ -46,10 +50,11 @@ pub struct PeerLimits {
     pub stall_timeout: Duration,
     /// See [`RELAY_PATIENCE`].
     pub relay_patience: Duration,
-    /// Time that a server waits for the next request on a connection. A client closes idle connections after half of
-    /// it.
+    /// Time that a server waits for the next request on a connection. A client closes idle
+    /// connections after half of it.
     pub idle_timeout: Duration,
-    /// Time that a client avoids a peer that did not answer; ten times as long if the peer sent damaged data.
+    /// Time that a client avoids a peer that did not answer; ten times as long if the peer sent
+    /// damaged data.
     pub avoid: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! A connection between two nodes, plain or encrypted, as the cluster is configured. Both kinds carry the same bytes.
+//! A connection between two nodes, plain or encrypted, as the cluster is configured. Both kinds
+//! carry the same bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,7 +13,8 @@ use eyas_session::{DataKeys, SealedStream};
 use eyas_wire::DataMode;
 use rustix::net::SendFlags;
 
-/// Bytes of a file that are read at a time to be encrypted: the size of a record of [`SealedStream`].
+/// Bytes of a file that are read at a time to be encrypted: the size of a record of
+/// [`SealedStream`].
 const CONTENT_BYTES: usize = 128 << 10;
 
 /// Whether more data follows.
@@ -36,8 +38,8 @@ pub(crate) struct Sealed {
 }
 
 impl Link {
-    /// The link of the side that has connected. If the cluster encrypts, both sides prove their keys before
-    /// `deadline`.
+    /// The link of the side that has connected. If the cluster encrypts, both sides prove their
+    /// keys before `deadline`.
     pub fn client(tcp: Arc<TcpStream>, keys: &DataKeys, deadline: Instant) -> io::Result<Self> {
         Link::new(tcp, keys, |tcp| SealedStream::client(tcp, keys, deadline))
     }
@@ -54,11 +56,14 @@ impl Link {
     ) -> io::Result<Self> {
         match keys.mode() {
             DataMode::Plain => Ok(Link::Plain(tcp)),
-            DataMode::Encrypted => Ok(Link::Sealed(Box::new(Sealed { stream: seal(tcp)?, content: Vec::new() }))),
+            DataMode::Encrypted => {
+                Ok(Link::Sealed(Box::new(Sealed { stream: seal(tcp)?, content: Vec::new() })))
+            }
         }
     }
 
-    /// Whether the cluster still trusts the certificate of the other side. Always true without encryption.
+    /// Whether the cluster still trusts the certificate of the other side. Always true without
+    /// encryption.
     pub fn is_trusted(&self, keys: &DataKeys) -> bool {
         match self {
             Link::Plain(_) => true,
@@ -76,7 +81,8 @@ impl Link {
     pub fn send(&mut self, bytes: &[u8], then: AfterSend) -> io::Result<()> {
         match self {
             Link::Plain(tcp) => {
-                let flags = if then == AfterSend::More { SendFlags::MORE } else { SendFlags::empty() };
+                let flags =
+                    if then == AfterSend::More { SendFlags::MORE } else { SendFlags::empty() };
                 send_all(tcp, bytes, flags)
             }
             Link::Sealed(sealed) => {
@@ -92,8 +98,9 @@ impl Link {
             Link::Plain(tcp) => {
                 while part.start < part.end {
                     let left = (part.end - part.start) as usize;
-                    let sent =
-                        rustix::io::retry_on_intr(|| rustix::fs::sendfile(&**tcp, file, Some(&mut part.start), left))?;
+                    let sent = rustix::io::retry_on_intr(|| {
+                        rustix::fs::sendfile(&**tcp, file, Some(&mut part.start), left)
+                    })?;
                     if sent == 0 {
                         // A task has truncated the file. The peer notices that bytes are missing.
                         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -126,7 +133,9 @@ impl Read for Link {
 
 fn send_all(stream: &TcpStream, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {
     while !bytes.is_empty() {
-        let sent = rustix::io::retry_on_intr(|| rustix::net::send(stream, bytes, flags | SendFlags::NOSIGNAL))?;
+        let sent = rustix::io::retry_on_intr(|| {
+            rustix::net::send(stream, bytes, flags | SendFlags::NOSIGNAL)
+        })?;
         bytes = &bytes[sent..];
     }
     Ok(())

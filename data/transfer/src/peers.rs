@@ -1,5 +1,5 @@
-//! Connections to peers, which are kept and reused, and what was measured of each peer: its latency, its rate, and
-//! whether to avoid it.
+//! Connections to peers, which are kept and reused, and what was measured of each peer: its
+//! latency, its rate, and whether to avoid it.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -16,7 +16,9 @@ use crate::connection::{nonce, read_message};
 use crate::error::{PeerError, PeerErrorKind};
 use crate::limits::{MAX_PEERS, MAX_RANGE_BYTES, PeerLimits};
 use crate::link::{AfterSend, Link};
-use crate::protocol::{self, PeerKey, PeerSession, TO_THE_END, TransferReply, TransferRequest, Welcome};
+use crate::protocol::{
+    self, PeerKey, PeerSession, TO_THE_END, TransferReply, TransferRequest, Welcome,
+};
 use crate::push::push;
 use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_range};
 
@@ -74,7 +76,8 @@ struct Pace {
     bytes_per_s: Option<f64>,
 }
 
-/// A failed request. It may be repeated if the server may have closed the connection while it was idle.
+/// A failed request. It may be repeated if the server may have closed the connection while it was
+/// idle.
 pub(crate) struct TransferFailure {
     pub error: PeerError,
     pub may_be_stale: bool,
@@ -85,8 +88,8 @@ pub(crate) struct TransferFailure {
 pub struct Broken {
     /// The reason.
     pub error: PeerError,
-    /// The object with the bytes received so far, from which the next source can continue; `None` if they are of no
-    /// use.
+    /// The object with the bytes received so far, from which the next source can continue; `None`
+    /// if they are of no use.
     pub rest: Option<Incoming>,
 }
 
@@ -98,7 +101,13 @@ impl Peers {
     /// Does not connect yet.
     pub fn new(keys: DataKeys, limits: PeerLimits, link_in: Limiter) -> Self {
         let table = Table { peers: HashMap::new(), pace: Pace::default(), swept: Instant::now() };
-        Peers(Arc::new(Inner { keys, limits, link_in, peers: Mutex::new(table), buffers: Mutex::default() }))
+        Peers(Arc::new(Inner {
+            keys,
+            limits,
+            link_in,
+            peers: Mutex::new(table),
+            buffers: Mutex::default(),
+        }))
     }
 
     /// The same peers over the same network link, with connections and limits of their own.
@@ -106,13 +115,13 @@ impl Peers {
         Peers::new(self.0.keys.clone(), limits, self.0.link_in.clone())
     }
 
-    /// Receives the rest of an object from the peer at `addr` and publishes it in the store. If the object
-    /// `is_expected` at the peer, the peer may still be waiting for it. With `is_choosy`, a slow peer is given up. A
-    /// transfer in progress continues even if no caller waits for it.
+    /// Receives the rest of an object from the peer at `addr` and publishes it in the store. If the
+    /// object `is_expected` at the peer, the peer may still be waiting for it. With `is_choosy`, a
+    /// slow peer is given up. A transfer in progress continues even if no caller waits for it.
     ///
     /// # Errors
-    /// `NotHere`, `Busy`, `Unreachable`, `Avoided`, `Corrupt`, `Slow`: try another source. `Full`, `Local`: no source
-    /// can help.
+    /// `NotHere`, `Busy`, `Unreachable`, `Avoided`, `Corrupt`, `Slow`: try another source. `Full`,
+    /// `Local`: no source can help.
     pub async fn fetch(
         &self,
         addr: SocketAddr,
@@ -131,7 +140,8 @@ impl Peers {
         fetched.await.map_err(|error| Broken { error, rest: given_back.try_recv().ok().flatten() })
     }
 
-    /// Connects to a peer through its relay from now on, unless this process is behind the same relay.
+    /// Connects to a peer through its relay from now on, unless this process is behind the same
+    /// relay.
     pub(crate) fn note_relay(&self, addr: SocketAddr, relay: Option<SocketAddr>) {
         let mut table = self.0.table();
         if relay.is_some() || table.peers.contains_key(&addr) {
@@ -146,24 +156,33 @@ impl Peers {
         }
     }
 
-    /// Estimated time to fetch `bytes` from the peer at `addr`, which serves `others` other nodes. Based on
-    /// measurements of this peer, or else of other peers.
+    /// Estimated time to fetch `bytes` from the peer at `addr`, which serves `others` other nodes.
+    /// Based on measurements of this peer, or else of other peers.
     pub fn estimate(&self, addr: SocketAddr, bytes: u64, others: u32) -> Duration {
         let table = self.0.table();
         let pace = table.peers.get(&addr).map_or(Pace::default(), |peer| peer.pace);
-        let bytes_per_s = pace.bytes_per_s.or(table.pace.bytes_per_s).unwrap_or(NOMINAL_BYTES_PER_S);
+        let bytes_per_s =
+            pace.bytes_per_s.or(table.pace.bytes_per_s).unwrap_or(NOMINAL_BYTES_PER_S);
         let rtt_s = pace.rtt_s.or(table.pace.rtt_s).unwrap_or(0.0);
         Duration::from_secs_f64(rtt_s + bytes as f64 * f64::from(1 + others) / bytes_per_s)
     }
 
-    /// Pushes an object to the peer at `addr`, which expects it. Returns when the peer has stored it.
+    /// Pushes an object to the peer at `addr`, which expects it. Returns when the peer has stored
+    /// it.
     ///
     /// # Errors
-    /// `NotHere` if the peer does not expect it; `Busy`, `Unreachable`, `Avoided` if the peer did not confirm that it
-    /// has stored it.
-    pub async fn push(&self, addr: SocketAddr, id: ObjectId, content: Arc<Vec<u8>>) -> Result<(), PeerError> {
-        self.with_peer(addr, move |inner| inner.request(addr, |connection| push(inner, addr, connection, id, &content)))
-            .await
+    /// `NotHere` if the peer does not expect it; `Busy`, `Unreachable`, `Avoided` if the peer did
+    /// not confirm that it has stored it.
+    pub async fn push(
+        &self,
+        addr: SocketAddr,
+        id: ObjectId,
+        content: Arc<Vec<u8>>,
+    ) -> Result<(), PeerError> {
+        self.with_peer(addr, move |inner| {
+            inner.request(addr, |connection| push(inner, addr, connection, id, &content))
+        })
+        .await
     }
 
     /// Reads `length` bytes from `offset` of an object of the peer at `addr`.
@@ -184,7 +203,9 @@ impl Peers {
         self.with_peer(addr, move |inner| {
             let request = TransferRequest { id, offset, length, expected: false, is_push: false };
             let patience = Patience { stall: inner.limits.relay_patience, is_choosy: false };
-            inner.request(addr, |connection| receive_range(inner, addr, connection, request, patience))
+            inner.request(addr, |connection| {
+                receive_range(inner, addr, connection, request, patience)
+            })
         })
         .await
     }
@@ -229,8 +250,10 @@ impl Inner {
         let received = self.request(addr, |connection| {
             let (started, offset) = (Instant::now(), incoming.written_bytes());
             let (id, expected) = (incoming.id(), is_expected);
-            let request = TransferRequest { id, offset, length: TO_THE_END, expected, is_push: false };
-            let received = receive_object(self, addr, connection, request, incoming, patience, &mut buffer);
+            let request =
+                TransferRequest { id, offset, length: TO_THE_END, expected, is_push: false };
+            let received =
+                receive_object(self, addr, connection, request, incoming, patience, &mut buffer);
             self.saw_rate(addr, incoming.written_bytes() - offset, started.elapsed());
             received
         });
@@ -238,9 +261,10 @@ impl Inner {
         match received {
             Ok(()) => Ok(into.take().expect("it was there above").commit()?),
             Err(error) => {
-                let is_bad_whole =
-                    error.kind == PeerErrorKind::Corrupt && incoming.written_bytes() == incoming.size_bytes();
-                if is_bad_whole || matches!(error.kind, PeerErrorKind::Full | PeerErrorKind::Local) {
+                let is_bad_whole = error.kind == PeerErrorKind::Corrupt
+                    && incoming.written_bytes() == incoming.size_bytes();
+                if is_bad_whole || matches!(error.kind, PeerErrorKind::Full | PeerErrorKind::Local)
+                {
                     *into = None;
                 }
                 Err(error)
@@ -273,9 +297,11 @@ impl Inner {
         let mut table = self.table();
         let peer = self.peer(&mut table, addr);
         match peer.avoid {
-            Some((until, why)) if Instant::now() < until => {
-                Err(PeerError::new(PeerErrorKind::Avoided, addr, format_args!("was not asked: a moment ago it {why}")))
-            }
+            Some((until, why)) if Instant::now() < until => Err(PeerError::new(
+                PeerErrorKind::Avoided,
+                addr,
+                format_args!("was not asked: a moment ago it {why}"),
+            )),
             _ => Ok(peer.permits.clone()),
         }
     }
@@ -308,8 +334,8 @@ impl Inner {
         }
     }
 
-    /// Makes one request, on a kept connection if there is one. If the server has closed that connection, the request
-    /// is repeated on a new one.
+    /// Makes one request, on a kept connection if there is one. If the server has closed that
+    /// connection, the request is repeated on a new one.
     fn request<T>(
         &self,
         addr: SocketAddr,
@@ -345,15 +371,20 @@ impl Inner {
 
     fn connect(&self, addr: SocketAddr) -> Result<Connection, PeerError> {
         let failed = |what: &'static str| {
-            move |error: std::io::Error| PeerError::unreachable(addr, format_args!("{what}: {error}"))
+            move |error: std::io::Error| {
+                PeerError::unreachable(addr, format_args!("{what}: {error}"))
+            }
         };
         let started = Instant::now();
         let relay = self.table().peers.get(&addr).and_then(|peer| peer.relay);
         let connected = match &relay::way(self.keys.relay(), relay)[..] {
             [] => TcpStream::connect_timeout(&addr, self.limits.connect_timeout),
-            [relay, further @ ..] => {
-                relay::connect_through(*relay, further, &addr.to_string(), self.limits.connect_timeout)
-            }
+            [relay, further @ ..] => relay::connect_through(
+                *relay,
+                further,
+                &addr.to_string(),
+                self.limits.connect_timeout,
+            ),
         };
         let stream = Arc::new(connected.map_err(failed("cannot be reached"))?);
         let rtt_s = started.elapsed().as_secs_f64();
@@ -368,29 +399,40 @@ impl Inner {
             let client = nonce()?;
             link.send(&protocol::hello(&key, &client), AfterSend::Nothing)?;
             let answer = read_message(&mut link, self.limits.handshake_timeout)?;
-            answer.map(|answer| (link, client, answer)).ok_or_else(|| ErrorKind::UnexpectedEof.into())
+            answer
+                .map(|answer| (link, client, answer))
+                .ok_or_else(|| ErrorKind::UnexpectedEof.into())
         };
-        let (link, client, answer) = greet().map_err(|error: std::io::Error| match error.kind() {
-            // A server also closes the connection if it refuses this side, or if only one of the two sides uses TLS.
-            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                let why = "closed the connection: check that both nodes have the same cluster key, and that both or \
-                           neither use --plain-data";
-                PeerError::unreachable(addr, why)
-            }
-            _ => failed("did not answer")(error),
-        })?;
+        let (link, client, answer) =
+            greet().map_err(|error: std::io::Error| match error.kind() {
+                // A server also closes the connection if it refuses this side, or if only one of
+                // the two sides uses TLS.
+                ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                    let why = "closed the connection: check that both nodes have the same cluster \
+                               key, and that both or neither use --plain-data";
+                    PeerError::unreachable(addr, why)
+                }
+                _ => failed("did not answer")(error),
+            })?;
         match protocol::read_welcome(&key, &client, &answer) {
             Some((Welcome::Ready, server)) => {
                 let session = PeerSession::new(&key, &client, &server);
                 Ok(Connection { link, session, last_used: Instant::now() })
             }
-            Some((Welcome::Busy, _)) => Err(PeerError::new(PeerErrorKind::Busy, addr, "has too many connections")),
+            Some((Welcome::Busy, _)) => {
+                Err(PeerError::new(PeerErrorKind::Busy, addr, "has too many connections"))
+            }
             None => Err(PeerError::unreachable(addr, "does not know the cluster's key")),
         }
     }
 
     fn take_idle(&self, addr: SocketAddr) -> Option<Connection> {
-        self.table().peers.get_mut(&addr)?.idle.pop().filter(|connection| connection.is_fresh(&self.limits))
+        self.table()
+            .peers
+            .get_mut(&addr)?
+            .idle
+            .pop()
+            .filter(|connection| connection.is_fresh(&self.limits))
     }
 
     fn keep_idle(&self, addr: SocketAddr, mut connection: Connection) {
@@ -438,12 +480,18 @@ impl Connection {
             TransferReply::Here { size_bytes, checksum, length } => {
                 Ok(Follows { size_bytes, checksum: Some(checksum), length })
             }
-            TransferReply::Coming { size_bytes, length } => Ok(Follows { size_bytes, checksum: None, length }),
-            TransferReply::NotHere => Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "does not have it")),
+            TransferReply::Coming { size_bytes, length } => {
+                Ok(Follows { size_bytes, checksum: None, length })
+            }
+            TransferReply::NotHere => {
+                Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "does not have it"))
+            }
             TransferReply::NoSuchRange => {
                 Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "has no such range of it"))
             }
-            TransferReply::Failed => Err(TransferFailure::unreachable(addr, "cannot read its store".into())),
+            TransferReply::Failed => {
+                Err(TransferFailure::unreachable(addr, "cannot read its store".into()))
+            }
             TransferReply::Wanted { .. } | TransferReply::Stored => Err(strange_answer(addr)),
         }
     }
@@ -455,21 +503,32 @@ impl Connection {
         request: TransferRequest,
         timeout: Duration,
     ) -> Result<TransferReply, TransferFailure> {
-        let stale = |what: String| TransferFailure { error: PeerError::unreachable(addr, what), may_be_stale: true };
+        let stale = |what: String| TransferFailure {
+            error: PeerError::unreachable(addr, what),
+            may_be_stale: true,
+        };
         let message = self.session.request(request);
-        self.link.send(&message, AfterSend::Nothing).map_err(|error| stale(format!("cannot be asked: {error}")))?;
+        self.link
+            .send(&message, AfterSend::Nothing)
+            .map_err(|error| stale(format!("cannot be asked: {error}")))?;
         self.answer(addr, timeout)
     }
 
     /// The next answer to the last request.
-    pub fn answer(&mut self, addr: SocketAddr, timeout: Duration) -> Result<TransferReply, TransferFailure> {
+    pub fn answer(
+        &mut self,
+        addr: SocketAddr,
+        timeout: Duration,
+    ) -> Result<TransferReply, TransferFailure> {
         match read_message(&mut self.link, timeout) {
             Ok(Some(reply)) => self.session.read_reply(&reply).ok_or_else(|| strange_answer(addr)),
             Ok(None) => {
                 let error = PeerError::unreachable(addr, "closed the connection");
                 Err(TransferFailure { error, may_be_stale: true })
             }
-            Err(error) => Err(TransferFailure::unreachable(addr, format!("did not answer: {error}"))),
+            Err(error) => {
+                Err(TransferFailure::unreachable(addr, format!("did not answer: {error}")))
+            }
         }
     }
 }
@@ -494,7 +553,8 @@ impl From<eyas_store::StoreError> for TransferFailure {
     }
 }
 
-/// A buffer size that is set ends the kernel's automatic tuning. So a size that the kernel would reduce is not set.
+/// A buffer size that is set ends the kernel's automatic tuning. So a size that the kernel would
+/// reduce is not set.
 fn set_receive_buffer(stream: &TcpStream, bytes: usize) -> std::io::Result<()> {
     static MOST_BYTES: OnceLock<usize> = OnceLock::new();
     let most_bytes = *MOST_BYTES.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! The protocol between two peers, as bytes. Every message has 64 bytes: 32 of content, and 32 of a BLAKE3 keyed hash
-//! (MAC) over the content and its context, which prevents replays.
+//! The protocol between two peers, as bytes. Every message has 64 bytes: 32 of content, and 32 of a
+//! BLAKE3 keyed hash (MAC) over the content and its context, which prevents replays.
 //!
 //! ```text
 //! hello    client → server   "eyas" | version u16 | 0 u16 | nonce 24
@@ -12,9 +12,10 @@
 //!                            MAC with the session's key, over the number of the request too
 //! ```
 //!
-//! `length` bytes of content follow in pieces. Each piece has a header before it and its checksum after it, so that
-//! damage is found on the link where it happens, and earlier pieces are kept. An object that the server is still
-//! receiving is sent piece by piece, and ends with the checksum of the whole, which the server knows only then.
+//! `length` bytes of content follow in pieces. Each piece has a header before it and its checksum
+//! after it, so that damage is found on the link where it happens, and earlier pieces are kept. An
+//! object that the server is still receiving is sent piece by piece, and ends with the checksum of
+//! the whole, which the server knows only then.
 //!
 //! ```text
 //! piece    kind u32 | length u32 | had u64, then
@@ -26,13 +27,14 @@
 //!
 //! `had` is the number of bytes of the object that the server has.
 //!
-//! A push is a request whose content goes in the other direction: the server replies with the offset from which it
-//! wants the object, the client sends pieces from there and an end, and the server replies again when it has stored
-//! the object.
+//! A push is a request whose content goes in the other direction: the server replies with the
+//! offset from which it wants the object, the client sends pieces from there and an end, and the
+//! server replies again when it has stored the object.
 //!
-//! The client speaks first. A server closes the connection without an answer if a hello or a request is invalid, so a
-//! port scan learns nothing. The session's key is a hash of both nonces with the cluster's key, so recordings cannot
-//! be replayed to either side. Numbers are little-endian. This file uses no socket, no clock and no randomness.
+//! The client speaks first. A server closes the connection without an answer if a hello or a
+//! request is invalid, so a port scan learns nothing. The session's key is a hash of both nonces
+//! with the cluster's key, so recordings cannot be replayed to either side. Numbers are
+//! little-endian. This file uses no socket, no clock and no randomness.
 
 use std::fmt;
 
@@ -85,7 +87,8 @@ pub(crate) struct TransferRequest {
     pub id: ObjectId,
     pub offset: u64,
     pub length: u64,
-    /// If the server does not have the object, it is on its way there, and the server waits for a moment.
+    /// If the server does not have the object, it is on its way there, and the server waits for a
+    /// moment.
     pub expected: bool,
     /// The client pushes the object instead of asking for it.
     pub is_push: bool,
@@ -96,7 +99,8 @@ pub(crate) struct TransferRequest {
 pub(crate) enum TransferReply {
     /// `length` bytes follow, of an object of `size_bytes` whose whole content has `checksum`.
     Here { size_bytes: u64, checksum: Checksum, length: u64 },
-    /// `length` bytes follow as they arrive, of an object of `size_bytes`, and then the checksum of the whole.
+    /// `length` bytes follow as they arrive, of an object of `size_bytes`, and then the checksum of
+    /// the whole.
     Coming { size_bytes: u64, length: u64 },
     /// The object is not in the store, or was just found to be damaged.
     NotHere,
@@ -133,15 +137,25 @@ pub(crate) fn read_hello(key: &PeerKey, message: &MessageBytes) -> Option<Nonce>
 }
 
 /// The answer of a server.
-pub(crate) fn welcome(key: &PeerKey, client: &Nonce, server: &Nonce, welcome: Welcome) -> MessageBytes {
+pub(crate) fn welcome(
+    key: &PeerKey,
+    client: &Nonce,
+    server: &Nonce,
+    welcome: Welcome,
+) -> MessageBytes {
     sealed(&key.0, Purpose::Welcome, client, greeting(welcome as u16, server))
 }
 
 /// The answer of a server and its nonce, if the server knows the key.
-pub(crate) fn read_welcome(key: &PeerKey, client: &Nonce, message: &MessageBytes) -> Option<(Welcome, Nonce)> {
+pub(crate) fn read_welcome(
+    key: &PeerKey,
+    client: &Nonce,
+    message: &MessageBytes,
+) -> Option<(Welcome, Nonce)> {
     let content = opened(&key.0, Purpose::Welcome, client, message)?;
     let (status, nonce) = read_greeting(content)?;
-    let welcome = [Welcome::Ready, Welcome::Busy].into_iter().find(|welcome| *welcome as u16 == status)?;
+    let welcome =
+        [Welcome::Ready, Welcome::Busy].into_iter().find(|welcome| *welcome as u16 == status)?;
     Some((welcome, nonce))
 }
 
@@ -154,7 +168,10 @@ pub(crate) struct PeerSession {
 
 impl PeerSession {
     pub fn new(key: &PeerKey, client: &Nonce, server: &Nonce) -> Self {
-        PeerSession { key: *mac(&key.0, Purpose::PeerSession, client, server).as_bytes(), number: 0 }
+        PeerSession {
+            key: *mac(&key.0, Purpose::PeerSession, client, server).as_bytes(),
+            number: 0,
+        }
     }
 
     /// The next request, as the client sends it.
@@ -163,7 +180,8 @@ impl PeerSession {
         let mut content = [0; CONTENT_BYTES];
         content[..16].copy_from_slice(&request.id.0);
         let flags = [(request.expected, EXPECTED_BIT), (request.is_push, PUSH_BIT)];
-        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit);
+        let flags =
+            flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit);
         content[16..24].copy_from_slice(&(request.offset | flags).to_le_bytes());
         content[24..].copy_from_slice(&request.length.to_le_bytes());
         sealed(&self.key, Purpose::TransferRequest, &self.number.to_le_bytes(), content)
@@ -172,7 +190,8 @@ impl PeerSession {
     /// The next request, as the server reads it.
     pub fn read_request(&mut self, message: &MessageBytes) -> Option<TransferRequest> {
         self.number += 1;
-        let content = opened(&self.key, Purpose::TransferRequest, &self.number.to_le_bytes(), message)?;
+        let content =
+            opened(&self.key, Purpose::TransferRequest, &self.number.to_le_bytes(), message)?;
         let mut id = [0; 16];
         id.copy_from_slice(&content[..16]);
         let (offset, length) = (u64_at(content, 16), u64_at(content, 24));
@@ -189,7 +208,9 @@ impl PeerSession {
     /// The reply to the last request.
     pub fn reply(&self, reply: TransferReply) -> MessageBytes {
         let (status, size_bytes, checksum, length) = match reply {
-            TransferReply::Here { size_bytes, checksum, length } => (0, size_bytes, checksum.0, length),
+            TransferReply::Here { size_bytes, checksum, length } => {
+                (0, size_bytes, checksum.0, length)
+            }
             TransferReply::NotHere => (1, 0, 0, 0),
             TransferReply::NoSuchRange => (2, 0, 0, 0),
             TransferReply::Failed => (3, 0, 0, 0),
@@ -198,7 +219,9 @@ impl PeerSession {
             TransferReply::Stored => (6, 0, 0, 0),
         };
         let mut content = [0; CONTENT_BYTES];
-        for (field, value) in content.chunks_exact_mut(8).zip([status, size_bytes, checksum, length]) {
+        for (field, value) in
+            content.chunks_exact_mut(8).zip([status, size_bytes, checksum, length])
+        {
             field.copy_from_slice(&u64::to_le_bytes(value));
         }
         sealed(&self.key, Purpose::TransferReply, &self.number.to_le_bytes(), content)
@@ -206,8 +229,10 @@ impl PeerSession {
 
     /// The server's reply to the last request.
     pub fn read_reply(&self, message: &MessageBytes) -> Option<TransferReply> {
-        let content = opened(&self.key, Purpose::TransferReply, &self.number.to_le_bytes(), message)?;
-        let (size_bytes, checksum, length) = (u64_at(content, 8), Checksum(u64_at(content, 16)), u64_at(content, 24));
+        let content =
+            opened(&self.key, Purpose::TransferReply, &self.number.to_le_bytes(), message)?;
+        let (size_bytes, checksum, length) =
+            (u64_at(content, 8), Checksum(u64_at(content, 16)), u64_at(content, 24));
         match u64_at(content, 0) {
             0 => Some(TransferReply::Here { size_bytes, checksum, length }),
             1 => Some(TransferReply::NotHere),
@@ -274,26 +299,42 @@ fn greeting(status: u16, nonce: &Nonce) -> [u8; CONTENT_BYTES] {
 }
 
 fn read_greeting(content: &[u8]) -> Option<(u16, Nonce)> {
-    let (status, nonce) = (u16::from_le_bytes([content[6], content[7]]), content[8..].try_into().ok()?);
+    let (status, nonce) =
+        (u16::from_le_bytes([content[6], content[7]]), content[8..].try_into().ok()?);
     (content[..4] == *MAGIC && content[4..6] == VERSION.to_le_bytes()).then_some((status, nonce))
 }
 
-fn sealed(key: &[u8; 32], purpose: Purpose, context: &[u8], content: [u8; CONTENT_BYTES]) -> MessageBytes {
+fn sealed(
+    key: &[u8; 32],
+    purpose: Purpose,
+    context: &[u8],
+    content: [u8; CONTENT_BYTES],
+) -> MessageBytes {
     let mut message = [0; MESSAGE_BYTES];
     message[..CONTENT_BYTES].copy_from_slice(&content);
     message[CONTENT_BYTES..].copy_from_slice(mac(key, purpose, context, &content).as_bytes());
     message
 }
 
-fn opened<'a>(key: &[u8; 32], purpose: Purpose, context: &[u8], message: &'a MessageBytes) -> Option<&'a [u8]> {
+fn opened<'a>(
+    key: &[u8; 32],
+    purpose: Purpose,
+    context: &[u8],
+    message: &'a MessageBytes,
+) -> Option<&'a [u8]> {
     let (content, theirs) = message.split_at(CONTENT_BYTES);
     // Comparing two `Hash` values takes constant time.
-    (mac(key, purpose, context, content) == blake3::Hash::from_slice(theirs).ok()?).then_some(content)
+    (mac(key, purpose, context, content) == blake3::Hash::from_slice(theirs).ok()?)
+        .then_some(content)
 }
 
 /// All contexts of one purpose have the same length, so different inputs never give the same bytes.
 fn mac(key: &[u8; 32], purpose: Purpose, context: &[u8], content: &[u8]) -> blake3::Hash {
-    blake3::Hasher::new_keyed(key).update(&[purpose as u8]).update(context).update(content).finalize()
+    blake3::Hasher::new_keyed(key)
+        .update(&[purpose as u8])
+        .update(context)
+        .update(content)
+        .finalize()
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -310,8 +351,13 @@ mod tests {
     const OTHER: PeerKey = PeerKey([8; 32]);
     const CLIENT: Nonce = [1; 24];
     const SERVER: Nonce = [2; 24];
-    const REQUEST: TransferRequest =
-        TransferRequest { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END, expected: true, is_push: false };
+    const REQUEST: TransferRequest = TransferRequest {
+        id: ObjectId([9; 16]),
+        offset: 5,
+        length: TO_THE_END,
+        expected: true,
+        is_push: false,
+    };
 
     #[test]
     fn both_sides_prove_that_they_know_the_key() {
@@ -347,7 +393,11 @@ mod tests {
         let first = client.request(REQUEST);
         assert_eq!(server.read_request(&first), Some(REQUEST));
         assert_eq!(server.read_request(&first), None, "played again");
-        assert_eq!(PeerSession::new(&KEY, &CLIENT, &[3; 24]).read_request(&first), None, "in another session");
+        assert_eq!(
+            PeerSession::new(&KEY, &CLIENT, &[3; 24]).read_request(&first),
+            None,
+            "in another session"
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Pushes: objects that are sent to a node that expects them. A client brings objects this way that no node has yet.
+//! Pushes: objects that are sent to a node that expects them. A client brings objects this way that
+//! no node has yet.
 //!
-//! The receiver declares beforehand which object it expects, and provides the [`Incoming`] to write it to
-//! ([`PeerServer::expect`]). So a push can only fill what was reserved for it. While it arrives, the object is relayed
-//! like any other that is being received. An interrupted push continues where it stopped when the object is pushed
-//! again.
+//! The receiver declares beforehand which object it expects, and provides the [`Incoming`] to write
+//! it to ([`PeerServer::expect`]). So a push can only fill what was reserved for it. While it
+//! arrives, the object is relayed like any other that is being received. An interrupted push
+//! continues where it stopped when the object is pushed again.
 //!
 //! [`PeerServer::expect`]: crate::PeerServer::expect
 
@@ -41,8 +42,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Waits until the object is in the store, and returns its checksum. `None` if it was damaged, the store failed,
-    /// or the same object was expected anew.
+    /// Waits until the object is in the store, and returns its checksum. `None` if it was damaged,
+    /// the store failed, or the same object was expected anew.
     pub async fn stored(mut self) -> Option<Checksum> {
         (&mut self.stored).await.ok()
     }
@@ -104,14 +105,17 @@ impl Expectations {
         limits: &PeerLimits,
     ) -> io::Result<()> {
         let answer = |link: &mut Link, reply| link.send(&session.reply(reply), AfterSend::Nothing);
-        let Some(mut into) = self.take(request.id) else { return answer(link, TransferReply::NotHere) };
+        let Some(mut into) = self.take(request.id) else {
+            return answer(link, TransferReply::NotHere);
+        };
         if request.length != into.size_bytes() {
             self.put_back(into);
             return answer(link, TransferReply::NoSuchRange);
         }
         let offset = into.written_bytes();
         answer(link, TransferReply::Wanted { offset })?;
-        let follows = Follows { size_bytes: request.length, checksum: None, length: request.length - offset };
+        let follows =
+            Follows { size_bytes: request.length, checksum: None, length: request.length - offset };
         let patience = Patience { stall: limits.stall_timeout, is_choosy: false };
         let received = Pieces::new(peer, link, link_in, limits.stall_timeout, follows, patience)
             .and_then(|mut pieces| pieces.receive(&mut into, &mut vec![0; BUFFER_BYTES]));
@@ -150,21 +154,37 @@ pub(crate) fn push(
     content: &[u8],
 ) -> Result<(), TransferFailure> {
     let size_bytes = content.len() as u64;
-    let request = TransferRequest { id, offset: 0, length: size_bytes, expected: false, is_push: true };
+    let request =
+        TransferRequest { id, offset: 0, length: size_bytes, expected: false, is_push: true };
     let offset = match connection.exchange(addr, request, inner.limits.stall_timeout)? {
         TransferReply::Wanted { offset } if offset <= size_bytes => offset,
         TransferReply::NoSuchRange => {
-            return Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "expects it in another size"));
+            return Err(TransferFailure::of(
+                PeerErrorKind::NotHere,
+                addr,
+                "expects it in another size",
+            ));
         }
         TransferReply::NotHere => {
-            return Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "does not expect what it was to get"));
+            return Err(TransferFailure::of(
+                PeerErrorKind::NotHere,
+                addr,
+                "does not expect what it was to get",
+            ));
         }
-        _ => return Err(TransferFailure::unreachable(addr, "does not take what it was to get".into())),
+        _ => {
+            return Err(TransferFailure::unreachable(
+                addr,
+                "does not take what it was to get".into(),
+            ));
+        }
     };
     let rest = &content[offset as usize..];
     send_pieces(&mut connection.link, rest, size_bytes)
         .and_then(|()| send_end(&mut connection.link, Checksum::of(content)))
-        .map_err(|error| TransferFailure::unreachable(addr, format!("stopped taking what it was given: {error}")))?;
+        .map_err(|error| {
+            TransferFailure::unreachable(addr, format!("stopped taking what it was given: {error}"))
+        })?;
     match connection.answer(addr, inner.limits.stall_timeout)? {
         TransferReply::Stored => Ok(()),
         _ => Err(TransferFailure::unreachable(addr, "could not store what it was given".into())),
@@ -173,7 +193,8 @@ pub(crate) fn push(
 
 fn send_pieces(link: &mut Link, content: &[u8], had_bytes: u64) -> io::Result<()> {
     for piece in content.chunks(PIECE_BYTES) {
-        let header = PieceHeader { kind: PieceKind::Content, length: piece.len() as u32, had_bytes };
+        let header =
+            PieceHeader { kind: PieceKind::Content, length: piece.len() as u32, had_bytes };
         link.send(&header.to_bytes(), AfterSend::More)?;
         link.send(piece, AfterSend::More)?;
         // The next piece follows, or the end.
@@ -183,6 +204,9 @@ fn send_pieces(link: &mut Link, content: &[u8], had_bytes: u64) -> io::Result<()
 }
 
 fn send_end(link: &mut Link, checksum: Checksum) -> io::Result<()> {
-    link.send(&PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 }.to_bytes(), AfterSend::More)?;
+    link.send(
+        &PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 }.to_bytes(),
+        AfterSend::More,
+    )?;
     link.send(&checksum.0.to_le_bytes(), AfterSend::Nothing)
 }

@@ -1,4 +1,5 @@
-//! Receives the pieces that follow a reply or a push. Each piece is checked before the store gets it.
+//! Receives the pieces that follow a reply or a push. Each piece is checked before the store gets
+//! it.
 
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -9,7 +10,9 @@ use eyas_store::{Checksum, Incoming, Limiter, PIECE_BYTES};
 use crate::error::{PeerError, PeerErrorKind};
 use crate::link::Link;
 use crate::peers::{Connection, Inner, TransferFailure};
-use crate::protocol::{CHECKSUM_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, TO_THE_END, TransferRequest};
+use crate::protocol::{
+    CHECKSUM_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, TO_THE_END, TransferRequest,
+};
 
 /// Size of a piece and its checksum.
 pub(crate) const BUFFER_BYTES: usize = PIECE_BYTES + CHECKSUM_BYTES;
@@ -25,8 +28,8 @@ const SLOW_FACTOR: u64 = 4;
 pub(crate) struct Follows {
     /// Size of the whole object.
     pub size_bytes: u64,
-    /// Checksum of the whole object. While the object is still being received by the server, it is known only at the
-    /// end.
+    /// Checksum of the whole object. While the object is still being received by the server, it is
+    /// known only at the end.
     pub checksum: Option<Checksum>,
     /// Number of bytes that follow.
     pub length: u64,
@@ -53,12 +56,15 @@ pub(crate) fn receive_object(
 ) -> Result<(), TransferFailure> {
     let corrupt = |what: String| TransferFailure::of(PeerErrorKind::Corrupt, addr, what);
     let follows = connection.ask(addr, request, inner.limits.stall_timeout)?;
-    if (follows.size_bytes, request.offset + follows.length) != (into.size_bytes(), into.size_bytes()) {
+    if (follows.size_bytes, request.offset + follows.length)
+        != (into.size_bytes(), into.size_bytes())
+    {
         let (id, told, known) = (into.id(), follows.size_bytes, into.size_bytes());
         return Err(corrupt(format!("says that object {id} has {told} bytes; it has {known}")));
     }
     let stall = inner.limits.stall_timeout;
-    Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?.receive(into, buffer)
+    Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?
+        .receive(into, buffer)
 }
 
 /// Receives a range into memory.
@@ -71,12 +77,17 @@ pub(crate) fn receive_range(
 ) -> Result<Vec<u8>, TransferFailure> {
     let follows = connection.ask(addr, request, inner.limits.stall_timeout)?;
     if follows.length != request.length || request.length == TO_THE_END {
-        return Err(TransferFailure::of(PeerErrorKind::Corrupt, addr, "sends another range than it was asked for"));
+        return Err(TransferFailure::of(
+            PeerErrorKind::Corrupt,
+            addr,
+            "sends another range than it was asked for",
+        ));
     }
     let mut range = Vec::with_capacity(follows.length as usize);
     let mut buffer = vec![0; BUFFER_BYTES.min(follows.length as usize + CHECKSUM_BYTES)];
     let stall = inner.limits.stall_timeout;
-    let mut pieces = Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?;
+    let mut pieces =
+        Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?;
     while let Some(piece) = pieces.next(&mut buffer)? {
         match piece {
             Piece::Content(content, _) => range.extend_from_slice(content),
@@ -130,7 +141,11 @@ impl<'a> Pieces<'a> {
     }
 
     /// Receives the rest of an object.
-    pub fn receive(&mut self, into: &mut Incoming, buffer: &mut [u8]) -> Result<(), TransferFailure> {
+    pub fn receive(
+        &mut self,
+        into: &mut Incoming,
+        buffer: &mut [u8],
+    ) -> Result<(), TransferFailure> {
         while let Some(piece) = self.next(buffer)? {
             let (content, checksum) = match piece {
                 Piece::Content(content, checksum) => (content, checksum),
@@ -140,7 +155,8 @@ impl<'a> Pieces<'a> {
                 }
             };
             let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
-                && (content.len() == PIECE_BYTES || into.written_bytes() + content.len() as u64 == into.size_bytes());
+                && (content.len() == PIECE_BYTES
+                    || into.written_bytes() + content.len() as u64 == into.size_bytes());
             if is_piece {
                 into.write_piece(content, checksum)?;
             } else {
@@ -169,7 +185,11 @@ impl<'a> Pieces<'a> {
                     let (content, checksum) = bytes.split_at(length);
                     let sum = Checksum::of(content);
                     if sum.0.to_le_bytes() != *checksum {
-                        return Err(TransferFailure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data"));
+                        return Err(TransferFailure::of(
+                            PeerErrorKind::Corrupt,
+                            self.addr,
+                            "sent damaged data",
+                        ));
                     }
                     self.advance(length as u64, header.had_bytes)?;
                     return Ok(Some(Piece::Content(content, sum)));
@@ -179,7 +199,9 @@ impl<'a> Pieces<'a> {
                     return Ok(Some(Piece::Hole(header.length.into())));
                 }
                 PieceKind::Wait => self.wait()?,
-                PieceKind::Content | PieceKind::Hole | PieceKind::End => return Err(self.nonsense()),
+                PieceKind::Content | PieceKind::Hole | PieceKind::End => {
+                    return Err(self.nonsense());
+                }
             }
         }
         Ok(None)
@@ -249,12 +271,19 @@ impl<'a> Pieces<'a> {
         let (sent, received) = (then.left - now.left, had_bytes.saturating_sub(then.had_bytes));
         self.compared = Some(now);
         if self.patience.is_choosy && received / SLOW_FACTOR > sent {
-            return Err(TransferFailure::of(PeerErrorKind::Slow, self.addr, "sends much slower than it receives"));
+            return Err(TransferFailure::of(
+                PeerErrorKind::Slow,
+                self.addr,
+                "sends much slower than it receives",
+            ));
         }
         Ok(())
     }
 
     fn nonsense(&self) -> TransferFailure {
-        TransferFailure { error: PeerError::unreachable(self.addr, "sent what no peer sends"), may_be_stale: false }
+        TransferFailure {
+            error: PeerError::unreachable(self.addr, "sent what no peer sends"),
+            may_be_stale: false,
+        }
     }
 }

@@ -1,10 +1,11 @@
-//! Sends this node's objects to peers, whole ones and those that are still being received, and receives objects that
-//! are expected. Each connection has a thread. Plain data is sent with `sendfile` from the page cache.
+//! Sends this node's objects to peers, whole ones and those that are still being received, and
+//! receives objects that are expected. Each connection has a thread. Plain data is sent with
+//! `sendfile` from the page cache.
 //!
-//! The server reads messages of a fixed size. It sends nothing, not even an error, before a message has proved that
-//! its sender knows the cluster's key. Until then a [`Door`] bounds the connections; afterwards they are counted, in
-//! total and by address. Slow and silent connections are closed. An object that is found damaged is removed and not
-//! sent.
+//! The server reads messages of a fixed size. It sends nothing, not even an error, before a message
+//! has proved that its sender knows the cluster's key. Until then a [`Door`] bounds the
+//! connections; afterwards they are counted, in total and by address. Slow and silent connections
+//! are closed. An object that is found damaged is removed and not sent.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,15 +20,17 @@ use std::time::{Duration, Instant};
 
 use eyas_session::{DataKeys, Door, Guest};
 use eyas_store::{
-    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Seal, Segment,
-    Segments, StoreErrorKind,
+    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES,
+    Seal, Segment, Segments, StoreErrorKind,
 };
 use rustix::net::Shutdown;
 
 use crate::connection::{nonce, read_message};
 use crate::limits::PeerLimits;
 use crate::link::{AfterSend, Link};
-use crate::protocol::{self, PeerKey, PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest, Welcome};
+use crate::protocol::{
+    self, PeerKey, PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest, Welcome,
+};
 use crate::push::{Expectations, Expected};
 
 /// Time to wait for an expected object before the peer is told that it is not here.
@@ -39,7 +42,8 @@ const WAIT_EVERY: Duration = Duration::from_secs(1);
 /// Pause before the next accept when the process has run out of a resource.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections that the kernel queues until they are accepted. The standard library asks for 128, which a burst fills.
+/// Connections that the kernel queues until they are accepted. The standard library asks for 128,
+/// which a burst fills.
 const BACKLOG: i32 = 1024;
 
 /// Stack size of a connection's thread. It needs little; pieces are on the heap.
@@ -79,7 +83,8 @@ struct Shared {
     served_bytes: AtomicU64,
 }
 
-/// All connections that have a thread, so that a stop can cut them; counted by address once they are admitted.
+/// All connections that have a thread, so that a stop can cut them; counted by address once they
+/// are admitted.
 #[derive(Default)]
 struct Connections {
     next: u64,
@@ -129,7 +134,8 @@ impl PeerServer {
         self.addr
     }
 
-    /// Expects an object: writes it to `into` when a client pushes it, as long as the returned value lives.
+    /// Expects an object: writes it to `into` when a client pushes it, as long as the returned
+    /// value lives.
     pub fn expect(&self, into: Incoming) -> Expected {
         self.shared.expectations.expect(into)
     }
@@ -203,7 +209,12 @@ fn accept(shared: &Arc<Shared>) {
 }
 
 /// Serves one client until it closes, sends an invalid message, or times out.
-fn serve(shared: &Arc<Shared>, stream: Arc<TcpStream>, peer: SocketAddr, guest: Guest) -> io::Result<()> {
+fn serve(
+    shared: &Arc<Shared>,
+    stream: Arc<TcpStream>,
+    peer: SocketAddr,
+    guest: Guest,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(shared.limits.stall_timeout))?;
     let deadline = Instant::now() + shared.limits.handshake_timeout;
@@ -246,7 +257,12 @@ fn serve(shared: &Arc<Shared>, stream: Arc<TcpStream>, peer: SocketAddr, guest: 
     Ok(())
 }
 
-fn answer(shared: &Shared, link: &mut Link, session: &PeerSession, request: TransferRequest) -> io::Result<()> {
+fn answer(
+    shared: &Shared,
+    link: &mut Link,
+    session: &PeerSession,
+    request: TransferRequest,
+) -> io::Result<()> {
     let patience = if request.expected { EXPECTED_PATIENCE } else { Duration::ZERO };
     match shared.store.arriving(request.id, patience) {
         Some(arriving) => relay(shared, link, session, request, &arriving)?,
@@ -256,28 +272,45 @@ fn answer(shared: &Shared, link: &mut Link, session: &PeerSession, request: Tran
 }
 
 /// Sends a range of an object that is here.
-fn give(shared: &Shared, link: &mut Link, session: &PeerSession, request: TransferRequest) -> io::Result<()> {
+fn give(
+    shared: &Shared,
+    link: &mut Link,
+    session: &PeerSession,
+    request: TransferRequest,
+) -> io::Result<()> {
     let refuse = |link: &mut Link, reply| link.send(&session.reply(reply), AfterSend::Nothing);
-    // A task of this node may have written to the object through its link. Such an object is removed and not sent.
+    // A task of this node may have written to the object through its link. Such an object is
+    // removed and not sent.
     if shared.store.verify_seal(request.id) != Seal::Intact {
         return refuse(link, TransferReply::NotHere);
     }
     let object = match shared.store.open_object(request.id) {
         Ok(object) => object,
-        Err(error) if error.kind == StoreErrorKind::NotHere => return refuse(link, TransferReply::NotHere),
+        Err(error) if error.kind == StoreErrorKind::NotHere => {
+            return refuse(link, TransferReply::NotHere);
+        }
         Err(error) => {
             tracing::warn!(%error, "cannot serve an object");
             return refuse(link, TransferReply::Failed);
         }
     };
     let size_bytes = object.size_bytes;
-    let Some(end) = end_of_range(request, size_bytes) else { return refuse(link, TransferReply::NoSuchRange) };
-    let here = TransferReply::Here { size_bytes, checksum: object.checksum, length: end - request.offset };
+    let Some(end) = end_of_range(request, size_bytes) else {
+        return refuse(link, TransferReply::NoSuchRange);
+    };
+    let here =
+        TransferReply::Here { size_bytes, checksum: object.checksum, length: end - request.offset };
     // The reply and the first bytes of content share a packet.
     let then = if end > request.offset { AfterSend::More } else { AfterSend::Nothing };
     link.send(&session.reply(here), then)?;
     let known = |place: usize| object.pieces.as_ref().and_then(|pieces| pieces.get(place).copied());
-    Pieces { shared, link }.send(&object.file, request.offset..end, size_bytes, size_bytes, known)?;
+    Pieces { shared, link }.send(
+        &object.file,
+        request.offset..end,
+        size_bytes,
+        size_bytes,
+        known,
+    )?;
     shared.served_count.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
@@ -306,7 +339,9 @@ fn relay(
             _ if at < end && written_bytes > at => {
                 let range = at..end.min(written_bytes);
                 at = range.end;
-                pieces.send(&arriving.file, range, size_bytes, written_bytes, |place| arriving.piece(place))?;
+                pieces.send(&arriving.file, range, size_bytes, written_bytes, |place| {
+                    arriving.piece(place)
+                })?;
             }
             Some(ArrivalEnd::Whole(checksum)) => {
                 pieces.end(checksum)?;
@@ -337,7 +372,8 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Sends a range of an object. Pieces in a hole of the file are not sent: the peer leaves them out, too.
+    /// Sends a range of an object. Pieces in a hole of the file are not sent: the peer leaves them
+    /// out, too.
     fn send(
         &mut self,
         file: &File,
@@ -349,8 +385,13 @@ impl Pieces<'_> {
         let pieces_of = |segment| match segment {
             Segment::Data(_) => None,
             Segment::Hole(hole) => {
-                let end = if hole.end == size_bytes { hole.end } else { hole.end - hole.end % PIECE_BYTES as u64 };
-                Some(hole.start.next_multiple_of(PIECE_BYTES as u64)..end).filter(|pieces| !pieces.is_empty())
+                let end = if hole.end == size_bytes {
+                    hole.end
+                } else {
+                    hole.end - hole.end % PIECE_BYTES as u64
+                };
+                Some(hole.start.next_multiple_of(PIECE_BYTES as u64)..end)
+                    .filter(|pieces| !pieces.is_empty())
             }
         };
         let holes = Segments::of(file, range.clone()).filter_map(pieces_of);
@@ -363,7 +404,8 @@ impl Pieces<'_> {
                 let length = MAX_HOLE_BYTES.min(hole.end - at);
                 at += length;
                 self.go_on()?;
-                let header = PieceHeader { kind: PieceKind::Hole, length: length as u32, had_bytes };
+                let header =
+                    PieceHeader { kind: PieceKind::Hole, length: length as u32, had_bytes };
                 let then = if at < range.end { AfterSend::More } else { AfterSend::Nothing };
                 self.link.send(&header.to_bytes(), then)?;
             }
@@ -378,8 +420,9 @@ impl Pieces<'_> {
         }
     }
 
-    /// Sends the part of `range` that is within one piece of an object. Returns its number of bytes. If the checksum
-    /// of the piece is not `known`, or only a part of it is wanted, the checksum is computed.
+    /// Sends the part of `range` that is within one piece of an object. Returns its number of
+    /// bytes. If the checksum of the piece is not `known`, or only a part of it is wanted, the
+    /// checksum is computed.
     fn send_piece(
         &mut self,
         file: &File,
@@ -461,7 +504,9 @@ impl<'a> Admitted<'a> {
     fn from(shared: &'a Shared, ip: IpAddr) -> Option<Self> {
         let mut connections = shared.connections();
         let here = connections.admitted_from.get(&ip).copied().unwrap_or(0);
-        if connections.admitted >= shared.limits.max_connections || here >= shared.limits.max_connections_per_peer {
+        if connections.admitted >= shared.limits.max_connections
+            || here >= shared.limits.max_connections_per_peer
+        {
             return None;
         }
         connections.admitted += 1;

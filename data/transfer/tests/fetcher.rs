@@ -1,4 +1,5 @@
-//! The source of an object when several holders have it, when none has it, and when hints are wrong.
+//! The source of an object when several holders have it, when none has it, and when hints are
+//! wrong.
 
 mod cluster;
 
@@ -34,8 +35,14 @@ async fn sources_are_tried_in_the_papers_order() {
     here.store.remove(id).unwrap();
     there.put(id, &content(100_000));
     let wrong = Node::new();
-    let fetched = fetcher.fetch(&spec, &[wrong.addr(), unused_address(), there.addr()].map(holder)).await.unwrap();
-    assert_eq!(fetched, FetchedObject { from: FetchSource::Peer(there.addr()), bytes, near_bytes: 0 });
+    let fetched = fetcher
+        .fetch(&spec, &[wrong.addr(), unused_address(), there.addr()].map(holder))
+        .await
+        .unwrap();
+    assert_eq!(
+        fetched,
+        FetchedObject { from: FetchSource::Peer(there.addr()), bytes, near_bytes: 0 }
+    );
     assert_eq!(here.get(id), content(100_000));
     // Only wrong hints: persistent storage again.
     here.store.remove(id).unwrap();
@@ -57,7 +64,13 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
 async fn what_is_nowhere_else_is_asked_for_also_of_a_peer_that_is_avoided() {
     let (here, there) = (Node::new(), Node::new());
     let task = TaskId { job: JobId(1), index: 0 };
-    let spec = ObjectSpec::kept(task, "out", 100_000, &Checksum::of(&content(100_000)).to_string(), FileMode::READABLE);
+    let spec = ObjectSpec::kept(
+        task,
+        "out",
+        100_000,
+        &Checksum::of(&content(100_000)).to_string(),
+        FileMode::READABLE,
+    );
     there.put(spec.id(), &content(100_000));
     there.damage(spec.id());
     let (fetcher, holders) = (fetcher(&here), [holder(there.addr())]);
@@ -81,9 +94,11 @@ async fn a_failure_lists_what_was_tried() {
     let holders = [wrong.addr(), stranger.addr()].map(holder);
     let error = fetcher(&here).fetch(&spec, &holders).await.unwrap_err();
     assert_eq!(error.kind, FetchErrorKind::NotFound);
-    for said in
-        [&spec.source.to_string(), &format!("peer {} does not have it", wrong.addr()), &stranger.addr().to_string()]
-    {
+    for said in [
+        &spec.source.to_string(),
+        &format!("peer {} does not have it", wrong.addr()),
+        &stranger.addr().to_string(),
+    ] {
         assert!(error.message.contains(said.as_str()), "{error}");
     }
     std::fs::write(here.dir.path().join("input"), "changed").unwrap();
@@ -138,7 +153,9 @@ async fn an_object_that_became_executable_becomes_so_here() {
     fetcher.fetch(&spec, &[]).await.unwrap();
     spec.mode = FileMode::EXECUTABLE;
     assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, FetchSource::Local);
-    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(here.object_file(spec.id())).unwrap());
+    let mode = std::os::unix::fs::MetadataExt::mode(
+        &std::fs::metadata(here.object_file(spec.id())).unwrap(),
+    );
     assert_eq!(mode & 0o777, 0o555);
 }
 

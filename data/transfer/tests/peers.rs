@@ -1,4 +1,5 @@
-//! Two nodes: one fetches the objects of the other, strangers get nothing, and damaged objects are not sent.
+//! Two nodes: one fetches the objects of the other, strangers get nothing, and damaged objects are
+//! not sent.
 
 mod cluster;
 
@@ -88,7 +89,11 @@ async fn an_input_that_a_task_wrote_to_is_not_served() {
     there.put(ID, b"input");
     let staged = there.dir.path().join("staged");
     there.store.stage(ID, &staged).unwrap();
-    std::fs::File::options().write(true).open(there.object_file(ID)).map(|mut file| file.write_all(b"INPUT")).ok();
+    std::fs::File::options()
+        .write(true)
+        .open(there.object_file(ID))
+        .map(|mut file| file.write_all(b"INPUT"))
+        .ok();
     std::fs::File::open(&staged).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
     let error = here.fetch(there.addr(), ID, 5).await.unwrap_err();
     assert_eq!((error.kind, there.store.contains(ID)), (PeerErrorKind::NotHere, false));
@@ -108,9 +113,11 @@ async fn without_the_key_the_port_says_nothing() {
         let (there, mode) = (Node::with(keys.clone(), limits()), keys.mode());
         there.put(ID, b"secret");
         let most = if mode == DataMode::Plain { 0 } else { ALERT_BYTES };
-        for garbage in
-            [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n and so on, more than a message"[..], &[0; 64], &[0xff; 1000]]
-        {
+        for garbage in [
+            &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n and so on, more than a message"[..],
+            &[0; 64],
+            &[0xff; 1000],
+        ] {
             assert!(tell(there.addr(), garbage).len() <= most, "{mode:?}");
         }
         let stranger = Node::with(strange(mode), limits());
@@ -140,7 +147,9 @@ async fn what_goes_over_the_network_is_encrypted_unless_the_cluster_does_without
         let (addr, recording) = record(there.addr());
         here.fetch(addr, ID, secret.len()).await.unwrap();
         let pushed = ObjectId([7; 16]);
-        let expected = there.server.expect(there.store.begin(pushed, secret.len() as u64, FileMode::READABLE).unwrap());
+        let expected = there
+            .server
+            .expect(there.store.begin(pushed, secret.len() as u64, FileMode::READABLE).unwrap());
         here.peers.push(addr, pushed, Arc::new(secret.clone())).await.unwrap();
         assert!(expected.stored().await.is_some());
         drop((there, here));
@@ -166,7 +175,11 @@ async fn a_key_that_is_revoked_gets_nothing_on_its_open_connection_either() {
     here.store.remove(ID).unwrap();
     node.credentials().learn(Trust { dead: [(KeyId(2), TrustRefusal::Revoked)].into(), ..trust });
     let error = here.fetch(there.addr(), ID, 1).await.unwrap_err();
-    assert_eq!((error.kind, there.server.served().count), (PeerErrorKind::Unreachable, 1), "{error}");
+    assert_eq!(
+        (error.kind, there.server.served().count),
+        (PeerErrorKind::Unreachable, 1),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -192,7 +205,8 @@ async fn a_recorded_conversation_cannot_be_played_again() {
     });
     here.fetch(addr, ID, 6).await.unwrap();
     let said = recording.join().unwrap();
-    // The hello alone gets a welcome, which has a new nonce. The recorded request is not valid for it.
+    // The hello alone gets a welcome, which has a new nonce. The recorded request is not valid for
+    // it.
     assert_eq!(tell(there.addr(), &said).len(), 64);
     // The server counts what it has sent.
     let deadline = Instant::now() + DEADLINE;
@@ -295,7 +309,11 @@ async fn many_transfers_share_few_connections() {
         fetches.spawn(async move { peers.fetch(addr, into, false, false).await });
     }
     // A third connection would have been told that the server is busy.
-    fetches.join_all().await.into_iter().for_each(|fetched| assert!(fetched.is_ok(), "{fetched:?}"));
+    fetches
+        .join_all()
+        .await
+        .into_iter()
+        .for_each(|fetched| assert!(fetched.is_ok(), "{fetched:?}"));
     assert_eq!(here.store.len(), 40);
 }
 
@@ -317,8 +335,14 @@ async fn links_go_at_their_rate_both_ways() {
     there.put(ID, &content(2_000_000));
     let slow = || Limiter::own(20_000_000);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server =
-        PeerServer::start(listener, there.store.clone(), keys(), limits(), (Limiter::unlimited(), slow())).unwrap();
+    let server = PeerServer::start(
+        listener,
+        there.store.clone(),
+        keys(),
+        limits(),
+        (Limiter::unlimited(), slow()),
+    )
+    .unwrap();
     let here = Node::new();
     for (addr, link_in) in [(server.addr(), Limiter::unlimited()), (there.addr(), slow())] {
         let peers = Peers::new(keys(), limits(), link_in);
@@ -331,7 +355,8 @@ async fn links_go_at_their_rate_both_ways() {
     }
 }
 
-/// A proxy for one connection to `target`: returns what both sides have sent, once the connection has ended.
+/// A proxy for one connection to `target`: returns what both sides have sent, once the connection
+/// has ended.
 fn record(target: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = middle.local_addr().unwrap();
@@ -357,7 +382,8 @@ fn record(target: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
     (addr, recording)
 }
 
-/// Opens the store again once the threads of the old server have seen that their connections are cut.
+/// Opens the store again once the threads of the old server have seen that their connections are
+/// cut.
 fn reopen(dir: &std::path::Path) -> ObjectStore {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -371,5 +397,6 @@ fn reopen(dir: &std::path::Path) -> ObjectStore {
 
 fn serve(store: ObjectStore, limits: PeerLimits) -> PeerServer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    PeerServer::start(listener, store, keys(), limits, (Limiter::unlimited(), Limiter::unlimited())).unwrap()
+    PeerServer::start(listener, store, keys(), limits, (Limiter::unlimited(), Limiter::unlimited()))
+        .unwrap()
 }

@@ -14,7 +14,8 @@ async fn what_is_expected_is_taken() {
     let (there, here) = (Node::new(), Node::new());
     for (number, size) in [0, 1, 128 << 10, (128 << 10) + 1, 5_000_000].into_iter().enumerate() {
         let (id, content) = (ObjectId([number as u8; 16]), content(size));
-        let expected = there.server.expect(there.store.begin(id, size as u64, FileMode::READABLE).unwrap());
+        let expected =
+            there.server.expect(there.store.begin(id, size as u64, FileMode::READABLE).unwrap());
         here.peers.push(there.addr(), id, Arc::new(content.clone())).await.unwrap();
         assert_eq!(expected.stored().await, Some(Checksum::of(&content)));
         assert_eq!(there.get(id), content);
@@ -40,7 +41,8 @@ async fn what_is_not_expected_is_refused() {
 async fn a_push_is_relayed_while_it_comes() {
     let nodes = [Node::new(), Node::new(), Node::new()];
     let content = content(20_000_000);
-    let begin = |node: &Node| node.store.begin(ID, content.len() as u64, FileMode::READABLE).unwrap();
+    let begin =
+        |node: &Node| node.store.begin(ID, content.len() as u64, FileMode::READABLE).unwrap();
     let expected = nodes[0].server.expect(begin(&nodes[0]));
     let (first, second) = (nodes[1].peers.clone(), nodes[2].peers.clone());
     let (into_first, into_second) = (begin(&nodes[1]), begin(&nodes[2]));

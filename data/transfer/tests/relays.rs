@@ -1,5 +1,5 @@
-//! Nodes that want the same object at the same time: each relays to the next what it has so far. When a relay dies,
-//! sends wrong data or is slow, the next node continues with another source.
+//! Nodes that want the same object at the same time: each relays to the next what it has so far.
+//! When a relay dies, sends wrong data or is slow, the next node continues with another source.
 
 mod cluster;
 
@@ -10,7 +10,8 @@ use std::time::Duration;
 use cluster::{DEADLINE, ID, Node, content, holder, keys, limits, source};
 use eyas_store::{Emulation, Limiter, PIECE_BYTES, Storage};
 use eyas_transfer::{
-    FetchError, FetchSource, FetchedObject, Fetcher, PeerErrorKind, PeerHolder, PeerLimits, PeerServer,
+    FetchError, FetchSource, FetchedObject, Fetcher, PeerErrorKind, PeerHolder, PeerLimits,
+    PeerServer,
 };
 use eyas_types::{FileMode, ObjectSpec};
 use tokio::task::JoinHandle;
@@ -28,7 +29,9 @@ fn begin(
     rate: &str,
     holders: &[PeerHolder],
 ) -> JoinHandle<Result<FetchedObject, FetchError>> {
-    let storage = Storage::new(Emulation::parse(&format!("storage={rate}")).unwrap().limits(node.dir.path()).unwrap());
+    let storage = Storage::new(
+        Emulation::parse(&format!("storage={rate}")).unwrap().limits(node.dir.path()).unwrap(),
+    );
     let fetcher = Fetcher::new(node.store.clone(), storage, node.peers.clone());
     let (spec, holders) = (spec.clone(), holders.to_vec());
     tokio::spawn(async move { fetcher.fetch(&spec, &holders).await })
@@ -48,13 +51,20 @@ async fn wait_past(node: &Node, spec: &ObjectSpec, bytes: usize) -> u64 {
 async fn a_chain_reads_persistent_storage_once_and_each_gives_it_once() {
     let nodes: Vec<_> = (0..6).map(|_| Node::new()).collect();
     let spec = source(&nodes[0], "input", BYTES).await;
-    // From the last node to the first: each asks for an object that the one before it does not even expect yet.
-    let later: Vec<_> = (1..6).rev().map(|at| begin(&nodes[at], &spec, "1kB/s", &[relay(&nodes[at - 1])])).collect();
+    // From the last node to the first: each asks for an object that the one before it does not even
+    // expect yet.
+    let later: Vec<_> = (1..6)
+        .rev()
+        .map(|at| begin(&nodes[at], &spec, "1kB/s", &[relay(&nodes[at - 1])]))
+        .collect();
     let first = begin(&nodes[0], &spec, "20MB/s", &[]);
     assert_eq!(first.await.unwrap().unwrap().from, FetchSource::Persistent);
     for (fetch, at) in later.into_iter().zip((1..6).rev()) {
         let from = FetchSource::Peer(nodes[at - 1].addr());
-        assert_eq!(fetch.await.unwrap().unwrap(), FetchedObject { from, bytes: BYTES as u64, near_bytes: 0 });
+        assert_eq!(
+            fetch.await.unwrap().unwrap(),
+            FetchedObject { from, bytes: BYTES as u64, near_bytes: 0 }
+        );
         assert_eq!(nodes[at].get(spec.id()), content(BYTES));
     }
     for (at, node) in nodes.iter().enumerate() {
@@ -81,7 +91,11 @@ async fn when_a_relay_dies_the_rest_goes_on_from_where_it_was() {
     // To the middle all, to the last no more than what it had not had when its relay died.
     assert!(given.bytes <= BYTES as u64);
     let most = BYTES as u64 + (BYTES as u64 - before);
-    assert!((BYTES as u64..=most).contains(&root.server.served().bytes), "{:?}, at most {most}", root.server.served());
+    assert!(
+        (BYTES as u64..=most).contains(&root.server.served().bytes),
+        "{:?}, at most {most}",
+        root.server.served()
+    );
 }
 
 #[tokio::test]
@@ -90,8 +104,12 @@ async fn a_damaged_piece_is_fetched_again_and_no_more_than_that() {
     let spec = source(&here, "input", BYTES).await;
     [&liar, &honest].iter().for_each(|node| node.put(spec.id(), &content(BYTES)));
     let bad = in_the_middle(liar.addr(), |at, byte| if at == BYTES / 2 { !byte } else { byte });
-    let fetched = begin(&here, &spec, "1kB/s", &[holder(bad), holder(honest.addr())]).await.unwrap().unwrap();
-    assert_eq!((fetched.from, here.get(spec.id())), (FetchSource::Peer(honest.addr()), content(BYTES)));
+    let fetched =
+        begin(&here, &spec, "1kB/s", &[holder(bad), holder(honest.addr())]).await.unwrap().unwrap();
+    assert_eq!(
+        (fetched.from, here.get(spec.id())),
+        (FetchSource::Peer(honest.addr()), content(BYTES))
+    );
     let again = honest.server.served().bytes as usize;
     assert!((BYTES / 2..BYTES / 2 + PIECE_BYTES).contains(&again), "{again}");
     // It is remembered for a while.
@@ -179,7 +197,11 @@ async fn garbage_in_place_of_pieces_is_an_error() {
     let [here, there] = [(); 2].map(|()| Node::new());
     there.put(ID, &content(BYTES));
     // The header of the first piece.
-    let garbage = in_the_middle_raw(there.addr(), |at, byte| if (128..132).contains(&at) { 0xff } else { byte });
+    let garbage =
+        in_the_middle_raw(
+            there.addr(),
+            |at, byte| if (128..132).contains(&at) { 0xff } else { byte },
+        );
     let into = here.store.begin(ID, BYTES as u64, FileMode::READABLE).unwrap();
     let broken = here.peers.fetch(garbage, into, false, false).await.unwrap_err();
     assert_eq!(broken.error.kind, PeerErrorKind::Unreachable);
@@ -187,7 +209,10 @@ async fn garbage_in_place_of_pieces_is_an_error() {
 }
 
 /// A proxy that changes content on its way; `change` gets the offset in the content.
-fn in_the_middle(target: SocketAddr, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
+fn in_the_middle(
+    target: SocketAddr,
+    change: impl Fn(usize, u8) -> u8 + Send + 'static,
+) -> SocketAddr {
     // Greeting and reply, then pieces with 16 bytes before and 8 behind each.
     const PIECE: usize = PIECE_BYTES;
     in_the_middle_raw(target, move |at, byte| match at.checked_sub(128) {
@@ -198,7 +223,10 @@ fn in_the_middle(target: SocketAddr, change: impl Fn(usize, u8) -> u8 + Send + '
     })
 }
 
-fn in_the_middle_raw(target: SocketAddr, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
+fn in_the_middle_raw(
+    target: SocketAddr,
+    change: impl Fn(usize, u8) -> u8 + Send + 'static,
+) -> SocketAddr {
     pass(target, usize::MAX, change)
 }
 
@@ -206,7 +234,11 @@ fn cut_after(target: SocketAddr, bytes: usize) -> SocketAddr {
     pass(target, bytes, |_, byte| byte)
 }
 
-fn pass(target: SocketAddr, most: usize, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
+fn pass(
+    target: SocketAddr,
+    most: usize,
+    change: impl Fn(usize, u8) -> u8 + Send + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -217,7 +249,10 @@ fn pass(target: SocketAddr, most: usize, change: impl Fn(usize, u8) -> u8 + Send
         let (mut at, mut buffer) = (0, [0; 1 << 16]);
         while let Ok(count @ 1..) = server.read(&mut buffer) {
             let count = count.min(most - at);
-            buffer[..count].iter_mut().enumerate().for_each(|(place, byte)| *byte = change(at + place, *byte));
+            buffer[..count]
+                .iter_mut()
+                .enumerate()
+                .for_each(|(place, byte)| *byte = change(at + place, *byte));
             at += count;
             if client.write_all(&buffer[..count]).is_err() || at == most {
                 break;

@@ -51,7 +51,8 @@ async fn holes_stay_on_the_way_from_node_to_node_and_are_not_sent() {
             return;
         }
         let task = TaskId { job: JobId(1), index: 0 };
-        let name = |size_bytes, _, _| ObjectSpec::kept(task, "output", size_bytes, "", FileMode::READABLE);
+        let name =
+            |size_bytes, _, _| ObjectSpec::kept(task, "output", size_bytes, "", FileMode::READABLE);
         let id = there.store.adopt(&path, name).unwrap().id();
         let checksum = here.fetch(there.addr(), id, SIZE_BYTES as usize).await.unwrap();
         assert_eq!(checksum, there.store.open_object(id).unwrap().checksum);
@@ -60,10 +61,15 @@ async fn holes_stay_on_the_way_from_node_to_node_and_are_not_sent() {
         assert!(sent_bytes < 2 * DATA.len() as u64, "{sent_bytes}");
 
         // Its last piece is shorter, and so is a range.
-        for (offset, length) in [(DATA_AT - 500_000, 900_000), (SIZE_BYTES - 1_000_001, 1_000_001), (1, 3)] {
+        for (offset, length) in
+            [(DATA_AT - 500_000, 900_000), (SIZE_BYTES - 1_000_001, 1_000_001), (1, 3)]
+        {
             let range = here.peers.read_range(there.addr(), id, offset, length).await.unwrap();
             let mut expected = vec![0; length as usize];
-            File::open(there.object_file(id)).unwrap().read_exact_at(&mut expected, offset).unwrap();
+            File::open(there.object_file(id))
+                .unwrap()
+                .read_exact_at(&mut expected, offset)
+                .unwrap();
             assert!(range == expected, "{offset}");
         }
     }

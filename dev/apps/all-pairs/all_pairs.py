@@ -49,7 +49,9 @@ def block_file(folder: Path, block: Block) -> Path:
     return folder / "blocks" / f"{block[0].start}-{block[1].start}.csv"
 
 
-def task(block: Block, rows: list[Path], columns: list[Path], asked: argparse.Namespace) -> dict[str, object]:
+def task(
+    block: Block, rows: list[Path], columns: list[Path], asked: argparse.Namespace
+) -> dict[str, object]:
     """The task of a block as a line of a job file. Inputs are named by row and column, because names may repeat."""
     row_names = {f"r{number}-{rows[number].name}": rows[number] for number in block[0]}
     column_names = {f"c{number}-{columns[number].name}": columns[number] for number in block[1]}
@@ -80,7 +82,9 @@ def cluster(eyas: str, nodes: int) -> Iterator[dict[str, str]]:
         yield environment
         return
     environment["EYAS_CLUSTER"] = f"all-pairs-{os.getpid()}"
-    subprocess.run([eyas, "start", "local", "--detach", "--nodes", str(nodes)], env=environment, check=True)
+    subprocess.run(
+        [eyas, "start", "local", "--detach", "--nodes", str(nodes)], env=environment, check=True
+    )
     try:
         yield environment
     finally:
@@ -98,7 +102,11 @@ def compute(tasks: list[dict[str, object]], asked: argparse.Namespace) -> None:
             number = ran.stdout.strip()
             if ran.returncode and number:
                 task = first_failed(asked.eyas, number, environment)
-                subprocess.run([asked.eyas, "task", "log", "--stderr", task], env=environment, stdout=sys.stderr)
+                subprocess.run(
+                    [asked.eyas, "task", "log", "--stderr", task],
+                    env=environment,
+                    stdout=sys.stderr,
+                )
     if ran.returncode:
         raise AllPairsError(f"some blocks failed; the others are in {asked.out / 'blocks'}")
 
@@ -111,7 +119,9 @@ def first_failed(eyas: str, job: str, environment: dict[str, str]) -> str:
     return str(tasks[0]["task"]) if tasks else f"{job}.0"
 
 
-def collect(blocks: list[Block], rows: int, columns: int, asked: argparse.Namespace) -> list[list[str]]:
+def collect(
+    blocks: list[Block], rows: int, columns: int, asked: argparse.Namespace
+) -> list[list[str]]:
     """The whole matrix, as the program printed it."""
     matrix = [[""] * columns for _ in range(rows)]
     for block in blocks:
@@ -141,40 +151,82 @@ def write_npy(path: Path, matrix: list[list[str]]) -> None:
     values = array.array("d", (float(value) for row in matrix for value in row))
     if sys.byteorder == "big":
         values.byteswap()
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + values.tobytes())
+    path.write_bytes(
+        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + values.tobytes()
+    )
 
 
 def parse() -> argparse.Namespace:
     """Reads and checks the arguments."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, fromfile_prefix_chars="@"
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        fromfile_prefix_chars="@",
     )
     parser.add_argument(
-        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="files, or @LIST: one on each line"
-    )
-    parser.add_argument("--columns", nargs="+", type=Path, metavar="FILE", help="likewise (default: the rows)")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="write matrix.csv and matrix.npy to this folder"
-    )
-    parser.add_argument("--block", type=int, default=16, metavar="N", help="rows and columns of a task (default: 16)")
-    parser.add_argument("--symmetric", action="store_true", help="F(a, b) is F(b, a): compute one of the two")
-    parser.add_argument(
-        "--input", action="append", default=[], type=Path, metavar="FILE", help="a further file for the program"
+        "--rows",
+        nargs="+",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="files, or @LIST: one on each line",
     )
     parser.add_argument(
-        "--retries", type=int, default=0, metavar="N", help="number of retries of a failed block (default: 0)"
+        "--columns", nargs="+", type=Path, metavar="FILE", help="likewise (default: the rows)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="write matrix.csv and matrix.npy to this folder",
+    )
+    parser.add_argument(
+        "--block",
+        type=int,
+        default=16,
+        metavar="N",
+        help="rows and columns of a task (default: 16)",
+    )
+    parser.add_argument(
+        "--symmetric", action="store_true", help="F(a, b) is F(b, a): compute one of the two"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a further file for the program",
+    )
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of retries of a failed block (default: 0)",
     )
     parser.add_argument("--eyas", default="eyas", metavar="PROGRAM", help="the eyas command")
     parser.add_argument(
-        "--nodes", type=int, default=2, metavar="N", help="executors of a new local cluster (default: 2)"
+        "--nodes",
+        type=int,
+        default=2,
+        metavar="N",
+        help="executors of a new local cluster (default: 2)",
     )
-    parser.add_argument("program", nargs="+", metavar="PROGRAM", help="the program and its first words, after `--`")
+    parser.add_argument(
+        "program", nargs="+", metavar="PROGRAM", help="the program and its first words, after `--`"
+    )
     asked = parser.parse_args()
     if not 1 <= asked.block <= MAX_BLOCK:
-        parser.error(f"--block is from 1 to {MAX_BLOCK}: all rows and columns of a block are inputs of one task")
+        parser.error(
+            f"--block is from 1 to {MAX_BLOCK}: all rows and columns of a block are inputs of one task"
+        )
     if asked.symmetric and asked.columns:
         parser.error("--symmetric compares the rows with themselves: leave out --columns")
-    missing = [path for path in [*asked.rows, *(asked.columns or []), *asked.input] if not path.is_file()]
+    missing = [
+        path for path in [*asked.rows, *(asked.columns or []), *asked.input] if not path.is_file()
+    ]
     if missing:
         parser.error(f"not a file: {missing[0]}")
     asked.out = asked.out.absolute()
@@ -189,7 +241,9 @@ def main() -> int:
     blocks = list(cut(len(rows), len(columns), asked.block, asked.symmetric))
     try:
         if len(blocks) > MAX_TASKS:
-            raise AllPairsError(f"{len(blocks)} blocks, but a job can have at most {MAX_TASKS}: make --block larger")
+            raise AllPairsError(
+                f"{len(blocks)} blocks, but a job can have at most {MAX_TASKS}: make --block larger"
+            )
         shutil.rmtree(asked.out / "blocks", ignore_errors=True)
         asked.out.mkdir(parents=True, exist_ok=True)
         compute([task(block, rows, columns, asked) for block in blocks], asked)
@@ -200,7 +254,9 @@ def main() -> int:
     write_csv(asked.out / "matrix.csv", matrix, asked.rows, asked.columns or asked.rows)
     write_npy(asked.out / "matrix.npy", matrix)
     shutil.rmtree(asked.out / "blocks")
-    print(f"{len(rows)} x {len(columns)} values from {len(blocks)} tasks: matrix.csv and matrix.npy in {asked.out}")
+    print(
+        f"{len(rows)} x {len(columns)} values from {len(blocks)} tasks: matrix.csv and matrix.npy in {asked.out}"
+    )
     return 0
 
 

@@ -20,7 +20,9 @@ def value(command: list[str], row: str, column: str) -> str:
     """The number that the program prints for a pair, as text."""
     pair = f"`{' '.join(command)} {row} {column}`"
     try:
-        ran = subprocess.run([*command, row, column], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        ran = subprocess.run(
+            [*command, row, column], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
     except OSError as error:
         sys.exit(f"all-pairs: {pair} cannot be run: {error.strerror}")
     if ran.returncode:
@@ -35,8 +37,12 @@ def value(command: list[str], row: str, column: str) -> str:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--triangle", action="store_true", help="leave out the values below the diagonal")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--triangle", action="store_true", help="leave out the values below the diagonal"
+    )
     parser.add_argument("--rows", nargs="+", required=True)
     parser.add_argument("--columns", nargs="+", required=True)
     parser.add_argument("program", nargs="+")

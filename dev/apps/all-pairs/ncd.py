@@ -16,7 +16,11 @@ from pathlib import Path
 
 def compressed_length(content: bytes) -> int:
     """C: raw LZMA, without the fixed bytes of a file format, which would count as shared."""
-    return len(lzma.compress(content, format=lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA2, "preset": 6}]))
+    return len(
+        lzma.compress(
+            content, format=lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA2, "preset": 6}]
+        )
+    )
 
 
 if len(sys.argv) != 3:

@@ -25,20 +25,38 @@ NEEDED = {"apt-get": "apt", "dpkg": "dpkg", "makeblastdb": "ncbi-blast+"}
 
 def fetch(folder: Path) -> None:
     """Makes the files in the folder. The file `complete` is made last."""
-    missing = [f"{program} (package {package})" for program, package in NEEDED.items() if shutil.which(program) is None]
+    missing = [
+        f"{program} (package {package})"
+        for program, package in NEEDED.items()
+        if shutil.which(program) is None
+    ]
     if missing:
         sys.exit(f"fetch: missing: {', '.join(missing)}")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as name:
         scratch = Path(name)
-        got = subprocess.run(["apt-get", "download", "-qq", PACKAGE], cwd=scratch, stderr=subprocess.PIPE, text=True)
+        got = subprocess.run(
+            ["apt-get", "download", "-qq", PACKAGE], cwd=scratch, stderr=subprocess.PIPE, text=True
+        )
         if got.returncode:
             why = "is there a network, and did `apt-get update` run?"
             sys.exit(f"fetch: {PACKAGE} cannot be downloaded; {why}\n{got.stderr}")
         subprocess.run(["dpkg", "-x", next(scratch.glob("*.deb")), scratch], check=True)
         for file in ("tursiops.fa", "query.fa"):
-            (folder / file).write_bytes(gzip.decompress((scratch / FILES / f"{file}.gz").read_bytes()))
-    make = ["makeblastdb", "-in", "tursiops.fa", "-dbtype", "prot", "-out", "tursiops", "-title", "tursiops"]
+            (folder / file).write_bytes(
+                gzip.decompress((scratch / FILES / f"{file}.gz").read_bytes())
+            )
+    make = [
+        "makeblastdb",
+        "-in",
+        "tursiops.fa",
+        "-dbtype",
+        "prot",
+        "-out",
+        "tursiops",
+        "-title",
+        "tursiops",
+    ]
     subprocess.run(make, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     (folder / "complete").touch()
 

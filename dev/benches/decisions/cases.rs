@@ -1,5 +1,5 @@
-//! Cases in which a careless scheduler pays for each executor, holder or task at every event. Times are of single
-//! events.
+//! Cases in which a careless scheduler pays for each executor, holder or task at every event. Times
+//! are of single events.
 
 use eyas_types::PlacementPolicy;
 
@@ -15,13 +15,25 @@ const CASES: [(&str, &str, Case); 7] = [
         "every executor holds the object; tasks for it arrive one by one, most slots are free",
         |p, s, l| everywhere(p, s, l, s.shape.executors / 2),
     ),
-    ("everywhere-busy", "the same, with no slot free: each end is followed by an arrival", |p, s, l| {
-        // One and two slots in turn, and as many tasks behind them: six for two executors.
-        everywhere(p, s, l, 3 * s.shape.executors)
-    }),
-    ("common-input", "a deep queue; every task reads one object that all hold, and one of many", common_input),
+    (
+        "everywhere-busy",
+        "the same, with no slot free: each end is followed by an arrival",
+        |p, s, l| {
+            // One and two slots in turn, and as many tasks behind them: six for two executors.
+            everywhere(p, s, l, 3 * s.shape.executors)
+        },
+    ),
+    (
+        "common-input",
+        "a deep queue; every task reads one object that all hold, and one of many",
+        common_input,
+    ),
     ("one-object", "a deep queue; every task reads the same object, which all hold", one_object),
-    ("all-pairs", "every pair of two sets of objects, row by row, fewer executors, larger stores", all_pairs),
+    (
+        "all-pairs",
+        "every pair of two sets of objects, row by row, fewer executors, larger stores",
+        all_pairs,
+    ),
     ("idle", "tasks of random inputs arrive one by one, nearly nothing runs", idle),
     ("tail", "the queue is empty; running and assigned tasks come to their ends", tail),
 ];
@@ -29,9 +41,12 @@ const CASES: [(&str, &str, Case); 7] = [
 /// Measures and prints all cases; `only` one of them if its name is given.
 pub fn run(scale: Scale, only: Option<&str>) {
     println!(
-        "case             policy   events  event mean/p99/p99.9/max us               full  part  none %      digest"
+        "case             policy   events  event mean/p99/p99.9/max us               full  part  \
+         none %      digest"
     );
-    for (name, what, case) in CASES.iter().filter(|(name, ..)| only.is_none_or(|only| only == *name)) {
+    for (name, what, case) in
+        CASES.iter().filter(|(name, ..)| only.is_none_or(|only| only == *name))
+    {
         println!("{name}: {what}");
         for policy in PlacementPolicy::ALL {
             let mut latencies = Latencies::default();
@@ -49,7 +64,12 @@ pub fn run(scale: Scale, only: Option<&str>) {
 }
 
 /// Throughout, `in_flight` tasks are assigned.
-fn everywhere(policy: PlacementPolicy, scale: Scale, latencies: &mut Latencies, in_flight: usize) -> Cluster {
+fn everywhere(
+    policy: PlacementPolicy,
+    scale: Scale,
+    latencies: &mut Latencies,
+    in_flight: usize,
+) -> Cluster {
     let mut cluster = Cluster::new(policy, scale.shape);
     cluster.fill_stores();
     cluster.store_everywhere(0);
@@ -66,7 +86,12 @@ fn everywhere(policy: PlacementPolicy, scale: Scale, latencies: &mut Latencies, 
     cluster
 }
 
-fn deep(policy: PlacementPolicy, scale: Scale, latencies: &mut Latencies, own_input: bool) -> Cluster {
+fn deep(
+    policy: PlacementPolicy,
+    scale: Scale,
+    latencies: &mut Latencies,
+    own_input: bool,
+) -> Cluster {
     let mut cluster = Cluster::new(policy, scale.shape);
     cluster.fill_stores();
     cluster.store_everywhere(0);
@@ -108,7 +133,9 @@ fn all_pairs(policy: PlacementPolicy, scale: Scale, latencies: &mut Latencies) -
     let reports = cluster.next_batch(0);
     cluster.handle(reports);
     for row in 0..rows {
-        let arrivals = (0..rows).map(|column| cluster.arrival(vec![row as u32, (rows + column) as u32])).collect();
+        let arrivals = (0..rows)
+            .map(|column| cluster.arrival(vec![row as u32, (rows + column) as u32]))
+            .collect();
         cluster.handle(arrivals);
     }
     for _ in 0..10 * scale.case_tasks {

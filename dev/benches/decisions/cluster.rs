@@ -1,6 +1,8 @@
-//! Executors and a user, as far as the scheduler can tell them from real ones: they obey effects and report facts.
+//! Executors and a user, as far as the scheduler can tell them from real ones: they obey effects
+//! and report facts.
 //!
-//! Events are made before the clock starts and effects are read after it stopped: only [`Scheduler::handle`] is timed.
+//! Events are made before the clock starts and effects are read after it stopped: only
+//! [`Scheduler::handle`] is timed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +13,8 @@ use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId
 
 use crate::memory::live_bytes;
 
-/// Every object's size; the time a task runs keeps executors from lining up more than one task a slot.
+/// Every object's size; the time a task runs keeps executors from lining up more than one task a
+/// slot.
 const OBJECT_BYTES: u64 = 10_000_000;
 const RAN_US: u64 = 1_000_000;
 
@@ -67,7 +70,8 @@ pub struct Handled {
     pub grown_bytes: f64,
 }
 
-/// How long single events took, nanoseconds; and how long it takes to read the clock, which is taken off.
+/// How long single events took, nanoseconds; and how long it takes to read the clock, which is
+/// taken off.
 pub struct Latencies {
     taken_ns: Vec<u32>,
     reading: Duration,
@@ -79,7 +83,8 @@ pub fn processor_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// A number below `bound`. The remainder, although slightly uneven, gives the digests that earlier versions printed.
+/// A number below `bound`. The remainder, although slightly uneven, gives the digests that earlier
+/// versions printed.
 fn below(dice: &mut Dice, bound: usize) -> usize {
     (dice.throw() % bound as u64) as usize
 }
@@ -128,7 +133,8 @@ impl Cluster {
         cluster
     }
 
-    /// Fills every store with random objects, except where the policy stores nothing. Returns how many replicas.
+    /// Fills every store with random objects, except where the policy stores nothing. Returns how
+    /// many replicas.
     pub fn fill_stores(&mut self) -> u64 {
         for executor in 0..if self.stores_data { self.shape.executors } else { 0 } {
             for object in distinct(&mut self.dice, self.shape.held, self.shape.objects) {
@@ -143,7 +149,11 @@ impl Cluster {
         let store = &mut self.executors[executor].store;
         let by = ExecutorId(executor as u32);
         store.push(object);
-        let stored = Event::Stored { executor: by, object: self.objects[object as usize], size_bytes: OBJECT_BYTES };
+        let stored = Event::Stored {
+            executor: by,
+            object: self.objects[object as usize],
+            size_bytes: OBJECT_BYTES,
+        };
         self.reports.push(stored);
         if store.len() > self.shape.held {
             let evicted = self.objects[store.remove(0) as usize];
@@ -183,9 +193,14 @@ impl Cluster {
     /// The arrival of a task that reads these objects.
     pub fn arrival(&mut self, inputs: Vec<u32>) -> Event {
         let index = self.inputs.len() as u32;
-        let sized = inputs.iter().map(|object| (self.objects[*object as usize], OBJECT_BYTES)).collect();
+        let sized =
+            inputs.iter().map(|object| (self.objects[*object as usize], OBJECT_BYTES)).collect();
         self.inputs.push(inputs.into());
-        Event::TaskReady { task: TaskId { job: JobId(1), index }, inputs: sized, need: Need::default() }
+        Event::TaskReady {
+            task: TaskId { job: JobId(1), index },
+            inputs: sized,
+            need: Need::default(),
+        }
     }
 
     /// Arrivals of `tasks` tasks that read `inputs` random objects each.
@@ -239,10 +254,17 @@ impl Cluster {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Command(PlacementCommand::Assign { executor, task, attempt, hints, .. }) => {
+                Effect::Command(PlacementCommand::Assign {
+                    executor,
+                    task,
+                    attempt,
+                    hints,
+                    ..
+                }) => {
                     let hinted = hints.iter().flat_map(|hint| hint.holders.iter());
-                    let hinted =
-                        hinted.fold(hints.len() as u64, |sum, holder| sum << 5 ^ sum ^ u64::from(holder.executor.0));
+                    let hinted = hinted.fold(hints.len() as u64, |sum, holder| {
+                        sum << 5 ^ sum ^ u64::from(holder.executor.0)
+                    });
                     self.note(u64::from(executor.0) << 32 | u64::from(task.index));
                     self.note(u64::from(attempt) << 48 ^ hinted);
                     self.take(executor.0, task.index);
@@ -314,7 +336,8 @@ fn bytes_of_event(event: &Event) -> usize {
 fn bytes_of_effect(effect: &Effect) -> usize {
     match effect {
         Effect::Command(PlacementCommand::Assign { hints, .. }) => {
-            size_of_val(&**hints) + hints.iter().map(|hint| size_of_val(&*hint.holders)).sum::<usize>()
+            size_of_val(&**hints)
+                + hints.iter().map(|hint| size_of_val(&*hint.holders)).sum::<usize>()
         }
         _ => 0,
     }
@@ -349,7 +372,8 @@ impl Latencies {
         self.taken_ns.sort_unstable();
         let us = |ns: &u32| f64::from(*ns) / 1e3;
         let count = self.taken_ns.len().max(1);
-        let at = |share: f64| self.taken_ns.get((share * (count - 1) as f64) as usize).map_or(0.0, us);
+        let at =
+            |share: f64| self.taken_ns.get((share * (count - 1) as f64) as usize).map_or(0.0, us);
         let mean = self.taken_ns.iter().map(us).sum::<f64>() / count as f64;
         [mean, at(0.99), at(0.999), at(1.0)]
     }

@@ -1,4 +1,5 @@
-//! The bound of this machine: loads from random places of a large table, each of which needs the one before.
+//! The bound of this machine: loads from random places of a large table, each of which needs the
+//! one before.
 
 use eyas_faults::Dice;
 

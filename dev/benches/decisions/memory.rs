@@ -1,6 +1,7 @@
 //! Counts the bytes that are allocated, so that a structure's size is the difference of two counts.
 //!
-//! Counts what was asked for; the allocator's own header and rounding (8 to 16 bytes an allocation) come on top.
+//! Counts what was asked for; the allocator's own header and rounding (8 to 16 bytes an allocation)
+//! come on top.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
@@ -14,12 +15,14 @@ struct Counting;
 static ALLOCATOR: Counting = Counting;
 
 fn count(bytes: isize) {
-    // Not `fetch_add`: one thread allocates while it is measured, and a locked instruction would be measured too.
+    // Not `fetch_add`: one thread allocates while it is measured, and a locked instruction would be
+    // measured too.
     LIVE_BYTES.store(LIVE_BYTES.load(Relaxed) + bytes, Relaxed);
 }
 
-// SAFETY: every call goes to `System` unchanged, whose contract is this one's; the count touches no memory of theirs.
-// Only a global allocator can see what a crate without features for it allocates, and its trait is unsafe.
+// SAFETY: every call goes to `System` unchanged, whose contract is this one's; the count touches no
+// memory of theirs. Only a global allocator can see what a crate without features for it allocates,
+// and its trait is unsafe.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

@@ -1,5 +1,6 @@
-//! A dispatcher in a process of its own, and light executors: sessions that end each task as soon as it is assigned.
-//! All of them are in this process, so that a thousand executors need no thousand processes.
+//! A dispatcher in a process of its own, and light executors: sessions that end each task as soon
+//! as it is assigned. All of them are in this process, so that a thousand executors need no
+//! thousand processes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -37,9 +38,23 @@ impl Dispatcher {
     /// Does the same with another PATH.
     pub fn start_with(home: &Path, heartbeat: &str, path: &str) -> Self {
         let access = home.join("access.toml");
-        let words = ["start", "dispatcher", "--listen", "127.0.0.1:0", "--owned", "--heartbeat", heartbeat, "--access"];
+        let words = [
+            "start",
+            "dispatcher",
+            "--listen",
+            "127.0.0.1:0",
+            "--owned",
+            "--heartbeat",
+            heartbeat,
+            "--access",
+        ];
         let mut command = eyas(home, &words);
-        let process = command.arg(&access).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let process = command
+            .arg(&access)
+            .env("PATH", path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn();
         let mut process = Owned(process.expect("eyas can be started"));
         wait_for(&access, &mut process);
         Dispatcher { process, access }
@@ -65,7 +80,11 @@ pub struct LightExecutors;
 impl LightExecutors {
     /// Has `count` executors join; returns once the dispatcher has welcomed all of them.
     pub fn join(access: &Path, count: usize) {
-        Self::join_answering(access, count, Arc::new(|command| end_of(command).into_iter().collect()));
+        Self::join_answering(
+            access,
+            count,
+            Arc::new(|command| end_of(command).into_iter().collect()),
+        );
     }
 
     /// Does the same, with other answers than that each task has ended.
@@ -73,17 +92,32 @@ impl LightExecutors {
         Self::join_all(access, count, Duration::ZERO, None, answers);
     }
 
-    /// Does the same, and spreads the times at which they dial evenly over `within`. With a pool, they are the nodes of
-    /// its requests, one of each, and have the label `kind=pool`.
+    /// Does the same, and spreads the times at which they dial evenly over `within`. With a pool,
+    /// they are the nodes of its requests, one of each, and have the label `kind=pool`.
     pub fn join_within(access: &Path, count: usize, within: Duration, pool: Option<&'static str>) {
-        Self::join_all(access, count, within, pool, Arc::new(|command| end_of(command).into_iter().collect()));
+        Self::join_all(
+            access,
+            count,
+            within,
+            pool,
+            Arc::new(|command| end_of(command).into_iter().collect()),
+        );
     }
 
-    fn join_all(access: &Path, count: usize, within: Duration, pool: Option<&'static str>, answers: Answers) {
+    fn join_all(
+        access: &Path,
+        count: usize,
+        within: Duration,
+        pool: Option<&'static str>,
+        answers: Answers,
+    ) {
         let access = Arc::new(Access::load(access).expect("written whole"));
         let (told, welcomed) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
             runtime.block_on(async {
                 let dials = Arc::new(Semaphore::new(DIALS_AT_ONCE));
                 let mut all = JoinSet::new();
@@ -94,7 +128,8 @@ impl LightExecutors {
                     all.spawn(async move {
                         sleep(dials_after).await;
                         let permit = dials.acquire().await.expect("never closed");
-                        let mut session = dial(&access, Role::Executor).await.expect("the dispatcher listens");
+                        let mut session =
+                            dial(&access, Role::Executor).await.expect("the dispatcher listens");
                         let register = FromExecutor::Register(Box::new(registration(number, pool)));
                         session.writer.send(&[register]).await.expect("it reads");
                         let heartbeat = welcome(&mut session).await;
@@ -111,7 +146,8 @@ impl LightExecutors {
 }
 
 fn registration(number: usize, pool: Option<&str>) -> Registration {
-    let origin = pool.map(|pool| NodeOrigin { pool: pool.into(), request: number as u64, left_us: None });
+    let origin =
+        pool.map(|pool| NodeOrigin { pool: pool.into(), request: number as u64, left_us: None });
     let kind = pool.map(|_| ("kind".to_owned(), "pool".to_owned()));
     Registration {
         name: format!("light-{number}"),
@@ -122,7 +158,10 @@ fn registration(number: usize, pool: Option<&str>) -> Registration {
         incarnation: format!("light-{number}"),
         capacity: Resources { cpus_milli: 1000, memory_bytes: 1 << 30, ..Resources::default() },
         store_bytes: 0,
-        transfer: TransferAddress { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), relay: None },
+        transfer: TransferAddress {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+            relay: None,
+        },
         files: None,
         origin,
         held: Vec::new(),
@@ -149,7 +188,8 @@ async fn live(session: Session, heartbeat: Duration, answers: Answers) {
             if commands.iter().any(|command| matches!(command, ToExecutor::Stop)) {
                 return;
             }
-            let answers: Vec<_> = commands.into_iter().flat_map(|command| answers(command)).collect();
+            let answers: Vec<_> =
+                commands.into_iter().flat_map(|command| answers(command)).collect();
             if !answers.is_empty() && outbox.put(answers).await.is_err() {
                 return;
             }
@@ -175,7 +215,11 @@ async fn beat(outbox: &Outbox<FromExecutor>, heartbeat: Duration) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if outbox.put(vec![FromExecutor::Heartbeat { free_disk_bytes: FREE_DISK_BYTES }]).await.is_err() {
+        if outbox
+            .put(vec![FromExecutor::Heartbeat { free_disk_bytes: FREE_DISK_BYTES }])
+            .await
+            .is_err()
+        {
             return;
         }
     }

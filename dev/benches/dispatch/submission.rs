@@ -45,6 +45,13 @@ pub fn path(object: u32) -> String {
 }
 
 fn object(number: u32) -> ObjectSpec {
-    let version = Version::Modified { mtime_ns: 1_600_000_000_000_000_000, size_bytes: 1000 + u64::from(number % 7) };
-    ObjectSpec { source: format!("file://{}", path(number)).into(), version, mode: FileMode::READABLE }
+    let version = Version::Modified {
+        mtime_ns: 1_600_000_000_000_000_000,
+        size_bytes: 1000 + u64::from(number % 7),
+    };
+    ObjectSpec {
+        source: format!("file://{}", path(number)).into(),
+        version,
+        mode: FileMode::READABLE,
+    }
 }

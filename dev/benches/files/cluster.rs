@@ -39,7 +39,13 @@ impl Cluster {
             let folder = folder.to_str().expect("our own folder");
             start(&["executor", "--slots", "1", "--dfs", "--reconnect", "0s", "--folder", folder])
         });
-        Cluster { executors: executors.collect(), access, _dispatcher: dispatcher, nodes, _home: home }
+        Cluster {
+            executors: executors.collect(),
+            access,
+            _dispatcher: dispatcher,
+            nodes,
+            _home: home,
+        }
     }
 
     /// This number of clients with connections of their own. Waits until all nodes have joined.

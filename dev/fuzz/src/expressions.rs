@@ -30,7 +30,10 @@ pub(crate) fn expressions(bytes: &[u8]) {
     }
     if let Ok(Some(terms)) = terms(None, Some(text)) {
         let rank = terms.rank.as_ref().expect("there is a rank");
-        assert!(rank.number(&facts).is_ok_and(|number| !number.is_nan()) || rank.number(&facts).is_err());
+        assert!(
+            rank.number(&facts).is_ok_and(|number| !number.is_nan())
+                || rank.number(&facts).is_err()
+        );
     }
     if let Ok(parts) = accept(text) {
         parts.iter().for_each(|part| holds(&**part));

@@ -24,18 +24,23 @@ const FORMATS: [&str; 16] = [
     "whole",
 ];
 
-/// The first byte says the format, the second one the size of chunks and of the parts in which the content comes.
+/// The first byte says the format, the second one the size of chunks and of the parts in which the
+/// content comes.
 pub(crate) fn formats(bytes: &[u8]) {
     let (format, bytes) = choice(bytes);
     let (sizes, content) = choice(bytes);
     let format = FORMATS[format % FORMATS.len()];
     let format: Format = format.parse().unwrap_or_else(|error| panic!("{format}: {error}"));
-    let guessed = Format::guess("file", &content[..content.len().min(eyas_types::dfs::PROBED_BYTES)]);
+    let guessed =
+        Format::guess("file", &content[..content.len().min(eyas_types::dfs::PROBED_BYTES)]);
     for format in [format, guessed] {
         let (chunk_bytes, part_bytes) = (1 + sizes as u64 / 4, 1 + sizes % 16);
         let whole = ends(format, chunk_bytes, content, content.len().max(1));
         let in_parts = ends(format, chunk_bytes, content, part_bytes);
-        assert_eq!(whole.0, in_parts.0, "chunks of {format} do not depend on how the content comes");
+        assert_eq!(
+            whole.0, in_parts.0,
+            "chunks of {format} do not depend on how the content comes"
+        );
         // What is refused may be seen a little earlier or later.
         let pieces = 1 + sizes as u32 % 9;
         if let Ok(ends) = piece_ends(format, content, pieces) {

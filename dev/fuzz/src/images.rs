@@ -12,7 +12,12 @@ const MAX_PIXELS: usize = 1 << 20;
 /// A file, and its bytes as a header.
 pub(crate) fn images(bytes: &[u8]) {
     let header = Header::parse(bytes);
-    let _ = (header.number("CRVAL1"), header.integer("NAXIS"), header.text("CTYPE1"), header.is_true("SIMPLE"));
+    let _ = (
+        header.number("CRVAL1"),
+        header.integer("NAXIS"),
+        header.text("CTYPE1"),
+        header.is_true("SIMPLE"),
+    );
     let mut file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in memory");
     file.write_all(bytes).expect("there is room");
     let Ok(image) = FitsFile::open(file.path()) else { return };
@@ -24,7 +29,8 @@ pub(crate) fn images(bytes: &[u8]) {
     let (width, height) = (image.width(), image.height());
     let last = height.min(2);
     // A tile has eight bytes for each of its pixels.
-    let wanted = if width.saturating_mul(height) > MAX_PIXELS { height - last..height } else { 0..height };
+    let wanted =
+        if width.saturating_mul(height) > MAX_PIXELS { height - last..height } else { 0..height };
     if let Ok(rows) = image.rows(wanted, true) {
         rows.into_tile().convert();
     }

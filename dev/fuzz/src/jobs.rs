@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use crate::choice;
 
-/// As much of a job file as says whether it has tasks. It takes all that the reader of job files takes, and more.
+/// As much of a job file as says whether it has tasks. It takes all that the reader of job files
+/// takes, and more.
 #[derive(Deserialize)]
 struct Tasks {
     #[serde(default)]
@@ -17,7 +18,9 @@ pub(crate) fn jobs(bytes: &[u8]) {
     let (kind, bytes) = choice(bytes);
     let Ok(text) = str::from_utf8(bytes) else { return };
     let (file, tasks) = match kind % 2 {
-        0 => ("job.toml", toml::from_str::<Tasks>(text).map(|tasks| tasks.task).unwrap_or_default()),
+        0 => {
+            ("job.toml", toml::from_str::<Tasks>(text).map(|tasks| tasks.task).unwrap_or_default())
+        }
         _ => {
             let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
             let lines = lines.filter_map(|line| serde_json::from_str::<TaskFields>(line).ok());
@@ -32,7 +35,8 @@ pub(crate) fn jobs(bytes: &[u8]) {
         return;
     }
     let Ok(cluster) = Cluster::named("none") else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without threads");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime without threads");
     let read = runtime.block_on(read_job_text(file, text, None, &cluster, |_| {}));
     if let Err(error) = read {
         assert!(error.line >= 1 && error.line <= text.lines().count().max(1) + 1, "{error}");

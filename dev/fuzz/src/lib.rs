@@ -1,8 +1,9 @@
-//! Targets: the parsers of what others write, such as peers, users and instruments, each as a function of any bytes.
+//! Targets: the parsers of what others write, such as peers, users and instruments, each as a
+//! function of any bytes.
 //!
-//! A target must return, whatever the bytes are: without a panic, soon, and with little memory. What must hold of
-//! what was read, it asserts. `tests/inputs.rs` tries the inputs of `corpus/` and changes of them; a target must never
-//! touch a file that the bytes name.
+//! A target must return, whatever the bytes are: without a panic, soon, and with little memory.
+//! What must hold of what was read, it asserts. `tests/inputs.rs` tries the inputs of `corpus/` and
+//! changes of them; a target must never touch a file that the bytes name.
 
 #![forbid(unsafe_code)]
 

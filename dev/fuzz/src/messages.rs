@@ -1,4 +1,5 @@
-//! Messages of processes: frames between all of them, greetings, and records of files that nodes exchange and keep.
+//! Messages of processes: frames between all of them, greetings, and records of files that nodes
+//! exchange and keep.
 
 use std::fmt::Debug;
 
@@ -27,7 +28,11 @@ pub(crate) fn frames(bytes: &[u8]) {
 /// The body of the first frame of a connection.
 pub(crate) fn greetings(bytes: &[u8]) {
     if let Ok(hello) = Hello::decode(bytes) {
-        assert!(hello.magic == *b"eyas" && hello.version.0 == PROTOCOL_VERSION.0 && hello.minor() <= hello.version.1);
+        assert!(
+            hello.magic == *b"eyas"
+                && hello.version.0 == PROTOCOL_VERSION.0
+                && hello.minor() <= hello.version.1
+        );
         assert!(hello.agrees_with(&hello));
     }
 }
@@ -38,7 +43,10 @@ pub(crate) fn records(bytes: &[u8]) {
     match kind % 4 {
         0 => drop(messages_in::<RingMessage>(bytes)),
         1 => drop(messages_in::<View>(bytes)),
-        2 => messages_in::<Stored>(bytes).iter().filter_map(|stored| stored.entry.record()).for_each(look_at),
+        2 => messages_in::<Stored>(bytes)
+            .iter()
+            .filter_map(|stored| stored.entry.record())
+            .for_each(look_at),
         _ => messages_in::<FileRecord>(bytes).iter().for_each(look_at),
     }
 }
@@ -65,7 +73,8 @@ fn messages_in<M: DeserializeOwned + Serialize + Debug>(body: &[u8]) -> Vec<M> {
     let Ok(messages) = frame::decode::<M>(body) else { return Vec::new() };
     let mut again = Frame::default();
     messages.iter().for_each(|message| again.push(message));
-    let again = frame::decode::<M>(&again.bytes()[HEADER_BYTES..]).expect("a message that was sent can be read");
+    let again = frame::decode::<M>(&again.bytes()[HEADER_BYTES..])
+        .expect("a message that was sent can be read");
     assert_eq!(format!("{again:?}"), format!("{messages:?}"));
     messages
 }

@@ -14,7 +14,8 @@ pub(crate) fn globs(bytes: &[u8]) {
         glob.names(path);
     }
     let exact = Glob::parse(&Glob::escape(path)).expect("an escaped name is a pattern");
-    let is_usual = !path.ends_with(b"/") && !path.split(|byte| *byte == b'/').any(|part| part == b"**");
+    let is_usual =
+        !path.ends_with(b"/") && !path.split(|byte| *byte == b'/').any(|part| part == b"**");
     assert!(exact.names(path) || !is_usual, "{} matches itself", shown(path));
 }
 
@@ -41,13 +42,29 @@ pub(crate) fn names(bytes: &[u8]) {
 pub(crate) fn templates(bytes: &[u8]) {
     let [word, text, staged] = parts(bytes);
     let template = Template::parse(word);
-    assert_eq!(Template::parse(template.written()), template, "{} is what it is written as", shown(word));
-    let values = [Value { text: Name::from(text), input: None }, Value { text: Name::from(staged), input: Some(0) }];
+    assert_eq!(
+        Template::parse(template.written()),
+        template,
+        "{} is what it is written as",
+        shown(word)
+    );
+    let values = [
+        Value { text: Name::from(text), input: None },
+        Value { text: Name::from(staged), input: Some(0) },
+    ];
     let staged = [Name::from(staged)];
-    for (values, staged) in [(&values[..0], &staged[..0]), (&values[..1], &staged[..]), (&values[..], &staged[..])] {
-        let with = Expansion { values, staged, template_inputs: 0, number: 1, slot: 1, input_list: text };
+    for (values, staged) in
+        [(&values[..0], &staged[..0]), (&values[..1], &staged[..]), (&values[..], &staged[..])]
+    {
+        let with =
+            Expansion { values, staged, template_inputs: 0, number: 1, slot: 1, input_list: text };
         template.expand(&with);
         template.is_known(values);
     }
-    let _ = (template.is_glob(), template.highest_column(), template.highest_input(), template.has_value());
+    let _ = (
+        template.is_glob(),
+        template.highest_column(),
+        template.highest_input(),
+        template.has_value(),
+    );
 }

@@ -1,8 +1,9 @@
 //! Tries each target with the inputs that were kept for it, and with random changes of them.
 //!
-//! `make test` tries each target for a second, and `make fuzz PARSER=globs SECONDS=60` one for a minute, from another
-//! seed each time. An input that ends the process, takes long or much memory is left in a file, which the test names,
-//! and which becomes a file of `corpus/` when the parser is mended.
+//! `make test` tries each target for a second, and `make fuzz PARSER=globs SECONDS=60` one for a
+//! minute, from another seed each time. An input that ends the process, takes long or much memory
+//! is left in a file, which the test names, and which becomes a file of `corpus/` when the parser
+//! is mended.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -19,8 +20,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const SECONDS: u64 = 1;
 /// Longest input, bytes.
 const MAX_BYTES: usize = 1 << 14;
-/// Time after which an input takes too long. Code that is not optimised takes some milliseconds on a machine that does
-/// nothing else.
+/// Time after which an input takes too long. Code that is not optimised takes some milliseconds on
+/// a machine that does nothing else.
 const MAX_TIME: Duration = Duration::from_secs(60);
 /// Memory of the process, bytes. The allocator ends the process if a target wants more.
 const MAX_MEMORY: u64 = 4 << 30;
@@ -56,7 +57,10 @@ impl Tried {
     }
 
     fn read(&self, input: &[u8]) {
-        self.file.set_len(input.len() as u64).and_then(|()| self.file.write_all_at(input, 0)).expect("it is kept");
+        self.file
+            .set_len(input.len() as u64)
+            .and_then(|()| self.file.write_all_at(input, 0))
+            .expect("it is kept");
         self.moves.fetch_add(1, Ordering::Relaxed);
         (self.target.read)(input);
         self.moves.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +70,11 @@ impl Tried {
 impl Drop for Tried {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the input is in {}: it belongs to dev/fuzz/corpus/{}", self.path.display(), self.target.name);
+            eprintln!(
+                "the input is in {}: it belongs to dev/fuzz/corpus/{}",
+                self.path.display(),
+                self.target.name
+            );
         } else {
             let _ = fs::remove_file(&self.path);
         }
@@ -75,7 +83,8 @@ impl Drop for Tried {
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let files =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
     files.sort_unstable();
     files.iter().map(|file| fs::read(file).unwrap()).collect()
@@ -102,7 +111,8 @@ fn changed(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
             }
             5 => {
                 let number = dice.any(&EDGES).expect("there are some").wrapping_add(dice.below(2));
-                let bytes = if dice.chance(500) { number.to_le_bytes() } else { number.to_be_bytes() };
+                let bytes =
+                    if dice.chance(500) { number.to_le_bytes() } else { number.to_be_bytes() };
                 let size = dice.any(&[1, 2, 4, 8]).expect("there are some");
                 input.splice(at..end, bytes[..size].iter().copied());
             }
@@ -119,13 +129,18 @@ fn changed(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
 fn try_inputs(name: &str) {
     let limit = Rlimit { current: Some(MAX_MEMORY), ..getrlimit(Resource::As) };
     setrlimit(Resource::As, limit).expect("a limit can be lowered");
-    let target = *TARGETS.iter().find(|target| target.name == name).expect("there is such a target");
+    let target =
+        *TARGETS.iter().find(|target| target.name == name).expect("there is such a target");
     let (tried, corpus) = (Tried::new(target), corpus(name));
     corpus.iter().for_each(|input| tried.read(input));
-    let seconds = std::env::var("EYAS_FUZZ_SECONDS").ok().map(|text| text.parse().expect("a number of seconds"));
-    let seed =
-        seconds.map_or(1, |_| SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_nanos() as u64);
-    let (mut dice, until) = (Dice::new(seed), Instant::now() + Duration::from_secs(seconds.unwrap_or(SECONDS)));
+    let seconds = std::env::var("EYAS_FUZZ_SECONDS")
+        .ok()
+        .map(|text| text.parse().expect("a number of seconds"));
+    let seed = seconds.map_or(1, |_| {
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_nanos() as u64
+    });
+    let (mut dice, until) =
+        (Dice::new(seed), Instant::now() + Duration::from_secs(seconds.unwrap_or(SECONDS)));
     let mut count = 0;
     while Instant::now() < until {
         tried.read(&changed(&mut dice, &corpus));

@@ -1,4 +1,5 @@
-//! The experiments on a real Slurm in miniature, so that they keep working. Their figures do not matter here.
+//! The experiments on a real Slurm in miniature, so that they keep working. Their figures do not
+//! matter here.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +16,10 @@ fn runs(part: &str, says: &str) {
     let home = Home::new();
     let experiment = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/pools_on_slurm.py");
     let mut command = home.command_of(Command::new("python3"), &[]);
-    let done = command.arg(experiment).args([part, "--tiny"]).env("EYAS_BIN", eyas()).output().unwrap();
-    let [stdout, stderr] = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let done =
+        command.arg(experiment).args([part, "--tiny"]).env("EYAS_BIN", eyas()).output().unwrap();
+    let [stdout, stderr] =
+        [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(done.status.success() && stdout.contains(says), "{stdout}\n{stderr}");
 }
 

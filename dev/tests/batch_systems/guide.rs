@@ -41,9 +41,11 @@ struct OnTestbed {
 
 impl OnTestbed {
     fn start() -> Self {
-        let (home, script) = (Home::new(), Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/slurm.sh"));
+        let (home, script) =
+            (Home::new(), Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/slurm.sh"));
         let slurm = home.path("slurm");
-        let up = Command::new(&script).args(["up", "-n", "4", "-c", "2"]).arg(&slurm).output().unwrap();
+        let up =
+            Command::new(&script).args(["up", "-n", "4", "-c", "2"]).arg(&slurm).output().unwrap();
         assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
         OnTestbed { script, slurm, home }
     }
@@ -55,8 +57,13 @@ impl OnTestbed {
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
         let words = [DEADLINE, "bash", "-euo", "pipefail", "-c", script];
         let mut command = self.home.command_of(Command::new("timeout"), &words);
-        let done = command.env("PATH", path).env("SLURM_CONF", self.slurm.join("slurm.conf")).output().unwrap();
-        let [stdout, stderr] = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let done = command
+            .env("PATH", path)
+            .env("SLURM_CONF", self.slurm.join("slurm.conf"))
+            .output()
+            .unwrap();
+        let [stdout, stderr] =
+            [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         assert!(done.status.success(), "{script}\n{stdout}\n{stderr}");
         stdout
     }

@@ -1,4 +1,5 @@
-//! What the tests of all batch systems have in common: a dispatcher that submits to the batch system, and one pool.
+//! What the tests of all batch systems have in common: a dispatcher that submits to the batch
+//! system, and one pool.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,8 @@ pub fn is_tested(system: &str) -> bool {
     is_tested
 }
 
-/// A batch system that a script of `dev/testbed` has started in a folder. It ends when this is dropped.
+/// A batch system that a script of `dev/testbed` has started in a folder. It ends when this is
+/// dropped.
 pub struct Testbed {
     script: &'static str,
     pub folder: PathBuf,
@@ -115,7 +117,12 @@ pub trait BatchBed {
         let deadline = Instant::now() + DEADLINE;
         while !fact() {
             let pool = || self.run(&["pool", "show", Self::POOL]).stdout;
-            assert!(Instant::now() < deadline, "waited in vain for: {what}\n{}\n{}", self.queue(), pool());
+            assert!(
+                Instant::now() < deadline,
+                "waited in vain for: {what}\n{}\n{}",
+                self.queue(),
+                pool()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -135,7 +142,10 @@ pub trait BatchBed {
     fn has_given_back_all(&self) -> Value {
         self.wait_until_given_back();
         let pool = self.pool();
-        assert!(pool["failures"] == 0 && pool["nodes_granted"] == pool["nodes_given_back"], "{pool:#}");
+        assert!(
+            pool["failures"] == 0 && pool["nodes_granted"] == pool["nodes_given_back"],
+            "{pool:#}"
+        );
         pool
     }
 }

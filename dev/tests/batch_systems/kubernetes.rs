@@ -1,4 +1,5 @@
-//! Kubernetes: the mock server of the fabric8 project, with a controller whose Pods are processes of this machine.
+//! Kubernetes: the mock server of the fabric8 project, with a controller whose Pods are processes
+//! of this machine.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,7 +35,8 @@ impl BatchBed for OnKubernetes {
 }
 
 impl OnKubernetes {
-    /// `None` where no Kubernetes is to be tested. The server has one node with this number of processors.
+    /// `None` where no Kubernetes is to be tested. The server has one node with this number of
+    /// processors.
     fn start(cpus: &str) -> Option<Self> {
         if !is_tested("a Kubernetes API server") || !can_use(&["java", "javac", "mvn"]) {
             return None;
@@ -99,8 +101,18 @@ impl Drop for OnKubernetes {
 #[test]
 fn a_job_scales_out_and_back() {
     let Some(kubernetes) = OnKubernetes::start("4") else { return };
-    let nodes = ["--max-nodes", "4", "--nodes-per-request", "2", "--cpus", "1", "--provision", "all-at-once"];
-    let further = ["--idle-timeout", "1s", "--time-limit", "10min", "--start-command", "echo begins"];
+    let nodes = [
+        "--max-nodes",
+        "4",
+        "--nodes-per-request",
+        "2",
+        "--cpus",
+        "1",
+        "--provision",
+        "all-at-once",
+    ];
+    let further =
+        ["--idle-timeout", "1s", "--time-limit", "10min", "--start-command", "echo begins"];
     kubernetes.add_pool_of(&[&nodes[..], &further].concat());
     let job = ["run", "--array", "1-30", "--", "sh", "-c", "sleep 0.1; echo {}"];
     kubernetes.run(&job).exits(0).says(&["30 of 30 tasks succeeded"]);
@@ -119,7 +131,18 @@ fn a_job_scales_out_and_back() {
 fn a_job_of_its_own_needs_no_cluster() {
     let Some(kubernetes) = OnKubernetes::start("2") else { return };
     let options = "--image registry/eyas --cpus 1 --max-nodes 2 --executor-option=--keep-free=10MB";
-    let run = ["run", "--pool", "kubernetes", "--pool-options", options, "--array", "1-4", "--", "echo", "{}"];
+    let run = [
+        "run",
+        "--pool",
+        "kubernetes",
+        "--pool-options",
+        options,
+        "--array",
+        "1-4",
+        "--",
+        "echo",
+        "{}",
+    ];
     let done = kubernetes.home.finish(kubernetes.command(&run)).exits(0);
     assert_eq!(done.stdout.lines().count(), 4, "{}", done.stdout);
 }
@@ -137,7 +160,8 @@ fn a_removed_pool_leaves_nothing() {
     assert!(!text.contains("BEGIN") && !text.contains("certificate"), "no key is in a Job: {text}");
     kubernetes.run(&["pool", "remove", "batch"]).exits(0);
     kubernetes.wait_until_nothing_is_left();
-    kubernetes.wait_until("the pool is gone", || kubernetes.run(&["pool", "show", "batch"]).code == 1);
+    kubernetes
+        .wait_until("the pool is gone", || kubernetes.run(&["pool", "show", "batch"]).code == 1);
 }
 
 #[test]
@@ -149,7 +173,8 @@ fn a_task_of_a_deleted_pod_costs_no_retry() {
     kubernetes.home.write("job.jsonl", task);
     kubernetes.run(&["submit", "job.jsonl"]).exits(0);
     kubernetes.wait_until("the task runs", || kubernetes.began() == 1);
-    let pod = kubernetes.objects("work", "pods")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let pod =
+        kubernetes.objects("work", "pods")[0]["metadata"]["name"].as_str().unwrap().to_owned();
     kubernetes.api("DELETE", &format!("/api/v1/namespaces/work/pods/{pod}"));
     kubernetes.wait_until("the task runs again on another node", || kubernetes.began() == 2);
     kubernetes.home.write("go", "");
@@ -164,10 +189,15 @@ fn a_request_that_waits_says_why_and_is_withdrawn() {
     kubernetes.home.write("job.jsonl", r#"{"command": ["true"]}"#);
     kubernetes.run(&["submit", "job.jsonl"]).exits(0);
     kubernetes.wait_until("Kubernetes has said why the request waits", || {
-        kubernetes.pool()["requests"][0]["says"].as_str().is_some_and(|says| says.starts_with("Unschedulable: 0/1"))
+        kubernetes.pool()["requests"][0]["says"]
+            .as_str()
+            .is_some_and(|says| says.starts_with("Unschedulable: 0/1"))
     });
     let explained = kubernetes.run(&["explain", "1.0"]).exits(0).stdout;
-    assert!(explained.contains("request 0") && explained.contains("Insufficient cpu"), "{explained}");
+    assert!(
+        explained.contains("request 0") && explained.contains("Insufficient cpu"),
+        "{explained}"
+    );
     kubernetes.run(&["job", "cancel", "1"]).exits(0);
     kubernetes.wait_until_nothing_is_left();
 }
@@ -175,17 +205,25 @@ fn a_request_that_waits_says_why_and_is_withdrawn() {
 #[test]
 fn an_image_that_cannot_be_pulled_and_a_quota_are_named() {
     let Some(kubernetes) = OnKubernetes::start("1") else { return };
-    let add = ["--image", "missing/eyas", "--cpus", "1", "--min-nodes", "1", "--join-timeout", "1s"];
+    let add =
+        ["--image", "missing/eyas", "--cpus", "1", "--min-nodes", "1", "--join-timeout", "1s"];
     kubernetes.add_pool(&add);
-    kubernetes.wait_until("the request has failed", || kubernetes.pool()["failures"].as_u64() >= Some(1));
+    kubernetes
+        .wait_until("the request has failed", || kubernetes.pool()["failures"].as_u64() >= Some(1));
     let pool = kubernetes.pool();
-    assert!(pool["events"].to_string().contains("granted: ImagePullBackOff: Back-off pulling image"), "{pool:#}");
+    assert!(
+        pool["events"].to_string().contains("granted: ImagePullBackOff: Back-off pulling image"),
+        "{pool:#}"
+    );
     kubernetes.run(&["pool", "remove", "batch", "--force"]).exits(0);
     kubernetes.wait_until_nothing_is_left();
-    kubernetes.wait_until("the pool is gone", || kubernetes.run(&["pool", "show", "batch"]).code == 1);
+    kubernetes
+        .wait_until("the pool is gone", || kubernetes.run(&["pool", "show", "batch"]).code == 1);
     kubernetes.add_pool_of(&["--namespace", "full", "--cpus", "1", "--min-nodes", "1"]);
     kubernetes.wait_until("the quota is named", || {
-        kubernetes.pool()["requests"][0]["says"].as_str().is_some_and(|says| says.contains("exceeded quota"))
+        kubernetes.pool()["requests"][0]["says"]
+            .as_str()
+            .is_some_and(|says| says.contains("exceeded quota"))
     });
 }
 
@@ -196,16 +234,29 @@ fn what_the_api_server_refuses_is_said_at_once() {
         let add = ["pool", "add", "kubernetes", "batch", "--image", "registry/eyas", "--cpus", "1"];
         kubernetes.run(&[&add, words].concat())
     };
-    let expired = ["the credentials of context `expired` are refused (401): Unauthorized", "log in"];
+    let expired =
+        ["the credentials of context `expired` are refused (401): Unauthorized", "log in"];
     add(&["--context", "expired"]).exits(1).says(&expired);
-    let denied = ["permission denied (403)", "cannot create resource \"jobs\"", "examples/kubernetes/rbac.yaml"];
+    let denied = [
+        "permission denied (403)",
+        "cannot create resource \"jobs\"",
+        "examples/kubernetes/rbac.yaml",
+    ];
     add(&["--context", "reader"]).exits(1).says(&denied);
     // The pool keeps its context when the user changes to another one.
     add(&[]).exits(0);
     let text = std::fs::read_to_string(kubernetes.kubeconfig()).unwrap();
-    std::fs::write(kubernetes.kubeconfig(), text.replace("current-context: admin", "current-context: none")).unwrap();
+    std::fs::write(
+        kubernetes.kubeconfig(),
+        text.replace("current-context: admin", "current-context: none"),
+    )
+    .unwrap();
     let tried = kubernetes.run(&["pool", "try", "batch"]).exits(0).stdout;
-    assert!(tried.contains("namespace work of https://127.0.0.1:") && tried.contains("accepts such a Job"), "{tried}");
+    assert!(
+        tried.contains("namespace work of https://127.0.0.1:")
+            && tried.contains("accepts such a Job"),
+        "{tried}"
+    );
     assert_eq!(kubernetes.count("jobs"), 0, "nothing is made");
 }
 
@@ -223,7 +274,11 @@ fn requests_are_taken_up_by_a_dispatcher_that_starts_again() {
     kubernetes.wait_until("the node is back", || kubernetes.pool()["nodes"] == 1);
     kubernetes.run(&["run", "--array", "1-3", "--", "echo", "{}"]).exits(0);
     let pool = kubernetes.pool();
-    assert_eq!((pool["requests"].as_array().unwrap().len(), kubernetes.count("jobs")), (1, 1), "{pool:#}");
+    assert_eq!(
+        (pool["requests"].as_array().unwrap().len(), kubernetes.count("jobs")),
+        (1, 1),
+        "{pool:#}"
+    );
     kubernetes.run(&["pool", "remove", "batch"]).exits(0);
     kubernetes.wait_until_nothing_is_left();
 }
@@ -235,12 +290,14 @@ fn a_template_and_a_program_with_credentials_are_used() {
     let program = "exec: {apiVersion: client.authentication.k8s.io/v1, command: printf, args: \
                    ['{\"status\": {\"token\": \"admin\"}}']}";
     std::fs::write(kubernetes.kubeconfig(), text.replace("token: admin", program)).unwrap();
-    let template = "apiVersion: v1\nkind: PodTemplate\ntemplate:\n  spec:\n    containers:\n    - name: eyas\n      \
-                    env:\n      - {name: FROM_TEMPLATE, value: seen}\n    nodeSelector: {zone: a}\n";
+    let template = "apiVersion: v1\nkind: PodTemplate\ntemplate:\n  spec:\n    containers:\n    - \
+                    name: eyas\n      env:\n      - {name: FROM_TEMPLATE, value: seen}\n    \
+                    nodeSelector: {zone: a}\n";
     let template = kubernetes.home.write("pods.yaml", template).display().to_string();
     let words = ["--cpus", "1", "--template", &template, "--min-nodes", "1", "--max-nodes", "1"];
     kubernetes.add_pool_of(&[&words[..], &["--start-command", "echo begins"]].concat());
-    let done = kubernetes.run(&["run", "--array", "1", "--", "sh", "-c", "echo $FROM_TEMPLATE"]).exits(0);
+    let done =
+        kubernetes.run(&["run", "--array", "1", "--", "sh", "-c", "echo $FROM_TEMPLATE"]).exits(0);
     assert_eq!(done.stdout, "seen\n");
     assert_eq!(kubernetes.objects("work", "pods")[0]["spec"]["nodeSelector"]["zone"], "a");
     // The Pod still runs.

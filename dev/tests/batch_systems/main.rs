@@ -1,7 +1,8 @@
-//! Pools on real batch systems, which run on this machine: submission, states, what is given back, and what goes wrong.
+//! Pools on real batch systems, which run on this machine: submission, states, what is given back,
+//! and what goes wrong.
 //!
-//! Run by `make judges`, which installs the batch systems and sets `EYAS_BATCH_SYSTEMS`. Without the variable, these
-//! tests print that they test nothing.
+//! Run by `make judges`, which installs the batch systems and sets `EYAS_BATCH_SYSTEMS`. Without
+//! the variable, these tests print that they test nothing.
 
 mod experiments;
 mod guide;

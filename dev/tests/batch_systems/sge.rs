@@ -40,7 +40,10 @@ impl OnGridEngine {
     }
 
     /// With variables of the dispatcher.
-    fn start_with(nodes: &str, variables: fn(&Home) -> Vec<(&'static str, String)>) -> Option<Self> {
+    fn start_with(
+        nodes: &str,
+        variables: fn(&Home) -> Vec<(&'static str, String)>,
+    ) -> Option<Self> {
         if !is_tested("a real Grid Engine") {
             return None;
         }
@@ -75,7 +78,16 @@ impl Drop for OnGridEngine {
 fn a_job_scales_out_and_back() {
     let Some(engine) = OnGridEngine::start("3") else { return };
     // Requests for two nodes are array jobs.
-    let nodes = ["--max-nodes", "4", "--nodes-per-request", "2", "--cpus", "1", "--provision", "all-at-once"];
+    let nodes = [
+        "--max-nodes",
+        "4",
+        "--nodes-per-request",
+        "2",
+        "--cpus",
+        "1",
+        "--provision",
+        "all-at-once",
+    ];
     engine.add_pool(&[&nodes[..], &["--idle-timeout", "1s", "--time-limit", "10min"]].concat());
     let job = ["run", "--array", "1-30", "--", "sh", "-c", "sleep 0.1; echo {}"];
     engine.run(&job).exits(0).says(&["30 of 30 tasks succeeded"]);
@@ -101,7 +113,16 @@ fn what_grid_engine_refuses_is_said_at_once() {
 fn a_bad_host_is_excluded_and_the_job_runs_on_another() {
     let Some(engine) = OnGridEngine::start("2") else { return };
     let bad = r#"if [ "$(uname -n)" = n1 ]; then echo no scratch disk >&2; exit 3; fi"#;
-    engine.add_pool(&["--cpus", "2", "--max-nodes", "1", "--idle-timeout", "1s", "--start-command", bad]);
+    engine.add_pool(&[
+        "--cpus",
+        "2",
+        "--max-nodes",
+        "1",
+        "--idle-timeout",
+        "1s",
+        "--start-command",
+        bad,
+    ]);
     engine.engine(&["qmod", "-d", "*@n2"]);
     engine.home.write("job.jsonl", r#"{"array": "1-4", "command": ["true"]}"#);
     engine.run(&["submit", "job.jsonl"]).exits(0);
@@ -112,7 +133,11 @@ fn a_bad_host_is_excluded_and_the_job_runs_on_another() {
     engine.engine(&["qmod", "-e", "*@n2"]);
     engine.run(&["job", "wait", "1"]).exits(0).says(&["4 of 4 tasks succeeded"]);
     let pool = engine.pool();
-    assert!(pool["state"] == "active" && pool["excluded"][0]["why"].as_str().unwrap().contains("scratch"), "{pool:#}");
+    assert!(
+        pool["state"] == "active"
+            && pool["excluded"][0]["why"].as_str().unwrap().contains("scratch"),
+        "{pool:#}"
+    );
     engine.wait_until("the nodes are given back", || engine.is_queue_empty());
 }
 
@@ -121,7 +146,8 @@ fn tasks_of_nodes_that_are_taken_away_run_again() {
     let Some(engine) = OnGridEngine::start("2") else { return };
     engine.add_pool(&["--max-nodes", "2", "--cpus", "1", "--idle-timeout", "1s"]);
     let wait = "touch begun-$0; until [ -e go ]; do sleep 0.05; done; echo $0";
-    let task = format!(r#"{{"array": "1-2", "command": ["sh", "-c", "{wait}", "{{}}"], "retries": 0}}"#);
+    let task =
+        format!(r#"{{"array": "1-2", "command": ["sh", "-c", "{wait}", "{{}}"], "retries": 0}}"#);
     engine.home.write("job.jsonl", task);
     engine.run(&["submit", "job.jsonl"]).exits(0);
     engine.wait_until("both tasks run", || {
@@ -134,7 +160,8 @@ fn tasks_of_nodes_that_are_taken_away_run_again() {
     engine.wait_until_given_back();
 }
 
-/// A `qsub` that submits, and then prints a message of the day in place of the job's number. It notes the submission.
+/// A `qsub` that submits, and then prints a message of the day in place of the job's number. It
+/// notes the submission.
 const QSUB: &str = r#"#!/bin/sh
 case "$*" in
 *-terse*) /usr/bin/qsub "$@" >>"$0.submitted" && echo "Welcome to the cluster";;
@@ -155,11 +182,18 @@ fn with_welcome(home: &Home) -> Vec<(&'static str, String)> {
 fn a_request_whose_number_is_not_known_is_found_by_its_name() {
     let Some(engine) = OnGridEngine::start_with("2", with_welcome) else { return };
     engine.add_pool(&["--max-nodes", "1", "--cpus", "2"]);
-    engine.run(&["run", "--array", "1-4", "--", "echo", "{}"]).exits(0).says(&["4 of 4 tasks succeeded"]);
+    engine
+        .run(&["run", "--array", "1-4", "--", "echo", "{}"])
+        .exits(0)
+        .says(&["4 of 4 tasks succeeded"]);
     let pool = engine.pool();
     let submitted = fs::read_to_string(engine.home.work().join("bin/qsub.submitted")).unwrap();
     assert!(pool["failures"] == 0 && pool["requests"].as_array().unwrap().len() == 1, "{pool:#}");
-    assert_eq!(pool["requests"][0]["job"], submitted.trim(), "one submission, and the number that was not told");
+    assert_eq!(
+        pool["requests"][0]["job"],
+        submitted.trim(),
+        "one submission, and the number that was not told"
+    );
     // The job that was found is also the one that is given back.
     engine.run(&["pool", "remove", "batch", "--force"]).exits(0);
     engine.wait_until("no job is left", || engine.is_queue_empty());

@@ -16,7 +16,11 @@ pub struct OnSlurm {
 /// Starts a Slurm with this number of nodes.
 pub fn start_slurm(home: &Home, nodes: &str) -> Testbed {
     let script = "slurm.sh";
-    Testbed::start(script, home.path("slurm"), Testbed::program(script).args(["up", "-n", nodes, "-c", "2"]))
+    Testbed::start(
+        script,
+        home.path("slurm"),
+        Testbed::program(script).args(["up", "-n", nodes, "-c", "2"]),
+    )
 }
 
 impl BatchBed for OnSlurm {
@@ -70,8 +74,20 @@ impl Drop for OnSlurm {
 #[test]
 fn a_job_scales_out_and_back() {
     let Some(slurm) = OnSlurm::start("3") else { return };
-    slurm.add_pool(&["--max-nodes", "3", "--cpus", "2", "--idle-timeout", "1s", "--time-limit", "10min"]);
-    slurm.run(&["run", "--array", "1-30", "--", "echo", "{}"]).exits(0).says(&["30 of 30 tasks succeeded"]);
+    slurm.add_pool(&[
+        "--max-nodes",
+        "3",
+        "--cpus",
+        "2",
+        "--idle-timeout",
+        "1s",
+        "--time-limit",
+        "10min",
+    ]);
+    slurm
+        .run(&["run", "--array", "1-30", "--", "echo", "{}"])
+        .exits(0)
+        .says(&["30 of 30 tasks succeeded"]);
     slurm.wait_until("the nodes are given back", || slurm.is_queue_empty());
     let pool = slurm.has_given_back_all();
     assert!(pool["requests"][0]["job"].as_str().unwrap().parse::<u32>().is_ok(), "{pool:#}");
@@ -84,7 +100,17 @@ fn what_slurm_refuses_is_said_at_once() {
     let refused = slurm.run(&[&add[..], &["--partition=nowhere"]].concat()).exits(1);
     assert!(refused.stderr.contains("invalid partition"), "{}", refused.stderr);
     // It is added all the same, and its requests fail.
-    let add = ["pool", "add", "slurm", "batch", "--no-try", "--min-nodes", "1", "--", "--partition=nowhere"];
+    let add = [
+        "pool",
+        "add",
+        "slurm",
+        "batch",
+        "--no-try",
+        "--min-nodes",
+        "1",
+        "--",
+        "--partition=nowhere",
+    ];
     slurm.run(&add).exits(0);
     slurm.run(&["pool", "try", "batch"]).exits(1).says(&["invalid partition"]);
     slurm.wait_until("a request has failed", || slurm.pool()["failures"].as_u64() >= Some(1));
@@ -100,12 +126,16 @@ fn a_request_that_waits_says_why_and_is_withdrawn() {
     slurm.home.write("job.jsonl", r#"{"command": ["true"]}"#);
     slurm.run(&["submit", "job.jsonl"]).exits(0);
     slurm.wait_until("Slurm has said why it waits", || {
-        slurm.pool()["requests"][0]["says"].as_str().is_some_and(|says| says.starts_with("PENDING ("))
+        slurm.pool()["requests"][0]["says"]
+            .as_str()
+            .is_some_and(|says| says.starts_with("PENDING ("))
     });
     let explained = slurm.run(&["explain", "1.0"]).exits(0).stdout;
     assert!(explained.contains("request 0") && explained.contains("PENDING ("), "{explained}");
     slurm.run(&["job", "cancel", "1"]).exits(0);
-    slurm.wait_until("the request is withdrawn", || slurm.slurm("squeue", &["--noheader"]).lines().count() == 1);
+    slurm.wait_until("the request is withdrawn", || {
+        slurm.slurm("squeue", &["--noheader"]).lines().count() == 1
+    });
     slurm.slurm("scancel", &["--user=root"]);
 }
 
@@ -114,7 +144,8 @@ fn a_node_that_slurm_ends_costs_no_retry() {
     let Some(slurm) = OnSlurm::start("1") else { return };
     slurm.add_pool(&["--cpus", "2", "--max-nodes", "1"]);
     let script = "echo > began-$$; until [ -e go ]; do sleep 0.02; done";
-    let mut run = slurm.home.spawn(&["--cluster", "test", "run", "--array", "1", "--", "sh", "-c", script]);
+    let mut run =
+        slurm.home.spawn(&["--cluster", "test", "run", "--array", "1", "--", "sh", "-c", script]);
     let began = || slurm.home.names(".").iter().filter(|name| name.starts_with("began-")).count();
     slurm.wait_until("the task runs", || began() == 1);
     let job = slurm.pool()["requests"][0]["job"].as_str().unwrap().to_owned();
@@ -128,7 +159,14 @@ fn a_node_that_slurm_ends_costs_no_retry() {
 #[test]
 fn nodes_that_never_join_are_given_back_with_what_they_said() {
     let Some(slurm) = OnSlurm::start("1") else { return };
-    slurm.add_pool(&["--cpus", "2", "--min-nodes", "1", "--start-command", "echo no space here >&2; exit 3"]);
+    slurm.add_pool(&[
+        "--cpus",
+        "2",
+        "--min-nodes",
+        "1",
+        "--start-command",
+        "echo no space here >&2; exit 3",
+    ]);
     slurm.wait_until("a request has failed", || slurm.pool()["failures"].as_u64() >= Some(1));
     let pool = slurm.pool();
     assert!(pool["events"].to_string().contains("no space here"), "{pool:#}");

@@ -1,4 +1,5 @@
-//! What goes wrong on a real Slurm: nodes that fail, are drained, preempted or out of time, and requests that fail.
+//! What goes wrong on a real Slurm: nodes that fail, are drained, preempted or out of time, and
+//! requests that fail.
 
 use rustix::process::Signal;
 
@@ -19,7 +20,18 @@ impl<'a> RunningJob<'a> {
     #[track_caller]
     fn start(slurm: &'a OnSlurm, tasks: usize) -> Self {
         let array = format!("1-{tasks}");
-        let words = ["--cluster", "test", "run", "--array", &array, "--no-append", "--", "sh", "-c", UNTIL_GO];
+        let words = [
+            "--cluster",
+            "test",
+            "run",
+            "--array",
+            &array,
+            "--no-append",
+            "--",
+            "sh",
+            "-c",
+            UNTIL_GO,
+        ];
         let job = RunningJob { slurm, run: slurm.home().spawn(&words) };
         slurm.wait_until("the tasks run", || job.began() == tasks);
         job
@@ -41,7 +53,8 @@ impl<'a> RunningJob<'a> {
 
 /// The host of the pool's first request.
 fn first_host(slurm: &OnSlurm) -> String {
-    slurm.wait_until("Slurm has named the host", || slurm.pool()["requests"][0]["host"].is_string());
+    slurm
+        .wait_until("Slurm has named the host", || slurm.pool()["requests"][0]["host"].is_string());
     slurm.pool()["requests"][0]["host"].as_str().unwrap().to_owned()
 }
 
@@ -49,7 +62,16 @@ fn first_host(slurm: &OnSlurm) -> String {
 fn a_bad_host_is_excluded_and_the_job_runs_on_the_others() {
     let Some(slurm) = OnSlurm::start("3") else { return };
     let bad = r#"if [ "$SLURMD_NODENAME" = n1 ]; then echo no scratch disk >&2; exit 3; fi"#;
-    slurm.add_pool(&["--cpus", "2", "--max-nodes", "1", "--idle-timeout", "1s", "--start-command", bad]);
+    slurm.add_pool(&[
+        "--cpus",
+        "2",
+        "--max-nodes",
+        "1",
+        "--idle-timeout",
+        "1s",
+        "--start-command",
+        bad,
+    ]);
     slurm.home().write("job.jsonl", r#"{"array": "1-4", "command": ["true"]}"#);
     slurm.run(&["submit", "job.jsonl"]).exits(0);
     // Of idle nodes, Slurm grants the first.
@@ -58,7 +80,9 @@ fn a_bad_host_is_excluded_and_the_job_runs_on_the_others() {
     let pool = slurm.pool();
     assert!(pool["state"] == "active" && pool["failures"].as_u64() >= Some(2), "{pool:#}");
     assert!(pool["excluded"][0]["why"].as_str().unwrap().contains("no scratch disk"), "{pool:#}");
-    assert!(slurm.run(&["pool", "show", "batch"]).exits(0).stdout.contains("excluded: host n1 for"));
+    assert!(
+        slurm.run(&["pool", "show", "batch"]).exits(0).stdout.contains("excluded: host n1 for")
+    );
     assert!(slurm.slurm("scontrol", &["show", "job"]).contains("ExcNodeList=n1"));
 }
 
@@ -94,10 +118,16 @@ fn tasks_of_a_preempted_node_run_again() {
     let Some(slurm) = OnSlurm::start("1") else { return };
     slurm.add_pool(&["--cpus", "2", "--max-nodes", "1"]);
     let job = RunningJob::start(&slurm, 1);
-    slurm.slurm("sbatch", &["--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 5"]);
+    slurm.slurm(
+        "sbatch",
+        &["--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 5"],
+    );
     job.runs_again(2);
     let pool = slurm.pool();
-    assert!(pool["state"] == "active" && pool["excluded"].as_array().unwrap().is_empty(), "{pool:#}");
+    assert!(
+        pool["state"] == "active" && pool["excluded"].as_array().unwrap().is_empty(),
+        "{pool:#}"
+    );
     slurm.run(&["pool", "remove", "batch", "--force"]).exits(0);
 }
 
@@ -126,9 +156,11 @@ fn when_all_is_cancelled_all_runs_again() {
 #[test]
 fn unknown_accounts_partitions_and_clusters_are_refused_in_the_words_of_slurm() {
     let Some(slurm) = OnSlurm::start("1") else { return };
-    for (option, says) in
-        [("--partition=nowhere", "invalid partition"), ("--clusters=nowhere", "nowhere"), ("--qos=nothing", "qos")]
-    {
+    for (option, says) in [
+        ("--partition=nowhere", "invalid partition"),
+        ("--clusters=nowhere", "nowhere"),
+        ("--qos=nothing", "qos"),
+    ] {
         let refused = slurm.run(&["pool", "add", "slurm", "batch", "--", option]);
         // Without accounting, Slurm accepts any quality of service.
         if option != "--qos=nothing" || refused.code != 0 {
@@ -165,7 +197,9 @@ fn a_submission_to_a_silent_controller_is_neither_lost_nor_made_twice() {
     slurm.run(&["submit", "job.jsonl"]).exits(0);
     slurm.wait_until("the request is looked for", || {
         let pool = slurm.pool();
-        let looks = |event: &serde_json::Value| event["text"].as_str().unwrap().contains("looked for by its name");
+        let looks = |event: &serde_json::Value| {
+            event["text"].as_str().unwrap().contains("looked for by its name")
+        };
         pool["events"].as_array().unwrap().iter().any(looks)
     });
     drop(silent);

@@ -10,15 +10,26 @@ use crate::slurm::OnSlurm;
 /// `eyas run --dispatcher-in-job` with tasks of `command`.
 fn run(slurm: &OnSlurm, array: &str, command: &str) -> Command {
     let options = "--cpus 1 --max-nodes 2 --idle-timeout 1s --executor-option=--keep-free=10MB";
-    let words = ["run", "--pool", "slurm", "--dispatcher-in-job", "--pool-options", options, "--array", array];
-    let mut run = slurm.home().command(&[&words[..], &["--no-append", "--", "sh", "-c", command]].concat());
+    let words = [
+        "run",
+        "--pool",
+        "slurm",
+        "--dispatcher-in-job",
+        "--pool-options",
+        options,
+        "--array",
+        array,
+    ];
+    let mut run =
+        slurm.home().command(&[&words[..], &["--no-append", "--", "sh", "-c", command]].concat());
     run.env("SLURM_CONF", slurm.configuration());
     run
 }
 
 fn until_go(slurm: &OnSlurm) -> Child {
     let command = "echo > began-$$; until [ -e go ]; do sleep 0.02; done; echo done";
-    let child = run(slurm, "1-1", command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child =
+        run(slurm, "1-1", command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let began = || slurm.home().names(".").iter().any(|name| name.starts_with("began-"));
     slurm.wait_until("the task runs", began);
     child
@@ -58,12 +69,18 @@ fn the_batch_job_goes_on_when_the_login_session_ends() {
     end(&child, Signal::KILL);
     child.wait().unwrap();
     let clusters = slurm.home().names("../home/clusters");
-    let name = clusters.iter().find(|name| name.starts_with("run-")).unwrap_or_else(|| panic!("{clusters:?}"));
+    let name = clusters
+        .iter()
+        .find(|name| name.starts_with("run-"))
+        .unwrap_or_else(|| panic!("{clusters:?}"));
     // The dispatcher ends with its tasks. It answers until then.
     slurm.home().eyas(&["--cluster", name, "job", "show", "last"]).exits(0);
     slurm.home().write("go", "");
-    let of_job = |file| std::fs::read_to_string(slurm.home().path("home/runs").join(name).join(file));
-    slurm.wait_until("its exit code is kept", || of_job("status").is_ok_and(|code| code.ends_with('\n')));
+    let of_job =
+        |file| std::fs::read_to_string(slurm.home().path("home/runs").join(name).join(file));
+    slurm.wait_until("its exit code is kept", || {
+        of_job("status").is_ok_and(|code| code.ends_with('\n'))
+    });
     assert_eq!((&*of_job("status").unwrap(), &*of_job("stdout").unwrap()), ("0\n", "done\n"));
     slurm.wait_until("nothing is left", || slurm.is_queue_empty());
 }

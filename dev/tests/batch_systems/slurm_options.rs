@@ -1,4 +1,5 @@
-//! Options of pools on a real Slurm: several nodes of one request, and commands before, after and around executors.
+//! Options of pools on a real Slurm: several nodes of one request, and commands before, after and
+//! around executors.
 
 use crate::harness::BatchBed;
 use crate::slurm::OnSlurm;
@@ -6,7 +7,16 @@ use crate::slurm::OnSlurm;
 #[test]
 fn one_request_has_several_nodes() {
     let Some(slurm) = OnSlurm::start("3") else { return };
-    let nodes = ["--max-nodes", "3", "--nodes-per-request", "3", "--cpus", "1", "--provision", "all-at-once"];
+    let nodes = [
+        "--max-nodes",
+        "3",
+        "--nodes-per-request",
+        "3",
+        "--cpus",
+        "1",
+        "--provision",
+        "all-at-once",
+    ];
     slurm.add_pool(&[&nodes[..], &["--idle-timeout", "1s"]].concat());
     slurm.run(&["run", "--array", "1-12", "--", "sh", "-c", "sleep 1; echo {}"]).exits(0);
     let pool = slurm.has_given_back_all();
@@ -21,9 +31,13 @@ fn commands_run_before_after_and_around_the_executor() {
     let start = format!("echo $SLURMD_NODENAME >{}", file("started"));
     let stop = format!("echo $SLURMD_NODENAME >{}", file("stopped"));
     let around = ["--start-command", &start, "--stop-command", &stop, "--wrap", "env WRAPPED=yes"];
-    slurm.add_pool(&[&["--cpus", "1", "--max-nodes", "1", "--idle-timeout", "1s"][..], &around].concat());
-    let printed =
-        slurm.run(&["run", "--array", "1-1", "--no-append", "--", "sh", "-c", "echo $WRAPPED"]).exits(0).stdout;
+    slurm.add_pool(
+        &[&["--cpus", "1", "--max-nodes", "1", "--idle-timeout", "1s"][..], &around].concat(),
+    );
+    let printed = slurm
+        .run(&["run", "--array", "1-1", "--no-append", "--", "sh", "-c", "echo $WRAPPED"])
+        .exits(0)
+        .stdout;
     assert_eq!(printed, "yes\n");
     slurm.has_given_back_all();
     slurm.wait_until("the job has ended", || slurm.is_queue_empty());

@@ -38,7 +38,8 @@ impl OnHosts {
         fs::create_dir_all("/run/sshd").unwrap();
         for key in ["host", "user"] {
             let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
-            let made = Command::new("ssh-keygen").args(words).arg(folder.join(key)).status().unwrap();
+            let made =
+                Command::new("ssh-keygen").args(words).arg(folder.join(key)).status().unwrap();
             assert!(made.success());
         }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -55,11 +56,18 @@ impl OnHosts {
         let options = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\nIdentitiesOnly yes";
         let host = format!("HostName 127.0.0.1\nPort {port}\nIdentityFile {at}/user\n{options}\n");
         // The last host is not there.
-        fs::write(&config, format!("Host one two\n{host}\nHost none\nHostName 127.0.0.1\nPort 1\n{options}\n"))
-            .unwrap();
+        fs::write(
+            &config,
+            format!("Host one two\n{host}\nHost none\nHostName 127.0.0.1\nPort 1\n{options}\n"),
+        )
+        .unwrap();
         // `ssh` reads the configuration of the user, whatever HOME says.
-        let mut program =
-            fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(folder.join("ssh")).unwrap();
+        let mut program = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o755)
+            .open(folder.join("ssh"))
+            .unwrap();
         writeln!(program, "#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"", config.display()).unwrap();
         drop(program);
         let server = Command::new("/usr/sbin/sshd")
@@ -89,7 +97,8 @@ fn executors_start_on_hosts_and_leave_them() {
     let Some(hosts) = OnHosts::start() else { return };
     hosts.run(&["pool", "add", "ssh", "lab"]).exits(1).says(&["name the hosts after `--`"]);
     hosts.run(&["pool", "add", "ssh", "lab", "--", "none"]).exits(1).says(&["none:"]);
-    let add = ["--cpus", "1", "--idle-timeout", "1s", "--max-nodes", "2", "--", "none", "one", "two"];
+    let add =
+        ["--cpus", "1", "--idle-timeout", "1s", "--max-nodes", "2", "--", "none", "one", "two"];
     hosts.add_pool(&add);
     hosts.run(&["pool", "try", "lab"]).exits(0);
     let job = ["run", "--array", "1-20", "--", "sh", "-c", "sleep 0.1; echo {}"];

@@ -1,4 +1,5 @@
-//! Pools on PBS, by Slurm's own commands of TORQUE, which answer in TORQUE's text and submit to a real Slurm.
+//! Pools on PBS, by Slurm's own commands of TORQUE, which answer in TORQUE's text and submit to a
+//! real Slurm.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +41,10 @@ impl OnTorque {
         let configuration = torque.bed.folder.join("slurm.conf").display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{path}", commands.join("bin").display());
-        torque.start_dispatcher(&["--listen", "127.0.0.1:0"], &[("SLURM_CONF", configuration), ("PATH", path)]);
+        torque.start_dispatcher(
+            &["--listen", "127.0.0.1:0"],
+            &[("SLURM_CONF", configuration), ("PATH", path)],
+        );
         Some(torque)
     }
 }
@@ -54,7 +58,16 @@ impl Drop for OnTorque {
 #[test]
 fn a_job_scales_out_and_back() {
     let Some(torque) = OnTorque::start() else { return };
-    torque.add_pool(&["--max-nodes", "2", "--cpus", "2", "--idle-timeout", "1s", "--time-limit", "10min"]);
+    torque.add_pool(&[
+        "--max-nodes",
+        "2",
+        "--cpus",
+        "2",
+        "--idle-timeout",
+        "1s",
+        "--time-limit",
+        "10min",
+    ]);
     let job = ["run", "--array", "1-20", "--", "sh", "-c", "sleep 0.1; echo {}"];
     torque.run(&job).exits(0).says(&["20 of 20 tasks succeeded"]);
     torque.has_given_back_all();

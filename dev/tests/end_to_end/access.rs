@@ -34,8 +34,15 @@ fn the_access_file_is_the_owners_alone_and_is_all_that_is_needed() {
 #[test]
 fn a_missing_or_exposed_or_broken_access_file_is_refused_and_why_is_said() {
     let cluster = Cluster::start(&[]);
-    cluster.eyas(&["job", "list"]).exits(1).says(&["no access file at", "clusters/default/access.toml", "eyas start"]);
-    cluster.eyas(&["--cluster", "../x", "job", "list"]).exits(1).says(&["`../x` cannot be the name of a cluster"]);
+    cluster.eyas(&["job", "list"]).exits(1).says(&[
+        "no access file at",
+        "clusters/default/access.toml",
+        "eyas start",
+    ]);
+    cluster
+        .eyas(&["--cluster", "../x", "job", "list"])
+        .exits(1)
+        .says(&["`../x` cannot be the name of a cluster"]);
     let copy = cluster.path("access.toml");
     let list = || cluster.eyas(&["--access", copy.to_str().unwrap(), "job", "list"]);
     fs::copy(access_of(&cluster), &copy).unwrap();
@@ -63,7 +70,10 @@ fn the_access_file_of_another_cluster_lets_nobody_in() {
     fs::write(&forged, text.replace(&address(&other), &address(&cluster))).unwrap();
     fs::set_permissions(&forged, fs::Permissions::from_mode(0o600)).unwrap();
     let forged = forged.to_str().unwrap();
-    cluster.eyas(&["--access", forged, "job", "list"]).exits(1).says(&["refused this access file", "access file"]);
+    cluster
+        .eyas(&["--access", forged, "job", "list"])
+        .exits(1)
+        .says(&["refused this access file", "access file"]);
     let folder = cluster.path("intruder");
     let words = ["start", "executor", "--access", forged, "--folder", folder.to_str().unwrap()];
     cluster.eyas(&words).exits(1).says(&["refused this access file"]);
@@ -87,16 +97,26 @@ fn a_cluster_that_is_not_there_is_said_to_be_unreachable() {
 fn garbage() -> Vec<Vec<u8>> {
     let tls_start = [&[0x16, 3, 1, 0xff, 0xff][..], &[0; 300]].concat();
     let huge_frame = [&u32::MAX.to_le_bytes()[..], &[7; 100]].concat();
-    vec![Vec::new(), b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 100_000], tls_start, huge_frame, vec![0; 4096]]
+    vec![
+        Vec::new(),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0xff; 100_000],
+        tls_start,
+        huge_frame,
+        vec![0; 4096],
+    ]
 }
 
 #[test]
 fn garbage_on_a_port_harms_nobody() {
     let mut cluster = Cluster::start_with(&["--policy", "mcu"], &[&[], &[]]);
-    let processes = [cluster.dispatcher(), cluster.executor(1).process(), cluster.executor(2).process()];
+    let processes =
+        [cluster.dispatcher(), cluster.executor(1).process(), cluster.executor(2).process()];
     let mut silent = Vec::new();
     for process in processes {
-        let ports = wait_for("it listens", || Some(listening_ports(process)).filter(|ports| !ports.is_empty()));
+        let ports = wait_for("it listens", || {
+            Some(listening_ports(process)).filter(|ports| !ports.is_empty())
+        });
         for port in ports {
             let connect = || {
                 let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -180,7 +200,11 @@ fn a_folder_that_others_can_write_to_gets_no_secret() {
         let place = home.path(folder);
         fs::create_dir(&place).unwrap();
         fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
-        refused_dispatcher(&home, &place).exits(1).says(&["other users can write to", folder, "chmod go-w"]);
+        refused_dispatcher(&home, &place).exits(1).says(&[
+            "other users can write to",
+            folder,
+            "chmod go-w",
+        ]);
         assert!(!place.join("clusters/default/access.toml").exists());
     }
 }
@@ -200,7 +224,9 @@ fn what_another_user_has_prepared_is_not_used() {
     let access = folder.join("access.toml");
     fs::copy(access_of(&theirs), &access).unwrap();
     chown(&access, Some(STRANGER), None).unwrap();
-    refused_dispatcher(&home, &place).exits(1).says(&["access.toml belongs to another user (uid 4321)"]);
+    refused_dispatcher(&home, &place)
+        .exits(1)
+        .says(&["access.toml belongs to another user (uid 4321)"]);
     let client = home.eyas(&["--access", access.to_str().unwrap(), "job", "list"]);
     client.exits(1).says(&["belongs to another user"]);
     // The other user owns the folder, and waits for this user's key.

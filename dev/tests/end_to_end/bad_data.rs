@@ -10,11 +10,17 @@ use crate::support::{Cluster, Home, SmallDisk, eyas, is_root, wait_for, wait_unt
 fn a_missing_input_is_named_before_anything_runs() {
     let home = Home::new();
     home.write("there", "");
-    for words in
-        [&["--each", "there", "-i", "not there"][..], &["--each", "not there"], &["-i", "gone-{}", "--array", "1"]]
-    {
+    for words in [
+        &["--each", "there", "-i", "not there"][..],
+        &["--each", "not there"],
+        &["-i", "gone-{}", "--array", "1"],
+    ] {
         let done = home.eyas(&[&["run"], words, &["--", "touch", "ran"]].concat()).exits(1);
-        assert!(done.stderr.contains("not there") || done.stderr.contains("gone-1"), "{}", done.stderr);
+        assert!(
+            done.stderr.contains("not there") || done.stderr.contains("gone-1"),
+            "{}",
+            done.stderr
+        );
     }
     home.eyas(&["run", "--each", "/", "--", "true"]).exits(1).says(&["folder"]);
     assert_eq!(home.names("."), ["there"]);
@@ -44,11 +50,16 @@ fn an_input_that_changes_while_the_job_waits_is_an_error_and_never_a_mix() {
     cluster.write("job.toml", "[[task]]\ncommand = [\"cat\"]\neach = \"in/*\"\nretries = 3\n");
     cluster.submit("job.toml");
     cluster.write("in/longer", "new and longer");
-    let later =
-        fs::metadata(cluster.work().join("in/same")).unwrap().modified().unwrap() + std::time::Duration::from_nanos(1);
+    let later = fs::metadata(cluster.work().join("in/same")).unwrap().modified().unwrap()
+        + std::time::Duration::from_nanos(1);
     cluster.write("in/same", "new");
     for name in ["in/same", "in/touched"] {
-        fs::File::options().append(true).open(cluster.work().join(name)).unwrap().set_modified(later).unwrap();
+        fs::File::options()
+            .append(true)
+            .open(cluster.work().join(name))
+            .unwrap()
+            .set_modified(later)
+            .unwrap();
     }
     cluster.add_executor(&[]);
     cluster.run(&["job", "wait", "1"]).exits(1).says(&["1 of 4 tasks succeeded, 3 failed"]);
@@ -79,7 +90,8 @@ fn a_retry_names_inputs_that_have_changed_and_reads_them_as_they_are_if_told() {
     let mut cluster = Cluster::start(&[&[]]);
     cluster.write("program", "cat $1 >&2; exit 1");
     cluster.write("data", "data ");
-    let words = ["run", "--sandbox", "-i", "program", "--each", "data", "--", "sh", "program", "{}"];
+    let words =
+        ["run", "--sandbox", "-i", "program", "--each", "data", "--", "sh", "program", "{}"];
     cluster.run(&words).exits(1);
     cluster.write("program", "cat $1; echo mended");
     let refused = cluster.run(&["job", "retry", "1"]).exits(1);
@@ -105,9 +117,12 @@ fn a_retry_looks_at_files_of_the_cluster() {
     let cluster = crate::dfs::cluster(1);
     cluster.write("small", "old");
     cluster.write("large", "old\n".repeat(40_000));
-    let put = |file: &str, to: &str| _ = cluster.run(&["dfs", "put", "--chunk-size", "64KiB", file, to]).exits(0);
+    let put = |file: &str, to: &str| {
+        _ = cluster.run(&["dfs", "put", "--chunk-size", "64KiB", file, to]).exits(0)
+    };
     let script = "head -n 1 $1 | grep -q new";
-    let run = |file: &str| cluster.run(&["run", "--each", file, "--", "sh", "-c", script, "sh", "{}"]);
+    let run =
+        |file: &str| cluster.run(&["run", "--each", file, "--", "sh", "-c", script, "sh", "{}"]);
     for (job, name) in [("1", "large"), ("2", "small")] {
         put(name, &format!("/{name}"));
         run(&format!("eyas:///{name}")).exits(1);
@@ -121,8 +136,12 @@ fn a_retry_looks_at_files_of_the_cluster() {
     }
     cluster.run(&["job", "retry", "1", "--current"]).exits(0);
     cluster.run(&["job", "wait", "1"]).exits(0);
-    // Whether the task reads all of the file, or its first block, is not known of a file with one chunk.
-    cluster.run(&["job", "retry", "2", "--current"]).exits(1).says(&["eyas:///small", "submit the job again"]);
+    // Whether the task reads all of the file, or its first block, is not known of a file with one
+    // chunk.
+    cluster
+        .run(&["job", "retry", "2", "--current"])
+        .exits(1)
+        .says(&["eyas:///small", "submit the job again"]);
     cluster.run(&["dfs", "rm", "/small"]).exits(0);
     cluster.run(&["job", "retry", "2"]).exits(1).says(&["`eyas:///small`"]);
 }
@@ -141,7 +160,8 @@ fn an_unreadable_input_is_an_error_that_says_so() {
             chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let own = home.path("eyas");
-        // Another process writes the program: children of this process would inherit its open file and keep it busy.
+        // Another process writes the program: children of this process would inherit its open file
+        // and keep it busy.
         assert!(Command::new("cp").args([eyas(), &own]).status().unwrap().success());
         let mut other = Command::new("setpriv");
         other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(own);
@@ -164,7 +184,9 @@ fn names_never_lead_out_of_a_sandbox() {
     assert_eq!(done.stdout, "y");
     for output in ["../evil", "a/../../evil", "/etc/passwd", "..", ""] {
         let to = format!("{output}=stolen");
-        let done = home.eyas(&["run", "--array", "1", "-o", &to, "--", "sh", "-c", "echo evil > ../evil"]).exits(1);
+        let done = home
+            .eyas(&["run", "--array", "1", "-o", &to, "--", "sh", "-c", "echo evil > ../evil"])
+            .exits(1);
         assert!(
             done.stderr.contains("leads out of the sandbox") || done.stderr.contains("cannot be"),
             "{}",
@@ -173,7 +195,10 @@ fn names_never_lead_out_of_a_sandbox() {
     }
     for name in ["../evil", "/tmp/evil", "x/../../evil"] {
         let inputs = format!("inputs = [{{ path = \"a/x\", name = \"{name}\" }}]");
-        home.write("job.toml", format!("[[task]]\nfolder = \"sandbox\"\ncommand = [\"true\"]\n{inputs}\n"));
+        home.write(
+            "job.toml",
+            format!("[[task]]\nfolder = \"sandbox\"\ncommand = [\"true\"]\n{inputs}\n"),
+        );
         let cluster = Cluster::start(&[&[]]);
         let file = home.work().join("job.toml");
         fs::create_dir(cluster.work().join("a")).unwrap();
@@ -190,7 +215,9 @@ fn a_store_smaller_than_a_tasks_inputs_says_what_to_do() {
     let home = Home::new();
     home.write("large", vec![0; 30_000]);
     home.write("small", "small");
-    let done = home.eyas(&["run", "--cache", "20kB", "--each", "*", "--", "head", "-c", "5", "{}"]).exits(1);
+    let done = home
+        .eyas(&["run", "--cache", "20kB", "--each", "*", "--", "head", "-c", "5", "{}"])
+        .exits(1);
     assert_eq!(done.stdout, "small\n");
     done.says(&["30.0 kB", "20.0 kB", "--cache", "1 of 2 tasks succeeded"]);
 }
@@ -201,14 +228,20 @@ fn what_no_executor_has_is_waited_for_and_said() {
     cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\nresources = { gpu = 1 }\n");
     cluster.submit("job.toml");
     let warnings = cluster.job("1")["warnings"].to_string();
-    assert!(warnings.contains("no executor is large enough") && warnings.contains("1 gpu"), "{warnings}");
+    assert!(
+        warnings.contains("no executor is large enough") && warnings.contains("1 gpu"),
+        "{warnings}"
+    );
     let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
     assert!(explained.contains("no executor has as much as it needs"), "{explained}");
     cluster.add_executor(&["--node-resource", "gpu=1"]);
     cluster.run(&["job", "wait", "1"]).exits(0);
     assert_eq!(cluster.task("1.0")["executor"], "n2");
     // The job's own cluster will not get more executors.
-    cluster.eyas(&["run", "--cpus", "1000", "--array", "1", "--", "true"]).exits(1).says(&["1000 cpus"]);
+    cluster
+        .eyas(&["run", "--cpus", "1000", "--array", "1", "--", "true"])
+        .exits(1)
+        .says(&["1000 cpus"]);
 }
 
 #[test]
@@ -236,9 +269,14 @@ fn a_full_disk_sends_the_task_elsewhere() {
         cluster.wait_for_executors(2);
         let executors = || cluster.ask(&["executor", "list"], "executors");
         wait_until("both have said what their disks have", || {
-            executors().as_array().unwrap().iter().all(|executor| executor["free_disk_bytes"].is_u64())
+            executors()
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|executor| executor["free_disk_bytes"].is_u64())
         });
-        let done = cluster.run(&["run", "-k", "--each", "in/*", "--", "head", "-c", "1", "{}"]).exits(0);
+        let done =
+            cluster.run(&["run", "-k", "--each", "in/*", "--", "head", "-c", "1", "{}"]).exits(0);
         assert_eq!(done.stdout, "1\n2\n3\n4\n");
         let tasks = cluster.ask(&["task", "list", "1"], "tasks");
         let tasks = tasks.as_array().unwrap();
@@ -252,7 +290,9 @@ fn a_full_disk_sends_the_task_elsewhere() {
         cluster.write("job.toml", "[[task]]\ncommand = [\"cat\"]\neach = \"in/1\"\n");
         let task = format!("{}.0", cluster.submit("job.toml"));
         let explained = || cluster.run(&["explain", &task]).exits(0).stdout;
-        wait_for("it waits", || Some(explained()).filter(|why| why.contains("of 1, 1 have no room on their disk")));
+        wait_for("it waits", || {
+            Some(explained()).filter(|why| why.contains("of 1, 1 have no room on their disk"))
+        });
         if keep_free == "0" {
             cluster.add_executor(&[]);
             cluster.run(&["job", "wait", "3"]).exits(0);

@@ -1,4 +1,5 @@
-//! The C library: programs in C and C++ that submit jobs, use files of the cluster, and work on elastic blocks.
+//! The C library: programs in C and C++ that submit jobs, use files of the cluster, and work on
+//! elastic blocks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +19,10 @@ fn the_library_exports_versioned_functions_and_nothing_else() {
     let symbols = exported(&c_library().prefix().join("lib/libeyas.so.0"));
     for line in symbols.lines() {
         let name = line.rsplit(' ').next().unwrap();
-        assert!(name.starts_with("eyas_") && name.ends_with("@@EYAS_0.1") || name == "EYAS_0.1", "{line}");
+        assert!(
+            name.starts_with("eyas_") && name.ends_with("@@EYAS_0.1") || name == "EYAS_0.1",
+            "{line}"
+        );
     }
     assert!(symbols.contains(" eyas_connect@@EYAS_0.1"), "{symbols}");
 }
@@ -49,28 +53,41 @@ fn a_program_in_c_sets_quotas_and_owners() {
     let cluster = cluster(1);
     let program = c_library().example(&cluster, "c/folders.c");
     let done = cluster.finish(cluster.program(&program, &[])).exits(0);
-    assert_eq!(done.stdout, "/team/latest -> run-1\nmode 750, owner me\n8 of 1000000 bytes, 2 of 3 entries\n");
+    assert_eq!(
+        done.stdout,
+        "/team/latest -> run-1\nmode 750, owner me\n8 of 1000000 bytes, 2 of 3 entries\n"
+    );
 }
 
 #[test]
 fn links_owners_and_quotas_answer_with_statuses() {
     let cluster = cluster(1);
-    for (name, expected) in
-        [("attributes.c", "fine\n"), ("attributes.cpp", "target 700 7 8 9 1000 1 1\nEYAS_STATUS_NOT_FOUND\n")]
-    {
+    for (name, expected) in [
+        ("attributes.c", "fine\n"),
+        ("attributes.cpp", "target 700 7 8 9 1000 1 1\nEYAS_STATUS_NOT_FOUND\n"),
+    ] {
         let program = own_program(&cluster, name);
-        assert_eq!(cluster.finish(cluster.program(&program, &[])).exits(0).stdout, expected, "{name}");
+        assert_eq!(
+            cluster.finish(cluster.program(&program, &[])).exits(0).stdout,
+            expected,
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn files_are_changed_at_an_offset_and_their_places_are_known() {
     let cluster = cluster(1);
-    let chunks = "0+1024 in block 0 on a node\n1024+1024 in block 1 on a node\n2048+952 in block 2 on a node\n";
+    let chunks = "0+1024 in block 0 on a node\n1024+1024 in block 1 on a node\n2048+952 in block \
+                  2 on a node\n";
     let in_c = format!("hello world!\nJello\nCello\n{chunks}3 replicas\n");
     for (name, expected) in [("changes.c", &*in_c), ("changes.cpp", "aBCdef00\n0 8 0 11\n")] {
         let program = own_program(&cluster, name);
-        assert_eq!(cluster.finish(cluster.program(&program, &[])).exits(0).stdout, expected, "{name}");
+        assert_eq!(
+            cluster.finish(cluster.program(&program, &[])).exits(0).stdout,
+            expected,
+            "{name}"
+        );
     }
 }
 
@@ -86,7 +103,13 @@ fn make_installs_what_pkg_config_finds() {
     make.arg(format!("ARCHIVE={}", eyas().with_file_name("libeyas_capi.a").display()));
     let made = make.output().expect("make can be started");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    for name in ["include/eyas.h", "include/eyas.hpp", "lib/libeyas.a", "lib/libeyas.so", "lib/pkgconfig/eyas.pc"] {
+    for name in [
+        "include/eyas.h",
+        "include/eyas.hpp",
+        "lib/libeyas.a",
+        "lib/libeyas.so",
+        "lib/pkgconfig/eyas.pc",
+    ] {
         assert!(prefix.join(name).is_file(), "{name}");
     }
     // As a user compiles: nothing but what pkg-config says.
@@ -100,12 +123,18 @@ fn make_installs_what_pkg_config_finds() {
     ] {
         let program = cluster.path("compiled");
         let line = format!(
-            "{compiler} \"$1\" -o \"$2\" $(pkg-config --cflags --libs eyas) -lpthread && pkg-config --modversion eyas"
+            "{compiler} \"$1\" -o \"$2\" $(pkg-config --cflags --libs eyas) -lpthread && \
+             pkg-config --modversion eyas"
         );
         let mut compile = Command::new("sh");
         compile.args(["-c", &line, "sh"]).arg(examples.join(source)).arg(&program);
-        let compiled = compile.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output().expect("a shell");
-        assert!(compiled.status.success(), "{source}: {}", String::from_utf8_lossy(&compiled.stderr));
+        let compiled =
+            compile.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output().expect("a shell");
+        assert!(
+            compiled.status.success(),
+            "{source}: {}",
+            String::from_utf8_lossy(&compiled.stderr)
+        );
         assert_eq!(String::from_utf8_lossy(&compiled.stdout).trim(), env!("CARGO_PKG_VERSION"));
         if expected.is_empty() {
             continue;
@@ -186,8 +215,9 @@ fn a_worker_in_c_that_is_killed_counts_nothing_twice() {
     let mut output = BufReader::new(leader.stdout.take().unwrap());
     let mut address = String::new();
     output.read_line(&mut address).unwrap();
-    // Each worker says which piece it has. One cannot go on after a few pieces, because its pipe has one page, which is
-    // almost full from the start, and is not read: so it is killed in the middle.
+    // Each worker says which piece it has. One cannot go on after a few pieces, because its pipe
+    // has one page, which is almost full from the start, and is not read: so it is killed in the
+    // middle.
     let (mut stderr, mut writer) = std::io::pipe().unwrap();
     fcntl_setpipe_size(&writer, 4096).unwrap();
     let filler = "x".repeat(4000);
@@ -211,7 +241,10 @@ fn a_worker_in_c_that_is_killed_counts_nothing_twice() {
     for line in output.lines() {
         let line = line.unwrap();
         let (word, count) = line.split_once(' ').unwrap();
-        assert!(counted.insert(word.to_owned(), count.parse::<usize>().unwrap()).is_none(), "{line}");
+        assert!(
+            counted.insert(word.to_owned(), count.parse::<usize>().unwrap()).is_none(),
+            "{line}"
+        );
     }
     assert!(leader.wait().unwrap().success());
     assert_eq!(counted, counts);

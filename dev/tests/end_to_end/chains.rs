@@ -1,5 +1,5 @@
-//! Chains: when nodes want the same input at the same time, one node reads persistent storage, and the others receive
-//! the input from each other while it arrives.
+//! Chains: when nodes want the same input at the same time, one node reads persistent storage, and
+//! the others receive the input from each other while it arrives.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ const MB: usize = 1_000_000;
 
 /// Bytes read from local stores, from peers and from persistent storage.
 fn reads(view: &Value) -> [u64; 3] {
-    ["local", "peer", "persistent"].map(|place| view["reads"][place]["bytes"].as_u64().expect("a number"))
+    ["local", "peer", "persistent"]
+        .map(|place| view["reads"][place]["bytes"].as_u64().expect("a number"))
 }
 
 /// Names of the executors that are receiving the object, when their number is `count`.
@@ -21,7 +22,8 @@ pub fn receivers(cluster: &Cluster, source: &str, count: usize) -> Vec<String> {
         // Before the job is submitted, the dispatcher does not know the object.
         let objects = (shown.code == 0).then(|| shown.json("objects"))?;
         let receivers = objects[0]["receivers"].as_array()?;
-        let names: Vec<_> = receivers.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+        let names: Vec<_> =
+            receivers.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
         (names.len() == count).then_some(names)
     })
 }
@@ -45,7 +47,8 @@ fn a_chain_goes_on_without_a_node_that_was_killed() {
     let mut cluster = Cluster::start(&[&slow[..]; 3]);
     let content: Vec<u8> = (0..12 * MB).map(|at| (at / 1_000) as u8).collect();
     cluster.write("big", &content);
-    let run = cluster.spawn_on(&["run", "--array", "1-3", "-i", "big", "--", "sh", "-c", "cksum < big"]);
+    let run =
+        cluster.spawn_on(&["run", "--array", "1-3", "-i", "big", "--", "sh", "-c", "cksum < big"]);
     let chain = receivers(&cluster, "big", 3);
     let middle = chain[1].trim_start_matches('n').parse().unwrap();
     cluster.executor(middle).kill();

@@ -1,5 +1,5 @@
-//! Processes that die, hang or exceed their time limit: no accepted task is lost, no result is counted twice, and no
-//! process of a task survives.
+//! Processes that die, hang or exceed their time limit: no accepted task is lost, no result is
+//! counted twice, and no process of a task survives.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,27 +9,34 @@ use rustix::process::Signal;
 
 use crate::support::{Cluster, Home, finish, is_alive, parent, signal, wait_for, wait_until};
 
-/// A task that writes its process id and that of a child to a file, and continues when there is a file `go`.
-const WAITER: &str =
-    "sleep 1000 & echo $$ $! > ran-$0.new; mv ran-$0.new ran-$0-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
+/// A task that writes its process id and that of a child to a file, and continues when there is a
+/// file `go`.
+const WAITER: &str = "sleep 1000 & echo $$ $! > ran-$0.new; mv ran-$0.new ran-$0-$$; until [ -e \
+                      go ]; do sleep 0.02; done; echo $0";
 
 /// The processes of all attempts of a task so far: the task and its child.
 fn tries(home: &Home, task: u32) -> Vec<[u32; 2]> {
-    let names = home.names(".").into_iter().filter(|name| name.starts_with(&format!("ran-{task}-")));
+    let names =
+        home.names(".").into_iter().filter(|name| name.starts_with(&format!("ran-{task}-")));
     let processes = names.map(|name| {
         let text = home.read(&name);
-        let numbers: Vec<u32> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let numbers: Vec<u32> =
+            text.split_whitespace().map(|number| number.parse().unwrap()).collect();
         [numbers[0], numbers[1]]
     });
     processes.collect()
 }
 
 fn waiters(cluster: &Cluster, range: &str, words: &[&str]) -> Child {
-    cluster.spawn_on(&[&["run", "-k", "--array", range], words, &["--", "sh", "-c", WAITER, "{}"]].concat())
+    cluster.spawn_on(
+        &[&["run", "-k", "--array", range], words, &["--", "sh", "-c", WAITER, "{}"]].concat(),
+    )
 }
 
 fn wait_for_tries(home: &Home, task: u32, count: usize) -> Vec<[u32; 2]> {
-    wait_for((task, "is tried", count, "times"), || Some(tries(home, task)).filter(|tries| tries.len() >= count))
+    wait_for((task, "is tried", count, "times"), || {
+        Some(tries(home, task)).filter(|tries| tries.len() >= count)
+    })
 }
 
 #[test]
@@ -54,7 +61,10 @@ fn a_killed_task_is_tried_again_as_often_as_was_asked() {
     wait_for_tries(&cluster, 1, 3);
     cluster.write("go", "");
     assert_eq!(finish(run).exits(0).stdout, "1\n");
-    assert_eq!((&cluster.task("1.0")["tries"], &cluster.job("1")["retried"]), (&3.into(), &2.into()));
+    assert_eq!(
+        (&cluster.task("1.0")["tries"], &cluster.job("1")["retried"]),
+        (&3.into(), &2.into())
+    );
 }
 
 #[test]
@@ -66,7 +76,9 @@ fn the_tasks_of_a_killed_executor_run_elsewhere_and_are_counted_once() {
     let processes: Vec<u32> = first.iter().flat_map(|task| tries(&cluster, *task)[0]).collect();
     cluster.executor(1).kill();
     // Its tasks are dead, and its sandboxes removed; the tasks of the other executor still run.
-    wait_until("its tasks are dead", || processes.iter().filter(|process| is_alive(**process)).count() == 4);
+    wait_until("its tasks are dead", || {
+        processes.iter().filter(|process| is_alive(**process)).count() == 4
+    });
     let sandboxes = cluster.executor(1).folder().join("sandboxes");
     wait_until("its sandboxes are removed", || !sandboxes.exists());
     cluster.write("go", "");
@@ -81,14 +93,19 @@ fn the_tasks_of_a_killed_executor_run_elsewhere_and_are_counted_once() {
 fn an_executor_that_says_nothing_is_done_without_and_may_come_back() {
     let mut cluster = Cluster::start_with(&["--heartbeat", "300ms"], &[&[], &[]]);
     let run = waiters(&cluster, "1-4", &[]);
-    wait_until("two tasks run", || (1..=4).filter(|task| !tries(&cluster, *task).is_empty()).count() == 2);
+    wait_until("two tasks run", || {
+        (1..=4).filter(|task| !tries(&cluster, *task).is_empty()).count() == 2
+    });
     cluster.executor(1).suspend();
     cluster.wait_for_executors(1);
     cluster.write("go", "");
     assert_eq!(finish(run).exits(0).stdout, "1\n2\n3\n4\n");
     cluster.executor(1).resume();
     cluster.wait_for_executors(2);
-    assert_eq!(cluster.run(&["run", "-k", "--array", "1-4", "--", "echo", "{}"]).exits(0).stdout, "1\n2\n3\n4\n");
+    assert_eq!(
+        cluster.run(&["run", "-k", "--array", "1-4", "--", "echo", "{}"]).exits(0).stdout,
+        "1\n2\n3\n4\n"
+    );
 }
 
 #[test]
@@ -110,8 +127,8 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
         "#
         .replace("FOLDER", work.to_str().unwrap()),
     );
-    let script =
-        "echo x >> ended-$0; [ $0 -gt 5 ] || { echo $0; exit; }; until [ -e go ]; do sleep 0.02; done; echo $0";
+    let script = "echo x >> ended-$0; [ $0 -gt 5 ] || { echo $0; exit; }; until [ -e go ]; do \
+                  sleep 0.02; done; echo $0";
     let mut run = cluster.spawn_on(&["run", "--array", "1-12", "--", "sh", "-c", script, "{}"]);
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let shown: Vec<String> = lines.by_ref().take(5).map(Result::unwrap).collect();
@@ -167,10 +184,12 @@ fn a_task_that_takes_too_long_is_killed_with_all_that_it_started() {
 #[test]
 fn what_left_a_tasks_process_group_dies_with_it_too() {
     let cluster = Cluster::start(&[&[]]);
-    let script = "setsid sleep 1000 >/dev/null 2>&1 & timeout 1000 sleep 1001 & \
-                  setsid sh -c 'sleep 1002 & sleep 1003 & wait' & echo started > $0; [ $0 = ends ] || wait";
+    let script = "setsid sleep 1000 >/dev/null 2>&1 & timeout 1000 sleep 1001 & setsid sh -c \
+                  'sleep 1002 & sleep 1003 & wait' & echo started > $0; [ $0 = ends ] || wait";
     let run = |name: &str, words: &[&str]| {
-        cluster.spawn_on(&[&["run", "--array", "1"], words, &["--", "sh", "-c", script, name]].concat())
+        cluster.spawn_on(
+            &[&["run", "--array", "1"], words, &["--", "sh", "-c", script, name]].concat(),
+        )
     };
     finish(run("ends", &[])).exits(0);
     finish(run("late", &["--timeout", "500ms"])).exits(1).says(&["timed out"]);
@@ -186,10 +205,21 @@ fn what_left_a_tasks_process_group_dies_with_it_too() {
 #[test]
 fn an_executor_that_was_suspended_does_not_overwrite_what_its_successor_has_written() {
     let cluster = Cluster::start_with(&["--heartbeat", "300ms"], &[&[], &[]]);
-    let script =
-        "echo $$ > $0/$$.new; mv $0/$$.new $0/$$.ran; until [ -e $0/go-$$ ]; do sleep 0.02; done; echo $$ > out";
+    let script = "echo $$ > $0/$$.new; mv $0/$$.new $0/$$.ran; until [ -e $0/go-$$ ]; do sleep \
+                  0.02; done; echo $$ > out";
     let work = cluster.work().display().to_string();
-    let run = cluster.spawn_on(&["run", "--array", "1", "-o", "out=result", "--", "sh", "-c", script, &work]);
+    let run = cluster.spawn_on(&[
+        "run",
+        "--array",
+        "1",
+        "-o",
+        "out=result",
+        "--",
+        "sh",
+        "-c",
+        script,
+        &work,
+    ]);
     let tries = || {
         let names = cluster.names(".").into_iter().filter(|name| name.ends_with(".ran"));
         names.map(|name| cluster.read(&name).trim().to_owned()).collect::<Vec<_>>()
@@ -213,7 +243,9 @@ fn an_executor_that_was_suspended_does_not_overwrite_what_its_successor_has_writ
 fn an_executor_can_be_stopped_and_its_tasks_run_elsewhere() {
     let mut cluster = Cluster::start(&[&[], &[]]);
     let run = waiters(&cluster, "1-3", &[]);
-    wait_until("two tasks run", || (1..=3).filter(|task| !tries(&cluster, *task).is_empty()).count() == 2);
+    wait_until("two tasks run", || {
+        (1..=3).filter(|task| !tries(&cluster, *task).is_empty()).count() == 2
+    });
     cluster.run(&["executor", "stop", "n1"]).exits(0);
     cluster.executor(1).wait();
     cluster.wait_for_executors(1);
@@ -227,9 +259,11 @@ fn a_crash_in_the_middle_of_an_output_leaves_no_part_of_it() {
     // Emulated storage is slow, so that executors are killed while they fetch.
     let mut cluster = Cluster::start(&[&["--emulate", "storage=8Mbit/s"]]);
     let script = "head -c 2000000 /dev/zero > big";
-    let run = cluster.spawn_on(&["run", "--array", "1", "-o", "big=out/big", "--", "sh", "-c", script]);
+    let run =
+        cluster.spawn_on(&["run", "--array", "1", "-o", "big=out/big", "--", "sh", "-c", script]);
     let out = cluster.work().join("out");
-    let partial = || fs::read_dir(&out).ok()?.next()?.ok()?.metadata().ok().map(|metadata| metadata.len());
+    let partial =
+        || fs::read_dir(&out).ok()?.next()?.ok()?.metadata().ok().map(|metadata| metadata.len());
     wait_until("it is being written", || partial().is_some_and(|bytes| bytes > 0));
     assert!(!out.join("big").exists(), "it is seen before it is whole");
     cluster.executor(1).kill();

@@ -19,7 +19,8 @@ fn write_survey(home: &Home, files: usize, bytes: usize) {
 
 /// Bytes read from local stores, from peers and from persistent storage.
 fn reads(view: &Value) -> [u64; 3] {
-    ["local", "peer", "persistent"].map(|place| view["reads"][place]["bytes"].as_u64().expect("a number"))
+    ["local", "peer", "persistent"]
+        .map(|place| view["reads"][place]["bytes"].as_u64().expect("a number"))
 }
 
 /// Files under a folder, and their bytes.
@@ -46,8 +47,8 @@ fn what_was_read_once_is_read_from_local_stores_again() {
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
     let all = 8 * 64 * KIB as u64;
     assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdefgh"));
-    // A task that was moved to an idle node after its input was fetched takes the input from its peer. When the task
-    // is moved back, its input is already there.
+    // A task that was moved to an idle node after its input was fetched takes the input from its
+    // peer. When the task is moved back, its input is already there.
     let [local, peer, persistent] = reads(&cluster.job("1"));
     assert_eq!(local + peer + persistent, all);
     assert!(local + peer <= all / 4, "{local} and {peer} of {all}");
@@ -60,7 +61,12 @@ fn what_was_read_once_is_read_from_local_stores_again() {
     }
     let executors = cluster.ask(&["executor", "list"], "executors");
     let sum = |place: &str| -> u64 {
-        executors.as_array().unwrap().iter().map(|e| e["reads"][place]["bytes"].as_u64().unwrap()).sum()
+        executors
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|e| e["reads"][place]["bytes"].as_u64().unwrap())
+            .sum()
     };
     assert_eq!((sum("persistent"), sum("local") + sum("peer")), (first, 3 * all - first));
 }
@@ -69,10 +75,23 @@ fn what_was_read_once_is_read_from_local_stores_again() {
 fn an_input_of_all_tasks_is_fetched_once_a_node_and_moves_no_byte_when_it_is_there() {
     let mut cluster = Cluster::start(&[&["--slots", "4"]]);
     cluster.write("objects.csv", vec![b'x'; 100 * KIB]);
-    let words = ["--sandbox", "--array", "1-50", "-i", "objects.csv", "--", "sh", "-c", "stat -c %h objects.csv"];
+    let words = [
+        "--sandbox",
+        "--array",
+        "1-50",
+        "-i",
+        "objects.csv",
+        "--",
+        "sh",
+        "-c",
+        "stat -c %h objects.csv",
+    ];
     let done = cluster.run(&[&["run"], &words[..]].concat()).exits(0);
     assert_eq!(reads(&cluster.job("1")), [49 * 100 * KIB as u64, 0, 100 * KIB as u64]);
-    assert!(done.stdout.lines().all(|links| links.parse::<u32>().unwrap() >= 2), "inputs are copied, not linked");
+    assert!(
+        done.stdout.lines().all(|links| links.parse::<u32>().unwrap() >= 2),
+        "inputs are copied, not linked"
+    );
     assert_eq!(held(&cluster.executor(1).folder().join("store/objects")), (1, 100 * KIB as u64));
 }
 
@@ -99,7 +118,10 @@ fn a_node_takes_from_its_peer_what_the_peer_has() {
     cluster.run(&words).exits(0);
     // The files are gone: from now on their content can only come from the peer.
     let objects = cluster.ask(&["catalog", "show", "survey/03"], "objects");
-    assert_eq!((&objects[0]["holders"][0], &objects[0]["size_bytes"]), (&"n1".into(), &(64 * KIB).into()));
+    assert_eq!(
+        (&objects[0]["holders"][0], &objects[0]["size_bytes"]),
+        (&"n1".into(), &(64 * KIB).into())
+    );
     cluster.add_executor(&[]);
     cluster.wait_for_executors(2);
     let blocker = block_first(&cluster);
@@ -122,7 +144,9 @@ fn an_executor_that_was_killed_still_has_what_it_held_when_it_is_started_again()
     cluster.wait_for_executors(0);
     cluster.add_executor(&["--folder", &folder]);
     // Executors report their objects in several messages.
-    wait_until("all it holds is in the catalog", || cluster.ask(&["executor", "list"], "executors")[0]["objects"] == 8);
+    wait_until("all it holds is in the catalog", || {
+        cluster.ask(&["executor", "list"], "executors")[0]["objects"] == 8
+    });
     assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdefgh"));
     assert_eq!(reads(&cluster.job("2")), [all, 0, 0]);
 }
@@ -130,7 +154,8 @@ fn an_executor_that_was_killed_still_has_what_it_held_when_it_is_started_again()
 /// Keeps n1 busy, so that other nodes must run the tasks whose inputs n1 holds.
 fn block_first(cluster: &Cluster) -> Child {
     let script = "echo $EYAS_TASK_ID > blocked; until [ -e go ]; do sleep 0.02; done";
-    let child = cluster.spawn_on(&["run", "-i", "survey/00", "--array", "1", "--", "sh", "-c", script]);
+    let child =
+        cluster.spawn_on(&["run", "-i", "survey/00", "--array", "1", "--", "sh", "-c", script]);
     let task = cluster.wait_for_file("blocked");
     assert_eq!(cluster.task(task.trim())["executor"], "n1", "the blocker goes to its data");
     child
@@ -148,8 +173,11 @@ fn replicas_that_are_gone_are_done_without() {
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
     cluster.run(&words).exits(0);
     // Programs that clean temporary folders delete files like this.
-    let remove_all =
-        |folder: &Path| all_files(&folder.join("store/objects")).iter().for_each(|file| fs::remove_file(file).unwrap());
+    let remove_all = |folder: &Path| {
+        all_files(&folder.join("store/objects"))
+            .iter()
+            .for_each(|file| fs::remove_file(file).unwrap())
+    };
     remove_all(cluster.executor(1).folder());
     assert_eq!(cluster.run(&words).exits(0).stdout, lines("abcdef"), "the node itself misses them");
     assert_eq!(reads(&cluster.job("2")), [0, 0, 6 * 64 * KIB as u64]);
@@ -169,7 +197,8 @@ fn a_full_store_evicts_and_keeps_within_its_bytes() {
     let mut cluster = Cluster::start(&[&["--cache", "256KiB", "--slots", "2"]]);
     write_survey(&cluster, 26, 60 * KIB);
     let store = cluster.executor(1).folder().join("store");
-    let mut child = cluster.spawn_on(&["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"]);
+    let mut child =
+        cluster.spawn_on(&["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"]);
     let mut most = 0;
     while child.try_wait().unwrap().is_none() {
         // The executor is stopped, so that no file moves and is counted twice.
@@ -181,7 +210,10 @@ fn a_full_store_evicts_and_keeps_within_its_bytes() {
     assert!(held_bytes > limit as u64 / 2, "it caches next to nothing: {held_bytes}");
     // The lock file contains a process id.
     assert!(most <= limit as u64 + 100, "{most} bytes are in a store of {limit}");
-    assert_eq!(child.wait_with_output().unwrap().stdout, lines("abcdefghijklmnopqrstuvwxyz").as_bytes());
+    assert_eq!(
+        child.wait_with_output().unwrap().stdout,
+        lines("abcdefghijklmnopqrstuvwxyz").as_bytes()
+    );
     let executor = &cluster.ask(&["executor", "list"], "executors")[0];
     assert!(executor["held_bytes"].as_u64().unwrap() <= limit as u64);
 }
@@ -194,7 +226,8 @@ fn a_full_store_keeps_within_its_inodes() {
     let objects = held(&cluster.executor(1).folder().join("store/objects")).0;
     assert!((1..=5).contains(&objects), "{objects} objects");
     // More inputs than the store may hold.
-    let many: Vec<_> = (0..6).flat_map(|number| ["-i".to_owned(), format!("survey/{number:02}")]).collect();
+    let many: Vec<_> =
+        (0..6).flat_map(|number| ["-i".to_owned(), format!("survey/{number:02}")]).collect();
     let words: Vec<&str> = many.iter().map(String::as_str).collect();
     let done = cluster.run(&[&["run", "--array", "1"], &words[..], &["--", "true"]].concat());
     done.exits(1).says(&["6", "--cache-objects"]);
@@ -208,7 +241,8 @@ fn a_store_outlives_its_executor() {
     cluster.run(&words).exits(0);
     cluster.executor(1).kill();
     let folder = cluster.executor(1).folder().to_owned();
-    // Files that were half written at the crash, and files that were changed since, are not trusted.
+    // Files that were half written at the crash, and files that were changed since, are not
+    // trusted.
     let objects = all_files(&folder.join("store/objects"));
     assert_eq!(objects.len(), 4);
     fs::set_permissions(&objects[0], std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
@@ -263,7 +297,10 @@ fn a_task_that_changes_its_sandbox_does_not_harm_the_next() {
     // One that writes to an input fails, and the next one has the input as it was.
     let spoil = "chmod u+w a; echo bad > a";
     let words = ["run", "--sandbox", "--array", "1", "--", "sh", "-c", spoil];
-    cluster.run(&[&words[..2], &inputs, &words[2..]].concat()).exits(1).says(&["wrote to one of its inputs"]);
+    cluster
+        .run(&[&words[..2], &inputs, &words[2..]].concat())
+        .exits(1)
+        .says(&["wrote to one of its inputs"]);
     let words = ["run", "--sandbox", "--array", "1-4", "--", "sh", "-c", script, "sh", "7"];
     cluster.run(&[&words[..2], &inputs, &words[2..]].concat()).exits(0);
 }

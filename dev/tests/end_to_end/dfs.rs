@@ -26,7 +26,9 @@ pub fn joined(cluster: &Cluster, nodes: usize) {
         }
         let usage = done.json("usage");
         let all = usage["nodes"].as_array().unwrap();
-        usage["is_settled"] == true && all.len() == nodes && all.iter().all(|node| node["is_member"] == true)
+        usage["is_settled"] == true
+            && all.len() == nodes
+            && all.iter().all(|node| node["is_member"] == true)
     });
 }
 
@@ -43,19 +45,32 @@ fn a_file_goes_in_and_comes_out_again() {
     assert_eq!(cluster.run(&["dfs", "cat", "/data/a.txt"]).exits(0).stdout, content);
     cluster.run(&["dfs", "get", "data/a.txt", "b.txt"]).exits(0);
     assert_eq!(cluster.read("b.txt"), content);
-    let part = cluster.run(&["dfs", "cat", "/data/a.txt", "--offset", "7", "--length", "5"]).exits(0).stdout;
+    let part = cluster
+        .run(&["dfs", "cat", "/data/a.txt", "--offset", "7", "--length", "5"])
+        .exits(0)
+        .stdout;
     assert_eq!(part, content[7..12]);
-    assert_eq!(cluster.run(&["dfs", "cat", "/data/a.txt", "--offset", "99999999"]).exits(0).stdout, "");
+    assert_eq!(
+        cluster.run(&["dfs", "cat", "/data/a.txt", "--offset", "99999999"]).exits(0).stdout,
+        ""
+    );
 
     let file = cluster.ask(&["dfs", "show", "/data/a.txt"], "file");
     let chunks = file["shape"]["chunks"].as_array().unwrap();
-    assert!(chunks.len() > 10 && chunks.iter().all(|chunk| chunk["replicas"].as_array().unwrap().len() == 3), "{file}");
+    assert!(
+        chunks.len() > 10
+            && chunks.iter().all(|chunk| chunk["replicas"].as_array().unwrap().len() == 3),
+        "{file}"
+    );
     assert_eq!(file["shape"]["format"], "lines");
 
     cluster.run(&["dfs", "rename", "/data/a.txt", "/data/c.txt"]).exits(0);
     cluster.run(&["dfs", "cat", "/data/a.txt"]).exits(1).says(&["no file /data/a.txt"]);
     let listed = cluster.ask(&["dfs", "ls", "/data"], "files");
-    assert!(listed[0]["name"] == "/data/c.txt" && listed.as_array().unwrap().len() == 1, "{listed}");
+    assert!(
+        listed[0]["name"] == "/data/c.txt" && listed.as_array().unwrap().len() == 1,
+        "{listed}"
+    );
     cluster.run(&["dfs", "rm", "/data/c.txt"]).exits(0);
     cluster.run(&["dfs", "rm", "/data/c.txt"]).exits(1).says(&["no file /data/c.txt"]);
 }
@@ -63,7 +78,9 @@ fn a_file_goes_in_and_comes_out_again() {
 #[test]
 fn trees_and_streams_go_in_and_come_out_again() {
     let cluster = cluster(2);
-    for (name, content) in [("t/one.csv", "a,\"b\nc\"\n"), ("t/u/two.txt", "2\n"), ("t/u/empty", "")] {
+    for (name, content) in
+        [("t/one.csv", "a,\"b\nc\"\n"), ("t/u/two.txt", "2\n"), ("t/u/empty", "")]
+    {
         cluster.write(name, content);
     }
     cluster.run(&["dfs", "put", "t", "/tree"]).exits(1).says(&["-r"]);
@@ -76,7 +93,10 @@ fn trees_and_streams_go_in_and_come_out_again() {
     assert_eq!(cluster.eyas_with_input(&name, "some words").code, 0);
     let name = ["--cluster", "test", "dfs", "append", "-", "/from input"];
     assert_eq!(cluster.eyas_with_input(&name, " and more\n").code, 0);
-    assert_eq!(cluster.run(&["dfs", "get", "/from input", "-"]).exits(0).stdout, "some words and more\n");
+    assert_eq!(
+        cluster.run(&["dfs", "get", "/from input", "-"]).exits(0).stdout,
+        "some words and more\n"
+    );
     cluster.run(&["dfs", "rm", "-r", "/tree"]).exits(0);
     assert_eq!(cluster.ask(&["dfs", "ls"], "files").as_array().unwrap().len(), 1);
 }
@@ -95,7 +115,9 @@ fn what_cannot_be_is_said() {
     cluster.run(&["dfs", "get", "/a", "a.txt"]).exits(1).says(&["--force"]);
     // A copy is open to no more users than the file, or the file that it replaces.
     let copy = cluster.work().join("copy");
-    for (of_file, of_place, expected) in [(0o600, None, 0o600), (0o750, None, 0o750), (0o644, Some(0o600), 0o600)] {
+    for (of_file, of_place, expected) in
+        [(0o600, None, 0o600), (0o750, None, 0o750), (0o644, Some(0o600), 0o600)]
+    {
         let _ = fs::remove_file(&copy);
         if let Some(mode) = of_place {
             cluster.write("copy", "");
@@ -109,7 +131,12 @@ fn what_cannot_be_is_said() {
     // A pipe stays a pipe.
     let pipe = cluster.work().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let reader = Command::new("cat")
+        .arg(&pipe)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     cluster.run(&["dfs", "get", "/a", "pipe", "--force"]).exits(0);
     assert_eq!(finish(reader).stdout, "1\n");
     cluster.write("open.csv", "a,\"b\n");
@@ -143,7 +170,10 @@ fn files_outlive_processes() {
     }
     let all_there = |cluster: &Cluster| {
         for (number, content) in contents.iter().enumerate() {
-            assert_eq!(cluster.run(&["dfs", "cat", &format!("/f{number}")]).exits(0).stdout, *content);
+            assert_eq!(
+                cluster.run(&["dfs", "cat", &format!("/f{number}")]).exits(0).stdout,
+                *content
+            );
         }
     };
     // Two of the nodes that have a chunk are killed at once.
@@ -187,7 +217,8 @@ fn all_nodes_can_end_and_come_back() {
     let content = lines(5000);
     cluster.write("a", &content);
     cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
-    let folders: Vec<_> = (1..=3).map(|number| cluster.executor(number).folder().to_owned()).collect();
+    let folders: Vec<_> =
+        (1..=3).map(|number| cluster.executor(number).folder().to_owned()).collect();
     for number in 1..=3 {
         cluster.executor(number).kill();
     }
@@ -204,11 +235,16 @@ fn nodes_that_are_missing_are_named_when_they_are_too_many() {
     cluster.write("a", "1\n");
     cluster.run(&["dfs", "put", "a", "/a"]).exits(0);
     let nodes = |usage: &serde_json::Value| usage["nodes"].as_array().unwrap().clone();
-    let folders = [3, 4].map(|number| cluster.executor(number).folder().to_str().unwrap().to_owned());
+    let folders =
+        [3, 4].map(|number| cluster.executor(number).folder().to_str().unwrap().to_owned());
     cluster.executor(3).kill();
     cluster.executor(4).kill();
     let done = cluster.run(&["dfs", "ls"]).exits(1);
-    done.says(&["2 of the 4 nodes of the file system are missing: ", "It needs 3 nodes", "eyas dfs recover"]);
+    done.says(&[
+        "2 of the 4 nodes of the file system are missing: ",
+        "It needs 3 nodes",
+        "eyas dfs recover",
+    ]);
     // The nodes are shown nonetheless.
     let done = cluster.run(&["dfs", "du"]).exits(1);
     assert_eq!(done.stdout.matches(" missing ").count(), 2, "{}", done.stdout);
@@ -216,11 +252,14 @@ fn nodes_that_are_missing_are_named_when_they_are_too_many() {
     // No node is here, but the dispatcher knows that nodes exist.
     cluster.executor(1).kill();
     cluster.executor(2).kill();
-    wait_until("it is said", || cluster.run(&["dfs", "ls"]).stderr.contains("none of the executors that keep"));
+    wait_until("it is said", || {
+        cluster.run(&["dfs", "ls"]).stderr.contains("none of the executors that keep")
+    });
     for folder in &folders {
         cluster.add_executor(&[NODE, &["--folder", folder]].concat());
     }
-    let folders = [1, 2].map(|number| cluster.executor(number).folder().to_str().unwrap().to_owned());
+    let folders =
+        [1, 2].map(|number| cluster.executor(number).folder().to_str().unwrap().to_owned());
     for folder in &folders {
         cluster.add_executor(&[NODE, &["--folder", folder]].concat());
     }
@@ -243,16 +282,22 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
     let mut missing = Vec::new();
     wait_until("all that are missing are named", || {
         let done = cluster.run(&["--json", "dfs", "recover"]);
-        let names = |done: &Done| done.json("recovery")["missing"].as_array().cloned().unwrap_or_default();
+        let names =
+            |done: &Done| done.json("recovery")["missing"].as_array().cloned().unwrap_or_default();
         missing = if done.stdout.is_empty() { Vec::new() } else { names(&done) };
         missing.len() == 3
     });
     let without = |names: &[serde_json::Value]| {
-        let words = names.iter().flat_map(|name| ["--without".to_owned(), name.as_str().unwrap().to_owned()]);
+        let words = names
+            .iter()
+            .flat_map(|name| ["--without".to_owned(), name.as_str().unwrap().to_owned()]);
         ["dfs", "recover"].map(str::to_owned).into_iter().chain(words).collect::<Vec<_>>()
     };
-    let run = |words: Vec<String>| cluster.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    run(without(&missing[1..])).exits(1).says(&["nothing was changed", missing[0].as_str().unwrap()]);
+    let run =
+        |words: Vec<String>| cluster.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    run(without(&missing[1..]))
+        .exits(1)
+        .says(&["nothing was changed", missing[0].as_str().unwrap()]);
     run(without(&missing)).exits(0).says(&["continues with 2 nodes"]);
     assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
     cluster.run(&["dfs", "put", "a", "/b"]).exits(0);
@@ -281,7 +326,9 @@ fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
     ]);
     cluster.run(&["dfs", "recover", "--anew"]).exits(1).says(&["stop all of them first"]);
     cluster.executor(2).kill();
-    wait_until("it is known that none is there", || cluster.run(&["dfs", "recover", "--anew"]).code == 0);
+    wait_until("it is known that none is there", || {
+        cluster.run(&["dfs", "recover", "--anew"]).code == 0
+    });
     cluster.add_executor(NODE);
     joined(&cluster, 1);
     assert_eq!(cluster.run(&["--json", "dfs", "ls"]).json("files").as_array().unwrap().len(), 0);
@@ -293,7 +340,9 @@ fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
     joined(&cluster, 1);
     // It has all of its files.
     cluster.executor(3).kill();
-    wait_until("it is known that none is there", || cluster.run(&["dfs", "recover", "--anew"]).code == 0);
+    wait_until("it is known that none is there", || {
+        cluster.run(&["dfs", "recover", "--anew"]).code == 0
+    });
     cluster.add_executor(&[NODE, &["--folder", &first]].concat());
     joined(&cluster, 1);
     assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, "1\n");
@@ -352,7 +401,13 @@ fn a_node_without_room_is_passed_over() {
 fn a_node_with_a_full_disk_is_passed_over() {
     let Some(disk) = SmallDisk::mount("size=3m") else { return };
     let mut cluster = cluster(2);
-    cluster.add_executor(&["--dfs", "--folder", disk.path().join("n3").to_str().unwrap(), "--keep-free", "0"]);
+    cluster.add_executor(&[
+        "--dfs",
+        "--folder",
+        disk.path().join("n3").to_str().unwrap(),
+        "--keep-free",
+        "0",
+    ]);
     joined(&cluster, 3);
     let content = lines(100_000);
     cluster.write("a", &content);

@@ -13,7 +13,12 @@ use crate::support::{Cluster, Home, wait_until};
 fn listed(cluster: &Cluster, words: &[&str]) -> Vec<(String, String)> {
     let files = cluster.ask(&[&["dfs", "ls"], words].concat(), "files");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    files.as_array().unwrap().iter().map(|file| (text(&file["name"]), text(&file["kind"]))).collect()
+    files
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| (text(&file["name"]), text(&file["kind"])))
+        .collect()
 }
 
 fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -81,13 +86,18 @@ fn owners_and_permissions_are_shown_and_changed() {
     let shown = cluster.run(&["dfs", "ls", "-l", "/f"]).exits(0).stdout;
     assert!(["-rwsr-x--x", "7:8", "/f/x"].iter().all(|text| shown.contains(text)), "{shown}");
     let folder = cluster.ask(&["dfs", "stat", "/f"], "file");
-    assert_eq!((&folder["kind"], &folder["uid"], &folder["gid"]), (&"folder".into(), &7.into(), &9.into()));
+    assert_eq!(
+        (&folder["kind"], &folder["uid"], &folder["gid"]),
+        (&"folder".into(), &7.into(), &9.into())
+    );
     let shown = cluster.run(&["dfs", "stat", "/f/x"]).exits(0).stdout;
     assert!(shown.contains("1 chunk; -rwsr-x--x 7:8"), "{shown}");
     cluster.run(&["dfs", "chown", "-r", "x:y", "/f"]).exits(2).says(&["USER:GROUP"]);
     cluster.run(&["dfs", "chmod", "600", "/none"]).exits(1).says(&["no file /none"]);
     // What a task writes belongs to the user of its executor.
-    cluster.run(&["run", "--array", "1-1", "-o", "n=eyas:///out/n", "--", "sh", "-c", "echo 1 > n"]).exits(0);
+    cluster
+        .run(&["run", "--array", "1-1", "-o", "n=eyas:///out/n", "--", "sh", "-c", "echo 1 > n"])
+        .exits(0);
     assert_eq!(cluster.ask(&["dfs", "stat", "/out/n"], "file")["uid"], own.uid());
     assert_eq!(cluster.ask(&["dfs", "stat", "/out"], "file")["kind"], "folder");
 }
@@ -146,15 +156,28 @@ fn quotas_refuse_what_is_too_much() {
     assert_eq!(cluster.run(&["dfs", "cat", "/a/b/1"]).exits(0).stdout, "123456789\n");
     cluster.run(&["dfs", "put", "big", "/big"]).exits(0);
     cluster.run(&["dfs", "rename", "/big", "/a/big"]).exits(1).says(&["/a has a quota of 1.0 MB"]);
-    cluster.run(&["run", "--array", "1-1", "-i", "big", "-o", "x=eyas:///a/x", "--", "cp", "big", "x"]).exits(1);
+    cluster
+        .run(&["run", "--array", "1-1", "-i", "big", "-o", "x=eyas:///a/x", "--", "cp", "big", "x"])
+        .exits(1);
 
     cluster.run(&["dfs", "quota", "set", "/a/b", "--files", "2"]).exits(0);
     cluster.run(&["dfs", "put", "ten", "/a/b/2"]).exits(0);
-    cluster.run(&["dfs", "mkdir", "/a/b/3"]).exits(1).says(&["/a/b has a quota of 2 files", "2 are used"]);
+    cluster
+        .run(&["dfs", "mkdir", "/a/b/3"])
+        .exits(1)
+        .says(&["/a/b has a quota of 2 files", "2 are used"]);
     let quotas = cluster.ask(&["dfs", "quota", "show"], "quotas");
     assert_eq!(quotas[0]["bytes"], 1_000_000, "{quotas}");
-    assert_eq!((&quotas[0]["used_bytes"], &quotas[0]["used_files"]), (&20.into(), &3.into()), "{quotas}");
-    assert_eq!((&quotas[1]["folder"], &quotas[1]["files"]), (&"/a/b".into(), &2.into()), "{quotas}");
+    assert_eq!(
+        (&quotas[0]["used_bytes"], &quotas[0]["used_files"]),
+        (&20.into(), &3.into()),
+        "{quotas}"
+    );
+    assert_eq!(
+        (&quotas[1]["folder"], &quotas[1]["files"]),
+        (&"/a/b".into(), &2.into()),
+        "{quotas}"
+    );
     // Within the quota, entries are renamed, replaced and removed.
     cluster.run(&["dfs", "rename", "/a/b/2", "/a/b/3"]).exits(0);
     cluster.run(&["dfs", "rm", "/a/b/3"]).exits(0);
@@ -179,7 +202,8 @@ fn new_files_belong_to_the_owner_of_the_map() {
     cluster.write("x", "x\n");
     cluster.write("deep/in/y", "y\n");
     cluster.write("users.toml", "[users]\nnobody-of-this-name = { uid = 1, gid = 2 }\n");
-    let put = |words: &[&str]| cluster.run(&[&["dfs", "put", "--users", "users.toml"], words].concat());
+    let put =
+        |words: &[&str]| cluster.run(&[&["dfs", "put", "--users", "users.toml"], words].concat());
     put(&["x", "/x"]).exits(1).says(&["users.toml", "add a line for the user"]);
     cluster.run(&["dfs", "stat", "/x"]).exits(1);
     cluster.write("users.toml", "[users]\n\"*\" = { uid = 4321, gid = 1234 }\n");
@@ -187,7 +211,9 @@ fn new_files_belong_to_the_owner_of_the_map() {
     put(&["-r", "deep", "/deep"]).exits(0);
     let words = ["map", "/made/x", "--to", "/mapped", "--users", "users.toml", "--", "cat"];
     cluster.run(&words).exits(0);
-    for name in ["/made", "/made/x", "/deep", "/deep/in", "/deep/in/y", "/mapped", "/mapped/part-00000"] {
+    for name in
+        ["/made", "/made/x", "/deep", "/deep/in", "/deep/in/y", "/mapped", "/mapped/part-00000"]
+    {
         let found = cluster.ask(&["dfs", "stat", name], "file");
         assert_eq!((&found["uid"], &found["gid"]), (&4321.into(), &1234.into()), "{name}: {found}");
     }
@@ -213,13 +239,20 @@ fn keys_and_roles_have_owners() {
     let key = cluster.work().join("submit.toml");
     let key = key.to_str().unwrap();
     cluster.run(&["access", "show", "--role", "submit", "-o", key]).exits(0);
-    let put = |name: &str| cluster.eyas(&["--access", key, "dfs", "put", "x", name, "--users", map]);
+    let put =
+        |name: &str| cluster.eyas(&["--access", key, "dfs", "put", "x", name, "--users", map]);
     put("/by-role").exits(0);
     assert_eq!(owner("/by-role"), (Some(5), Some(6)));
     let keys = cluster.ask(&["access", "show"], "keys");
     let is_submit = |key: &&Value| key["role"] == "submit";
-    let id =
-        keys.as_array().unwrap().iter().filter(is_submit).filter_map(|key| key["key"].as_str()).next_back().unwrap();
+    let id = keys
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_submit)
+        .filter_map(|key| key["key"].as_str())
+        .next_back()
+        .unwrap();
     let with_key = fs::read_to_string(map).unwrap().replace("k99", id);
     fs::write(map, with_key).unwrap();
     put("/by-key").exits(0);
@@ -269,18 +302,26 @@ fn changes_are_logged_with_key_and_door() {
     cluster.run(&["dfs", "rename", "/a/x", "/b/y"]).exits(0);
     cluster.run(&["dfs", "rename", "/none", "/b/z"]).exits(1);
     cluster.run(&["dfs", "rm", "/b/y"]).exits(0);
-    cluster.run(&["run", "--array", "1-1", "-o", "n=eyas:///c/n", "--", "sh", "-c", "echo 1 > n"]).exits(0);
+    cluster
+        .run(&["run", "--array", "1-1", "-o", "n=eyas:///c/n", "--", "sh", "-c", "echo 1 > n"])
+        .exits(0);
     let logged = |words: &[&str]| {
         let changes = cluster.ask(&[&["dfs", "audit"], words].concat(), "changes");
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let line = |change: &Value| {
             let size = change["size"].as_u64().map_or("-".to_owned(), |size| size.to_string());
-            let [door, operation, name, to] = ["door", "operation", "name", "to"].map(|field| text(&change[field]));
+            let [door, operation, name, to] =
+                ["door", "operation", "name", "to"].map(|field| text(&change[field]));
             format!("{door} {operation} {name} {to} {size}")
         };
         changes.as_array().unwrap().iter().map(line).collect::<Vec<_>>()
     };
-    let a = ["dfs folder /a - -", "dfs create /a/x - 2", "dfs write /a/x - 4", "dfs attributes /a/x - -"];
+    let a = [
+        "dfs folder /a - -",
+        "dfs create /a/x - 2",
+        "dfs write /a/x - 4",
+        "dfs attributes /a/x - -",
+    ];
     let b = ["dfs folder /b - -", "dfs rename /a/x /b/y -", "dfs remove /b/y - -"];
     let c = ["task folder /c - -", "task create /c/n - 2"];
     wait_until("the lines are written", || logged(&[]) == [&a[..], &b[..], &c[..]].concat());

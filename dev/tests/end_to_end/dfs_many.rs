@@ -1,5 +1,5 @@
-//! Many small files at the same time: they go in and come out, and a failure or an interrupt in the middle leaves
-//! whole files only, and says which.
+//! Many small files at the same time: they go in and come out, and a failure or an interrupt in the
+//! middle leaves whole files only, and says which.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,9 @@ fn make(cluster: &Cluster, count: usize) {
 /// The names of the files in the file system, with their sizes.
 fn listed(cluster: &Cluster) -> BTreeMap<String, u64> {
     let files = cluster.ask(&["dfs", "ls", "-r"], "files");
-    let file =
-        |file: &serde_json::Value| (file["name"].as_str().unwrap().to_owned(), file["size_bytes"].as_u64().unwrap());
+    let file = |file: &serde_json::Value| {
+        (file["name"].as_str().unwrap().to_owned(), file["size_bytes"].as_u64().unwrap())
+    };
     files.as_array().unwrap().iter().filter(|file| file["kind"] == "file").map(file).collect()
 }
 
@@ -38,7 +39,11 @@ fn all_are_whole(cluster: &Cluster, names: &BTreeMap<String, u64>) {
     }
     cluster.run(&["dfs", "get", "-r", "/many", "whole"]).exits(0);
     for name in names.keys() {
-        assert_eq!(cluster.read(&name.replace("/many", "whole")), content(number_of(name)), "{name}");
+        assert_eq!(
+            cluster.read(&name.replace("/many", "whole")),
+            content(number_of(name)),
+            "{name}"
+        );
     }
 }
 
@@ -46,15 +51,24 @@ fn all_are_whole(cluster: &Cluster, names: &BTreeMap<String, u64>) {
 fn two_thousand_files_go_in_and_come_out_again() {
     let cluster = cluster(3);
     make(&cluster, 2000);
-    cluster.run(&["dfs", "put", "-r", "many", "/many"]).exits(0).says(&["/many/07/f0719: 351 B in 1 chunk"]);
+    cluster
+        .run(&["dfs", "put", "-r", "many", "/many"])
+        .exits(0)
+        .says(&["/many/07/f0719: 351 B in 1 chunk"]);
     let names = listed(&cluster);
     assert_eq!(names.len(), 2000);
     all_are_whole(&cluster, &names);
     cluster.run(&["dfs", "verify"]).exits(0);
     let nodes = cluster.ask(&["dfs", "du"], "usage")["nodes"].as_array().unwrap().clone();
     // A file of 40 is empty, and has no chunk.
-    assert!(nodes.iter().all(|node| node["chunks"] == 1950), "each of the three has all: {nodes:?}");
-    cluster.run(&["dfs", "put", "-r", "many", "/many"]).exits(1).says(&["0 of 2000 files were stored", "already"]);
+    assert!(
+        nodes.iter().all(|node| node["chunks"] == 1950),
+        "each of the three has all: {nodes:?}"
+    );
+    cluster
+        .run(&["dfs", "put", "-r", "many", "/many"])
+        .exits(1)
+        .says(&["0 of 2000 files were stored", "already"]);
     cluster.run(&["dfs", "rm", "-r", "/many"]).exits(0);
     assert!(listed(&cluster).is_empty());
     wait_until("the chunks are deleted", || {

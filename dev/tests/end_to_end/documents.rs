@@ -1,9 +1,10 @@
 //! The commands and files in documents work as shown.
 //!
-//! Each page is a script. Its blocks of commands (`sh`) run one after the other, in a folder that is empty at first.
-//! A block whose first line is the name of a file (`# count.toml`) becomes that file. Every other block needs a reason
-//! that readers see: a sentence before it, in its section, that contains "not run by the tests". Blocks of `text` are
-//! output, and `doors/python/tests/test_guide.py` runs those of `python`.
+//! Each page is a script. Its blocks of commands (`sh`) run one after the other, in a folder that
+//! is empty at first. A block whose first line is the name of a file (`# count.toml`) becomes that
+//! file. Every other block needs a reason that readers see: a sentence before it, in its section,
+//! that contains "not run by the tests". Blocks of `text` are output, and
+//! `doors/python/tests/test_guide.py` runs those of `python`.
 
 use std::fmt::Write;
 use std::fs;
@@ -62,14 +63,21 @@ fn script(page: &str) -> (String, Vec<usize>) {
     let (mut script, mut unexplained) = ("set -euo pipefail\n".to_owned(), Vec::new());
     let is_page_excused = page.contains("blocks of this page are not run by the tests");
     for block in blocks(page) {
-        let name =
-            block.text.lines().next().and_then(|line| line.strip_prefix("# ")).filter(|name| !name.contains(' '));
+        let name = block
+            .text
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix("# "))
+            .filter(|name| !name.contains(' '));
         if block.language == "sh" {
             let _ = writeln!(script, "echo \"block at line {}\" >&2\n{}", block.line, block.text);
         } else if let Some(name) = name {
             let content = block.text.split_once('\n').map_or("", |(_, content)| content);
             let _ = writeln!(script, "cat > {name} <<'END OF BLOCK'\n{content}END OF BLOCK");
-        } else if !["text", "python"].contains(&block.language.as_str()) && !block.is_excused && !is_page_excused {
+        } else if !["text", "python"].contains(&block.language.as_str())
+            && !block.is_excused
+            && !is_page_excused
+        {
             unexplained.push(block.line);
         }
     }
@@ -90,7 +98,12 @@ fn pages() -> Vec<(String, String)> {
 fn every_block_runs_or_says_why_not() {
     let mut wrong = Vec::new();
     for (file, page) in pages() {
-        wrong.extend(script(&page).1.into_iter().map(|line| format!("{file}:{line}: a block that nothing runs")));
+        wrong.extend(
+            script(&page)
+                .1
+                .into_iter()
+                .map(|line| format!("{file}:{line}: a block that nothing runs")),
+        );
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
@@ -112,7 +125,9 @@ fn the_commands_of_the_pages_work() {
                 continue;
             }
             let libraries = c_library().prefix().join("lib");
-            command.env("PKG_CONFIG_PATH", libraries.join("pkgconfig")).env("LD_LIBRARY_PATH", libraries);
+            command
+                .env("PKG_CONFIG_PATH", libraries.join("pkgconfig"))
+                .env("LD_LIBRARY_PATH", libraries);
         }
         let done = home.finish(command);
         assert_eq!(done.code, 0, "{file}:\n{}\n{}", done.stdout, done.stderr);
@@ -123,7 +138,9 @@ fn the_commands_of_the_pages_work() {
 fn job_files() -> Vec<(String, String)> {
     let page = root().join("docs/guides/job-files.md");
     let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
-    let named = blocks(&page).into_iter().filter(|block| ["toml", "json"].contains(&block.language.as_str()));
+    let named = blocks(&page)
+        .into_iter()
+        .filter(|block| ["toml", "json"].contains(&block.language.as_str()));
     let named = named.map(|block| {
         let (name, text) = block.text.split_once('\n').expect("a block has lines");
         (name.strip_prefix("# ").expect("a file's name").to_owned(), text.to_owned())
@@ -149,7 +166,8 @@ fn every_job_file_of_the_page_runs() {
     }
 
     let log = |task: &str| cluster.run(&["task", "log", task]).exits(0).stdout;
-    let job_of = |name: &str| files.iter().position(|(other, _)| other == name).expect("an example") + 1;
+    let job_of =
+        |name: &str| files.iter().position(|(other, _)| other == name).expect("an example") + 1;
     assert!(log(&format!("{}.0", job_of("count.toml"))).starts_with("12 "));
     assert_eq!(log(&format!("{}.1", job_of("search.toml"))), "2\n");
     assert_eq!(log(&format!("{}.3", job_of("words.toml"))), "12 first.words\n");
@@ -170,10 +188,14 @@ fn every_example_runs() {
     cluster.write("texts/whale.txt", "call me ishmael\n");
     cluster.write("texts/cities.txt", "it was the best of times\n");
     let examples = fs::read_dir(root().join("examples")).expect("a folder of examples");
-    let mut names: Vec<_> = examples.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        examples.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     // Programs have tests of their own.
-    for name in names.iter().filter(|name| *name != "README.md" && !root().join("examples").join(name).is_dir()) {
+    for name in names
+        .iter()
+        .filter(|name| *name != "README.md" && !root().join("examples").join(name).is_dir())
+    {
         cluster.write(name, fs::read(root().join("examples").join(name)).unwrap());
         if name == "scenario.toml" {
             cluster.run(&["sim", "run", name]).exits(0);

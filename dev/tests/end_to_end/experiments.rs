@@ -1,5 +1,5 @@
-//! The experiments of `dev/experiments/` in miniature, so that the commands in `benchmarks/RESULTS.md` keep working.
-//! Their figures do not matter here.
+//! The experiments of `dev/experiments/` in miniature, so that the commands in
+//! `benchmarks/RESULTS.md` keep working. Their figures do not matter here.
 //!
 //! `dev/tree/tests/tidy.rs` checks that each experiment stands here or in another test.
 
@@ -14,21 +14,29 @@ use crate::support::{Home, can_mount, can_use, eyas, is_root};
 #[track_caller]
 fn runs(script: &str) {
     let home = Home::new();
-    let mut command = home.command_of(Command::new(root().join("dev/experiments").join(script)), &["--tiny"]);
+    let mut command =
+        home.command_of(Command::new(root().join("dev/experiments").join(script)), &["--tiny"]);
     command.env("EYAS_BIN", eyas()).env("EYAS_TESTBED", home.path("bed"));
     command.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk"));
     // Not `finish`: some experiments take longer than its deadline.
     let done = command.output().expect("it can be started");
-    let [stdout, stderr] = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(done.status.success() && !stdout.is_empty(), "{script}: {}\n{stdout}\n{stderr}", done.status);
+    let [stdout, stderr] =
+        [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(
+        done.status.success() && !stdout.is_empty(),
+        "{script}: {}\n{stdout}\n{stderr}",
+        done.status
+    );
 }
 
 /// Whether experiments on the emulated cluster can run.
 fn has_testbed() -> bool {
-    is_root() && can_use(&["ip", "tc", "unshare", "nsenter", "setpriv", "mount", "hostname", "sshfs"])
+    is_root()
+        && can_use(&["ip", "tc", "unshare", "nsenter", "setpriv", "mount", "hostname", "sshfs"])
 }
 
-/// Whether there is Debian's ZooKeeper, and its client in Python: the peer of an experiment that CI does not run.
+/// Whether there is Debian's ZooKeeper, and its client in Python: the peer of an experiment that CI
+/// does not run.
 fn has_zookeeper() -> bool {
     let import = Command::new("python3").args(["-c", "import kazoo"]).output();
     let has_client = import.is_ok_and(|done| done.status.success());
@@ -39,7 +47,8 @@ fn has_zookeeper() -> bool {
     has_both
 }
 
-/// A test for each experiment, with what it needs. One of over 20 s has the mark that leaves it to `make soak`.
+/// A test for each experiment, with what it needs. One of over 20 s has the mark that leaves it to
+/// `make soak`.
 macro_rules! experiments {
     ($($(#[$mark:meta])* $test:ident: $script:literal, $needs:expr;)*) => {
         $(

@@ -5,8 +5,7 @@ use std::fs;
 use crate::support::{Cluster, finish, wait_until};
 
 /// Sums up the numbers in the task's inputs; the first argument is the list of their paths.
-const SUM: &str =
-    r#"command = ["sh", "-c", 'xargs -0 cat <"$1" | awk "{ sum += \$1 } END { print NR, sum }"', "sh", "{inputs0}"]"#;
+const SUM: &str = r#"command = ["sh", "-c", 'xargs -0 cat <"$1" | awk "{ sum += \$1 } END { print NR, sum }"', "sh", "{inputs0}"]"#;
 
 fn write_numbers(cluster: &Cluster, count: usize) {
     for number in 1..=count {
@@ -27,7 +26,8 @@ fn a_task_reads_the_outputs_of_thousands_of_others() {
          command = [\"sh\", \"-c\", \"echo $1 >$1\", \"sh\", \"{{}}\"]\n\
          outputs = [{{ file = \"{{}}\", keep = \"until-read\" }}]\n"
     );
-    let merge = format!("[[task]]\ninputs = [{{ task = \"parts\" }}]\n{SUM}\nfolder = \"sandbox\"\n");
+    let merge =
+        format!("[[task]]\ninputs = [{{ task = \"parts\" }}]\n{SUM}\nfolder = \"sandbox\"\n");
     cluster.write("job.toml", format!("{parts}\n{merge}"));
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     assert_eq!(cluster.run(&["task", "log", &format!("1.{COUNT}")]).exits(0).stdout, sum_of(COUNT));
@@ -39,15 +39,22 @@ fn a_pattern_names_more_inputs_than_a_command_line_holds() {
     let cluster = Cluster::start(&[&[]]);
     write_numbers(&cluster, COUNT);
     // In a sandbox, the list has names.
-    let task = format!("inputs = [\"in/*\"]\n{SUM}\nfolder = \"sandbox\"\nenv = {{ LIST = \"{{inputs}}\" }}\n");
+    let task = format!(
+        "inputs = [\"in/*\"]\n{SUM}\nfolder = \"sandbox\"\nenv = {{ LIST = \"{{inputs}}\" }}\n"
+    );
     let task = task.replace("xargs", "head -n 1 \"$LIST\"; wc -l <\"$LIST\"; xargs");
     cluster.write("job.toml", format!("[[task]]\n{task}"));
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
-    assert_eq!(cluster.run(&["task", "log", "1.0"]).exits(0).stdout, format!("1\n{COUNT}\n{}", sum_of(COUNT)));
+    assert_eq!(
+        cluster.run(&["task", "log", "1.0"]).exits(0).stdout,
+        format!("1\n{COUNT}\n{}", sum_of(COUNT))
+    );
     // No list is left. Sandboxes are kept for later tasks.
-    let folders = cluster.names("../n1/sandboxes").into_iter().map(|name| format!("../n1/sandboxes/{name}"));
-    let left =
-        folders.flat_map(|folder| cluster.names(&folder).into_iter().map(move |name| format!("{folder}/{name}")));
+    let folders =
+        cluster.names("../n1/sandboxes").into_iter().map(|name| format!("../n1/sandboxes/{name}"));
+    let left = folders.flat_map(|folder| {
+        cluster.names(&folder).into_iter().map(move |name| format!("{folder}/{name}"))
+    });
     let lists: Vec<_> = left.filter(|name| cluster.work().join(name).is_file()).collect();
     assert!(lists.is_empty(), "{lists:?}");
 }
@@ -67,7 +74,9 @@ fn a_line_break_in_an_inputs_name_is_no_end_of_a_line() {
     let cluster = Cluster::start(&[&[]]);
     cluster.write("in/a\nb", "1\n");
     let task = |list: &str| {
-        format!("[[task]]\ninputs = [\"in/*\"]\ncommand = [\"cat\", \"{{{list}}}\"]\nfolder = \"sandbox\"\n")
+        format!(
+            "[[task]]\ninputs = [\"in/*\"]\ncommand = [\"cat\", \"{{{list}}}\"]\nfolder = \"sandbox\"\n"
+        )
     };
     cluster.write("job.toml", task("inputs"));
     cluster.run(&["submit", "--wait", "job.toml"]).exits(1);
@@ -86,7 +95,9 @@ fn a_task_whose_executor_dies_while_it_stages_thousands_of_inputs_runs_elsewhere
     cluster.write("job.toml", format!("[[task]]\ninputs = [\"in/*\"]\n{SUM}\n"));
     let submit = cluster.spawn_on(&["submit", "--wait", "job.toml"]);
     let objects = cluster.path("n1/store/objects");
-    wait_until("some inputs are staged", || fs::read_dir(&objects).is_ok_and(|objects| objects.count() > 100));
+    wait_until("some inputs are staged", || {
+        fs::read_dir(&objects).is_ok_and(|objects| objects.count() > 100)
+    });
     cluster.executor(1).kill();
     cluster.add_executor(&[]);
     finish(submit).exits(0);

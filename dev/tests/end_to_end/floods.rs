@@ -13,7 +13,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::dfs::joined;
 use crate::support::{Cluster, DEADLINE, listening_ports};
 
-/// Idle connections to some ports. A thread for each port holds them open, and opens closed ones again.
+/// Idle connections to some ports. A thread for each port holds them open, and opens closed ones
+/// again.
 struct Flood {
     is_over: Arc<AtomicBool>,
     flooding: Vec<JoinHandle<()>>,
@@ -47,8 +48,7 @@ fn hold(port: u16, count: usize, is_over: &AtomicBool, tell: &Sender<()>) {
     let mut idle: Vec<_> = (0..count / 2).map(open).collect();
     tell.send(()).expect("the test waits for it");
     while !is_over.load(Ordering::Relaxed) {
-        let is_open =
-            |mut stream: &TcpStream| matches!(stream.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
+        let is_open = |mut stream: &TcpStream| matches!(stream.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
         idle.retain(|stream| is_open(stream));
         idle.extend((idle.len()..count).map(open));
         std::thread::sleep(Duration::from_millis(500));
@@ -69,7 +69,8 @@ fn idle_connections_shut_no_peer_out() {
     let content = "a line of a file\n".repeat(100_000);
     cluster.write("file", &content);
     joined(&cluster, 2);
-    let mut ports: Vec<_> = listening_ports(cluster.dispatcher()).into_iter().map(|port| (port, 1000)).collect();
+    let mut ports: Vec<_> =
+        listening_ports(cluster.dispatcher()).into_iter().map(|port| (port, 1000)).collect();
     for number in 1..=2 {
         let of_executor = listening_ports(cluster.executor(number).process());
         assert_eq!(of_executor.len(), 2, "one for chunks, one for the file system");
@@ -86,7 +87,9 @@ fn idle_connections_shut_no_peer_out() {
     cluster.wait_for_executors(3);
     drop(flood);
     let log = std::fs::read_to_string(cluster.path("log")).expect("the cluster's log");
-    for (port, count) in [("the dispatcher's port", 1), ("the transfer port", 2), ("the file system's port", 2)] {
+    for (port, count) in
+        [("the dispatcher's port", 1), ("the transfer port", 2), ("the file system's port", 2)]
+    {
         let told: Vec<_> = log.lines().filter(|line| line.contains(port)).collect();
         assert_eq!(told.len(), count, "once for each such port: {told:?}");
         assert!(told[0].contains("128 connections from 127.0.0.1 have not proven"), "{told:?}");

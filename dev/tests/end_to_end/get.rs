@@ -1,4 +1,5 @@
-//! `eyas job get` and `eyas task get`: kept outputs become files on the machine where the command runs.
+//! `eyas job get` and `eyas task get`: kept outputs become files on the machine where the command
+//! runs.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -7,7 +8,8 @@ use std::process::Command;
 use crate::dfs::joined;
 use crate::support::{Cluster, SmallDisk, eyas, finish, is_root, signal, wait_until};
 
-/// Two tasks that keep two files each, one of them in a folder; a third task keeps a file that only tasks read.
+/// Two tasks that keep two files each, one of them in a folder; a third task keeps a file that only
+/// tasks read.
 const JOB: &str = r#"
     [[task]]
     array = "1-2"
@@ -29,7 +31,10 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     let got = cluster.run(&["job", "get", "1", "--to", "out"]).exits(0).says(&["4 files in out"]);
     assert_eq!(got.stdout, "out/0/a\nout/0/sub/b\nout/1/a\nout/1/sub/b\n");
-    assert_eq!((cluster.names("out"), cluster.read("out/1/sub/b")), (vec!["0".into(), "1".into()], "b2\n".into()));
+    assert_eq!(
+        (cluster.names("out"), cluster.read("out/1/sub/b")),
+        (vec!["0".into(), "1".into()], "b2\n".into())
+    );
     assert_eq!(mode(&cluster, "out/0/sub/b"), mode(&cluster, "made"));
     assert_eq!(mode(&cluster, "out/0/a") & 0o100, 0o100);
     // The files of one task go into the working folder; then one file of a task.
@@ -46,7 +51,10 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     ] {
         cluster.run(words).exits(1).says(&[says]);
     }
-    cluster.run(&["job", "get", "1", "--to", "s3://bucket/x"]).exits(2).says(&["a folder of this machine"]);
+    cluster
+        .run(&["job", "get", "1", "--to", "s3://bucket/x"])
+        .exits(2)
+        .says(&["a folder of this machine"]);
     assert_eq!(cluster.names("."), ["elsewhere", "job.toml", "json", "made", "out", "sub", "x"]);
     cluster.run(&["job", "release", "1"]).exits(0);
     cluster.run(&["job", "get", "1"]).exits(1).says(&["was released"]);
@@ -57,8 +65,8 @@ fn mode(cluster: &Cluster, name: &str) -> u32 {
     fs::metadata(cluster.work().join(name)).unwrap().permissions().mode() & 0o7777
 }
 
-/// A task that keeps files with other permissions, and writes one to the file system; a task that reads those that are
-/// kept.
+/// A task that keeps files with other permissions, and writes one to the file system; a task that
+/// reads those that are kept.
 const MODES: &str = r#"
     [[task]]
     id = "write"
@@ -90,8 +98,9 @@ fn what_is_kept_is_open_to_those_to_whom_its_task_has_opened_it() {
         let words = [&["-c", &script, eyas().to_str().unwrap(), "test"], words].concat();
         cluster.finish(cluster.command_of(Command::new("sh"), &words)).exits(0)
     };
-    let got =
-        |folder: &str| ["private", "open", "tool", "group"].map(|name| mode(&cluster, &format!("{folder}/{name}")));
+    let got = |folder: &str| {
+        ["private", "open", "tool", "group"].map(|name| mode(&cluster, &format!("{folder}/{name}")))
+    };
     run("0", &["task", "get", "1.0", "--to", "all"]);
     assert_eq!(got("all"), [0o600, 0o666, 0o755, 0o640]);
     run("027", &["task", "get", "1.0", "--to", "some"]);
@@ -101,14 +110,22 @@ fn what_is_kept_is_open_to_those_to_whom_its_task_has_opened_it() {
     fs::set_permissions(cluster.work().join("some/open"), Permissions::from_mode(0o600)).unwrap();
     run("0", &["task", "get", "1.0", "--to", "some", "--force"]);
     assert_eq!(got("some"), [0o600, 0o600, 0o750, 0o640]);
-    for (name, umask, expected) in [("private", "0", "0600"), ("open", "022", "0644"), ("group", "0", "0640")] {
+    for (name, umask, expected) in
+        [("private", "0", "0600"), ("open", "022", "0644"), ("group", "0", "0640")]
+    {
         run(umask, &["dfs", "cp", &format!("eyas://1/0/{name}"), &format!("/{name}")]);
-        assert_eq!(cluster.ask(&["dfs", "show", &format!("/{name}")], "file")["mode"], expected, "{name}");
+        assert_eq!(
+            cluster.ask(&["dfs", "show", &format!("/{name}")], "file")["mode"],
+            expected,
+            "{name}"
+        );
     }
     assert_eq!(cluster.ask(&["dfs", "show", "/file"], "file")["mode"], "0600");
     // A file of the cluster that is replaced is one, too.
     cluster.run(&["dfs", "chmod", "600", "/file"]).exits(0);
-    cluster.run(&["run", "-o", "n=eyas:///file", "--", "sh", "-c", "echo e > n; chmod 644 n"]).exits(0);
+    cluster
+        .run(&["run", "-o", "n=eyas:///file", "--", "sh", "-c", "echo e > n; chmod 644 n"])
+        .exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/file"]).exits(0).stdout, "e\n");
     assert_eq!(cluster.ask(&["dfs", "show", "/file"], "file")["mode"], "0600");
 }
@@ -119,8 +136,14 @@ fn what_is_there_is_not_overwritten_unless_that_is_wanted() {
     write_job(&cluster);
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     cluster.write("out/1/a", "mine\n");
-    cluster.run(&["job", "get", "1", "--to", "out"]).exits(1).says(&["out/1/a exists already", "--force"]);
-    assert_eq!((cluster.read("out/1/a"), cluster.names("out")), ("mine\n".into(), vec!["1".into()]));
+    cluster
+        .run(&["job", "get", "1", "--to", "out"])
+        .exits(1)
+        .says(&["out/1/a exists already", "--force"]);
+    assert_eq!(
+        (cluster.read("out/1/a"), cluster.names("out")),
+        ("mine\n".into(), vec!["1".into()])
+    );
     cluster.run(&["job", "get", "1", "--to", "out", "--force"]).exits(0).says(&["4 files"]);
     assert_eq!(cluster.read("out/1/a"), "a2\n");
     // Content that is already there is not fetched again: an interrupted command can be repeated.
@@ -132,7 +155,10 @@ fn what_is_there_is_not_overwritten_unless_that_is_wanted() {
     if !is_root() {
         fs::create_dir(cluster.work().join("closed")).unwrap();
         fs::set_permissions(cluster.work().join("closed"), Permissions::from_mode(0o555)).unwrap();
-        cluster.run(&["job", "get", "1", "--to", "closed"]).exits(1).says(&["cannot write to closed", "denied"]);
+        cluster
+            .run(&["job", "get", "1", "--to", "closed"])
+            .exits(1)
+            .says(&["cannot write to closed", "denied"]);
     }
 }
 
@@ -191,11 +217,14 @@ fn what_is_not_written_yet_is_waited_for_also_through_a_crash_of_the_dispatcher(
     cluster.submit("job.toml");
     cluster.run(&["job", "get", "2"]).exits(1).says(&["1 task of job 2 did not succeed"]);
     // An interrupt leaves nothing behind.
-    let job = "[[task]]\ncommand = [\"sleep\", \"1000\"]\noutputs = [{ file = \"a\", keep = true }]\n";
+    let job =
+        "[[task]]\ncommand = [\"sleep\", \"1000\"]\noutputs = [{ file = \"a\", keep = true }]\n";
     cluster.write("job.toml", job);
     cluster.submit("job.toml");
     let getting = cluster.spawn_on(&["job", "get", "3", "--to", "interrupted"]);
-    wait_until("it waits", || cluster.work().join("interrupted").exists() && !cluster.names("interrupted").is_empty());
+    wait_until("it waits", || {
+        cluster.work().join("interrupted").exists() && !cluster.names("interrupted").is_empty()
+    });
     signal(getting.id(), rustix::process::Signal::INT);
     finish(getting).exits(130);
     assert_eq!(cluster.names("interrupted"), Vec::<String>::new());
@@ -219,9 +248,12 @@ fn a_transfer_goes_on_behind_an_executor_that_was_killed_in_the_middle() {
     wait_until("a part has come", || {
         // The space of the whole file is reserved at the beginning.
         let parts = fs::read_dir(cluster.work().join("out")).into_iter().flatten();
-        let parts = parts.flat_map(|folder| fs::read_dir(folder.unwrap().path().join("partial")).into_iter().flatten());
+        let parts = parts.flat_map(|folder| {
+            fs::read_dir(folder.unwrap().path().join("partial")).into_iter().flatten()
+        });
         parts.filter_map(|part| File::open(part.unwrap().path()).ok()).any(|part| {
-            let read = |byte: &mut u8, at| part.read_exact_at(std::slice::from_mut(byte), at).is_ok();
+            let read =
+                |byte: &mut u8, at| part.read_exact_at(std::slice::from_mut(byte), at).is_ok();
             read(&mut bytes[0], 1_000_000) && read(&mut bytes[1], 15_999_999) && bytes[0] == b'x'
         })
     });
@@ -235,7 +267,8 @@ fn a_transfer_goes_on_behind_an_executor_that_was_killed_in_the_middle() {
 
 /// Number of executors that have the output of the first task.
 fn holders(cluster: &Cluster) -> usize {
-    let objects = cluster.run(&["--json", "catalog", "show", "eyas://1/0/a"]).exits(0).json("objects");
+    let objects =
+        cluster.run(&["--json", "catalog", "show", "eyas://1/0/a"]).exits(0).json("objects");
     objects[0]["holders"].as_array().unwrap().len()
 }
 
@@ -275,8 +308,14 @@ fn a_damaged_replica_leads_on_to_the_next_and_one_that_is_killed_too() {
     }
     cluster.executor(2).kill();
     cluster.run(&["job", "get", "1", "--to", "without-2-at-all"]).exits(0);
-    assert_eq!((cluster.read("without-2-at-all/0/a"), cluster.read("made")), ("good\n".into(), "made\n".into()));
+    assert_eq!(
+        (cluster.read("without-2-at-all/0/a"), cluster.read("made")),
+        ("good\n".into(), "made\n".into())
+    );
     overwrite(&mut cluster, 1, b'?');
     cluster.run(&["job", "get", "1", "--to", "again"]).exits(0).says(&["waiting for"]);
-    assert_eq!((cluster.read("again/0/a"), cluster.read("made")), ("good\n".into(), "made\nmade\n".into()));
+    assert_eq!(
+        (cluster.read("again/0/a"), cluster.read("made")),
+        ("good\n".into(), "made\nmade\n".into())
+    );
 }

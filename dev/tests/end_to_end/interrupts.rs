@@ -9,14 +9,20 @@ use rustix::process::Signal;
 use crate::support::{Cluster, Home, finish, is_alive, signal, wait_for, wait_until};
 
 /// A first task that ends, and others that start children and print process ids.
-const SCRIPT: &str = "if [ $0 = 1 ]; then echo first; exit; fi; sleep 1000 & echo $! > child-$0; wait";
+const SCRIPT: &str =
+    "if [ $0 = 1 ]; then echo first; exit; fi; sleep 1000 & echo $! > child-$0; wait";
 
 /// Waits until every task but the first runs. Returns the processes of these tasks.
 fn wait_for_children(home: &Home) -> Vec<u32> {
     let child = |number: u32| {
         let path = home.work().join(format!("child-{number}"));
         wait_for("a task runs", || {
-            std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))?.trim().parse().ok()
+            std::fs::read_to_string(&path)
+                .ok()
+                .filter(|text| text.ends_with('\n'))?
+                .trim()
+                .parse()
+                .ok()
         })
     };
     let children: Vec<u32> = (2..=3).map(child).collect();
@@ -25,7 +31,20 @@ fn wait_for_children(home: &Home) -> Vec<u32> {
 }
 
 fn run(home: &Home) -> (Child, Vec<u32>) {
-    let words = ["run", "--slots", "1", "--array", "1-9", "--report", "report.json", "--", "sh", "-c", SCRIPT, "{}"];
+    let words = [
+        "run",
+        "--slots",
+        "1",
+        "--array",
+        "1-9",
+        "--report",
+        "report.json",
+        "--",
+        "sh",
+        "-c",
+        SCRIPT,
+        "{}",
+    ];
     let child = home.spawn(&words);
     let children = wait_for_children(home);
     (child, children)
@@ -49,7 +68,8 @@ fn an_interrupt_ends_everything_and_keeps_what_is_done() {
 fn an_interrupt_at_the_terminal_does_too() {
     // The signal goes to the whole process group; the cluster's processes are not in it.
     let home = Home::new();
-    let mut command = home.command(&["run", "--slots", "1", "--array", "1-9", "--", "sh", "-c", SCRIPT, "{}"]);
+    let mut command =
+        home.command(&["run", "--slots", "1", "--array", "1-9", "--", "sh", "-c", SCRIPT, "{}"]);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let piped = std::process::Stdio::piped;
     let child = command.stdout(piped()).stderr(piped()).spawn().unwrap();
@@ -74,11 +94,16 @@ fn a_killed_run_leaves_no_process_and_no_file() {
 fn everything_killed_at_once_leaves_no_process() {
     let home = Home::new();
     let (child, children) = run(&home);
-    // All processes of eyas except the guardians, whose purpose this is. Executors first, before they see that others
-    // are gone.
+    // All processes of eyas except the guardians, whose purpose this is. Executors first, before
+    // they see that others are gone.
     let processes = home.processes();
-    let find =
-        |words: &str| processes.iter().filter(|process| process.1.contains(words)).map(|process| process.0).collect();
+    let find = |words: &str| {
+        processes
+            .iter()
+            .filter(|process| process.1.contains(words))
+            .map(|process| process.0)
+            .collect()
+    };
     let killed: [Vec<u32>; 3] = [" start executor ", " start dispatcher ", " run "].map(find);
     let killed = killed.concat();
     assert_eq!(killed.len(), 4, "{processes:?}");
@@ -119,7 +144,8 @@ fn a_local_cluster_stops_when_it_is_told_to() {
     home.eyas(&["--cluster", "test", "start", "local", "--detach"]).exits(0);
     let jobs = home.eyas(&["--cluster", "test", "--json", "job", "list"]).exits(0).json("jobs");
     assert_eq!(jobs[0]["tasks"]["succeeded"], 3);
-    let local = home.processes().into_iter().find(|(_, words)| words.contains("start local")).unwrap().0;
+    let local =
+        home.processes().into_iter().find(|(_, words)| words.contains("start local")).unwrap().0;
     signal(local, Signal::INT);
     wait_until("the cluster has ended", || home.processes().is_empty());
 }
@@ -134,10 +160,12 @@ fn an_interrupt_does_not_wait_for_a_server_that_has_fallen_silent() {
         // The variable keeps the connections open.
         let mut silent = Vec::new();
         for stream in listener.incoming().map_while(Result::ok) {
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let mut lines =
+                BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
             let request = lines.next().unwrap_or_default();
             lines.take_while(|line| !line.is_empty()).for_each(drop);
-            let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: \"x\"\r\nConnection: close\r\n\r\n";
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: \"x\"\r\nConnection: \
+                        close\r\n\r\n";
             let _ = (&stream).write_all(head.as_bytes());
             if request.starts_with("GET") {
                 let _ = (&stream).write_all(b"so far");

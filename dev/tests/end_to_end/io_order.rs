@@ -1,7 +1,8 @@
-//! Coordinated I/O between nodes: one order for all of them, and no program waits for a process that is gone.
+//! Coordinated I/O between nodes: one order for all of them, and no program waits for a process
+//! that is gone.
 //!
-//! A node is a folder for its agent, and a mount of the slow disk that it shares with the others. The tests see order
-//! in the coordinator's counters, and never in elapsed time.
+//! A node is a folder for its agent, and a mount of the slow disk that it shares with the others.
+//! The tests see order in the coordinator's counters, and never in elapsed time.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read as _, Write as _};
@@ -32,10 +33,16 @@ impl Order {
 
     /// Starts the coordinator; at its old address if it has run before.
     fn serve(&mut self, words: &[&str]) {
-        let mut command = self.home.command(&[&["io", "serve", "--listen", "127.0.0.1:0"], words].concat());
+        let mut command =
+            self.home.command(&[&["io", "serve", "--listen", "127.0.0.1:0"], words].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(self.home.log()).spawn().unwrap();
         let mut line = [0; 6];
-        child.stdout.as_mut().expect("piped").read_exact(&mut line).expect("it says that it is ready");
+        child
+            .stdout
+            .as_mut()
+            .expect("piped")
+            .read_exact(&mut line)
+            .expect("it says that it is ready");
         assert_eq!(&line, b"ready\n");
         self.coordinator = Some(child);
     }
@@ -79,7 +86,12 @@ impl Order {
     /// Requests that the coordinator has received so far.
     fn requests(&self) -> u64 {
         let storages = self.status()["storages"].take();
-        storages.as_array().unwrap().iter().map(|storage| storage["requests"].as_u64().unwrap()).sum()
+        storages
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|storage| storage["requests"].as_u64().unwrap())
+            .sum()
     }
 
     /// Waits until programs ask the coordinator.
@@ -143,15 +155,22 @@ fn programs_of_several_nodes_are_put_in_one_order() {
         finish(reader).exits(0);
     }
     let status = order.status();
-    let [storage] = &status["storages"].as_array().unwrap()[..] else { panic!("nodes name it differently: {status}") };
+    let [storage] = &status["storages"].as_array().unwrap()[..] else {
+        panic!("nodes name it differently: {status}")
+    };
     let count = |name| storage[name].as_u64().unwrap();
-    assert_eq!((status["agents"].as_u64(), count("queued"), count("outstanding")), (Some(2), 0, 0), "{status}");
+    assert_eq!(
+        (status["agents"].as_u64(), count("queued"), count("outstanding")),
+        (Some(2), 0, 0),
+        "{status}"
+    );
     assert_eq!((count("uncoordinated"), count("revoked")), (0, 0), "{status}");
     assert!(count("granted_bytes") >= 48 << 20 && count("grants") < 40, "{status}");
     assert!(storage["sequential_as_granted"].as_f64().unwrap() > 0.5, "{status}");
 }
 
-/// A program on one node that reads for a long time, while the processes that it asks are killed or stopped.
+/// A program on one node that reads for a long time, while the processes that it asks are killed or
+/// stopped.
 fn with_reader(happens: impl FnOnce(&mut Order, u32)) {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };
@@ -210,8 +229,12 @@ fn garbage_is_no_reason_to_stop() {
         let address = access.lines().find_map(|line| line.strip_prefix("dispatcher = \"")).unwrap();
         let address = address.trim_end_matches('"');
         let agents = fs::read_dir(order.home.path("n1/eyas-io")).unwrap();
-        let socket = agents.map(|folder| folder.unwrap().path().join("agent.sock")).find(|path| path.exists()).unwrap();
-        let garbage: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+        let socket = agents
+            .map(|folder| folder.unwrap().path().join("agent.sock"))
+            .find(|path| path.exists())
+            .unwrap();
+        let garbage: Vec<u8> =
+            (0..100_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
         let mut silent = Vec::new();
         for first in 0..64 {
             // The receiver may close the connection at any byte.
@@ -255,9 +278,11 @@ fn with_a_call_that_was_left(how: &str) {
     let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
     let program = order.home.path("cancelled");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose/cancelled.c");
-    let compiled = Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpthread"]).status();
+    let compiled =
+        Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpthread"]).status();
     assert!(compiled.unwrap().success());
-    let words = ["--", program.to_str().unwrap(), how, node.path("long").to_str().unwrap()].map(str::to_owned);
+    let words = ["--", program.to_str().unwrap(), how, node.path("long").to_str().unwrap()]
+        .map(str::to_owned);
     let mut command = order.command("n1", &words.each_ref().map(String::as_str));
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     program.stdout.take().expect("piped").read_to_end(&mut Vec::new()).unwrap();
@@ -293,7 +318,8 @@ fn who_cannot_ask_goes_ahead() {
         file
     };
     // No process listens there.
-    let unreachable = save("unreachable.toml", &access.replace(address, "dispatcher = \"127.0.0.1:1\""));
+    let unreachable =
+        save("unreachable.toml", &access.replace(address, "dispatcher = \"127.0.0.1:1\""));
     // The access file of another coordinator, with another secret.
     let stranger = Order::new(Home::new(), &[]);
     let other = fs::read_to_string(stranger.home.path("home/io/access.toml")).unwrap();
@@ -305,7 +331,10 @@ fn who_cannot_ask_goes_ahead() {
         asked.exits(1).says(&["127.0.0.1"]);
     }
     let status = order.status();
-    assert_eq!((&status["agents"], status["storages"].as_array().unwrap().len()), (&Value::from(0), 0));
+    assert_eq!(
+        (&status["agents"], status["storages"].as_array().unwrap().len()),
+        (&Value::from(0), 0)
+    );
 
     order.run("n3", &["--path", "/nowhere", "--", "true"]).exits(1).says(&["/nowhere"]);
 
@@ -328,8 +357,13 @@ fn classes_have_what_the_rules_say() {
     }
     let nodes = ["one", "two"].map(|name| disk.mount(name, &["--seek-ms", "1"]));
     let garbage = home.write("garbage.toml", "[class.night]\nweight = -1\n");
-    home.eyas(&["io", "serve", "--rules", garbage.to_str().unwrap()]).exits(1).says(&["garbage.toml", "line 2"]);
-    let rules = home.write("rules.toml", "[class.night]\nlimit = '100 kB/s'\n[class.day]\nreservation = '10 MB/s'\n");
+    home.eyas(&["io", "serve", "--rules", garbage.to_str().unwrap()])
+        .exits(1)
+        .says(&["garbage.toml", "line 2"]);
+    let rules = home.write(
+        "rules.toml",
+        "[class.night]\nlimit = '100 kB/s'\n[class.day]\nreservation = '10 MB/s'\n",
+    );
     let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
     let mut night = order.reader("n1", &["--class", "night"], &nodes[0].path("night"), 32);
     wait_until("it has begun", || order.requests() > 0);
@@ -352,7 +386,8 @@ fn nodes_go_on_asking_where_the_coordinator_has_rules_to_keep() {
     let mount = disk.mount("one", &["--seek-ms", "0"]);
     let rules = home.write("rules.toml", "default.requests_per_s = 1000");
     let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
-    // Without competition, requests are so short that the storage would be bypassed after some twenty.
+    // Without competition, requests are so short that the storage would be bypassed after some
+    // twenty.
     let reads = "
 import os, random, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -394,13 +429,19 @@ fn limits_are_kept_and_reservations_are_met() {
         .collect();
     let bytes = |status: &Value, class: &str| {
         let waits = status["storages"][0]["waits"].as_array().cloned().unwrap_or_default();
-        waits.iter().find(|wait| wait["class"] == class).map_or(0, |wait| wait["bytes"].as_u64().unwrap())
+        waits
+            .iter()
+            .find(|wait| wait["class"] == class)
+            .map_or(0, |wait| wait["bytes"].as_u64().unwrap())
     };
     wait_until("the disk is shared", || bytes(&order.status(), "heavy") > 100 * MEGABYTE);
     let status = order.status();
     let [limited, reserved, heavy] = classes.map(|class| bytes(&status, class));
     let allowed = 2 * MEGABYTE * began.elapsed().as_millis() as u64 / 1_000;
-    assert!(limited > 0 && limited < allowed + (16 << 20), "it may have a run more than {allowed}: {status}");
+    assert!(
+        limited > 0 && limited < allowed + (16 << 20),
+        "it may have a run more than {allowed}: {status}"
+    );
     assert!(reserved > heavy / 3, "by weight it would have a thousandth: {status}");
     readers.into_iter().for_each(kill);
 }
@@ -424,7 +465,11 @@ fn executors_fetch_in_turn_and_without_a_coordinator_at_once() {
     read("before");
     let status = order.status();
     let storage = &status["storages"][0];
-    assert_eq!((&storage["requests"], &storage["granted_bytes"]), (&3.into(), &(20 << 20).into()), "{status}");
+    assert_eq!(
+        (&storage["requests"], &storage["granted_bytes"]),
+        (&3.into(), &(20 << 20).into()),
+        "{status}"
+    );
     wait_until("its turns have ended", || order.status()["storages"][0]["outstanding"] == 0);
     order.kill_coordinator();
     read("after");

@@ -33,7 +33,8 @@ impl Ordered {
             true => {
                 let path = folder.to_str().expect("a plain name");
                 self.home.command(&[
-                    "io", "run", "--here", "--always", "--path", path, "--", "bash", "-euo", "pipefail", "-c", words,
+                    "io", "run", "--here", "--always", "--path", path, "--", "bash", "-euo",
+                    "pipefail", "-c", words,
                 ])
             }
             false => self.home.command_of(Command::new("bash"), &["-euo", "pipefail", "-c", words]),
@@ -47,7 +48,11 @@ impl Ordered {
         let mut command = self.home.command(&["--json", "io", "status"]);
         command.env("XDG_RUNTIME_DIR", self.home.path("run"));
         let done = self.home.finish(command);
-        if done.code == 0 { done.json("io")["storages"].as_array().expect("a list").clone() } else { Vec::new() }
+        if done.code == 0 {
+            done.json("io")["storages"].as_array().expect("a list").clone()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Whether programs have sent requests to the agent.
@@ -55,7 +60,8 @@ impl Ordered {
         !self.storages().is_empty()
     }
 
-    /// Runs a command in two new folders, in one of them with ordered I/O, and checks that the results are equal.
+    /// Runs a command in two new folders, in one of them with ordered I/O, and checks that the
+    /// results are equal.
     #[track_caller]
     fn compare(&self, programs: &[&str], words: &str) {
         self.compare_in(&self.home.work(), programs, words);
@@ -79,7 +85,12 @@ impl Ordered {
             (stdout.replace(name, "FOLDER"), stderr, files)
         });
         assert_eq!((&plain.0, &plain.1), (&ordered.0, &ordered.1));
-        assert!(plain.2.keys().eq(ordered.2.keys()), "{:?}\n{:?}", plain.2.keys(), ordered.2.keys());
+        assert!(
+            plain.2.keys().eq(ordered.2.keys()),
+            "{:?}\n{:?}",
+            plain.2.keys(),
+            ordered.2.keys()
+        );
         for (name, content) in &plain.2 {
             assert!(ordered.2[name] == *content, "{name} has other bytes");
         }
@@ -97,8 +108,11 @@ impl Drop for Ordered {
 
 /// Files that the programs are to read: large enough to be read ahead, and many small ones.
 fn write_inputs(folder: &Path) {
-    let line = |number: u64| format!("{:016x} line {number}\n", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    fs::write(folder.join("lines"), (0..100_000).map(line).collect::<String>()).expect("our own folder");
+    let line = |number: u64| {
+        format!("{:016x} line {number}\n", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    };
+    fs::write(folder.join("lines"), (0..100_000).map(line).collect::<String>())
+        .expect("our own folder");
     fs::create_dir(folder.join("many")).expect("our own folder");
     for number in 0..40 {
         fs::write(folder.join(format!("many/{number}")), line(number).repeat(number as usize * 20))
@@ -126,14 +140,17 @@ fn copies_and_archives() {
     let ordered = Ordered::new();
     ordered.compare(
         &["tar", "cp", "gzip", "dd"],
-        "cp lines copy; cp -r many others; cat lines lines > twice; cp --sparse=always twice sparse
+        "cp lines copy; cp -r many others; cat lines lines > twice; cp --sparse=always twice \
+         sparse
          tar --sort=name --mtime=@0 --owner=0 --group=0 -cf all.tar lines many
          gzip -nk lines; gzip -dc lines.gz | cmp - lines
          mkdir out; tar -xf all.tar -C out; rm all.tar
-         dd if=lines of=blocks bs=4096 status=none; dd if=lines of=synced bs=65536 oflag=sync status=none
+         dd if=lines of=blocks bs=4096 status=none; dd if=lines of=synced bs=65536 oflag=sync \
+         status=none
          dd if=lines of=middle bs=1000 skip=7 seek=3 conv=notrunc,fsync status=none
          truncate -s 6G huge; echo end >> huge; tail -c 10 huge | od -c; rm huge
-         : > empty; cat empty; wc -c lines many/* | tail -1; split -b 100000 lines part.; mv copy moved",
+         : > empty; cat empty; wc -c lines many/* | tail -1; split -b 100000 lines part.; mv copy \
+         moved",
     );
 }
 
@@ -143,7 +160,8 @@ fn texts() {
     ordered.compare(
         &["grep", "sort", "sed", "awk"],
         "grep -rc 'line [1-9]*7' . | sort; sort -S 1M -T . lines > sorted; sort -c sorted
-         sed -i 's/line/row/' many/*; awk '{ n += $3 } END { print n }' lines; grep -n 'line 99999$' lines
+         sed -i 's/line/row/' many/*; awk '{ n += $3 } END { print n }' lines; grep -n 'line \
+         99999$' lines
          while read -r a b c; do [ \"$c\" != 77 ] || echo \"$a $b $c\"; done < many/20
          tail -n 3 lines; head -c 100 lines
          cut -c1-5 lines | sort -u | md5sum; tac lines | tail -1; comm -12 sorted sorted | wc -l",
@@ -155,12 +173,14 @@ fn sqlite() {
     let ordered = Ordered::new();
     ordered.compare(
         &["sqlite3"],
-        "sqlite3 db 'create table t (a integer primary key, b text)' 'pragma journal_mode=truncate'
+        "sqlite3 db 'create table t (a integer primary key, b text)' 'pragma \
+         journal_mode=truncate'
          for part in 1 2 3; do
              sqlite3 db 'begin' \"insert into t (b)
                  select printf('%d-%d', $part, value) from generate_series(1, 20000)\" 'commit'
          done
-         sqlite3 db 'create index i on t (b)' 'delete from t where a % 3 = 0' 'vacuum' 'pragma integrity_check'
+         sqlite3 db 'create index i on t (b)' 'delete from t where a % 3 = 0' 'vacuum' 'pragma \
+         integrity_check'
          sqlite3 db 'pragma journal_mode=wal' \"update t set b = b || 'x' where a % 5 = 0\" \\
              'pragma wal_checkpoint(truncate)'
          sqlite3 db 'select count(*), sum(length(b)), max(b) from t' '.dump' | md5sum
@@ -173,12 +193,17 @@ fn git() {
     let ordered = Ordered::new();
     ordered.compare(
         &["git"],
-        "export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z' HOME=$PWD
+        "export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z' \
+         HOME=$PWD
          git config --global user.email a@example.org; git config --global user.name a
-         git config --global pack.threads 1; git config --global init.defaultBranch main; git config --global gc.auto 0
-         git init -q .; git add lines many; git commit -qm one; rm -r many; git commit -qam two; git log --format=%H
-         git clone -q --no-hardlinks . clone; git -C clone checkout -q HEAD~1; git -C clone fsck; rm -rf clone/.git
-         git diff --stat HEAD~1 | tail -1; git status --short --ignored; git gc -q; git fsck; rm -rf .git",
+         git config --global pack.threads 1; git config --global init.defaultBranch main; git \
+         config --global gc.auto 0
+         git init -q .; git add lines many; git commit -qm one; rm -r many; git commit -qam two; \
+         git log --format=%H
+         git clone -q --no-hardlinks . clone; git -C clone checkout -q HEAD~1; git -C clone fsck; \
+         rm -rf clone/.git
+         git diff --stat HEAD~1 | tail -1; git status --short --ignored; git gc -q; git fsck; rm \
+         -rf .git",
     );
 }
 
@@ -281,8 +306,8 @@ fn fio_finds_what_it_has_written() {
     ordered.compare(
         &["fio"],
         "for how in write randwrite; do for engine in sync psync pvsync posixaio mmap; do
-             fio --name=a --thread --numjobs=4 --size=2M --bs=16k --verify=crc32c --rw=$how --ioengine=$engine \
-                 --end_fsync=1 --minimal > report
+             fio --name=a --thread --numjobs=4 --size=2M --bs=16k --verify=crc32c --rw=$how \
+         --ioengine=$engine --end_fsync=1 --minimal > report
              rm -f report a.* *.state
          done; done",
     );
@@ -294,7 +319,8 @@ fn streams_of_the_c_library() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose/streams.c");
     let words = format!(
         "gcc -O0 -o streams {source}; gcc -O2 -D_FORTIFY_SOURCE=2 -o checked {source}
-         ./streams < lines > copy; ./checked < lines > again; cmp lines copy; cmp copy again; rm streams checked"
+         ./streams < lines > copy; ./checked < lines > again; cmp lines copy; cmp copy again; rm \
+         streams checked"
     );
     ordered.compare(&["gcc"], &words);
 }
@@ -305,10 +331,12 @@ fn an_mpi_program() {
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose");
     let words = format!(
         "gcc -O2 -o write {sources}/decompose.c {sources}/shared.c -lpthread
-         mpicc -O2 -o read {sources}/decompose_mpi.c {sources}/shared.c; shape='--bytes 4194304 --block 4096'
+         mpicc -O2 -o read {sources}/decompose_mpi.c {sources}/shared.c; shape='--bytes 4194304 \
+         --block 4096'
          ./write $shape --processes 4 --write cube > /dev/null
          for how in '' --independent; do
-             mpiexec -n 4 ./read $shape $how cube | grep -o '\"bytes\": [0-9]*\\|\"wrong_words\": [0-9]*'
+             mpiexec -n 4 ./read $shape $how cube | grep -o '\"bytes\": [0-9]*\\|\"wrong_words\": \
+         [0-9]*'
          done; rm read write"
     );
     ordered.compare(&["gcc", "mpicc", "mpiexec"], &words);
@@ -318,7 +346,8 @@ fn an_mpi_program() {
 fn a_disk_is_written_in_order() {
     let ordered = Ordered::new();
     let Some(disk) = SlowDisk::new(&ordered.home) else { return };
-    let words = "for n in 1 2 3 4; do dd if=/dev/zero of=file$n bs=64k count=32 status=none & done; wait";
+    let words =
+        "for n in 1 2 3 4; do dd if=/dev/zero of=file$n bs=64k count=32 status=none & done; wait";
     let seeks = [("plain", false), ("ordered", true)].map(|(name, is_ordered)| {
         let mount = disk.mount(name, &["--seek-ms", "2"]);
         let before = disk.count("seeks");
@@ -335,9 +364,12 @@ fn who_stops_early_has_no_more_read_for_it() {
     let file = fs::File::create(disk.source().join("file")).expect("our own folder");
     file.set_len(64 << 20).expect("a sparse file");
     let mount = disk.mount("mount", &["--megabytes-per-second", "5"]);
-    // Windows end at 15, 23 and 31 MiB; the last of these has been asked for by then, and waits for its turn.
+    // Windows end at 15, 23 and 31 MiB; the last of these has been asked for by then, and waits for
+    // its turn.
     ordered.sh(&mount.path(""), "head -c 17M file > /dev/null", true).exits(0);
-    wait_until("nothing is under way", || ordered.storages().iter().all(|storage| storage["outstanding"] == 0));
+    wait_until("nothing is under way", || {
+        ordered.storages().iter().all(|storage| storage["outstanding"] == 0)
+    });
     let read = disk.count("read_bytes");
     assert!((17 << 20..24 << 20).contains(&read), "{read} bytes are read");
 }
@@ -364,7 +396,11 @@ fn one_file_is_written_in_order_by_many() {
     let program = ordered.home.path("decompose");
     let program = program.to_str().expect("a plain name");
     ordered
-        .sh(&ordered.home.work(), &format!("gcc -O2 -o {program} {sources}/decompose.c {sources}/shared.c"), false)
+        .sh(
+            &ordered.home.work(),
+            &format!("gcc -O2 -o {program} {sources}/decompose.c {sources}/shared.c"),
+            false,
+        )
         .exits(0);
     let shape = format!("{program} --bytes 4194304 --block 16384");
     let seeks = [("plain", false), ("ordered", true)].map(|(name, is_ordered)| {
@@ -387,7 +423,8 @@ fn an_agent_of_another_user_is_not_asked() {
     let (run, work) = (home.path("run"), home.work());
     // The build folder may be in one that only root can enter.
     fs::create_dir(home.path("bin")).expect("our own folder");
-    // Another process writes the program: children of this process would inherit its open file and keep it busy.
+    // Another process writes the program: children of this process would inherit its open file and
+    // keep it busy.
     let mut copy = Command::new("cp");
     copy.args([eyas(), &eyas().with_file_name(PRELOAD), &home.path("bin")]);
     assert!(copy.status().expect("cp").success());
@@ -405,7 +442,8 @@ fn an_agent_of_another_user_is_not_asked() {
     for path in [&run, &work] {
         chown(path, Some(NOBODY), None).expect("our own folder");
     }
-    let write = ["dd", "if=/dev/zero", "of=file", "bs=64k", "count=16", "conv=fsync", "status=none"];
+    let write =
+        ["dd", "if=/dev/zero", "of=file", "bs=64k", "count=16", "conv=fsync", "status=none"];
     as_nobody(&[&["io", "run", "--here", "--path", folder, "--"], &write[..]].concat()).exits(0);
     let requests = || {
         let status = as_nobody(&["--json", "io", "status"]).exits(0).json("io");

@@ -1,4 +1,5 @@
-//! Coordinated I/O where order gains nothing: programs are left alone, and ordered again when that changes.
+//! Coordinated I/O where order gains nothing: programs are left alone, and ordered again when that
+//! changes.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -48,7 +49,12 @@ impl Node {
         let done = self.home.finish(self.command(&["--json", "io", "status"]));
         (done.code == 0).then(|| {
             let storages = done.json("io")["storages"].take();
-            storages.as_array().expect("a list").iter().map(|storage| storage[name].as_u64().expect("a count")).sum()
+            storages
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|storage| storage[name].as_u64().expect("a count"))
+                .sum()
         })
     }
 
@@ -74,12 +80,15 @@ impl Node {
         assert_eq!(self.count("left_alone"), Some(1));
     }
 
-    /// Runs a Python program under `eyas io run` with these arguments before the folder that is ordered.
+    /// Runs a Python program under `eyas io run` with these arguments before the folder that is
+    /// ordered.
     #[track_caller]
     fn python(&self, words: &[&str], program: &str, file: &Path) {
         let folder = file.parent().and_then(Path::to_str).expect("a plain name");
-        let mut command = self
-            .command(&[&["io", "run", "--here"], words, &["--path", folder, "--", "python3", "-c", program]].concat());
+        let mut command = self.command(
+            &[&["io", "run", "--here"], words, &["--path", folder, "--", "python3", "-c", program]]
+                .concat(),
+        );
         command.arg(file);
         self.home.finish(command).exits(0);
     }
@@ -122,7 +131,9 @@ fn the_experiment_on_fast_storage_runs() {
     let folder = node.home.work();
     let words = ["--tiny", "--folder", folder.to_str().expect("a plain name")];
     let done = node.home.finish(node.home.command_of(experiment, &words)).exits(0);
-    for words in ["of plain's rate", "8 readers, 4 KiB, at random", "what it took, of what plain calls took"] {
+    for words in
+        ["of plain's rate", "8 readers, 4 KiB, at random", "what it took, of what plain calls took"]
+    {
         assert!(done.stdout.contains(words), "{}", done.stdout);
     }
 }
@@ -171,7 +182,8 @@ fn rules_are_kept_where_order_gains_nothing() {
         return;
     }
     fs::create_dir_all(node.home.path("home/io")).expect("a new folder");
-    fs::write(node.home.path("home/io/rules.toml"), "default.requests_per_s = 500").expect("our own folder");
+    fs::write(node.home.path("home/io/rules.toml"), "default.requests_per_s = 500")
+        .expect("our own folder");
     sparse(&disk, "file", 64 << 30);
     let mount = disk.mount("mount", &["--seek-ms", "0"]);
     let reader = node.reader(&mount.path("file"));
@@ -194,7 +206,8 @@ fn who_has_read_from_memory_asks_for_what_is_not_there() {
         sparse(&disk, name, 96 << 20);
     }
     let mount = disk.mount("mount", &["--seek-ms", "8"]);
-    // The first file, which is in memory, is read until the page cache is no longer checked; then the second file.
+    // The first file, which is in memory, is read until the page cache is no longer checked; then
+    // the second file.
     let program = "
 import os, sys
 folder = os.path.dirname(sys.argv[1])
@@ -237,13 +250,16 @@ for name in sorted(os.listdir(folder)):
 
 /// A sparse file: it reads as zeros and takes no space.
 fn sparse(disk: &SlowDisk, name: &str, bytes: u64) {
-    File::create(disk.source().join(name)).and_then(|file| file.set_len(bytes)).expect("our own folder");
+    File::create(disk.source().join(name))
+        .and_then(|file| file.set_len(bytes))
+        .expect("our own folder");
 }
 
 /// Whether the kernel can tell which pages of a file are in memory (`cachestat`, since Linux 6.5).
 fn tells_what_is_in_memory() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("proc(5)");
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let tells = (numbers.next(), numbers.next()) >= (Some(6), Some(5));
     if !tells {
         eprintln!("SKIPPED: Linux {release} does not tell what it has in memory");
@@ -264,7 +280,8 @@ fn what_is_in_memory_is_not_asked_for() {
     assert!(node.home.finish(command).exits(0).stdout.contains("3145728"));
     assert_eq!(node.count("requests"), Some(0));
     // The coordinator still answers programs that ask.
-    let mut command = node.command(&["io", "run", "--here", "--always", "--path", folder, "--", "cksum"]);
+    let mut command =
+        node.command(&["io", "run", "--here", "--always", "--path", folder, "--", "cksum"]);
     command.arg(&file);
     assert!(node.home.finish(command).exits(0).stdout.contains("3145728"));
     assert!(node.requests() > 0);

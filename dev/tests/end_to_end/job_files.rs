@@ -23,16 +23,28 @@ fn outputs_of_one_name_do_not_hide_each_other_from_their_reader() {
     };
     let submit = |inputs: &str, script: &str, word: &str| {
         let command = format!(r#"["sh", "-c", '{script}', "sh", "{word}"]"#);
-        let reader = format!("[[task]]\ninputs = [{inputs}]\nfolder = \"sandbox\"\ncommand = {command}\n");
+        let reader =
+            format!("[[task]]\ninputs = [{inputs}]\nfolder = \"sandbox\"\ncommand = {command}\n");
         let file = cluster.write("merge.toml", array("a") + &array("b") + &reader);
         cluster.run(&["submit", "--wait", file.to_str().unwrap()])
     };
-    let (all, two) = (r#"{ task = "a" }, { task = "b" }"#, r#"{ task = "a", index = 0 }, { task = "b", index = 2 }"#);
+    let (all, two) = (
+        r#"{ task = "a" }, { task = "b" }"#,
+        r#"{ task = "a", index = 0 }, { task = "b", index = 2 }"#,
+    );
     for (inputs, word) in [(all, ""), (two, ""), (two, "{input:1}")] {
-        submit(inputs, "cat *.txt", word).exits(1).says(&["all named `cut.txt`", "into", "{inputs}"]);
+        submit(inputs, "cat *.txt", word).exits(1).says(&[
+            "all named `cut.txt`",
+            "into",
+            "{inputs}",
+        ]);
     }
     let into = r#"{ task = "a", into = "a/{index}.txt" }, { task = "b", into = "b/{index}.txt" }"#;
-    let cases = [(into, "cat */*.txt", ""), (all, "xargs cat <$1", "{inputs}"), (two, "cat $1", "{input:1} {input:2}")];
+    let cases = [
+        (into, "cat */*.txt", ""),
+        (all, "xargs cat <$1", "{inputs}"),
+        (two, "cat $1", "{input:1} {input:2}"),
+    ];
     for (number, (inputs, script, word)) in cases.into_iter().enumerate() {
         submit(inputs, script, word).exits(0);
         let printed = cluster.run(&["task", "log", &format!("{}.6", number + 1)]).exits(0).stdout;
@@ -63,17 +75,26 @@ fn mistakes_are_found_with_their_line() {
         ("command = [\"true\"]\nnoop = true", "not both"),
         ("command = [\"cat\", \"{2}\"]\narray = \"1-3\"", "column 2"),
         ("command = [\"cat\"]\narray = \"3-1\"", "`3-1` is not a range"),
-        ("command = [\"cat\"]\narray = \"1-3\"\neach = \"*\"", "one of `each`, `each_block`, `each_line` and `array`"),
+        (
+            "command = [\"cat\"]\narray = \"1-3\"\neach = \"*\"",
+            "one of `each`, `each_block`, `each_line` and `array`",
+        ),
         ("command = [\"cat\"]\neach = \"*.none\"", "no file matches `*.none`"),
         ("command = [\"cat\"]\ninputs = [\"no/such file\"]", "no/such file"),
         ("command = [\"cat\"]\ninputs = [\"/\"]", "folder"),
-        ("command = [\"cat\"]\ninputs = [{ task = \"frames\" }]", "no earlier task has the id `frames`"),
+        (
+            "command = [\"cat\"]\ninputs = [{ task = \"frames\" }]",
+            "no earlier task has the id `frames`",
+        ),
         ("command = [\"cat\"]\nfolder = \"x\"\noutputs = [{ file = \"y\" }]", "leave `folder` out"),
         ("command = [\"cat\"]\ncpus = -1.5", "-1.5 cpus"),
         ("command = [\"cat\"]\nenv = { \"A=B\" = \"c\" }", "`A=B` cannot be the name"),
     ] {
         let file = cluster.write("job.toml", format!("{tasks}{task}\n"));
-        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.toml, line 6: ", says]);
+        cluster
+            .run(&["submit", file.to_str().unwrap()])
+            .exits(1)
+            .says(&["job.toml, line 6: ", says]);
     }
     assert_eq!(cluster.ask(&["job", "list"], "jobs"), serde_json::json!([]));
 }
@@ -90,7 +111,10 @@ fn mistakes_in_json_lines_are_found_with_their_line() {
     ] {
         let text = format!("{{\"id\": \"a\", \"command\": [\"true\"]}}\n\n{line}\n");
         let file = cluster.write("job.jsonl", text);
-        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.jsonl, line 3", says]);
+        cluster
+            .run(&["submit", file.to_str().unwrap()])
+            .exits(1)
+            .says(&["job.jsonl, line 3", says]);
     }
 }
 
@@ -109,10 +133,16 @@ fn ids_are_given_once_and_outputs_do_not_go_in_circles() {
     };
     submit(task("a", "") + &task("a", "")).exits(1).says(&["line 6", "two tasks have the id `a`"]);
     // A task can only name tasks before it, so a cycle contains an unknown name.
-    submit(task("a", "{ task = \"b\" }") + &task("b", "{ task = \"a\" }")).exits(1).says(&["line 1", "`b`"]);
+    submit(task("a", "{ task = \"b\" }") + &task("b", "{ task = \"a\" }"))
+        .exits(1)
+        .says(&["line 1", "`b`"]);
     submit(task("a", "{ task = \"a\" }")).exits(1).says(&["line 1", "`a`"]);
-    submit(task("a", "") + &task("b", "{ task = \"a\", output = \"x\" }")).exits(1).says(&["no output `x`"]);
-    submit(task("a", "") + &task("b", "{ task = \"a\", index = 1 }")).exits(1).says(&["no index 1"]);
+    submit(task("a", "") + &task("b", "{ task = \"a\", output = \"x\" }"))
+        .exits(1)
+        .says(&["no output `x`"]);
+    submit(task("a", "") + &task("b", "{ task = \"a\", index = 1 }"))
+        .exits(1)
+        .says(&["no index 1"]);
     submit(task("a", "") + &task("b", "{ task = \"a\" }")).exits(0);
 }
 
@@ -120,12 +150,17 @@ fn ids_are_given_once_and_outputs_do_not_go_in_circles() {
 fn two_tasks_that_would_write_one_file_are_refused() {
     let cluster = dispatcher();
     let submit = |first: &str, second: &str| {
-        let task = |to: &str| format!("[[task]]\ncommand = [\"true\"]\noutputs = [{{ file = \"o\"{to} }}]\n");
+        let task = |to: &str| {
+            format!("[[task]]\ncommand = [\"true\"]\noutputs = [{{ file = \"o\"{to} }}]\n")
+        };
         cluster.write("job.toml", task(first) + &task(second));
         cluster.run(&["submit", "job.toml"])
     };
     submit("", ", to = \"./o\"").exits(1).says(&["tasks 0 and 1 would both write `", "/work/o`"]);
-    cluster.run(&["run", "--array", "1-3", "-o", "o=x/", "--", "true"]).exits(1).says(&["/work/x/o`", "`{#}`"]);
+    cluster
+        .run(&["run", "--array", "1-3", "-o", "o=x/", "--", "true"])
+        .exits(1)
+        .says(&["/work/x/o`", "`{#}`"]);
     assert_eq!(cluster.ask(&["job", "list"], "jobs"), serde_json::json!([]));
     // Each task keeps its own output.
     submit(", keep = true", ", keep = true").exits(0);
@@ -172,7 +207,10 @@ fn a_chain_of_tasks_hands_files_on() {
     );
     assert_eq!(cluster.submit("job.toml"), "1");
     cluster.run(&["job", "wait", "1"]).exits(0).says(&["4 of 4 tasks succeeded"]);
-    assert_eq!((cluster.read("joined"), cluster.read("count")), ("ALPHA\nBETA\n!\n".into(), "3\n".into()));
+    assert_eq!(
+        (cluster.read("joined"), cluster.read("count")),
+        ("ALPHA\nBETA\n!\n".into(), "3\n".into())
+    );
     assert_eq!(cluster.names("upper"), ["a", "b"]);
     let job = cluster.job("1");
     assert_eq!((&job["name"], &job["state"]), (&"chain".into(), &"succeeded".into()));
@@ -220,6 +258,14 @@ fn what_needs_a_failed_task_fails_with_it() {
     cluster.run(&["submit", "-w", "job.toml"]).exits(1).says(&["1 of 4 tasks succeeded, 3 failed"]);
     let status = |task: &str| cluster.task(task)["status"].as_str().unwrap().to_owned();
     assert_eq!(status("1.0"), "exit code 1");
-    assert!(status("1.1").contains("output of task 1.0, which did not succeed"), "{}", status("1.1"));
-    assert!(status("1.2").contains("output of task 1.1, which did not succeed"), "{}", status("1.2"));
+    assert!(
+        status("1.1").contains("output of task 1.0, which did not succeed"),
+        "{}",
+        status("1.1")
+    );
+    assert!(
+        status("1.2").contains("output of task 1.1, which did not succeed"),
+        "{}",
+        status("1.2")
+    );
 }

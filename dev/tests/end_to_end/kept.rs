@@ -1,4 +1,5 @@
-//! Outputs that are kept in the cluster: other tasks read them, executors hold them, lost ones are made again.
+//! Outputs that are kept in the cluster: other tasks read them, executors hold them, lost ones are
+//! made again.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -6,7 +7,8 @@ use std::path::PathBuf;
 
 use crate::support::{Cluster, wait_for, wait_until};
 
-/// Three levels: four numbers, each squared, all added up. The numbers and squares are kept in the cluster.
+/// Three levels: four numbers, each squared, all added up. The numbers and squares are kept in the
+/// cluster.
 const LEVELS: &str = r#"
     [[task]]
     id = "number"
@@ -48,9 +50,13 @@ fn levels_of_tasks_hand_on_what_is_only_in_the_cluster() {
     let cluster = Cluster::start(&[&[], &[]]);
     write_levels(&cluster);
     cluster.write("go", "");
-    cluster.run(&["submit", "--wait", "levels.toml"]).exits(0).says(&["7 of 7 tasks succeeded", "0% from persistent"]);
+    cluster
+        .run(&["submit", "--wait", "levels.toml"])
+        .exits(0)
+        .says(&["7 of 7 tasks succeeded", "0% from persistent"]);
     assert_eq!(cluster.read("sum"), "30\n");
-    let left: Vec<_> = cluster.names(".").into_iter().filter(|name| !name.starts_with("made-")).collect();
+    let left: Vec<_> =
+        cluster.names(".").into_iter().filter(|name| !name.starts_with("made-")).collect();
     assert_eq!(left, ["go", "levels.toml", "sum"], "nothing but the sum is in persistent storage");
     assert_eq!(cluster.job("1")["reads"]["persistent"]["count"], 0);
     // The object stays, and has a name.
@@ -88,11 +94,15 @@ fn a_killed_dispatcher_finds_again_what_executors_keep() {
     cluster.wait_for_executors(2);
     cluster.write("go", "");
     cluster.run(&["job", "wait", &job]).exits(0).says(&["7 of 7 tasks succeeded"]);
-    assert_eq!((cluster.read("sum").as_str(), &cluster.job(&job)["recomputed"]), ("30\n", &0.into()));
+    assert_eq!(
+        (cluster.read("sum").as_str(), &cluster.job(&job)["recomputed"]),
+        ("30\n", &0.into())
+    );
     assert_eq!(wait_for("it is held", || holders(&cluster, "eyas://1/0/number").pop()).len(), 2);
 }
 
-/// A task that keeps a text, with `words` for its output, and a task that reads the text when there is a file `go`.
+/// A task that keeps a text, with `words` for its output, and a task that reads the text when there
+/// is a file `go`.
 fn write_pair(cluster: &Cluster, words: &str) {
     let text = r#"
         [[task]]
@@ -104,7 +114,10 @@ fn write_pair(cluster: &Cluster, words: &str) {
         folder = "sandbox"
         command = ["sh", "-c", "until [ -e FOLDER/go ]; do sleep 0.02; done; cat text"]
     "#;
-    cluster.write("pair.toml", text.replace("FOLDER", cluster.work().to_str().unwrap()).replace("WORDS", words));
+    cluster.write(
+        "pair.toml",
+        text.replace("FOLDER", cluster.work().to_str().unwrap()).replace("WORDS", words),
+    );
 }
 
 const TEXT: &str = "eyas://1/0/text";
@@ -112,7 +125,10 @@ const TEXT: &str = "eyas://1/0/text";
 /// Files with objects in an executor's store.
 fn objects_of(cluster: &mut Cluster, executor: usize) -> Vec<PathBuf> {
     let folders = fs::read_dir(cluster.executor(executor).folder().join("store/objects")).unwrap();
-    folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap()).map(|file| file.unwrap().path()).collect()
+    folders
+        .flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap())
+        .map(|file| file.unwrap().path())
+        .collect()
 }
 
 #[test]
@@ -125,7 +141,10 @@ fn what_two_executors_keep_survives_one() {
     cluster.wait_for_executors(1);
     cluster.write("go", "");
     cluster.run(&["job", "wait", "1"]).exits(0);
-    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
+    assert_eq!(
+        (cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()),
+        ("made\n", Some(0))
+    );
     // An executor that joins gets a replica.
     cluster.add_executor(&[]);
     wait_until("two have it again", || holders(&cluster, TEXT) == ["n2", "n3"]);
@@ -150,10 +169,14 @@ fn what_only_one_has_is_moved_before_it_leaves() {
     assert_eq!(holders(&cluster, TEXT), ["n3"]);
     cluster.write("go", "");
     cluster.run(&["job", "wait", "1"]).exits(0);
-    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
+    assert_eq!(
+        (cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()),
+        ("made\n", Some(0))
+    );
 }
 
-/// A cluster in which only the first executor can make an object, and only the second one can read it.
+/// A cluster in which only the first executor can make an object, and only the second one can read
+/// it.
 fn start_apart() -> Cluster {
     let cluster = Cluster::start(&[&["--node-resource", "here=1"]]);
     write_pair(&cluster, "keep = true");
@@ -174,7 +197,10 @@ fn what_is_gone_from_where_it_is_kept_is_made_again() {
     cluster.add_executor(&["--node-resource", "there=1"]);
     cluster.run(&["job", "wait", "1"]).exits(0);
     assert_eq!(cluster.run(&["task", "log", "1.1"]).exits(0).stdout, "made\n");
-    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\nmade\n", Some(1)));
+    assert_eq!(
+        (cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()),
+        ("made\nmade\n", Some(1))
+    );
 }
 
 #[test]
@@ -255,7 +281,11 @@ fn what_nobody_reads_is_made_again_when_it_is_lost() {
     cluster.wait_for_executors(2);
     cluster.executor(1).kill();
     wait_until("it is missed", || {
-        cluster.run(&["explain", "1.0"]).exits(0).stdout.contains("No executor that is here has what it keeps")
+        cluster
+            .run(&["explain", "1.0"])
+            .exits(0)
+            .stdout
+            .contains("No executor that is here has what it keeps")
     });
     wait_until("another has it", || holders(&cluster, TEXT) == ["n2"]);
     cluster.run(&["job", "wait", "1"]).exits(0).says(&["1 ran again"]);
@@ -263,12 +293,18 @@ fn what_nobody_reads_is_made_again_when_it_is_lost() {
     cluster.run(&["stop"]).exits(0);
     cluster.executor(2).wait();
     cluster.restart_dispatcher();
-    assert_eq!((&cluster.job("1")["state"], &cluster.job("1")["recomputed"]), (&"succeeded".into(), &1.into()));
+    assert_eq!(
+        (&cluster.job("1")["state"], &cluster.job("1")["recomputed"]),
+        (&"succeeded".into(), &1.into())
+    );
     let folder = cluster.executor(2).folder().to_owned();
     cluster.add_executor(&["--folder", folder.to_str().unwrap()]);
     wait_until("it is back", || holders(&cluster, TEXT) == ["n3"]);
     cluster.run(&["job", "get", "1"]).exits(0);
-    assert_eq!((cluster.read("0/text").as_str(), &cluster.job("1")["recomputed"]), ("x\n", &1.into()));
+    assert_eq!(
+        (cluster.read("0/text").as_str(), &cluster.job("1")["recomputed"]),
+        ("x\n", &1.into())
+    );
 }
 
 #[test]
@@ -283,10 +319,14 @@ fn what_is_kept_and_written_is_read_from_there_when_it_is_lost() {
     cluster.add_executor(&[]);
     cluster.write("go", "");
     cluster.run(&["job", "wait", "1"]).exits(0).says(&["100% from persistent"]);
-    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
+    assert_eq!(
+        (cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()),
+        ("made\n", Some(0))
+    );
 }
 
-/// A chain of five tasks: each reads the output of the previous one. The output of the last is kept for the user.
+/// A chain of five tasks: each reads the output of the previous one. The output of the last is kept
+/// for the user.
 fn write_row(cluster: &Cluster, keep: &str) {
     let mut job = String::new();
     for number in 0..5 {
@@ -319,8 +359,12 @@ fn what_is_kept_until_it_is_read_makes_room_for_what_comes_after_it() {
     write_row(&cluster, "\"until-read\"");
     let job = cluster.submit("row.toml");
     cluster.run(&["job", "wait", &job]).exits(0).says(&["5 of 5 tasks succeeded"]);
-    assert_eq!((cluster.read("ran").as_str(), holders(&cluster, "eyas://2/0/part").len()), ("0\n1\n2\n3\n4\n", 0));
-    // Only the last output is for the user. If it is lost, the chain runs again, and the others are released again.
+    assert_eq!(
+        (cluster.read("ran").as_str(), holders(&cluster, "eyas://2/0/part").len()),
+        ("0\n1\n2\n3\n4\n", 0)
+    );
+    // Only the last output is for the user. If it is lost, the chain runs again, and the others are
+    // released again.
     cluster.executor(1).kill();
     cluster.add_executor(&["--cache", "1MB"]);
     cluster.run(&["job", "get", &job]).exits(0).says(&["1 file in"]);
@@ -336,20 +380,39 @@ fn mistakes_about_kept_outputs_are_named() {
     let cluster = Cluster::start(&[&[]]);
     for (output, says) in [
         ("file = \"x\", replicas = 2", "add `keep = true`"),
-        ("file = \"x\", keep = true, replicas = 0", "cannot have 0 replicas: write a number from 1 to 16"),
-        ("file = \"x\", keep = true, replicas = 17", "cannot have 17 replicas: write a number from 1 to 16"),
+        (
+            "file = \"x\", keep = true, replicas = 0",
+            "cannot have 0 replicas: write a number from 1 to 16",
+        ),
+        (
+            "file = \"x\", keep = true, replicas = 17",
+            "cannot have 17 replicas: write a number from 1 to 16",
+        ),
     ] {
         let text = format!("[[task]]\ncommand = [\"true\"]\noutputs = [{{ {output} }}]\n");
         let file = cluster.write("job.toml", text);
         cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["line 1", "`x`", says]);
     }
-    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = \"forever\" }]\n");
-    cluster.run(&["submit", "job.toml"]).exits(1).says(&["line 3", "`keep` cannot be \"forever\"", "until-read"]);
-    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n");
+    cluster.write(
+        "job.toml",
+        "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = \"forever\" }]\n",
+    );
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&[
+        "line 3",
+        "`keep` cannot be \"forever\"",
+        "until-read",
+    ]);
+    cluster.write(
+        "job.toml",
+        "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n",
+    );
     cluster.run(&["submit", "-w", "job.toml"]).exits(1);
     let status = cluster.task("1.0")["status"].take();
     assert!(status.as_str().unwrap().contains("did not write its output `x`"), "{status}");
     let cluster = Cluster::start_with(&["--policy", "fa"], &[]);
-    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n");
+    cluster.write(
+        "job.toml",
+        "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n",
+    );
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["policy fa", "persistent storage"]);
 }

@@ -1,16 +1,19 @@
-//! An executor that is killed together with its guardian: processes that its tasks left behind are ended before the
-//! tasks run again.
+//! An executor that is killed together with its guardian: processes that its tasks left behind are
+//! ended before the tasks run again.
 
 use std::fs;
 use std::process::Child;
 
 use rustix::process::Signal;
 
-use crate::support::{Cluster, Home, children, finish, is_alive, parent, signal, wait_for, wait_until};
+use crate::support::{
+    Cluster, Home, children, finish, is_alive, parent, signal, wait_for, wait_until,
+};
 
-/// A task with a child in its process group, a daemon in a session of its own, and a daemon without environment.
-const TASK: &str = "sleep 1000 & setsid sleep 1001 & env -i setsid sleep 1002 & \
-                    touch ran-$$; until [ -e go ]; do sleep 0.02; done; echo done";
+/// A task with a child in its process group, a daemon in a session of its own, and a daemon without
+/// environment.
+const TASK: &str = "sleep 1000 & setsid sleep 1001 & env -i setsid sleep 1002 & touch ran-$$; \
+                    until [ -e go ]; do sleep 0.02; done; echo done";
 
 /// The processes of one attempt of the task: the first one, and all that it has started.
 struct Try {
@@ -42,7 +45,8 @@ fn guardian(executor: u32) -> Option<u32> {
     Some(children(executor).into_iter().find(|(_, words)| words.contains(" guard "))?.0)
 }
 
-/// Whether an executor has a control group; without one, processes that clear their environment are not found.
+/// Whether an executor has a control group; without one, processes that clear their environment are
+/// not found.
 fn has_group(executor: u32) -> bool {
     fs::read_to_string(format!("/proc/{executor}/cgroup"))
         .is_ok_and(|groups| groups.contains(&format!("/eyas-{executor}-")))
@@ -81,20 +85,26 @@ fn kill_both(cluster: &Cluster) -> Lost {
 impl Lost {
     fn wait_until_ended(&self) {
         let findable = self.what.findable(self.has_group);
-        wait_until("nothing of its first try is left", || !findable.iter().any(|process| is_alive(*process)));
+        wait_until("nothing of its first try is left", || {
+            !findable.iter().any(|process| is_alive(*process))
+        });
         self.what.others.iter().for_each(|(process, _)| signal(*process, Signal::KILL));
     }
 
-    /// Checks that the task succeeds in a second attempt, and that no process is left when the cluster has ended.
+    /// Checks that the task succeeds in a second attempt, and that no process is left when the
+    /// cluster has ended.
     fn succeeds_elsewhere(self, cluster: Cluster) {
-        let again =
-            wait_for("it is tried again", || tries(&cluster).into_iter().find(|try_| *try_ != self.what.leader));
+        let again = wait_for("it is tried again", || {
+            tries(&cluster).into_iter().find(|try_| *try_ != self.what.leader)
+        });
         let second = Try { leader: again, others: daemons(again) };
         cluster.write("go", "");
         finish(self.run).exits(0).says(&["1 of 1 task succeeded"]);
         drop(cluster);
         let findable = second.findable(self.has_group);
-        wait_until("nothing of its second try is left", || !findable.iter().any(|process| is_alive(*process)));
+        wait_until("nothing of its second try is left", || {
+            !findable.iter().any(|process| is_alive(*process))
+        });
         second.others.iter().for_each(|(process, _)| signal(*process, Signal::KILL));
     }
 }

@@ -6,28 +6,38 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::{Cluster, Home, can_use, children, eyas, finish, is_alive, signal, wait_for, wait_until};
+use crate::support::{
+    Cluster, Home, can_use, children, eyas, finish, is_alive, signal, wait_for, wait_until,
+};
 
 /// Holds 200 MB of memory until the end of the task: `tail` keeps a line that does not end.
-const HOLDS_200_MB: &str = "head -c 200000000 /dev/zero | tail | { read -r line < /dev/null; sleep 1000; }";
+const HOLDS_200_MB: &str =
+    "head -c 200000000 /dev/zero | tail | { read -r line < /dev/null; sleep 1000; }";
 /// Uses 200 MB of memory, and ends.
 const USES_200_MB: &str = "head -c 200000000 /dev/zero | tail | wc -c";
 
 /// The group of this process in a hierarchy of version 1.
 fn own_group(controller: &str) -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = groups.lines().find_map(|line| line.split_once(&format!(":{controller}:"))?.1.strip_prefix('/'))?;
-    Some(PathBuf::from("/sys/fs/cgroup").join(controller).join(path)).filter(|folder| folder.is_dir())
+    let path = groups
+        .lines()
+        .find_map(|line| line.split_once(&format!(":{controller}:"))?.1.strip_prefix('/'))?;
+    Some(PathBuf::from("/sys/fs/cgroup").join(controller).join(path))
+        .filter(|folder| folder.is_dir())
 }
 
 /// Whether control groups of version 1 can be made here. If not, prints that they are not tested.
 fn can_make_groups() -> bool {
     let can = ["memory", "cpu"].iter().all(|controller| {
-        let probe = own_group(controller).map(|group| group.join(format!("eyas-probe-{}", std::process::id())));
+        let probe = own_group(controller)
+            .map(|group| group.join(format!("eyas-probe-{}", std::process::id())));
         probe.is_some_and(|probe| fs::create_dir(&probe).is_ok() && fs::remove_dir(&probe).is_ok())
     });
     if !can {
-        eprintln!("SKIPPED: this user cannot make control groups (version 1) with the controllers memory and cpu");
+        eprintln!(
+            "SKIPPED: this user cannot make control groups (version 1) with the controllers \
+             memory and cpu"
+        );
     }
     can
 }
@@ -40,21 +50,33 @@ fn ways() -> &'static [&'static str] {
 /// Groups that an executor has made.
 fn groups_of(executor: u32) -> Vec<PathBuf> {
     let outer = ["memory", "cpu"].iter().filter_map(|controller| own_group(controller));
-    let inner = outer.flat_map(|group| fs::read_dir(group).unwrap().flatten().map(|entry| entry.path()));
+    let inner =
+        outer.flat_map(|group| fs::read_dir(group).unwrap().flatten().map(|entry| entry.path()));
     let name = format!("eyas-{executor}-");
-    inner.filter(|path| path.file_name().unwrap().to_str().is_some_and(|text| text.starts_with(&name))).collect()
+    inner
+        .filter(|path| {
+            path.file_name().unwrap().to_str().is_some_and(|text| text.starts_with(&name))
+        })
+        .collect()
 }
 
 #[test]
 fn a_task_that_needs_more_memory_than_it_asked_for_is_killed_and_says_so() {
     for way in ways() {
         let cluster = Cluster::start(&[&["--limits", way, "--node-memory", "1GB"]]);
-        let asks = |memory, script| cluster.run(&["run", "--memory", memory, "--array", "1", "--", "sh", "-c", script]);
+        let asks = |memory, script| {
+            cluster.run(&["run", "--memory", memory, "--array", "1", "--", "sh", "-c", script])
+        };
         asks("50MB", HOLDS_200_MB).exits(1).says(&["asked for", "50.0 MB", "--memory SIZE"]);
         let task = cluster.task("1.0");
-        assert_eq!((&task["state"], &task["tries"]), (&"failed".into(), &1.into()), "{way}: {task}");
+        assert_eq!(
+            (&task["state"], &task["tries"]),
+            (&"failed".into(), &1.into()),
+            "{way}: {task}"
+        );
         assert!(task["peak_memory_bytes"].as_u64() >= Some(40_000_000), "{way}: {task}");
-        // If only one process of a pipe is killed, and the last one succeeds, the task has failed nevertheless.
+        // If only one process of a pipe is killed, and the last one succeeds, the task has failed
+        // nevertheless.
         if *way == "cgroup" {
             asks("50MB", USES_200_MB).exits(1).says(&["asked for", "50.0 MB"]);
         }
@@ -74,10 +96,11 @@ fn the_peak_of_memory_is_that_of_all_processes_of_a_task_and_of_no_earlier_task(
         return;
     }
     let cluster = Cluster::start(&[&["--limits", "cgroup"]]);
-    // Two processes at the same time: the second begins when the first has read everything, and keeps that one waiting
-    // for a reader. And a file that the kernel caches, which is no memory of the task.
-    let both =
-        "head -c 50000000 /dev/zero | tail | { head -c 1 > /dev/null; head -c 50000000 /dev/zero | tail; } | wc -c";
+    // Two processes at the same time: the second begins when the first has read everything, and
+    // keeps that one waiting for a reader. And a file that the kernel caches, which is no memory of
+    // the task.
+    let both = "head -c 50000000 /dev/zero | tail | { head -c 1 > /dev/null; head -c 50000000 \
+                /dev/zero | tail; } | wc -c";
     let file = "head -c 80000000 /dev/zero > large; cat large | wc -c";
     for (memory, script, least, most) in [
         ("0", both, 95_000_000, 130_000_000),
@@ -103,7 +126,9 @@ fn a_daemon_without_session_and_environment_ends_with_its_task() {
     let cluster = Cluster::start(&[&["--limits", "cgroup"]]);
     let script = "env -i setsid sleep 1003 > /dev/null 2>&1 & echo $!";
     for memory in ["0", "100MB"] {
-        let done = cluster.run(&["run", "--memory", memory, "--array", "1", "--", "sh", "-c", script]).exits(0);
+        let done = cluster
+            .run(&["run", "--memory", memory, "--array", "1", "--", "sh", "-c", script])
+            .exits(0);
         let daemon: u32 = done.stdout.trim().parse().unwrap();
         assert!(!is_alive(daemon), "with --memory {memory} its daemon lives on");
     }
@@ -115,16 +140,27 @@ fn groups_of_a_killed_executor_are_removed() {
         return;
     }
     let mut cluster = Cluster::start(&[&["--limits", "cgroup"]]);
-    let job =
-        cluster.spawn_on(&["run", "--memory", "10MB", "--array", "1", "--", "sh", "-c", "echo > ran; sleep 1000"]);
+    let job = cluster.spawn_on(&[
+        "run",
+        "--memory",
+        "10MB",
+        "--array",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "echo > ran; sleep 1000",
+    ]);
     wait_until("the task runs", || cluster.work().join("ran").exists());
     let executor = cluster.executor(1).process();
     assert_eq!(groups_of(executor).len(), 2);
     // Its guardian lives on for a moment, and ends what is left.
     assert!(
-        wait_for("it has a guardian", || children(executor).into_iter().find(|(_, words)| words.contains(" guard ")))
-            .1
-            .contains("guard")
+        wait_for("it has a guardian", || children(executor)
+            .into_iter()
+            .find(|(_, words)| words.contains(" guard ")))
+        .1
+        .contains("guard")
     );
     cluster.executor(1).kill();
     wait_until("no group is left", || groups_of(executor).is_empty());
@@ -145,14 +181,29 @@ fn processors_have_weights_and_quotas_as_tasks_ask() {
     if !can_make_groups() {
         return;
     }
-    let cluster = Cluster::start(&[&["--limits", "cgroup", "--slots", "2"], &["--slots", "2", "--cpu-quota"]]);
-    let script =
-        "cd /sys/fs/cgroup/cpu/$(sed -n 's/^[0-9]*:cpu:.//p' /proc/self/cgroup) && cat cpu.shares cpu.cfs_quota_us";
+    let cluster = Cluster::start(&[
+        &["--limits", "cgroup", "--slots", "2"],
+        &["--slots", "2", "--cpu-quota"],
+    ]);
+    let script = "cd /sys/fs/cgroup/cpu/$(sed -n 's/^[0-9]*:cpu:.//p' /proc/self/cgroup) && cat \
+                  cpu.shares cpu.cfs_quota_us";
     for (accept, cpus, expected) in
         [("n1", "2", "2048\n-1\n"), ("n1", "0.5", "512\n-1\n"), ("n2", "1.5", "1536\n150000\n")]
     {
         let requirement = format!("node.name == \"{accept}\"");
-        let words = ["run", "--cpus", cpus, "--requirements", &requirement, "--array", "1", "--", "sh", "-c", script];
+        let words = [
+            "run",
+            "--cpus",
+            cpus,
+            "--requirements",
+            &requirement,
+            "--array",
+            "1",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
         assert_eq!(cluster.run(&words).exits(0).stdout, expected);
     }
 }
@@ -172,7 +223,9 @@ fn the_cost_of_limits_is_measured() {
     }
     let home = Home::new();
     let mut experiment = Command::new("python3");
-    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/pools_on_slurm.py")).env("EYAS_BIN", eyas());
+    experiment
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/pools_on_slurm.py"))
+        .env("EYAS_BIN", eyas());
     let done = home.finish(home.command_of(experiment, &["limits", "--tiny"])).exits(0);
     assert!(done.stdout.contains("tasks/s"), "{}", done.stdout);
 }

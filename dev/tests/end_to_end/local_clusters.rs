@@ -30,14 +30,19 @@ fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
     home.eyas(&["--cluster", "test", "run", "--array", "1", "--", "true"]).exits(0);
     for words in [&START[..], &START[..4], &["--cluster", "test", "start", "dispatcher"]] {
         let done = home.eyas(words).exits(1);
-        let said = done.says(&["`test` is already running", "--cluster test", "eyas stop --cluster test"]).stderr;
+        let said = done
+            .says(&["`test` is already running", "--cluster test", "eyas stop --cluster test"])
+            .stderr;
         assert!(!said.contains("up"), "old lines of its log: {said}");
     }
     // The running cluster is not harmed.
     home.eyas(&["--cluster", "test", "run", "--array", "1", "--", "true"]).exits(0);
     home.eyas(&["--cluster", "test", "stop"]).exits(0);
     let text = log(&home);
-    assert!(text.contains("2 executors ready") && text.lines().all(|line| line.starts_with("20")), "{text}");
+    assert!(
+        text.contains("2 executors ready") && text.lines().all(|line| line.starts_with("20")),
+        "{text}"
+    );
     // A cluster that cannot start says why, and does not repeat messages of an earlier one.
     let journal = home.path("home/clusters/test/journal.redb");
     let sound = fs::read(&journal).unwrap();
@@ -51,8 +56,13 @@ fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
 fn a_job_for_which_no_disk_has_room_ends_its_command() {
     let home = Home::new();
     home.write("in", "x");
-    let words = ["run", "--report", "none", "--keep-free", "900TB", "-i", "in", "--", "touch", "ran"];
-    home.eyas(&words).exits(1).says(&["no executor has room on its disk", "--keep-free", "1 cancelled"]);
+    let words =
+        ["run", "--report", "none", "--keep-free", "900TB", "-i", "in", "--", "touch", "ran"];
+    home.eyas(&words).exits(1).says(&[
+        "no executor has room on its disk",
+        "--keep-free",
+        "1 cancelled",
+    ]);
 }
 
 #[test]
@@ -78,8 +88,12 @@ fn a_cluster_finds_what_it_keeps_with_and_without_a_file_system() {
     let home = Home::new();
     let cluster = |words: &[&str]| home.eyas(&[&["--cluster", "test"][..], words].concat());
     let ran = home.work().join("ran");
-    let command = format!(r#"["sh", "-c", 'echo ran >>"$1"; echo kept >out', "sh", "{}"]"#, ran.display());
-    home.write("job.toml", format!("[[task]]\ncommand = {command}\noutputs = [{{ file = \"out\", keep = true }}]\n"));
+    let command =
+        format!(r#"["sh", "-c", 'echo ran >>"$1"; echo kept >out', "sh", "{}"]"#, ran.display());
+    home.write(
+        "job.toml",
+        format!("[[task]]\ncommand = {command}\noutputs = [{{ file = \"out\", keep = true }}]\n"),
+    );
     for (number, has_files) in [false, true, false, true].into_iter().enumerate() {
         let start = ["start", "local", "--detach", "--nodes", "1", "--dfs"];
         cluster(if has_files { &start } else { &start[..5] }).exits(0);
@@ -99,10 +113,14 @@ fn a_start_with_fewer_nodes_that_would_lose_what_is_kept_is_refused() {
     let cluster = |words: &[&str]| home.eyas(&[&["--cluster", "test"][..], words].concat());
     let start = |nodes: &str| cluster(&["start", "local", "--detach", "--nodes", nodes]);
     // Each task waits for the other, so that each node has one output.
-    let script = "echo $0 >out; : >here-$0; until [ -e here-1 ] && [ -e here-2 ]; do sleep 0.02; done";
+    let script =
+        "echo $0 >out; : >here-$0; until [ -e here-1 ] && [ -e here-2 ]; do sleep 0.02; done";
     let script = script.replace("here", home.work().join("here").to_str().unwrap());
     let task = format!("array = \"1-2\"\ncommand = [\"sh\", \"-c\", '{script}', \"{{}}\"]\n");
-    home.write("job.toml", format!("[[task]]\n{task}outputs = [{{ file = \"out\", keep = true }}]\n"));
+    home.write(
+        "job.toml",
+        format!("[[task]]\n{task}outputs = [{{ file = \"out\", keep = true }}]\n"),
+    );
     cluster(&["start", "local", "--detach", "--nodes", "2", "--slots", "1"]).exits(0);
     cluster(&["submit", "--wait", "job.toml"]).exits(0);
     cluster(&["stop"]).exits(0);
@@ -119,7 +137,11 @@ fn a_start_with_fewer_nodes_that_would_lose_what_is_kept_is_refused() {
 fn a_dispatcher_can_be_detached() {
     let home = Home::new();
     let start = ["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0", "--detach"];
-    home.eyas(&start).exits(0).says(&["listens on 127.0.0.1:", "eyas start executor --access", "its log is"]);
+    home.eyas(&start).exits(0).says(&[
+        "listens on 127.0.0.1:",
+        "eyas start executor --access",
+        "its log is",
+    ]);
     let jobs = home.eyas(&["--cluster", "test", "--json", "job", "list"]).exits(0).json("jobs");
     assert_eq!(jobs.as_array().map(Vec::len), Some(0));
     home.eyas(&["--cluster", "test", "stop"]).exits(0);
@@ -132,7 +154,17 @@ fn a_dispatcher_whose_name_is_unknown_is_reached_on_its_own_host() {
     let home = Home::new();
     // No name service asks for a part of a name that has over 63 letters.
     let name = "x".repeat(64);
-    let start = ["--cluster", "test", "start", "dispatcher", "--listen", "0.0.0.0:0", "--advertise", &name, "--detach"];
+    let start = [
+        "--cluster",
+        "test",
+        "start",
+        "dispatcher",
+        "--listen",
+        "0.0.0.0:0",
+        "--advertise",
+        &name,
+        "--detach",
+    ];
     home.eyas(&start).exits(0).says(&["does not resolve on this host", "--advertise ADDRESS"]);
     home.eyas(&["--cluster", "test", "stop"]).exits(0);
     assert_eq!(home.processes(), []);
@@ -148,7 +180,10 @@ fn a_run_that_is_killed_as_soon_as_it_has_begun_leaves_no_folder() {
             wait_until("its cluster begins", || match number {
                 0 => home.processes().len() > 1,
                 1 => !home.temporary().is_empty(),
-                2 => home.temporary().first().is_some_and(|folder| folder.join("access.toml").exists()),
+                2 => home
+                    .temporary()
+                    .first()
+                    .is_some_and(|folder| folder.join("access.toml").exists()),
                 _ => home.temporary().first().is_some_and(|folder| folder.join("n1").exists()),
             });
             signal(child.id(), how);
@@ -168,7 +203,8 @@ fn a_run_in_a_full_temporary_folder_fails_and_leaves_nothing_there() {
     command.env("TMPDIR", disk.path());
     home.finish(command).exits(1).says(&["No space left on device"]);
     wait_until("its processes have ended", || home.processes().is_empty());
-    let left: Vec<_> = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["others"]);
 }
 
@@ -178,9 +214,12 @@ fn an_executor_in_an_allocation_waits_for_its_dispatcher_and_has_what_it_was_giv
     let folder = home.path("nodes");
     let mut command = home.command(&["--cluster", "test", "start", "executor", "--folder"]);
     command.arg(&folder).args(["--keep-free", "10MB"]).stdout(Stdio::null()).stderr(Stdio::piped());
-    for (name, value) in
-        [("SLURM_JOB_ID", "7"), ("SLURMD_NODENAME", "c1"), ("SLURM_CPUS_ON_NODE", "1"), ("SLURM_MEM_PER_NODE", "64")]
-    {
+    for (name, value) in [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURMD_NODENAME", "c1"),
+        ("SLURM_CPUS_ON_NODE", "1"),
+        ("SLURM_MEM_PER_NODE", "64"),
+    ] {
         command.env(name, value);
     }
     let mut executor = command.spawn().unwrap();
@@ -191,10 +230,17 @@ fn an_executor_in_an_allocation_waits_for_its_dispatcher_and_has_what_it_was_giv
     let start = ["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0", "--detach"];
     home.eyas(&start).exits(0);
     let found = wait_for("it joins", || {
-        let found = home.eyas(&["--cluster", "test", "--json", "executor", "list"]).exits(0).json("executors");
+        let found = home
+            .eyas(&["--cluster", "test", "--json", "executor", "list"])
+            .exits(0)
+            .json("executors");
         found.get(0).cloned()
     });
-    assert_eq!((&found["name"], &found["capacity"]["cpus_milli"]), (&"c1".into(), &1000.into()), "{found}");
+    assert_eq!(
+        (&found["name"], &found["capacity"]["cpus_milli"]),
+        (&"c1".into(), &1000.into()),
+        "{found}"
+    );
     assert_eq!(found["capacity"]["memory_bytes"], 64 << 20);
     assert!(folder.join("c1/store").is_dir(), "a folder of its own");
     home.eyas(&["--cluster", "test", "stop"]).exits(0);
@@ -209,8 +255,11 @@ fn a_folder_with_other_files_is_not_taken_for_one_that_is_removed_at_the_end() {
     fs::write(home.path("mine/notes"), "kept").unwrap();
     let (access, folder) = (home.path("mine/access.toml"), home.path("mine"));
     let (access, folder) = (access.to_str().unwrap(), folder.to_str().unwrap());
-    for start in [&["local"][..], &["dispatcher"], &["executor", "--folder", folder, "--wait-for-input"]] {
-        let words = [&["--access", access, "start"][..], start, &["--owned", "--ephemeral"]].concat();
+    for start in
+        [&["local"][..], &["dispatcher"], &["executor", "--folder", folder, "--wait-for-input"]]
+    {
+        let words =
+            [&["--access", access, "start"][..], start, &["--owned", "--ephemeral"]].concat();
         home.eyas(&words).exits(1).says(&["mine is not empty", "name a new folder"]);
         assert_eq!(fs::read_to_string(home.path("mine/notes")).unwrap(), "kept");
     }

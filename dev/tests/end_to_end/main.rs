@@ -1,8 +1,10 @@
-//! The real `eyas` command, end to end: real processes, sockets and disks, each test with an eyas home of its own.
+//! The real `eyas` command, end to end: real processes, sockets and disks, each test with an eyas
+//! home of its own.
 //!
-//! These tests check what users see: arguments go in, text and files come out. Decisions have their tests
-//! beside the code that decides. A test waits for facts, each with a deadline, and never for time to pass; it kills
-//! only what it started. When a test ends, its [`support::Home`] checks that nothing was left behind.
+//! These tests check what users see: arguments go in, text and files come out. Decisions have their
+//! tests beside the code that decides. A test waits for facts, each with a deadline, and never for
+//! time to pass; it kills only what it started. When a test ends, its [`support::Home`] checks that
+//! nothing was left behind.
 //!
 //! `EYAS_BIN` names the binary to test; without it, this workspace's is built and used.
 

@@ -26,7 +26,9 @@ fn files_of_any_name_reach_their_tasks() {
     expected.sort();
     assert_eq!(done.stdout, expected.concat());
     // In a sandbox the names have no folder before them, so a leading dash is visible to programs.
-    let done = home.eyas(&["run", "-k", "--sandbox", "--each", "survey/*.fits", "--", "cat", "{}"]).exits(0);
+    let done = home
+        .eyas(&["run", "-k", "--sandbox", "--each", "survey/*.fits", "--", "cat", "{}"])
+        .exits(0);
     assert_eq!(done.stdout, expected.concat());
 }
 
@@ -35,11 +37,33 @@ fn placeholders_stand_for_parts_of_the_item() {
     let home = Home::new();
     home.write("sky/a b.fits.gz", "");
     let words = ["{/}", "{//}", "{.}", "{/.}", "{#}", "{1/.}", "{x}", "{{#}}", "{print $1}"];
-    let done = home.eyas(&[&["run", "--each", "sky/*", "--", "printf", "%s\\n"], &words[..]].concat()).exits(0);
-    let expected = ["a b.fits.gz", "sky", "sky/a b.fits", "a b.fits", "1", "a b.fits", "{x}", "{1}", "{print $1}"];
+    let done = home
+        .eyas(&[&["run", "--each", "sky/*", "--", "printf", "%s\\n"], &words[..]].concat())
+        .exits(0);
+    let expected = [
+        "a b.fits.gz",
+        "sky",
+        "sky/a b.fits",
+        "a b.fits",
+        "1",
+        "a b.fits",
+        "{x}",
+        "{1}",
+        "{print $1}",
+    ];
     assert_eq!(done.stdout.lines().collect::<Vec<_>>(), expected);
-    let done =
-        home.eyas(&["run", "-e", "WHO=<{}>", "--array", "7", "--", "sh", "-c", "echo $WHO {%} $EYAS_TASK_ID $0", "{}"]);
+    let done = home.eyas(&[
+        "run",
+        "-e",
+        "WHO=<{}>",
+        "--array",
+        "7",
+        "--",
+        "sh",
+        "-c",
+        "echo $WHO {%} $EYAS_TASK_ID $0",
+        "{}",
+    ]);
     assert_eq!(done.exits(0).stdout, "<7> 1 1.0 7\n");
 }
 
@@ -48,11 +72,24 @@ fn lines_of_standard_input_are_cut_in_columns() {
     let home = Home::new();
     let lines = "a b:1\n\n-n:2\r\nc:";
     let done = home.eyas_with_input(
-        &["run", "-k", "--each-line", "-", "--colsep", ":", "--", "printf", "%s|%s\\n", "{2}", "{1}"],
+        &[
+            "run",
+            "-k",
+            "--each-line",
+            "-",
+            "--colsep",
+            ":",
+            "--",
+            "printf",
+            "%s|%s\\n",
+            "{2}",
+            "{1}",
+        ],
         lines,
     );
     assert_eq!(done.exits(0).stdout, "1|a b\n2|-n\n|c\n");
-    let done = home.eyas_with_input(&["run", "--each-line", "-", "--colsep", ":", "--", "echo", "{3}"], lines);
+    let done = home
+        .eyas_with_input(&["run", "--each-line", "-", "--colsep", ":", "--", "echo", "{3}"], lines);
     done.exits(1).says(&["{3}", "column 3"]);
 }
 
@@ -94,7 +131,9 @@ fn ranges_and_several_patterns_make_tasks_in_order() {
     home.write("b.txt", "");
     home.write("a.txt", "");
     home.write("c.dat", "");
-    let done = home.eyas(&["run", "-k", "--each", "*.dat", "--each", "*.txt", "--", "echo", "{/}"]).exits(0);
+    let done = home
+        .eyas(&["run", "-k", "--each", "*.dat", "--each", "*.txt", "--", "echo", "{/}"])
+        .exits(0);
     assert_eq!(done.stdout, "c.dat\na.txt\nb.txt\n");
 }
 
@@ -106,18 +145,39 @@ fn inputs_are_staged_and_named_to_the_command() {
     home.write("frames/2", "two ");
     home.write("dark-1", "dark1\n");
     home.write("dark-2", "dark2\n");
-    // An argument that is the path of an input becomes the staged path, as does the item; other inputs have numbers.
-    let command =
-        ["--", "sh", "-c", "cat \"$@\"; test ! $1 -ef ../work/objects.csv", "sh", "objects.csv", "{}", "{input:2}"];
-    let words = ["run", "-k", "--sandbox", "--each", "frames/*", "-i", "objects.csv", "-i", "dark-{/}"];
+    // An argument that is the path of an input becomes the staged path, as does the item; other
+    // inputs have numbers.
+    let command = [
+        "--",
+        "sh",
+        "-c",
+        "cat \"$@\"; test ! $1 -ef ../work/objects.csv",
+        "sh",
+        "objects.csv",
+        "{}",
+        "{input:2}",
+    ];
+    let words =
+        ["run", "-k", "--sandbox", "--each", "frames/*", "-i", "objects.csv", "-i", "dark-{/}"];
     let done = home.eyas(&[&words[..], &command].concat()).exits(0);
     // The template's inputs first, then the item's own.
     assert_eq!(done.stdout, "objects one one \nobjects two two \n");
-    let command = ["--", "sh", "-c", "cat objects.csv {/} dark-{/}; ls | wc -l; touch ../../here 2>/dev/null; pwd"];
+    let command = [
+        "--",
+        "sh",
+        "-c",
+        "cat objects.csv {/} dark-{/}; ls | wc -l; touch ../../here 2>/dev/null; pwd",
+    ];
     let done = home.eyas(&[&words[..], &command].concat()).exits(0);
     let lines: Vec<_> = done.stdout.lines().collect();
-    assert_eq!((lines[0], lines[1], lines[3], lines[4]), ("objects one dark1", "3", "objects two dark2", "3"));
-    assert!(lines[2].starts_with(home.path("tmp").to_str().unwrap()) && lines[2] != lines[5], "{lines:?}");
+    assert_eq!(
+        (lines[0], lines[1], lines[3], lines[4]),
+        ("objects one dark1", "3", "objects two dark2", "3")
+    );
+    assert!(
+        lines[2].starts_with(home.path("tmp").to_str().unwrap()) && lines[2] != lines[5],
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -126,8 +186,14 @@ fn a_program_can_be_brought_along() {
     let program = home.write("tool", "#!/bin/sh\ncat \"$1\"; echo \" by $0\"\n");
     std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     home.write("x.dat", "x");
-    let done = home.eyas(&["run", "--sandbox", "-i", "tool", "--each", "*.dat", "--", "./tool", "{}"]).exits(0);
-    assert!(done.stdout.starts_with("x by ") && done.stdout.contains("/sandboxes/"), "{}", done.stdout);
+    let done = home
+        .eyas(&["run", "--sandbox", "-i", "tool", "--each", "*.dat", "--", "./tool", "{}"])
+        .exits(0);
+    assert!(
+        done.stdout.starts_with("x by ") && done.stdout.contains("/sandboxes/"),
+        "{}",
+        done.stdout
+    );
     // A program that is not an input is the one in the user's folder.
     let done = home.eyas(&["run", "--sandbox", "--each", "*.dat", "--", "./tool", "{}"]).exits(0);
     assert_eq!(done.stdout, format!("x by {}/./tool\n", home.work().display()).replace("/./", "/"));
@@ -137,12 +203,19 @@ fn a_program_can_be_brought_along() {
 fn the_exit_code_tells_how_it_went() {
     let home = Home::new();
     home.eyas(&["run", "--array", "1-3", "--", "true"]).exits(0);
-    let done = home.eyas(&["run", "--array", "1-3", "--", "sh", "-c", "test $0 != 2 || exit 7", "{}"]).exits(1);
+    let done = home
+        .eyas(&["run", "--array", "1-3", "--", "sh", "-c", "test $0 != 2 || exit 7", "{}"])
+        .exits(1);
     done.says(&["task 1 did not succeed: exit code 7", "2 of 3 tasks succeeded, 1 failed"]);
-    home.eyas(&["run", "--array", "1", "--", "no-such-program"]).exits(1).says(&["cannot start `no-such-program`"]);
-    for wrong in
-        [&["run"][..], &["run", "--nodes", "0", "--", "true"], &["run", "--cache", "1XB", "--", "true"], &["fly"]]
-    {
+    home.eyas(&["run", "--array", "1", "--", "no-such-program"])
+        .exits(1)
+        .says(&["cannot start `no-such-program`"]);
+    for wrong in [
+        &["run"][..],
+        &["run", "--nodes", "0", "--", "true"],
+        &["run", "--cache", "1XB", "--", "true"],
+        &["fly"],
+    ] {
         home.eyas(wrong).exits(2);
     }
     for (wrong, says) in [
@@ -161,17 +234,23 @@ fn the_exit_code_tells_how_it_went() {
 fn without_tasks_there_is_nothing_to_do() {
     let home = Home::new();
     home.write("empty", "\n\n");
-    let done =
-        home.eyas(&["run", "--each-line", "empty", "--", "false"]).exits(0).says(&["no tasks: empty has no lines"]);
+    let done = home
+        .eyas(&["run", "--each-line", "empty", "--", "false"])
+        .exits(0)
+        .says(&["no tasks: empty has no lines"]);
     assert_eq!(done.stdout, "");
-    home.eyas(&["run", "--each", "*.fits", "--", "true"]).exits(1).says(&["no file matches `*.fits`"]);
+    home.eyas(&["run", "--each", "*.fits", "--", "true"])
+        .exits(1)
+        .says(&["no file matches `*.fits`"]);
 }
 
 #[test]
 fn a_hundred_thousand_tasks_are_not_many() {
     let home = Home::new();
     let report = home.work().join("report.json");
-    let done = home.eyas(&["run", "--array", "1-100000", "--noop", "--report", report.to_str().unwrap()]).exits(0);
+    let done = home
+        .eyas(&["run", "--array", "1-100000", "--noop", "--report", report.to_str().unwrap()])
+        .exits(0);
     done.says(&["100000 of 100000 tasks succeeded"]);
     assert!(home.read("report.json").contains("\"succeeded\":100000"));
 }
@@ -179,9 +258,16 @@ fn a_hundred_thousand_tasks_are_not_many() {
 #[test]
 fn a_running_cluster_is_used_and_left_running() {
     let cluster = Cluster::start(&[&[], &[]]);
-    assert_eq!(cluster.run(&["run", "-k", "--array", "1-3", "--", "echo", "{}"]).exits(0).stdout, "1\n2\n3\n");
-    assert_eq!(cluster.run(&["run", "--name", "again", "--array", "1-3", "--", "true"]).exits(0).stdout, "");
+    assert_eq!(
+        cluster.run(&["run", "-k", "--array", "1-3", "--", "echo", "{}"]).exits(0).stdout,
+        "1\n2\n3\n"
+    );
+    assert_eq!(
+        cluster.run(&["run", "--name", "again", "--array", "1-3", "--", "true"]).exits(0).stdout,
+        ""
+    );
     let jobs = cluster.ask(&["job", "list"], "jobs");
-    let names: Vec<_> = jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["echo", "again"]);
 }

@@ -1,5 +1,5 @@
-//! Jobs over the blocks of files: each record counts once, whatever dies, stops or fails, and outputs appear
-//! whole or not at all.
+//! Jobs over the blocks of files: each record counts once, whatever dies, stops or fails, and
+//! outputs appear whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,12 +15,13 @@ use crate::support::{Cluster, eyas, finish, signal, wait_for, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
-/// Makes a file named after its parent and itself. Waits until all have begun, so that each gets some input. Passes
-/// the input on, and ends when a file allows it: one for all, or one for itself.
+/// Makes a file named after its parent and itself. Waits until all have begun, so that each gets
+/// some input. Passes the input on, and ends when a file allows it: one for all, or one for itself.
 const WAITER: &str = "touch ran-$PPID-$$; until [ -e begin ]; do sleep 0.02; done; cat
                       until [ -e go ] || [ -e go-$$ ]; do sleep 0.02; done";
 
-/// A cluster of `nodes` with a file `/text` of many chunks; the working folder has the same file as `text`.
+/// A cluster of `nodes` with a file `/text` of many chunks; the working folder has the same file as
+/// `text`.
 fn cluster(nodes: usize) -> Cluster {
     let cluster = Cluster::start(&vec![NODE; nodes]);
     // A run is divided among the nodes that are members when it begins.
@@ -38,10 +39,13 @@ fn put(cluster: &Cluster, file: &str, name: &str) {
 fn text() -> String {
     let mut state = 1_u64;
     let mut word = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         format!(" word{}", (state >> 40) % 300)
     };
-    (0..12000).map(|number| format!("{number}{}\n", (0..number % 9).map(|_| word()).collect::<String>())).collect()
+    (0..12000)
+        .map(|number| format!("{number}{}\n", (0..number % 9).map(|_| word()).collect::<String>()))
+        .collect()
 }
 
 /// Its lines in the order of their bytes.
@@ -65,7 +69,10 @@ fn programs(cluster: &Cluster) -> Vec<(u32, u32)> {
 fn wait_for_programs(cluster: &Cluster, map: &mut Child, count: usize) -> Vec<(u32, u32)> {
     let programs = wait_for((count, "programs have begun"), || {
         if let Some(status) = map.try_wait().unwrap() {
-            panic!("the job has ended, {status}: {}", io::read_to_string(map.stderr.take().unwrap()).unwrap());
+            panic!(
+                "the job has ended, {status}: {}",
+                io::read_to_string(map.stderr.take().unwrap()).unwrap()
+            );
         }
         Some(programs(cluster)).filter(|programs| programs.len() >= count)
     });
@@ -77,7 +84,8 @@ fn waiters(cluster: &Cluster, words: &[&str]) -> Child {
     cluster.spawn_on(&[&["map", "/text"], words, &["--", "sh", "-c", WAITER]].concat())
 }
 
-/// Checks that the output of a job that copies its input equals the input, and that no other file is left.
+/// Checks that the output of a job that copies its input equals the input, and that no other file
+/// is left.
 fn is_all(cluster: &Cluster, map: Child) {
     let done = finish(map).exits(0);
     assert!(sorted(&done.stdout) == sorted(&text()), "{}", done.stderr);
@@ -98,7 +106,11 @@ fn text_program() -> String {
 
 /// Output of a shell command in the working folder.
 fn shell(cluster: &Cluster, script: &str) -> String {
-    let output = Command::new("bash").args(["-c", script]).current_dir(cluster.work()).env("LC_ALL", "C").output();
+    let output = Command::new("bash")
+        .args(["-c", script])
+        .current_dir(cluster.work())
+        .env("LC_ALL", "C")
+        .output();
     let output = output.unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -116,7 +128,9 @@ fn blocks_are_read_by_programs_and_what_they_write_is_gathered() {
     let published = names(&cluster);
     let parts: Vec<_> = published.iter().filter(|name| name.starts_with("/counts/part-")).collect();
     assert_eq!((parts.len(), parts[0].as_str()), (published.len() - 1, "/counts/part-00000"));
-    let count = |part: &&String| cluster.run(&["dfs", "cat", part]).exits(0).stdout.trim().parse::<u32>().unwrap();
+    let count = |part: &&String| {
+        cluster.run(&["dfs", "cat", part]).exits(0).stdout.trim().parse::<u32>().unwrap()
+    };
     assert_eq!(parts.iter().map(count).sum::<u32>(), 12000);
     // Two files are one input; an empty file adds nothing.
     cluster.write("empty", "");
@@ -159,16 +173,20 @@ fn damaged_chunks_are_not_read() {
 #[test]
 fn a_chunk_is_divided_between_its_records() {
     let cluster = Cluster::start(&[NODE; 2]);
-    let text: String = (0..60_000).map(|number| format!("{number} a line of one chunk\n")).collect();
+    let text: String =
+        (0..60_000).map(|number| format!("{number} a line of one chunk\n")).collect();
     cluster.write("text", &text);
-    cluster.run(&["dfs", "put", "text", "/text", "--chunk-size", "64MiB", "--format", "lines"]).exits(0);
+    cluster
+        .run(&["dfs", "put", "text", "/text", "--chunk-size", "64MiB", "--format", "lines"])
+        .exits(0);
     let mut map = waiters(&cluster, &["--tasks", "2"]);
     wait_for_programs(&cluster, &mut map, 2);
     cluster.write("go", "");
     let done = finish(map).exits(0).says(&["1 chunk in "]);
     assert!(sorted(&done.stdout) == sorted(&text), "{}", done.stderr);
     // A program for each file reads all of it.
-    let names = cluster.run(&["map", "/text", "--tasks", "2", "--by-file", "--", "wc", "-l"]).exits(0);
+    let names =
+        cluster.run(&["map", "/text", "--tasks", "2", "--by-file", "--", "wc", "-l"]).exits(0);
     assert_eq!(names.stdout.trim(), "60000");
 }
 
@@ -177,7 +195,8 @@ fn words_are_counted_by_key_and_in_order() {
     let cluster = cluster(3);
     let mut counts = BTreeMap::<_, u32>::new();
     text().split_whitespace().for_each(|word| *counts.entry(word.to_owned()).or_default() += 1);
-    let expected: String = counts.iter().map(|(word, count)| format!("{word}\t{count}\n")).collect();
+    let expected: String =
+        counts.iter().map(|(word, count)| format!("{word}\t{count}\n")).collect();
     let map = r#"tr -s ' ' '\n' | sed 's/$/\t1/'"#;
     // Adds the values of equal keys that follow each other.
     let add = r#"awk -F'\t' 'NR > 1 && $1 != k { print k "\t" n; n = 0 } { k = $1; n += $2 }
@@ -187,23 +206,50 @@ fn words_are_counted_by_key_and_in_order() {
     let words = ["map", "/text", "--reduce", add, "--combine", add, "--", "sh", "-c", map];
     assert_eq!(cluster.run(&words).exits(0).stdout, expected);
     // With several reducers, each has all values of its keys, in the order of the keys.
-    let words = ["map", "/text", "--reduce", add, "--reducers", "5", "--to", "/counts", "--", "sh", "-c", map];
+    let words = [
+        "map",
+        "/text",
+        "--reduce",
+        add,
+        "--reducers",
+        "5",
+        "--to",
+        "/counts",
+        "--",
+        "sh",
+        "-c",
+        map,
+    ];
     cluster.run(&words).exits(0);
-    let parts = (0..5).map(|part| cluster.run(&["dfs", "cat", &format!("/counts/part-{part:05}")]).exits(0).stdout);
+    let parts = (0..5).map(|part| {
+        cluster.run(&["dfs", "cat", &format!("/counts/part-{part:05}")]).exits(0).stdout
+    });
     let parts: Vec<_> = parts.collect();
-    assert!(parts.iter().all(|part| !part.is_empty() && part.lines().eq(sorted(part))), "{parts:?}");
+    assert!(
+        parts.iter().all(|part| !part.is_empty() && part.lines().eq(sorted(part))),
+        "{parts:?}"
+    );
     assert_eq!(sorted(&parts.concat()), sorted(&expected));
     let first = ["map", "/text", "--reduce", "head -n 1", "--", "sh", "-c", map];
     assert_eq!(cluster.run(&first).exits(0).stdout.trim_end(), "0\t1");
-    cluster.run(&["map", "/text", "--reduce", "cat; exit 4", "--", "cat"]).exits(1).says(&["reduce", "exit code 4"]);
+    cluster
+        .run(&["map", "/text", "--reduce", "cat; exit 4", "--", "cat"])
+        .exits(1)
+        .says(&["reduce", "exit code 4"]);
     assert_eq!(names(&cluster).len(), 6, "nothing hidden is left");
 }
 
 #[test]
 fn the_programs_of_the_paper_say_what_coreutils_say() {
     let cluster = cluster(3);
-    cluster.write("left", (0..3000).map(|n| format!("1\tkey{}\tleft{n}\n", n % 1100)).collect::<String>());
-    cluster.write("right", (0..2000).map(|n| format!("2\tkey{}\tright{n}\n", n % 1300)).collect::<String>());
+    cluster.write(
+        "left",
+        (0..3000).map(|n| format!("1\tkey{}\tleft{n}\n", n % 1100)).collect::<String>(),
+    );
+    cluster.write(
+        "right",
+        (0..2000).map(|n| format!("2\tkey{}\tright{n}\n", n % 1300)).collect::<String>(),
+    );
     for name in ["left", "right"] {
         put(&cluster, name, &format!("/{name}"));
     }
@@ -218,10 +264,16 @@ fn the_programs_of_the_paper_say_what_coreutils_say() {
     let count = "tr -s ' ' '\\n' < text | sort | uniq -c | awk '{ print $2 \"\\t\" $1 }'";
     let counted = shell(&cluster, count);
     assert_eq!(map(&["/text"], &["word-count", "map"], "word-count reduce"), counted);
-    assert_eq!(map(&["/text"], &["aggregate-word-count", "map"], "aggregate-word-count reduce"), counted);
+    assert_eq!(
+        map(&["/text"], &["aggregate-word-count", "map"], "aggregate-word-count reduce"),
+        counted
+    );
     assert_eq!(map(&["/left"], &["sort", "map"], "sort reduce"), shell(&cluster, "sort left"));
     let joined = map(&["/left", "/right"], &["join", "map"], "join reduce");
-    let expected = shell(&cluster, "join -t '\t' <(cut -f 2- left | sort -k 1,1) <(cut -f 2- right | sort -k 1,1)");
+    let expected = shell(
+        &cluster,
+        "join -t '\t' <(cut -f 2- left | sort -k 1,1) <(cut -f 2- right | sort -k 1,1)",
+    );
     assert!(!expected.is_empty());
     assert_eq!(sorted(&joined), sorted(&expected));
 }
@@ -243,7 +295,8 @@ fn a_worker_that_stands_still_loses_its_block_and_is_refused_when_it_goes_on() {
     let mut map = waiters(&cluster, &["--term", "3s", "--policy", "static"]);
     let (still, _) = wait_for_programs(&cluster, &mut map, 3)[0];
     signal(still, Signal::STOP);
-    // The other workers commit, and the next program of one of them reads the chunks that the first has lost.
+    // The other workers commit, and the next program of one of them reads the chunks that the first
+    // has lost.
     let begun = programs(&cluster);
     for (_, program) in &begun {
         cluster.write(&format!("go-{program}"), "");
@@ -281,8 +334,10 @@ fn a_run_goes_on_when_executors_are_killed() {
     cluster.write("go", "");
     finish(map).exits(0);
     let parts = names(&cluster).into_iter().filter(|name| name != "/text");
-    let parts: Vec<_> = parts.inspect(|name| assert!(name.starts_with("/out/part-"), "{name}")).collect();
-    let content: String = parts.iter().map(|part| cluster.run(&["dfs", "cat", part]).exits(0).stdout).collect();
+    let parts: Vec<_> =
+        parts.inspect(|name| assert!(name.starts_with("/out/part-"), "{name}")).collect();
+    let content: String =
+        parts.iter().map(|part| cluster.run(&["dfs", "cat", part]).exits(0).stdout).collect();
     assert_eq!(sorted(&content), sorted(&text()));
 }
 
@@ -300,12 +355,18 @@ fn a_run_whose_leader_is_gone_for_good_fails_and_leaves_nothing() {
 /// The number of the executor that leads the run.
 fn leader(cluster: &Cluster) -> usize {
     let processes = cluster.processes();
-    let words = processes.iter().find_map(|(_, words)| words.split_once("worker map ")).expect("a worker runs").1;
+    let words = processes
+        .iter()
+        .find_map(|(_, words)| words.split_once("worker map "))
+        .expect("a worker runs")
+        .1;
     let node = words.split(':').next().unwrap();
     let nodes = cluster.ask(&["dfs", "du"], "usage");
-    let leads = nodes["nodes"].as_array().unwrap().iter().find(|it| it["node"] == node).expect("it lives");
+    let leads =
+        nodes["nodes"].as_array().unwrap().iter().find(|it| it["node"] == node).expect("it lives");
     let executors = cluster.ask(&["executor", "list"], "executors");
-    let executor = executors.as_array().unwrap().iter().find(|executor| executor["files"] == leads["address"]);
+    let executor =
+        executors.as_array().unwrap().iter().find(|executor| executor["files"] == leads["address"]);
     executor.expect("it is one")["name"].as_str().unwrap().trim_start_matches('n').parse().unwrap()
 }
 
@@ -313,20 +374,26 @@ fn leader(cluster: &Cluster) -> usize {
 fn a_program_that_fails_gives_back_what_it_had() {
     let cluster = cluster(3);
     // The program fails once, half-way through a chunk.
-    let once =
-        "if mkdir failed 2> /dev/null; then head -c 1000 > /dev/null; echo half; echo sorry >&2; exit 3; fi; cat";
+    let once = "if mkdir failed 2> /dev/null; then head -c 1000 > /dev/null; echo half; echo \
+                sorry >&2; exit 3; fi; cat";
     let map = cluster.spawn_on(&["map", "/text", "--retries", "1", "--", "sh", "-c", once]);
     is_all(&cluster, map);
     fs::remove_dir(cluster.work().join("failed")).unwrap();
     // Without retries, other tasks read the chunks.
-    let done = cluster.run(&["map", "/text", "--", "sh", "-c", once]).exits(0).says(&["sorry", "exit code 3"]);
+    let done = cluster
+        .run(&["map", "/text", "--", "sh", "-c", once])
+        .exits(0)
+        .says(&["sorry", "exit code 3"]);
     assert_eq!(sorted(&done.stdout), sorted(&text()));
     // The program always fails.
     let fails = ["map", "/text", "--to", "/out", "--", "sh", "-c", "cat; echo never >&2; exit 5"];
     cluster.run(&fails).exits(1).says(&["chunks were not read", "exit code 5", "never"]);
     let killed = ["map", "/text", "--to", "/out", "--", "sh", "-c", "kill -9 $$"];
     cluster.run(&killed).exits(1).says(&["killed by signal 9"]);
-    cluster.run(&["map", "/text", "--", "no-such-program"]).exits(1).says(&["cannot start `no-such-program`"]);
+    cluster
+        .run(&["map", "/text", "--", "no-such-program"])
+        .exits(1)
+        .says(&["cannot start `no-such-program`"]);
     assert_eq!(names(&cluster), ["/text"]);
 }
 
@@ -339,9 +406,14 @@ fn a_program_need_not_read_all() {
     };
     assert_eq!(lines(&["true"]), Vec::<String>::new());
     let first = lines(&["head", "-n", "1"]);
-    assert!(first.contains(&"0".to_owned()) && first.iter().all(|line| text().lines().any(|other| other == line)));
+    assert!(
+        first.contains(&"0".to_owned())
+            && first.iter().all(|line| text().lines().any(|other| other == line))
+    );
     // A program that closes its input may continue.
-    assert!(lines(&["sh", "-c", "exec <&-; sleep 0.1; echo late"]).iter().all(|line| line == "late"));
+    assert!(
+        lines(&["sh", "-c", "exec <&-; sleep 0.1; echo late"]).iter().all(|line| line == "late")
+    );
 }
 
 #[test]
@@ -351,7 +423,10 @@ fn what_cannot_be_is_said() {
     cluster.run(&["map", "/text", "--to", "/text", "--", "cat"]).exits(1).says(&["/text already"]);
     cluster.run(&["map", "/text", "--to", "/a/../b", "--", "cat"]).exits(1).says(&["not a name"]);
     cluster.run(&["map", "/text", "--policy", "best", "--", "cat"]).exits(2).says(&["io-aware"]);
-    cluster.run(&["map", "/text", "--policy", "static", "--alpha", "0.5", "--", "cat"]).exits(1).says(&["lean"]);
+    cluster
+        .run(&["map", "/text", "--policy", "static", "--alpha", "0.5", "--", "cat"])
+        .exits(1)
+        .says(&["lean"]);
     cluster.run(&["map", "/text", "--alpha", "2", "--", "cat"]).exits(2).says(&["auto"]);
     cluster.run(&["map", "/text", "--reducers", "2", "--", "cat"]).exits(2).says(&["--reduce"]);
     let many = ["map", "/text", "--reduce", "cat", "--reducers", "999", "--", "cat"];
@@ -360,7 +435,13 @@ fn what_cannot_be_is_said() {
     cluster.write("mine.sh", "#!/bin/sh\nexec sed 's/^/mine /'\n");
     let mut executable = Command::new("chmod");
     assert!(
-        executable.args(["+x", "mine.sh"]).current_dir(cluster.work()).stdin(Stdio::null()).status().unwrap().success()
+        executable
+            .args(["+x", "mine.sh"])
+            .current_dir(cluster.work())
+            .stdin(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
     );
     let mine = cluster.run(&["map", "/text", "-i", "mine.sh", "--", "mine.sh"]).exits(0).stdout;
     assert!(mine.lines().count() == 12000 && mine.lines().all(|line| line.starts_with("mine ")));
@@ -376,7 +457,11 @@ fn a_program_knows_the_file_that_it_reads() {
     let cluster = Cluster::start(&[NODE]);
     let text = text();
     // Each file has several chunks, except one that has a single chunk.
-    let logs = [("/logs/a.log", &text[..100_000]), ("/logs/b.log", &text[100_000..180_000]), ("/logs/c.log", "only\n")];
+    let logs = [
+        ("/logs/a.log", &text[..100_000]),
+        ("/logs/b.log", &text[100_000..180_000]),
+        ("/logs/c.log", "only\n"),
+    ];
     let mut expected = String::new();
     for (name, content) in logs {
         let content = content.trim_start_matches(|c| c != '\n').trim_start().to_owned() + "last\n";
@@ -384,22 +469,28 @@ fn a_program_knows_the_file_that_it_reads() {
         put(&cluster, "log", name);
         expected.extend(content.lines().map(|line| format!("{name}:{line}\n")));
     }
-    let map = |words: &[&str]| cluster.run(&[&["map", "/logs/*.log", "--tasks", "1"], words].concat()).exits(0).stdout;
-    let named = map(&["--", "sh", "-c", "test $EYAS_FILE = $1 && sed \"s|^|$1:|\"", "sh", "{file}"]);
+    let map = |words: &[&str]| {
+        cluster.run(&[&["map", "/logs/*.log", "--tasks", "1"], words].concat()).exits(0).stdout
+    };
+    let named =
+        map(&["--", "sh", "-c", "test $EYAS_FILE = $1 && sed \"s|^|$1:|\"", "sh", "{file}"]);
     assert_eq!(sorted(&named), sorted(&expected));
     let by_variable = map(&["--by-file", "--", "sh", "-c", "sed \"s|^|$EYAS_FILE:|\""]);
     assert_eq!(sorted(&by_variable), sorted(&expected));
     // Without this option, one program reads a block of several files, and gets no file name.
     assert_eq!(map(&["--", "sh", "-c", "cat >/dev/null; echo \"<$EYAS_FILE>\""]), "<>\n");
-    let one = ["map", "/logs/a.log", "--tasks", "1", "--", "sh", "-c", "cat >/dev/null; echo $EYAS_FILE"];
+    let one =
+        ["map", "/logs/a.log", "--tasks", "1", "--", "sh", "-c", "cat >/dev/null; echo $EYAS_FILE"];
     assert_eq!(cluster.run(&one).exits(0).stdout, "/logs/a.log\n");
     let count = "awk -F'\\t' '{ n[$1] += $2 } END { for (k in n) print k \"\\t\" n[k] }'";
     let words = ["--combine", count, "--reduce", count, "--", "sed", "s|.*|{file}\t1|"];
     let counted = map(&words);
     let lines = |name: &str| expected.lines().filter(|line| line.starts_with(name)).count();
-    let counts: String = logs.iter().map(|(name, _)| format!("{name}\t{}\n", lines(name))).collect();
+    let counts: String =
+        logs.iter().map(|(name, _)| format!("{name}\t{}\n", lines(name))).collect();
     assert_eq!(sorted(&counted), sorted(&counts));
-    let failed = ["map", "/logs/*.log", "--", "sh", "-c", "cat; test $1 != /logs/b.log", "sh", "{file}"];
+    let failed =
+        ["map", "/logs/*.log", "--", "sh", "-c", "cat; test $1 != /logs/b.log", "sh", "{file}"];
     cluster.run(&failed).exits(1).says(&["exit code 1"]);
 }
 
@@ -425,7 +516,8 @@ fn a_last_line_without_a_line_feed_is_a_line() {
         assert_eq!(sorted(&done.stdout), ["a", "b", "b"], "{program:?}");
         assert!(done.stdout.ends_with('\n'), "{program:?}: which chunk comes last is chance");
     }
-    let done = cluster.run(&words(&["--combine", "uniq -c", "--reduce", "cat", "--", "cat"])).exits(0);
+    let done =
+        cluster.run(&words(&["--combine", "uniq -c", "--reduce", "cat", "--", "cat"])).exits(0);
     assert_eq!(done.stdout.split_whitespace().collect::<Vec<_>>(), ["1", "a", "2", "b"]);
     // Also where `cat` joins the parts.
     let text = ["--tasks", "3", "--policy", "static", "--to"];
@@ -435,11 +527,24 @@ fn a_last_line_without_a_line_feed_is_a_line() {
     ] {
         cluster.run(&[&["map", "/lines/*"], &text[..], &[folder], program].concat()).exits(0);
         let all = cluster.run(&["dfs", "cat", &format!("{folder}/*")]).exits(0).stdout;
-        assert!(all.lines().count() == 3 && all.lines().all(|line| line.chars().count() == 2), "{folder}: {all:?}");
+        assert!(
+            all.lines().count() == 3 && all.lines().all(|line| line.chars().count() == 2),
+            "{folder}: {all:?}"
+        );
     }
     // A line feed would be a part of other content.
-    let streams =
-        ["map", "/lines/*", "--tasks", "1", "--to", "/bytes", "--", "sh", "-c", "printf '\\377'; cat > /dev/null"];
+    let streams = [
+        "map",
+        "/lines/*",
+        "--tasks",
+        "1",
+        "--to",
+        "/bytes",
+        "--",
+        "sh",
+        "-c",
+        "printf '\\377'; cat > /dev/null",
+    ];
     cluster.run(&streams).exits(0);
     let stat = cluster.ask(&["dfs", "stat", "/bytes/part-00000"], "file");
     assert_eq!(stat["size_bytes"], 1, "{stat}");

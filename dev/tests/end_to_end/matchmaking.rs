@@ -1,4 +1,5 @@
-//! Match expressions: what tasks require of executors and executors of tasks, and the messages about them.
+//! Match expressions: what tasks require of executors and executors of tasks, and the messages
+//! about them.
 
 use serde_json::json;
 
@@ -8,7 +9,8 @@ use crate::support::{Cluster, Home, wait_for};
 fn executors_of(cluster: &Cluster, job: &str) -> Vec<String> {
     let tasks = cluster.ask(&["task", "list", job], "tasks");
     let tasks = tasks.as_array().unwrap().iter();
-    let mut executors: Vec<_> = tasks.map(|task| task["executor"].as_str().unwrap_or("nobody").to_owned()).collect();
+    let mut executors: Vec<_> =
+        tasks.map(|task| task["executor"].as_str().unwrap_or("nobody").to_owned()).collect();
     executors.sort();
     executors.dedup();
     executors
@@ -25,7 +27,8 @@ fn labels_and_what_is_accepted_are_shown() {
     // In the order in which they joined.
     let executor = |name: &str| {
         let mut executors = cluster.ask(&["executor", "list"], "executors");
-        let executor = executors.as_array_mut().unwrap().iter_mut().find(|executor| executor["name"] == name);
+        let executor =
+            executors.as_array_mut().unwrap().iter_mut().find(|executor| executor["name"] == name);
         executor.expect("it has joined").take()
     };
     let (first, second) = (executor("n1"), executor("n2"));
@@ -41,7 +44,12 @@ fn labels_and_what_is_accepted_are_shown() {
 
 #[test]
 fn tasks_run_only_where_their_requirements_hold() {
-    let cluster = Cluster::start(&[&["--label", "site=a"], &["--label", "site=b"], &[], &["--node-memory", "7GB"]]);
+    let cluster = Cluster::start(&[
+        &["--label", "site=a"],
+        &["--label", "site=b"],
+        &[],
+        &["--node-memory", "7GB"],
+    ]);
     for (job, (requirements, executors)) in [
         ("node.labels.site == 'b'", &["n2"][..]),
         ("has(node.labels.site) && node.labels.site in ['a', 'c']", &["n1"]),
@@ -51,7 +59,9 @@ fn tasks_run_only_where_their_requirements_hold() {
     .iter()
     .enumerate()
     {
-        cluster.run(&["run", "--array", "1-6", "--requirements", requirements, "--", "sh", "-c", ":"]).exits(0);
+        cluster
+            .run(&["run", "--array", "1-6", "--requirements", requirements, "--", "sh", "-c", ":"])
+            .exits(0);
         assert_eq!(executors_of(&cluster, &(job + 1).to_string()), *executors, "{requirements}");
     }
 }
@@ -66,7 +76,10 @@ fn a_job_file_has_requirements_for_all_and_for_each() {
          [[task]]\nnoop = true\nrequirements = \"node.labels.site == 'a'\"\n",
     );
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
-    assert_eq!((&cluster.task("1.0")["executor"], &cluster.task("1.1")["executor"]), (&json!("n2"), &json!("n1")));
+    assert_eq!(
+        (&cluster.task("1.0")["executor"], &cluster.task("1.1")["executor"]),
+        (&json!("n2"), &json!("n1"))
+    );
 }
 
 #[test]
@@ -88,7 +101,9 @@ fn a_requirement_of_all_tasks_that_never_holds_is_named_and_warned_of() {
 fn the_best_of_those_that_are_free_is_taken() {
     let cluster = Cluster::start(&[&["--slots", "1"], &["--slots", "3"], &["--slots", "2"]]);
     for (job, (rank, executor)) in
-        [("node.cpus", "n2"), ("-node.cpus", "n1"), ("node.name == 'n3' ? 1 : 0", "n3")].iter().enumerate()
+        [("node.cpus", "n2"), ("-node.cpus", "n1"), ("node.name == 'n3' ? 1 : 0", "n3")]
+            .iter()
+            .enumerate()
     {
         cluster.run(&["run", "--array", "1", "--rank", rank, "--", "true"]).exits(0);
         assert_eq!(executors_of(&cluster, &(job + 1).to_string()), [*executor], "{rank}");
@@ -100,23 +115,32 @@ fn what_a_node_holds_can_be_required() {
     let cluster = Cluster::start_with(&["--policy", "mcu"], &[&["--label", "warm=yes"], &[]]);
     (1..=3).for_each(|number| _ = cluster.write(&format!("in/{number}"), vec![b'x'; 1000]));
     let run = |requirements: &str| {
-        cluster.run(&["run", "--each", "in/*", "--requirements", requirements, "--", "cat", "{}"]).exits(0);
+        cluster
+            .run(&["run", "--each", "in/*", "--requirements", requirements, "--", "cat", "{}"])
+            .exits(0);
     };
     run("'warm' in node.labels");
     run("local_bytes == task.input_bytes && transfer_seconds == 0.0");
-    assert_eq!((executors_of(&cluster, "1"), executors_of(&cluster, "2")), (vec!["n1".into()], vec!["n1".into()]));
+    assert_eq!(
+        (executors_of(&cluster, "1"), executors_of(&cluster, "2")),
+        (vec!["n1".into()], vec!["n1".into()])
+    );
     assert_eq!(cluster.job("2")["reads"]["local"]["count"], 3);
 }
 
 #[test]
 fn an_executor_takes_only_the_tasks_that_it_accepts() {
-    let mut cluster = Cluster::start(&[&["--accept", "task.job.startsWith('night') && task.cpus <= 1"]]);
+    let mut cluster =
+        Cluster::start(&[&["--accept", "task.job.startsWith('night') && task.cpus <= 1"]]);
     cluster.write("day.toml", "[[task]]\nnoop = true\n");
     cluster.write("night.toml", "[[task]]\nnoop = true\n");
     let day = cluster.submit("day.toml");
     cluster.run(&["submit", "--wait", "night.toml"]).exits(0);
     let why = explain(&cluster, &format!("{day}.0"));
-    assert!(why.contains("of 1, 1 accept only tasks with `task.job.startsWith('night')`."), "{why}");
+    assert!(
+        why.contains("of 1, 1 accept only tasks with `task.job.startsWith('night')`."),
+        "{why}"
+    );
     cluster.add_executor(&[]);
     cluster.run(&["job", "wait", &day]).exits(0);
     assert_eq!(executors_of(&cluster, &day), ["n2"]);
@@ -133,13 +157,19 @@ fn a_task_that_nobody_matches_waits_and_says_for_what() {
     // The task does not delay other tasks.
     cluster.run(&["run", "--array", "1-20", "--", "true"]).exits(0);
     let why = explain(&cluster, "1.0");
-    for part in
-        ["of 2,", "1 do not meet `node.labels.site == 'b'`", "on 1 `node.labels.site == 'b'` cannot be told", "site"]
-    {
+    for part in [
+        "of 2,",
+        "1 do not meet `node.labels.site == 'b'`",
+        "on 1 `node.labels.site == 'b'` cannot be told",
+        "site",
+    ] {
         assert!(why.contains(part), "{why}");
     }
     assert!(!why.contains("`node.cpus >= 1`"), "what holds is not why it waits: {why}");
-    assert!(cluster.job(&job)["warnings"].to_string().contains("no executor matches the requirements"), "no warning");
+    assert!(
+        cluster.job(&job)["warnings"].to_string().contains("no executor matches the requirements"),
+        "no warning"
+    );
     cluster.restart_dispatcher();
     cluster.add_executor(&["--label", "site=b"]);
     cluster.run(&["job", "wait", &job]).exits(0);
@@ -162,20 +192,32 @@ fn mistakes_in_expressions_are_told_where_they_are_made() {
             &["column 11: `>` needs two numbers or two texts, not a text and a whole number"],
         ),
         ("--requirements", "local_bytes", &["it has to be true or false, and is a whole number"]),
-        ("--rank", "node.labels.site", &["rank `node.labels.site`", "it has to be a number, and is a text"]),
+        (
+            "--rank",
+            "node.labels.site",
+            &["rank `node.labels.site`", "it has to be a number, and is a text"],
+        ),
     ] {
         cluster.run(&["run", "--array", "1", option, expression, "--", "true"]).exits(1).says(says);
     }
     for (file, says) in [
-        ("[[task]]\nnoop = true\n\n[[task]]\nnoop = true\nrank = \"x\"\n", "job.toml, line 4: rank `x`, column 1"),
-        ("name = \"a\"\nrequirements = \"1\"\n[[task]]\nnoop = true\n", "job.toml, line 2: requirements `1`, column 1"),
+        (
+            "[[task]]\nnoop = true\n\n[[task]]\nnoop = true\nrank = \"x\"\n",
+            "job.toml, line 4: rank `x`, column 1",
+        ),
+        (
+            "name = \"a\"\nrequirements = \"1\"\n[[task]]\nnoop = true\n",
+            "job.toml, line 2: requirements `1`, column 1",
+        ),
     ] {
         cluster.write("job.toml", file);
         cluster.run(&["submit", "job.toml"]).exits(1).says(&[says]);
     }
     assert_eq!(cluster.ask(&["job", "list"], "jobs"), json!([]));
     let start = |words: &[&str]| cluster.run(&[&["start", "executor"], words].concat());
-    start(&["--accept", "task.cpu < 1"]).exits(2).says(&["accept `task.cpu < 1`, column 5", "task.cpus"]);
+    start(&["--accept", "task.cpu < 1"])
+        .exits(2)
+        .says(&["accept `task.cpu < 1`, column 5", "task.cpus"]);
     start(&["--label", "site"]).exits(2).says(&["write NAME=VALUE"]);
     start(&["--label", "a=1", "--label", "a=2"]).exits(2).says(&["label `a` is given twice"]);
 }
@@ -184,7 +226,17 @@ fn mistakes_in_expressions_are_told_where_they_are_made() {
 fn a_cluster_of_its_own_in_which_nobody_matches_says_so() {
     let home = Home::new();
     let run = |requirements| {
-        home.eyas(&["run", "--label", "site=a", "--requirements", requirements, "--array", "1-2", "--", "true"])
+        home.eyas(&[
+            "run",
+            "--label",
+            "site=a",
+            "--requirements",
+            requirements,
+            "--array",
+            "1-2",
+            "--",
+            "true",
+        ])
     };
     run("node.labels.site == 'b'").exits(1).says(&["no executor matches the requirements"]);
     run("node.labels.site == 'a'").exits(0);

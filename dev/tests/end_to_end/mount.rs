@@ -1,4 +1,5 @@
-//! The mount: programs read and write the cluster's files, and other clients see what they have closed or synced.
+//! The mount: programs read and write the cluster's files, and other clients see what they have
+//! closed or synced.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -37,7 +38,8 @@ file.close()
 assert open('../other/data/b.txt').read() == 'one\ntwo\n'"#;
     mount.python(script).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/data/b.txt"]).exits(0).stdout, "one\ntwo\n");
-    let mut names: Vec<_> = fs::read_dir(mount.path("data")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(mount.path("data")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["a.csv", "b.txt"]);
     mount.end();
@@ -119,7 +121,8 @@ fn folders_links_and_attributes_are_those_of_the_cluster() {
     }
     let cluster = cluster(2);
     let [one, two] = ["one", "two"].map(|name| MountedFiles::begin(&cluster, name, &[]));
-    let script = "mkdir -p a/b && echo text > a/b/f && ln -s b/f a/link && cat a/link && chmod 640 a/b/f
+    let script = "mkdir -p a/b && echo text > a/b/f && ln -s b/f a/link && cat a/link && chmod \
+                  640 a/b/f
         touch -d 2001-02-03T04:05:06.789Z a/b/f && mv a/b a/c && ls a && stat -c '%a %Y %s' a/c/f
         ! rmdir a 2> /dev/null && ! ln a/c/f hard 2> /dev/null && df . > /dev/null";
     assert_eq!(one.shell(script).exits(0).stdout, "text\nc\nlink\n640 981173106 5\n");
@@ -182,7 +185,8 @@ fn chunks_of_this_machine_are_read_from_the_files_of_their_nodes() {
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     // Bytes that the nodes have read from files, for example to send them.
     let read_by_nodes = || -> u64 {
-        let nodes = cluster.processes().into_iter().filter(|(_, line)| line.contains("start executor"));
+        let nodes =
+            cluster.processes().into_iter().filter(|(_, line)| line.contains("start executor"));
         let read = nodes.map(|(process, _)| {
             let counts = fs::read_to_string(format!("/proc/{process}/io")).unwrap();
             let line = counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
@@ -200,7 +204,10 @@ fn chunks_of_this_machine_are_read_from_the_files_of_their_nodes() {
         read_by_nodes() - before
     });
     // The nodes also read their chunks now and then to check them.
-    assert!(of_round.into_iter().any(|read| read < 1 << 20), "the nodes have read some of 48 MiB in each round");
+    assert!(
+        of_round.into_iter().any(|read| read < 1 << 20),
+        "the nodes have read some of 48 MiB in each round"
+    );
     // Parts in any order, of chunks that were not read before.
     cluster.run(&["dfs", "put", "large", "/other"]).exits(0);
     let file = File::open(mount.path("other")).unwrap();
@@ -222,7 +229,9 @@ fn a_killed_mount_leaves_nothing() {
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     fs::write(mount.path("whole"), "whole").unwrap();
     let process = mount.process();
-    let script = format!("import os; f = open('open', 'wb', buffering=0); f.write(b'part'); os.kill({process}, 9)");
+    let script = format!(
+        "import os; f = open('open', 'wb', buffering=0); f.write(b'part'); os.kill({process}, 9)"
+    );
     mount.python(&script);
     mount.kill();
     cluster.run(&["dfs", "cat", "/open"]).exits(1);
@@ -245,7 +254,10 @@ fn a_mount_point_that_cannot_be_used_is_refused() {
     cluster.run(&["mount", "missing"]).exits(1).says(&["cannot mount on missing", "No such file"]);
     cluster.run(&["mount", file.to_str().unwrap()]).exits(1).says(&["it is not a folder"]);
     fs::create_dir(cluster.work().join("folder")).unwrap();
-    cluster.run(&["mount", "folder", "--scratch", "/missing"]).exits(1).says(&["scratch folder /missing", "--scratch"]);
+    cluster
+        .run(&["mount", "folder", "--scratch", "/missing"])
+        .exits(1)
+        .says(&["scratch folder /missing", "--scratch"]);
 }
 
 #[test]
@@ -258,13 +270,16 @@ fn a_mount_in_the_background_writes_its_log_in_eyas_own_folder() {
     fs::set_permissions(&access, fs::Permissions::from_mode(0o600)).unwrap();
     let place = cluster.work().join("mnt");
     fs::create_dir(&place).unwrap();
-    let words = ["--access", access.to_str().unwrap(), "mount", "--detach", place.to_str().unwrap()];
+    let words =
+        ["--access", access.to_str().unwrap(), "mount", "--detach", place.to_str().unwrap()];
     let log = cluster.path("home/clients.log");
     cluster.eyas(&words).exits(0).says(&["mounted on", &format!("log: {}", log.display())]);
     assert!(log.exists());
     assert_eq!(cluster.names("user"), ["lab.toml"]);
     rustix::mount::unmount(&place, rustix::mount::UnmountFlags::empty()).unwrap();
-    wait_until("only the cluster runs", || !cluster.processes().iter().any(|(_, line)| line.contains("mount")));
+    wait_until("only the cluster runs", || {
+        !cluster.processes().iter().any(|(_, line)| line.contains("mount"))
+    });
 }
 
 #[test]
@@ -275,9 +290,15 @@ fn a_busy_mount_point_stays_mounted() {
     let cluster = cluster(1);
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     let place = mount.path("");
-    cluster.run(&["mount", place.to_str().unwrap()]).exits(1).says(&["mounted there already", "Unmount them first"]);
+    cluster
+        .run(&["mount", place.to_str().unwrap()])
+        .exits(1)
+        .says(&["mounted there already", "Unmount them first"]);
     // The folder in which the shell runs is in use.
-    assert_eq!(mount.shell("! umount \"$PWD\" 2> /dev/null; echo text > file; cat file").exits(0).stdout, "text\n");
+    assert_eq!(
+        mount.shell("! umount \"$PWD\" 2> /dev/null; echo text > file; cat file").exits(0).stdout,
+        "text\n"
+    );
     mount.end();
 }
 
@@ -290,7 +311,9 @@ fn unmounting_ends_the_process() {
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     fs::write(mount.path("whole"), "whole").unwrap();
     rustix::mount::unmount(mount.path(""), rustix::mount::UnmountFlags::empty()).unwrap();
-    wait_until("only the cluster runs", || !cluster.processes().iter().any(|(_, line)| line.contains("mount")));
+    wait_until("only the cluster runs", || {
+        !cluster.processes().iter().any(|(_, line)| line.contains("mount"))
+    });
 }
 
 #[test]
@@ -305,7 +328,8 @@ fn git_and_sqlite_work() {
         git add . && git commit -qm one && git mv f1 g1 && git commit -qm two && git fsck --strict
         git clone -q . ../copy && cd ../copy && git log --oneline | wc -l && ls | wc -l";
     assert_eq!(mount.shell(git).exits(0).stdout, "2\n20\n");
-    let sqlite = "sqlite3 t.db 'create table t(a); insert into t values(1),(2); update t set a = 5 where a = 1'
+    let sqlite = "sqlite3 t.db 'create table t(a); insert into t values(1),(2); update t set a = \
+                  5 where a = 1'
         for i in 1 2 3; do sqlite3 t.db \"insert into t values($i)\"; done
         sqlite3 t.db 'pragma integrity_check; select sum(a) from t'";
     assert_eq!(mount.shell(sqlite).exits(0).stdout, "ok\n13\n");

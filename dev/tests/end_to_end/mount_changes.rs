@@ -1,5 +1,6 @@
-//! Changes of mounted files under difficult conditions: renamed folders, other mounts, locks and mappings, nodes that
-//! are gone. If a program has closed or synced a file without an error, the content is in the cluster.
+//! Changes of mounted files under difficult conditions: renamed folders, other mounts, locks and
+//! mappings, nodes that are gone. If a program has closed or synced a file without an error, the
+//! content is in the cluster.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -65,14 +66,21 @@ except OSError as e:
     // What is appended is appended to what there is, whatever this mount has seen.
     assert_eq!(fs::metadata(one.path("f")).unwrap().len(), 5);
     let append = |mount: &MountedFiles, text: &str| {
-        File::options().append(true).open(mount.path("f")).unwrap().write_all(text.as_bytes()).unwrap();
+        File::options()
+            .append(true)
+            .open(mount.path("f"))
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
     };
     append(&two, "+two");
     append(&one, "+one");
     assert_eq!(cat(&cluster, "/f"), "other+two+one");
     assert_eq!(fs::read_to_string(one.path("f")).unwrap(), "other+two+one");
     // One of two mounts creates a file that must be new.
-    let create = |mount: &MountedFiles| File::options().write(true).create_new(true).open(mount.path("lock"));
+    let create = |mount: &MountedFiles| {
+        File::options().write(true).create_new(true).open(mount.path("lock"))
+    };
     let lock = create(&one).unwrap();
     assert_eq!(create(&two).unwrap_err().raw_os_error(), Some(Errno::EXIST.raw_os_error()));
     drop(lock);
@@ -87,8 +95,8 @@ fn holes_take_no_space_anywhere() {
     }
     let cluster = cluster(2);
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
-    // 8 GB, of which a few bytes are written: through the mount, by `put`, and back. A program that has the file open
-    // for writing reads it, too.
+    // 8 GB, of which a few bytes are written: through the mount, by `put`, and back. A program that
+    // has the file open for writing reads it, too.
     let script = r#"
 import os
 GB = 1_000_000_000
@@ -122,9 +130,15 @@ check('../work/local')"#;
     let check = script.split("os.truncate").next().unwrap();
     mount.python(&format!("{check}{more}")).exits(0);
     // What a copy of the system sees is sparse, and so is the copy.
-    mount.shell("cp put copied && cmp -n 100000000 put copied && [ $(du -k copied | cut -f1) -le 16384 ]").exits(0);
+    mount
+        .shell(
+            "cp put copied && cmp -n 100000000 put copied && [ $(du -k copied | cut -f1) -le \
+             16384 ]",
+        )
+        .exits(0);
     let usage = cluster.run(&["--json", "dfs", "du"]).exits(0).json("usage");
-    let stored: u64 = usage["nodes"].as_array().unwrap().iter().map(|node| node["bytes"].as_u64().unwrap()).sum();
+    let stored: u64 =
+        usage["nodes"].as_array().unwrap().iter().map(|node| node["bytes"].as_u64().unwrap()).sum();
     assert!(stored < 100_000_000, "{stored}");
     mount.end();
 }
@@ -136,7 +150,8 @@ fn large_files_are_stored_while_they_are_written() {
     }
     let cluster = cluster(2);
     let mount = MountedFiles::begin(&cluster, "mnt", &["--chunk-size", "64KiB"]);
-    // More files than are stored early at the same time. Their bytes are changed in all ways before they are closed.
+    // More files than are stored early at the same time. Their bytes are changed in all ways before
+    // they are closed.
     let script = r#"
 import os
 block = lambda number: bytes([number % 251]) * 10_000
@@ -187,7 +202,8 @@ print(' '.join(models))"#;
     mount.end();
     for name in written.split_whitespace() {
         cluster.run(&["dfs", "get", &format!("/{name}"), "copy"]).exits(0);
-        let [expected, found] = [name, "copy"].map(|name| fs::read(cluster.work().join(name)).unwrap());
+        let [expected, found] =
+            [name, "copy"].map(|name| fs::read(cluster.work().join(name)).unwrap());
         assert!(expected == found, "{name}");
         fs::remove_file(cluster.work().join("copy")).unwrap();
     }
@@ -276,7 +292,8 @@ fn without_a_quorum_calls_fail_after_the_deadline_and_the_log_says_why() {
     for node in [1, 2] {
         cluster.executor(node).kill();
     }
-    let failed = fs::write(mount.path("g"), "text").and_then(|()| File::open(mount.path("g"))?.sync_all());
+    let failed =
+        fs::write(mount.path("g"), "text").and_then(|()| File::open(mount.path("g"))?.sync_all());
     assert_eq!(failed.unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
     let said = mount.end().stderr;
     assert!(said.contains("failed with error 5"), "{said}");
@@ -296,7 +313,10 @@ fn the_mount_outlives_the_dispatcher_and_a_node() {
     let mut read = String::new();
     let mut file = File::open(mount.path("f")).unwrap();
     file.read_to_string(&mut read).unwrap();
-    assert_eq!((read.as_str(), fs::read_to_string(mount.path("g")).unwrap().as_str()), ("text", "more"));
+    assert_eq!(
+        (read.as_str(), fs::read_to_string(mount.path("g")).unwrap().as_str()),
+        ("text", "more")
+    );
     drop(file);
     signal(cluster.dispatcher(), Signal::CONT);
     mount.end();

@@ -1,5 +1,5 @@
-//! The mount when a cluster or a disk cannot take what programs write: programs get errors, and changes are kept and
-//! published later if that is possible.
+//! The mount when a cluster or a disk cannot take what programs write: programs get errors, and
+//! changes are kept and published later if that is possible.
 
 use std::fs;
 
@@ -65,7 +65,10 @@ print(number_of(os.close, old), number_of(os.close, new))"#
     assert_eq!(mount.printed(&lines), format!("{io} {io}"));
     // Programs of the mount see the changes, and can change them further.
     assert_eq!(fs::read_to_string(mount.path("old")).unwrap(), "AB23456789");
-    assert_eq!(mount.printed("print(write('new', b'er', os.O_WRONLY | os.O_APPEND))"), io.to_string());
+    assert_eq!(
+        mount.printed("print(write('new', b'er', os.O_WRONLY | os.O_APPEND))"),
+        io.to_string()
+    );
     assert_eq!(fs::read_to_string(mount.path("new")).unwrap(), "newer");
     for node in [1, 2] {
         let folder = cluster.executor(node).folder().to_str().unwrap().to_owned();
@@ -117,7 +120,8 @@ fn changes_beyond_a_quota_are_published_when_there_is_space_and_dropped_if_the_f
     let quota = Errno::DQUOT.raw_os_error().to_string();
     let probe = "print(write('q/probe', b'x' * 100))\nos.unlink('q/probe')";
     wait_until("the quota is noticed", || mount.printed(probe) == quota);
-    let append = |name: &str| format!("print(write('q/{name}', b'x' * 100, os.O_WRONLY | os.O_APPEND))");
+    let append =
+        |name: &str| format!("print(write('q/{name}', b'x' * 100, os.O_WRONLY | os.O_APPEND))");
     for name in ["one", "two"] {
         assert_eq!(mount.printed(&append(name)), quota);
         assert_eq!(fs::metadata(mount.path("q").join(name)).unwrap().len(), 110);
@@ -156,7 +160,8 @@ fn a_program_that_writes_beyond_a_quota_gets_an_error_from_a_write() {
     fs::create_dir(mount.path("q")).unwrap();
     fs::write(mount.path("q/before"), "before").unwrap();
     cluster.run(&["dfs", "quota", "set", "/q", "--bytes", "8MiB"]).exits(0);
-    // The mount knows the use of the folder a moment after the first MiB. Then each write beyond the quota fails.
+    // The mount knows the use of the folder a moment after the first MiB. Then each write beyond
+    // the quota fails.
     let lines = r#"
 import time
 file, block = os.open('q/new', os.O_WRONLY | os.O_CREAT), b'x' * (1 << 16)
@@ -182,7 +187,10 @@ print(refused, full, os.fstat(file).st_size, number_of(os.close, file))"#;
 
 #[test]
 fn a_full_scratch_folder_and_full_nodes_are_errors_of_the_program() {
-    let Some(disk) = SmallDisk::mount("size=1m").filter(|_| can_mount() && can_use(&["python3"])) else { return };
+    let Some(disk) = SmallDisk::mount("size=1m").filter(|_| can_mount() && can_use(&["python3"]))
+    else {
+        return;
+    };
     let cluster = Cluster::start(&[&["--dfs", "--cache", "8MB"], &["--dfs", "--cache", "8MB"]]);
     joined(&cluster, 2);
     let full = Errno::NOSPC.raw_os_error().to_string();

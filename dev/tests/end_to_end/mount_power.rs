@@ -1,5 +1,6 @@
-//! A power cut at all nodes, just after a program has written through a mount. The folders of the executors are on a
-//! small disk, whose image is copied while they stand still: what the kernel has only in memory is not in the copy.
+//! A power cut at all nodes, just after a program has written through a mount. The folders of the
+//! executors are on a small disk, whose image is copied while they stand still: what the kernel has
+//! only in memory is not in the copy.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -23,9 +24,13 @@ impl DiskImage {
         let disk = DiskImage(TempDir::with_prefix("eyas-test-power-").unwrap());
         fs::create_dir(disk.folder()).unwrap();
         File::create(disk.image()).unwrap().set_len(DISK_BYTES).unwrap();
-        let made = Command::new("mkfs.ext4").arg("-q").arg(disk.image()).stderr(Stdio::null()).status();
+        let made =
+            Command::new("mkfs.ext4").arg("-q").arg(disk.image()).stderr(Stdio::null()).status();
         let is_mounted = made.is_ok_and(|made| made.success()) && disk.put(&disk.image());
-        assert!(is_mounted || std::env::var_os("CI").is_none(), "CI cannot mount the image of a disk");
+        assert!(
+            is_mounted || std::env::var_os("CI").is_none(),
+            "CI cannot mount the image of a disk"
+        );
         if !is_mounted {
             eprintln!("SKIPPED: this user cannot mount the image of a disk");
         }
@@ -51,9 +56,13 @@ impl DiskImage {
     fn written(&self) -> (u64, u64) {
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         let at = |line: &&str| line.split(' ').nth(1) == self.folder().to_str();
-        let device = mounts.lines().find(at).and_then(|line| line.split(' ').next()).expect("it is mounted");
-        let stat = fs::read_to_string(format!("/sys/block/{}/stat", device.trim_start_matches("/dev/"))).unwrap();
-        let numbers: Vec<u64> = stat.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let device =
+            mounts.lines().find(at).and_then(|line| line.split(' ').next()).expect("it is mounted");
+        let stat =
+            fs::read_to_string(format!("/sys/block/{}/stat", device.trim_start_matches("/dev/")))
+                .unwrap();
+        let numbers: Vec<u64> =
+            stat.split_whitespace().map(|number| number.parse().unwrap()).collect();
         (numbers[4], numbers[8])
     }
 
@@ -99,7 +108,8 @@ fn what_was_synced_survives_later_writes_and_a_power_cut() {
     start_nodes(&mut cluster, &disk.folder());
     joined(&cluster, NODES);
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
-    let synced: Vec<u8> = (0..750_000_u32).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+    let synced: Vec<u8> =
+        (0..750_000_u32).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
     let mut file = File::create(mount.path("file")).unwrap();
     file.write_all(&synced).unwrap();
     file.sync_all().unwrap();
@@ -119,7 +129,11 @@ fn what_was_synced_survives_later_writes_and_a_power_cut() {
     let read = |name: &str| fs::read(mount.path(name));
     wait_until("the file can be read", || read("file").is_ok());
     let found = read("file").unwrap();
-    assert!(found == synced || found == [&synced[..], b"a line\n"].concat(), "{} bytes", found.len());
+    assert!(
+        found == synced || found == [&synced[..], b"a line\n"].concat(),
+        "{} bytes",
+        found.len()
+    );
     // A new file is there as a whole, or not at all.
     wait_until("the new file is whole or gone", || match read("new") {
         Ok(found) => found == synced,

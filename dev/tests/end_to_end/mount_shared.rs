@@ -15,8 +15,9 @@ fn programs_of_two_mounts_that_append_lose_no_line() {
     }
     let cluster = cluster(2);
     let mounts = ["one", "two"].map(|name| MountedFiles::begin(&cluster, name, &[]));
-    let open =
-        |mount: &MountedFiles, name: &str| OpenOptions::new().append(true).create(true).open(mount.path(name)).unwrap();
+    let open = |mount: &MountedFiles, name: &str| {
+        OpenOptions::new().append(true).create(true).open(mount.path(name)).unwrap()
+    };
     fs::write(mounts[0].path("old"), "before\n").unwrap();
     // A new file, and one that is there. Each program opens it before the other one has closed it.
     for (name, expected) in [("new", "one\ntwo\nthree\n"), ("old", "before\none\ntwo\nthree\n")] {

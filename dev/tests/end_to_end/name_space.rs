@@ -28,25 +28,61 @@ fn files_of_the_cluster_are_inputs_items_and_outputs() {
     cluster.run(&["dfs", "put", "odd", "/data/deep/other.csv"]).exits(0);
     for place in ["has(node.labels.files)", "!has(node.labels.files)"] {
         let input = "eyas:///data/large.csv";
-        let words = ["run", "--requirements", place, "--sandbox", "-i", input, "--", "cat", "large.csv"];
+        let words =
+            ["run", "--requirements", place, "--sandbox", "-i", input, "--", "cat", "large.csv"];
         assert_eq!(cluster.run(&words).exits(0).stdout, large, "{place}");
     }
-    // The name of a file is not a pattern, even if it has brackets; `*` does not match in subfolders.
-    let count = ["-k", "-o", "n=eyas:///counts/{/.}", "--", "sh", "-c", "wc -l < \"$1\" | tee n", "x", "{}"];
-    let each = |pattern| cluster.run(&[&["run", "--each", pattern], &count[..]].concat()).exits(0).stdout;
+    // The name of a file is not a pattern, even if it has brackets; `*` does not match in
+    // subfolders.
+    let count = [
+        "-k",
+        "-o",
+        "n=eyas:///counts/{/.}",
+        "--",
+        "sh",
+        "-c",
+        "wc -l < \"$1\" | tee n",
+        "x",
+        "{}",
+    ];
+    let each =
+        |pattern| cluster.run(&[&["run", "--each", pattern], &count[..]].concat()).exits(0).stdout;
     assert_eq!(each("eyas:///data/small [1].csv"), "2\n");
     assert_eq!(each("eyas:///data/*.csv"), "20000\n2\n");
     assert_eq!(cluster.run(&["dfs", "cat", "/counts/large"]).exits(0).stdout, "20000\n");
     // A later job replaces an output.
-    let words = ["run", "--array", "1-1", "-o", "n=eyas:///counts/large", "--", "sh", "-c", "echo new > n"];
+    let words =
+        ["run", "--array", "1-1", "-o", "n=eyas:///counts/large", "--", "sh", "-c", "echo new > n"];
     cluster.run(&words).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/counts/large"]).exits(0).stdout, "new\n");
     // Content that does not have the format of its extension is stored as it is.
-    let words = ["run", "--array", "1-1", "-o", "n=eyas:///counts/open.csv", "--", "sh", "-c", "printf 'a,\"b' > n"];
+    let words = [
+        "run",
+        "--array",
+        "1-1",
+        "-o",
+        "n=eyas:///counts/open.csv",
+        "--",
+        "sh",
+        "-c",
+        "printf 'a,\"b' > n",
+    ];
     cluster.run(&words).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/counts/open.csv"]).exits(0).stdout, "a,\"b");
     // Of two tasks with one output, one fails.
-    let words = ["run", "--array", "1-2", "-o", "n=eyas:///counts/both", "--", "sh", "-c", "echo $1 > n", "x", "{}"];
+    let words = [
+        "run",
+        "--array",
+        "1-2",
+        "-o",
+        "n=eyas:///counts/both",
+        "--",
+        "sh",
+        "-c",
+        "echo $1 > n",
+        "x",
+        "{}",
+    ];
     cluster.run(&words).exits(1).says(&["eyas:///counts/both"]);
     cluster.run(&["push", "eyas:///data/*.csv"]).exits(0).says(&["2 objects"]);
     let objects = cluster.ask(&["catalog", "show", "eyas:///data/large.csv"], "objects");
@@ -64,11 +100,14 @@ fn tasks_go_to_the_chunks_of_their_files() {
     cluster.run(&["dfs", "put", "-r", "many", "/many", "--replicas", "1"]).exits(0);
     let each = ["run", "-k", "--each", "eyas:///many/*.txt", "--", "wc", "-l"];
     let counted = cluster.run(&each).exits(0).says(&["100% from local stores"]).stdout;
-    let counts = counted.lines().map(|line| line.split_once(' ').unwrap().0.parse::<usize>().unwrap());
+    let counts =
+        counted.lines().map(|line| line.split_once(' ').unwrap().0.parse::<usize>().unwrap());
     assert_eq!(counts.sum::<usize>(), (0..20).sum::<usize>());
     let large = lines(20_000);
     cluster.write("large.txt", &large);
-    cluster.run(&["dfs", "put", "large.txt", "/large.txt", "--chunk-size", "64KiB", "--replicas", "1"]).exits(0);
+    cluster
+        .run(&["dfs", "put", "large.txt", "/large.txt", "--chunk-size", "64KiB", "--replicas", "1"])
+        .exits(0);
     let blocks = ["run", "-k", "--each-block", "eyas:///large.txt", "--", "cat"];
     let read = cluster.run(&blocks).exits(0).says(&["100% from local stores"]);
     assert_eq!(read.stdout, large);
@@ -82,7 +121,10 @@ fn tasks_go_to_the_chunks_of_their_files() {
     let counted = cluster.run(&["dfs", "cat", "/counts/*"]).exits(0).stdout;
     assert!(counted.lines().count() > 10, "{counted}");
     assert_eq!(counted.lines().map(|line| line.parse::<usize>().unwrap()).sum::<usize>(), 20_000);
-    cluster.run(&["run", "--each-block", "large.txt", "--", "cat"]).exits(1).says(&["eyas:///PATH"]);
+    cluster
+        .run(&["run", "--each-block", "large.txt", "--", "cat"])
+        .exits(1)
+        .says(&["eyas:///PATH"]);
 }
 
 #[test]
@@ -101,18 +143,39 @@ fn tasks_go_to_the_node_with_most_chunks_of_their_file() {
         let input = format!("{{ path = 'eyas:///a', name = 'part'{range} }}");
         format!("[[task]]\ncommand = ['cat', 'part']\nfolder = 'sandbox'\ninputs = [{input}]\n")
     };
-    cluster.write("job.toml", task("") + &task(", range = '1-500kB'") + &task(", records = '7-19000'"));
+    cluster.write(
+        "job.toml",
+        task("") + &task(", range = '1-500kB'") + &task(", records = '7-19000'"),
+    );
     let job = cluster.submit("job.toml");
     let done = cluster.run(&["job", "wait", &job]).exits(0);
-    done.says(&["0% from persistent", "100% from files of the cluster (100% on the task's own node)"]);
+    done.says(&[
+        "0% from persistent",
+        "100% from files of the cluster (100% on the task's own node)",
+    ]);
     let reads = &cluster.job(&job)["reads"];
     let size = content.len() as u64;
     assert!(reads["files"]["own_bytes"].as_u64() > Some(size), "{reads}");
-    assert_eq!((&reads["files"]["count"], &reads["files"]["other_bytes"]), (&3.into(), &0.into()), "{reads}");
-    assert_eq!((&reads["peer"]["bytes"], &reads["persistent"]["bytes"]), (&0.into(), &0.into()), "{reads}");
+    assert_eq!(
+        (&reads["files"]["count"], &reads["files"]["other_bytes"]),
+        (&3.into(), &0.into()),
+        "{reads}"
+    );
+    assert_eq!(
+        (&reads["peer"]["bytes"], &reads["persistent"]["bytes"]),
+        (&0.into(), &0.into()),
+        "{reads}"
+    );
     let table = cluster.run(&["report", &job, "-o", "job.csv"]).exits(0).stdout;
     assert!(table.contains("cluster files, own node"), "{table}");
-    assert!(cluster.read("job.csv").lines().next().unwrap().ends_with("files_own_bytes,files_other_bytes"));
+    assert!(
+        cluster
+            .read("job.csv")
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with("files_own_bytes,files_other_bytes")
+    );
     assert_eq!(cluster.run(&["task", "log", &format!("{job}.0")]).exits(0).stdout, content);
     for task in 0..3 {
         assert_eq!(cluster.task(&format!("{job}.{task}"))["executor"], "n1");
@@ -200,7 +263,14 @@ fn tasks_read_records_of_files() {
         let input = format!("{{ path = 'eyas:///{file}', name = 'part', records = '{records}' }}");
         format!("[[task]]\ncommand = ['cat', 'part']\nfolder = 'sandbox'\ninputs = [{input}]\n")
     };
-    let parts = [("a", "0-1"), ("a", "1-2500"), ("a", "2500-4999"), ("a", "4999-"), ("b.csv", "1-2"), ("c", "1-3")];
+    let parts = [
+        ("a", "0-1"),
+        ("a", "1-2500"),
+        ("a", "2500-4999"),
+        ("a", "4999-"),
+        ("b.csv", "1-2"),
+        ("c", "1-3"),
+    ];
     cluster.write("job.toml", parts.map(|(file, records)| task(file, records)).concat());
     let job = cluster.submit("job.toml");
     cluster.run(&["job", "wait", &job]).exits(0);
@@ -208,7 +278,9 @@ fn tasks_read_records_of_files() {
     assert_eq!(read(0), content.split_inclusive('\n').next().unwrap());
     assert_eq!([0, 1, 2, 3].map(read).concat(), content);
     assert_eq!([4, 5].map(read), ["1,\"a\nb\"\n", "bbcc"]);
-    for (records, says) in [("5000-5001", "has 5000 records"), ("2-1", "1000-2000"), ("0-1GiB", "1000-2000")] {
+    for (records, says) in
+        [("5000-5001", "has 5000 records"), ("2-1", "1000-2000"), ("0-1GiB", "1000-2000")]
+    {
         cluster.write("job.toml", task("a", records));
         cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", says]);
     }
@@ -281,7 +353,10 @@ fn a_file_that_is_replaced_during_a_submission_is_read_at_one_version() {
 fn what_cannot_be_read_is_said() {
     let cluster = cluster();
     cluster.run(&["run", "-i", "eyas:///none", "--", "true"]).exits(1).says(&["no file /none"]);
-    cluster.run(&["run", "--each", "eyas:///none/*", "--", "cat"]).exits(1).says(&["no file matches"]);
+    cluster
+        .run(&["run", "--each", "eyas:///none/*", "--", "cat"])
+        .exits(1)
+        .says(&["no file matches"]);
     cluster.run(&["run", "-i", "eyas:///a/../b", "--", "true"]).exits(1).says(&["not resolved"]);
     // The root is a folder.
     cluster.run(&["run", "--array", "1-1", "-o", "n=eyas:///", "--", "touch", "n"]).exits(0);

@@ -1,4 +1,5 @@
-//! `eyas dfs cp`: files of the cluster from kept outputs and from other files, without moving bytes.
+//! `eyas dfs cp`: files of the cluster from kept outputs and from other files, without moving
+//! bytes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +14,9 @@ const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 fn stored(cluster: &mut Cluster, executor: usize, size_bytes: usize) -> (BTreeSet<u64>, usize) {
     let folders = fs::read_dir(cluster.executor(executor).folder().join("store/objects")).unwrap();
     let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
-    let found = files.map(|file| file.unwrap().metadata().unwrap()).filter(|found| found.len() == size_bytes as u64);
+    let found = files
+        .map(|file| file.unwrap().metadata().unwrap())
+        .filter(|found| found.len() == size_bytes as u64);
     let inodes: Vec<_> = found.map(|found| found.ino()).collect();
     (inodes.iter().copied().collect(), inodes.len())
 }
@@ -42,11 +45,13 @@ fn keep(cluster: &Cluster, content: &str) {
 
 #[test]
 fn a_kept_output_becomes_a_file_on_its_node() {
-    let mut cluster = Cluster::start(&[&["--dfs", "--cache", "1GB", "--label", "keeps=1"], NODE, NODE]);
+    let mut cluster =
+        Cluster::start(&[&["--dfs", "--cache", "1GB", "--label", "keeps=1"], NODE, NODE]);
     joined(&cluster, 3);
     let content = lines(3000);
     keep(&cluster, &content);
-    let copied = cluster.run(&["dfs", "cp", "eyas://1/0/kept.txt", "/results/", "--replicas", "1"]).exits(0);
+    let copied =
+        cluster.run(&["dfs", "cp", "eyas://1/0/kept.txt", "/results/", "--replicas", "1"]).exits(0);
     copied.says(&["/results/kept.txt", "1 chunk"]);
     assert_eq!(cluster.run(&["dfs", "cat", "/results/kept.txt"]).exits(0).stdout, content);
     // The input, the kept output and the chunk; the last two are one inode.
@@ -57,12 +62,20 @@ fn a_kept_output_becomes_a_file_on_its_node() {
     }
     // A larger one is cut where it is; other nodes get replicas from there.
     let shape = ["--chunk-size", "16KiB", "--replicas", "2"];
-    cluster.run(&[&["dfs", "cp", "eyas://1/0/kept.txt", "eyas:///b"], &shape[..]].concat()).exits(0);
+    cluster
+        .run(&[&["dfs", "cp", "eyas://1/0/kept.txt", "eyas:///b"], &shape[..]].concat())
+        .exits(0);
     let chunks = chunks(&cluster, "/b");
-    assert!(chunks.len() > 1 && chunks.iter().all(|(_, replicas)| replicas.len() == 2), "{chunks:?}");
+    assert!(
+        chunks.len() > 1 && chunks.iter().all(|(_, replicas)| replicas.len() == 2),
+        "{chunks:?}"
+    );
     // Each of the three is removed for itself.
     cluster.run(&["job", "forget", "1"]).exits(0);
-    assert_eq!(cluster.run(&["dfs", "cat", "/results/kept.txt", "/b"]).exits(0).stdout, content.repeat(2));
+    assert_eq!(
+        cluster.run(&["dfs", "cat", "/results/kept.txt", "/b"]).exits(0).stdout,
+        content.repeat(2)
+    );
     cluster.run(&["dfs", "rm", "/results/kept.txt"]).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/b"]).exits(0).stdout, content);
     cluster.run(&["dfs", "verify"]).exits(0);
@@ -93,7 +106,10 @@ fn a_kept_output_that_no_node_has_is_fetched_once() {
     let job = cluster.submit("odd.toml");
     cluster.run(&["job", "wait", &job]).exits(0);
     let odd = format!("eyas://{job}/0/odd.csv");
-    cluster.run(&["dfs", "cp", &odd, "/odd.csv", "--format", "csv"]).exits(1).says(&["a quote is never closed"]);
+    cluster
+        .run(&["dfs", "cp", &odd, "/odd.csv", "--format", "csv"])
+        .exits(1)
+        .says(&["a quote is never closed"]);
     cluster.run(&["dfs", "cp", &odd, "/odd.csv"]).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/odd.csv"]).exits(0).stdout, "a,\"b");
 }
@@ -106,7 +122,11 @@ fn a_copy_of_a_file_outlives_it() {
     cluster.write("a", &content);
     cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB", "--replicas", "2"]).exits(0);
     cluster.run(&["dfs", "cp", "/a", "/folder/b"]).exits(0);
-    assert_eq!(chunks(&cluster, "/a"), chunks(&cluster, "/folder/b"), "each chunk is where the first one is");
+    assert_eq!(
+        chunks(&cluster, "/a"),
+        chunks(&cluster, "/folder/b"),
+        "each chunk is where the first one is"
+    );
     cluster.run(&["dfs", "rm", "/a"]).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/folder/b"]).exits(0).stdout, content);
     cluster.run(&["dfs", "verify"]).exits(0);
@@ -131,8 +151,10 @@ fn taken_bytes(cluster: &mut Cluster, executor: usize) -> u64 {
 
 #[test]
 fn holes_of_a_kept_output_take_no_space_anywhere() {
-    let mut cluster =
-        Cluster::start(&[&["--dfs", "--cache", "2GB", "--label", "keeps=1"], &["--dfs", "--cache", "2GB"]]);
+    let mut cluster = Cluster::start(&[
+        &["--dfs", "--cache", "2GB", "--label", "keeps=1"],
+        &["--dfs", "--cache", "2GB"],
+    ]);
     joined(&cluster, 2);
     cluster.write(
         "keep.toml",
@@ -141,11 +163,24 @@ fn holes_of_a_kept_output_take_no_space_anywhere() {
     );
     cluster.run(&["submit", "--wait", "keep.toml"]).exits(0);
     cluster.run(&["dfs", "cp", "eyas://1/0/kept", "/sparse", "--replicas", "2"]).exits(0);
-    let stored: Vec<_> = chunks(&cluster, "/sparse").into_iter().filter(|(_, nodes)| !nodes.is_empty()).collect();
+    let stored: Vec<_> =
+        chunks(&cluster, "/sparse").into_iter().filter(|(_, nodes)| !nodes.is_empty()).collect();
     assert!(stored.len() == 1 && stored[0].1.len() == 2, "{stored:?}");
     // A task that reads the file has the holes, too.
     let read = "stat -Lc %b $1; head -c 136314881 $1 | tail -c 1; wc -c <$1";
-    let words = ["run", "--array", "1-1", "-i", "eyas:///sparse", "--", "sh", "-c", read, "sh", "{input:1}"];
+    let words = [
+        "run",
+        "--array",
+        "1-1",
+        "-i",
+        "eyas:///sparse",
+        "--",
+        "sh",
+        "-c",
+        read,
+        "sh",
+        "{input:1}",
+    ];
     let done = cluster.run(&words).exits(0).stdout;
     let (blocks, rest) = done.split_once('\n').unwrap();
     assert!(blocks.parse::<u64>().unwrap() * 512 < 16 << 20 && rest == "x268435456\n", "{done}");

@@ -19,10 +19,23 @@ fn make(cluster: &Cluster) {
 fn kept_outputs_are_inputs_and_items_of_other_jobs() {
     let cluster = Cluster::start(&[&[], &[]]);
     make(&cluster);
-    let read = cluster.run(&["run", "-i", "eyas://1/2/sub/b", "--", "cat", "eyas://1/2/sub/b"]).exits(0);
+    let read =
+        cluster.run(&["run", "-i", "eyas://1/2/sub/b", "--", "cat", "eyas://1/2/sub/b"]).exits(0);
     assert_eq!(read.stdout, "b3\n");
-    let each =
-        ["run", "-k", "--each", "eyas://1/*/a", "-o", "n=out/{#}", "--", "sh", "-c", "cat $1 | tee n", "x", "{}"];
+    let each = [
+        "run",
+        "-k",
+        "--each",
+        "eyas://1/*/a",
+        "-o",
+        "n=out/{#}",
+        "--",
+        "sh",
+        "-c",
+        "cat $1 | tee n",
+        "x",
+        "{}",
+    ];
     assert_eq!(cluster.run(&each).exits(0).says(&["0% from persistent"]).stdout, "a1\na2\na3\n");
     assert_eq!(cluster.read("out/2"), "a2\n");
     cluster.write(
@@ -32,9 +45,15 @@ fn kept_outputs_are_inputs_and_items_of_other_jobs() {
     );
     let job = cluster.submit("job.toml");
     cluster.run(&["job", "wait", &job]).exits(0);
-    assert_eq!(cluster.run(&["task", "log", &format!("{job}.0")]).exits(0).stdout, "b1\nb2\nb3\nb1\n");
+    assert_eq!(
+        cluster.run(&["task", "log", &format!("{job}.0")]).exits(0).stdout,
+        "b1\nb2\nb3\nb1\n"
+    );
     assert_eq!(cluster.run(&["task", "log", &format!("{job}.4")]).exits(0).stdout, "b3\n");
-    cluster.run(&["push", "eyas://1/*/a", "eyas://1/0/sub/b"]).exits(0).says(&["4 objects", "2 of 2 executors"]);
+    cluster
+        .run(&["push", "eyas://1/*/a", "eyas://1/0/sub/b"])
+        .exits(0)
+        .says(&["4 objects", "2 of 2 executors"]);
     assert_eq!(cluster.ask(&["catalog", "show", "eyas://1/2/a"], "objects")[0]["size_bytes"], 3);
     // A line of a list is the name of an input as well.
     cluster.write("list", "eyas://1/0/a,1\neyas://1/1/a,2\n");

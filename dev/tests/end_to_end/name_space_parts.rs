@@ -1,4 +1,5 @@
-//! Parts of kept outputs and of plain files as inputs of tasks. Parts of files of the cluster are in `name_space`.
+//! Parts of kept outputs and of plain files as inputs of tasks. Parts of files of the cluster are
+//! in `name_space`.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +26,9 @@ fn tasks_read_parts_of_kept_outputs_and_plain_files() {
          outputs = [{ file = 'kept.txt', keep = true }, { file = 'kept.csv', keep = true }]\n",
     );
     cluster.run(&["submit", "--wait", "keep.toml"]).exits(0);
-    for (text, table) in [("eyas://1/0/kept.txt", "eyas://1/0/kept.csv"), ("plain.txt", "table.csv")] {
+    for (text, table) in
+        [("eyas://1/0/kept.txt", "eyas://1/0/kept.csv"), ("plain.txt", "table.csv")]
+    {
         let parts = ["range = '0-10'", "range = '10-1MB'", "range = '1MB-'"].map(|part| task(text, part)).concat()
             + &["records = '0-1'", "records = '1-150000'", "records = '150000-'"].map(|part| task(text, part)).concat()
             + &task(table, "records = '1-2'")
@@ -41,13 +44,15 @@ fn tasks_read_parts_of_kept_outputs_and_plain_files() {
         // A task that writes to its copy of a part harms no other task.
         cluster.write(
             "job.toml",
-            task(text, "range = '0-2'").replace("'cat', ", "'sh', '-c', 'chmod u+w part; echo x >> part; cat part', "),
+            task(text, "range = '0-2'")
+                .replace("'cat', ", "'sh', '-c', 'chmod u+w part; echo x >> part; cat part', "),
         );
         let job = cluster.submit("job.toml");
         cluster.run(&["job", "wait", &job]).exits(0);
         assert_eq!(cluster.run(&["task", "log", &format!("{job}.0")]).exits(0).stdout, "1\nx\n");
     }
-    // Two parts of one file, in the template's inputs of several tasks; an output pattern does not find them.
+    // Two parts of one file, in the template's inputs of several tasks; an output pattern does not
+    // find them.
     cluster.write(
         "job.toml",
         "[[task]]\narray = '1-3'\ncommand = ['sh', '-c', 'cat a b > \"$1.out\"', 'sh', '{}']\n\
@@ -81,23 +86,33 @@ fn parts_that_a_file_does_not_have_are_refused() {
         assert!(shown.contains(says), "{shown}");
     }
     // An output of another task, which turns out to be empty.
-    cluster.write("job.toml", format!("{}{}", writer("'touch', 'n'", "keep = true"), reader("range = '0-1'")));
+    cluster.write(
+        "job.toml",
+        format!("{}{}", writer("'touch', 'n'", "keep = true"), reader("range = '0-1'")),
+    );
     let job = cluster.submit("job.toml");
     cluster.run(&["job", "wait", &job]).exits(1);
     let shown = cluster.run(&["task", "show", &format!("{job}.1")]).exits(0).stdout;
     assert!(shown.contains("beyond its end"), "{shown}");
-    cluster.write("job.toml", format!("{}{}", writer("'touch', 'n'", "keep = true"), reader("range = '9-1'")));
+    cluster.write(
+        "job.toml",
+        format!("{}{}", writer("'touch', 'n'", "keep = true"), reader("range = '9-1'")),
+    );
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", "0-1GiB"]);
 }
 
 /// A task that writes `n`.
 fn writer(command: &str, place: &str) -> String {
-    format!("[[task]]\nid = 'a'\ncommand = [{command}]\nfolder = 'sandbox'\noutputs = [{{ file = 'n', {place} }}]\n")
+    format!(
+        "[[task]]\nid = 'a'\ncommand = [{command}]\nfolder = 'sandbox'\noutputs = [{{ file = 'n', {place} }}]\n"
+    )
 }
 
 /// A task that prints a part of it.
 fn reader(part: &str) -> String {
-    format!("[[task]]\ncommand = ['cat', 'n']\nfolder = 'sandbox'\ninputs = [{{ task = 'a', name = 'n', {part} }}]\n")
+    format!(
+        "[[task]]\ncommand = ['cat', 'n']\nfolder = 'sandbox'\ninputs = [{{ task = 'a', name = 'n', {part} }}]\n"
+    )
 }
 
 #[test]
@@ -106,7 +121,9 @@ fn tasks_read_parts_of_outputs_of_other_tasks() {
     joined(&cluster, 2);
     let places = ["keep = true", "keep = 'until-read'", "to = 'eyas:///made/n'", "to = 'n'"];
     for place in places {
-        let job = writer("'sh', '-c', 'seq 9 > n'", place) + &reader("range = '2-5'") + &reader("records = '7-'");
+        let job = writer("'sh', '-c', 'seq 9 > n'", place)
+            + &reader("range = '2-5'")
+            + &reader("records = '7-'");
         cluster.write(
             "job.toml",
             job + "[[task]]\ncommand = ['cat', 'n']\nfolder = 'sandbox'\ninputs = [{ task = 'a' }]\n",
@@ -126,12 +143,20 @@ fn the_experiments_on_blocks_and_names_run() {
     }
     let home = Home::new();
     for (name, expected) in [
-        ("blocks_of_a_file.py", &["20 MB in 5", "read from the task's own node: ", "goal: 95 %"][..]),
+        (
+            "blocks_of_a_file.py",
+            &["20 MB in 5", "read from the task's own node: ", "goal: 95 %"][..],
+        ),
         ("tasks_over_chunks.py", &["a file of 20 chunks", "ratio"]),
-        ("file_names.py", &["with the audit log", "eyas dfs ls /many --json", "largest memory of the node"]),
+        (
+            "file_names.py",
+            &["with the audit log", "eyas dfs ls /many --json", "largest memory of the node"],
+        ),
     ] {
         let mut experiment = Command::new("python3");
-        experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments").join(name)).env("EYAS_BIN", eyas());
+        experiment
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments").join(name))
+            .env("EYAS_BIN", eyas());
         let done = home.finish(home.command_of(experiment, &["--tiny"])).exits(0);
         for words in expected {
             assert!(done.stdout.contains(words), "{}", done.stdout);
@@ -144,7 +169,10 @@ fn another_part_is_another_task_for_reuse() {
     let cluster = Cluster::start(&[&[]]);
     cluster.write("plain.txt", "1\n2\n");
     for (part, printed, reused) in [("0-2", "1\n", 0), ("2-4", "2\n", 0), ("0-2", "1\n", 1)] {
-        cluster.write("job.toml", format!("reuse = true\n{}", task("plain.txt", &format!("range = '{part}'"))));
+        cluster.write(
+            "job.toml",
+            format!("reuse = true\n{}", task("plain.txt", &format!("range = '{part}'"))),
+        );
         let job = cluster.submit("job.toml");
         cluster.run(&["job", "wait", &job]).exits(0);
         assert_eq!(cluster.run(&["task", "log", &format!("{job}.0")]).exits(0).stdout, printed);

@@ -1,8 +1,10 @@
-//! One file that is written and read through several doors at the same time, while nodes are killed.
+//! One file that is written and read through several doors at the same time, while nodes are
+//! killed.
 //!
-//! The model is a regular register. Every read returns one whole version: the last one that was written before the read
-//! began, or one whose write was under way during the read. A door that cannot read or write says so; a write that was
-//! not acknowledged may have happened at any time since it began.
+//! The model is a regular register. Every read returns one whole version: the last one that was
+//! written before the read began, or one whose write was under way during the read. A door that
+//! cannot read or write says so; a write that was not acknowledged may have happened at any time
+//! since it began.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -58,11 +60,15 @@ impl Door for Tasks {
         let local = format!("task-{version}");
         cluster.write(&local, content(version));
         let output = "n=eyas:///register";
-        cluster.run(&["run", "--array", "1-1", "-i", &local, "-o", output, "--", "cp", &local, "n"]).code == 0
+        cluster
+            .run(&["run", "--array", "1-1", "-i", &local, "-o", output, "--", "cp", &local, "n"])
+            .code
+            == 0
     }
 
     fn read(&self, cluster: &Cluster) -> Option<String> {
-        let read = cluster.run(&["run", "--sandbox", "-i", "eyas:///register", "--", "cat", "register"]);
+        let read =
+            cluster.run(&["run", "--sandbox", "-i", "eyas:///register", "--", "cat", "register"]);
         (read.code == 0).then_some(read.stdout)
     }
 }
@@ -212,7 +218,15 @@ fn every_door_reads_a_version_that_was_current() {
         history.read(&cluster, *door);
         assert_eq!(history.reads.lock().unwrap().len(), read + 1);
     }
-    let reads: Vec<_> = history.reads.lock().unwrap().iter().rev().take(doors.len()).map(|read| read.version).collect();
+    let reads: Vec<_> = history
+        .reads
+        .lock()
+        .unwrap()
+        .iter()
+        .rev()
+        .take(doors.len())
+        .map(|read| read.version)
+        .collect();
     assert!(reads.iter().all(|version| *version == reads[0]), "{reads:?}");
     history.check();
     for mount in mounts.into_iter().flat_map(|mounts| [mounts.writer, mounts.reader]) {

@@ -17,7 +17,9 @@ impl Relay {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("eyas can be started");
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a pipe can be read");
+        BufReader::new(child.stdout.as_mut().expect("piped"))
+            .read_line(&mut line)
+            .expect("a pipe can be read");
         assert!(!line.is_empty(), "the relay has not started: {:?}", child.wait_with_output());
         Relay(child)
     }
@@ -43,7 +45,8 @@ fn run_on(cluster: &Cluster, node: &str, words: &[&str]) -> String {
 #[test]
 fn executors_behind_a_relay_work_and_exchange_data_through_it() {
     let Some(network) = Network::new(3) else { return };
-    // Only processes of the first host reach its loopback interface: the dispatcher, an executor, and the relay.
+    // Only processes of the first host reach its loopback interface: the dispatcher, an executor,
+    // and the relay.
     let mut cluster = Cluster::start_in(Home::on(network), &["--listen", "127.0.0.1:0"]);
     let inside = address(0);
     let relay = ["-o", "relay.toml", "--inside", &inside, "--outside", "127.0.0.1"];
@@ -59,7 +62,8 @@ fn executors_behind_a_relay_work_and_exchange_data_through_it() {
     let behind = |executor: &&serde_json::Value| !executor["relay"].is_null();
     assert_eq!(executors.as_array().unwrap().iter().filter(behind).count(), 2, "{executors}");
 
-    // Kept outputs are in stores alone: they pass through the relay in both directions, and beside it.
+    // Kept outputs are in stores alone: they pass through the relay in both directions, and beside
+    // it.
     cluster.write(
         "job.toml",
         r#"
@@ -114,11 +118,16 @@ fn an_executor_behind_a_relay_keeps_no_files_of_the_cluster() {
     refused.exits(1).says(&["behind a relay cannot keep files of the cluster (--dfs)"]);
     // Its tasks read and write them through the relay.
     cluster.write("text", "content\n");
-    wait_until("the file system is there", || cluster.run(&["dfs", "put", "text", "/text"]).code == 0);
+    wait_until("the file system is there", || {
+        cluster.run(&["dfs", "put", "text", "/text"]).code == 0
+    });
     let read = cluster.run(&["dfs", "cat", "/text", "--access", "relay.toml"]);
     // The key in the file is an executor's: it may not look.
     read.exits(1).says(&["is not permitted"]);
-    cluster.run(&["relay", "-o", "relay.toml/x/y", "--inside", "127.0.0.1"]).exits(1).says(&["relay.toml"]);
+    cluster
+        .run(&["relay", "-o", "relay.toml/x/y", "--inside", "127.0.0.1"])
+        .exits(1)
+        .says(&["relay.toml"]);
     cluster
         .run(&["relay", "-o", "other.toml", "--inside", "no.such.host.invalid"])
         .exits(1)
@@ -128,7 +137,8 @@ fn an_executor_behind_a_relay_keeps_no_files_of_the_cluster() {
 #[test]
 fn processes_listen_on_an_interface_and_in_a_range_of_ports() {
     let free: Vec<_> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let mut ports: Vec<u16> = free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+    let mut ports: Vec<u16> =
+        free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
     drop(free);
     ports.sort_unstable();
     let of_dispatcher = format!("{}-{}", ports[0], ports[3]);
@@ -141,11 +151,23 @@ fn processes_listen_on_an_interface_and_in_a_range_of_ports() {
     cluster.run(&["run", "--array", "1-2", "--", "echo"]).exits(0);
     let wrong = cluster.run(&["start", "executor", "--interface", "nope0", "--owned"]);
     wrong.exits(1).says(&["there is no network interface `nope0` on this host; there are", "lo"]);
-    cluster.run(&["start", "executor", "--ports", "9-1"]).exits(2).says(&["`9-1` is not a range of ports"]);
+    cluster
+        .run(&["start", "executor", "--ports", "9-1"])
+        .exits(2)
+        .says(&["`9-1` is not a range of ports"]);
     // No port is free.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let full = cluster.run(&["start", "executor", "--cluster", "test", "--ports", &port, "--folder", "n9"]);
+    let full = cluster.run(&[
+        "start",
+        "executor",
+        "--cluster",
+        "test",
+        "--ports",
+        &port,
+        "--folder",
+        "n9",
+    ]);
     full.exits(1).says(&["no port of", "--ports FIRST-LAST"]);
 }
 
@@ -155,8 +177,10 @@ fn a_cluster_uses_ipv6() {
         eprintln!("SKIPPED: this machine has no IPv6");
         return;
     }
-    let cluster =
-        Cluster::start_with(&["--listen", "[::1]:0"], &[&["--dfs", "--cache", "1GB"], &["--dfs", "--cache", "1GB"]]);
+    let cluster = Cluster::start_with(
+        &["--listen", "[::1]:0"],
+        &[&["--dfs", "--cache", "1GB"], &["--dfs", "--cache", "1GB"]],
+    );
     cluster.write("text", "content\n");
     let done = cluster.run(&["run", "--each", "text", "--", "cat", "{}"]);
     assert_eq!(done.exits(0).stdout, "content\n");

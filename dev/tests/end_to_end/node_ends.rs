@@ -1,14 +1,17 @@
-//! Nodes that their batch system takes back, whose disk is full, or on which all tasks fail: the tasks run on other
-//! nodes.
+//! Nodes that their batch system takes back, whose disk is full, or on which all tasks fail: the
+//! tasks run on other nodes.
 
 use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Cluster, Home, SmallDisk, finish, is_alive, parent, signal, wait_for, wait_until};
+use crate::support::{
+    Cluster, Home, SmallDisk, finish, is_alive, parent, signal, wait_for, wait_until,
+};
 
 /// A task that writes down its process and goes on when there is a file `go`.
-const WAITER: &str = "echo $$ > ran.new; mv ran.new ran-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
+const WAITER: &str =
+    "echo $$ > ran.new; mv ran.new ran-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
 
 /// A cluster of two nodes that runs one task.
 struct Two {
@@ -73,7 +76,10 @@ fn a_task_that_takes_longer_than_any_node_lives_fails_and_names_the_time_limit()
         if start == STARTS / 2 {
             cluster.restart_dispatcher();
             let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
-            assert!(explained.contains("Of 8 starts after which it fails, 4 were in vain"), "{explained}");
+            assert!(
+                explained.contains("Of 8 starts after which it fails, 4 were in vain"),
+                "{explained}"
+            );
         }
         if start < STARTS {
             cluster.add_executor(&[]);
@@ -115,7 +121,10 @@ fn a_node_with_a_full_disk_fails_no_task() {
     let words = ["run", "--array", "1-20", "-o", "out=out-{}", "--", "sh", "-c", script];
     cluster.run(&words).exits(0).says(&["20 of 20 tasks succeeded"]);
     // A task that fails by itself is not retried.
-    cluster.run(&["run", "--array", "1", "-o", "out=x", "--", "sh", "-c", "exit 3"]).exits(1).says(&["exit code 3"]);
+    cluster
+        .run(&["run", "--array", "1", "-o", "out=x", "--", "sh", "-c", "exit 3"])
+        .exits(1)
+        .says(&["exit code 3"]);
 }
 
 #[test]
@@ -123,14 +132,24 @@ fn cached_objects_leave_a_full_disk_to_what_tasks_write() {
     let Some(disk) = SmallDisk::mount("size=12m") else { return };
     let mut cluster = Cluster::start_in(Home::new(), &[]);
     let folder = disk.path().join("n1");
-    let words = ["--folder", folder.to_str().unwrap(), "--cache", "1GB", "--keep-free", "0B", "--slots", "2"];
+    let words = [
+        "--folder",
+        folder.to_str().unwrap(),
+        "--cache",
+        "1GB",
+        "--keep-free",
+        "0B",
+        "--slots",
+        "2",
+    ];
     cluster.add_executor(&words);
     cluster.wait_for_executors(1);
     fs::create_dir(cluster.work().join("in")).unwrap();
     for number in 0..60 {
         fs::write(cluster.work().join(format!("in/{number}")), vec![number; 1_000_000]).unwrap();
     }
-    let words = ["run", "--sandbox", "--each", "in/*", "--", "sh", "-c", "cat {} >copy && wc -c <copy"];
+    let words =
+        ["run", "--sandbox", "--each", "in/*", "--", "sh", "-c", "cat {} >copy && wc -c <copy"];
     let done = cluster.run(&words).exits(0);
     assert_eq!(done.stdout, "1000000\n".repeat(60));
 }

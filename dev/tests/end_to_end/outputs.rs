@@ -1,5 +1,5 @@
-//! Every file that a task wrote and that its outputs name is delivered, or the task fails and says why. No task
-//! replaces a file that another task of its job has written.
+//! Every file that a task wrote and that its outputs name is delivered, or the task fails and says
+//! why. No task replaces a file that another task of its job has written.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,7 +31,12 @@ fn two_tasks_whose_patterns_find_one_name_are_told() {
         "1 of 4 tasks succeeded, 3 failed",
     ]);
     let first = home.read("out/same");
-    assert!(done.stderr.contains(&format!("task {} of the job writes", first.trim().parse::<u32>().unwrap() - 1)));
+    assert!(
+        done.stderr.contains(&format!(
+            "task {} of the job writes",
+            first.trim().parse::<u32>().unwrap() - 1
+        ))
+    );
     // Its other outputs did not appear either: all outputs of a task appear, or none.
     assert_eq!(home.names("out"), [format!("own-{}", first.trim()), "same".into()]);
     // A later job replaces the file.
@@ -45,8 +50,18 @@ fn two_tasks_whose_destinations_are_one_through_a_link_are_told() {
     home.write("list", "real\nlink\n");
     home.write("real/x", "an earlier job's");
     symlink("real", home.work().join("link")).unwrap();
-    let done =
-        home.eyas(&["run", "--each-line", "list", "-o", "x={}/", "--no-append", "--", "sh", "-c", "echo {} > x"]);
+    let done = home.eyas(&[
+        "run",
+        "--each-line",
+        "list",
+        "-o",
+        "x={}/",
+        "--no-append",
+        "--",
+        "sh",
+        "-c",
+        "echo {} > x",
+    ]);
     done.exits(1).says(&["of the job writes", "1 of 2 tasks succeeded, 1 failed"]);
     let written = home.read("real/x");
     assert!(["real\n", "link\n"].contains(&&*written), "{written}");
@@ -58,7 +73,17 @@ fn items_that_name_an_input_of_all_tasks_are_its_copy_and_name_outputs_as_they_a
     home.write("data/db.fa", "ACGT");
     home.write("list", "data/db.fa,1\nother,2\n");
     let script = "echo \"$2 $1\" > out; [ $2 = 2 ] || cat \"$1\" >> out";
-    let words = ["run", "--each-line", "list", "--colsep", ",", "-i", "./data/db.fa", "-o", "out=got/{1}.out"];
+    let words = [
+        "run",
+        "--each-line",
+        "list",
+        "--colsep",
+        ",",
+        "-i",
+        "./data/db.fa",
+        "-o",
+        "out=got/{1}.out",
+    ];
     home.eyas(&[&words[..], &["--", "sh", "-c", script, "sh", "{1}", "{2}"]].concat()).exits(0);
     let (declared, other) = (home.read("got/data/db.fa.out"), home.read("got/other.out"));
     assert!(declared.ends_with("ACGT") && !declared.contains("1 data/"), "{declared}");
@@ -73,8 +98,18 @@ fn two_inputs_of_one_name_are_staged_by_it_and_do_not_make_one_place() {
     home.write("in/1/a", "1");
     home.write("in/2/a", "2");
     // In the sandboxes, both files have the name `a`.
-    let done =
-        home.eyas(&["run", "--each", "in/*/a", "-o", "x=out/{}", "--no-append", "--", "sh", "-c", "echo {} > x"]);
+    let done = home.eyas(&[
+        "run",
+        "--each",
+        "in/*/a",
+        "-o",
+        "x=out/{}",
+        "--no-append",
+        "--",
+        "sh",
+        "-c",
+        "echo {} > x",
+    ]);
     done.exits(1).says(&["of the job writes", "out/a`", "1 of 2 tasks succeeded, 1 failed"]);
 }
 
@@ -82,7 +117,8 @@ fn two_inputs_of_one_name_are_staged_by_it_and_do_not_make_one_place() {
 fn a_place_that_the_job_gives_to_a_task_is_refused_to_others_before_it_has_run() {
     let cluster = Cluster::start(&[&[]]);
     let folder = cluster.work().canonicalize().unwrap();
-    // The last task names the file in its output. The others reach the same file by a pattern and a link.
+    // The last task names the file in its output. The others reach the same file by a pattern and a
+    // link.
     symlink("out", folder.join("link")).unwrap();
     let task = |file: &str, to: String, word: &str| {
         let words = ["sh", "-c", "echo \"$1\" > own", "sh", word];
@@ -90,12 +126,20 @@ fn a_place_that_the_job_gives_to_a_task_is_refused_to_others_before_it_has_run()
             .to_string()
     };
     let at = |name: &str| format!("{}/{name}", folder.display());
-    let tasks = [task("o*", at("out/"), "a"), task("own", at("link/own"), "b"), task("own", at("out/own"), "c")];
+    let tasks = [
+        task("o*", at("out/"), "a"),
+        task("own", at("link/own"), "b"),
+        task("own", at("out/own"), "c"),
+    ];
     cluster.write("job.jsonl", tasks.join("\n"));
     let done = cluster.run(&["submit", "--wait", "job.jsonl"]).exits(1);
     let status = |task: &str| cluster.task(task)["status"].to_string();
     for refused in ["1.0", "1.1"] {
-        assert!(status(refused).contains("task 2 of the job writes"), "{}: {done:?}", status(refused));
+        assert!(
+            status(refused).contains("task 2 of the job writes"),
+            "{}: {done:?}",
+            status(refused)
+        );
     }
     assert_eq!((status("1.2"), cluster.read("out/own")), ("\"succeeded\"".into(), "c\n".into()));
 }
@@ -103,7 +147,8 @@ fn a_place_that_the_job_gives_to_a_task_is_refused_to_others_before_it_has_run()
 #[test]
 fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
     let mut cluster = Cluster::start(&[&[]]);
-    // The second task fails until there is a file; then it succeeds, and writes to the place of the first task.
+    // The second task fails until there is a file; then it succeeds, and writes to the place of the
+    // first task.
     let go = cluster.work().join("go");
     let script = format!("[ {{}} = 1 ] || [ -e '{}' ] || exit 1; echo {{}} > same", go.display());
     let output = json!([{"file": "s*", "to": "out/"}, {"file": "same", "keep": true}]);
@@ -122,9 +167,15 @@ fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
     // The kept output of the first task is lost. The task runs again, and writes to the same place.
     cluster.executor(1).kill();
     cluster.add_executor(&[]);
-    cluster.run(&["job", "get", &job, "--to", "kept"]).exits(1).says(&["1 task of job 1 did not succeed"]);
+    cluster
+        .run(&["job", "get", &job, "--to", "kept"])
+        .exits(1)
+        .says(&["1 task of job 1 did not succeed"]);
     assert_eq!(cluster.read("kept/0/same"), "1\n");
-    assert_eq!((cluster.read("out/same"), &cluster.job(&job)["recomputed"]), ("1\n".into(), &json!(1)));
+    assert_eq!(
+        (cluster.read("out/same"), &cluster.job(&job)["recomputed"]),
+        ("1\n".into(), &json!(1))
+    );
 }
 
 #[test]
@@ -132,9 +183,10 @@ fn a_slot_is_free_during_delivery_and_an_executor_that_ends_then_has_delivered_n
     for how in [Signal::KILL, Signal::TERM] {
         let mut cluster = Cluster::start(&[&[]]);
         let work = cluster.work().canonicalize().unwrap();
-        // The first task waits until there is a file `go`. Outputs of a pattern appear when the dispatcher has agreed.
-        let script =
-            "cd \"$1\"; echo > ran-$2; until [ -e go ]; do sleep 0.02; done; cd \"$EYAS_SANDBOX\"; echo $2 > o-$2";
+        // The first task waits until there is a file `go`. Outputs of a pattern appear when the
+        // dispatcher has agreed.
+        let script = "cd \"$1\"; echo > ran-$2; until [ -e go ]; do sleep 0.02; done; cd \
+                      \"$EYAS_SANDBOX\"; echo $2 > o-$2";
         let words = ["run", "--array", "1-2", "-o", "o-*=outs/", "--", "sh", "-c", script, "sh"];
         let run = cluster.spawn_on(&[&words[..], &[work.to_str().unwrap(), "{}"]].concat());
         wait_until("the first task runs", || cluster.names(".").contains(&"ran-1".into()));
@@ -153,7 +205,10 @@ fn a_slot_is_free_during_delivery_and_an_executor_that_ends_then_has_delivered_n
         signal(cluster.dispatcher(), Signal::CONT);
         cluster.add_executor(&[]);
         finish(run).exits(0).says(&["2 of 2 tasks succeeded"]);
-        assert_eq!((cluster.read("outs/o-1"), cluster.read("outs/o-2")), ("1\n".into(), "2\n".into()));
+        assert_eq!(
+            (cluster.read("outs/o-1"), cluster.read("outs/o-2")),
+            ("1\n".into(), "2\n".into())
+        );
     }
 }
 
@@ -161,13 +216,40 @@ fn a_slot_is_free_during_delivery_and_an_executor_that_ends_then_has_delivered_n
 fn two_files_of_a_task_do_not_replace_each_other() {
     let home = Home::new();
     let script = "mkdir d e; echo d > d/x; echo e > e/x; echo y > y";
-    let done = home.eyas(&["run", "--array", "1", "-o", "d/x=out/", "-o", "e/x=out/x", "--", "sh", "-c", script]);
+    let done = home.eyas(&[
+        "run",
+        "--array",
+        "1",
+        "-o",
+        "d/x=out/",
+        "-o",
+        "e/x=out/x",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
     done.exits(1).says(&["would both write"]);
     // Two outputs of a task may name one file.
-    home.eyas(&["run", "--array", "1", "-o", "y=two/", "-o", "[y]=two/", "--", "sh", "-c", "echo y > y"]).exits(0);
+    home.eyas(&[
+        "run",
+        "--array",
+        "1",
+        "-o",
+        "y=two/",
+        "-o",
+        "[y]=two/",
+        "--",
+        "sh",
+        "-c",
+        "echo y > y",
+    ])
+    .exits(0);
     assert_eq!(home.read("two/y"), "y\n");
     let script = "mkdir d; echo 1 > y; echo 2 > d/y";
-    let done = home.eyas(&["run", "--array", "1", "-o", "d/y=two/", "-o", "[y]=two/", "--", "sh", "-c", script]);
+    let done = home.eyas(&[
+        "run", "--array", "1", "-o", "d/y=two/", "-o", "[y]=two/", "--", "sh", "-c", script,
+    ]);
     done.exits(1).says(&["two files that the task wrote would both be", "two/y"]);
 }
 
@@ -177,7 +259,20 @@ fn names_that_are_not_text_come_and_go_as_they_are() {
     home.write("in/plain.txt", "plain\n");
     fs::write(odd(&home.work().join("in")), "odd\n").unwrap();
     let script = "cp \"$1\" \"$2.copy\"";
-    let words = ["run", "--each", "in/*", "-o", "*.copy=out/{/.}/", "--report", "none", "--", "sh", "-c", script, "sh"];
+    let words = [
+        "run",
+        "--each",
+        "in/*",
+        "-o",
+        "*.copy=out/{/.}/",
+        "--report",
+        "none",
+        "--",
+        "sh",
+        "-c",
+        script,
+        "sh",
+    ];
     home.eyas(&[&words[..], &["{}", "{/}"]].concat()).exits(0);
     let copy = home
         .work()
@@ -189,10 +284,17 @@ fn names_that_are_not_text_come_and_go_as_they_are() {
     // Lines of a list, arguments of the command and variables, too.
     let mut command = home.command(&["run", "-k", "--each-line", "list", "-e"]);
     fs::write(home.work().join("list"), [ODD, b"\n"].concat()).unwrap();
-    command.arg(OsStr::from_bytes(b"V=\xfe{}")).args(["--", "sh", "-c", "printf '%s' \"$V$1$2\" | od -An -tx1", "sh"]);
+    command.arg(OsStr::from_bytes(b"V=\xfe{}")).args([
+        "--",
+        "sh",
+        "-c",
+        "printf '%s' \"$V$1$2\" | od -An -tx1",
+        "sh",
+    ]);
     command.arg(OsStr::from_bytes(b"\xfd")).arg("{}");
     let hex = home.finish(command).exits(0).stdout.split_whitespace().collect::<String>();
-    let expected: String = [b"\xfe", ODD, b"\xfd", ODD].concat().iter().map(|byte| format!("{byte:02x}")).collect();
+    let expected: String =
+        [b"\xfe", ODD, b"\xfd", ODD].concat().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, expected);
 }
 
@@ -211,7 +313,10 @@ fn names_that_are_not_text_are_kept_shown_and_brought() {
     let listed = cluster.run(&["task", "list", "1"]).exits(0).stdout;
     assert!(listed.contains("odd\\xff\\x1b[31m.txt"), "{listed}");
     let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
-    assert!(explained.contains("odd\\xff\\x1b[31m.txt") && !explained.contains('\x1b'), "{explained}");
+    assert!(
+        explained.contains("odd\\xff\\x1b[31m.txt") && !explained.contains('\x1b'),
+        "{explained}"
+    );
     let brought = cluster.ask(&["job", "get", "1", "--to", "here"], "files");
     assert_eq!(brought, json!([{"bytes_b64": "aGVyZS8wL25ld/8="}]));
     let new = cluster.work().join("here/0").join(OsStr::from_bytes(b"new\xff"));
@@ -229,7 +334,8 @@ fn a_folder_that_is_not_text_is_worked_in() {
     let folder = home.work().join(OsStr::from_bytes(b"folder\xff"));
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("in"), "x\n").unwrap();
-    let mut command = home.command(&["run", "--array", "1", "-i", "in", "-o", "out", "--", "cp", "in", "out"]);
+    let mut command =
+        home.command(&["run", "--array", "1", "-i", "in", "-o", "out", "--", "cp", "in", "out"]);
     command.current_dir(&folder);
     home.finish(command).exits(0);
     assert_eq!(fs::read_to_string(folder.join("out")).unwrap(), "x\n");
@@ -255,7 +361,9 @@ fn a_destination_to_which_nothing_can_be_written_is_refused_before_a_task_runs()
         cluster.run(&[&["run"], &words[..]].concat()).exits(1).says(&[place, why]);
         let (file, to) = output.split_once('=').unwrap();
         let outputs = format!("[{{ file = \"{file}\", to = \"{to}\" }}]");
-        let job = format!("[[task]]\narray = \"1-2\"\ncommand = [\"touch\", \"x\"]\noutputs = {outputs}\n");
+        let job = format!(
+            "[[task]]\narray = \"1-2\"\ncommand = [\"touch\", \"x\"]\noutputs = {outputs}\n"
+        );
         cluster.write("job.toml", job);
         cluster.run(&["submit", "job.toml"]).exits(1).says(&[place, why]);
     }
@@ -268,25 +376,46 @@ fn links_and_folders_are_delivered_or_said_to_be_wrong() {
     home.write("shared", "input\n");
     let run = |output: &str, script: &str| {
         home.eyas(&[
-            "run", "--array", "1-2", "-i", "shared", "-o", output, "--report", "none", "--", "sh", "-c", script,
+            "run", "--array", "1-2", "-i", "shared", "-o", output, "--report", "none", "--", "sh",
+            "-c", script,
         ])
     };
     // Two tasks read one input; a pattern that matches the input does not make it an output.
-    let script = "mkdir -p {}/deep {}/empty; echo {} > {}/deep/file; ln -s {}/deep/file link-{}; ln -s deep {}/also";
+    let script = "mkdir -p {}/deep {}/empty; echo {} > {}/deep/file; ln -s {}/deep/file link-{}; \
+                  ln -s deep {}/also";
     run("*=out/", script).exits(0);
     assert_eq!(home.names("out"), ["1", "2", "link-1", "link-2"]);
     assert_eq!(
         (home.names("out/1"), home.read("out/2/deep/file")),
         (vec!["also".into(), "deep".into(), "empty".into()], "2\n".into())
     );
-    assert_eq!((home.read("out/link-1"), home.read("out/1/also/file")), ("1\n".into(), "1\n".into()));
+    assert_eq!(
+        (home.read("out/link-1"), home.read("out/1/also/file")),
+        ("1\n".into(), "1\n".into())
+    );
     assert!(fs::symlink_metadata(home.work().join("out/link-1")).unwrap().is_file());
     for (output, script, why) in [
-        ("*=no/{}/", "echo x > x; ln -s nowhere gone", "`gone` is a symbolic link to `nowhere`, which does not exist"),
-        ("gone=no/{}/", "ln -s nowhere gone", "`gone` is a symbolic link to `nowhere`, which does not exist"),
-        ("d=no/{}/", "mkdir d; echo x > d/x", "`d` is a folder: name the files in it, as in `d/**`"),
+        (
+            "*=no/{}/",
+            "echo x > x; ln -s nowhere gone",
+            "`gone` is a symbolic link to `nowhere`, which does not exist",
+        ),
+        (
+            "gone=no/{}/",
+            "ln -s nowhere gone",
+            "`gone` is a symbolic link to `nowhere`, which does not exist",
+        ),
+        (
+            "d=no/{}/",
+            "mkdir d; echo x > d/x",
+            "`d` is a folder: name the files in it, as in `d/**`",
+        ),
         ("*=no/{}/", "mkfifo pipe", "`pipe` is neither a file nor a folder"),
-        ("*=s3://bucket/{}/", "echo x > \"$(printf 'odd\\377')\"", "`s3://bucket/1/odd\\xff` is not valid UTF-8"),
+        (
+            "*=s3://bucket/{}/",
+            "echo x > \"$(printf 'odd\\377')\"",
+            "`s3://bucket/1/odd\\xff` is not valid UTF-8",
+        ),
     ] {
         run(output, script).exits(1).says(&[why]);
     }

@@ -1,12 +1,13 @@
-//! Staging while other tasks compute, and priorities: a suspended task continues, and leaves nothing behind.
+//! Staging while other tasks compute, and priorities: a suspended task continues, and leaves
+//! nothing behind.
 
 use std::fs;
 use std::process::Child;
 
 use crate::support::{Cluster, Home, finish, is_alive, wait_for, wait_until};
 
-/// A task with a child in its process group and one outside. It writes their ids to a file, and continues when there
-/// is a file with its own name and `-go`.
+/// A task with a child in its process group and one outside. It writes their ids to a file, and
+/// continues when there is a file with its own name and `-go`.
 const WAITER: &str = "sleep 1000 & a=$!; setsid sleep 1000 & b=$!
     echo $$ $a $b > $0.new; mv $0.new $0-ran-$$; until [ -e $0-go ]; do sleep 0.02; done; echo $0";
 
@@ -14,8 +15,10 @@ const WAITER: &str = "sleep 1000 & a=$!; setsid sleep 1000 & b=$!
 fn processes(home: &Home, name: &str) -> Vec<u32> {
     let prefix = format!("{name}-ran-");
     wait_for((name, "runs"), || {
-        let ran: Vec<_> = home.names(".").into_iter().filter(|name| name.starts_with(&prefix)).collect();
-        let numbers: Vec<u32> = home.read(ran.last()?).split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        let ran: Vec<_> =
+            home.names(".").into_iter().filter(|name| name.starts_with(&prefix)).collect();
+        let numbers: Vec<u32> =
+            home.read(ran.last()?).split_whitespace().map(|pid| pid.parse().unwrap()).collect();
         Some(numbers).filter(|pids| pids.iter().all(|pid| is_alive(*pid)))
     })
 }
@@ -35,7 +38,20 @@ fn one_suspended() -> (Cluster, [Child; 2], Vec<u32>) {
     cluster.write("data", "x".repeat(5000));
     let low = cluster.spawn_on(&["run", "--report", "none", "--", "sh", "-c", WAITER, "low"]);
     let of_low = processes(&cluster, "low");
-    let words = ["run", "--report", "none", "--priority", "5", "-i", "data", "--", "sh", "-c", WAITER, "high"];
+    let words = [
+        "run",
+        "--report",
+        "none",
+        "--priority",
+        "5",
+        "-i",
+        "data",
+        "--",
+        "sh",
+        "-c",
+        WAITER,
+        "high",
+    ];
     let high = cluster.spawn_on(&words);
     let of_high = processes(&cluster, "high");
     wait_until("the higher one runs", || !all_are_stopped(&of_high));
@@ -50,15 +66,22 @@ fn a_staged_task_of_higher_priority_suspends_a_running_one_and_both_succeed() {
     let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
     assert!(explained.contains("suspended there: tasks of higher priority"), "{explained}");
     let executor = || cluster.ask(&["executor", "list"], "executors")[0].take();
-    wait_until("the executor says so", || executor()["suspended"] == 1 && executor()["state"] == "computing");
+    wait_until("the executor says so", || {
+        executor()["suspended"] == 1 && executor()["state"] == "computing"
+    });
     cluster.write("high-go", "");
     assert_eq!(finish(high).exits(0).stdout, "high\n");
-    wait_until("all its processes go on", || of_low.iter().all(|process| is_alive(*process) && !is_stopped(*process)));
+    wait_until("all its processes go on", || {
+        of_low.iter().all(|process| is_alive(*process) && !is_stopped(*process))
+    });
     cluster.write("low-go", "");
     assert_eq!(finish(low).exits(0).stdout, "low\n");
     let (low, high) = (cluster.task("1.0"), cluster.task("2.0"));
     assert!(low["suspended_us"].as_u64() > Some(0) && high["suspended_us"] == 0, "{low} {high}");
-    assert_eq!((&low["tries"], &low["priority"], &high["priority"]), (&1.into(), &0.into(), &5.into()));
+    assert_eq!(
+        (&low["tries"], &low["priority"], &high["priority"]),
+        (&1.into(), &0.into(), &5.into())
+    );
     wait_until("nothing of it is left", || !of_low.iter().any(|process| is_alive(*process)));
 }
 
@@ -67,7 +90,9 @@ fn a_killed_executor_leaves_nothing_of_a_suspended_task_which_runs_elsewhere() {
     let (mut cluster, children, of_low) = one_suspended();
     let of_high = processes(&cluster, "high");
     cluster.executor(1).kill();
-    wait_until("all processes are dead", || !of_low.iter().chain(&of_high).any(|process| is_alive(*process)));
+    wait_until("all processes are dead", || {
+        !of_low.iter().chain(&of_high).any(|process| is_alive(*process))
+    });
     cluster.write("low-go", "");
     cluster.write("high-go", "");
     cluster.add_executor(&[]);
@@ -112,7 +137,8 @@ fn suspended_time_is_no_part_of_a_time_limit() {
     assert_eq!(finish(low).exits(0).stdout, "low\n");
 }
 
-/// Submits two tasks whose inputs take seconds to stage, then one without inputs. Returns them in the order of ending.
+/// Submits two tasks whose inputs take seconds to stage, then one without inputs. Returns them in
+/// the order of ending.
 const TWO_AND_ONE: &str = r#"
 [[task]]
 command = ["sh", "-c", "cat \"$0\" >/dev/null; echo staged", "{}"]
@@ -139,12 +165,21 @@ fn order_of_ends(words: &[&str]) -> String {
     cluster.run(&["job", "wait", &job]).exits(0);
     let rows = cluster.ask(&["task", "list", &job], "tasks");
     let ends = |row: &serde_json::Value| {
-        ["queued_us", "waited_us", "ran_us"].iter().map(|name| row[name].as_u64().expect("a time")).sum::<u64>()
+        ["queued_us", "waited_us", "ran_us"]
+            .iter()
+            .map(|name| row[name].as_u64().expect("a time"))
+            .sum::<u64>()
     };
-    let mut rows: Vec<_> =
-        rows.as_array().expect("a list").iter().map(|row| (ends(row), row["task"].clone())).collect();
+    let mut rows: Vec<_> = rows
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|row| (ends(row), row["task"].clone()))
+        .collect();
     rows.sort_by_key(|(ends, _)| *ends);
-    rows.into_iter().map(|(_, task)| task.as_str().expect("an id").trim_start_matches("1.").to_owned()).collect()
+    rows.into_iter()
+        .map(|(_, task)| task.as_str().expect("an id").trim_start_matches("1.").to_owned())
+        .collect()
 }
 
 #[test]
@@ -166,5 +201,7 @@ fn bad_priorities_and_thresholds_are_refused() {
     home.write("task.jsonl", "{\"command\": [\"true\"], \"priority\": 99999999999}\n");
     home.eyas(&["submit", "task.jsonl"]).exits(1).says(&["task.jsonl, line 1", "expected i32"]);
     home.eyas(&["run", "--priority", "1.5", "--", "true"]).exits(2).says(&["--priority"]);
-    home.eyas(&["run", "--data-intensive", "much", "--", "true"]).exits(2).says(&["`much` is not a size"]);
+    home.eyas(&["run", "--data-intensive", "much", "--", "true"])
+        .exits(2)
+        .says(&["`much` is not a size"]);
 }

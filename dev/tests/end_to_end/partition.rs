@@ -1,5 +1,6 @@
-//! Files of the cluster while links are cut, processes die and a disk is full: acknowledged content survives, and a
-//! node that does not reach more than half of the nodes neither shows nor changes anything.
+//! Files of the cluster while links are cut, processes die and a disk is full: acknowledged content
+//! survives, and a node that does not reach more than half of the nodes neither shows nor changes
+//! anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,10 +39,14 @@ impl Files {
         self.gets += 1;
         let folder = format!("got-{}", self.gets);
         self.cluster.run(&["dfs", "get", "-r", "/", &folder]).exits(0);
-        let got: Vec<_> = self.cluster.names(&folder).into_iter().map(|name| format!("/{name}")).collect();
+        let got: Vec<_> =
+            self.cluster.names(&folder).into_iter().map(|name| format!("/{name}")).collect();
         assert_eq!(got, self.contents.keys().cloned().collect::<Vec<_>>());
         for (name, content) in &self.contents {
-            assert!(self.cluster.read(&format!("{folder}{name}")) == *content, "{name} is not as it was");
+            assert!(
+                self.cluster.read(&format!("{folder}{name}")) == *content,
+                "{name} is not as it was"
+            );
         }
     }
 
@@ -68,7 +73,8 @@ fn fill(folder: &Path) -> std::path::PathBuf {
 fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     let Some(network) = Network::new(1 + NODES) else { return };
     let Some(disk) = SmallDisk::mount("size=48m") else { return };
-    let mut cluster = Cluster::start_in(Home::on(network), &["--listen", &format!("{}:0", address(0))]);
+    let mut cluster =
+        Cluster::start_in(Home::on(network), &["--listen", &format!("{}:0", address(0))]);
     let small = disk.path().join("n8");
     for host in 1..NODES {
         cluster.add_executor_on(host, NODE);
@@ -88,7 +94,8 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     files.cluster.add_executor_on(NODES, &on_small_disk);
     files.are_whole_on(NODES);
 
-    // One node dies and the link of another is cut at the same moment: two nodes may be lost at once.
+    // One node dies and the link of another is cut at the same moment: two nodes may be lost at
+    // once.
     let apart = [6, 7, 8];
     files.cluster.executor(1).kill();
     files.cluster.network().cut(apart[0]);
@@ -99,7 +106,8 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     files.cluster.add_executor_on(1, &[NODE, &["--folder", &folder]].concat());
     files.are_whole_on(NODES - 1);
 
-    // Two more nodes are cut off. With the first they are three nodes that reach each other, and have clients.
+    // Two more nodes are cut off. With the first they are three nodes that reach each other, and
+    // have clients.
     files.cluster.network().split(&apart);
     files.cluster.network().mend(apart[0]);
     joined(&files.cluster, NODES - apart.len());
@@ -119,7 +127,9 @@ fn whatever_is_cut_off_or_dies_nothing_acknowledged_is_lost() {
     files.cluster.network().heal(&apart);
     joined(&files.cluster, NODES);
     for host in [0, apart[0]] {
-        finish(files.cluster.spawn_from(host, &["dfs", "cat", "/f1"])).exits(1).says(&["no file /f1"]);
+        finish(files.cluster.spawn_from(host, &["dfs", "cat", "/f1"]))
+            .exits(1)
+            .says(&["no file /f1"]);
     }
     // The write was begun and not acknowledged: the file is complete, or missing.
     let late = files.cluster.run(&["dfs", "cat", "/late"]);

@@ -5,17 +5,23 @@ use crate::support::{Cluster, Home};
 #[test]
 fn a_pattern_of_inputs_is_all_the_files_that_it_names() {
     let home = Home::new();
-    for name in ["ref/a.fa", "ref/b.fa", "ref/.hidden.fa", "ref/deep/c.fa", "odd [1].fa", "odd 1.fa"] {
+    for name in
+        ["ref/a.fa", "ref/b.fa", "ref/.hidden.fa", "ref/deep/c.fa", "odd [1].fa", "odd 1.fa"]
+    {
         home.write(name, format!("{name}\n"));
     }
-    let run =
-        |words: &[&str]| home.eyas(&[&["run", "-k", "--report", "none", "--sandbox"], words].concat()).exits(0).stdout;
+    let run = |words: &[&str]| {
+        home.eyas(&[&["run", "-k", "--report", "none", "--sandbox"], words].concat())
+            .exits(0)
+            .stdout
+    };
     // The argument that is the pattern becomes the paths of all files.
     let printed = run(&["-i", "ref/*.fa", "--array", "1-2", "--", "cat", "ref/*.fa", "{input:2}"]);
     assert_eq!(printed, "ref/a.fa\nref/b.fa\nref/b.fa\n".repeat(2));
     // The name of an existing file is not a pattern.
     assert_eq!(run(&["-i", "odd [1].fa", "--", "cat", "odd [1].fa"]), "odd [1].fa\n");
-    // Special characters in the name of an item do not make a pattern; those that the user writes do.
+    // Special characters in the name of an item do not make a pattern; those that the user writes
+    // do.
     home.write("frames/x[ab]", "");
     for name in ["dark/x[ab].1", "dark/x[ab].2", "dark/xa.1"] {
         home.write(name, format!("{name}\n"));
@@ -24,7 +30,10 @@ fn a_pattern_of_inputs_is_all_the_files_that_it_names() {
     assert_eq!(printed, "dark/x[ab].1\ndark/x[ab].2\n");
     let wrong = |words: &[&str]| home.eyas(&[&["run"], words, &["--", "true"]].concat()).exits(1);
     wrong(&["-i", "ref/*.fq"]).says(&["no file matches `ref/*.fq`"]);
-    home.write("job.toml", "[[task]]\nnoop = true\ninputs = [{ path = \"ref/*\", name = \"x\" }]\n");
+    home.write(
+        "job.toml",
+        "[[task]]\nnoop = true\ninputs = [{ path = \"ref/*\", name = \"x\" }]\n",
+    );
     let cluster = Cluster::start_in(home, &[]);
     cluster
         .run(&["submit", "job.toml"])
@@ -44,7 +53,9 @@ fn a_pattern_is_pushed() {
 #[test]
 fn files_of_the_cluster_are_named_by_patterns() {
     let cluster = Cluster::start(&[&["--dfs"]]);
-    for (name, text) in [("in/a.csv", "a\n"), ("in/b.csv", "b\n"), ("in/c.txt", "c\n"), ("in/deep/d.csv", "d\n")] {
+    for (name, text) in
+        [("in/a.csv", "a\n"), ("in/b.csv", "b\n"), ("in/c.txt", "c\n"), ("in/deep/d.csv", "d\n")]
+    {
         cluster.write(name, text);
     }
     cluster.run(&["dfs", "put", "-r", "in", "/data"]).exits(0);
@@ -56,7 +67,10 @@ fn files_of_the_cluster_are_named_by_patterns() {
     assert_eq!(cat(&["-r", "/data"]), "a\nb\nc\nd\nc\n");
     assert_eq!(cat(&["-r", "--length", "1", "/data/deep"]), "d");
     cluster.run(&["dfs", "cat", "-r", "/none"]).exits(1).says(&["there is no file in /none"]);
-    cluster.run(&["dfs", "cat", "/data/*.fits"]).exits(1).says(&["no file of the cluster matches `/data/*.fits`"]);
+    cluster
+        .run(&["dfs", "cat", "/data/*.fits"])
+        .exits(1)
+        .says(&["no file of the cluster matches `/data/*.fits`"]);
     cluster.run(&["dfs", "get", "/data/?.csv", "back"]).exits(0);
     assert_eq!(cluster.names("back"), ["a.csv", "b.csv"]);
     cluster.run(&["dfs", "get", "/data/**/?.csv", "-"]).exits(0);

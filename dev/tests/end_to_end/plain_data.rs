@@ -1,5 +1,5 @@
-//! Encryption of data: on by default, off for a cluster that was started so; processes with different settings refuse
-//! each other and say why.
+//! Encryption of data: on by default, off for a cluster that was started so; processes with
+//! different settings refuse each other and say why.
 
 use std::fs;
 
@@ -36,9 +36,15 @@ fn an_executor_that_moves_data_otherwise_does_not_join() {
         let mut cluster = Cluster::start_with(words, &[words]);
         cluster.add_executor(other).wait();
         let log = fs::read_to_string(cluster.path("log")).expect("the cluster's log");
-        let told: Vec<_> = log.lines().filter(|line| line.contains("one decision for the whole cluster")).collect();
+        let told: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("one decision for the whole cluster"))
+            .collect();
         for side in ["was started with --plain-data", "sends data unencrypted (--plain-data)"] {
-            assert!(told.iter().any(|line| line.contains(side)), "the executor and the dispatcher both say so: {log}");
+            assert!(
+                told.iter().any(|line| line.contains(side)),
+                "the executor and the dispatcher both say so: {log}"
+            );
         }
         cluster.wait_for_executors(1);
     }

@@ -1,5 +1,5 @@
-//! Pools on PBS, HTCondor, Grid Engine and Slurm. Programs that answer as these systems do (`fake_batch.sh`) start
-//! nodes as processes on this machine.
+//! Pools on PBS, HTCondor, Grid Engine and Slurm. Programs that answer as these systems do
+//! (`fake_batch.sh`) start nodes as processes on this machine.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -49,7 +49,8 @@ impl OnFake {
 
     #[track_caller]
     fn start_dispatcher(&self, variables: &[(&str, &str)]) {
-        let start = ["start", "dispatcher", "--cluster", "test", "--listen", "127.0.0.1:0", "--detach"];
+        let start =
+            ["start", "dispatcher", "--cluster", "test", "--listen", "127.0.0.1:0", "--detach"];
         let mut dispatcher = self.0.command(&start);
         self.with_programs(&mut dispatcher);
         dispatcher.envs(variables.iter().copied());
@@ -59,7 +60,9 @@ impl OnFake {
     /// Has a command find the programs of the batch system.
     fn with_programs(&self, command: &mut Command) {
         let (programs, path) = (self.0.path("programs"), std::env::var("PATH").unwrap_or_default());
-        command.env("PATH", format!("{}:{path}", programs.display())).env("FAKE_BATCH", self.0.path("jobs"));
+        command
+            .env("PATH", format!("{}:{path}", programs.display()))
+            .env("FAKE_BATCH", self.0.path("jobs"));
     }
 
     /// From now on, this goes wrong with submissions.
@@ -69,14 +72,17 @@ impl OnFake {
 
     /// The processes of all jobs that there ever were.
     fn jobs(&self) -> Vec<u32> {
-        let jobs = fs::read_dir(self.0.path("jobs")).unwrap().map(|job| job.unwrap().path().join("process"));
+        let jobs = fs::read_dir(self.0.path("jobs"))
+            .unwrap()
+            .map(|job| job.unwrap().path().join("process"));
         jobs.filter_map(|process| fs::read_to_string(process).ok()?.trim().parse().ok()).collect()
     }
 
     /// Adds a pool of one node, which is requested at once.
     #[track_caller]
     fn add_one_node(&self, system: &str, pool: &str, words: &[&str]) {
-        let add = ["pool", "add", system, pool, "--min-nodes", "1", "--max-nodes", "1", "--cpus", "1"];
+        let add =
+            ["pool", "add", system, pool, "--min-nodes", "1", "--max-nodes", "1", "--cpus", "1"];
         self.run(&[&add[..], &["--executor-option=--keep-free=10MB"], words].concat()).exits(0);
     }
 
@@ -95,8 +101,25 @@ impl OnFake {
     /// A job scales out to several nodes of one request, and back.
     #[track_caller]
     fn scales_out_and_back(&self, system: &str, verbatim: &[&str]) {
-        let add = ["pool", "add", system, "batch", "--max-nodes", "4", "--nodes-per-request", "2", "--cpus", "1"];
-        let rest = ["--provision", "all-at-once", "--idle-timeout", "500ms", "--executor-option=--keep-free=10MB"];
+        let add = [
+            "pool",
+            "add",
+            system,
+            "batch",
+            "--max-nodes",
+            "4",
+            "--nodes-per-request",
+            "2",
+            "--cpus",
+            "1",
+        ];
+        let rest = [
+            "--provision",
+            "all-at-once",
+            "--idle-timeout",
+            "500ms",
+            "--executor-option=--keep-free=10MB",
+        ];
         self.run(&[&add[..], &rest, verbatim].concat()).exits(0).says(&["added pool batch"]);
         let job = ["run", "--array", "1-20", "--", "sh", "-c", "sleep 0.1; echo {}"];
         self.run(&job).exits(0).says(&["20 of 20 tasks succeeded"]);
@@ -106,21 +129,36 @@ impl OnFake {
             pool["nodes"] == 0 && pool["requests"].as_array().unwrap().iter().all(has_ended)
         });
         let pool = self.pool();
-        assert!(pool["failures"] == 0 && pool["nodes_granted"] == pool["nodes_given_back"], "{pool:#}");
+        assert!(
+            pool["failures"] == 0 && pool["nodes_granted"] == pool["nodes_given_back"],
+            "{pool:#}"
+        );
         assert!(pool["nodes_granted"].as_u64() >= Some(2), "{pool:#}");
         self.run(&["pool", "remove", "batch"]).exits(0);
         wait_until("the pool is gone", || self.run(&["pool", "show", "batch"]).code == 1);
     }
 
-    /// The host starts no node at first. It is excluded, and the pool goes on. Returns the host, and the folder of the
-    /// last request.
+    /// The host starts no node at first. It is excluded, and the pool goes on. Returns the host,
+    /// and the folder of the last request.
     #[track_caller]
     fn goes_on_after_failures_on_one_host(&self, system: &str) -> (String, PathBuf) {
         let host = Command::new("uname").arg("-n").output().unwrap().stdout;
         let host = String::from_utf8(host).unwrap().trim().to_owned();
         let bad = self.0.write("bad", "");
-        let start = format!("if [ -e '{}' ]; then echo no scratch disk >&2; exit 3; fi", bad.display());
-        let add = ["pool", "add", system, "batch", "--max-nodes", "1", "--cpus", "1", "--start-command", &start];
+        let start =
+            format!("if [ -e '{}' ]; then echo no scratch disk >&2; exit 3; fi", bad.display());
+        let add = [
+            "pool",
+            "add",
+            system,
+            "batch",
+            "--max-nodes",
+            "1",
+            "--cpus",
+            "1",
+            "--start-command",
+            &start,
+        ];
         self.run(&[&add[..], &["--executor-option=--keep-free=10MB"]].concat()).exits(0);
         self.0.write("job.jsonl", r#"{"array": "1-2", "command": ["true"]}"#);
         self.run(&["submit", "job.jsonl"]).exits(0);
@@ -146,7 +184,9 @@ fn a_job_scales_out_and_back_on_pbs() {
     let pbs = OnFake::start(&[]);
     pbs.scales_out_and_back("pbs", &["--", "-q", "workq"]);
     pbs.run(&["pool", "add", "pbs", "bad", "--min-nodes", "1", "--", "-q", "nowhere"]).exits(0);
-    wait_until("a request has failed", || pbs.run(&["pool", "show", "bad"]).stdout.contains("Unknown queue"));
+    wait_until("a request has failed", || {
+        pbs.run(&["pool", "show", "bad"]).stdout.contains("Unknown queue")
+    });
 }
 
 #[test]
@@ -159,13 +199,26 @@ fn a_bad_host_is_excluded_on_htcondor() {
     let condor = OnFake::start(&[]);
     let (host, request) = condor.goes_on_after_failures_on_one_host("htcondor");
     let description = fs::read_to_string(request.join("request.sub")).unwrap();
-    assert!(description.contains(&format!("requirements = !regexp(\"^{}", host.replace('.', "[.]"))), "{description}");
+    assert!(
+        description.contains(&format!("requirements = !regexp(\"^{}", host.replace('.', "[.]"))),
+        "{description}"
+    );
 }
 
 #[test]
 fn a_batch_system_that_is_gone_pauses_the_pool_and_keeps_its_nodes() {
     let pbs = OnFake::start(&[]);
-    let add = ["pool", "add", "pbs", "batch", "--max-nodes", "2", "--cpus", "1", "--executor-option=--keep-free=10MB"];
+    let add = [
+        "pool",
+        "add",
+        "pbs",
+        "batch",
+        "--max-nodes",
+        "2",
+        "--cpus",
+        "1",
+        "--executor-option=--keep-free=10MB",
+    ];
     pbs.run(&[&add[..], &["--min-nodes", "1"]].concat()).exits(0);
     wait_until("a node has joined", || pbs.pool()["nodes"] == 1);
     for name in ["qsub", "qstat", "qdel", "condor_submit"] {
@@ -174,9 +227,14 @@ fn a_batch_system_that_is_gone_pauses_the_pool_and_keeps_its_nodes() {
     let job = ["run", "--array", "1-20", "--", "sh", "-c", "sleep 0.1; echo {}"];
     pbs.run(&job).exits(0).says(&["20 of 20 tasks succeeded"]);
     // The machine may have the programs of another batch system under the names of those of PBS.
-    pbs.run(&["pool", "add", "htcondor", "other"]).exits(1).says(&["there is no program `condor_submit` here"]);
+    pbs.run(&["pool", "add", "htcondor", "other"])
+        .exits(1)
+        .says(&["there is no program `condor_submit` here"]);
     let pool = pbs.pool();
-    assert!(pool["nodes"].as_u64() >= Some(1), "a node without a batch system still works: {pool:#}");
+    assert!(
+        pool["nodes"].as_u64() >= Some(1),
+        "a node without a batch system still works: {pool:#}"
+    );
 }
 
 #[test]
@@ -197,11 +255,13 @@ fn a_kubernetes_cluster_that_is_not_reached_is_named() {
     let contexts = "contexts:\n- {name: lab, context: {cluster: one}}\ncurrent-context: lab\n";
     fake.0.write("kubeconfig", format!("{server}{contexts}"));
     add(&image).says(&["the API server http://127.0.0.1:1 does not answer", "Connection refused"]);
-    add(&[&image[..], &["--context", "other"]].concat()).says(&["no context `other`: its contexts are lab"]);
+    add(&[&image[..], &["--context", "other"]].concat())
+        .says(&["no context `other`: its contexts are lab"]);
     add(&[]).says(&["--image names the container image of the nodes"]);
     add(&[&image[..], &["--", "--queue=a"]].concat()).says(&["use --template"]);
     fake.0.write("pods.yaml", "kind: Service");
-    add(&[&image[..], &["--template", "pods.yaml"]].concat()).says(&["it is a Service, not a PodTemplate"]);
+    add(&[&image[..], &["--template", "pods.yaml"]].concat())
+        .says(&["it is a Service, not a PodTemplate"]);
     let other = fake.run(&["pool", "add", "local", "here", "--image", "registry/eyas"]).exits(1);
     assert!(other.stderr.contains("which are for Kubernetes"), "{}", other.stderr);
 }
@@ -212,13 +272,17 @@ fn a_job_scales_out_and_back_on_htcondor() {
     condor.scales_out_and_back("htcondor", &["--", "accounting_group = astro"]);
     let add = ["pool", "add", "htcondor", "bad", "--min-nodes", "1", "--no-try", "--", "nonsense"];
     condor.run(&add).exits(0);
-    wait_until("a request has failed", || condor.run(&["pool", "show", "bad"]).stdout.contains("ERROR: nonsense"));
+    wait_until("a request has failed", || {
+        condor.run(&["pool", "show", "bad"]).stdout.contains("ERROR: nonsense")
+    });
 }
 
 #[test]
 fn a_submission_whose_answer_is_lost_is_found_by_its_name() {
     let fake = OnFake::start(&[]);
-    for (system, fault) in [("pbs", "banner"), ("sge", "lost"), ("htcondor", "lost"), ("slurm", "banner")] {
+    for (system, fault) in
+        [("pbs", "banner"), ("sge", "lost"), ("htcondor", "lost"), ("slurm", "banner")]
+    {
         fake.fails(fault);
         fake.add_one_node(system, system, &[]);
         wait_until((system, "has a node, of a request that is known"), || {
@@ -273,7 +337,17 @@ fn a_dispatcher_in_a_job_whose_submission_is_not_answered_is_found_and_followed(
     let fake = OnFake::start(&[]);
     fake.fails("lost");
     let options = "--cpus 1 --max-nodes 1 --executor-option=--keep-free=10MB";
-    let words = ["run", "--pool", "slurm", "--dispatcher-in-job", "--pool-options", options, "--", "echo", "hello"];
+    let words = [
+        "run",
+        "--pool",
+        "slurm",
+        "--dispatcher-in-job",
+        "--pool-options",
+        options,
+        "--",
+        "echo",
+        "hello",
+    ];
     let mut run = fake.0.command(&words);
     fake.with_programs(&mut run);
     assert_eq!(fake.0.finish(run).exits(0).stdout, "hello\n");

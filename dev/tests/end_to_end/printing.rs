@@ -1,5 +1,6 @@
-//! Every command ends with an exit code when its output cannot be written, and with any bytes as arguments. The
-//! commands come from the command line's own tree: a new command needs a line in [`words_of`].
+//! Every command ends with an exit code when its output cannot be written, and with any bytes as
+//! arguments. The commands come from the command line's own tree: a new command needs a line in
+//! [`words_of`].
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -39,7 +40,8 @@ fn words_of(command: &str) -> Call {
     match command {
         "run" => passing_on(&["--report", "none", "--array", "1-3", "--", "echo", "{}"]),
         "submit" => call(&["job.jsonl"]),
-        "job list" | "executor list" | "dfs ls" | "dfs du" | "dfs verify" | "dfs rebalance" | "io status" => call(&[]),
+        "job list" | "executor list" | "dfs ls" | "dfs du" | "dfs verify" | "dfs rebalance"
+        | "io status" => call(&[]),
         "job show" | "job wait" | "job retry" | "task list" => call(&["1"]),
         "job get" => call(&["1", "--to", "got", "--force"]),
         "job cancel" | "job release" => call(&["2"]),
@@ -96,10 +98,14 @@ fn words_of(command: &str) -> Call {
         "sim index" => call(&["--entries", "10"]),
         "completion" => call(&["bash"]),
         "man" => call(&["pages"]),
-        "access rotate" | "access show" | "access revoke" | "access create" => call(&["--cluster", "nowhere"]),
+        "access rotate" | "access show" | "access revoke" | "access create" => {
+            call(&["--cluster", "nowhere"])
+        }
         // The command would wait for a node that does not exist.
         "worker map" => call(&["0000000000000000:0", "--cluster", "nowhere", "--", "cat"]),
-        "worker reduce" => call(&["0000000000000000:0", "1", "--of", "1", "--cluster", "nowhere", "--", "cat"]),
+        "worker reduce" => {
+            call(&["0000000000000000:0", "1", "--of", "1", "--cluster", "nowhere", "--", "cat"])
+        }
         _ => panic!("there is a new command: say in `words_of` how `eyas {command}` is called"),
     }
 }
@@ -107,9 +113,14 @@ fn words_of(command: &str) -> Call {
 /// All commands without subcommands, hidden ones included.
 fn commands(home: &Home) -> Vec<String> {
     home.eyas(&["man", "pages"]).exits(0);
-    let pages: Vec<_> = home.names("pages").iter().map(|page| page.trim_end_matches(".1").to_owned()).collect();
-    let is_whole = |page: &&String| !pages.iter().any(|other| other.starts_with(&format!("{page}-")));
-    let shown = pages.iter().filter(is_whole).map(|page| page.trim_start_matches("eyas-").replace('-', " "));
+    let pages: Vec<_> =
+        home.names("pages").iter().map(|page| page.trim_end_matches(".1").to_owned()).collect();
+    let is_whole =
+        |page: &&String| !pages.iter().any(|other| other.starts_with(&format!("{page}-")));
+    let shown = pages
+        .iter()
+        .filter(is_whole)
+        .map(|page| page.trim_start_matches("eyas-").replace('-', " "));
     shown.chain(["worker map".to_owned(), "worker reduce".to_owned()]).collect()
 }
 
@@ -129,10 +140,15 @@ fn eyas(cluster: &Cluster, command: &str, words: &[&str]) -> Command {
 /// Runs a command whose standard output is `out`. Its standard error is read, or is `out`, too.
 #[track_caller]
 fn with_output(mut command: Command, out: impl Fn() -> Stdio, is_both: bool) -> Done {
-    let child = command.stdin(Stdio::null()).stdout(out()).stderr(if is_both { out() } else { Stdio::piped() });
-    let done = child.spawn().and_then(std::process::Child::wait_with_output).expect("eyas can be started");
-    let code =
-        std::os::unix::process::ExitStatusExt::signal(&done.status).map_or(done.status.code(), |s| Some(128 + s));
+    let child = command.stdin(Stdio::null()).stdout(out()).stderr(if is_both {
+        out()
+    } else {
+        Stdio::piped()
+    });
+    let done =
+        child.spawn().and_then(std::process::Child::wait_with_output).expect("eyas can be started");
+    let code = std::os::unix::process::ExitStatusExt::signal(&done.status)
+        .map_or(done.status.code(), |s| Some(128 + s));
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     Done { code: code.unwrap_or(-1), stdout: text(&done.stdout), stderr: text(&done.stderr) }
 }
@@ -146,7 +162,10 @@ fn prepared() -> Cluster {
     let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB", "--slots", "2"]]);
     fs::create_dir(cluster.path("run")).unwrap();
     cluster.write("input", "one line\n");
-    cluster.write("small.toml", "[cluster]\nnodes = 2\n[workload.uniform]\nobjects = 5\nsize = \"1 MB\"\ntasks = 20\n");
+    cluster.write(
+        "small.toml",
+        "[cluster]\nnodes = 2\n[workload.uniform]\nobjects = 5\nsize = \"1 MB\"\ntasks = 20\n",
+    );
     let task = "{\"command\": [\"sh\", \"-c\", \"echo out; echo > f\"], \"inputs\": [\"input\"], \
                 \"outputs\": [{\"file\": \"f\", \"keep\": true}]}";
     cluster.write("job.jsonl", task);
@@ -161,25 +180,34 @@ fn prepared() -> Cluster {
 #[test]
 fn no_command_panics_where_its_output_cannot_be_written() {
     let cluster = prepared();
-    let full = || Stdio::from(File::options().write(true).open("/dev/full").expect("the system has one"));
+    let full =
+        || Stdio::from(File::options().write(true).open("/dev/full").expect("the system has one"));
     // The reader of the output closes it at once.
     let broken = || Stdio::from(std::io::pipe().expect("a pipe").1);
     for command in commands(&cluster) {
         let Call { words, serves, .. } = words_of(&command);
-        let plain = (!serves).then(|| with_output(eyas(&cluster, &command, words), Stdio::piped, false));
-        let prints = serves || plain.as_ref().is_some_and(|done| done.code == 0 && !done.stdout.is_empty());
+        let plain =
+            (!serves).then(|| with_output(eyas(&cluster, &command, words), Stdio::piped, false));
+        let prints =
+            serves || plain.as_ref().is_some_and(|done| done.code == 0 && !done.stdout.is_empty());
         for json in [&[][..], &["--json"]] {
             let run = |out: &dyn Fn() -> Stdio, is_both| {
-                let done = with_output(eyas(&cluster, &command, &[json, words].concat()), out, is_both);
+                let done =
+                    with_output(eyas(&cluster, &command, &[json, words].concat()), out, is_both);
                 has_not_panicked(&done, &command);
                 done
             };
             let done = run(&full, false);
-            // These commands pass on the exit code of another program, or end with the process that started them.
-            let tells = prints && json.is_empty() && !matches!(&*command, "io run" | "start dispatcher");
+            // These commands pass on the exit code of another program, or end with the process that
+            // started them.
+            let tells =
+                prints && json.is_empty() && !matches!(&*command, "io run" | "start dispatcher");
             if tells {
                 assert_eq!(done.code, 1, "{command}: {done:?}");
-                assert!(done.stderr.contains("cannot write to standard output: No space left"), "{command}: {done:?}");
+                assert!(
+                    done.stderr.contains("cannot write to standard output: No space left"),
+                    "{command}: {done:?}"
+                );
             }
             let done = run(&broken, false);
             // The exit code of `run` says how its job has ended.
@@ -193,14 +221,19 @@ fn no_command_panics_where_its_output_cannot_be_written() {
             run(&full, true);
         }
         if !serves {
-            let mut closed = cluster.command_of(Command::new("sh"), &["-c", "exec \"$0\" \"$@\" >&- 2>&-"]);
+            let mut closed =
+                cluster.command_of(Command::new("sh"), &["-c", "exec \"$0\" \"$@\" >&- 2>&-"]);
             let eyas = eyas(&cluster, &command, words);
-            closed.arg(eyas.get_program()).args(eyas.get_args()).env("XDG_RUNTIME_DIR", cluster.path("run"));
+            closed
+                .arg(eyas.get_program())
+                .args(eyas.get_args())
+                .env("XDG_RUNTIME_DIR", cluster.path("run"));
             has_not_panicked(&with_output(closed, Stdio::piped, false), &command);
         }
     }
     // Help and versions are results, too.
-    for words in [&["--help"][..], &["--version"], &["run", "--help"], &["help"], &["help", "run"]] {
+    for words in [&["--help"][..], &["--version"], &["run", "--help"], &["help"], &["help", "run"]]
+    {
         let done = with_output(cluster.command(words), full, false);
         assert_eq!(done.code, 1, "{done:?}");
         let done = with_output(cluster.command(words), broken, false);
@@ -212,20 +245,34 @@ fn no_command_panics_where_its_output_cannot_be_written() {
 fn no_command_panics_or_colours_a_terminal_whatever_it_is_given() {
     let cluster = prepared();
     fs::write(cluster.work().join(OsStr::from_bytes(ODD)), "x\n").unwrap();
-    fs::write(cluster.work().join(OsStr::from_bytes(&[ODD, b".jsonl"].concat())), "{\"command\": [\"true\"]}\n")
-        .unwrap();
+    fs::write(
+        cluster.work().join(OsStr::from_bytes(&[ODD, b".jsonl"].concat())),
+        "{\"command\": [\"true\"]}\n",
+    )
+    .unwrap();
     for command in commands(&cluster) {
         let Call { words, serves, passes_on } = words_of(&command);
-        let odd = [ODD, &[ODD, b".jsonl"].concat(), b"--odd\xff\x1b=x", b"\xff=\x1b", b"*\xff*", b"\x1b]0;title\x07"]
-            .map(<[u8]>::to_vec);
+        let odd = [
+            ODD,
+            &[ODD, b".jsonl"].concat(),
+            b"--odd\xff\x1b=x",
+            b"\xff=\x1b",
+            b"*\xff*",
+            b"\x1b]0;title\x07",
+        ]
+        .map(<[u8]>::to_vec);
         for word in odd.iter().map(|word| OsStr::from_bytes(word)) {
             for mut called in [eyas(&cluster, &command, &[]), eyas(&cluster, &command, words)] {
-                // A command that starts a server must not start it. Other commands have made folders to mount on.
+                // A command that starts a server must not start it. Other commands have made
+                // folders to mount on.
                 called.arg(word).args((serves || command == "mount").then_some("--no-such-option"));
                 let done = with_output(called, Stdio::piped, false);
                 has_not_panicked(&done, &command);
                 assert!(!done.stderr.contains('\x1b'), "eyas {command} {word:?}: {done:?}");
-                assert!(passes_on || !done.stdout.contains('\x1b'), "eyas {command} {word:?}: {done:?}");
+                assert!(
+                    passes_on || !done.stdout.contains('\x1b'),
+                    "eyas {command} {word:?}: {done:?}"
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Objects that reach executors before tasks ask for them: `eyas push`, and inputs that jobs broadcast.
+//! Objects that reach executors before tasks ask for them: `eyas push`, and inputs that jobs
+//! broadcast.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +20,12 @@ fn holders(cluster: &Cluster, source: &str) -> Vec<String> {
         return Vec::new();
     }
     let objects = shown.json("objects");
-    let mut names: Vec<_> =
-        objects[0]["holders"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    let mut names: Vec<_> = objects[0]["holders"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect();
     names.sort();
     names
 }
@@ -28,8 +33,9 @@ fn holders(cluster: &Cluster, source: &str) -> Vec<String> {
 /// State of each executor of a push, by name.
 fn states(push: &Value) -> Vec<(&str, &str)> {
     let executors = push["executors"].as_array().unwrap().iter();
-    let mut states: Vec<_> =
-        executors.map(|e| (e["executor"].as_str().unwrap(), e["state"].as_str().unwrap())).collect();
+    let mut states: Vec<_> = executors
+        .map(|e| (e["executor"].as_str().unwrap(), e["state"].as_str().unwrap()))
+        .collect();
     states.sort_unstable();
     states
 }
@@ -41,7 +47,10 @@ fn what_is_pushed_is_local_to_whatever_reads_it() {
     cluster.write("big", vec![b'x'; 4 * MB]);
     cluster.write("small", "small");
     let pushed = cluster.run(&["--json", "push", "big", "small"]).exits(0).json("push");
-    assert_eq!((pushed["objects"].as_u64(), pushed["bytes"].as_u64()), (Some(2), Some(4 * MB as u64 + 5)));
+    assert_eq!(
+        (pushed["objects"].as_u64(), pushed["bytes"].as_u64()),
+        (Some(2), Some(4 * MB as u64 + 5))
+    );
     assert_eq!(states(&pushed), ["n1", "n2", "n3", "n4"].map(|name| (name, "complete")));
     assert_eq!(holders(&cluster, "big"), ["n1", "n2", "n3", "n4"]);
     cluster
@@ -67,18 +76,25 @@ fn persistent_storage_is_read_once() {
         }
         let urls: Vec<_> = files.iter().map(|file| web.url(file)).collect();
         let urls: Vec<_> = urls.iter().map(String::as_str).collect();
-        cluster.run(&[&["push", "--distribution", distribution], &urls[..]].concat()).exits(0).says(&["to 5 of 5"]);
+        cluster
+            .run(&[&["push", "--distribution", distribution], &urls[..]].concat())
+            .exits(0)
+            .says(&["to 5 of 5"]);
         files.iter().for_each(|file| assert_eq!(web.count(&format!("GET {file}")), 1, "{file}"));
     }
 }
 
 #[test]
 fn executors_are_named_as_elsewhere_and_mistakes_are_told() {
-    let cluster = Cluster::start(&[&["--label", "site=a"], &["--label", "site=b"], &["--label", "site=b"]]);
+    let cluster =
+        Cluster::start(&[&["--label", "site=a"], &["--label", "site=b"], &["--label", "site=b"]]);
     let executors = cluster.ask(&["executor", "list"], "executors");
-    let n1 = executors.as_array().unwrap().iter().find(|executor| executor["name"] == "n1").unwrap();
+    let n1 =
+        executors.as_array().unwrap().iter().find(|executor| executor["name"] == "n1").unwrap();
     let id_of_n1 = n1["executor"].as_str().unwrap();
-    for (file, to, who) in [("x", "site=b", &["n2", "n3"][..]), ("y", "n3", &["n3"]), ("z", id_of_n1, &["n1"])] {
+    for (file, to, who) in
+        [("x", "site=b", &["n2", "n3"][..]), ("y", "n3", &["n3"]), ("z", id_of_n1, &["n1"])]
+    {
         cluster.write(file, file);
         cluster.run(&["push", file, "--to", to]).exits(0);
         assert_eq!(holders(&cluster, file), who);
@@ -118,7 +134,9 @@ fn a_killed_executor_fails_alone() {
     assert_eq!(complete.len(), 3, "{complete:?}");
     let failures = pushed["failures"].as_array().unwrap();
     assert_eq!((failures.len(), failures[0]["executor"].as_str()), (1, Some(killed.as_str())));
-    let done = cluster.run(&["run", "--array", "1-6", "-i", "big", "--", "sh", "-c", "cksum < big"]).exits(0);
+    let done = cluster
+        .run(&["run", "--array", "1-6", "-i", "big", "--", "sh", "-c", "cksum < big"])
+        .exits(0);
     let done = done.says(&["100% from local"]);
     assert_eq!(done.stdout.lines().collect::<BTreeSet<_>>().len(), 1, "all have the same");
 }
@@ -132,7 +150,11 @@ fn an_executor_without_room_fails_alone_and_says_why() {
     assert_eq!(states(&pushed), [("n1", "complete"), ("n2", "incomplete"), ("n3", "complete")]);
     // The store has no room for both, and no object is sent in vain.
     let done = cluster.run(&["push", "big", "other"]).exits(1);
-    let done = done.says(&["n2 does not have the objects: its store has 1.0 MB", "n3 does not have", "--cache"]);
+    let done = done.says(&[
+        "n2 does not have the objects: its store has 1.0 MB",
+        "n3 does not have",
+        "--cache",
+    ]);
     done.says(&["pushed 2 objects (4.0 MB) to 1 of 3 executors"]);
 }
 
@@ -153,8 +175,8 @@ fn an_object_that_vanishes_fails_with_the_reason() {
 #[test]
 fn what_the_cluster_keeps_can_be_pushed() {
     let cluster = Cluster::start(&[&[], &[], &[]]);
-    let text =
-        "[[task]]\ncommand = [\"sh\", \"-c\", \"echo made > text\"]\noutputs = [{ file = \"text\", keep = true }]\n";
+    let text = "[[task]]\ncommand = [\"sh\", \"-c\", \"echo made > text\"]\noutputs = [{ file = \
+                \"text\", keep = true }]\n";
     cluster.write("made.toml", text);
     cluster.run(&["submit", "--wait", "made.toml"]).exits(0);
     assert_eq!(holders(&cluster, "eyas://1/0/text").len(), 1);
@@ -211,7 +233,17 @@ fn along_a_spanning_tree_all_is_everywhere_before_a_task_starts() {
     let slow = ["--emulate", "storage=4MB/s"];
     let mut cluster = Cluster::start(&[&slow[..]; 5]);
     (1..=4).for_each(|number| drop(cluster.write(&format!("in-{number}"), vec![b'x'; MB])));
-    let run = cluster.spawn_on(&["run", "--distribution", "spanning-tree", "--each", "in-*", "--", "wc", "-c", "{}"]);
+    let run = cluster.spawn_on(&[
+        "run",
+        "--distribution",
+        "spanning-tree",
+        "--each",
+        "in-*",
+        "--",
+        "wc",
+        "-c",
+        "{}",
+    ]);
     wait_until("the job is there", || cluster.run(&["job", "show", "1"]).code == 0);
     let why = cluster.run(&["explain", "1.0"]).exits(0).stdout;
     assert!(why.contains("along a spanning tree"), "{why}");

@@ -1,5 +1,5 @@
-//! The reference of the command line is what `--help` prints, the header of the C library has what `doors/capi/`
-//! exports, and answers in JSON are what their schema says.
+//! The reference of the command line is what `--help` prints, the header of the C library has what
+//! `doors/capi/` exports, and answers in JSON are what their schema says.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -13,14 +13,21 @@ use crate::support::{Cluster, eyas};
 /// The `--help` text of a command, wrapped to the width of a page.
 fn help(words: &[&str]) -> String {
     let mut command = Command::new(eyas());
-    let output = command.args(words).arg("--help").env("COLUMNS", "100").output().expect("eyas starts");
-    assert!(output.status.success(), "eyas {words:?} --help: {}", String::from_utf8_lossy(&output.stderr));
+    let output =
+        command.args(words).arg("--help").env("COLUMNS", "100").output().expect("eyas starts");
+    assert!(
+        output.status.success(),
+        "eyas {words:?} --help: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
 /// The commands below one, in the order of its help.
 fn commands(help: &str) -> Vec<&str> {
-    let list = help.split_once("\nCommands:\n").map_or("", |(_, list)| list.split("\n\n").next().unwrap_or_default());
+    let list = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, list)| list.split("\n\n").next().unwrap_or_default());
     let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
 }
@@ -37,8 +44,9 @@ fn write(page: &mut String, words: &[&str]) {
 #[test]
 fn the_reference_of_the_command_line_is_current() {
     let mut page = String::from(
-        "# Command line\n\n<!-- made by `make generate` from the help of each command -->\n\nEvery command, as its \
-         `--help` prints it. `eyas man FOLDER` writes the same as manual pages.\n",
+        "# Command line\n\n<!-- made by `make generate` from the help of each command \
+         -->\n\nEvery command, as its `--help` prints it. `eyas man FOLDER` writes the same as \
+         manual pages.\n",
     );
     write(&mut page, &[]);
     generated("docs/reference/cli.md", &page);
@@ -48,18 +56,21 @@ fn the_reference_of_the_command_line_is_current() {
 #[test]
 fn the_header_of_the_c_library_is_current() {
     let config = root().join("doors/capi/cbindgen.toml");
-    let config = cbindgen::Config::from_file(config.to_str().expect("a text")).expect("a configuration");
-    let builder = cbindgen::Builder::new().with_config(config).with_src(root().join("doors/capi/src/lib.rs"));
+    let config =
+        cbindgen::Config::from_file(config.to_str().expect("a text")).expect("a configuration");
+    let builder =
+        cbindgen::Builder::new().with_config(config).with_src(root().join("doors/capi/src/lib.rs"));
     let mut header = Vec::new();
     builder.generate().expect("a header").write(&mut header);
     generated("doors/capi/include/eyas.h", &String::from_utf8(header).expect("text"));
 }
 
-/// Where a value differs from its schema, with the keywords that the generated schema uses. A field that the schema
-/// does not name is a difference, too.
+/// Where a value differs from its schema, with the keywords that the generated schema uses. A field
+/// that the schema does not name is a difference, too.
 fn differences(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Vec<String>) {
     if let Some(name) = schema["$ref"].as_str() {
-        let definition = all.pointer(&name[1..]).unwrap_or_else(|| panic!("the schema does not define {name}"));
+        let definition =
+            all.pointer(&name[1..]).unwrap_or_else(|| panic!("the schema does not define {name}"));
         return differences(value, definition, all, at, found);
     }
     if let Some(schemas) = schema["anyOf"].as_array() {
@@ -80,7 +91,10 @@ fn differences(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut
         Some("boolean") => value.is_boolean(),
         Some("null") => value.is_null(),
         Some(other) => panic!("{at}: the schema has type {other}"),
-        None => schema["enum"].as_array().is_some_and(|values| values.contains(value)) || schema["const"] == *value,
+        None => {
+            schema["enum"].as_array().is_some_and(|values| values.contains(value))
+                || schema["const"] == *value
+        }
     };
     if !is_of_type {
         found.push(format!("{at} is {value}"));
@@ -111,7 +125,10 @@ fn answers_in_json_are_what_the_schema_says() {
     let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB"]]);
     joined(&cluster, 1);
     cluster.write("a.txt", "one\n");
-    cluster.write("job.toml", "[[task]]\ncommand = [\"cat\", \"a.txt\"]\n\n[[task]]\ncommand = [\"false\"]\n");
+    cluster.write(
+        "job.toml",
+        "[[task]]\ncommand = [\"cat\", \"a.txt\"]\n\n[[task]]\ncommand = [\"false\"]\n",
+    );
     cluster.run(&["submit", "--wait", "job.toml"]).exits(1);
     cluster.run(&["dfs", "put", "--replicas", "1", "a.txt", "/a"]).exits(0);
     let asked: &[&[&str]] = &[
@@ -129,7 +146,8 @@ fn answers_in_json_are_what_the_schema_says() {
     ];
     for words in asked {
         let done = cluster.run(&[&["--json"], *words].concat()).exits(0);
-        let answer: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}"));
+        let answer: Value =
+            serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}"));
         let mut found = Vec::new();
         differences(&answer, &schema, &schema, &words.join(" "), &mut found);
         assert!(found.is_empty(), "\n{}\n{answer}\n", found.join("\n"));

@@ -1,5 +1,5 @@
-//! A dispatcher that is killed and started again in its folder: everything that it acknowledged is still there, and
-//! clients that wait for a job continue to wait.
+//! A dispatcher that is killed and started again in its folder: everything that it acknowledged is
+//! still there, and clients that wait for a job continue to wait.
 
 use std::io::{BufRead, BufReader};
 
@@ -45,7 +45,8 @@ fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
     let mut shown: Vec<String> = lines.by_ref().take(150).map(Result::unwrap).collect();
     wait_until("200 tasks have ended", || cluster.job("1")["tasks"]["succeeded"] == 200);
     // Clients that have printed the id of their job are connected.
-    cluster.write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
+    cluster
+        .write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
     let waiting = |job: &str, words: &[&str]| {
         let mut child = cluster.spawn_on(&[&["submit", "job.jsonl", "--wait"], words].concat());
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -67,7 +68,12 @@ fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
     let mut numbers: Vec<u32> = shown.iter().map(|line| line.parse().unwrap()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=210).collect::<Vec<_>>(), "each is shown once");
-    finish(patient).exits(0).says(&["has ended", "trying to reconnect", "is back", "1 of 1 task succeeded"]);
+    finish(patient).exits(0).says(&[
+        "has ended",
+        "trying to reconnect",
+        "is back",
+        "1 of 1 task succeeded",
+    ]);
 }
 
 #[test]
@@ -89,7 +95,8 @@ fn a_report_is_the_same_after_a_restart() {
 #[test]
 fn what_lost_samples_would_tell_is_left_out_of_a_report() {
     let mut cluster = Cluster::start(&[&["--slots", "2"]]);
-    cluster.write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
+    cluster
+        .write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
     cluster.submit("job.jsonl");
     wait_until("it runs", || cluster.job("1")["tasks"]["assigned"] == 1);
     cluster.restart_dispatcher();
@@ -100,7 +107,10 @@ fn what_lost_samples_would_tell_is_left_out_of_a_report() {
         cluster.run(&["report", "1", "-o", file]).exits(0);
     }
     let json = cluster.read("report.json");
-    assert!(json.contains("\"efficiency\": null") || json.contains("\"efficiency\":null"), "{json}");
+    assert!(
+        json.contains("\"efficiency\": null") || json.contains("\"efficiency\":null"),
+        "{json}"
+    );
     assert!(cluster.read("report.html").contains("samples were lost"));
 }
 
@@ -131,10 +141,17 @@ fn a_journal_that_has_lost_what_was_acknowledged_is_noticed() {
         whole = std::fs::read(folder.join("journal.redb")).unwrap();
         std::fs::write(folder.join("journal.redb"), "").unwrap();
     });
-    refused.expect("it does not start as an empty cluster").exits(1).says(&["were acknowledged", "journal.mark"]);
-    let refused = cluster.restart_dispatcher_after(|folder| std::fs::remove_file(folder.join("journal.redb")).unwrap());
+    refused
+        .expect("it does not start as an empty cluster")
+        .exits(1)
+        .says(&["were acknowledged", "journal.mark"]);
+    let refused = cluster.restart_dispatcher_after(|folder| {
+        std::fs::remove_file(folder.join("journal.redb")).unwrap()
+    });
     refused.expect("nor where the journal is gone").exits(1).says(&["journal.mark"]);
-    let back = cluster.restart_dispatcher_after(|folder| std::fs::write(folder.join("journal.redb"), &whole).unwrap());
+    let back = cluster.restart_dispatcher_after(|folder| {
+        std::fs::write(folder.join("journal.redb"), &whole).unwrap()
+    });
     assert!(back.is_none());
     assert_eq!(cluster.job("1")["tasks"]["succeeded"], 3);
 }
@@ -147,10 +164,14 @@ fn events_are_followed_across_a_restart() {
     let mut line_with = |words: &str| lines.find(|line| line.contains(words)).expect(words);
     cluster.run(&["run", "--name", "first", "--", "true"]).exits(0);
     let line = line_with("was submitted");
-    assert!(line.ends_with("  job 1 (first) was submitted with 1 task") && line.starts_with("20"), "{line}");
+    assert!(
+        line.ends_with("  job 1 (first) was submitted with 1 task") && line.starts_with("20"),
+        "{line}"
+    );
     line_with("job 1 (first) has ended: 1 succeeded");
     let listed = cluster.ask(&["events"], "events");
-    let kinds: Vec<_> = listed.as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<_> =
+        listed.as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["executor-joined", "job-submitted", "job-ended"]);
     assert_eq!((&listed[1]["number"], &listed[1]["job"]), (&2.into(), &1.into()));
     cluster.restart_dispatcher();

@@ -2,8 +2,8 @@
 
 use crate::support::{Cluster, wait_until};
 
-/// A text for each file, in persistent storage; all texts together, kept in the cluster; their lines, on standard
-/// output.
+/// A text for each file, in persistent storage; all texts together, kept in the cluster; their
+/// lines, on standard output.
 const CHAIN: &str = r#"
     [[task]]
     id = "text"
@@ -46,17 +46,23 @@ fn what_was_run_before_is_not_run_again_unless_something_has_changed() {
     let why = cluster.run(&["explain", "2.3"]).exits(0).stdout;
     assert!(why.contains("this is the result of task 1.3"), "{why}");
     assert_eq!(again(&cluster, 3, &[]), (5, abc()), "only who asks for it");
-    // The outputs of the third job are new versions, so the whole chain runs once more; after that, it is reused.
+    // The outputs of the third job are new versions, so the whole chain runs once more; after that,
+    // it is reused.
     assert_eq!(again(&cluster, 4, &["--reuse"]).0, 5);
     assert_eq!(again(&cluster, 5, &["--reuse"]).0, 0);
     cluster.write("out/b", "somebody else's\n");
-    assert_eq!(again(&cluster, 6, &["--reuse"]), (3, abc()), "one text, and all that follows from it");
+    assert_eq!(
+        again(&cluster, 6, &["--reuse"]),
+        (3, abc()),
+        "one text, and all that follows from it"
+    );
     cluster.write("in/c", "d\n");
     assert_eq!(again(&cluster, 7, &["--reuse"]), (3, "a\nb\nd\n".into()));
     cluster.restart_dispatcher();
     cluster.wait_for_executors(2);
     assert_eq!(again(&cluster, 8, &["--reuse"]), (0, "a\nb\nd\n".into()));
-    // A task whose kept output is gone runs again. Its reader does not, because the output is the same.
+    // A task whose kept output is gone runs again. Its reader does not, because the output is the
+    // same.
     for executor in [1, 2] {
         cluster.executor(executor).kill();
     }
@@ -64,8 +70,14 @@ fn what_was_run_before_is_not_run_again_unless_something_has_changed() {
     cluster.add_executor(&[]);
     cluster.wait_for_executors(1);
     wait_until("it is known that nobody has it", || {
-        cluster.run(&["--json", "catalog", "show", "eyas://7/3/all"]).stdout.contains("\"holders\": []")
-            || cluster.run(&["--json", "catalog", "show", "eyas://7/3/all"]).stdout.contains("\"holders\":[]")
+        cluster
+            .run(&["--json", "catalog", "show", "eyas://7/3/all"])
+            .stdout
+            .contains("\"holders\": []")
+            || cluster
+                .run(&["--json", "catalog", "show", "eyas://7/3/all"])
+                .stdout
+                .contains("\"holders\":[]")
     });
     assert_eq!(again(&cluster, 9, &["--reuse"]).1, "a\nb\nd\n");
 }
@@ -84,7 +96,11 @@ fn another_command_or_environment_is_another_task() {
     assert_eq!(reused(&["--", "echo", "x", "{}"]), 0);
     assert_eq!(reused(&["-e", "A=1", "--", "echo", "{}"]), 0);
     assert_eq!(reused(&["-e", "A=1", "--", "echo", "{}"]), 3);
-    assert_eq!(reused(&["--cpus", "0.5", "--", "echo", "{}"]), 3, "where it runs is not what it does");
+    assert_eq!(
+        reused(&["--cpus", "0.5", "--", "echo", "{}"]),
+        3,
+        "where it runs is not what it does"
+    );
     // Failed tasks run again.
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);

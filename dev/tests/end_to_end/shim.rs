@@ -25,7 +25,10 @@ impl Shim {
     fn run(&self, name: &str, words: &[&str]) -> Done {
         let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap());
         let mut command = self.cluster.command_of(Command::new(self.folder.join(name)), words);
-        command.env("PATH", path).env("COLOUR", "green").env("BASH_FUNC_greet%%", "() {  echo hello $1; }");
+        command
+            .env("PATH", path)
+            .env("COLOUR", "green")
+            .env("BASH_FUNC_greet%%", "() {  echo hello $1; }");
         self.cluster.finish(command)
     }
 
@@ -33,7 +36,8 @@ impl Shim {
     #[track_caller]
     fn output_of(&self, options: &[&str], script: &str) -> String {
         self.cluster.write("script.sh", script);
-        self.run("sbatch", &[&["--wait", "-o", "output"], options, &["script.sh"]].concat()).exits(0);
+        self.run("sbatch", &[&["--wait", "-o", "output"], options, &["script.sh"]].concat())
+            .exits(0);
         self.cluster.read("output")
     }
 
@@ -42,12 +46,30 @@ impl Shim {
         self.run("sbatch", &[&["--parsable"], words].concat()).exits(0).stdout.trim().to_owned()
     }
 
-    /// The state of a job as Nextflow asks for it, and its state and exit code as `sacct` shows them.
+    /// The state of a job as Nextflow asks for it, and its state and exit code as `sacct` shows
+    /// them.
     fn state(&self, job: &str) -> (String, String) {
-        let of_queue = self.run("squeue", &["--noheader", "-o", "%i %t", "-t", "all", "-u", &self.user()]).exits(0);
-        let line = of_queue.stdout.lines().find_map(|line| line.strip_prefix(&format!("{job} ")).map(str::to_owned));
-        let format = ["-X", "--parsable2", "--clusters", "all", "--noheader", "--format=State,ExitCode", "-j", job];
-        (line.expect("the job is listed"), self.run("sacct", &format).exits(0).stdout.trim().to_owned())
+        let of_queue = self
+            .run("squeue", &["--noheader", "-o", "%i %t", "-t", "all", "-u", &self.user()])
+            .exits(0);
+        let line = of_queue
+            .stdout
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{job} ")).map(str::to_owned));
+        let format = [
+            "-X",
+            "--parsable2",
+            "--clusters",
+            "all",
+            "--noheader",
+            "--format=State,ExitCode",
+            "-j",
+            job,
+        ];
+        (
+            line.expect("the job is listed"),
+            self.run("sacct", &format).exits(0).stdout.trim().to_owned(),
+        )
     }
 
     fn user(&self) -> String {
@@ -75,20 +97,39 @@ fn jobs_run_as_slurm_would_run_them() {
     let expected = format!("{job} named 2 green word\n{}\nerr\ninner\n", work.display());
     assert_eq!(shim.cluster.read(&format!("named-{job}.out")), expected);
 
-    let job = shim.submit(&["-e", "errors", "--export=NONE,A=1", "--wrap", "echo \"$A$COLOUR\"; echo bad >&2; exit 7"]);
+    let job = shim.submit(&[
+        "-e",
+        "errors",
+        "--export=NONE,A=1",
+        "--wrap",
+        "echo \"$A$COLOUR\"; echo bad >&2; exit 7",
+    ]);
     shim.wait_for_state(&job, "F", "FAILED|7:0");
     assert_eq!(shim.cluster.read(&format!("slurm-{job}.out")), "1\n");
     assert_eq!(shim.cluster.read("errors"), "bad\n");
     let shown = shim.run("scontrol", &["show", "job", &job]).exits(0).stdout;
-    assert!(shown.contains("JobState=FAILED ExitCode=7:0") && shown.contains("NumCPUs=1"), "{shown}");
+    assert!(
+        shown.contains("JobState=FAILED ExitCode=7:0") && shown.contains("NumCPUs=1"),
+        "{shown}"
+    );
 
     // Both streams in one file, and words behind the program that are not options of `srun`.
     let script = "echo one; echo two >&2; echo three; srun sh -c 'echo $1' sh --version; srun --time=1 true || echo $?";
     let job = shim.submit(&["-o", "both", "-e", "both", "--wrap", script]);
     shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
     let both = shim.cluster.read("both");
-    assert!(both.starts_with("one\ntwo\nthree\n--version\n") && both.contains("no time limits of parts"), "{both}");
-    assert_eq!(shim.run("squeue", &["-h", "--me", "-t", "all", "-j", &job, "-o", "%i"]).exits(0).stdout.trim(), job);
+    assert!(
+        both.starts_with("one\ntwo\nthree\n--version\n")
+            && both.contains("no time limits of parts"),
+        "{both}"
+    );
+    assert_eq!(
+        shim.run("squeue", &["-h", "--me", "-t", "all", "-j", &job, "-o", "%i"])
+            .exits(0)
+            .stdout
+            .trim(),
+        job
+    );
 
     let waited = shim.run("sbatch", &["--wait", "--wrap", "exit 5"]).exits(5);
     assert!(waited.stdout.starts_with("Submitted batch job "), "{}", waited.stdout);
@@ -101,9 +142,19 @@ fn jobs_run_as_slurm_would_run_them() {
 #[test]
 fn the_command_line_counts_and_options_may_lack_their_values() {
     let shim = Shim::start(&[&["--slots", "2", "--node-resource", "gpu=4"]]);
-    shim.cluster
-        .write("job.sh", "#!/bin/bash\n#SBATCH --mem=1G --gres=gpu:1\necho $SLURM_JOB_NAME $1 $SLURM_MEM_PER_NODE\n");
-    let words = ["--nice", "--exclusive=user", "--mem-per-cpu=8M", "-c2", "--gres=gres/gpu:3(S:0-1)", "-o", "%x.out"];
+    shim.cluster.write(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH --mem=1G --gres=gpu:1\necho $SLURM_JOB_NAME $1 $SLURM_MEM_PER_NODE\n",
+    );
+    let words = [
+        "--nice",
+        "--exclusive=user",
+        "--mem-per-cpu=8M",
+        "-c2",
+        "--gres=gres/gpu:3(S:0-1)",
+        "-o",
+        "%x.out",
+    ];
     let job = shim.submit(&[&words[..], &["job.sh", "word"]].concat());
     shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
     assert_eq!(shim.cluster.read("job.sh.out"), "job.sh word 16\n");
@@ -229,15 +280,24 @@ fn names_and_widths_do_not_break_lists() {
     let shim = Shim::start(&[&["--slots", "1"]]);
     let job = shim.submit(&["-J", "two\nlines|bars", "--comment", "a\tb", "--wrap", "true"]);
     shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
-    let listed = shim.run("sacct", &["-n", "-P", "--format=JobID,JobName,State", "-j", &job]).exits(0).stdout;
+    let listed = shim
+        .run("sacct", &["-n", "-P", "--format=JobID,JobName,State", "-j", &job])
+        .exits(0)
+        .stdout;
     assert_eq!(listed, format!("{job}|two lines_bars|COMPLETED\n"));
     let queue = shim.run("squeue", &["-h", "-t", "all", "-o", "%i/%j/%k"]).exits(0).stdout;
     assert_eq!(queue, format!("{job}/two lines|bars/a b\n"));
     let shown = shim.run("scontrol", &["-o", "show", "job", &job]).exits(0).stdout;
     assert!(shown.lines().count() == 1 && shown.contains("Command=(null)"), "{shown}");
-    shim.run("sacct", &["--format=JobID%70000"]).exits(1).says(&["sacct: a column has at most 10000 characters"]);
-    shim.run("squeue", &["-o", "%.70000i"]).exits(1).says(&["squeue: a column has at most 10000 characters"]);
-    shim.run("sinfo", &["-o", "%70000P"]).exits(1).says(&["sinfo: a column has at most 10000 characters"]);
+    shim.run("sacct", &["--format=JobID%70000"])
+        .exits(1)
+        .says(&["sacct: a column has at most 10000 characters"]);
+    shim.run("squeue", &["-o", "%.70000i"])
+        .exits(1)
+        .says(&["squeue: a column has at most 10000 characters"]);
+    shim.run("sinfo", &["-o", "%70000P"])
+        .exits(1)
+        .says(&["sinfo: a column has at most 10000 characters"]);
     // A name that is wider than `format!` allows.
     let wide = "x".repeat(70_000);
     shim.submit(&["-J", &wide, "--wrap", "true"]);
@@ -257,10 +317,15 @@ fn a_step_has_as_many_processes_as_its_job_has_tasks() {
     let (first, rest) = output.split_at("0 of 3\n1 of 3\n2 of 3\n".len());
     assert_eq!(first, "0 of 3\n1 of 3\n2 of 3\n");
     assert!(rest.starts_with("word\nword\n"), "{rest}");
-    for line in ["0: labelled", "1: labelled", "code 1", "code 143", "and the job has 3 on its one node"] {
+    for line in
+        ["0: labelled", "1: labelled", "code 1", "code 143", "and the job has 3 on its one node"]
+    {
         assert!(rest.contains(line), "{line}: {rest}");
     }
-    assert_eq!((shim.cluster.read("part-00"), shim.cluster.read("part-01")), ("0\ne\n".into(), "1\ne\n".into()));
+    assert_eq!(
+        (shim.cluster.read("part-00"), shim.cluster.read("part-01")),
+        ("0\ne\n".into(), "1\ne\n".into())
+    );
 }
 
 #[test]
@@ -271,7 +336,8 @@ fn functions_scripts_in_latin_1_and_padded_names_reach_the_job() {
     shim.cluster.write("latin.sh", script);
     let job = shim.submit(&["latin.sh"]);
     shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
-    let output = std::fs::read(shim.cluster.path("work").join(format!("{job:0>4}-00.out"))).unwrap();
+    let output =
+        std::fs::read(shim.cluster.path("work").join(format!("{job:0>4}-00.out"))).unwrap();
     assert_eq!(output, b"hello caf\xe9\n'a,b'\nn1\nn2\n.slurm_script\n");
     let shown = shim.run("scontrol", &["show", "job", &job]).exits(0).stdout;
     assert!(shown.contains("/latin.sh\n"), "{shown}");
@@ -285,7 +351,8 @@ fn jobs_are_warned_before_their_time_limits() {
         shim.cluster.write(name, format!("#!/bin/bash\n{script}\n"));
         shim.submit(&["-t", "1", signal, "-o", &format!("{name}.out"), name])
     };
-    let script = warned("script", "--signal=B:USR1@55", format!("trap 'echo warned; exit 0' USR1; {loops}"));
+    let script =
+        warned("script", "--signal=B:USR1@55", format!("trap 'echo warned; exit 0' USR1; {loops}"));
     let step = format!("srun bash -c \"trap 'echo step; exit 3' USR2; {loops}\"; echo $?");
     let step = warned("step", "--signal=SIGUSR2@55", step);
     for (job, name, expected) in [(script, "script", "warned\n"), (step, "step", "step\n3\n")] {

@@ -25,11 +25,23 @@ fn the_example_of_the_page_runs() {
     home.write("survey.toml", example("survey.toml"));
     let files = ["--report", "survey.html", "--report", "course.csv", "--csv", "figures.csv"];
     let ran = home.eyas(&[&["sim", "run", "survey.toml"], &files[..]].concat()).exits(0);
-    assert!(ran.stdout.contains("simulated job") && ran.stdout.contains("5,000 succeeded"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("simulated job") && ran.stdout.contains("5,000 succeeded"),
+        "{}",
+        ran.stdout
+    );
     let page = home.read("survey.html");
-    assert!(page.contains("<h1>survey</h1>") && page.contains("Simulated job") && !page.contains("1970"));
+    assert!(
+        page.contains("<h1>survey</h1>")
+            && page.contains("Simulated job")
+            && !page.contains("1970")
+    );
     let course = home.read("course.csv");
-    let ended: u64 = course.lines().skip(1).map(|row| row.split(',').nth(4).unwrap().parse::<u64>().unwrap()).sum();
+    let ended: u64 = course
+        .lines()
+        .skip(1)
+        .map(|row| row.split(',').nth(4).unwrap().parse::<u64>().unwrap())
+        .sum();
     assert_eq!(ended, 5_000, "the course has every task");
     assert_eq!(home.read("figures.csv").lines().count(), 2);
     let again = || home.eyas(&["--json", "sim", "run", "survey.toml"]).exits(0).json("run");
@@ -57,18 +69,26 @@ fn the_model_answers_with_what_can_be() {
     let home = Home::new();
     let words = "--nodes 10 --storage 100GB/s --tasks 1000 --compute 1ms --objects 1000 --object-size 10MB --misses 1";
     let model = |more: &str| {
-        let words: Vec<&str> = ["--json", "model"].into_iter().chain(words.split(' ')).chain(more.split(' ')).collect();
+        let words: Vec<&str> = ["--json", "model"]
+            .into_iter()
+            .chain(words.split(' '))
+            .chain(more.split(' '))
+            .collect();
         home.eyas(&words)
     };
     let clients = model("--storage-client 1MB/s").exits(0).json("model");
     assert_eq!(clients["limited_by"], "storage_clients", "{clients}");
-    assert!((999.0..1_001.0).contains(&clients["time_s"].as_f64().unwrap()), "10 GB through 10 MB/s: {clients}");
+    assert!(
+        (999.0..1_001.0).contains(&clients["time_s"].as_f64().unwrap()),
+        "10 GB through 10 MB/s: {clients}"
+    );
     assert!(clients["efficiency"].as_f64().unwrap() <= 1.0, "{clients}");
-    model("--arrivals 1e-308").exits(1).says(&["the arrival of all tasks would take more than a hundred years"]);
+    model("--arrivals 1e-308")
+        .exits(1)
+        .says(&["the arrival of all tasks would take more than a hundred years"]);
     model("--storage-latency 100000d").exits(1).says(&["would take more than a hundred years"]);
     // The store of one node holds a part of the files.
-    let words =
-        "--nodes 10 --cache 1GB --storage 100MB/s --tasks 100000 --compute 1ms --objects 1000 --object-size 10MB";
+    let words = "--nodes 10 --cache 1GB --storage 100MB/s --tasks 100000 --compute 1ms --objects 1000 --object-size 10MB";
     let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
     let stdout = home.eyas(&words).exits(0).stdout;
     assert!(stdout.contains("More than 100% because of the stores"), "{stdout}");
@@ -85,51 +105,88 @@ fn nodes_are_asked_for_and_fail_as_a_scenario_says() {
     assert_eq!((&run["ended_tasks"], &run["provisioning"]), (&200.into(), &"additive".into()));
     let number = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
     assert!(number("lost_nodes") > 0.0 && number("broken_connections") > 0.0, "{run}");
-    assert!(number("time_s") > 30.0 + 25.0, "nodes come after 30 s, and 200 s of work are for eight slots: {run}");
+    assert!(
+        number("time_s") > 30.0 + 25.0,
+        "nodes come after 30 s, and 200 s of work are for eight slots: {run}"
+    );
 }
 
 #[test]
 fn a_sweep_runs_all_combinations_in_order() {
     let home = Home::new();
     home.write("small.toml", SMALL);
-    let swept = ["sim", "sweep", "small.toml", "--policy", "gcc,cost", "--cache", "50MB,1GB", "--nodes", "2,4,8"];
+    let swept = [
+        "sim",
+        "sweep",
+        "small.toml",
+        "--policy",
+        "gcc,cost",
+        "--cache",
+        "50MB,1GB",
+        "--nodes",
+        "2,4,8",
+    ];
     let files = ["--csv", "sweep.csv", "--plots", "sweep.html"];
     let rows = home.eyas(&[&["--json"], &swept[..], &files[..]].concat()).exits(0).json("sweep");
-    let of = |row: &Value| format!("{} {} {}", row["placement"].as_str().unwrap(), row["nodes"], row["cache_bytes"]);
+    let of = |row: &Value| {
+        format!("{} {} {}", row["placement"].as_str().unwrap(), row["nodes"], row["cache_bytes"])
+    };
     let combinations: Vec<String> = rows.as_array().unwrap().iter().map(of).collect();
     let mut expected = Vec::new();
     for placement in ["gcc", "cost"] {
         for nodes in [2, 4, 8] {
-            expected.extend([50_000_000, 1_000_000_000].map(|cache| format!("{placement} {nodes} {cache}")));
+            expected.extend(
+                [50_000_000, 1_000_000_000].map(|cache| format!("{placement} {nodes} {cache}")),
+            );
         }
     }
     assert_eq!(combinations, expected);
     assert_eq!(home.read("sweep.csv").lines().count(), 13);
     let page = home.read("sweep.html");
     assert!(page.contains("\"gcc, 2 nodes\"") && page.contains("Store of each node (GB)"));
-    home.eyas(&[&swept[..], &["--cache", "9MB"]].concat()).exits(1).says(&["no room for the inputs of a task"]);
-    let parts = |dispatchers| ["sim", "sweep", "small.toml", "--dispatchers", dispatchers, "--plots", "parts.html"];
+    home.eyas(&[&swept[..], &["--cache", "9MB"]].concat())
+        .exits(1)
+        .says(&["no room for the inputs of a task"]);
+    let parts = |dispatchers| {
+        ["sim", "sweep", "small.toml", "--dispatchers", dispatchers, "--plots", "parts.html"]
+    };
     let rows = home.eyas(&[&["--json"], &parts("1,4")[..]].concat()).exits(0).json("sweep");
     assert_eq!([&rows[0]["dispatchers"], &rows[1]["dispatchers"]], [1, 4]);
-    assert!(rows[0]["peer_bytes"].as_u64() > rows[1]["peer_bytes"].as_u64(), "a part of one node has no peers: {rows}");
+    assert!(
+        rows[0]["peer_bytes"].as_u64() > rows[1]["peer_bytes"].as_u64(),
+        "a part of one node has no peers: {rows}"
+    );
     assert!(home.read("parts.html").contains("\"cost, 4 dispatchers\""));
     home.eyas(&parts("5")).exits(1).says(&["5 dispatchers for 4 nodes"]);
-    home.write("pushed.toml", SMALL.replace("100 MB", "1 GB") + "[policies]\ndistribution = \"chain\"\n");
+    home.write(
+        "pushed.toml",
+        SMALL.replace("100 MB", "1 GB") + "[policies]\ndistribution = \"chain\"\n",
+    );
     let pushed = |policies| ["sim", "sweep", "pushed.toml", "--policy", policies];
     home.eyas(&pushed("gcc,cost")).exits(0);
-    home.eyas(&pushed("gcc,fa")).exits(1).says(&["fa on 4 nodes: `distribution` pushes into stores"]);
+    home.eyas(&pushed("gcc,fa"))
+        .exits(1)
+        .says(&["fa on 4 nodes: `distribution` pushes into stores"]);
 }
 
 #[test]
 fn the_central_index_is_measured_beside_a_distributed_one() {
     let home = Home::new();
-    let index =
-        home.eyas(&["--json", "sim", "index", "--entries", "5000", "--csv", "index.csv"]).exits(0).json("index");
+    let index = home
+        .eyas(&["--json", "sim", "index", "--entries", "5000", "--csv", "index.csv"])
+        .exits(0)
+        .json("index");
     let per_s = |value: &Value| value.as_f64().unwrap();
-    assert!(per_s(&index["central_lookups_per_s"]) > 1e4 && per_s(&index["central_inserts_per_s"]) > 1e4, "{index}");
+    assert!(
+        per_s(&index["central_lookups_per_s"]) > 1e4
+            && per_s(&index["central_inserts_per_s"]) > 1e4,
+        "{index}"
+    );
     let rows = index["distributed"].as_array().unwrap();
     assert_eq!((&rows[0]["nodes"], &rows[0]["lookups_per_s"]), (&1.into(), &2000.0.into()));
-    let nodes = index["crossover_nodes"].as_u64().expect("a million nodes answer 67 million times a second");
+    let nodes = index["crossover_nodes"]
+        .as_u64()
+        .expect("a million nodes answer 67 million times a second");
     for row in rows {
         let wins = row["lookups_per_s"].as_f64() >= index["central_lookups_per_s"].as_f64();
         assert_eq!(wins, row["nodes"].as_u64() >= Some(nodes), "{row}");
@@ -144,7 +201,15 @@ fn the_central_index_is_measured_beside_a_distributed_one() {
 fn an_interrupted_sweep_prints_what_is_done() {
     let home = Home::new();
     home.write("long.toml", SMALL.replace("tasks = 200", "tasks = 2_000_000"));
-    let sweep = home.spawn(&["sim", "sweep", "long.toml", "--policy", "cost,gcc,mcu", "--csv", "sweep.csv"]);
+    let sweep = home.spawn(&[
+        "sim",
+        "sweep",
+        "long.toml",
+        "--policy",
+        "cost,gcc,mcu",
+        "--csv",
+        "sweep.csv",
+    ]);
     wait_until("it listens to interrupts", || catches_interrupts(sweep.id()));
     signal(sweep.id(), Signal::INT);
     finish(sweep).exits(130).says(&["interrupted; the table has", "of 3 combinations"]);
@@ -178,20 +243,29 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
         ("[workload.uniform]", "[workload.uniform", "bad.toml, line 4"),
         ("tasks = 200", "tasks = 200\nlimit = \"1 s\"", "bad.toml, line 8: unknown field `limit`"),
         ("[cluster]", "limit = \"1 ms\"\n[cluster]", "takes at least"),
-        ("[cluster]", "[failures]\nfailed_requests = 0.5\n[cluster]", "bad.toml, line 1: `failed_requests`"),
+        (
+            "[cluster]",
+            "[failures]\nfailed_requests = 0.5\n[cluster]",
+            "bad.toml, line 1: `failed_requests`",
+        ),
     ] {
         assert!(SMALL.contains(from));
         home.write("bad.toml", SMALL.replacen(from, to, 1));
-        for command in [&["sim", "run", "bad.toml"][..], &["sim", "sweep", "bad.toml"], &["model", "bad.toml"]] {
+        for command in
+            [&["sim", "run", "bad.toml"][..], &["sim", "sweep", "bad.toml"], &["model", "bad.toml"]]
+        {
             home.eyas(command).exits(1).says(&[says]);
         }
     }
     home.eyas(&["sim", "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml cannot be read: "]);
-    // Reading the same files repeatedly from slow storage takes longer than reading each of them once.
+    // Reading the same files repeatedly from slow storage takes longer than reading each of them
+    // once.
     let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"")
         + "[policies]\nplacement = \"fa\"\n";
     home.write("slow.toml", slow);
-    home.eyas(&["sim", "run", "slow.toml"]).exits(1).says(&["of 200 tasks succeeded within the limit of 20.00 s"]);
+    home.eyas(&["sim", "run", "slow.toml"])
+        .exits(1)
+        .says(&["of 200 tasks succeeded within the limit of 20.00 s"]);
 }
 
 #[test]
@@ -224,12 +298,21 @@ fn a_real_job_is_recorded_and_run_again() {
     for line in trace.lines().skip(1) {
         let task: Value = serde_json::from_str(line).unwrap();
         let at = |name: &str| task[name].as_u64().unwrap();
-        assert!(at("at_us") <= at("started_us") && at("started_us") + at("ran_us") <= at("ended_us"), "{line}");
+        assert!(
+            at("at_us") <= at("started_us") && at("started_us") + at("ran_us") <= at("ended_us"),
+            "{line}"
+        );
         assert_eq!(task["inputs"].as_array().unwrap().len(), 2, "{line}");
     }
     cluster.write("again.toml", "[cluster]\nnodes = 1\n[workload.trace]\nfile = \"job.jsonl\"\n");
     let again = cluster.ask(&["sim", "run", "again.toml"], "run");
-    assert_eq!((&again["ended_tasks"], &again["storage_bytes"]), (&4.into(), &(1000 + 2000 + 3000 + 5000 + 13).into()));
+    assert_eq!(
+        (&again["ended_tasks"], &again["storage_bytes"]),
+        (&4.into(), &(1000 + 2000 + 3000 + 5000 + 13).into())
+    );
     cluster.write("job.jsonl", trace.replacen("\"eyas_trace\":1", "\"eyas_trace\":9", 1));
-    cluster.run(&["sim", "run", "again.toml"]).exits(1).says(&["again.toml, line 4", "the trace has version 9"]);
+    cluster
+        .run(&["sim", "run", "again.toml"])
+        .exits(1)
+        .says(&["again.toml, line 4", "the trace has version 9"]);
 }

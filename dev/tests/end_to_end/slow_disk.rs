@@ -33,14 +33,27 @@ fn seeks_and_bytes_cost_what_they_should() {
     fs::write(disk.source().join("other"), &all).unwrap();
     let options = ["--seek-ms", "5", "--megabytes-per-second", "100", "--uncached"];
     let nodes = [disk.mount("one", &options), disk.mount("two", &options)];
-    let files = [nodes[0].path("file"), nodes[1].path("file"), nodes[1].path("other")].map(|p| File::open(p).unwrap());
+    let files = [nodes[0].path("file"), nodes[1].path("file"), nodes[1].path("other")]
+        .map(|p| File::open(p).unwrap());
 
     let began = Instant::now();
-    // File, offset, and seeks so far: a read that continues another one needs no seek, whichever node sends it.
-    let reads = [(0, 0, 1), (0, BYTES, 1), (1, 2 * BYTES, 1), (0, 8 * BYTES, 2), (0, 2 * BYTES, 3), (2, 3 * BYTES, 4)];
+    // File, offset, and seeks so far: a read that continues another one needs no seek, whichever
+    // node sends it.
+    let reads = [
+        (0, 0, 1),
+        (0, BYTES, 1),
+        (1, 2 * BYTES, 1),
+        (0, 8 * BYTES, 2),
+        (0, 2 * BYTES, 3),
+        (2, 3 * BYTES, 4),
+    ];
     for (number, (file, place, seeks)) in reads.into_iter().enumerate() {
         assert_eq!(read(&files[file], place as u64, BYTES), all[place..place + BYTES]);
-        assert_eq!((disk.count("requests"), disk.count("seeks")), (number as u64 + 1, seeks), "{place}");
+        assert_eq!(
+            (disk.count("requests"), disk.count("seeks")),
+            (number as u64 + 1, seeks),
+            "{place}"
+        );
     }
     let bytes = (reads.len() * BYTES) as u64;
     assert_eq!((disk.count("read_bytes"), disk.count("written_bytes")), (bytes, 0));
@@ -77,7 +90,8 @@ fn a_server_remembers_what_any_node_has_read() {
     let Some(disk) = SlowDisk::new(&home) else { return };
     let all = content(4 << 20);
     fs::write(disk.source().join("file"), &all).unwrap();
-    let nodes = ["one", "two"].map(|name| disk.mount(name, &["--seek-ms", "1", "--memory-megabytes", "64"]));
+    let nodes = ["one", "two"]
+        .map(|name| disk.mount(name, &["--seek-ms", "1", "--memory-megabytes", "64"]));
     for node in &nodes {
         assert!(fs::read(node.path("file")).unwrap() == all);
     }
@@ -91,7 +105,8 @@ fn requests_queue_at_the_disk_and_hold_up_nothing_else() {
     for name in ["0", "1", "2"] {
         fs::write(disk.source().join(name), content(4096)).unwrap();
     }
-    // If one request had to wait for the other, the third would reach the disk after this test's deadline.
+    // If one request had to wait for the other, the third would reach the disk after this test's
+    // deadline.
     let mut node = disk.mount("one", &["--seek-ms", "20000"]);
     thread::scope(|scope| {
         let readers = ["0", "1", "2"].map(|name| {
@@ -103,7 +118,10 @@ fn requests_queue_at_the_disk_and_hold_up_nothing_else() {
         assert_eq!(disk.count("busy_us"), 3 * (20_000_000 + 27));
         assert!(readers.iter().all(|reader| !reader.is_finished()));
         node.kill();
-        assert!(readers.into_iter().all(|reader| !reader.join().unwrap()), "nobody is told that there is nothing");
+        assert!(
+            readers.into_iter().all(|reader| !reader.join().unwrap()),
+            "nobody is told that there is nothing"
+        );
     });
 }
 
@@ -112,11 +130,13 @@ fn a_killed_mount_leaves_the_disk_to_the_others() {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };
     fs::write(disk.source().join("file"), content(1 << 20)).unwrap();
-    let (mut killed, other) = (disk.mount("one", &["--uncached"]), disk.mount("two", &["--uncached"]));
+    let (mut killed, other) =
+        (disk.mount("one", &["--uncached"]), disk.mount("two", &["--uncached"]));
     let file = File::open(killed.path("file")).unwrap();
     thread::scope(|scope| {
-        let reader =
-            scope.spawn(|| (0..).take_while(|at| file.read_at(&mut [0; 512], at % 2000 * 512).is_ok()).count());
+        let reader = scope.spawn(|| {
+            (0..).take_while(|at| file.read_at(&mut [0; 512], at % 2000 * 512).is_ok()).count()
+        });
         wait_until("it is busy", || disk.count("requests") >= 3);
         killed.kill();
         assert!(reader.join().unwrap() > 0);
@@ -141,7 +161,12 @@ fn listing(folder: &Path) -> Vec<(String, u32, u64, u64)> {
         .map(|entry| {
             let entry = entry.unwrap();
             let metadata = fs::symlink_metadata(entry.path()).unwrap();
-            (entry.file_name().into_string().unwrap(), metadata.mode(), metadata.nlink(), metadata.len())
+            (
+                entry.file_name().into_string().unwrap(),
+                metadata.mode(),
+                metadata.nlink(),
+                metadata.len(),
+            )
         })
         .collect();
     found.sort();
@@ -164,7 +189,10 @@ fn files_are_what_they_are_where_they_lie() {
     fs::create_dir(path("folder")).unwrap();
     fs::rename(path("linked"), path("folder/moved")).unwrap();
     assert_eq!(fs::read_to_string(path("folder/moved")).unwrap(), "some text, and more");
-    assert_eq!(fs::remove_dir(path("folder")).unwrap_err().kind(), std::io::ErrorKind::DirectoryNotEmpty);
+    assert_eq!(
+        fs::remove_dir(path("folder")).unwrap_err().kind(),
+        std::io::ErrorKind::DirectoryNotEmpty
+    );
 
     let mut sparse = File::create(path("sparse")).unwrap();
     sparse.seek(SeekFrom::Start(5 << 30)).unwrap();
@@ -173,12 +201,15 @@ fn files_are_what_they_are_where_they_lie() {
     assert_eq!(read(&File::open(path("sparse")).unwrap(), (5 << 30) - 1, 4), b"\0end");
     File::options().write(true).open(path("sparse")).unwrap().set_len(10).unwrap();
 
-    let removed = File::options().create_new(true).read(true).write(true).open(path("removed")).unwrap();
+    let removed =
+        File::options().create_new(true).read(true).write(true).open(path("removed")).unwrap();
     fs::remove_file(path("removed")).unwrap();
     removed.write_all_at(b"still here", 0).unwrap();
     assert_eq!(read(&removed, 6, 4), b"here");
 
-    let direct = rustix::fs::open(path("file"), OFlags::RDONLY | OFlags::DIRECT, rustix::fs::Mode::empty()).unwrap();
+    let direct =
+        rustix::fs::open(path("file"), OFlags::RDONLY | OFlags::DIRECT, rustix::fs::Mode::empty())
+            .unwrap();
     assert_eq!(read(&direct.into(), 0, 9), b"some text");
 
     let [holder, other] = [(); 2].map(|()| File::open(path("file")).unwrap());
@@ -205,9 +236,23 @@ fn experiment(home: &Home, name: &str, words: &[&str]) -> Option<Done> {
 #[test]
 fn the_experiment_on_it_runs_and_leaves_nothing() {
     let home = Home::new();
-    let words = ["--tiny", "--experiment", "2", "--nodes", "2", "--peers", "plain,eyas,eyas wsjf", "--plots", "plots"];
+    let words = [
+        "--tiny",
+        "--experiment",
+        "2",
+        "--nodes",
+        "2",
+        "--peers",
+        "plain,eyas,eyas wsjf",
+        "--plots",
+        "plots",
+    ];
     let Some(done) = experiment(&home, "io_order.py", &words) else { return };
-    for table in ["experiment 2, 2 nodes: one sequential reader", "MB/s", "longest wait of a request in eyas's queue"] {
+    for table in [
+        "experiment 2, 2 nodes: one sequential reader",
+        "MB/s",
+        "longest wait of a request in eyas's queue",
+    ] {
         assert!(done.stdout.contains(table), "{}", done.stdout);
     }
     assert!(home.read("plots/experiment-2-2-nodes.svg").contains("<polyline"));

@@ -1,4 +1,5 @@
-//! The emulated cluster of `dev/testbed/`: links have the requested rate, and nothing is left behind.
+//! The emulated cluster of `dev/testbed/`: links have the requested rate, and nothing is left
+//! behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,11 +38,20 @@ fn is_possible(home: &Home) -> bool {
 #[test]
 fn what_the_testbed_lacks_is_told() {
     let home = Home::new();
-    if let Ok(python) = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output() {
+    if let Ok(python) =
+        Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output()
+    {
         let python = String::from_utf8(python.stdout).unwrap();
         let mut words = Command::new(python.trim());
-        words.arg(folder().join("testbed.py")).env("EYAS_TESTBED", home.path("bed")).env("PATH", "/nonexistent");
-        home.finish(home.command_of(words, &["up"])).exits(1).says(&["apt-get install", "iproute2", "sshfs"]);
+        words
+            .arg(folder().join("testbed.py"))
+            .env("EYAS_TESTBED", home.path("bed"))
+            .env("PATH", "/nonexistent");
+        home.finish(home.command_of(words, &["up"])).exits(1).says(&[
+            "apt-get install",
+            "iproute2",
+            "sshfs",
+        ]);
         assert!(!home.path("bed").exists());
         if !is_root() {
             testbed(&home, &["up"]).exits(1).says(&["root"]);
@@ -68,16 +78,24 @@ fn links_and_shared_files_have_their_rate_and_nothing_stays_behind() {
     let mut line = [0; 6];
     std::io::Read::read_exact(server.stdout.as_mut().unwrap(), &mut line).unwrap();
     assert_eq!(&line, b"ready\n");
-    let timed = "import time; began = time.time(); length = len(BYTES); print(length / (time.time() - began))";
+    let timed = "import time; began = time.time(); length = len(BYTES); print(length / \
+                 (time.time() - began))";
     let rate = |node: &str, bytes: &str| -> f64 {
         let script = timed.replace("BYTES", bytes);
-        testbed(&home, &["run", node, "python3", "-c", &script]).exits(0).stdout.trim().parse().unwrap()
+        testbed(&home, &["run", node, "python3", "-c", &script])
+            .exits(0)
+            .stdout
+            .trim()
+            .parse()
+            .unwrap()
     };
-    let received = rate("n2", "__import__('socket').create_connection(('n1', 9000)).makefile('rb').read()");
+    let received =
+        rate("n2", "__import__('socket').create_connection(('n1', 9000)).makefile('rb').read()");
     let mounted = home.path("bed/mnt/file");
     let read = rate("n2", &format!("open('{}', 'rb').read()", mounted.display()));
     for rate in [received, read] {
-        // The link is not faster than its rate. How much slower it is depends on other work of the machine.
+        // The link is not faster than its rate. How much slower it is depends on other work of the
+        // machine.
         assert!((0.3 * RATE..1.15 * RATE).contains(&rate), "{rate} bytes/s over a link of {RATE}");
     }
 
@@ -100,7 +118,10 @@ fn an_up_that_fails_leaves_nothing() {
     let broken = home.write("bin/sshfs", "#!/bin/sh\necho no such luck >&2\nexit 1\n");
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
     let mut up = command(&home, &["up", "--nodes", "2"]);
-    up.env("PATH", format!("{}:{}", broken.parent().unwrap().display(), std::env::var("PATH").unwrap()));
+    up.env(
+        "PATH",
+        format!("{}:{}", broken.parent().unwrap().display(), std::env::var("PATH").unwrap()),
+    );
     home.finish(up).exits(1).says(&["no such luck"]);
     assert_eq!((home.processes(), home.path("bed").exists()), (Vec::new(), false));
     testbed(&home, &["up", "--link", "fast"]).exits(1).says(&["`fast` is not a rate", "100mbit"]);

@@ -1,5 +1,5 @@
-//! Commands that wait for a job: their progress, their messages when the user interrupts them, and jobs that are too
-//! large.
+//! Commands that wait for a job: their progress, their messages when the user interrupts them, and
+//! jobs that are too large.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -28,7 +28,11 @@ impl Listening {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert_ne!(said.read_line(&mut line).expect("a pipe can be read"), 0, "it never said `{words}`");
+            assert_ne!(
+                said.read_line(&mut line).expect("a pipe can be read"),
+                0,
+                "it never said `{words}`"
+            );
         }
         Listening { child, said }
     }
@@ -47,7 +51,11 @@ fn on_a_terminal(home: &Home, words: &str) -> (Child, ChildStdout) {
     let program = eyas().display();
     command.args(["-qefc", &format!("stty columns 150; exec {program} {words}"), "/dev/null"]);
     let command = &mut home.command_of(command, &[]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("script can be started");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("script can be started");
     let shown = child.stdout.take().expect("piped");
     (child, shown)
 }
@@ -85,14 +93,22 @@ fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
         (&["job", "wait", "last"], 1),
         (&["run", "--requirements", "node.cpus >= 64", "--noop"], 2),
     ] {
-        let waiting = Listening::until(cluster.spawn_on(words), "no executor matches the requirements of its tasks");
+        let waiting = Listening::until(
+            cluster.spawn_on(words),
+            "no executor matches the requirements of its tasks",
+        );
         signal(waiting.child.id(), Signal::INT);
         let (code, said) = waiting.end();
         assert_eq!(code, Some(130), "{words:?}: {said}");
         let is_said = said.contains(
-            "job 1 continues: wait for it again with `eyas job wait 1`, or cancel it with `eyas job cancel 1`",
+            "job 1 continues: wait for it again with `eyas job wait 1`, or cancel it with `eyas \
+             job cancel 1`",
         );
-        assert_eq!((is_said, &*cluster.job("1")["state"].to_string()), (job == 1, "\"running\""), "{words:?}: {said}");
+        assert_eq!(
+            (is_said, &*cluster.job("1")["state"].to_string()),
+            (job == 1, "\"running\""),
+            "{words:?}: {said}"
+        );
     }
     assert_eq!(cluster.job("2")["state"], "cancelled", "a run ends with its command");
 }
@@ -102,12 +118,21 @@ fn several_jobs_are_waited_for_and_the_last_has_a_name() {
     let cluster = Cluster::start(&[&[]]);
     cluster.run(&["job", "wait", "last"]).exits(1).says(&["the cluster has no job"]);
     cluster.run(&["job", "wait"]).exits(2);
-    cluster.run(&["job", "wait", "first"]).exits(2).says(&["`last` is the job that was submitted last"]);
+    cluster
+        .run(&["job", "wait", "first"])
+        .exits(2)
+        .says(&["`last` is the job that was submitted last"]);
     cluster.write("good.toml", "[[task]]\ncommand = [\"true\"]\n");
     cluster.write("bad.toml", "[[task]]\ncommand = [\"false\"]\n");
     let jobs = ["good.toml", "bad.toml", "good.toml"].map(|file| cluster.submit(file));
-    cluster.run(&["job", "wait", &jobs[0], "last"]).exits(0).says(&["job 1: 1 of 1 task succeeded", "job 3: 1 of 1"]);
-    cluster.run(&["job", "wait", &jobs[2], &jobs[1]]).exits(1).says(&["job 2: 0 of 1 task succeeded, 1 failed"]);
+    cluster
+        .run(&["job", "wait", &jobs[0], "last"])
+        .exits(0)
+        .says(&["job 1: 1 of 1 task succeeded", "job 3: 1 of 1"]);
+    cluster
+        .run(&["job", "wait", &jobs[2], &jobs[1]])
+        .exits(1)
+        .says(&["job 2: 0 of 1 task succeeded, 1 failed"]);
     let ended = cluster.run(&["--json", "job", "wait", &jobs[1], &jobs[0]]).exits(1).json("jobs");
     assert_eq!((&ended[0]["job"], &ended[1]["job"]), (&2.into(), &1.into()));
     assert_eq!(cluster.ask(&["job", "show", "last"], "jobs")[0]["job"], 3);
@@ -122,7 +147,10 @@ fn a_terminal_shows_how_far_a_job_is() {
     }
     let cluster = Cluster::start(&[&[]]);
     let wait = "until [ -e go-{} ]; do sleep 0.02; done";
-    cluster.write("job.toml", format!("[[task]]\narray = \"1-2\"\ncommand = [\"sh\", \"-c\", \"{wait}\"]\n"));
+    cluster.write(
+        "job.toml",
+        format!("[[task]]\narray = \"1-2\"\ncommand = [\"sh\", \"-c\", \"{wait}\"]\n"),
+    );
     let commands = ["--cluster test submit --wait job.toml", "--cluster test job wait last"];
     let mut waiting = commands.map(|words| {
         let (child, mut shown) = on_a_terminal(&cluster, words);
@@ -144,10 +172,13 @@ fn a_large_array_is_shown_on_its_way_and_can_be_withdrawn() {
         return;
     }
     let cluster = Cluster::start(&[&[]]);
-    let (mut child, mut shown) = on_a_terminal(&cluster, "--cluster test run --array 1-10000000 --noop");
+    let (mut child, mut shown) =
+        on_a_terminal(&cluster, "--cluster test run --array 1-10000000 --noop");
     read_until(&mut shown, "the dispatcher checks and stores 10000000 tasks");
     let is_run = |words: &str| words.contains(" run ") && !words.contains("stty");
-    let run = wait_for("the command", || cluster.processes().into_iter().find(|(_, words)| is_run(words)));
+    let run = wait_for("the command", || {
+        cluster.processes().into_iter().find(|(_, words)| is_run(words))
+    });
     signal(run.0, Signal::INT);
     read_until(&mut shown, "interrupted; no job was submitted");
     assert_eq!(child.wait().expect("our own child").code(), Some(130));
@@ -161,29 +192,47 @@ fn what_is_too_much_for_a_job_is_named() {
     let cluster = Cluster::start(&[&[]]);
     cluster.run(&["run", "--array", "1-10000001", "--noop"]).exits(2).says(&["submit it in parts"]);
     cluster.write("job.toml", "[[task]]\nnoop = true\narray = \"1-9999999\"\n".repeat(2));
-    cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml, line 4", "at most 10000000 tasks"]);
+    cluster
+        .run(&["submit", "job.toml"])
+        .exits(1)
+        .says(&["job.toml, line 4", "at most 10000000 tasks"]);
     cluster.write("long", ["short\n", &"x".repeat(64_000_001), "\n"].concat());
-    cluster.run(&["run", "--each-line", "long", "--noop"]).exits(1).says(&["long, line 2: the line is longer than"]);
+    cluster
+        .run(&["run", "--each-line", "long", "--noop"])
+        .exits(1)
+        .says(&["long, line 2: the line is longer than"]);
     let long = "y".repeat(68_000_000);
     cluster.write("job.toml", format!("[[task]]\nnoop = true\nenv = {{ LONG = \"{long}\" }}\n"));
-    cluster.run(&["submit", "job.toml"]).exits(1).says(&["the commands and options of the job cannot be submitted"]);
+    cluster
+        .run(&["submit", "job.toml"])
+        .exits(1)
+        .says(&["the commands and options of the job cannot be submitted"]);
     // Lines that exceed one message together are sent in several messages.
     cluster.write("list", format!("{}\n", "z".repeat(20_000)).repeat(3400));
-    cluster.run(&["run", "--each-line", "list", "--noop"]).exits(0).says(&["3400 of 3400 tasks succeeded"]);
-    assert_eq!(cluster.ask(&["job", "list"], "jobs").as_array().map(Vec::len), Some(1), "nothing else was accepted");
+    cluster
+        .run(&["run", "--each-line", "list", "--noop"])
+        .exits(0)
+        .says(&["3400 of 3400 tasks succeeded"]);
+    assert_eq!(
+        cluster.ask(&["job", "list"], "jobs").as_array().map(Vec::len),
+        Some(1),
+        "nothing else was accepted"
+    );
 }
 
 #[test]
 fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
     let home = Home::new();
-    let job = "name = \"long\"\n[[task]]\narray = \"1-3\"\ncommand = [\"sh\", \"-c\", \"[ {} = 1 ] || sleep 1000\"]\n";
+    let job = "name = \"long\"\n[[task]]\narray = \"1-3\"\ncommand = [\"sh\", \"-c\", \"[ {} = 1 \
+               ] || sleep 1000\"]\n";
     home.write("job.toml", job);
     let eyas = |words: &[&str]| home.eyas(&[&["--cluster", "test"], words].concat());
     let start = ["start", "local", "--nodes", "1", "--slots", "1", "--detach"];
     let first = eyas(&start).exits(0);
     assert!(!first.stderr.contains("continues"), "{}", first.stderr);
     eyas(&["submit", "job.toml"]).exits(0);
-    let has_ended = || eyas(&["--json", "job", "list"]).exits(0).json("jobs")[0]["tasks"]["succeeded"] == 1;
+    let has_ended =
+        || eyas(&["--json", "job", "list"]).exits(0).json("jobs")[0]["tasks"]["succeeded"] == 1;
     wait_until("its first task has ended", has_ended);
     let stop = || {
         eyas(&["stop"]).exits(0);
@@ -193,9 +242,12 @@ fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
     let told = "job 1 (`long`) continues: 2 of 3 tasks are left; `eyas job cancel 1` cancels it";
     eyas(&start).exits(0).says(&[told, "1 executor ready"]);
     stop();
-    let mut dispatcher = home.command(&["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0"]);
-    let mut dispatcher = dispatcher.stdout(Stdio::piped()).stderr(home.log()).spawn().expect("eyas can be started");
-    let mut lines = BufReader::new(dispatcher.stdout.take().expect("piped")).lines().map(Result::unwrap);
+    let mut dispatcher =
+        home.command(&["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0"]);
+    let mut dispatcher =
+        dispatcher.stdout(Stdio::piped()).stderr(home.log()).spawn().expect("eyas can be started");
+    let mut lines =
+        BufReader::new(dispatcher.stdout.take().expect("piped")).lines().map(Result::unwrap);
     assert!(lines.by_ref().take_while(|line| line != "ready").any(|line| line.contains(told)));
     eyas(&["job", "cancel", "last"]).exits(0);
     eyas(&["stop"]).exits(0);
@@ -217,7 +269,8 @@ fn the_live_view_takes_keys_and_leaves_the_terminal_as_it_was() {
     let (mut child, mut keys, mut shown) = shell_on_a_terminal(&cluster, &words);
     let first = read_until(&mut shown, "q quit   tab switch pane");
     assert!(first.contains("\x1b[?1049h") && first.contains("Executors: 1"), "{first}");
-    for (pressed, answer) in [("c", "there is no job to cancel"), ("\tc", "select a job to cancel")] {
+    for (pressed, answer) in [("c", "there is no job to cancel"), ("\tc", "select a job to cancel")]
+    {
         keys.write_all(pressed.as_bytes()).expect("the view reads keys");
         read_until(&mut shown, answer);
     }

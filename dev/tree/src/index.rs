@@ -6,30 +6,38 @@ use std::fmt::Write;
 const PARTS: &[(&str, &str)] = &[
     (
         "experiments",
-        "Each prints figures of [RESULTS.md](../benchmarks/RESULTS.md). `--help` lists the options of a program in \
-         Python; `--tiny` runs it in miniature, as the tests do.",
+        "Each prints figures of [RESULTS.md](../benchmarks/RESULTS.md). `--help` lists the \
+         options of a program in Python; `--tiny` runs it in miniature, as the tests do.",
     ),
     ("benches", "Benchmarks of single rooms: `cargo bench -p eyas-dev --bench NAME`."),
     ("judges", "Suites that nobody here wrote: `make judges`."),
-    ("testbed", "Clusters, slow storage and batch systems on one machine, for experiments and tests."),
+    (
+        "testbed",
+        "Clusters, slow storage and batch systems on one machine, for experiments and tests.",
+    ),
     ("tools", "What the Makefile runs."),
 ];
 
 /// The index, and the files that do not say what they are.
 pub fn index(files: &[(String, String)]) -> (String, Vec<String>) {
-    let mut page = String::from("# What is in `dev/`\n\n<!-- made by `make generate` from the files of dev/ -->\n");
+    let mut page = String::from(
+        "# What is in `dev/`\n\n<!-- made by `make generate` from the files of dev/ -->\n",
+    );
     let mut silent = Vec::new();
     for (folder, about) in PARTS {
         let _ = write!(page, "\n## {folder}\n\n{about}\n\n| file | what it is |\n| --- | --- |\n");
         for (file, code) in files {
-            let Some(name) = file.strip_prefix(&format!("dev/{folder}/")).filter(|name| !name.contains('/')) else {
+            let Some(name) =
+                file.strip_prefix(&format!("dev/{folder}/")).filter(|name| !name.contains('/'))
+            else {
                 continue;
             };
             let sentence = first_sentence(code);
             if sentence.is_empty() {
                 silent.push(file.clone());
             }
-            let _ = writeln!(page, "| [{name}]({folder}/{name}) | {} |", sentence.replace('|', "\\|"));
+            let _ =
+                writeln!(page, "| [{name}]({folder}/{name}) | {} |", sentence.replace('|', "\\|"));
         }
     }
     (page, silent)
@@ -42,7 +50,10 @@ fn first_sentence(code: &str) -> String {
         let text = line.trim_start_matches(['"', '#', '/', '!']).trim();
         (text.strip_suffix("\"\"\"").unwrap_or(text), line.starts_with(['#', '/', '"']))
     });
-    let is_python = code.lines().find(|line| !line.starts_with("#!")).is_some_and(|line| line.starts_with("\"\"\""));
+    let is_python = code
+        .lines()
+        .find(|line| !line.starts_with("#!"))
+        .is_some_and(|line| line.starts_with("\"\"\""));
     let paragraph: Vec<_> = opening
         .take_while(|(text, is_comment)| !text.is_empty() && (is_python || *is_comment))
         .map(|(text, _)| text)

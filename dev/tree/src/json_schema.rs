@@ -24,10 +24,13 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("usage", &["FilesUsageView"]),
 ];
 
-/// The schema of a type whose text in the code does not tell it; `None` for types that are defined in the sources.
+/// The schema of a type whose text in the code does not tell it; `None` for types that are defined
+/// in the sources.
 fn leaf(kind: &str) -> Option<Value> {
     Some(match kind {
-        "u8" | "u16" | "u32" | "u64" | "usize" | "JobId" | "KeyId" => json!({ "type": "integer", "minimum": 0 }),
+        "u8" | "u16" | "u32" | "u64" | "usize" | "JobId" | "KeyId" => {
+            json!({ "type": "integer", "minimum": 0 })
+        }
         "i32" | "i64" => json!({ "type": "integer" }),
         "f32" | "f64" => json!({ "type": "number" }),
         "bool" => json!({ "type": "boolean" }),
@@ -108,7 +111,8 @@ pub fn json_schema(version: &str, sources: &[&str]) -> String {
         sources.iter().flat_map(|code| types(code)).map(|of| (of.name.clone(), of)).collect();
     let mut used = BTreeSet::new();
     let version: u64 = version.parse().expect("a number");
-    let mut properties = Map::from_iter([("schema_version".to_owned(), json!({ "const": version }))]);
+    let mut properties =
+        Map::from_iter([("schema_version".to_owned(), json!({ "const": version }))]);
     for (name, kinds) in ANSWERS {
         let kinds: Vec<_> = kinds.iter().map(|kind| schema_of(kind, &mut used)).collect();
         properties.insert((*name).to_owned(), json!({ "anyOf": kinds }));

@@ -1,7 +1,7 @@
 //! The files and manifests of this repository, for the tests that check them.
 //!
-//! These tests run before anything else is compiled, so this crate must have few dependencies, and none in the
-//! workspace.
+//! These tests run before anything else is compiled, so this crate must have few dependencies, and
+//! none in the workspace.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,11 @@ use serde_json::Value;
 ///
 /// If this crate is not in `dev/tree/`.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this crate is in dev/tree").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this crate is in dev/tree")
+        .to_owned()
 }
 
 /// Output of `cargo metadata --no-deps`.
@@ -32,7 +36,9 @@ pub fn root() -> PathBuf {
 pub fn metadata() -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(root());
+    command
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root());
     let output = command.output().expect("cargo can be started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
@@ -48,8 +54,9 @@ pub fn folder_of(manifest: &str) -> PathBuf {
     folder.strip_prefix(root()).unwrap_or(folder).to_owned()
 }
 
-/// Path from the root, and text, of each file of the project with one of these endings (or, without an ending, one of
-/// these names), in the order of the paths. Folders of build results and of other projects' code are left out.
+/// Path from the root, and text, of each file of the project with one of these endings (or, without
+/// an ending, one of these names), in the order of the paths. Folders of build results and of other
+/// projects' code are left out.
 ///
 /// # Panics
 ///
@@ -59,15 +66,20 @@ pub fn files(endings: &[&str]) -> Vec<(String, String)> {
         for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
             let entry = entry.expect("a readable folder");
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            let is_ours = !name.starts_with('.') && !["target", "vendor", "demo-out"].contains(&name.as_str());
+            let is_ours = !name.starts_with('.')
+                && !["target", "vendor", "demo-out"].contains(&name.as_str());
             let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or(&name);
             if entry.file_type().expect("a file type").is_dir() {
                 if is_ours {
                     walk(root, &path, endings, found);
                 }
             } else if endings.contains(&ending) {
-                let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-                found.push((path.strip_prefix(root).expect("under the root").to_string_lossy().into_owned(), text));
+                let text =
+                    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                found.push((
+                    path.strip_prefix(root).expect("under the root").to_string_lossy().into_owned(),
+                    text,
+                ));
             }
         }
     }

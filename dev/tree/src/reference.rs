@@ -1,7 +1,7 @@
 //! Pages of the book that are made from the code: limits, the types of JSON answers.
 //!
-//! `make generate` writes them; `dev/tree/tests/reference.rs` fails when they are not current. The parser knows the
-//! style of this repository, which rustfmt keeps, and no more of Rust.
+//! `make generate` writes them; `dev/tree/tests/reference.rs` fails when they are not current. The
+//! parser knows the style of this repository, which rustfmt keeps, and no more of Rust.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,8 +28,13 @@ pub fn constants(code: &str) -> Vec<Constant> {
         }
         let start = line.find("const ").filter(|at| *at == 0 || line.starts_with("pub"));
         if let Some((name, value)) = start.and_then(|at| line[at + 6..].split_once(": ")) {
-            let value = value.split_once(" = ").map_or("", |(_, value)| value).trim_end_matches(';');
-            found.push(Constant { name: name.to_owned(), value: value.to_owned(), doc: doc.join(" ") });
+            let value =
+                value.split_once(" = ").map_or("", |(_, value)| value).trim_end_matches(';');
+            found.push(Constant {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                doc: doc.join(" "),
+            });
         }
         if !line.starts_with("#[") {
             doc.clear();
@@ -44,9 +49,10 @@ pub type Effects = BTreeMap<String, BTreeMap<String, String>>;
 /// The page of limits, and what is wrong with the list of effects.
 pub fn limits(effects: &Effects, files: &[(String, String)]) -> (String, Vec<String>) {
     let mut page = String::from(
-        "# Limits\n\n<!-- made by `make generate` from the code and from limits.toml -->\n\nEvery queue, cache, buffer \
-         and retry has a bound. The value is the expression in the code; names end in their unit. The Python modules \
-         have bounds of their own: [Python](../guides/python.md#limits).\n",
+        "# Limits\n\n<!-- made by `make generate` from the code and from limits.toml -->\n\nEvery \
+         queue, cache, buffer and retry has a bound. The value is the expression in the code; \
+         names end in their unit. The Python modules have bounds of their own: \
+         [Python](../guides/python.md#limits).\n",
     );
     let mut wrong = Vec::new();
     let mut room = "";
@@ -58,7 +64,10 @@ pub fn limits(effects: &Effects, files: &[(String, String)]) -> (String, Vec<Str
         let folder = file.split("/src/").next().unwrap_or_default();
         if folder != room {
             room = folder;
-            let _ = write!(page, "\n## {room}\n\n| limit | value | what it bounds | when it is reached |\n");
+            let _ = write!(
+                page,
+                "\n## {room}\n\n| limit | value | what it bounds | when it is reached |\n"
+            );
             page.push_str("| --- | --- | --- | --- |\n");
         }
         let constants = constants(code);
@@ -68,7 +77,12 @@ pub fn limits(effects: &Effects, files: &[(String, String)]) -> (String, Vec<Str
                 continue;
             };
             let doc = cell(&constant.doc);
-            let _ = writeln!(page, "| `{name}` | `{}` | {doc} | {} |", cell(&constant.value), cell(effect));
+            let _ = writeln!(
+                page,
+                "| `{name}` | `{}` | {doc} | {} |",
+                cell(&constant.value),
+                cell(effect)
+            );
         }
     }
     (page, wrong)
@@ -82,12 +96,13 @@ fn cell(text: &str) -> String {
 /// The page of the types of JSON answers, from these files.
 pub fn json(version: &str, sources: &[(&str, &str)]) -> String {
     let mut page = format!(
-        "# JSON answers\n\n<!-- made by `make generate` from the types in base/wire/src/view.rs -->\n\nWith `--json`, \
-         a command prints one object: `schema_version`, now {version}, and the answer under its name, as in \
-         `{{\"schema_version\":{version},\"jobs\":[…]}}`. A field that changes its meaning gets a new version; new \
-         fields do not. `Option` means that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have \
-         their unit at the end of the name. [json-schema.json](json-schema.json) is a JSON Schema of the answers of \
-         most commands.\n"
+        "# JSON answers\n\n<!-- made by `make generate` from the types in base/wire/src/view.rs \
+         -->\n\nWith `--json`, a command prints one object: `schema_version`, now {version}, and \
+         the answer under its name, as in `{{\"schema_version\":{version},\"jobs\":[…]}}`. A \
+         field that changes its meaning gets a new version; new fields do not. `Option` means \
+         that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have their \
+         unit at the end of the name. [json-schema.json](json-schema.json) is a JSON Schema of \
+         the answers of most commands.\n"
     );
     for (file, code) in sources {
         let _ = write!(page, "\n## From `{file}`\n");
@@ -136,15 +151,25 @@ pub fn types(code: &str) -> Vec<TypeText> {
                 found.extend(open.take());
             } else if text.starts_with("#[serde(") {
                 attributes.push_str(text);
-            } else if line.starts_with("    ") && !line.starts_with("     ") && !text.starts_with(['#', '}', '/']) {
+            } else if line.starts_with("    ")
+                && !line.starts_with("     ")
+                && !text.starts_with(['#', '}', '/'])
+            {
                 of.field(text, &doc.join(" "), &attributes);
                 doc.clear();
                 attributes.clear();
             }
-        } else if let Some(head) = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum ")) {
+        } else if let Some(head) =
+            line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "))
+        {
             if let Some(name) = head.strip_suffix(" {") {
                 let is_enum = line.starts_with("pub enum");
-                open = Some(TypeText { name: name.to_owned(), doc: doc.join(" "), is_enum, fields: Vec::new() });
+                open = Some(TypeText {
+                    name: name.to_owned(),
+                    doc: doc.join(" "),
+                    is_enum,
+                    fields: Vec::new(),
+                });
             }
             doc.clear();
         } else if !text.starts_with("#[") {
@@ -157,7 +182,10 @@ pub fn types(code: &str) -> Vec<TypeText> {
 impl TypeText {
     fn field(&mut self, text: &str, doc: &str, attributes: &str) {
         let text = text.trim_end_matches([',', '{', ' ']);
-        let field = text.strip_prefix("pub ").and_then(|text| text.split_once(": ")).filter(|_| !self.is_enum);
+        let field = text
+            .strip_prefix("pub ")
+            .and_then(|text| text.split_once(": "))
+            .filter(|_| !self.is_enum);
         let (name, kind) = field.unwrap_or((text, ""));
         self.fields.push(FieldText {
             name: name.to_owned(),
@@ -169,8 +197,11 @@ impl TypeText {
 
     fn write(&self, page: &mut String) {
         let kind = if self.is_enum { "one of" } else { "field" };
-        let _ =
-            write!(page, "\n### {}\n\n{}\n\n| {kind} | type | meaning |\n| --- | --- | --- |\n", self.name, self.doc);
+        let _ = write!(
+            page,
+            "\n### {}\n\n{}\n\n| {kind} | type | meaning |\n| --- | --- | --- |\n",
+            self.name, self.doc
+        );
         for FieldText { name, kind, doc, .. } in &self.fields {
             let kind = match &**kind {
                 "" => String::new(),
@@ -191,8 +222,13 @@ mod tests {
 
     #[test]
     fn constants_have_values_and_documentation() {
-        let code = "/// Most of them,\n/// at once.\npub(crate) const MAX_THEM: usize = 64 << 10;\nconst A: u8 = 1;\n";
-        let max = Constant { name: "MAX_THEM".into(), value: "64 << 10".into(), doc: "Most of them, at once.".into() };
+        let code = "/// Most of them,\n/// at once.\npub(crate) const MAX_THEM: usize = 64 << \
+                    10;\nconst A: u8 = 1;\n";
+        let max = Constant {
+            name: "MAX_THEM".into(),
+            value: "64 << 10".into(),
+            doc: "Most of them, at once.".into(),
+        };
         let a = Constant { name: "A".into(), value: "1".into(), doc: String::new() };
         assert_eq!(constants(code), [max, a]);
     }

@@ -44,7 +44,8 @@ fn unknown(text: &str, commands: &BTreeSet<String>) -> Option<String> {
         if WITH_VALUE.contains(&word) {
             words.next();
         } else if !word.starts_with('-') {
-            let is_command = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+            let is_command = !word.is_empty()
+                && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
             return Some(word.to_owned()).filter(|_| is_command);
         }
     };
@@ -67,8 +68,10 @@ fn every_command_that_is_named_exists() {
     assert_eq!(unknown("eyas --cluster job job tasks 1", &commands), Some("job tasks".into()));
     let mut wrong = Vec::new();
     for (path, content) in files(&["rs", "md", "py"]) {
-        let unknown = texts(&path, &content).into_iter().filter_map(|text| unknown(&text, &commands));
-        wrong.extend(unknown.map(|command| format!("{path}: there is no command `eyas {command}`")));
+        let unknown =
+            texts(&path, &content).into_iter().filter_map(|text| unknown(&text, &commands));
+        wrong
+            .extend(unknown.map(|command| format!("{path}: there is no command `eyas {command}`")));
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }

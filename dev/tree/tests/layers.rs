@@ -1,7 +1,9 @@
-//! Which room may import which, and other rules that a compiler does not check. `ARCHITECTURE.md` gives the reasons.
+//! Which room may import which, and other rules that a compiler does not check. `ARCHITECTURE.md`
+//! gives the reasons.
 //!
-//! The tables are data. A new import between rooms, a file with unsafe code, and a long file each need a row with a
-//! reason; a row that the code does not need must be removed. So the tables are true in both directions.
+//! The tables are data. A new import between rooms, a file with unsafe code, and a long file each
+//! need a row with a reason; a row that the code does not need must be removed. So the tables are
+//! true in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +12,8 @@ use std::path::Path;
 use eyas_tree::{files, folder_of, metadata, root};
 use serde_json::Value;
 
-/// Imports between rooms, by their `Cargo.toml`: from, to, and what for. Any kind of dependency counts.
+/// Imports between rooms, by their `Cargo.toml`: from, to, and what for. Any kind of dependency
+/// counts.
 const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-faults", "eyas-types", "the generator of pseudo-random numbers"),
     ("eyas-sched", "eyas-types", "ids, resources, policies' names"),
@@ -36,25 +39,45 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-store", "eyas-types", "objects and their versions"),
     ("eyas-relay", "eyas-session", "reads requests; its port has the door of every listener"),
     ("eyas-transfer", "eyas-types", "objects and their ids"),
-    ("eyas-transfer", "eyas-session", "encrypts with its keys; its port has the door of every listener"),
+    (
+        "eyas-transfer",
+        "eyas-session",
+        "encrypts with its keys; its port has the door of every listener",
+    ),
     ("eyas-transfer", "eyas-wire", "whether data is encrypted"),
     ("eyas-transfer", "eyas-store", "serves from a store, receives into it"),
     ("eyas-files", "eyas-types", "files, their records, nodes"),
     ("eyas-files", "eyas-wire", "clients greet nodes as what they are"),
     ("eyas-files", "eyas-session", "clients dial nodes"),
-    ("eyas-files", "eyas-store", "reads chunks in stores of its machine; files of the cluster are persistent storage"),
+    (
+        "eyas-files",
+        "eyas-store",
+        "reads chunks in stores of its machine; files of the cluster are persistent storage",
+    ),
     ("eyas-files", "eyas-transfer", "chunks come and go like other objects"),
     ("eyas-files", "eyas-ring", "the operations on files, and which node leads which"),
-    ("eyas-files", "eyas-blocks", "cuts files at the borders of their records; what workers of a run are told"),
+    (
+        "eyas-files",
+        "eyas-blocks",
+        "cuts files at the borders of their records; what workers of a run are told",
+    ),
     ("eyas-files", "eyas-reading", "the decider of each reader of a file"),
     ("eyas-dfs", "eyas-types", "files, their records, nodes"),
     ("eyas-dfs", "eyas-wire", "nodes and clients greet each other as what they are"),
     ("eyas-dfs", "eyas-session", "nodes dial each other, and let clients in"),
     ("eyas-dfs", "eyas-store", "chunks are objects of the node's store"),
     ("eyas-dfs", "eyas-transfer", "chunks come and go like other objects"),
-    ("eyas-dfs", "eyas-files", "what clients and nodes say to each other; is a client of others for forgotten runs"),
+    (
+        "eyas-dfs",
+        "eyas-files",
+        "what clients and nodes say to each other; is a client of others for forgotten runs",
+    ),
     ("eyas-dfs", "eyas-ring", "the decider each node is the shell of"),
-    ("eyas-dfs", "eyas-blocks", "the decider of the runs that it leads; cuts objects at the borders of their records"),
+    (
+        "eyas-dfs",
+        "eyas-blocks",
+        "the decider of the runs that it leads; cuts objects at the borders of their records",
+    ),
     ("eyas-mount", "eyas-types", "names, kinds and attributes of files"),
     ("eyas-mount", "eyas-files", "the files that it mounts"),
     ("eyas-executor", "eyas-types", "tasks and their outcomes"),
@@ -76,7 +99,11 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-pools", "eyas-wire", "options, requests and views of pools"),
     ("eyas-pools", "eyas-session", "reads no kubeconfig that another user could have written"),
     ("eyas-pools", "eyas-provision", "the decider that it is the shell of"),
-    ("eyas-dispatcher", "eyas-pools", "starts the owner of pools, tells it the work, obeys its orders"),
+    (
+        "eyas-dispatcher",
+        "eyas-pools",
+        "starts the owner of pools, tells it the work, obeys its orders",
+    ),
     ("eyas-dispatcher", "eyas-provision", "measures the work for the decider of pools"),
     ("eyas-dispatcher", "eyas-matching", "compiles what jobs require and executors accept"),
     ("eyas-client", "eyas-matching", "refuses a wrong expression where it is written"),
@@ -114,14 +141,16 @@ const ARROWS: &[(&str, &str, &str)] = &[
     (
         "eyas-cli",
         "eyas-store",
-        "its Emulation, which the executor takes, URLs of paths, and what stopped executors have stored",
+        "its Emulation, which the executor takes, URLs of paths, and what stopped executors have \
+         stored",
     ),
 ];
 
 /// The floors, from the ground up. A room imports rooms of its own floor, and of floors below it.
 const FLOORS: &[&str] = &["base", "core", "data", "compute", "doors", "dev"];
 
-/// Rooms of pure deciders: they import `types` alone, whatever the table says, and no standard library.
+/// Rooms of pure deciders: they import `types` alone, whatever the table says, and no standard
+/// library.
 const CORE: &[&str] = &[
     "eyas-sched",
     "eyas-provision",
@@ -139,7 +168,8 @@ const EXCHANGE: &str = "eyas-dispatch";
 const DEV: &str = "eyas-dev";
 /// May import every room and the apps, whose parsers it tries; no room imports it.
 const FUZZ: &str = "eyas-fuzz";
-/// Tests that read the repository. It imports nothing of the workspace, so that they run before the rest is compiled.
+/// Tests that read the repository. It imports nothing of the workspace, so that they run before the
+/// rest is compiled.
 const TREE: &str = "eyas-tree";
 /// What tests share: development dependencies of any room, and no other kind of dependency.
 const FOR_TESTS: [&str; 2] = ["eyas-faults", "eyas-formats"];
@@ -156,14 +186,23 @@ const UNSAFE: &[(&str, &str)] = &[
         "data/coordinator/board/src/peer.rs",
         "no safe wrapper of SO_PEERCRED has processes that are in another namespace",
     ),
-    ("data/coordinator/board/src/map.rs", "memory that processes share is mapped, and read as atomics"),
+    (
+        "data/coordinator/board/src/map.rs",
+        "memory that processes share is mapped, and read as atomics",
+    ),
     (
         "data/coordinator/preload/src/next_symbol.rs",
         "calls the C library's functions with whatever the program has passed",
     ),
     ("data/coordinator/preload/src/agent.rs", "keeps the board, once it is mapped, by its address"),
-    ("data/coordinator/preload/src/cancellation.rs", "has the C library call it when a thread is cancelled"),
-    ("data/coordinator/preload/src/environment.rs", "reads the environment's strings where the C library keeps them"),
+    (
+        "data/coordinator/preload/src/cancellation.rs",
+        "has the C library call it when a thread is cancelled",
+    ),
+    (
+        "data/coordinator/preload/src/environment.rs",
+        "reads the environment's strings where the C library keeps them",
+    ),
     ("data/coordinator/preload/src/waiting.rs", "looks at descriptors that are the program's"),
     ("data/coordinator/preload/src/hooks/copy.rs", "reads offsets that the program points to"),
     ("data/coordinator/preload/src/hooks/buffers.rs", "reads how long the program's buffers are"),
@@ -188,26 +227,46 @@ const UNSAFE: &[(&str, &str)] = &[
         "compute/executor/src/process/spawn.rs",
         "no safe wrapper starts a process that dies with this one without copying its page tables",
     ),
-    ("compute/executor/src/inherited.rs", "no safe wrapper closes descriptors that no part of the process owns"),
-    ("compute/executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
-    ("data/files/src/near/mapped.rs", "checks a chunk of a file in memory, without the copy that a read makes"),
+    (
+        "compute/executor/src/inherited.rs",
+        "no safe wrapper closes descriptors that no part of the process owns",
+    ),
+    (
+        "compute/executor/src/process.rs",
+        "no safe wrapper of wait4 gives one child's resource usage",
+    ),
+    (
+        "data/files/src/near/mapped.rs",
+        "checks a chunk of a file in memory, without the copy that a read makes",
+    ),
     ("doors/python/src/buffers.rs", "fills memory of Python objects without a copy"),
-    ("dev/benches/decisions/memory.rs", "only a global allocator sees what is allocated, and its trait is unsafe"),
-    ("data/store/tests/s3.rs", "credentials come from environment variables, which a test has to set"),
+    (
+        "dev/benches/decisions/memory.rs",
+        "only a global allocator sees what is allocated, and its trait is unsafe",
+    ),
+    (
+        "data/store/tests/s3.rs",
+        "credentials come from environment variables, which a test has to set",
+    ),
 ];
 
 type Arrow = (String, String);
 
-/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to [`FOR_TESTS`] from
-/// tests.
+/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to
+/// [`FOR_TESTS`] from tests.
 fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
     let packages = metadata["packages"].as_array().expect("packages");
     let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
     let members: BTreeSet<String> = packages.iter().map(name).collect();
     let arrows = packages.iter().flat_map(|package| {
         let dependencies = package["dependencies"].as_array().expect("dependencies");
-        let is_for_tests = |dependency: &&Value| FOR_TESTS.contains(&&*name(dependency)) && dependency["kind"] == "dev";
-        dependencies.iter().filter(move |d| !is_for_tests(d)).map(move |dependency| (name(package), name(dependency)))
+        let is_for_tests = |dependency: &&Value| {
+            FOR_TESTS.contains(&&*name(dependency)) && dependency["kind"] == "dev"
+        };
+        dependencies
+            .iter()
+            .filter(move |d| !is_for_tests(d))
+            .map(move |dependency| (name(package), name(dependency)))
     });
     // A crate may name itself, for features in its own tests.
     arrows.filter(|(from, to)| members.contains(to) && from != to).collect()
@@ -220,28 +279,40 @@ fn floors(metadata: &Value) -> BTreeMap<String, Option<usize>> {
         let folder = folder_of(package["manifest_path"].as_str().expect("a path"));
         FLOORS.iter().position(|floor| folder.starts_with(floor))
     };
-    packages.map(|package| (package["name"].as_str().expect("a name").to_owned(), floor_of(package))).collect()
+    packages
+        .map(|package| (package["name"].as_str().expect("a name").to_owned(), floor_of(package)))
+        .collect()
 }
 
 /// Crates on no floor, and imports of rooms on a higher floor.
 fn upward(metadata: &Value) -> Vec<String> {
     let floors = floors(metadata);
-    let homeless = floors.iter().filter(|(_, floor)| floor.is_none()).map(|(name, _)| format!("{name} is on no floor"));
+    let homeless = floors
+        .iter()
+        .filter(|(_, floor)| floor.is_none())
+        .map(|(name, _)| format!("{name} is on no floor"));
     let arrows = arrows(metadata);
     let up = arrows.iter().filter_map(|(from, to)| {
         let (below, above) = (floors[from]?, floors[to]?);
-        let words = || format!("{from} -> {to}: an import from {} up to {}", FLOORS[below], FLOORS[above]);
+        let words =
+            || format!("{from} -> {to}: an import from {} up to {}", FLOORS[below], FLOORS[above]);
         (below < above).then(words)
     });
     homeless.chain(up).collect()
 }
 
 /// The differences between `arrows` and `table`.
-fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str, &str, &str)]) -> Vec<String> {
-    let allowed: BTreeMap<(&str, &str), &str> = table.iter().map(|(from, to, why)| ((*from, *to), *why)).collect();
+fn violations(
+    arrows: &BTreeSet<Arrow>,
+    apps: &BTreeSet<String>,
+    table: &[(&str, &str, &str)],
+) -> Vec<String> {
+    let allowed: BTreeMap<(&str, &str), &str> =
+        table.iter().map(|(from, to, why)| ((*from, *to), *why)).collect();
     let mut wrong = Vec::new();
     for (from, to) in arrows {
-        if to == DEV || to == FUZZ || to == TREE && from != DEV || apps.contains(to) && from != FUZZ {
+        if to == DEV || to == FUZZ || to == TREE && from != DEV || apps.contains(to) && from != FUZZ
+        {
             wrong.push(format!("{from} -> {to}: dev and apps must not be imported"));
         } else if FOR_TESTS.contains(&to.as_str()) {
             wrong.push(format!("{from} -> {to}: only a development dependency may name it"));
@@ -251,8 +322,13 @@ fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str,
             wrong.push(format!("{from} -> {to}: a decider imports {TYPES} only"));
         } else if apps.contains(from) {
             wrong.push(format!("{from} -> {to}: apps import nothing of eyas"));
-        } else if from != DEV && from != FUZZ && !allowed.contains_key(&(from.as_str(), to.as_str())) {
-            wrong.push(format!("{from} -> {to}: no row allows it; a new arrow is a design decision"));
+        } else if from != DEV
+            && from != FUZZ
+            && !allowed.contains_key(&(from.as_str(), to.as_str()))
+        {
+            wrong.push(format!(
+                "{from} -> {to}: no row allows it; a new arrow is a design decision"
+            ));
         }
     }
     for (from, to, _) in table {
@@ -267,24 +343,36 @@ fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str,
 fn apps(metadata: &Value) -> BTreeSet<String> {
     let packages = metadata["packages"].as_array().expect("packages").iter();
     let is_app = |package: &&Value| {
-        package["manifest_path"].as_str().is_some_and(|path| folder_of(path).starts_with("dev/apps"))
+        package["manifest_path"]
+            .as_str()
+            .is_some_and(|path| folder_of(path).starts_with("dev/apps"))
     };
-    packages.filter(is_app).map(|package| package["name"].as_str().expect("a name").to_owned()).collect()
+    packages
+        .filter(is_app)
+        .map(|package| package["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// Whether Rust code has the keyword, beyond comments, attributes and text in quotes.
 fn has_unsafe(code: &str) -> bool {
-    let lines = code.lines().map(str::trim_start).filter(|line| !line.starts_with("//") && !line.starts_with("#!["));
+    let lines = code
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| !line.starts_with("//") && !line.starts_with("#!["));
     let unquoted = lines.flat_map(|line| line.split('"').step_by(2));
-    let mut words = unquoted.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    let mut words =
+        unquoted.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
     words.any(|word| word == "unsafe")
 }
 
 /// Compares the files that were found with a table of exceptions: both must list the same files.
 fn compare(found: &BTreeSet<String>, table: &[(&str, &str)], what: &str) -> Vec<String> {
     let listed: BTreeSet<String> = table.iter().map(|(file, _)| (*file).to_owned()).collect();
-    let unlisted = found.difference(&listed).map(|file| format!("{file} {what}, and no row says why"));
-    let stale = listed.difference(found).map(|file| format!("{file} is listed, but is not a file that {what}"));
+    let unlisted =
+        found.difference(&listed).map(|file| format!("{file} {what}, and no row says why"));
+    let stale = listed
+        .difference(found)
+        .map(|file| format!("{file} is listed, but is not a file that {what}"));
     unlisted.chain(stale).collect()
 }
 
@@ -308,14 +396,16 @@ fn imports_between_floors_point_down() {
         ("eyas-faults", "base/faults", &[]),
         ("eyas-lost", "lost", &["eyas-types"]),
     ]);
-    let wrong = ["eyas-lost is on no floor", "eyas-types -> eyas-sched: an import from base up to core"];
+    let wrong =
+        ["eyas-lost is on no floor", "eyas-types -> eyas-sched: an import from base up to core"];
     assert_eq!(upward(&made_up), wrong);
 }
 
 /// What a Python file imports, without what the module of that name has inside.
 fn python_imports(code: &str) -> BTreeSet<&str> {
     let lines = code.lines().map(str::trim_start);
-    let names = lines.filter_map(|line| line.strip_prefix("import ").or_else(|| line.strip_prefix("from ")));
+    let names = lines
+        .filter_map(|line| line.strip_prefix("import ").or_else(|| line.strip_prefix("from ")));
     names
         .flat_map(|names| names.split(" import").next().unwrap_or("").split(','))
         .map(|name| {
@@ -328,7 +418,8 @@ fn python_imports(code: &str) -> BTreeSet<&str> {
 #[test]
 fn apps_in_python_import_nothing_of_the_project() {
     let files = files(&["py"]);
-    let stem = |file: &str| Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let stem =
+        |file: &str| Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let mut wrong = Vec::new();
     for (file, code) in files.iter().filter(|(file, _)| file.starts_with("dev/apps/")) {
         let ours = files.iter().filter_map(|(file, _)| stem(file)).chain(["eyas".to_owned()]);
@@ -340,7 +431,10 @@ fn apps_in_python_import_nothing_of_the_project() {
         }
     }
     assert_none(&wrong);
-    assert_eq!(python_imports("import a, b.c as d\n  from e.f import g"), BTreeSet::from(["a", "b", "e"]));
+    assert_eq!(
+        python_imports("import a, b.c as d\n  from e.f import g"),
+        BTreeSet::from(["a", "b", "e"])
+    );
 }
 
 #[test]
@@ -367,8 +461,11 @@ fn deciders_and_words_do_without_the_standard_library() {
 
 #[test]
 fn unsafe_code_is_where_the_table_says() {
-    let unsafe_files: BTreeSet<_> =
-        files(&["rs"]).into_iter().filter(|(_, code)| has_unsafe(code)).map(|(file, _)| file).collect();
+    let unsafe_files: BTreeSet<_> = files(&["rs"])
+        .into_iter()
+        .filter(|(_, code)| has_unsafe(code))
+        .map(|(file, _)| file)
+        .collect();
     assert_none(&compare(&unsafe_files, UNSAFE, "has unsafe code"));
     // Crates without a row promise it to the compiler as well.
     let mut wrong = Vec::new();
@@ -392,7 +489,9 @@ fn unsafe_code_is_where_the_table_says() {
 #[test]
 fn every_rust_file_says_what_it_is() {
     let silent = files(&["rs"]).into_iter().filter(|(_, code)| !code.starts_with("//! "));
-    assert_none(&silent.map(|(file, _)| format!("{file} does not open with `//! `")).collect::<Vec<_>>());
+    assert_none(
+        &silent.map(|(file, _)| format!("{file} does not open with `//! `")).collect::<Vec<_>>(),
+    );
 }
 
 /// The texts between backquotes.
@@ -403,12 +502,15 @@ fn quoted(text: &str) -> Vec<&str> {
 #[test]
 fn the_maps_name_what_there_is() {
     let maps = files(&["md"]).into_iter().filter(|(file, _)| {
-        file == "ARCHITECTURE.md" || file == "CONTRIBUTING.md" || file.starts_with("docs/internals/")
+        file == "ARCHITECTURE.md"
+            || file == "CONTRIBUTING.md"
+            || file.starts_with("docs/internals/")
     });
     let mut wrong = Vec::new();
     for (file, map) in maps {
         let words = map.lines().flat_map(quoted);
-        let paths = words.filter(|word| word.contains('/') && !word.contains([' ', '*', ':', '<', '…', '(']));
+        let paths = words
+            .filter(|word| word.contains('/') && !word.contains([' ', '*', ':', '<', '…', '(']));
         // What a build makes is there on some machines only.
         let exists = |path: &str| root().join(path).exists() && !path.starts_with("target/");
         let missing = paths.filter(|path| !path.starts_with(['/', '~']) && !exists(path));
@@ -422,7 +524,8 @@ fn the_maps_name_what_there_is() {
 fn made_up(packages: &[(&str, &str, &[&str])]) -> Value {
     let package = |(name, folder, imports): &(&str, &str, &[&str])| {
         let dependency = |name: &&str| {
-            let (name, kind) = name.strip_suffix(" (dev)").map_or((*name, None), |name| (name, Some("dev")));
+            let (name, kind) =
+                name.strip_suffix(" (dev)").map_or((*name, None), |name| (name, Some("dev")));
             serde_json::json!({ "name": name, "kind": kind })
         };
         let dependencies: Vec<Value> = imports.iter().map(dependency).collect();
@@ -434,7 +537,10 @@ fn made_up(packages: &[(&str, &str, &[&str])]) -> Value {
 
 #[test]
 fn wrong_arrows_are_found() {
-    let table = [("eyas-executor", "eyas-types", "a reason"), ("eyas-sched", "eyas-node", "no reason will do")];
+    let table = [
+        ("eyas-executor", "eyas-types", "a reason"),
+        ("eyas-sched", "eyas-node", "no reason will do"),
+    ];
     let check = |packages: &[(&str, &str, &[&str])]| {
         let metadata = made_up(packages);
         violations(&arrows(&metadata), &apps(&metadata), &table)
@@ -444,7 +550,11 @@ fn wrong_arrows_are_found() {
     let stacking = ("eyas-stacking", "dev/apps/stacking", &["eyas-types"][..]);
     let dev = ("eyas-dev", "dev", &["eyas-types", "eyas-node", "eyas-tree", "serde"][..]);
     let tree = ("eyas-tree", "dev/tree", &["eyas-types", "serde"][..]);
-    let executor = ("eyas-executor", "compute/executor", &["eyas-types", "eyas-node", "eyas-dev", "eyas-stacking"][..]);
+    let executor = (
+        "eyas-executor",
+        "compute/executor",
+        &["eyas-types", "eyas-node", "eyas-dev", "eyas-stacking"][..],
+    );
     let sched = ("eyas-sched", "core/sched", &["eyas-node", "eyas-faults", "eyas-tree (dev)"][..]);
     let ring = ("eyas-ring", "core/ring", &["eyas-faults (dev)"][..]);
     let faults = ("eyas-faults", "base/faults", &["eyas-node"][..]);
@@ -469,12 +579,17 @@ fn wrong_arrows_are_found() {
 fn unsafe_code_is_told_from_talk_about_it() {
     assert!(has_unsafe("fn f() {\n    unsafe { g() }\n}"));
     assert!(has_unsafe("unsafe impl Send for X {}"));
-    assert!(!has_unsafe("//! unsafe\n#![forbid(unsafe_code)]\n/// An unsafe thing.\nfn is_unsafe() {}"));
+    assert!(!has_unsafe(
+        "//! unsafe\n#![forbid(unsafe_code)]\n/// An unsafe thing.\nfn is_unsafe() {}"
+    ));
 }
 
 #[test]
 fn exceptions_are_held_against_what_there_is() {
     let found = ["a.rs", "b.rs"].map(str::to_owned).into();
     let wrong = compare(&found, &[("b.rs", "a reason"), ("c.rs", "a reason")], "is long");
-    assert_eq!(wrong, ["a.rs is long, and no row says why", "c.rs is listed, but is not a file that is long"]);
+    assert_eq!(
+        wrong,
+        ["a.rs is long, and no row says why", "c.rs is listed, but is not a file that is long"]
+    );
 }

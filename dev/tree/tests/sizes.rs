@@ -1,5 +1,5 @@
-//! Functions fit on a screen, and what a type does stands in few files. A table lists types in more files; it only
-//! shrinks.
+//! Functions fit on a screen, and what a type does stands in few files. A table lists types in more
+//! files; it only shrinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,9 @@ fn functions(code: &str) -> Vec<(String, usize)> {
         let indent = line.len() - line.trim_start().len();
         let Some(name) = function_name(line) else { continue };
         let end = format!("{}}}", " ".repeat(indent));
-        let is_end = |line: &&str| **line == *end || line.trim_end().ends_with(';') && indent_of(line) == indent;
+        let is_end = |line: &&str| {
+            **line == *end || line.trim_end().ends_with(';') && indent_of(line) == indent
+        };
         let one_line = line.ends_with('}') || line.ends_with(';');
         if let Some(last) = lines[first..].iter().position(is_end).filter(|_| !one_line) {
             found.push((name.to_owned(), last + 1));
@@ -107,12 +109,15 @@ fn what_a_type_does_stands_in_few_files() {
             places.entry(key).or_default().insert(file.clone());
         }
     }
-    let mut rows: BTreeMap<_, _> = SCATTERED.iter().map(|(room, name, files)| ((*room, *name), *files)).collect();
+    let mut rows: BTreeMap<_, _> =
+        SCATTERED.iter().map(|(room, name, files)| ((*room, *name), *files)).collect();
     let mut wrong = Vec::new();
     for ((room, name), files) in &places {
         let (row, files) = (rows.remove(&(&**room, &**name)), files.len());
         if files != row.unwrap_or(files.min(MAX_FILES_OF_A_TYPE)) {
-            wrong.push(format!("{room}: the impls of {name} stand in {files} files, and its row says {row:?}"));
+            wrong.push(format!(
+                "{room}: the impls of {name} stand in {files} files, and its row says {row:?}"
+            ));
         }
     }
     wrong.extend(rows.keys().map(|(room, name)| format!("{room}: {name} needs no row")));

@@ -1,6 +1,8 @@
-//! Rules for the text of the repository: names of types, widths of lines, clocks, declared dependencies, citations.
+//! Rules for the text of the repository: names of types, widths of lines, clocks, declared
+//! dependencies, citations.
 //!
-//! Each rule has a table of exceptions with their reasons. `layers.rs` has the rules about imports and unsafe code.
+//! Each rule has a table of exceptions with their reasons. `layers.rs` has the rules about imports
+//! and unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,7 +21,8 @@ const SHARED_NAMES: &[(&str, &str)] = &[
 const MAX_WIDTH: usize = 120;
 
 /// Ways to read a clock.
-const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "SystemTime::UNIX_EPOCH", ".elapsed()"];
+const CLOCKS: &[&str] =
+    &["Instant::now", "SystemTime::now", "SystemTime::UNIX_EPOCH", ".elapsed()"];
 
 /// Files of the dispatcher that read a clock, and why.
 const DISPATCHER_CLOCKS: &[(&str, &str)] = &[(
@@ -32,7 +35,11 @@ const UNNAMED: &[(&str, &str, &str)] = &[
     ("base/session", "rustls-webpki", "its library is called webpki"),
     ("doors/cli", "eyas-preload", "its build script builds it by the name of the package"),
     ("data/store", "idna_adapter", "selects the tables of names of hosts that other packages use"),
-    ("dev", "proptest", "builds with and without tests then have the same features of its dependencies"),
+    (
+        "dev",
+        "proptest",
+        "builds with and without tests then have the same features of its dependencies",
+    ),
 ];
 
 #[track_caller]
@@ -47,15 +54,19 @@ fn without_tests(code: &str) -> &str {
 
 /// Whether the whole file is tests.
 fn is_test(file: &str) -> bool {
-    file.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "benches") || file.starts_with("dev/")
+    file.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "benches")
+        || file.starts_with("dev/")
 }
 
 /// The types that are visible outside of their module.
 fn visible_types(code: &str) -> impl Iterator<Item = &str> {
     without_tests(code).lines().filter_map(|line| {
         let rest = line.trim_start().strip_prefix("pub")?;
-        let rest = rest.strip_prefix('(').map_or(Some(rest), |scope| scope.split_once(')').map(|(_, rest)| rest))?;
-        let mut words = rest.strip_prefix(' ')?.split_whitespace().skip_while(|word| *word == "unsafe");
+        let rest = rest
+            .strip_prefix('(')
+            .map_or(Some(rest), |scope| scope.split_once(')').map(|(_, rest)| rest))?;
+        let mut words =
+            rest.strip_prefix(' ')?.split_whitespace().skip_while(|word| *word == "unsafe");
         let is_type = ["struct", "enum", "trait", "type", "union"].contains(&words.next()?);
         let name = words.next()?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
         is_type.then_some(name)
@@ -74,16 +85,21 @@ fn a_name_of_a_type_has_one_meaning() {
     definitions.retain(|_, files| files.len() > 1);
     let is_shared = |name: &str| SHARED_NAMES.iter().any(|(shared, _)| *shared == name);
     let repeated = definitions.into_iter().filter(|(name, _)| !is_shared(name));
-    let wrong: Vec<_> = repeated.map(|(name, files)| format!("{name} is defined in {}", files.join(", "))).collect();
+    let wrong: Vec<_> = repeated
+        .map(|(name, files)| format!("{name} is defined in {}", files.join(", ")))
+        .collect();
     assert_none(&wrong);
 }
 
-/// Whether a wide line cannot be broken, or would be harder to read: rows of tables, links, addresses.
+/// Whether a wide line cannot be broken, or would be harder to read: rows of tables, links,
+/// addresses.
 fn may_be_wide(file: &str, line: &str) -> bool {
     let line = line.trim_start();
     let is_page = file.ends_with(".md");
     let has_long_word = || line.split_whitespace().any(|word| word.chars().count() > MAX_WIDTH / 2);
-    is_page && (line.starts_with('|') || line.starts_with("![")) || line.contains("://") || has_long_word()
+    is_page && (line.starts_with('|') || line.starts_with("!["))
+        || line.contains("://")
+        || has_long_word()
 }
 
 #[test]
@@ -116,8 +132,10 @@ fn deciders_read_no_clock_and_the_dispatcher_reads_it_in_few_places() {
         if !is_decider && (may || !file.starts_with("compute/dispatcher/src/")) {
             continue;
         }
-        let code: Vec<_> =
-            without_tests(code).lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+        let code: Vec<_> = without_tests(code)
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default())
+            .collect();
         let found = CLOCKS.iter().filter(|clock| code.iter().any(|line| line.contains(**clock)));
         wrong.extend(found.map(|clock| format!("{file} reads a clock: {clock}")));
         if is_decider && code.iter().any(|line| line.contains("std::time")) {
@@ -137,33 +155,48 @@ fn dependencies_are_declared_once_and_used() {
     let mut wrong = Vec::new();
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages").iter();
-    let folders: Vec<_> =
-        packages.map(|package| folder_of(package["manifest_path"].as_str().expect("a path"))).collect();
+    let folders: Vec<_> = packages
+        .map(|package| folder_of(package["manifest_path"].as_str().expect("a path")))
+        .collect();
     for folder in &folders {
         let is_of_it = |file: &str| {
             let of = folders.iter().filter(|folder| Path::new(file).starts_with(folder));
             of.max_by_key(|folder| folder.components().count()) == Some(folder)
         };
-        let text = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("a manifest");
+        let text =
+            std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("a manifest");
         let member: toml::Table = text.parse().expect("TOML");
-        let nested = member.get("target").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
+        let nested = member
+            .get("target")
+            .and_then(toml::Value::as_table)
+            .into_iter()
+            .flat_map(toml::Table::values);
         let sections = nested.filter_map(toml::Value::as_table).chain([&member]);
         let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
-        let tables = sections.flat_map(|section| kinds.iter().filter_map(|kind| section.get(*kind)?.as_table()));
+        let tables = sections
+            .flat_map(|section| kinds.iter().filter_map(|kind| section.get(*kind)?.as_table()));
         for (name, declared) in tables.flatten() {
             let (at, word) = (folder.display(), name.replace('-', "_"));
             let is_shared = declared.get("workspace").and_then(toml::Value::as_bool) == Some(true);
             // A crate names itself by its path, for features in its own tests.
             let is_itself = declared.get("path").is_some_and(|path| path.as_str() == Some("."));
             if !is_shared && !is_itself {
-                wrong.push(format!("{at}/Cargo.toml: {name} is not taken from the workspace's table"));
+                wrong.push(format!(
+                    "{at}/Cargo.toml: {name} is not taken from the workspace's table"
+                ));
             }
             unused.remove(name.as_str());
             let mut code = sources.iter().filter(|(file, _)| is_of_it(file));
             let is_named = code.any(|(_, code)| names(code, &word));
-            let may = UNNAMED.iter().any(|(member, unnamed, _)| *member == folder.to_string_lossy() && unnamed == name);
+            let may = UNNAMED
+                .iter()
+                .any(|(member, unnamed, _)| *member == folder.to_string_lossy() && unnamed == name);
             if is_named == may && !is_itself {
-                let which = if may { "is listed as unnamed, but is named" } else { "is named by no source file" };
+                let which = if may {
+                    "is listed as unnamed, but is named"
+                } else {
+                    "is named by no source file"
+                };
                 wrong.push(format!("{at}/Cargo.toml: {name} {which}"));
             }
         }
@@ -176,7 +209,17 @@ fn dependencies_are_declared_once_and_used() {
 fn features(kinds: &str) -> BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["tree", "--workspace", "--locked", "--prefix", "none", "--format", "{p}: {f}", "--edges", kinds]);
+    command.args([
+        "tree",
+        "--workspace",
+        "--locked",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}: {f}",
+        "--edges",
+        kinds,
+    ]);
     let output = command.current_dir(root()).output().expect("cargo can be started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
@@ -186,15 +229,20 @@ fn features(kinds: &str) -> BTreeSet<String> {
 #[test]
 fn builds_with_and_without_tests_share_what_they_compile() {
     let with_tests = features("normal,build,dev");
-    let other = features("normal,build").into_iter().filter(|package| !with_tests.contains(package));
-    let wrong = other.map(|package| format!("without tests, cargo builds it again, with these features: {package}"));
+    let other =
+        features("normal,build").into_iter().filter(|package| !with_tests.contains(package));
+    let wrong = other.map(|package| {
+        format!("without tests, cargo builds it again, with these features: {package}")
+    });
     assert_none(&wrong.collect::<Vec<_>>());
 }
 
 /// The nicknames of papers before a "§".
 fn nicknames(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices(" §").filter_map(|(at, _)| {
-        let start = text[..at].rfind(|c: char| !c.is_ascii_alphabetic() && c != '-').map_or(0, |before| before + 1);
+        let start = text[..at]
+            .rfind(|c: char| !c.is_ascii_alphabetic() && c != '-')
+            .map_or(0, |before| before + 1);
         let word = &text[start..at];
         word.contains('-').then_some(word)
     })
@@ -202,12 +250,14 @@ fn nicknames(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn papers_are_cited_by_the_nicknames_that_are_defined() {
-    let page = std::fs::read_to_string(root().join("docs/reference/papers.md")).expect("a list of papers");
+    let page =
+        std::fs::read_to_string(root().join("docs/reference/papers.md")).expect("a list of papers");
     let mut wrong = Vec::new();
     for (file, text) in files(&["rs", "py", "md", "toml", "c", "h", "sh"]) {
         let unknown = nicknames(&text).filter(|name| !page.contains(&format!("### {name}\n")));
-        wrong
-            .extend(unknown.map(|name| format!("{file} cites {name}, which docs/reference/papers.md does not define")));
+        wrong.extend(unknown.map(|name| {
+            format!("{file} cites {name}, which docs/reference/papers.md does not define")
+        }));
     }
     assert_none(&wrong);
 }
@@ -215,7 +265,9 @@ fn papers_are_cited_by_the_nicknames_that_are_defined() {
 /// The addresses in brackets after a text in square brackets, outside of blocks.
 fn links(page: &str) -> Vec<&str> {
     let prose = page.split("```").step_by(2);
-    prose.flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next())).collect()
+    prose
+        .flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
+        .collect()
 }
 
 #[test]
@@ -237,7 +289,8 @@ fn links_between_pages_lead_somewhere() {
             let headings = target.lines().filter(|line| line.starts_with('#'));
             let is_kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
             let mut anchors = headings.map(|line| {
-                let text: String = line.trim_start_matches('#').trim().chars().filter(is_kept).collect();
+                let text: String =
+                    line.trim_start_matches('#').trim().chars().filter(is_kept).collect();
                 text.replace(' ', "-")
             });
             if !anchor.is_empty() && !anchors.any(|found| found == anchor) {
@@ -270,21 +323,32 @@ fn every_experiment_runs_in_miniature_and_every_command_of_the_results_is_one() 
             wrong.push(format!("{file}: no test runs it with --tiny"));
         }
     }
-    let results = std::fs::read_to_string(root().join("benchmarks/RESULTS.md")).expect("the results");
+    let results =
+        std::fs::read_to_string(root().join("benchmarks/RESULTS.md")).expect("the results");
     let words = results.split(|c: char| c.is_whitespace() || "`(),;".contains(c));
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("a makefile");
     for word in words.filter(|word| word.starts_with("dev/") && word.ends_with(['y', 'h'])) {
         let is_listed = NO_EXPERIMENTS.iter().any(|(file, _)| file == &word);
-        if !programs.contains(word) || !is_listed && !is_run(word.trim_start_matches("dev/experiments/")) {
-            wrong.push(format!("benchmarks/RESULTS.md names {word}, which no test runs with --tiny"));
+        if !programs.contains(word)
+            || !is_listed && !is_run(word.trim_start_matches("dev/experiments/"))
+        {
+            wrong.push(format!(
+                "benchmarks/RESULTS.md names {word}, which no test runs with --tiny"
+            ));
         }
     }
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let benches = results.split("--bench ").skip(1).filter_map(|rest| rest.split(|c| !is_part(c)).next());
-    let benches_run = std::fs::read_to_string(root().join("dev/tests/benches_run.rs")).expect("a test");
+    let benches =
+        results.split("--bench ").skip(1).filter_map(|rest| rest.split(|c| !is_part(c)).next());
+    let benches_run =
+        std::fs::read_to_string(root().join("dev/tests/benches_run.rs")).expect("a test");
     for bench in benches {
-        if !makefile.contains(&format!("--bench {bench}")) && !benches_run.contains(&format!("/{bench}.rs")) {
-            wrong.push(format!("benchmarks/RESULTS.md names the benchmark {bench}, which `make test` does not run"));
+        if !makefile.contains(&format!("--bench {bench}"))
+            && !benches_run.contains(&format!("/{bench}.rs"))
+        {
+            wrong.push(format!(
+                "benchmarks/RESULTS.md names the benchmark {bench}, which `make test` does not run"
+            ));
         }
     }
     assert_none(&wrong);
@@ -300,16 +364,22 @@ fn slow_tests_have_a_reason_and_exist() {
     for row in list["test"].as_array().expect("rows") {
         let text = |key: &str| row.get(key).and_then(toml::Value::as_str).unwrap_or_default();
         let name = text("name").rsplit("::").next().unwrap_or_default();
-        let is_test = |code: &str| code.contains(&format!("fn {name}(")) || code.contains(&format!("    {name}: \""));
+        let is_test = |code: &str| {
+            code.contains(&format!("fn {name}(")) || code.contains(&format!("    {name}: \""))
+        };
         if !sources.iter().any(|(_, code)| is_test(code)) {
             wrong.push(format!("dev/tests/slow.toml: there is no test {}", text("name")));
         }
         if text("why").len() < 10 {
             wrong.push(format!("dev/tests/slow.toml: {} has no reason", text("name")));
         }
-        let seconds = row.get("seconds").and_then(toml::Value::as_integer).unwrap_or_default() as f64;
+        let seconds =
+            row.get("seconds").and_then(toml::Value::as_integer).unwrap_or_default() as f64;
         if !(10.0..=before).contains(&seconds) {
-            wrong.push(format!("dev/tests/slow.toml: {} is not in order, or takes less than 10 s", text("name")));
+            wrong.push(format!(
+                "dev/tests/slow.toml: {} is not in order, or takes less than 10 s",
+                text("name")
+            ));
         }
         before = seconds;
     }
@@ -319,8 +389,9 @@ fn slow_tests_have_a_reason_and_exist() {
 /// Whether `word` stands in `code` as a whole word.
 fn names(code: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    code.match_indices(word)
-        .any(|(at, _)| !code[..at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part))
+    code.match_indices(word).any(|(at, _)| {
+        !code[..at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part)
+    })
 }
 
 // ---- the checks themselves

@@ -15,7 +15,8 @@ use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{CallError, EyasStatus, call};
 
-/// Time after which a silent worker loses its block, unless the program sets another one, milliseconds.
+/// Time after which a silent worker loses its block, unless the program sets another one,
+/// milliseconds.
 const DEFAULT_TERM_MS: u64 = 10_000;
 
 /// Bounds of that time, milliseconds.
@@ -51,8 +52,8 @@ struct KnownOutputs {
     texts: HashMap<FileName, CString>,
 }
 
-/// A block of a run: the pieces that one worker processes and commits together. One thread at a time may use a block; a
-/// program with several threads has a block for each.
+/// A block of a run: the pieces that one worker processes and commits together. One thread at a
+/// time may use a block; a program with several threads has a block for each.
 pub struct EyasBlock {
     _private: [u8; 0],
 }
@@ -75,7 +76,8 @@ struct ShownPiece {
     content: Vec<u8>,
 }
 
-/// A piece of a block. What it points to belongs to the block, and is valid until the next call with the block.
+/// A piece of a block. What it points to belongs to the block, and is valid until the next call
+/// with the block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EyasPiece {
@@ -129,9 +131,10 @@ impl EyasRunInfo {
     const FIRST_SIZE: usize = 16;
 }
 
-/// Opens a run over `count` files, for about `workers` workers. A worker that is silent for `term_ms` loses its block;
-/// 0 for 10,000 ms. On success, `*run` is a handle to be closed with `eyas_run_close()`. Keep it open while workers are
-/// busy: half an hour after its program has ended, the run is forgotten.
+/// Opens a run over `count` files, for about `workers` workers. A worker that is silent for
+/// `term_ms` loses its block; 0 for 10,000 ms. On success, `*run` is a handle to be closed with
+/// `eyas_run_close()`. Keep it open while workers are busy: half an hour after its program has
+/// ended, the run is forgotten.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_run_open(
     client: *mut EyasClient,
@@ -152,17 +155,20 @@ pub unsafe extern "C" fn eyas_run_open(
         let term_ms = if term_ms == 0 { DEFAULT_TERM_MS } else { term_ms };
         if !TERM_MS.contains(&term_ms) {
             let (least, most) = (TERM_MS.start(), TERM_MS.end());
-            return Err(CallError::invalid(format!("a term of {term_ms} ms is not possible: {least} to {most} ms")));
+            return Err(CallError::invalid(format!(
+                "a term of {term_ms} ms is not possible: {least} to {most} ms"
+            )));
         }
-        let opened = client
-            .on_files("opening the run", async |files| BlockRun::open(files, &names, workers, term_ms * 1000).await)?;
+        let opened = client.on_files("opening the run", async |files| {
+            BlockRun::open(files, &names, workers, term_ms * 1000).await
+        })?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(run, handle(client, opened)) }
     })
 }
 
-/// Joins a run that another program has opened, by its address. On success, `*run` is a handle as that of
-/// `eyas_run_open()`.
+/// Joins a run that another program has opened, by its address. On success, `*run` is a handle as
+/// that of `eyas_run_open()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_run_join(
     client: *mut EyasClient,
@@ -175,7 +181,8 @@ pub unsafe extern "C" fn eyas_run_join(
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let address = unsafe { pointers::text(address, "the address of the run") }?;
         let address = address.parse().map_err(CallError::invalid)?;
-        let joined = client.on_files("joining the run", async |files| BlockRun::join(files, address).await)?;
+        let joined = client
+            .on_files("joining the run", async |files| BlockRun::join(files, address).await)?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(run, handle(client, joined)) }
     })
@@ -186,9 +193,13 @@ fn handle(client: ClientOwner, run: BlockRun) -> *mut EyasRun {
     handles::open(OpenRun { client, run, address, outputs: Mutex::default() })
 }
 
-/// Writes the address of a run to `*address`, for `eyas_run_join()` in other programs. The text belongs to the run.
+/// Writes the address of a run to `*address`, for `eyas_run_join()` in other programs. The text
+/// belongs to the run.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_run_address(run: *mut EyasRun, address: *mut *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_run_address(
+    run: *mut EyasRun,
+    address: *mut *const c_char,
+) -> EyasStatus {
     call(|| {
         let run = handles::get(run)?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
@@ -198,7 +209,11 @@ pub unsafe extern "C" fn eyas_run_address(run: *mut EyasRun, address: *mut *cons
 
 /// Writes how a run stands to `*info`, which has `size` bytes: pass `sizeof *info`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_run_status(run: *mut EyasRun, info: *mut EyasRunInfo, size: usize) -> EyasStatus {
+pub unsafe extern "C" fn eyas_run_status(
+    run: *mut EyasRun,
+    info: *mut EyasRunInfo,
+    size: usize,
+) -> EyasStatus {
     call(|| {
         let run = handles::get(run)?;
         let status = run.client.wait("asking for the run", run.run.status())?;
@@ -207,8 +222,8 @@ pub unsafe extern "C" fn eyas_run_status(run: *mut EyasRun, info: *mut EyasRunIn
     })
 }
 
-/// Waits until all chunks are committed, for up to `timeout_ms`, and writes how the run stands to `*info`, as
-/// `eyas_run_status()` does.
+/// Waits until all chunks are committed, for up to `timeout_ms`, and writes how the run stands to
+/// `*info`, as `eyas_run_status()` does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_run_wait(
     run: *mut EyasRun,
@@ -234,13 +249,18 @@ pub unsafe extern "C" fn eyas_run_wait(
     })
 }
 
-/// Writes the name of the output with this number to `*path`, in the order of the first piece of each output, from 0.
-/// The output is a hidden file: read it with `eyas_open()`, or keep it with `eyas_rename()`, before the run is ended.
-/// The text belongs to the run, and is valid until the run is closed. The status is `EYAS_STATUS_END` if there are
-/// fewer outputs. Until the run is complete, a further output may take a number, and those after it move: call
-/// `eyas_run_wait()` first.
+/// Writes the name of the output with this number to `*path`, in the order of the first piece of
+/// each output, from 0. The output is a hidden file: read it with `eyas_open()`, or keep it with
+/// `eyas_rename()`, before the run is ended. The text belongs to the run, and is valid until the
+/// run is closed. The status is `EYAS_STATUS_END` if there are fewer outputs. Until the run is
+/// complete, a further output may take a number, and those after it move: call `eyas_run_wait()`
+/// first.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_run_output(run: *mut EyasRun, number: u32, path: *mut *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_run_output(
+    run: *mut EyasRun,
+    number: u32,
+    path: *mut *const c_char,
+) -> EyasStatus {
     call(|| {
         pointers::check(path)?;
         let run = handles::get(run)?;
@@ -256,13 +276,15 @@ pub unsafe extern "C" fn eyas_run_output(run: *mut EyasRun, number: u32, path: *
         };
         let name = names.get(number as usize).ok_or_else(CallError::end)?;
         let mut outputs = run.outputs();
-        let text = outputs.texts.entry(name.clone()).or_insert_with(|| pointers::c_text(name.as_str()));
+        let text =
+            outputs.texts.entry(name.clone()).or_insert_with(|| pointers::c_text(name.as_str()));
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(path, text.as_ptr()) }
     })
 }
 
-/// Ends a run for all its workers, and removes its outputs that were not renamed. The handle stays open.
+/// Ends a run for all its workers, and removes its outputs that were not renamed. The handle stays
+/// open.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_run_end(run: *mut EyasRun) -> EyasStatus {
     call(|| {
@@ -281,7 +303,10 @@ pub extern "C" fn eyas_run_close(run: *mut EyasRun) -> EyasStatus {
 /// Begins a block, which has no piece at first. On success, `*block` is a handle to be closed with
 /// `eyas_block_close()`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_block_open(run: *mut EyasRun, block: *mut *mut EyasBlock) -> EyasStatus {
+pub unsafe extern "C" fn eyas_block_open(
+    run: *mut EyasRun,
+    block: *mut *mut EyasBlock,
+) -> EyasStatus {
     call(|| {
         pointers::check(block)?;
         let run = handles::get(run)?;
@@ -293,14 +318,15 @@ pub unsafe extern "C" fn eyas_block_open(run: *mut EyasRun, block: *mut *mut Eya
     })
 }
 
-/// Claims the next piece of the block, and writes it to `*piece`, which has `size` bytes: pass `sizeof *piece`. The
-/// piece before it counts as processed from now on. Statuses:
+/// Claims the next piece of the block, and writes it to `*piece`, which has `size` bytes: pass
+/// `sizeof *piece`. The piece before it counts as processed from now on. Statuses:
 ///
-/// - `EYAS_STATUS_END`: the block has no further piece: commit it. If it had none at all, the run has no work left.
-/// - `EYAS_STATUS_DISCARDED`: other workers have processed the block: discard its results, close it, begin another
-///   one.
-/// - `EYAS_STATUS_TIMED_OUT`: within `timeout_ms`, no piece was free, or the next piece was not read to its end. Call
-///   it again, or close the block.
+/// - `EYAS_STATUS_END`: the block has no further piece: commit it. If it had none at all, the run
+///   has no work left.
+/// - `EYAS_STATUS_DISCARDED`: other workers have processed the block: discard its results, close
+///   it, begin another one.
+/// - `EYAS_STATUS_TIMED_OUT`: within `timeout_ms`, no piece was free, or the next piece was not
+///   read to its end. Call it again, or close the block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_block_next(
     block: *mut EyasBlock,
@@ -311,31 +337,44 @@ pub unsafe extern "C" fn eyas_block_next(
     call(|| {
         pointers::check_struct(piece, size, EyasPiece::FIRST_SIZE)?;
         let block = handles::get(block)?;
-        let next = block.run.client.wait_for(timeout_of(timeout_ms), "the next piece of the block", async {
-            let worker = block.worker.lock().await;
-            let worker = worker.as_ref().ok_or_else(committed)?;
-            worker.next().await.map_err(|error| match error.kind {
-                FilesErrorKind::Changed => CallError::new(EyasStatus::Discarded, error),
-                _ => error.into(),
-            })
-        })?;
+        let next = block.run.client.wait_for(
+            timeout_of(timeout_ms),
+            "the next piece of the block",
+            async {
+                let worker = block.worker.lock().await;
+                let worker = worker.as_ref().ok_or_else(committed)?;
+                worker.next().await.map_err(|error| match error.kind {
+                    FilesErrorKind::Changed => CallError::new(EyasStatus::Discarded, error),
+                    _ => error.into(),
+                })
+            },
+        )?;
         let next = next.ok_or_else(CallError::end)?;
         let mut last = block.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (length, mut content) = (next.content.len(), next.content);
         content.push(0);
         let shown = last.insert(ShownPiece { file: pointers::c_text(next.file.as_str()), content });
-        let found =
-            EyasPiece { file: shown.file.as_ptr(), offset: next.offset, bytes: shown.content.as_ptr().cast(), length };
+        let found = EyasPiece {
+            file: shown.file.as_ptr(),
+            offset: next.offset,
+            bytes: shown.content.as_ptr().cast(),
+            length,
+        };
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(piece, size, EyasPiece::FIRST_SIZE, found) }
     })
 }
 
-/// Stores the output of all pieces that the block has given out, and commits it: of everything that was computed for a
-/// piece, one output counts. The status is `EYAS_STATUS_DISCARDED` if this output does not. A block can be committed
-/// before its end; pieces that were not claimed go to other workers.
+/// Stores the output of all pieces that the block has given out, and commits it: of everything that
+/// was computed for a piece, one output counts. The status is `EYAS_STATUS_DISCARDED` if this
+/// output does not. A block can be committed before its end; pieces that were not claimed go to
+/// other workers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_block_commit(block: *mut EyasBlock, output: *const c_void, length: usize) -> EyasStatus {
+pub unsafe extern "C" fn eyas_block_commit(
+    block: *mut EyasBlock,
+    output: *const c_void,
+    length: usize,
+) -> EyasStatus {
     call(|| {
         let block = handles::get(block)?;
         // SAFETY: the caller passes as many bytes as it says.
@@ -346,7 +385,10 @@ pub unsafe extern "C" fn eyas_block_commit(block: *mut EyasBlock, output: *const
         })?;
         match counts {
             true => Ok(()),
-            false => Err(CallError::new(EyasStatus::Discarded, "other workers have processed this block")),
+            false => Err(CallError::new(
+                EyasStatus::Discarded,
+                "other workers have processed this block",
+            )),
         }
     })
 }

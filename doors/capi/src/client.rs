@@ -34,8 +34,8 @@ pub const EYAS_FOREVER: u64 = u64::MAX;
 /// Timeout of calls of a client, unless the program sets another one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long an operation on files that is temporarily impossible is retried at most; less with a short timeout, so that
-/// the error comes before the timeout, and says why it is impossible.
+/// How long an operation on files that is temporarily impossible is retried at most; less with a
+/// short timeout, so that the error comes before the timeout, and says why it is impossible.
 const FILES_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Maximum number of connections to the dispatcher that are kept for later calls.
@@ -70,10 +70,15 @@ impl ClientState {
     fn new(cluster: Cluster) -> Result<Self, CallError> {
         let access = cluster.access()?;
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(THREADS).thread_name("eyas").enable_all().on_thread_start(signals::block_all);
+        builder
+            .worker_threads(THREADS)
+            .thread_name("eyas")
+            .enable_all()
+            .on_thread_start(signals::block_all);
         let runtime = builder.build();
-        let runtime =
-            runtime.map_err(|error| CallError::new(EyasStatus::Local, format!("no thread can be started: {error}")))?;
+        let runtime = runtime.map_err(|error| {
+            CallError::new(EyasStatus::Local, format!("no thread can be started: {error}"))
+        })?;
         let connection = ClientState {
             runtime: Some(runtime),
             cluster,
@@ -106,7 +111,8 @@ impl ClientState {
         self.wait_for(timeout_of(self.timeout_ms.load(Ordering::Relaxed)), what, work)
     }
 
-    /// Waits for work, up to `limit`. Connections are written to in this thread, too, so SIGPIPE is held back.
+    /// Waits for work, up to `limit`. Connections are written to in this thread, too, so SIGPIPE is
+    /// held back.
     pub fn wait_for<T, E: Into<CallError>>(
         &self,
         limit: Option<Duration>,
@@ -120,12 +126,16 @@ impl ClientState {
             let message = format!("{what} has not ended within {} ms", limit.as_millis());
             CallError::new(EyasStatus::TimedOut, message)
         };
-        let ended = without_pipe_signal(|| self.runtime().block_on(async { timeout(limit, work).await }));
+        let ended =
+            without_pipe_signal(|| self.runtime().block_on(async { timeout(limit, work).await }));
         ended.map_err(late)?.map_err(Into::into)
     }
 
     /// Begins work in the threads of the client.
-    pub fn begin<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Background<T> {
+    pub fn begin<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Background<T> {
         let _runtime = self.runtime().enter();
         Background::spawn(work)
     }
@@ -206,11 +216,14 @@ impl Drop for ClientState {
     }
 }
 
-/// Connects to a cluster by its name. If `name` is NULL, the cluster is that of the command `eyas` without options:
-/// `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else `default`. On success, `*client` is a handle to be closed with
-/// `eyas_client_close()`.
+/// Connects to a cluster by its name. If `name` is NULL, the cluster is that of the command `eyas`
+/// without options: `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else `default`. On success, `*client` is
+/// a handle to be closed with `eyas_client_close()`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_connect(name: *const c_char, client: *mut *mut EyasClient) -> EyasStatus {
+pub unsafe extern "C" fn eyas_connect(
+    name: *const c_char,
+    client: *mut *mut EyasClient,
+) -> EyasStatus {
     call(|| {
         pointers::check(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
@@ -227,7 +240,10 @@ pub unsafe extern "C" fn eyas_connect(name: *const c_char, client: *mut *mut Eya
 /// Connects to a cluster with an access file. On success, `*client` is a handle to be closed with
 /// `eyas_client_close()`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_connect_access(path: *const c_char, client: *mut *mut EyasClient) -> EyasStatus {
+pub unsafe extern "C" fn eyas_connect_access(
+    path: *const c_char,
+    client: *mut *mut EyasClient,
+) -> EyasStatus {
     call(|| {
         pointers::check(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
@@ -240,9 +256,10 @@ pub unsafe extern "C" fn eyas_connect_access(path: *const c_char, client: *mut *
 }
 
 /// Sets the time after which a call with this client, or with a handle made with it, fails with
-/// `EYAS_STATUS_TIMED_OUT`; `EYAS_FOREVER` for never. The default is 60,000 ms. Functions with a timeout of their own
-/// do not use this one. If files cannot be used, calls fail after about half of the timeout, and at most 25,000 ms,
-/// with `EYAS_STATUS_UNREACHABLE` and a message that says why.
+/// `EYAS_STATUS_TIMED_OUT`; `EYAS_FOREVER` for never. The default is 60,000 ms. Functions with a
+/// timeout of their own do not use this one. If files cannot be used, calls fail after about half
+/// of the timeout, and at most 25,000 ms, with `EYAS_STATUS_UNREACHABLE` and a message that says
+/// why.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_client_set_timeout(client: *mut EyasClient, timeout_ms: u64) -> EyasStatus {
     call(|| {
@@ -254,7 +271,8 @@ pub extern "C" fn eyas_client_set_timeout(client: *mut EyasClient, timeout_ms: u
     })
 }
 
-/// Closes a client. Handles that were made with it stay valid; its connections end with the last of them.
+/// Closes a client. Handles that were made with it stay valid; its connections end with the last of
+/// them.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_client_close(client: *mut EyasClient) -> EyasStatus {
     call(|| handles::close(client).map(drop))

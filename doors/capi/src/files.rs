@@ -106,11 +106,16 @@ pub(crate) unsafe fn file_name(path: *const c_char) -> Result<FileName, CallErro
 /// A path in the cluster, without `eyas://`.
 fn absolute(path: &str) -> Result<&str, CallError> {
     let absolute = path.strip_prefix("eyas://").unwrap_or(path);
-    let relative = || CallError::invalid(format!("`{path}` is not a path of the cluster: write /PATH or eyas:///PATH"));
+    let relative = || {
+        CallError::invalid(format!(
+            "`{path}` is not a path of the cluster: write /PATH or eyas:///PATH"
+        ))
+    };
     absolute.starts_with('/').then_some(absolute).ok_or_else(relative)
 }
 
-/// Looks up a file, folder or link, and writes what is found to `*info`, which has `size` bytes: pass `sizeof *info`.
+/// Looks up a file, folder or link, and writes what is found to `*info`, which has `size` bytes:
+/// pass `sizeof *info`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_stat(
     client: *mut EyasClient,
@@ -122,43 +127,59 @@ pub unsafe extern "C" fn eyas_stat(
         let client = handles::get(client)?;
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         let name = unsafe { file_name(path) }?;
-        let file = client.on_files(&format!("looking up {name}"), async |files| files.lookup(&name).await)?;
+        let file = client
+            .on_files(&format!("looking up {name}"), async |files| files.lookup(&name).await)?;
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
-        unsafe { pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, EyasFileInfo::of_file(&file)) }
+        unsafe {
+            pointers::put_struct(info, size, EyasFileInfo::FIRST_SIZE, EyasFileInfo::of_file(&file))
+        }
     })
 }
 
-/// Renames a file, link or folder. The status is `EYAS_STATUS_EXISTS` if the new name is in use. A folder with content
-/// is not renamed at once: its entries move one after another, and if the call fails, it can be repeated.
+/// Renames a file, link or folder. The status is `EYAS_STATUS_EXISTS` if the new name is in use. A
+/// folder with content is not renamed at once: its entries move one after another, and if the call
+/// fails, it can be repeated.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_rename(client: *mut EyasClient, from: *const c_char, to: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_rename(
+    client: *mut EyasClient,
+    from: *const c_char,
+    to: *const c_char,
+) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (from, to) = unsafe { (file_name(from)?, file_name(to)?) };
         client.on_files(&format!("renaming {from}"), async |files| {
-            let options = RenameOptions { replaces: false, makes_parents: true, keeps_format: false };
+            let options =
+                RenameOptions { replaces: false, makes_parents: true, keeps_format: false };
             files.rename(&from, &to, options).await
         })
     })
 }
 
-/// Makes a folder, and those above it that are missing. A file can also be written without its folder: the folder is
-/// made then.
+/// Makes a folder, and those above it that are missing. A file can also be written without its
+/// folder: the folder is made then.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_make_folder(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_make_folder(
+    client: *mut EyasClient,
+    path: *const c_char,
+) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
-        let made = async |files: DfsClient| files.make_folder(&name, Creation::of_process(0o777)).await;
+        let made =
+            async |files: DfsClient| files.make_folder(&name, Creation::of_process(0o777)).await;
         client.on_files(&format!("making {name}"), made).map(drop)
     })
 }
 
 /// Removes an empty folder.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_remove_folder(client: *mut EyasClient, path: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_remove_folder(
+    client: *mut EyasClient,
+    path: *const c_char,
+) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
@@ -178,9 +199,10 @@ pub unsafe extern "C" fn eyas_remove(client: *mut EyasClient, path: *const c_cha
     })
 }
 
-/// Lists the entries of a folder; `/` is the root. If `recursive` is 1, entries of all its subfolders are listed, too,
-/// in the order of the bytes of their names. Entries that appear or go meanwhile may be listed or not. On success,
-/// `*listing` is a handle to be closed with `eyas_listing_close()`.
+/// Lists the entries of a folder; `/` is the root. If `recursive` is 1, entries of all its
+/// subfolders are listed, too, in the order of the bytes of their names. Entries that appear or go
+/// meanwhile may be listed or not. On success, `*listing` is a handle to be closed with
+/// `eyas_listing_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_list(
     client: *mut EyasClient,
@@ -222,7 +244,9 @@ impl OpenListing {
 
     fn turn_page(&mut self) -> Result<(), CallError> {
         let (folder, from) = (&self.folder, self.next.as_deref().unwrap_or(""));
-        let page = self.client.on_files(&format!("listing {folder}"), async |files| match self.is_recursive {
+        let page = self.client.on_files(&format!("listing {folder}"), async |files| match self
+            .is_recursive
+        {
             true => files.list_subtree(folder, from, PAGE).await,
             false => files.list_folder(folder, from, PAGE).await,
         })?;
@@ -231,9 +255,10 @@ impl OpenListing {
     }
 }
 
-/// Writes the next entry of a listing to `*info`, as `eyas_stat()` does, and its name to `*name`. The name belongs to
-/// the listing, and is valid until the next call with it. The status is `EYAS_STATUS_END` if there is no other entry.
-/// Some calls ask the nodes for more entries, and may fail as `eyas_list()` does; then the call can be repeated.
+/// Writes the next entry of a listing to `*info`, as `eyas_stat()` does, and its name to `*name`.
+/// The name belongs to the listing, and is valid until the next call with it. The status is
+/// `EYAS_STATUS_END` if there is no other entry. Some calls ask the nodes for more entries, and may
+/// fail as `eyas_list()` does; then the call can be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_listing_next(
     listing: *mut EyasListing,

@@ -41,16 +41,19 @@ pub(crate) fn get<H: Handle>(handle: *const H) -> Result<Arc<H::State>, CallErro
     let table = read();
     let entry = table.get(&handle.addr()).ok_or_else(|| not_open::<H>(handle))?;
     if entry.process != std::process::id() {
-        let message =
-            format!("this {} was made before the process was forked: a child has to connect by itself", H::NAME);
+        let message = format!(
+            "this {} was made before the process was forked: a child has to connect by itself",
+            H::NAME
+        );
         return Err(CallError::new(EyasStatus::BadHandle, message));
     }
-    Arc::downcast(entry.state.clone())
-        .map_err(|_| CallError::new(EyasStatus::BadHandle, format!("this handle is not an {}", H::NAME)))
+    Arc::downcast(entry.state.clone()).map_err(|_| {
+        CallError::new(EyasStatus::BadHandle, format!("this handle is not an {}", H::NAME))
+    })
 }
 
-/// Closes a handle, and returns its state. After that, the handle is not valid, but calls of other threads that use it
-/// end normally.
+/// Closes a handle, and returns its state. After that, the handle is not valid, but calls of other
+/// threads that use it end normally.
 pub(crate) fn close<H: Handle>(handle: *const H) -> Result<Arc<H::State>, CallError> {
     let state = get(handle)?;
     match write().remove(&handle.addr()) {

@@ -121,23 +121,31 @@ pub extern "C" fn eyas_job_add(job: *mut EyasJob, task: *const EyasTask) -> Eyas
     })
 }
 
-/// Submits a job, and writes its id to `*id`. When this returns, the job is on the disk of the dispatcher. Relative
-/// paths begin at the current folder. The job stays open, and can be submitted again.
+/// Submits a job, and writes its id to `*id`. When this returns, the job is on the disk of the
+/// dispatcher. Relative paths begin at the current folder. The job stays open, and can be submitted
+/// again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_job_submit(client: *mut EyasClient, job: *mut EyasJob, id: *mut u32) -> EyasStatus {
+pub unsafe extern "C" fn eyas_job_submit(
+    client: *mut EyasClient,
+    job: *mut EyasJob,
+    id: *mut u32,
+) -> EyasStatus {
     call(|| {
         pointers::check(id)?;
         let (client, job) = (handles::get(client)?, handles::get(job)?);
         let tasks = job.tasks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let draft = async |cluster: &Cluster| draft_job(&job.name, &tasks, cluster).await.map_err(CallError::invalid);
+        let draft = async |cluster: &Cluster| {
+            draft_job(&job.name, &tasks, cluster).await.map_err(CallError::invalid)
+        };
         let submitted = submit(&client, draft)?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(id, submitted) }
     })
 }
 
-/// Submits a job that is described by the text of a job file, `length` bytes of TOML, and writes its id to `*id`. When
-/// this returns, the job is on the disk of the dispatcher. Relative paths begin at the current folder.
+/// Submits a job that is described by the text of a job file, `length` bytes of TOML, and writes
+/// its id to `*id`. When this returns, the job is on the disk of the dispatcher. Relative paths
+/// begin at the current folder.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_submit_text(
     client: *mut EyasClient,
@@ -150,7 +158,8 @@ pub unsafe extern "C" fn eyas_submit_text(
         let client = handles::get(client)?;
         // SAFETY: the caller passes as many bytes as it says.
         let text = unsafe { pointers::bytes(text.cast(), length, "the text of the job") }?;
-        let text = str::from_utf8(text).map_err(|e| CallError::invalid(format!("the text of the job: {e}")))?;
+        let text = str::from_utf8(text)
+            .map_err(|e| CallError::invalid(format!("the text of the job: {e}")))?;
         let draft = async |cluster: &Cluster| {
             read_job_text("job.toml", text, None, cluster, |_| {}).await.map_err(CallError::invalid)
         };
@@ -160,8 +169,8 @@ pub unsafe extern "C" fn eyas_submit_text(
     })
 }
 
-/// Drafts and submits a job on a connection of its own: of a request on a used one, a program could not know whether a
-/// lost connection has lost the job.
+/// Drafts and submits a job on a connection of its own: of a request on a used one, a program could
+/// not know whether a lost connection has lost the job.
 fn submit(
     client: &ClientState,
     draft: impl AsyncFnOnce(&Cluster) -> Result<Draft, CallError>,
@@ -194,19 +203,23 @@ pub unsafe extern "C" fn eyas_job_status(
 ) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        let view = match client.wait("asking for the job", client.ask(FromClient::Jobs { job: Some(JobId(job)) }))? {
+        let view = match client
+            .wait("asking for the job", client.ask(FromClient::Jobs { job: Some(JobId(job)) }))?
+        {
             ToClient::Jobs(jobs) => jobs.into_iter().next(),
             _ => return Err(unexpected()),
         };
-        let view = view.ok_or_else(|| CallError::new(EyasStatus::NotFound, format!("there is no job {job}")))?;
+        let view = view.ok_or_else(|| {
+            CallError::new(EyasStatus::NotFound, format!("there is no job {job}"))
+        })?;
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
         unsafe { pointers::put_struct(info, size, EyasJobInfo::FIRST_SIZE, EyasJobInfo::of(&view)) }
     })
 }
 
-/// Waits until a job has ended, for up to `timeout_ms`. `info` is as for `eyas_job_status()`, or NULL. The status is
-/// `EYAS_STATUS_OK` also if tasks failed: look at `info->state`. If the dispatcher is started again meanwhile, the wait
-/// goes on.
+/// Waits until a job has ended, for up to `timeout_ms`. `info` is as for `eyas_job_status()`, or
+/// NULL. The status is `EYAS_STATUS_OK` also if tasks failed: look at `info->state`. If the
+/// dispatcher is started again meanwhile, the wait goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_job_wait(
     client: *mut EyasClient,
@@ -235,13 +248,16 @@ pub unsafe extern "C" fn eyas_job_wait(
 pub extern "C" fn eyas_job_cancel(client: *mut EyasClient, job: u32) -> EyasStatus {
     call(|| {
         let client = handles::get(client)?;
-        client.wait("cancelling the job", client.ask(FromClient::Cancel { job: JobId(job), task: None }))?;
+        client.wait(
+            "cancelling the job",
+            client.ask(FromClient::Cancel { job: JobId(job), task: None }),
+        )?;
         Ok(())
     })
 }
 
-/// Explains why a task of a job waits, or where it ran and why, as the JSON of `eyas explain --json`. On success,
-/// `*text` is a text to be freed with `eyas_text_free()`.
+/// Explains why a task of a job waits, or where it ran and why, as the JSON of `eyas explain
+/// --json`. On success, `*text` is a text to be freed with `eyas_text_free()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_explain(
     client: *mut EyasClient,

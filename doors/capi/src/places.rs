@@ -12,7 +12,8 @@ use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{CallError, EyasStatus, call};
 
-/// The places of the chunks of a file. One thread at a time may use it, because the texts belong to it.
+/// The places of the chunks of a file. One thread at a time may use it, because the texts belong to
+/// it.
 pub struct EyasPlaces {
     _private: [u8; 0],
 }
@@ -37,8 +38,8 @@ struct PlacedReplica {
     holder: Option<BlockHolder>,
 }
 
-/// A replica of a chunk of a file. A chunk with several replicas comes several times; zeros that no node stores come
-/// once, without a node.
+/// A replica of a chunk of a file. A chunk with several replicas comes several times; zeros that no
+/// node stores come once, without a node.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EyasBlockPlace {
@@ -46,8 +47,8 @@ pub struct EyasBlockPlace {
     pub offset: u64,
     /// Size of the chunk, bytes.
     pub size_bytes: u64,
-    /// The number of the chunk's block. A program that processes records reads whole blocks: each is one chunk, except
-    /// in a file that is one record, whose chunks are all of one block.
+    /// The number of the chunk's block. A program that processes records reads whole blocks: each
+    /// is one chunk, except in a file that is one record, whose chunks are all of one block.
     pub block: u64,
     /// The node that has the chunk; NULL for zeros that no node stores.
     pub node: *const c_char,
@@ -62,8 +63,8 @@ impl EyasBlockPlace {
     const FIRST_SIZE: usize = 48;
 }
 
-/// Looks up where the chunks of a file are, to run programs where their data is. On success, `*places` is a handle to
-/// be closed with `eyas_places_close()`.
+/// Looks up where the chunks of a file are, to run programs where their data is. On success,
+/// `*places` is a handle to be closed with `eyas_places_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_places_open(
     client: *mut EyasClient,
@@ -81,7 +82,10 @@ pub unsafe extern "C" fn eyas_places_open(
         };
         let found = client.on_files(&format!("looking up {name}"), looked_up)?;
         let rest: Vec<_> = found.into_iter().flat_map(replicas).collect();
-        let opened = handles::open::<EyasPlaces>(Mutex::new(OpenPlaces { rest: rest.into_iter(), last: [None, None] }));
+        let opened = handles::open::<EyasPlaces>(Mutex::new(OpenPlaces {
+            rest: rest.into_iter(),
+            last: [None, None],
+        }));
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(places, opened) }
     })
@@ -97,9 +101,9 @@ fn replicas(place: BlockPlace) -> Vec<PlacedReplica> {
     }
 }
 
-/// Writes the next replica to `*place`, which has `size` bytes: pass `sizeof *place`. The replicas come in the order of
-/// the file. The texts belong to the places, and are valid until the next call with them. The status is
-/// `EYAS_STATUS_END` if there is no other replica.
+/// Writes the next replica to `*place`, which has `size` bytes: pass `sizeof *place`. The replicas
+/// come in the order of the file. The texts belong to the places, and are valid until the next call
+/// with them. The status is `EYAS_STATUS_END` if there is no other replica.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_places_next(
     places: *mut EyasPlaces,
@@ -110,11 +114,16 @@ pub unsafe extern "C" fn eyas_places_next(
         pointers::check_struct(place, size, EyasBlockPlace::FIRST_SIZE)?;
         let places = handles::get(places)?;
         let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-        let PlacedReplica { offset, size_bytes, block, holder } = places.rest.next().ok_or_else(CallError::end)?;
+        let PlacedReplica { offset, size_bytes, block, holder } =
+            places.rest.next().ok_or_else(CallError::end)?;
         let node = holder.as_ref().map(|holder| pointers::c_text(holder.node.to_string()));
-        let host = holder.as_ref().and_then(BlockHolder::host).map(|host| pointers::c_text(host.to_string()));
+        let host = holder
+            .as_ref()
+            .and_then(BlockHolder::host)
+            .map(|host| pointers::c_text(host.to_string()));
         places.last = [node, host];
-        let [node, host] = places.last.each_ref().map(|text| text.as_ref().map_or(null(), |text| text.as_ptr()));
+        let [node, host] =
+            places.last.each_ref().map(|text| text.as_ref().map_or(null(), |text| text.as_ptr()));
         let is_near = holder.is_some_and(|holder| holder.is_near).into();
         let found = EyasBlockPlace { offset, size_bytes, block, node, host, is_near };
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.

@@ -1,5 +1,6 @@
-//! Conversions of what callers point to. Every function here trusts its caller as the documentation of the C library
-//! says: a text ends with NUL, an array has its length, a place for a result can be written to.
+//! Conversions of what callers point to. Every function here trusts its caller as the documentation
+//! of the C library says: a text ends with NUL, an array has its length, a place for a result can
+//! be written to.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -8,35 +9,48 @@ use crate::status::CallError;
 /// Text that ends with NUL.
 ///
 /// # Safety
-/// `text` is NULL, or points to bytes that end with NUL and do not change during the call of the library.
+/// `text` is NULL, or points to bytes that end with NUL and do not change during the call of the
+/// library.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, CallError> {
     // SAFETY: the caller passes NULL, or text that ends with NUL.
-    unsafe { optional_text(text, what) }?.ok_or_else(|| CallError::invalid(format!("{what} is NULL")))
+    unsafe { optional_text(text, what) }?
+        .ok_or_else(|| CallError::invalid(format!("{what} is NULL")))
 }
 
 /// The same; NULL means that there is no text.
 ///
 /// # Safety
 /// As [`text`].
-pub(crate) unsafe fn optional_text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, CallError> {
+pub(crate) unsafe fn optional_text<'a>(
+    text: *const c_char,
+    what: &str,
+) -> Result<Option<&'a str>, CallError> {
     if text.is_null() {
         return Ok(None);
     }
     // SAFETY: not null, so it points to text that ends with NUL.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map(Some).map_err(|_| CallError::invalid(format!("{what} is not UTF-8: {text:?}")))
+    text.to_str()
+        .map(Some)
+        .map_err(|_| CallError::invalid(format!("{what} is not UTF-8: {text:?}")))
 }
 
 /// Bytes with a length. NULL is possible if there are none.
 ///
 /// # Safety
 /// `bytes` points to `length` bytes that do not change during the call of the library.
-pub(crate) unsafe fn bytes<'a>(bytes: *const c_void, length: usize, what: &str) -> Result<&'a [u8], CallError> {
+pub(crate) unsafe fn bytes<'a>(
+    bytes: *const c_void,
+    length: usize,
+    what: &str,
+) -> Result<&'a [u8], CallError> {
     match (bytes.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(CallError::invalid(format!("{what} is NULL"))),
         // SAFETY: not null, so it points to `length` bytes.
-        (false, _) if length <= isize::MAX as usize => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), length) }),
+        (false, _) if length <= isize::MAX as usize => {
+            Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), length) })
+        }
         (false, _) => Err(CallError::invalid(format!("{what} has {length} bytes"))),
     }
 }
@@ -44,8 +58,12 @@ pub(crate) unsafe fn bytes<'a>(bytes: *const c_void, length: usize, what: &str) 
 /// A place for bytes. NULL is possible if there is no room for any.
 ///
 /// # Safety
-/// `length` bytes at `buffer` can be written to, and nothing else uses them during the call of the library.
-pub(crate) unsafe fn buffer<'a>(buffer: *mut c_void, length: usize) -> Result<&'a mut [u8], CallError> {
+/// `length` bytes at `buffer` can be written to, and nothing else uses them during the call of the
+/// library.
+pub(crate) unsafe fn buffer<'a>(
+    buffer: *mut c_void,
+    length: usize,
+) -> Result<&'a mut [u8], CallError> {
     match (buffer.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(no_place()),
@@ -86,11 +104,12 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Writes the first `size` bytes of a struct, whose later fields a caller may not know. A caller that knows more gets
-/// zeros for what this version does not have.
+/// Writes the first `size` bytes of a struct, whose later fields a caller may not know. A caller
+/// that knows more gets zeros for what this version does not have.
 ///
 /// # Safety
-/// `place` is NULL, or `size` bytes at it can be written to. `T` has no padding at its end that matters to callers.
+/// `place` is NULL, or `size` bytes at it can be written to. `T` has no padding at its end that
+/// matters to callers.
 pub(crate) unsafe fn put_struct<T: Copy>(
     place: *mut T,
     size: usize,
@@ -125,9 +144,13 @@ pub(crate) unsafe fn get_struct<T: Copy>(
         )));
     }
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: at most the size of both is copied, and the caller chooses a `T` of which zeros are valid.
+    // SAFETY: at most the size of both is copied, and the caller chooses a `T` of which zeros are
+    // valid.
     unsafe {
-        value.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(place.cast::<u8>(), size.min(size_of::<T>()));
+        value
+            .as_mut_ptr()
+            .cast::<u8>()
+            .copy_from_nonoverlapping(place.cast::<u8>(), size.min(size_of::<T>()));
         Ok(Some(value.assume_init()))
     }
 }
@@ -138,9 +161,17 @@ pub(crate) fn check<T>(place: *mut T) -> Result<(), CallError> {
 }
 
 /// Checks a place for a struct before the work is done, so that no result is lost.
-pub(crate) fn check_struct<T>(place: *mut T, size: usize, first_size: usize) -> Result<(), CallError> {
+pub(crate) fn check_struct<T>(
+    place: *mut T,
+    size: usize,
+    first_size: usize,
+) -> Result<(), CallError> {
     check(place)?;
-    let small = || CallError::invalid(format!("the size of the result is {size}, and must be at least {first_size}"));
+    let small = || {
+        CallError::invalid(format!(
+            "the size of the result is {size}, and must be at least {first_size}"
+        ))
+    };
     if size < first_size { Err(small()) } else { Ok(()) }
 }
 
@@ -186,7 +217,10 @@ mod tests {
 
     #[test]
     fn the_first_versions_of_structs_are_as_they_were() {
-        assert_eq!(size_of::<crate::attributes::EyasQuota>(), crate::attributes::EyasQuota::FIRST_SIZE);
+        assert_eq!(
+            size_of::<crate::attributes::EyasQuota>(),
+            crate::attributes::EyasQuota::FIRST_SIZE
+        );
         assert_eq!(size_of::<crate::block::EyasPiece>(), 32);
         assert_eq!(size_of::<crate::block::EyasRunInfo>(), 16);
         assert_eq!(size_of::<crate::files::EyasFileInfo>(), 40);

@@ -10,8 +10,8 @@ use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{EyasStatus, call};
 
-/// A file of the cluster that is open for reading, at the version that it had when it was opened. Threads may use one
-/// reader at the same time.
+/// A file of the cluster that is open for reading, at the version that it had when it was opened.
+/// Threads may use one reader at the same time.
 pub struct EyasReader {
     _private: [u8; 0],
 }
@@ -27,7 +27,8 @@ pub struct OpenReader {
     open: FileReader,
 }
 
-/// Opens a file for reading. On success, `*reader` is a handle to be closed with `eyas_reader_close()`.
+/// Opens a file for reading. On success, `*reader` is a handle to be closed with
+/// `eyas_reader_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_open(
     client: *mut EyasClient,
@@ -39,7 +40,9 @@ pub unsafe extern "C" fn eyas_open(
         let client = handles::get(client)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { file_name(path) }?;
-        let open = client.on_files(&format!("opening {name}"), async |files| FileReader::open(files, &name).await)?;
+        let open = client.on_files(&format!("opening {name}"), async |files| {
+            FileReader::open(files, &name).await
+        })?;
         let opened = handles::open::<EyasReader>(OpenReader { client, open });
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(reader, opened) }
@@ -48,7 +51,11 @@ pub unsafe extern "C" fn eyas_open(
 
 /// Writes the size and the attributes of the open file to `*info`, as `eyas_stat()` does.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_reader_info(reader: *mut EyasReader, info: *mut EyasFileInfo, size: usize) -> EyasStatus {
+pub unsafe extern "C" fn eyas_reader_info(
+    reader: *mut EyasReader,
+    info: *mut EyasFileInfo,
+    size: usize,
+) -> EyasStatus {
     call(|| {
         let found = EyasFileInfo::of_file(handles::get(reader)?.open.file());
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.
@@ -56,8 +63,8 @@ pub unsafe extern "C" fn eyas_reader_info(reader: *mut EyasReader, info: *mut Ey
     })
 }
 
-/// Reads up to `length` bytes from `offset` into `buffer`, and writes their number to `*count`. It is less than
-/// `length` only at the end of the file, and 0 beyond it.
+/// Reads up to `length` bytes from `offset` into `buffer`, and writes their number to `*count`. It
+/// is less than `length` only at the end of the file, and 0 beyond it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_read(
     reader: *mut EyasReader,

@@ -18,7 +18,8 @@ use crate::status::{CallError, EyasStatus, call};
 /// Results that wait for the program. Beyond them, the dispatcher waits.
 const MAX_WAITING: usize = 256;
 
-/// The results of a job. One thread at a time may use it, because the texts of a result belong to it.
+/// The results of a job. One thread at a time may use it, because the texts of a result belong to
+/// it.
 pub struct EyasResults {
     _private: [u8; 0],
 }
@@ -62,8 +63,8 @@ pub enum EyasOutcome {
     Failed = 5,
 }
 
-/// The result of a task. What it points to belongs to the results, and is valid until the next call of
-/// `eyas_results_next()` or `eyas_results_close()` with them. Texts and outputs are never NULL.
+/// The result of a task. What it points to belongs to the results, and is valid until the next call
+/// of `eyas_results_next()` or `eyas_results_close()` with them. Texts and outputs are never NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EyasTaskResult {
@@ -108,8 +109,8 @@ struct ShownResult {
     stderr: Vec<u8>,
 }
 
-/// Begins to read the results of a job, from the first one. On success, `*results` is a handle to be closed with
-/// `eyas_results_close()`.
+/// Begins to read the results of a job, from the first one. On success, `*results` is a handle to
+/// be closed with `eyas_results_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_results_open(
     client: *mut EyasClient,
@@ -140,15 +141,21 @@ pub unsafe extern "C" fn eyas_results_open(
             }
         });
         let (arriving, watching) = (AsyncMutex::new(arriving), watching.abort_handle());
-        let opened = handles::open::<EyasResults>(Results { client, job, arriving, last: Mutex::default(), watching });
+        let opened = handles::open::<EyasResults>(Results {
+            client,
+            job,
+            arriving,
+            last: Mutex::default(),
+            watching,
+        });
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(results, opened) }
     })
 }
 
-/// Waits for the next result, for up to `timeout_ms`, and writes it to `*result`, which has `size` bytes: pass `sizeof
-/// *result`. Each result comes once, in the order in which the tasks ended. The status is `EYAS_STATUS_END` when the
-/// job has ended and all its results were read.
+/// Waits for the next result, for up to `timeout_ms`, and writes it to `*result`, which has `size`
+/// bytes: pass `sizeof *result`. Each result comes once, in the order in which the tasks ended. The
+/// status is `EYAS_STATUS_END` when the job has ended and all its results were read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_results_next(
     results: *mut EyasResults,
@@ -161,7 +168,10 @@ pub unsafe extern "C" fn eyas_results_next(
         let results = handles::get(results)?;
         let next = async { results.arriving.lock().await.recv().await.transpose() };
         let what = format!("the next result of job {}", results.job);
-        let arrived = results.client.wait_for(timeout_of(timeout_ms), &what, next)?.ok_or_else(CallError::end)?;
+        let arrived = results
+            .client
+            .wait_for(timeout_of(timeout_ms), &what, next)?
+            .ok_or_else(CallError::end)?;
         let mut last = results.last.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = show(arrived, &mut last);
         // SAFETY: the caller passes NULL, or a place for as many bytes as it says.

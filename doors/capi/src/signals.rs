@@ -1,13 +1,13 @@
-//! Signals: a connection that ends while it is written to must not end the program by SIGPIPE, and handlers of the
-//! program must not run in threads of this library.
+//! Signals: a connection that ends while it is written to must not end the program by SIGPIPE, and
+//! handlers of the program must not run in threads of this library.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use libc::{SIG_BLOCK, SIG_SETMASK, SIGPIPE, sigset_t, timespec};
 
-/// Runs `body` with SIGPIPE held back in this thread. If the signal came, it is taken away, unless it was pending
-/// before.
+/// Runs `body` with SIGPIPE held back in this thread. If the signal came, it is taken away, unless
+/// it was pending before.
 pub(crate) fn without_pipe_signal<T>(body: impl FnOnce() -> T) -> T {
     /// Restores the mask, also after a panic.
     struct Restore {
@@ -17,7 +17,8 @@ pub(crate) fn without_pipe_signal<T>(body: impl FnOnce() -> T) -> T {
     impl Drop for Restore {
         fn drop(&mut self) {
             let none = timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: all arguments are valid for the calls; a null pointer means no result is wanted.
+            // SAFETY: all arguments are valid for the calls; a null pointer means no result is
+            // wanted.
             unsafe {
                 if !self.was_pending {
                     libc::sigtimedwait(&set_of_pipe(), null_mut(), &none);
@@ -26,17 +27,22 @@ pub(crate) fn without_pipe_signal<T>(body: impl FnOnce() -> T) -> T {
             }
         }
     }
-    let (mut before, mut pending) = (MaybeUninit::<sigset_t>::uninit(), MaybeUninit::<sigset_t>::uninit());
+    let (mut before, mut pending) =
+        (MaybeUninit::<sigset_t>::uninit(), MaybeUninit::<sigset_t>::uninit());
     // SAFETY: all sets are valid, and the calls initialize `before` and `pending`.
     let _restore = unsafe {
         libc::pthread_sigmask(SIG_BLOCK, &set_of_pipe(), before.as_mut_ptr());
         libc::sigpending(pending.as_mut_ptr());
-        Restore { mask: before.assume_init(), was_pending: libc::sigismember(pending.as_ptr(), SIGPIPE) == 1 }
+        Restore {
+            mask: before.assume_init(),
+            was_pending: libc::sigismember(pending.as_ptr(), SIGPIPE) == 1,
+        }
     };
     body()
 }
 
-/// Blocks all signals in a thread of this library, so that the system delivers them to threads of the program.
+/// Blocks all signals in a thread of this library, so that the system delivers them to threads of
+/// the program.
 pub(crate) fn block_all() {
     let mut all = MaybeUninit::<sigset_t>::uninit();
     // SAFETY: the first call initializes the set, and the second one reads it.

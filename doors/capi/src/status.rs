@@ -9,7 +9,8 @@ use eyas_client::files::{FilesError, FilesErrorKind};
 use eyas_client::types::shown::with_short_quotes;
 use eyas_client::{ClientError, ClusterError};
 
-/// The result of a function. 0 is success. Later versions may add further statuses; treat an unknown one as an error.
+/// The result of a function. 0 is success. Later versions may add further statuses; treat an
+/// unknown one as an error.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EyasStatus {
@@ -17,7 +18,8 @@ pub enum EyasStatus {
     Ok = 0,
     /// The end: there is no further result, entry or piece. Not an error.
     End = 1,
-    /// An argument is not possible: NULL, not UTF-8, not a path, out of range; or a mistake in a job.
+    /// An argument is not possible: NULL, not UTF-8, not a path, out of range; or a mistake in a
+    /// job.
     Invalid = 2,
     /// The handle is NULL, closed, of another type, or was made before a fork.
     BadHandle = 3,
@@ -84,9 +86,9 @@ pub extern "C" fn eyas_status_name(status: i32) -> *const c_char {
     name.as_ptr()
 }
 
-/// The message of the last function that failed in this thread: what failed, and what to do. Never NULL; empty if none
-/// has failed. The text belongs to the library, and is valid until the next function of the library fails in this
-/// thread, or the thread ends.
+/// The message of the last function that failed in this thread: what failed, and what to do. Never
+/// NULL; empty if none has failed. The text belongs to the library, and is valid until the next
+/// function of the library fails in this thread, or the thread ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_error_message() -> *const c_char {
     MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())
@@ -143,11 +145,15 @@ impl From<ClientError> for CallError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Files(error) => error.into(),
-            ClientError::Session(_) | ClientError::FilesAway => CallError::new(EyasStatus::Unreachable, error),
+            ClientError::Session(_) | ClientError::FilesAway => {
+                CallError::new(EyasStatus::Unreachable, error)
+            }
             ClientError::Refused(_) => CallError::new(EyasStatus::Refused, error),
             ClientError::NoFiles => CallError::new(EyasStatus::NotFound, error),
             ClientError::TooLarge { .. } => CallError::new(EyasStatus::Invalid, error),
-            ClientError::Unexpected | ClientError::Output(_) => CallError::new(EyasStatus::Local, error),
+            ClientError::Unexpected | ClientError::Output(_) => {
+                CallError::new(EyasStatus::Local, error)
+            }
         }
     }
 }
@@ -157,7 +163,9 @@ impl From<ClusterError> for CallError {
         let status = match error {
             ClusterError::Name(_) => EyasStatus::Invalid,
             ClusterError::Access(_) => EyasStatus::NotFound,
-            ClusterError::NoHome | ClusterError::List { .. } | ClusterError::Stores { .. } => EyasStatus::Local,
+            ClusterError::NoHome | ClusterError::List { .. } | ClusterError::Stores { .. } => {
+                EyasStatus::Local
+            }
         };
         CallError::new(status, error)
     }
@@ -174,9 +182,11 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), CallError>) -> EyasStatus {
             CallError::new(EyasStatus::Internal, format!("a bug in eyas: {text}"))
         }
     };
-    let text: Vec<u8> = failure.message.into_bytes().into_iter().filter(|byte| *byte != 0).collect();
+    let text: Vec<u8> =
+        failure.message.into_bytes().into_iter().filter(|byte| *byte != 0).collect();
     // A thread that ends has no message any longer.
-    let _ = MESSAGE.try_with(|message| *message.borrow_mut() = CString::new(text).unwrap_or_default());
+    let _ =
+        MESSAGE.try_with(|message| *message.borrow_mut() = CString::new(text).unwrap_or_default());
     failure.status
 }
 

@@ -11,8 +11,8 @@ use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{CallError, EyasStatus, call};
 
-/// The description of a task, or of an array of tasks with one command. It has the fields of a task in a job file,
-/// with placeholders such as `{}`.
+/// The description of a task, or of an array of tasks with one command. It has the fields of a task
+/// in a job file, with placeholders such as `{}`.
 pub struct EyasTask {
     _private: [u8; 0],
 }
@@ -28,12 +28,15 @@ pub(crate) fn locked(fields: &Mutex<TaskFields>) -> MutexGuard<'_, TaskFields> {
 }
 
 /// Changes the fields.
-fn change(task: *mut EyasTask, change: impl FnOnce(&mut TaskFields) -> Result<(), CallError>) -> EyasStatus {
+fn change(
+    task: *mut EyasTask,
+    change: impl FnOnce(&mut TaskFields) -> Result<(), CallError>,
+) -> EyasStatus {
     call(|| change(&mut locked(&*handles::get(task)?)))
 }
 
-/// Makes the description of a task that runs a command: `count` words, program first. On success, `*task` is a handle
-/// to be closed with `eyas_task_close()`.
+/// Makes the description of a task that runs a command: `count` words, program first. On success,
+/// `*task` is a handle to be closed with `eyas_task_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_open(
     words: *const *const c_char,
@@ -44,8 +47,10 @@ pub unsafe extern "C" fn eyas_task_open(
         pointers::check(task)?;
         let mut fields = TaskFields::default();
         // SAFETY: the caller passes an array of texts that end with NUL, with its length.
-        fields.command.0 =
-            unsafe { pointers::texts(words, count, "a word of the command") }?.into_iter().map(Name::from).collect();
+        fields.command.0 = unsafe { pointers::texts(words, count, "a word of the command") }?
+            .into_iter()
+            .map(Name::from)
+            .collect();
         let opened = handles::open::<EyasTask>(Mutex::new(fields));
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(task, opened) }
@@ -62,8 +67,8 @@ pub unsafe extern "C" fn eyas_task_set_id(task: *mut EyasTask, id: *const c_char
     })
 }
 
-/// Makes an array: one task for each call of this function, whose item has `count` columns, `{1}`, `{2}` … in the
-/// command; `{}` is the whole item.
+/// Makes an array: one task for each call of this function, whose item has `count` columns, `{1}`,
+/// `{2}` … in the command; `{}` is the whole item.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_item(
     task: *mut EyasTask,
@@ -72,8 +77,10 @@ pub unsafe extern "C" fn eyas_task_add_item(
 ) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes an array of texts that end with NUL, with its length.
-        let columns: Vec<_> =
-            unsafe { pointers::texts(columns, count, "a column of the item") }?.into_iter().map(Name::from).collect();
+        let columns: Vec<_> = unsafe { pointers::texts(columns, count, "a column of the item") }?
+            .into_iter()
+            .map(Name::from)
+            .collect();
         if columns.is_empty() {
             return Err(CallError::invalid("an item has at least one column"));
         }
@@ -82,10 +89,13 @@ pub unsafe extern "C" fn eyas_task_add_item(
     })
 }
 
-/// Makes an array: one task for each file that matches a pattern, such as `eyas:///data/` followed by `*.csv`. Each
-/// task reads its file; `{}` in the command is its path.
+/// Makes an array: one task for each file that matches a pattern, such as `eyas:///data/` followed
+/// by `*.csv`. Each task reads its file; `{}` in the command is its path.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_task_add_each(task: *mut EyasTask, pattern: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_task_add_each(
+    task: *mut EyasTask,
+    pattern: *const c_char,
+) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.each.0.push(unsafe { pointers::text(pattern, "the pattern") }?.into());
@@ -95,7 +105,10 @@ pub unsafe extern "C" fn eyas_task_add_each(task: *mut EyasTask, pattern: *const
 
 /// Makes an array: one task for each block of the files of the cluster that match a pattern.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_task_add_each_block(task: *mut EyasTask, pattern: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_task_add_each_block(
+    task: *mut EyasTask,
+    pattern: *const c_char,
+) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.each_block.0.push(unsafe { pointers::text(pattern, "the pattern") }?.into());
@@ -105,7 +118,10 @@ pub unsafe extern "C" fn eyas_task_add_each_block(task: *mut EyasTask, pattern: 
 
 /// Makes an array: one task for each number of a range, such as `1-100` or `0-90:30`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_task_set_array(task: *mut EyasTask, range: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_task_set_array(
+    task: *mut EyasTask,
+    range: *const c_char,
+) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.array = Some(unsafe { pointers::text(range, "the range") }?.into());
@@ -113,8 +129,9 @@ pub unsafe extern "C" fn eyas_task_set_array(task: *mut EyasTask, range: *const 
     })
 }
 
-/// Adds a file that the task reads: a path or URL, which may have placeholders. A word of the command that is equal to
-/// it becomes the path on the node. `name` is the name in the task's folder; NULL for the file's own.
+/// Adds a file that the task reads: a path or URL, which may have placeholders. A word of the
+/// command that is equal to it becomes the path on the node. `name` is the name in the task's
+/// folder; NULL for the file's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_input(
     task: *mut EyasTask,
@@ -124,21 +141,28 @@ pub unsafe extern "C" fn eyas_task_add_input(
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (path, name) = unsafe {
-            (pointers::text(path, "the input")?.into(), pointers::optional_text(name, "the name of the input")?)
+            (
+                pointers::text(path, "the input")?.into(),
+                pointers::optional_text(name, "the name of the input")?,
+            )
         };
         fields.inputs.push(match name {
             None => InputFields::Path(path),
-            name => {
-                InputFields::Named { path, name: name.map(Name::from), range: None, records: None, broadcast: false }
-            }
+            name => InputFields::Named {
+                path,
+                name: name.map(Name::from),
+                range: None,
+                records: None,
+                broadcast: false,
+            },
         });
         Ok(())
     })
 }
 
-/// Adds an output of another task of the job, which was added before: the output `file` of the task with the `id`; its
-/// first output if `file` is NULL. If that is an array, the outputs of all of its tasks are added. Outputs of one name
-/// get folders of their own, such as `input-3/out`.
+/// Adds an output of another task of the job, which was added before: the output `file` of the task
+/// with the `id`; its first output if `file` is NULL. If that is an array, the outputs of all of
+/// its tasks are added. Outputs of one name get folders of their own, such as `input-3/out`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_input_of(
     task: *mut EyasTask,
@@ -149,8 +173,8 @@ pub unsafe extern "C" fn eyas_task_add_input_of(
     unsafe { eyas_task_add_input_into(task, id, file, ptr::null()) }
 }
 
-/// The same, and names the outputs in the task's folder: `{index}` in `into` stands for the index of the task that
-/// writes the output in its array, from 0. `into` may be NULL.
+/// The same, and names the outputs in the task's folder: `{index}` in `into` stands for the index
+/// of the task that writes the output in its array, from 0. `into` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_input_into(
     task: *mut EyasTask,
@@ -169,14 +193,23 @@ pub unsafe extern "C" fn eyas_task_add_input_into(
         };
         let (output, into) = (file.map(Name::from), into.map(Name::from));
         let (index, name, range, records) = (None, None, None, None);
-        fields.inputs.push(InputFields::Output { task: id, output, index, name, into, range, records });
+        fields.inputs.push(InputFields::Output {
+            task: id,
+            output,
+            index,
+            name,
+            into,
+            range,
+            records,
+        });
         Ok(())
     })
 }
 
-/// Adds a file, or a glob, that the task writes in its folder. `to` is its destination: a path, a URL such as
-/// `eyas:///results/{/.}`, or NULL for the folder of the program that submits. If `replicas` is not 0, executors keep
-/// that number of replicas in the cluster, and `to` may be NULL for no other destination.
+/// Adds a file, or a glob, that the task writes in its folder. `to` is its destination: a path, a
+/// URL such as `eyas:///results/{/.}`, or NULL for the folder of the program that submits. If
+/// `replicas` is not 0, executors keep that number of replicas in the cluster, and `to` may be NULL
+/// for no other destination.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_output(
     task: *mut EyasTask,
@@ -208,16 +241,24 @@ pub unsafe extern "C" fn eyas_task_set_env(
 ) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
-        let (name, value) =
-            unsafe { (pointers::text(name, "the variable")?.into(), pointers::text(value, "the value")?.into()) };
+        let (name, value) = unsafe {
+            (
+                pointers::text(name, "the variable")?.into(),
+                pointers::text(value, "the value")?.into(),
+            )
+        };
         fields.env.insert(name, value);
         Ok(())
     })
 }
 
-/// Sets the working folder; `sandbox` for a folder of the task's own, which is the default for a task with outputs.
+/// Sets the working folder; `sandbox` for a folder of the task's own, which is the default for a
+/// task with outputs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_task_set_folder(task: *mut EyasTask, folder: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_task_set_folder(
+    task: *mut EyasTask,
+    folder: *const c_char,
+) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.folder = Some(unsafe { pointers::text(folder, "the folder") }?.into());
@@ -254,7 +295,11 @@ pub extern "C" fn eyas_task_set_disk(task: *mut EyasTask, bytes: u64) -> EyasSta
 
 /// Sets the amount of another resource, such as `gpu`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_task_set_resource(task: *mut EyasTask, name: *const c_char, amount: u64) -> EyasStatus {
+pub unsafe extern "C" fn eyas_task_set_resource(
+    task: *mut EyasTask,
+    name: *const c_char,
+    amount: u64,
+) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let name = unsafe { pointers::text(name, "the name of the resource") }?;
@@ -265,7 +310,10 @@ pub unsafe extern "C" fn eyas_task_set_resource(task: *mut EyasTask, name: *cons
 
 /// Sets the match expression that is true for executors which may run the task.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_task_set_requirements(task: *mut EyasTask, expression: *const c_char) -> EyasStatus {
+pub unsafe extern "C" fn eyas_task_set_requirements(
+    task: *mut EyasTask,
+    expression: *const c_char,
+) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         fields.requirements = Some(unsafe { pointers::text(expression, "the expression") }?.into());
@@ -325,7 +373,8 @@ mod tests {
         // SAFETY: all texts end in NUL, and live until the calls have returned.
         unsafe {
             assert_eq!(eyas_task_open(words.as_ptr(), 1, &mut task), EyasStatus::Ok);
-            let (id, file, into) = (c"cut".as_ptr(), c"cut.txt".as_ptr(), c"cuts/{index}.txt".as_ptr());
+            let (id, file, into) =
+                (c"cut".as_ptr(), c"cut.txt".as_ptr(), c"cuts/{index}.txt".as_ptr());
             assert_eq!(eyas_task_add_input_into(task, id, file, into), EyasStatus::Ok);
             assert_eq!(eyas_task_add_input_of(task, id, ptr::null()), EyasStatus::Ok);
         }
@@ -334,7 +383,9 @@ mod tests {
             .inputs
             .iter()
             .map(|input| match input {
-                InputFields::Output { task, output, into, .. } => (task.clone(), output.clone(), into.clone()),
+                InputFields::Output { task, output, into, .. } => {
+                    (task.clone(), output.clone(), into.clone())
+                }
                 other => panic!("{other:?}"),
             })
             .collect();

@@ -1,12 +1,13 @@
-//! The version of the library. The `eyas_version()` of a running program may be newer than the header it was compiled
-//! with: functions are added, and those that exist keep their meaning.
+//! The version of the library. The `eyas_version()` of a running program may be newer than the
+//! header it was compiled with: functions are added, and those that exist keep their meaning.
 
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
 
 /// First number of the version of this header.
 pub const EYAS_VERSION_MAJOR: u32 = 0;
-/// Second number of the version of this header. While the first is 0, another second number is another interface.
+/// Second number of the version of this header. While the first is 0, another second number is
+/// another interface.
 pub const EYAS_VERSION_MINOR: u32 = 1;
 /// Third number of the version of this header.
 pub const EYAS_VERSION_PATCH: u32 = 0;
@@ -20,7 +21,8 @@ pub extern "C" fn eyas_version() -> u32 {
 /// The same as text, such as `0.1.0`. The text is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_version_text() -> *const c_char {
-    static TEXT: LazyLock<CString> = LazyLock::new(|| CString::new(env!("CARGO_PKG_VERSION")).unwrap_or_default());
+    static TEXT: LazyLock<CString> =
+        LazyLock::new(|| CString::new(env!("CARGO_PKG_VERSION")).unwrap_or_default());
     TEXT.as_ptr()
 }
 

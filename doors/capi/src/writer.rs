@@ -12,8 +12,8 @@ use crate::handles::{self, Handle};
 use crate::pointers;
 use crate::status::{CallError, EyasStatus, call};
 
-/// A file that is being written. Threads may use one writer at the same time; the order of their bytes is that of their
-/// calls.
+/// A file that is being written. Threads may use one writer at the same time; the order of their
+/// bytes is that of their calls.
 pub struct EyasWriter {
     _private: [u8; 0],
 }
@@ -42,15 +42,16 @@ enum WriterState {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EyasWriteOptions {
-    /// The format of the file's records, so that no block ends inside one: `lines`, `csv`, `json-lines`, `fasta`,
-    /// `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `bgzf`, `bzip2`, `zstd`, `whole`. NULL: by the
-    /// name and the content, as `eyas dfs put` guesses.
+    /// The format of the file's records, so that no block ends inside one: `lines`, `csv`,
+    /// `json-lines`, `fasta`, `fastq`, `fixed:BYTES`, `length-prefixed:BYTESbe`, `bgzf`, `bzip2`,
+    /// `zstd`, `whole`. NULL: by the name and the content, as `eyas dfs put` guesses.
     pub format: *const c_char,
     /// Size of its chunks, bytes; 0 for the default.
     pub chunk_bytes: u64,
     /// Number of replicas; 0 for the default.
     pub replication: u32,
-    /// 1 to replace a file of this name, which readers see until the writer is closed; 0 for an error if there is one.
+    /// 1 to replace a file of this name, which readers see until the writer is closed; 0 for an
+    /// error if there is one.
     pub replaces: u32,
 }
 
@@ -59,9 +60,9 @@ impl EyasWriteOptions {
     const FIRST_SIZE: usize = 24;
 }
 
-/// Begins to write a file. `options` may be NULL; `size` is `sizeof *options`. The file appears, as a whole, when the
-/// writer is closed with `eyas_writer_close()`. On success, `*writer` is a handle that has to be closed with this
-/// function or with `eyas_writer_discard()`.
+/// Begins to write a file. `options` may be NULL; `size` is `sizeof *options`. The file appears, as
+/// a whole, when the writer is closed with `eyas_writer_close()`. On success, `*writer` is a handle
+/// that has to be closed with this function or with `eyas_writer_discard()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_create(
     client: *mut EyasClient,
@@ -75,13 +76,18 @@ pub unsafe extern "C" fn eyas_create(
         // SAFETY: the caller passes NULL, or a struct of as many bytes as it says.
         let (client, name, options) = unsafe {
             let first_size = EyasWriteOptions::FIRST_SIZE;
-            (handles::get(client)?, file_name(path)?, pointers::get_struct(options, size, first_size)?)
+            (
+                handles::get(client)?,
+                file_name(path)?,
+                pointers::get_struct(options, size, first_size)?,
+            )
         };
         let mut write = WriteOptions::of(RecordFormat::of_name(name.as_str()));
         let mut replaces = false;
         if let Some(options) = options {
             // SAFETY: the caller passes NULL, or text that ends with NUL.
-            if let Some(format) = unsafe { pointers::optional_text(options.format, "the format") }? {
+            if let Some(format) = unsafe { pointers::optional_text(options.format, "the format") }?
+            {
                 write.format = format.parse::<Format>().map_err(CallError::invalid)?.into();
             }
             if options.chunk_bytes > 0 {
@@ -89,19 +95,22 @@ pub unsafe extern "C" fn eyas_create(
             }
             if options.replication > 0 {
                 let replication = options.replication.try_into();
-                write.replication = replication.map_err(|_| CallError::invalid("too many replicas"))?;
+                write.replication =
+                    replication.map_err(|_| CallError::invalid("too many replicas"))?;
             }
             replaces = options.replaces != 0;
         }
-        let opened = begin(client, name.clone(), async |files| FileWriter::create(files, name, write, replaces).await)?;
+        let opened = begin(client, name.clone(), async |files| {
+            FileWriter::create(files, name, write, replaces).await
+        })?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(writer, opened) }
     })
 }
 
 /// Begins to append to a file. All that is written appears at once when the writer is closed with
-/// `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client has changed the file since. On success,
-/// `*writer` is a handle as that of `eyas_create()`.
+/// `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client has changed the
+/// file since. On success, `*writer` is a handle as that of `eyas_create()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_append(
     client: *mut EyasClient,
@@ -112,17 +121,19 @@ pub unsafe extern "C" fn eyas_append(
         pointers::check(writer)?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         let (client, name) = unsafe { (handles::get(client)?, file_name(path)?) };
-        let opened = begin(client, name.clone(), async |files| FileWriter::append(files, name).await)?;
+        let opened =
+            begin(client, name.clone(), async |files| FileWriter::append(files, name).await)?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(writer, opened) }
     })
 }
 
-/// Begins to change a file at any offset. If there is none and `creates` is 1, a new file is begun. All changes appear
-/// at once when the writer is closed with `eyas_writer_close()`; its status is `EYAS_STATUS_CHANGED` if another client
-/// has changed the file since. Only chunks with changed bytes are stored again, all of them by `eyas_writer_close()`,
-/// which so takes long for many changes. `eyas_write()` goes on where the last write has ended, at first at the
-/// beginning. On success, `*writer` is a handle as that of `eyas_create()`.
+/// Begins to change a file at any offset. If there is none and `creates` is 1, a new file is begun.
+/// All changes appear at once when the writer is closed with `eyas_writer_close()`; its status is
+/// `EYAS_STATUS_CHANGED` if another client has changed the file since. Only chunks with changed
+/// bytes are stored again, all of them by `eyas_writer_close()`, which so takes long for many
+/// changes. `eyas_write()` goes on where the last write has ended, at first at the beginning. On
+/// success, `*writer` is a handle as that of `eyas_create()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_edit(
     client: *mut EyasClient,
@@ -134,8 +145,11 @@ pub unsafe extern "C" fn eyas_edit(
         pointers::check(writer)?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let (client, name) = unsafe { (handles::get(client)?, file_name(path)?) };
-        let creates = (creates != 0).then(|| WriteOptions::of(RecordFormat::of_name(name.as_str())));
-        let opened = begin(client, name.clone(), async |files| FileWriter::edit(files, name, creates).await)?;
+        let creates =
+            (creates != 0).then(|| WriteOptions::of(RecordFormat::of_name(name.as_str())));
+        let opened = begin(client, name.clone(), async |files| {
+            FileWriter::edit(files, name, creates).await
+        })?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(writer, opened) }
     })
@@ -151,10 +165,14 @@ fn begin(
     Ok(handles::open(OpenWriter { client, name, state }))
 }
 
-/// Writes bytes at the end of what was written before. The status may be that of an earlier write that has failed
-/// since; then nothing will appear, and the writer has to be closed.
+/// Writes bytes at the end of what was written before. The status may be that of an earlier write
+/// that has failed since; then nothing will appear, and the writer has to be closed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eyas_write(writer: *mut EyasWriter, bytes: *const c_void, length: usize) -> EyasStatus {
+pub unsafe extern "C" fn eyas_write(
+    writer: *mut EyasWriter,
+    bytes: *const c_void,
+    length: usize,
+) -> EyasStatus {
     call(|| {
         let writer = handles::get(writer)?;
         // SAFETY: the caller passes as many bytes as it says.
@@ -163,13 +181,17 @@ pub unsafe extern "C" fn eyas_write(writer: *mut EyasWriter, bytes: *const c_voi
         let open = writer.open(&mut state)?;
         match open.collect(bytes) {
             [] => Ok(()),
-            rest => writer.client.wait(&writer.what(), open.write(rest)).inspect_err(|_| *state = WriterState::Over),
+            rest => writer
+                .client
+                .wait(&writer.what(), open.write(rest))
+                .inspect_err(|_| *state = WriterState::Over),
         }
     })
 }
 
-/// Writes bytes at an offset, with a writer of `eyas_edit()`. Bytes between the end of the file and the offset become
-/// zeros. After a failure, nothing of all changes will appear, and the writer has to be closed.
+/// Writes bytes at an offset, with a writer of `eyas_edit()`. Bytes between the end of the file and
+/// the offset become zeros. After a failure, nothing of all changes will appear, and the writer has
+/// to be closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_write_at(
     writer: *mut EyasWriter,
@@ -185,16 +207,17 @@ pub unsafe extern "C" fn eyas_write_at(
     })
 }
 
-/// Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`. After a failure, nothing of
-/// all changes will appear, and the writer has to be closed.
+/// Cuts the file off at this size, or appends zeros to it, with a writer of `eyas_edit()`. After a
+/// failure, nothing of all changes will appear, and the writer has to be closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_writer_set_size(writer: *mut EyasWriter, size_bytes: u64) -> EyasStatus {
     call(|| handles::get(writer)?.change(|open| open.set_size(size_bytes)))
 }
 
-/// Makes all that was written appear, and closes the writer, also if this fails. When it returns `EYAS_STATUS_OK`, the
-/// file is on the disks of a quorum of the nodes that should have it. After `EYAS_STATUS_TIMED_OUT`, the writer is not
-/// closed yet, and the work goes on: call this again to wait for it, or `eyas_writer_discard()` to end it.
+/// Makes all that was written appear, and closes the writer, also if this fails. When it returns
+/// `EYAS_STATUS_OK`, the file is on the disks of a quorum of the nodes that should have it. After
+/// `EYAS_STATUS_TIMED_OUT`, the writer is not closed yet, and the work goes on: call this again to
+/// wait for it, or `eyas_writer_discard()` to end it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_writer_close(writer: *mut EyasWriter) -> EyasStatus {
     call(|| {
@@ -206,14 +229,18 @@ pub unsafe extern "C" fn eyas_writer_close(writer: *mut EyasWriter) -> EyasStatu
     })
 }
 
-/// Closes the writer. Nothing that was written appears, unless `eyas_writer_close()` has begun to make it appear.
+/// Closes the writer. Nothing that was written appears, unless `eyas_writer_close()` has begun to
+/// make it appear.
 #[unsafe(no_mangle)]
 pub extern "C" fn eyas_writer_discard(writer: *mut EyasWriter) -> EyasStatus {
     call(|| handles::close(writer).map(drop))
 }
 
 impl OpenWriter {
-    fn change(&self, change: impl FnOnce(&mut FileWriter) -> Result<(), FilesError>) -> Result<(), CallError> {
+    fn change(
+        &self,
+        change: impl FnOnce(&mut FileWriter) -> Result<(), FilesError>,
+    ) -> Result<(), CallError> {
         Ok(change(self.open(&mut self.lock())?)?)
     }
 
@@ -222,14 +249,16 @@ impl OpenWriter {
         match state {
             WriterState::Open(open) => Ok(open),
             WriterState::Closing(_) => {
-                let message = format!("{} is being closed: close the writer again, or discard it", self.name);
+                let message =
+                    format!("{} is being closed: close the writer again, or discard it", self.name);
                 Err(CallError::invalid(message))
             }
             WriterState::Over => Err(self.failed_before()),
         }
     }
 
-    /// Makes what was written appear. If this takes too long, the work goes on, and the next call waits for it.
+    /// Makes what was written appear. If this takes too long, the work goes on, and the next call
+    /// waits for it.
     fn publish(&self) -> Result<(), CallError> {
         let mut state = self.lock();
         let mut publishing = match std::mem::replace(&mut *state, WriterState::Over) {
@@ -255,7 +284,8 @@ impl OpenWriter {
     }
 
     fn failed_before(&self) -> CallError {
-        let message = format!("an earlier write of {} has failed: nothing of it appears", self.name);
+        let message =
+            format!("an earlier write of {} has failed: nothing of it appears", self.name);
         CallError::new(EyasStatus::Local, message)
     }
 }

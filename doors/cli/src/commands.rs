@@ -1,7 +1,7 @@
 //! The commands of `eyas`, and the dispatch of each to its handler.
 //!
-//! A command has its arguments and its handler in one file. Commands do not use each other; code that several commands
-//! share is in the files beside this one.
+//! A command has its arguments and its handler in one file. Commands do not use each other; code
+//! that several commands share is in the files beside this one.
 
 mod access;
 mod catalog;
@@ -39,8 +39,8 @@ use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 
-/// Runs many short tasks over shared data: tasks run where their data is, and nodes pass on the data that they have
-/// read.
+/// Runs many short tasks over shared data: tasks run where their data is, and nodes pass on the
+/// data that they have read.
 #[derive(Parser)]
 #[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Eyas {
@@ -56,10 +56,12 @@ pub(crate) enum Command {
     Run(Box<run::RunArgs>),
     /// Submit the jobs of a job file
     Submit(submit::SubmitArgs),
-    /// List, show, wait for, cancel, retry or forget jobs; get or release the outputs that they keep in the cluster
+    /// List, show, wait for, cancel, retry or forget jobs; get or release the outputs that they
+    /// keep in the cluster
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// List, show or cancel tasks; print their output; get the outputs that they keep in the cluster
+    /// List, show or cancel tasks; print their output; get the outputs that they keep in the
+    /// cluster
     #[command(subcommand)]
     Task(task::TaskCommand),
     /// Explain why a task waits, or where it ran and why
@@ -80,9 +82,11 @@ pub(crate) enum Command {
     Dfs(Box<dfs::DfsCommand>),
     /// Mount the cluster's file system on a folder of this machine
     Mount(Box<mount::MountArgs>),
-    /// Run a program over the blocks of files in the cluster's file system; it reads them on standard input
+    /// Run a program over the blocks of files in the cluster's file system; it reads them on
+    /// standard input
     Map(Box<map::MapArgs>),
-    /// Make a folder with commands of Slurm that run jobs on eyas, for Nextflow, Snakemake and others
+    /// Make a folder with commands of Slurm that run jobs on eyas, for Nextflow, Snakemake and
+    /// others
     Shim(shim::ShimArgs),
     /// Order the reads and writes of programs on slow shared storage
     #[command(subcommand)]
@@ -94,7 +98,8 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     /// Watch executors, jobs and rates of the cluster
     Top(top::TopArgs),
-    /// Show what has happened in the cluster: jobs that were submitted and have ended, executors that came and went
+    /// Show what has happened in the cluster: jobs that were submitted and have ended, executors
+    /// that came and went
     Events(events::EventsArgs),
     /// Start a dispatcher, an executor, or a whole cluster on this machine
     #[command(subcommand)]
@@ -126,9 +131,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether this command lives longer than its caller may want: a process of a cluster, or one that serves programs.
+    /// Whether this command lives longer than its caller may want: a process of a cluster, or one
+    /// that serves programs.
     pub fn is_daemon(&self) -> bool {
-        let serves = |command: &io::IoCommand| matches!(command, io::IoCommand::Serve(_) | io::IoCommand::Agent { .. });
+        let serves = |command: &io::IoCommand| {
+            matches!(command, io::IoCommand::Serve(_) | io::IoCommand::Agent { .. })
+        };
         self.is_process()
             || matches!(self, Command::Guard { .. } | Command::GuardMount)
             || matches!(self, Command::Io(command) if serves(command))

@@ -20,16 +20,21 @@ pub(crate) async fn connect_to(access: &Access, global: &GlobalArgs) -> Result<C
 
 /// Adds to the error of an unreachable dispatcher what to do: most likely the cluster was stopped.
 fn explain(error: ClientError, access: &Access, global: &GlobalArgs) -> CliError {
-    let ClientError::Session(SessionError::Unreachable { address, source }) = error else { return error.into() };
+    let ClientError::Session(SessionError::Unreachable { address, source }) = error else {
+        return error.into();
+    };
     let (cluster, option) = (&access.cluster, global.cluster_option());
     let remove = match global.access {
         Some(_) => String::new(),
-        None => format!("; `eyas cluster remove {}` removes the files of a stopped cluster", global.cluster_name()),
+        None => format!(
+            "; `eyas cluster remove {}` removes the files of a stopped cluster",
+            global.cluster_name()
+        ),
     };
     format!(
-        "the cluster `{cluster}` does not answer: nothing listens at its dispatcher's address {address} ({source}). If \
-         the cluster was stopped, start it again with `eyas start local {option}` or \
-         `eyas start dispatcher {option}`{remove}"
+        "the cluster `{cluster}` does not answer: nothing listens at its dispatcher's address \
+         {address} ({source}). If the cluster was stopped, start it again with `eyas start local \
+         {option}` or `eyas start dispatcher {option}`{remove}"
     )
     .into()
 }

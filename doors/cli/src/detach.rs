@@ -1,4 +1,5 @@
-//! Processes in the background: starting them, waiting until they are ready, and waiting until they have ended.
+//! Processes in the background: starting them, waiting until they are ready, and waiting until they
+//! have ended.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -28,15 +29,18 @@ const LINES_SHOWN: usize = 5;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Refuses to start a cluster that is running.
-pub(crate) async fn refuse_if_running(cluster: &Cluster, global: &GlobalArgs) -> Result<(), CliError> {
+pub(crate) async fn refuse_if_running(
+    cluster: &Cluster,
+    global: &GlobalArgs,
+) -> Result<(), CliError> {
     let Ok(access) = cluster.access() else { return Ok(()) };
     if !matches!(timeout(ANSWER_DEADLINE, Client::connect(&access)).await, Ok(Ok(_))) {
         return Ok(());
     }
     let option = global.cluster_option();
     Err(format!(
-        "the cluster `{}` is already running, at {}: use it with {option}, stop it with `eyas stop {option}`, or start \
-         another cluster with --cluster NAME",
+        "the cluster `{}` is already running, at {}: use it with {option}, stop it with `eyas \
+         stop {option}`, or start another cluster with --cluster NAME",
         access.cluster, access.dispatcher
     )
     .into())
@@ -52,17 +56,20 @@ pub(crate) struct Detached {
 
 /// Prints the messages of a process in the background.
 pub(crate) fn print_messages(messages: &[String]) {
-    messages.iter().for_each(|line| print::bytes_to_stderr(format!("{}\n", shown(line)).as_bytes()));
+    messages
+        .iter()
+        .for_each(|line| print::bytes_to_stderr(format!("{}\n", shown(line)).as_bytes()));
 }
 
-/// Starts this command in the background, without `--detach`, and returns once the process is ready. The process writes
-/// the log at this path.
+/// Starts this command in the background, without `--detach`, and returns once the process is
+/// ready. The process writes the log at this path.
 pub(crate) async fn detach(log_path: PathBuf, what: &str) -> Result<Detached, CliError> {
     if let Some(folder) = log_path.parent() {
         PrivateFolder::make(folder)?;
     }
     let cannot = |e| format!("cannot write the log {}: {e}", log_path.display());
-    let mut log = File::options().create(true).append(true).read(true).open(&log_path).map_err(cannot)?;
+    let mut log =
+        File::options().create(true).append(true).read(true).open(&log_path).map_err(cannot)?;
     let before = log.metadata().map_err(cannot)?.len();
     let mut command = Command::new(own_path()?);
     // In a process group of its own, the process gets no interrupts of the terminal.
@@ -72,7 +79,11 @@ pub(crate) async fn detach(log_path: PathBuf, what: &str) -> Result<Detached, Cl
         Ok(messages) => Ok(Detached { log: log_path, messages }),
         Err(e) => {
             let said = log::added(&mut log, before, LINES_SHOWN);
-            Err(format!("{what} did not start: {e}. Its log, {}, says:\n{said}", log_path.display()).into())
+            Err(format!(
+                "{what} did not start: {e}. Its log, {}, says:\n{said}",
+                log_path.display()
+            )
+            .into())
         }
     }
 }
@@ -91,7 +102,9 @@ pub(crate) async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>,
         }
         Err::<_, CliError>("it ended at once".into())
     };
-    timeout(UP_DEADLINE, ready).await.map_err(|_| format!("it was not ready within {} s", UP_DEADLINE.as_secs()))?
+    timeout(UP_DEADLINE, ready)
+        .await
+        .map_err(|_| format!("it was not ready within {} s", UP_DEADLINE.as_secs()))?
 }
 
 /// The names of this process, and of its parent if the parent is also eyas.

@@ -3,7 +3,8 @@
 use eyas_client::types::units::AmountError;
 use thiserror::Error;
 
-/// Why a command failed, for a person. The command ends with exit code [`FAILED`]; with 2 for a [`clap::Error`].
+/// Why a command failed, for a person. The command ends with exit code [`FAILED`]; with 2 for a
+/// [`clap::Error`].
 pub(crate) type CliError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Exit code if a task or a request failed.
@@ -26,7 +27,10 @@ pub(crate) enum ValueError {
     Processors(String),
     #[error("`{0}` is not a resource: write NAME=N with a whole number, such as gpu=1")]
     Resource(String),
-    #[error("`{text}` is not a label: write NAME=VALUE, such as site=a, with at most {max_bytes} bytes on each side")]
+    #[error(
+        "`{text}` is not a label: write NAME=VALUE, such as site=a, with at most {max_bytes} \
+         bytes on each side"
+    )]
     Label { text: String, max_bytes: usize },
     #[error("`{0}` is not NAME=VALUE: write for example DEBUG=1")]
     Variable(String),
@@ -44,7 +48,10 @@ pub(crate) enum ValueError {
     Interval(String),
     #[error("`{0}` does not name the format of a report: end the name in .html, .csv or .json")]
     ReportPath(String),
-    #[error("`{0}` is not a folder of this machine. To write outputs to another place, set `to` in the job file")]
+    #[error(
+        "`{0}` is not a folder of this machine. To write outputs to another place, set `to` in \
+         the job file"
+    )]
     LocalFolder(String),
     #[error("`{0}` is not a number of at least 0")]
     Number(String),

@@ -6,8 +6,8 @@ use eyas_client::types::units::format_count;
 use crate::error::CliError;
 use crate::print::say;
 
-/// Waits until this number of nodes have joined the file system, or all nodes that exist. Prints a message if it has to
-/// wait.
+/// Waits until this number of nodes have joined the file system, or all nodes that exist. Prints a
+/// message if it has to wait.
 pub(crate) async fn gather(files: &DfsClient, nodes: usize) -> Result<(), CliError> {
     let say = |Gathering { joined, wanted }| {
         let wanted = format_count(wanted as u64, "node");
@@ -17,7 +17,8 @@ pub(crate) async fn gather(files: &DfsClient, nodes: usize) -> Result<(), CliErr
     if !gathering.is_enough() {
         let Gathering { joined, wanted } = gathering;
         say!(
-            "only {joined} of {} joined in time: files written now have fewer replicas until the others join",
+            "only {joined} of {} joined in time: files written now have fewer replicas until the \
+             others join",
             format_count(wanted as u64, "node")
         );
     }

@@ -1,4 +1,5 @@
-//! `eyas job get` and `eyas task get`: copies outputs that are kept in the cluster to files on this machine.
+//! `eyas job get` and `eyas task get`: copies outputs that are kept in the cluster to files on this
+//! machine.
 
 use std::path::PathBuf;
 
@@ -49,7 +50,8 @@ pub(crate) async fn get(
     let see = |what: GetProgress<'_>| match what {
         GetProgress::File(path) => {
             if !global.json {
-                // An error of printing does not stop the copies; the first such error is returned at the end.
+                // An error of printing does not stop the copies; the first such error is returned
+                // at the end.
                 let result = print::path(path);
                 printed = std::mem::replace(&mut printed, Ok(())).and(result);
             }

@@ -1,5 +1,5 @@
-//! Options that several commands share: the cluster, the format of answers, reconnection to the dispatcher, and the id
-//! of a job.
+//! Options that several commands share: the cluster, the format of answers, reconnection to the
+//! dispatcher, and the id of a job.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,14 +14,21 @@ use thiserror::Error;
 /// Options of every command.
 #[derive(Args)]
 pub(crate) struct GlobalArgs {
-    /// Use the cluster with this name [default: $EYAS_CLUSTER, else `default`; without a cluster, `eyas run` starts
-    /// a temporary one]
+    /// Use the cluster with this name [default: $EYAS_CLUSTER, else `default`; without a cluster,
+    /// `eyas run` starts a temporary one]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     pub cluster: Option<String>,
     /// Use the cluster of this access file [default: $EYAS_ACCESS]
-    #[arg(long, global = true, value_name = "FILE", conflicts_with = "cluster", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        conflicts_with = "cluster",
+        help_heading = "Global options"
+    )]
     pub access: Option<PathBuf>,
-    /// Print the answer as JSON with a `schema_version`; output of tasks and programs is printed unchanged
+    /// Print the answer as JSON with a `schema_version`; output of tasks and programs is printed
+    /// unchanged
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
 }
@@ -39,7 +46,10 @@ impl GlobalArgs {
     /// Whether a cluster was named, on the command line or in the environment.
     pub fn names_cluster(&self) -> bool {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        self.access.is_some() || self.cluster.is_some() || is_set("EYAS_ACCESS") || is_set("EYAS_CLUSTER")
+        self.access.is_some()
+            || self.cluster.is_some()
+            || is_set("EYAS_ACCESS")
+            || is_set("EYAS_CLUSTER")
     }
 
     /// The name of the selected cluster.

@@ -35,17 +35,23 @@ pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Err
 
 /// The hint for an unexpected word, if the command is one that runs a command of the user.
 fn hint(unexpected: &str, words: &[OsString]) -> Option<String> {
-    let begins = |names: &&&[&str]| names.iter().zip(words.iter().skip(1)).all(|(name, word)| *word == **name);
+    let begins = |names: &&&[&str]| {
+        names.iter().zip(words.iter().skip(1)).all(|(name, word)| *word == **name)
+    };
     let names = WITH_COMMAND.iter().find(begins)?;
-    if unexpected.starts_with('-') || words.iter().any(|word| word == "--") && !follows_file(unexpected, words) {
+    if unexpected.starts_with('-')
+        || words.iter().any(|word| word == "--") && !follows_file(unexpected, words)
+    {
         return None;
     }
     let index = words.iter().position(|word| word == unexpected)?;
     if follows_file(unexpected, words) {
-        let option = words[..index].iter().rev().find(|word| word.as_encoded_bytes().starts_with(b"-"))?;
+        let option =
+            words[..index].iter().rev().find(|word| word.as_encoded_bytes().starts_with(b"-"))?;
         let option = shown(option.as_encoded_bytes()).to_string();
         return Some(format!(
-            "the shell has replaced a pattern by names of files: write the pattern in quotes, such as {option} '{}'",
+            "the shell has replaced a pattern by names of files: write the pattern in quotes, \
+             such as {option} '{}'",
             pattern_of(unexpected)
         ));
     }
@@ -58,17 +64,25 @@ fn hint(unexpected: &str, words: &[OsString]) -> Option<String> {
     ))
 }
 
-/// Whether a word names a file and follows a word that names a file: most likely a shell has expanded a pattern.
+/// Whether a word names a file and follows a word that names a file: most likely a shell has
+/// expanded a pattern.
 fn follows_file(unexpected: &str, words: &[OsString]) -> bool {
-    let Some(index) = words.iter().position(|word| word == unexpected).filter(|index| *index > 1) else { return false };
+    let Some(index) = words.iter().position(|word| word == unexpected).filter(|index| *index > 1)
+    else {
+        return false;
+    };
     Path::new(unexpected).exists() && Path::new(&words[index - 1]).exists()
 }
 
 /// A pattern that matches the name of a file.
 fn pattern_of(name: &str) -> String {
     let path = Path::new(name);
-    let file = path.extension().map_or("*".to_owned(), |ending| format!("*.{}", shown(ending.as_encoded_bytes())));
-    path.parent().map_or(file.clone(), |folder| shown(folder.join(file).as_os_str().as_encoded_bytes()).to_string())
+    let file = path
+        .extension()
+        .map_or("*".to_owned(), |ending| format!("*.{}", shown(ending.as_encoded_bytes())));
+    path.parent().map_or(file.clone(), |folder| {
+        shown(folder.join(file).as_os_str().as_encoded_bytes()).to_string()
+    })
 }
 
 fn quoted(word: &OsString) -> String {

@@ -55,8 +55,11 @@ pub(crate) struct Signals(Vec<unix::Signal>);
 impl Signals {
     /// Catches the signals from now on.
     pub fn listen() -> Self {
-        let mut kinds =
-            vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::from_raw(Signal::XCPU.as_raw())];
+        let mut kinds = vec![
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::from_raw(Signal::XCPU.as_raw()),
+        ];
         // Under `nohup`, the end of the terminal must not end this process.
         if !is_ignored(Signal::HUP) {
             kinds.push(SignalKind::hangup());

@@ -1,8 +1,8 @@
 //! The `eyas` command: one binary for users and for every process of a cluster.
 //!
-//! It turns command lines into requests, and answers into text, and decides nothing. Results go to standard output,
-//! messages of eyas to standard error. Exit codes: 0 if everything succeeded, 1 if a task or a request failed, 2 if the
-//! command line is wrong, 130 after an interrupt.
+//! It turns command lines into requests, and answers into text, and decides nothing. Results go to
+//! standard output, messages of eyas to standard error. Exit codes: 0 if everything succeeded, 1 if
+//! a task or a request failed, 2 if the command line is wrong, 130 after an interrupt.
 
 #![deny(unsafe_code)]
 // See `print`.
@@ -43,15 +43,17 @@ use clap::{CommandFactory, FromArgMatches};
 use commands::{Command, Eyas};
 pub use exit_code::ExitCode;
 
-/// Runs the command. `words` are the command line, with the name of the program. `program` is the path of the program,
-/// for the other processes that it starts; the file that this process executes if it is `None`.
+/// Runs the command. `words` are the command line, with the name of the program. `program` is the
+/// path of the program, for the other processes that it starts; the file that this process executes
+/// if it is `None`.
 pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
     own_process::set_own(words, program);
     if let Some(called) = commands::mount_helper::called(words) {
         return print::fail(&called);
     }
     let command = hints::with_negative_numbers(Eyas::command());
-    let parsed = command.try_get_matches_from(words).and_then(|matches| Eyas::from_arg_matches(&matches));
+    let parsed =
+        command.try_get_matches_from(words).and_then(|matches| Eyas::from_arg_matches(&matches));
     let eyas = match parsed {
         Ok(eyas) => eyas,
         Err(wrong) => return print::explain(&hints::with_hint(wrong, words)),
@@ -80,7 +82,8 @@ pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
         let running = tokio::spawn(commands::run(eyas));
         running.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
     });
-    // The command does not wait for blocking reads in the background, such as a read of standard input.
+    // The command does not wait for blocking reads in the background, such as a read of standard
+    // input.
     runtime.shutdown_background();
     done.unwrap_or_else(|e| print::fail(&e))
 }

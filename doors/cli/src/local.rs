@@ -1,5 +1,5 @@
-//! A cluster on this machine: a dispatcher and executors as child processes. The children also end if this process is
-//! killed, because their standard input ends.
+//! A cluster on this machine: a dispatcher and executors as child processes. The children also end
+//! if this process is killed, because their standard input ends.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -35,7 +35,8 @@ pub(crate) struct LocalFolders {
     pub state: PathBuf,
     /// The folder of the executors: stores and sandboxes.
     pub stores: PathBuf,
-    /// Whether the dispatcher creates the folders, and removes them at its end, also if this process has been killed.
+    /// Whether the dispatcher creates the folders, and removes them at its end, also if this
+    /// process has been killed.
     pub ephemeral: bool,
     /// Whether the dispatcher listens for nodes on other machines.
     pub is_reachable: bool,
@@ -44,15 +45,20 @@ pub(crate) struct LocalFolders {
 impl LocalFolders {
     /// One folder that exists only as long as the cluster.
     pub fn ephemeral(folder: &Path) -> Self {
-        LocalFolders { state: folder.to_owned(), stores: folder.to_owned(), ephemeral: true, is_reachable: false }
+        LocalFolders {
+            state: folder.to_owned(),
+            stores: folder.to_owned(),
+            ephemeral: true,
+            is_reachable: false,
+        }
     }
 }
 
 /// The processes of a cluster: its dispatcher, then its executors.
 struct Processes {
     children: Vec<Child>,
-    /// Standard inputs of the children; closing them stops the children. They are not left in `Child`, because
-    /// `Child::wait` closes them.
+    /// Standard inputs of the children; closing them stops the children. They are not left in
+    /// `Child`, because `Child::wait` closes them.
     inputs: Vec<ChildStdin>,
     folders: LocalFolders,
 }
@@ -66,14 +72,20 @@ pub(crate) struct LocalCluster {
 
 impl LocalCluster {
     /// Starts a cluster. Returns it with a connection to its dispatcher.
-    pub async fn start(folders: LocalFolders, name: &str, shape: &ShapeArgs) -> Result<(Self, Client), CliError> {
+    pub async fn start(
+        folders: LocalFolders,
+        name: &str,
+        shape: &ShapeArgs,
+    ) -> Result<(Self, Client), CliError> {
         if !folders.ephemeral {
             PrivateFolder::make(&folders.state)?;
             PrivateFolder::make(&folders.stores)?;
         }
         let mut processes = Processes { children: Vec::new(), inputs: Vec::new(), folders };
         match processes.start(name, shape).await {
-            Ok((client, access, messages)) => Ok((LocalCluster { processes, access, messages }, client)),
+            Ok((client, access, messages)) => {
+                Ok((LocalCluster { processes, access, messages }, client))
+            }
             Err(e) => {
                 processes.stop().await;
                 Err(e)
@@ -81,7 +93,8 @@ impl LocalCluster {
         }
     }
 
-    /// Waits until a client stops the cluster, or `interrupted` completes; then stops all processes.
+    /// Waits until a client stops the cluster, or `interrupted` completes; then stops all
+    /// processes.
     pub async fn wait(mut self, interrupted: impl Future<Output = ()>) {
         let dispatcher = self.processes.children.first_mut().expect("a cluster has a dispatcher");
         tokio::select! {
@@ -98,15 +111,21 @@ impl LocalCluster {
 }
 
 impl Processes {
-    /// Starts all processes and waits until the executors have joined. Returns a connection and the messages of the
-    /// dispatcher.
+    /// Starts all processes and waits until the executors have joined. Returns a connection and the
+    /// messages of the dispatcher.
     ///
-    /// All processes start at the same time, because a process needs some milliseconds before its first own step. An
-    /// executor goes on when its standard input says that the dispatcher is ready.
-    async fn start(&mut self, name: &str, shape: &ShapeArgs) -> Result<(Client, Access, Vec<String>), CliError> {
+    /// All processes start at the same time, because a process needs some milliseconds before its
+    /// first own step. An executor goes on when its standard input says that the dispatcher is
+    /// ready.
+    async fn start(
+        &mut self,
+        name: &str,
+        shape: &ShapeArgs,
+    ) -> Result<(Client, Access, Vec<String>), CliError> {
         let access_path = self.folders.state.join("access.toml");
         let listen = if self.folders.is_reachable { "0.0.0.0:0" } else { "127.0.0.1:0" };
-        let mut dispatcher = owned(&["start", "dispatcher", "--listen", listen], self.folders.ephemeral)?;
+        let mut dispatcher =
+            owned(&["start", "dispatcher", "--listen", listen], self.folders.ephemeral)?;
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
         dispatcher.args(["--policy", shape.placement.policy.name()]);
         dispatcher.args(["--utilisation", &shape.placement.utilisation.to_string()]);
@@ -119,15 +138,27 @@ impl Processes {
         self.own(dispatcher.stdout(Stdio::piped()))?;
         let cache_bytes = shape.node.cache.unwrap_or_else(|| self.default_cache_bytes(shape.nodes));
         for number in 1..=shape.nodes {
-            let mut executor = owned(&["start", "executor", "--wait-for-input"], self.folders.ephemeral)?;
+            let mut executor =
+                owned(&["start", "executor", "--wait-for-input"], self.folders.ephemeral)?;
             let name = format!("n{number}");
             let folder = self.folders.stores.join(&name);
-            executor.arg("--access").arg(&access_path).arg("--folder").arg(folder).args(["--name", &name]);
-            executor.args(["--share", &shape.nodes.to_string(), "--part", &(number - 1).to_string()]);
+            executor
+                .arg("--access")
+                .arg(&access_path)
+                .arg("--folder")
+                .arg(folder)
+                .args(["--name", &name]);
+            executor.args([
+                "--share",
+                &shape.nodes.to_string(),
+                "--part",
+                &(number - 1).to_string(),
+            ]);
             executor.args(node_words(&shape.node, cache_bytes));
             self.own(executor.stdout(Stdio::null()))?;
         }
-        let messages = wait_until_ready(self.children.first_mut().expect("the dispatcher was started")).await;
+        let messages =
+            wait_until_ready(self.children.first_mut().expect("the dispatcher was started")).await;
         let messages = messages.map_err(|e| format!("the dispatcher did not start: {e}"))?;
         let (_, executors) = self.inputs.split_first_mut().expect("the dispatcher has an input");
         for input in executors {
@@ -138,7 +169,8 @@ impl Processes {
         let mut client = Client::connect(&access).await?;
         self.wait_for_executors(&mut client, shape.nodes as usize).await?;
         if shape.node.dfs {
-            // Files that are written before all nodes have joined the file system have fewer replicas.
+            // Files that are written before all nodes have joined the file system have fewer
+            // replicas.
             let files = client.files().await?;
             gather(&files, shape.nodes as usize).await?;
         }
@@ -151,7 +183,8 @@ impl Processes {
             let disk = rustix::fs::statvfs(folder).ok()?;
             Some(disk.f_bavail.saturating_mul(disk.f_frsize))
         });
-        let share = free_bytes.map_or(u64::MAX, |bytes| bytes / FREE_DISK_DIVISOR / u64::from(nodes.max(1)));
+        let share = free_bytes
+            .map_or(u64::MAX, |bytes| bytes / FREE_DISK_DIVISOR / u64::from(nodes.max(1)));
         DEFAULT_CACHE_BYTES.min(share)
     }
 
@@ -162,7 +195,11 @@ impl Processes {
         Ok(())
     }
 
-    async fn wait_for_executors(&mut self, client: &mut Client, count: usize) -> Result<(), CliError> {
+    async fn wait_for_executors(
+        &mut self,
+        client: &mut Client,
+        count: usize,
+    ) -> Result<(), CliError> {
         let began = Instant::now();
         let all_joined = async {
             loop {
@@ -174,7 +211,10 @@ impl Processes {
                 for process in &mut self.children {
                     if let Some(status) = process.try_wait()? {
                         return Err::<(), CliError>(
-                            format!("an executor ended at once ({status}); its message above says why").into(),
+                            format!(
+                                "an executor ended at once ({status}); its message above says why"
+                            )
+                            .into(),
                         );
                     }
                 }
@@ -202,8 +242,8 @@ impl Processes {
     }
 }
 
-/// The command of an owned process, which is this program. The process has a process group of its own, so that an
-/// interrupt at the terminal reaches only this process.
+/// The command of an owned process, which is this program. The process has a process group of its
+/// own, so that an interrupt at the terminal reaches only this process.
 fn owned(words: &[&str], ephemeral: bool) -> Result<Command, CliError> {
     let mut command = Command::new(own_path()?);
     command.args(words).arg("--owned").stdin(Stdio::piped()).process_group(0);
@@ -224,7 +264,9 @@ fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
         option("node-memory", memory.to_string());
     }
     option("limits", args.limits.name().into());
-    args.node_resource.iter().for_each(|(name, amount)| option("node-resource", format!("{name}={amount}")));
+    args.node_resource
+        .iter()
+        .for_each(|(name, amount)| option("node-resource", format!("{name}={amount}")));
     args.label.iter().for_each(|(name, value)| option("label", format!("{name}={value}")));
     args.accept.iter().for_each(|accept| option("accept", accept.clone()));
     option("cache", cache_bytes.to_string());

@@ -12,16 +12,19 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 /// Whether standard error is the log file of a process of a cluster.
 static IS_FILE: OnceLock<bool> = OnceLock::new();
 
-/// Starts logging to standard error. `EYAS_LOG` has the filter, in the syntax of `tracing`. `is_process` is true if
-/// this command is a process of a cluster.
+/// Starts logging to standard error. `EYAS_LOG` has the filter, in the syntax of `tracing`.
+/// `is_process` is true if this command is a process of a cluster.
 pub(crate) fn start(is_process: bool) {
-    let is_file =
-        || fstat(stderr().as_fd()).is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile);
+    let is_file = || {
+        fstat(stderr().as_fd())
+            .is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile)
+    };
     // This is called once; a second call would set the same value.
     let _ = IS_FILE.set(is_process && is_file());
     let filter = tracing_subscriber::EnvFilter::try_from_env("EYAS_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
     // An error of writing to standard error cannot be reported there.
     log.log_internal_errors(false).init();
 }
@@ -29,7 +32,8 @@ pub(crate) fn start(is_process: bool) {
 /// The beginning of a line in a log file: the time, as in lines of `tracing`. Empty on a terminal.
 pub(crate) fn stamp() -> String {
     let mut stamp = String::new();
-    if IS_FILE.get() == Some(&true) && SystemTime.format_time(&mut Writer::new(&mut stamp)).is_ok() {
+    if IS_FILE.get() == Some(&true) && SystemTime.format_time(&mut Writer::new(&mut stamp)).is_ok()
+    {
         stamp.push_str("  ");
     }
     stamp

@@ -12,7 +12,8 @@ pub(crate) struct NetworkArgs {
     /// Network interface whose address other processes use to reach this one, such as ib0
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// Listen on free ports of this range, such as 5000-5100, which a firewall lets through [default: any free ports]
+    /// Listen on free ports of this range, such as 5000-5100, which a firewall lets through
+    /// [default: any free ports]
     #[arg(long, value_name = "FIRST-LAST")]
     pub ports: Option<PortRange>,
 }

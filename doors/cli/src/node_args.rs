@@ -1,4 +1,5 @@
-//! Options of the processes that commands start: of an executor, of a local cluster, and of placement.
+//! Options of the processes that commands start: of an executor, of a local cluster, and of
+//! placement.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -39,19 +40,20 @@ pub(crate) struct PlacementArgs {
     /// Placement policy: fa, fca, mch, mcu, gcc or cost
     #[arg(long, value_name = "POLICY", default_value = "cost")]
     pub policy: PlacementPolicy,
-    /// With --policy gcc: while more than this share of all processors is busy, tasks wait for a node that holds their
-    /// inputs; such as 0.9
+    /// With --policy gcc: while more than this share of all processors is busy, tasks wait for a
+    /// node that holds their inputs; such as 0.9
     #[arg(long, value_name = "SHARE", default_value_t = 0.9, allow_negative_numbers = true, value_parser = parse_share)]
     pub utilisation: f64,
-    /// Number of waiting tasks that one decision considers [default: 100 for each executor, at least 2,500]
+    /// Number of waiting tasks that one decision considers [default: 100 for each executor, at
+    /// least 2,500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub window: Option<u64>,
-    /// With --policy mch or gcc: a node that holds at most this share of a task's input bytes does not count as a
-    /// holder of them; such as 0.5
+    /// With --policy mch or gcc: a node that holds at most this share of a task's input bytes does
+    /// not count as a holder of them; such as 0.5
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = parse_share)]
     pub min_cache_hit: f64,
-    /// How many other tasks leave the queue before a task that waits for a node with its inputs may go to any node;
-    /// off: it waits for ever [default: as --window]
+    /// How many other tasks leave the queue before a task that waits for a node with its inputs
+    /// may go to any node; off: it waits for ever [default: as --window]
     #[arg(long, value_name = "N|off", default_value = "", hide_default_value = true, value_parser = parse_patience)]
     pub patience: HolderPatience,
 }
@@ -78,25 +80,27 @@ pub(crate) fn parse_share(text: &str) -> Result<f64, ValueError> {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Executors")]
 pub(crate) struct NodeArgs {
-    /// Number of processors of each executor [default: all of the machine or allocation, divided among the
-    /// executors of a local cluster]
+    /// Number of processors of each executor [default: all of the machine or allocation, divided
+    /// among the executors of a local cluster]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub slots: Option<u32>,
     /// Memory of each executor [default: all of the machine or allocation, as for --slots]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub node_memory: Option<u64>,
-    /// How the memory and processors of tasks are limited: cgroup (control groups), poll (memory only, by looking at
-    /// processes), off, or auto: by control groups where the system allows it, else by looking
+    /// How the memory and processors of tasks are limited: cgroup (control groups), poll (memory
+    /// only, by looking at processes), off, or auto: by control groups where the system allows it,
+    /// else by looking
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = LimitMode::from_str)]
     pub limits: LimitMode,
-    /// A task never uses more processors than it asks for, even if others are idle; needs control groups
+    /// A task never uses more processors than it asks for, even if others are idle; needs control
+    /// groups
     #[arg(long)]
     pub cpu_quota: bool,
     /// Pin each task to cores of its own: whole cores, of one NUMA node where they fit
     #[arg(long)]
     pub pin: bool,
-    /// Another resource of each executor, such as licence=2 (may be repeated); gpu=N offers the first N GPUs instead of
-    /// all that are found
+    /// Another resource of each executor, such as licence=2 (may be repeated); gpu=N offers the
+    /// first N GPUs instead of all that are found
     #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
     pub node_resource: Vec<(String, u64)>,
     /// A label of each executor, such as site=a, for the requirements of tasks (may be repeated)
@@ -105,8 +109,8 @@ pub(crate) struct NodeArgs {
     /// Run only tasks for which this expression is true, such as 'task.cpus <= 2'
     #[arg(long, value_name = "EXPR", value_parser = parse_accept)]
     pub accept: Option<String>,
-    /// Size of each executor's store [default: 10GB; in a local cluster at most half of the free disk space, divided
-    /// among its executors]
+    /// Size of each executor's store [default: 10GB; in a local cluster at most half of the free
+    /// disk space, divided among its executors]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub cache: Option<u64>,
     /// Maximum number of objects in each executor's store
@@ -121,31 +125,36 @@ pub(crate) struct NodeArgs {
     /// With --dfs: maximum size of each executor's audit log of changes of files; 0 for no log
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = units::parse_bytes)]
     pub audit_bytes: u64,
-    /// Map of users, a TOML file as for `eyas dfs put`: files of the cluster that tasks write belong to the owner of
-    /// this executor's access key, else of its user name, else of the role of the key [default: the executor's user and
-    /// group id]
+    /// Map of users, a TOML file as for `eyas dfs put`: files of the cluster that tasks write
+    /// belong to the owner of this executor's access key, else of its user name, else of the role
+    /// of the key [default: the executor's user and group id]
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// Send data between nodes and clients unencrypted, in a closed network; the dispatcher and all executors must use
-    /// this option, or none of them
+    /// Send data between nodes and clients unencrypted, in a closed network; the dispatcher and
+    /// all executors must use this option, or none of them
     #[arg(long)]
     pub plain_data: bool,
-    /// Eviction policy, which selects the objects that a full store removes: random, fifo, lru or lfu
+    /// Eviction policy, which selects the objects that a full store removes: random, fifo, lru or
+    /// lfu
     #[arg(long, value_name = "POLICY", default_value = "lru")]
     pub eviction: EvictionPolicy,
-    /// A task with at least this much data to fetch is data-intensive: other tasks use its processors during the fetch
+    /// A task with at least this much data to fetch is data-intensive: other tasks use its
+    /// processors during the fetch
     #[arg(long, value_name = "SIZE", default_value = "64MB", value_parser = units::parse_bytes)]
     pub data_intensive: u64,
-    /// A task is also data-intensive if fetching its inputs takes at least this long at the measured rate
+    /// A task is also data-intensive if fetching its inputs takes at least this long at the
+    /// measured rate
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = units::parse_duration_us)]
     pub data_intensive_time: u64,
-    /// For comparison: fetch no inputs in advance, and let a task hold its processors while its inputs are fetched
+    /// For comparison: fetch no inputs in advance, and let a task hold its processors while its
+    /// inputs are fetched
     #[arg(long)]
     pub no_overlap: bool,
     /// Emulate slow storage and links: storage=RATE,storage-latency=DURATION,link=RATE, or none
     #[arg(long, value_name = "LIMITS", default_value = "none", value_parser = Emulation::parse)]
     pub emulate: Emulation,
-    /// Read persistent storage in the order of the I/O coordinator with this access file (`eyas io serve`)
+    /// Read persistent storage in the order of the I/O coordinator with this access file (`eyas io
+    /// serve`)
     #[arg(long, value_name = "FILE")]
     pub io: Option<PathBuf>,
 }
@@ -158,7 +167,9 @@ const MAX_LABELS: usize = 64;
 /// `NAME=VALUE` as a label.
 pub(crate) fn parse_label(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && name.len().max(value.len()) <= MAX_LABEL_BYTES => {
+        Some((name, value))
+            if !name.is_empty() && name.len().max(value.len()) <= MAX_LABEL_BYTES =>
+        {
             Ok((name.to_owned(), value.to_owned()))
         }
         _ => Err(ValueError::Label { text: text.into(), max_bytes: MAX_LABEL_BYTES }),
@@ -180,7 +191,10 @@ pub(crate) fn labels(given: &[(String, String)]) -> Result<Labels, clap::Error> 
         }
     }
     if labels.len() > MAX_LABELS {
-        return Err(wrong(format!("{} labels are given: an executor has at most {MAX_LABELS}\n", labels.len())));
+        return Err(wrong(format!(
+            "{} labels are given: an executor has at most {MAX_LABELS}\n",
+            labels.len()
+        )));
     }
     Ok(labels)
 }
@@ -208,7 +222,10 @@ pub(crate) fn named_amounts(given: &[(String, u64)]) -> Result<Vec<(String, u64)
     amounts.sort();
     match amounts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         Some(pair) => {
-            let twice = format!("the resource `{}` is given twice: write the sum of the two numbers\n", pair[0].0);
+            let twice = format!(
+                "the resource `{}` is given twice: write the sum of the two numbers\n",
+                pair[0].0
+            );
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, twice))
         }
         None => Ok(amounts),
@@ -225,13 +242,20 @@ mod tests {
             let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_label(word)).collect();
             labels(&parsed.map_err(|e| e.to_string())?).map_err(|e| e.to_string())
         };
-        let expected = [("gpu-kind", "a=100"), ("site", "")].map(|(name, value)| (name.into(), value.into())).into();
+        let expected = [("gpu-kind", "a=100"), ("site", "")]
+            .map(|(name, value)| (name.into(), value.into()))
+            .into();
         assert_eq!(labels(&["site=", "gpu-kind=a=100"]), Ok(expected));
-        for wrong in [&["site"][..], &["=a"], &["a=1", "a=2"], &[&format!("a={}", "x".repeat(300))]] {
+        for wrong in [&["site"][..], &["=a"], &["a=1", "a=2"], &[&format!("a={}", "x".repeat(300))]]
+        {
             assert!(labels(wrong).is_err(), "{wrong:?}");
         }
         let many: Vec<_> = (0..=MAX_LABELS).map(|number| format!("l{number}=x")).collect();
-        assert!(labels(&many.iter().map(String::as_str).collect::<Vec<_>>()).unwrap_err().contains("at most 64"));
+        assert!(
+            labels(&many.iter().map(String::as_str).collect::<Vec<_>>())
+                .unwrap_err()
+                .contains("at most 64")
+        );
     }
 
     #[test]

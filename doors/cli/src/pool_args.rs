@@ -13,7 +13,8 @@ use crate::node_args::{labels, named_amounts, parse_amount, parse_label};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Pool")]
 pub(crate) struct PoolArgs {
-    /// Time for which each node is requested; tasks that run then go back to the queue [default: 1h]
+    /// Time for which each node is requested; tasks that run then go back to the queue [default:
+    /// 1h]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     time_limit: Option<u64>,
     /// Maximum number of requests that wait in the batch system [default: 8]
@@ -31,21 +32,25 @@ pub(crate) struct PoolArgs {
     /// Give back a node after this time without tasks [default: 5min]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     idle_timeout: Option<u64>,
-    /// Keep a node without tasks for up to this much longer than --idle-timeout, while it would take as long to fetch
-    /// again what only this node holds and tasks are going to read [default: 10min]
+    /// Keep a node without tasks for up to this much longer than --idle-timeout, while it would
+    /// take as long to fetch again what only this node holds and tasks are going to read [default:
+    /// 10min]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     keep_data: Option<u64>,
-    /// Policy that decides how many nodes are requested: one-at-a-time, additive, exponential, all-at-once or demand
-    /// [default: demand]
+    /// Policy that decides how many nodes are requested: one-at-a-time, additive, exponential,
+    /// all-at-once or demand [default: demand]
     #[arg(long = "provision", value_name = "POLICY")]
     policy: Option<ProvisioningPolicy>,
-    /// With the policy `demand`: request enough nodes to finish the waiting tasks within this time [default: 10s]
+    /// With the policy `demand`: request enough nodes to finish the waiting tasks within this time
+    /// [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     target: Option<u64>,
-    /// A request has failed if no node joins within this time after the batch system has granted it [default: 5min]
+    /// A request has failed if no node joins within this time after the batch system has granted
+    /// it [default: 5min]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     join_timeout: Option<u64>,
-    /// Shell command that runs on each node before its executor starts, such as 'module load python'
+    /// Shell command that runs on each node before its executor starts, such as 'module load
+    /// python'
     #[arg(long, value_name = "COMMAND")]
     start_command: Option<String>,
     /// Shell command that runs on each node after its executor has ended
@@ -60,7 +65,8 @@ pub(crate) struct PoolArgs {
     /// Request no nodes once the pool has cost this much; its nodes are given back then
     #[arg(long, value_name = "COST", value_parser = parse_number)]
     max_cost: Option<f64>,
-    /// Cost of a node for an hour, in any unit; the cheapest pool that suits a task is used first [default: 0]
+    /// Cost of a node for an hour, in any unit; the cheapest pool that suits a task is used first
+    /// [default: 0]
     #[arg(long, value_name = "COST", value_parser = parse_number)]
     price: Option<f64>,
     /// A label of each node, such as site=a, for the requirements of tasks (may be repeated)
@@ -75,7 +81,8 @@ pub(crate) struct PoolArgs {
     /// Another resource of each node, such as gpu=1 (may be repeated)
     #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
     node_resource: Vec<(String, u64)>,
-    /// A further option of `eyas start executor`, such as --executor-option=--cache=50GB (may be repeated)
+    /// A further option of `eyas start executor`, such as --executor-option=--cache=50GB (may be
+    /// repeated)
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     executor_option: Vec<String>,
     /// Options for the batch system, which are passed on unchanged
@@ -159,21 +166,23 @@ impl PoolArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Kubernetes")]
 struct KubernetesArgs {
-    /// Container image of the nodes, which has `eyas` and `sh` [default: the image in the template]
+    /// Container image of the nodes, which has `eyas` and `sh` [default: the image in the
+    /// template]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
     /// Namespace in which Jobs are made [default: the namespace of the context]
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Service account of the nodes, for tasks that use the API of Kubernetes [default: no access to the API]
+    /// Service account of the nodes, for tasks that use the API of Kubernetes [default: no access
+    /// to the API]
     #[arg(long, value_name = "NAME")]
     service_account: Option<String>,
-    /// File with a PodTemplate, in YAML or JSON, for volumes, node selectors, tolerations and other fields of the
-    /// nodes' Pods; the container called `eyas` runs the executor
+    /// File with a PodTemplate, in YAML or JSON, for volumes, node selectors, tolerations and
+    /// other fields of the nodes' Pods; the container called `eyas` runs the executor
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// The kubeconfig on the dispatcher's host [default: KUBECONFIG, ~/.kube/config, or the service account of the
-    /// dispatcher's Pod]
+    /// The kubeconfig on the dispatcher's host [default: KUBECONFIG, ~/.kube/config, or the
+    /// service account of the dispatcher's Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: the current context, which the pool keeps]
@@ -195,9 +204,12 @@ impl KubernetesArgs {
 
     /// The options, if there are any.
     fn options(&self) -> Result<Option<KubernetesOptions>, CliError> {
-        let cannot_read = |path: &Path, why: std::io::Error| format!("cannot read {}: {why}", path.display());
-        let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|why| cannot_read(path, why));
-        let absolute = |path: &PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
+        let cannot_read =
+            |path: &Path, why: std::io::Error| format!("cannot read {}: {why}", path.display());
+        let read =
+            |path: &PathBuf| std::fs::read_to_string(path).map_err(|why| cannot_read(path, why));
+        let absolute =
+            |path: &PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
         let options = KubernetesOptions {
             image: self.image.clone(),
             namespace: self.namespace.clone(),
@@ -219,6 +231,8 @@ struct PoolWords {
 }
 
 /// The options of a pool, from words.
-pub(crate) fn parse_pool_words(words: impl IntoIterator<Item = impl Into<String>>) -> Result<PoolArgs, clap::Error> {
+pub(crate) fn parse_pool_words(
+    words: impl IntoIterator<Item = impl Into<String>>,
+) -> Result<PoolArgs, clap::Error> {
     PoolWords::try_parse_from(words.into_iter().map(Into::into)).map(|words| words.args)
 }

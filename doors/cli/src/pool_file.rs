@@ -1,5 +1,6 @@
-//! Pools files: pools that a site, or a user, has described once, so that a name stands for a batch system and all its
-//! options. A file has a table for each pool, whose keys are the options of `eyas pool add` without `--`.
+//! Pools files: pools that a site, or a user, has described once, so that a name stands for a batch
+//! system and all its options. A file has a table for each pool, whose keys are the options of
+//! `eyas pool add` without `--`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -69,7 +70,10 @@ pub(crate) enum PoolFileError {
         why: String,
     },
     /// A pool has no batch system.
-    #[error("{path}, line {line}: pool `{pool}` has no key `system`: write for example system = \"slurm\"")]
+    #[error(
+        "{path}, line {line}: pool `{pool}` has no key `system`: write for example system = \
+         \"slurm\""
+    )]
     NoSystem {
         /// The file.
         path: PathBuf,
@@ -99,17 +103,19 @@ pub(crate) struct DescribedPool {
 /// Which pools files are read.
 #[derive(Args)]
 pub(crate) struct PoolFileArgs {
-    /// Also read the pools that this file describes [default: /etc/eyas/pools.toml, pools.toml in eyas's home,
-    /// $EYAS_POOLS]
+    /// Also read the pools that this file describes [default: /etc/eyas/pools.toml, pools.toml in
+    /// eyas's home, $EYAS_POOLS]
     #[arg(long, value_name = "FILE")]
     pools: Option<PathBuf>,
 }
 
 impl PoolFileArgs {
-    /// The pools of all files, in the order of their names. Files are read in the order of the site, the user,
-    /// `$EYAS_POOLS` and `--pools`; a pool replaces one of the same name in an earlier file.
+    /// The pools of all files, in the order of their names. Files are read in the order of the
+    /// site, the user, `$EYAS_POOLS` and `--pools`; a pool replaces one of the same name in an
+    /// earlier file.
     pub fn pools(&self) -> Result<Vec<DescribedPool>, CliError> {
-        let of_variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let of_variable =
+            std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         let usual = [Some(PathBuf::from(OF_SITE)), home().ok().map(|home| home.join(OF_USER))];
         let named = [of_variable, self.pools.clone()];
         let files = usual.into_iter().flatten().map(|path| (path, false));
@@ -117,7 +123,8 @@ impl PoolFileArgs {
         let mut pools = BTreeMap::new();
         for (path, must_exist) in files {
             match text_of(&path) {
-                Ok(text) => pools.extend(read(&path, &text)?.into_iter().map(|pool| (pool.pool.clone(), pool))),
+                Ok(text) => pools
+                    .extend(read(&path, &text)?.into_iter().map(|pool| (pool.pool.clone(), pool))),
                 Err(PoolFileError::Unreadable { source, .. })
                     if source.kind() == ErrorKind::NotFound && !must_exist => {}
                 Err(why) => return Err(why.into()),
@@ -126,9 +133,14 @@ impl PoolFileArgs {
         Ok(pools.into_values().collect())
     }
 
-    /// The system and options for a word of the command line, and whether the word is a pool of a pools file; else it
-    /// is a batch system. Options of the command line replace those of the file.
-    pub fn system_and_options(&self, word: &str, args: PoolArgs) -> Result<(String, PoolArgs, bool), CliError> {
+    /// The system and options for a word of the command line, and whether the word is a pool of a
+    /// pools file; else it is a batch system. Options of the command line replace those of the
+    /// file.
+    pub fn system_and_options(
+        &self,
+        word: &str,
+        args: PoolArgs,
+    ) -> Result<(String, PoolArgs, bool), CliError> {
         Ok(match self.pools()?.into_iter().find(|pool| pool.pool == word) {
             Some(pool) => (pool.system, args.over(pool.args), true),
             None => (word.to_owned(), args, false),
@@ -152,16 +164,22 @@ fn read(path: &Path, text: &str) -> Result<Vec<DescribedPool>, PoolFileError> {
     let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        PoolFileError::Syntax { path: path.to_owned(), line: line(at), why: error.message().to_owned() }
+        PoolFileError::Syntax {
+            path: path.to_owned(),
+            line: line(at),
+            why: error.message().to_owned(),
+        }
     })?;
     let pool = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
         let pool: &Cow<'_, str> = name.get_ref();
         let line_of_name = line(name.span().start);
         let Some(keys) = value.get_ref().as_table() else {
-            let why = format!("`{pool}` is not a table: begin the description of a pool with [{pool}]");
+            let why =
+                format!("`{pool}` is not a table: begin the description of a pool with [{pool}]");
             return Err(PoolFileError::Syntax { path: path.to_owned(), line: line_of_name, why });
         };
-        let (mut system, mut description, mut words, mut verbatim) = (None, String::new(), Vec::new(), Vec::new());
+        let (mut system, mut description, mut words, mut verbatim) =
+            (None, String::new(), Vec::new(), Vec::new());
         for (key, value) in keys {
             let wrong = |why: String| PoolFileError::Key {
                 path: path.to_owned(),
@@ -170,22 +188,27 @@ fn read(path: &Path, text: &str) -> Result<Vec<DescribedPool>, PoolFileError> {
                 key: key.get_ref().clone().into_owned(),
                 why,
             };
-            let values = texts(value.get_ref()).ok_or_else(|| wrong("a value of this type is not used here".into()))?;
+            let values = texts(value.get_ref())
+                .ok_or_else(|| wrong("a value of this type is not used here".into()))?;
             match (&**key.get_ref(), &values[..]) {
                 ("system", [name]) => system = Some(name.clone()),
                 ("description", [text]) => description.clone_from(text),
                 ("system" | "description", _) => return Err(wrong("write one text".into())),
                 ("options", _) => verbatim = values,
                 (key, _) => {
-                    let of_key: Vec<_> = values.iter().map(|value| format!("--{key}={value}")).collect();
+                    let of_key: Vec<_> =
+                        values.iter().map(|value| format!("--{key}={value}")).collect();
                     // Each key is read alone first, so that an error has its line.
                     parse_pool_words(of_key.clone()).map_err(|error| wrong(reason(&error)))?;
                     words.extend(of_key);
                 }
             }
         }
-        let no_system =
-            || PoolFileError::NoSystem { path: path.to_owned(), line: line_of_name, pool: pool.clone().into_owned() };
+        let no_system = || PoolFileError::NoSystem {
+            path: path.to_owned(),
+            line: line_of_name,
+            pool: pool.clone().into_owned(),
+        };
         let system = system.ok_or_else(no_system)?;
         let words = words.into_iter().chain(["--".to_owned()]).chain(verbatim);
         let args = parse_pool_words(words).map_err(|error| PoolFileError::Syntax {
@@ -199,8 +222,8 @@ fn read(path: &Path, text: &str) -> Result<Vec<DescribedPool>, PoolFileError> {
     table.get_ref().iter().map(pool).collect()
 }
 
-/// The values of a key as words: one, those of an array, or `name=value` for each key of a table. `None` for other
-/// types.
+/// The values of a key as words: one, those of an array, or `name=value` for each key of a table.
+/// `None` for other types.
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     let one = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Some(text.clone().into_owned()),
@@ -223,7 +246,10 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
 /// The first sentence of an error of the command line, and its hint.
 fn reason(error: &clap::Error) -> String {
     let text = error.to_string();
-    let lines = text.lines().map(str::trim).filter(|line| line.starts_with("error:") || line.starts_with("tip:"));
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("error:") || line.starts_with("tip:"));
     lines.map(|line| line.trim_start_matches("error: ")).collect::<Vec<_>>().join("; ")
 }
 
@@ -248,16 +274,21 @@ mod tests {
 
     #[test]
     fn a_file_that_others_could_write_is_refused() {
-        let set_mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let set_mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap()
+        };
         let outer = tempfile::tempdir().unwrap();
         let folder = outer.path().join("folder");
         std::fs::create_dir(&folder).unwrap();
         let file = folder.join("p.toml");
         std::fs::write(&file, GOOD).unwrap();
         let pools = || PoolFileArgs { pools: Some(file.clone()) }.pools();
-        for (of_folder, of_file, is_read) in
-            [(0o755, 0o644, true), (0o1777, 0o644, true), (0o755, 0o664, false), (0o777, 0o644, false)]
-        {
+        for (of_folder, of_file, is_read) in [
+            (0o755, 0o644, true),
+            (0o1777, 0o644, true),
+            (0o755, 0o664, false),
+            (0o777, 0o644, false),
+        ] {
             set_mode(&folder, of_folder);
             set_mode(&file, of_file);
             let said = pools().err().map(|why| why.to_string());
@@ -294,12 +325,18 @@ mod tests {
         let says = |text: &str| read(Path::new("p.toml"), text).unwrap_err().to_string();
         let first = "[a]\nsystem = \"slurm\"\n";
         for (text, expected) in [
-            (format!("{first}max-node = 3\n"), "p.toml, line 3: key `max-node` of pool `a`: unexpected argument"),
+            (
+                format!("{first}max-node = 3\n"),
+                "p.toml, line 3: key `max-node` of pool `a`: unexpected argument",
+            ),
             (
                 format!("{first}\ntime-limit = \"soon\"\n"),
                 "p.toml, line 4: key `time-limit` of pool `a`: invalid value",
             ),
-            (format!("{first}max-nodes = true\n"), "p.toml, line 3: key `max-nodes` of pool `a`: a value of this type"),
+            (
+                format!("{first}max-nodes = true\n"),
+                "p.toml, line 3: key `max-nodes` of pool `a`: a value of this type",
+            ),
             ("[a]\nmax-nodes = 3\n".into(), "p.toml, line 1: pool `a` has no key `system`"),
             ("\nmax-nodes = 3\n".into(), "p.toml, line 2: `max-nodes` is not a table"),
             (format!("{first}max-nodes ="), "p.toml, line 3: "),

@@ -1,9 +1,10 @@
-//! All output of this program: results go to standard output, messages of eyas to standard error. A failed write never
-//! panics. If results cannot be written, the command ends with a message and exit code 1; if the reader of a pipe has
-//! closed it (`| head`), the command ends quietly. Errors of writing to standard error are ignored.
+//! All output of this program: results go to standard output, messages of eyas to standard error. A
+//! failed write never panics. If results cannot be written, the command ends with a message and
+//! exit code 1; if the reader of a pipe has closed it (`| head`), the command ends quietly. Errors
+//! of writing to standard error are ignored.
 //!
-//! Names, errors and other texts from outside must not act on the terminal, and are escaped. Content (the output of a
-//! task, a file of the cluster) is passed on unchanged.
+//! Names, errors and other texts from outside must not act on the terminal, and are escaped.
+//! Content (the output of a task, a file of the cluster) is passed on unchanged.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -77,12 +78,17 @@ pub(crate) fn bytes(content: &[u8]) -> Result<(), PrintError> {
     Ok(out.flush()?)
 }
 
-/// What ends a part of the content that several programs have written: a line feed that a text lacks. Without it, the
-/// last line of the part and the first line of the next part would be one. Other content stays as it is: a line feed
-/// between two streams of bzip2 would hide the second one.
+/// What ends a part of the content that several programs have written: a line feed that a text
+/// lacks. Without it, the last line of the part and the first line of the next part would be one.
+/// Other content stays as it is: a line feed between two streams of bzip2 would hide the second
+/// one.
 pub(crate) fn end_of_part(content: &[u8]) -> &'static [u8] {
     let is_complete = content.is_empty() || content.ends_with(b"\n");
-    if is_complete || !is_text(content) || std::str::from_utf8(content).is_err() { b"" } else { b"\n" }
+    if is_complete || !is_text(content) || std::str::from_utf8(content).is_err() {
+        b""
+    } else {
+        b"\n"
+    }
 }
 
 /// Prints a path on a line: escaped on a terminal, unchanged otherwise.
@@ -94,7 +100,8 @@ pub(crate) fn path(path: &Path) -> Result<(), PrintError> {
     }
 }
 
-/// Prints a value as JSON. Only strings can have characters that act on a terminal; such characters are escaped.
+/// Prints a value as JSON. Only strings can have characters that act on a terminal; such characters
+/// are escaped.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     json_text(serde_json::to_string_pretty(value)?)
 }
@@ -107,7 +114,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), CliError> {
 fn json_text(mut json: String) -> Result<(), CliError> {
     let acts = |c: char| eyas_client::types::shown::acts(c) && c != '\n';
     if json.contains(acts) {
-        let escaped = |c: char| if acts(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+        let escaped =
+            |c: char| if acts(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
         json = json.chars().map(escaped).collect();
     }
     json.push('\n');
@@ -120,8 +128,8 @@ pub(crate) fn speak(words: fmt::Arguments<'_>) {
     bytes_to_stderr(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words)).as_bytes());
 }
 
-/// Shortens what each line quotes, and the line itself, in their middles. A message may repeat an item or a word of a
-/// command, which may have megabytes.
+/// Shortens what each line quotes, and the line itself, in their middles. A message may repeat an
+/// item or a word of a command, which may have megabytes.
 fn without_long_lines(words: &str) -> String {
     let short = |line| shortened(&with_short_quotes(line), MAX_LINE_CHARS).into_owned();
     words.split('\n').map(short).collect::<Vec<_>>().join("\n")
@@ -149,7 +157,8 @@ pub(crate) fn fail(error: &CliError) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints an error in the command line, or the requested help or version, and returns the exit code.
+/// Prints an error in the command line, or the requested help or version, and returns the exit
+/// code.
 pub(crate) fn explain(wrong: &clap::Error) -> ExitCode {
     let rendered = wrong.render().to_string();
     // clap quotes words in another way than messages of eyas do.
@@ -178,12 +187,17 @@ mod tests {
     #[test]
     fn long_lines_of_messages_and_their_quotes_are_shortened() {
         let item = "x".repeat(400_000);
-        let words = without_long_lines(&format!("task 1 failed: `{item}`: no such file\nthe next line"));
+        let words =
+            without_long_lines(&format!("task 1 failed: `{item}`: no such file\nthe next line"));
         assert!(
-            words.starts_with("task 1 failed: `x") && words.ends_with("x`: no such file\nthe next line"),
+            words.starts_with("task 1 failed: `x")
+                && words.ends_with("x`: no such file\nthe next line"),
             "{words}"
         );
-        assert!(words.chars().count() < MAX_QUOTED_CHARS + 100 && words.contains(" more …"), "{words}");
+        assert!(
+            words.chars().count() < MAX_QUOTED_CHARS + 100 && words.contains(" more …"),
+            "{words}"
+        );
         assert!(without_long_lines(&item).chars().count() < MAX_LINE_CHARS + 100);
     }
 }

@@ -1,8 +1,9 @@
-//! Commands of Slurm that run jobs on eyas, for programs that know Slurm and not eyas: `eyas shim` makes a folder of
-//! scripts with their names, and each script calls this program.
+//! Commands of Slurm that run jobs on eyas, for programs that know Slurm and not eyas: `eyas shim`
+//! makes a folder of scripts with their names, and each script calls this program.
 //!
-//! The commands and options are those that Nextflow and Snakemake use, and what people write beside them. An option
-//! without which a job would do something else is refused; one that changes nothing for the job is ignored.
+//! The commands and options are those that Nextflow and Snakemake use, and what people write beside
+//! them. An option without which a job would do something else is refused; one that changes nothing
+//! for the job is ignored.
 
 mod amounts;
 mod columns;
@@ -54,6 +55,8 @@ pub(crate) async fn call(
         "srun" => srun::srun(words, &shim),
         // Lists of accounts: there are none.
         "sacctmgr" | "sshare" => Ok(ExitCode::SUCCESS),
-        other => Err(format!("a shim has no command `{other}`, only {}", COMMANDS.join(", ")).into()),
+        other => {
+            Err(format!("a shim has no command `{other}`, only {}", COMMANDS.join(", ")).into())
+        }
     }
 }

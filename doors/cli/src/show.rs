@@ -4,7 +4,8 @@ use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, with_short_quotes};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::types::{Name, shown};
 use eyas_client::view::{
-    EventView, ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView,
+    EventView, ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView,
+    SCHEMA_VERSION, TaskView,
 };
 use eyas_client::{WatchEvent, name_of_user};
 use serde::ser::SerializeMap;
@@ -33,11 +34,14 @@ impl Table {
 
     pub fn print(&self) -> Result<(), CliError> {
         let columns = self.rows[0].len();
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+        };
         let widths: Vec<_> = (0..columns).map(width).collect();
         let mut lines = String::new();
         for row in &self.rows {
-            let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| padded(cell, *width, false)).collect();
+            let cells: Vec<_> =
+                row.iter().zip(&widths).map(|(cell, width)| padded(cell, *width, false)).collect();
             lines += cells.join("  ").trim_end();
             lines.push('\n');
         }
@@ -56,8 +60,8 @@ pub(crate) fn json(name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), 
     print::json(&NamedAnswer { name, value })
 }
 
-/// A value with the version of the schema. It is written as it is: a list may have a million names, and its copy as a
-/// JSON value would take a gigabyte.
+/// A value with the version of the schema. It is written as it is: a list may have a million names,
+/// and its copy as a JSON value would take a gigabyte.
 struct NamedAnswer<'a, T: ?Sized> {
     name: &'a str,
     value: &'a T,
@@ -102,7 +106,16 @@ pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), CliError> {
     let have_owners = jobs.iter().any(|job| job.owner.user != user);
     let mut headings = vec!["JOB", "NAME"];
     headings.extend(have_owners.then_some("OWNER"));
-    headings.extend(["STATE", "TASKS", "WAITING", "ASSIGNED", "SUCCEEDED", "FAILED", "CANCELLED", "TIME"]);
+    headings.extend([
+        "STATE",
+        "TASKS",
+        "WAITING",
+        "ASSIGNED",
+        "SUCCEEDED",
+        "FAILED",
+        "CANCELLED",
+        "TIME",
+    ]);
     let mut table = Table::new(&headings);
     for job in jobs {
         let tasks = &job.tasks;
@@ -174,8 +187,8 @@ fn known_bytes(bytes: u64) -> String {
 
 pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), CliError> {
     let mut table = Table::new(&[
-        "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "STATE", "RUN", "STAGE", "SUSP", "ENDED", "OBJECTS", "STORE",
-        "OF", "LOCAL", "PEER", "STORAGE", "FILES", "LABELS",
+        "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "STATE", "RUN", "STAGE", "SUSP", "ENDED",
+        "OBJECTS", "STORE", "OF", "LOCAL", "PEER", "STORAGE", "FILES", "LABELS",
     ]);
     for executor in executors {
         let cpus = |milli: u64| format!("{:.1}", milli as f64 / 1000.0);
@@ -198,14 +211,20 @@ pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), CliError> {
             format_bytes(executor.reads.peer.bytes),
             format_bytes(executor.reads.persistent.bytes),
             format_bytes(executor.reads.files.bytes()),
-            executor.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "),
+            executor
+                .labels
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+                .join(" "),
         ]);
     }
     table.print()
 }
 
 pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), CliError> {
-    let names = |executors: &[String]| if executors.is_empty() { "-".into() } else { executors.join(" ") };
+    let names =
+        |executors: &[String]| if executors.is_empty() { "-".into() } else { executors.join(" ") };
     let mut table = Table::new(&["OBJECT", "SIZE", "WANTED", "HELD BY", "COMING TO", "SOURCE"]);
     for object in objects {
         table.row(vec![
@@ -222,7 +241,8 @@ pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), CliError> {
 
 pub(crate) fn explanation(explanation: &Explanation) -> Result<(), CliError> {
     let task = &explanation.task;
-    let item = if task.item.is_empty() { String::new() } else { format!(" ({})", quoted(&task.item)) };
+    let item =
+        if task.item.is_empty() { String::new() } else { format!(" ({})", quoted(&task.item)) };
     out!("Task {}{item}: {}.", task.task, task.state)?;
     explanation.because.iter().try_for_each(|line| out!("{line}"))?;
     if explanation.inputs.is_empty() {
@@ -243,9 +263,14 @@ pub(crate) fn seen(seen: &WatchEvent) {
 
 /// The message about a job that continues when its cluster is started again.
 pub(crate) fn unfinished(job: &JobView) -> String {
-    let (left, all) = (job.tasks.total() - job.tasks.ended(), format_count(job.tasks.total(), "task"));
+    let (left, all) =
+        (job.tasks.total() - job.tasks.ended(), format_count(job.tasks.total(), "task"));
     let name = shown(&job.name);
-    format!("eyas: job {0} (`{name}`) continues: {left} of {all} are left; `eyas job cancel {0}` cancels it", job.job)
+    format!(
+        "eyas: job {0} (`{name}`) continues: {left} of {all} are left; `eyas job cancel {0}` \
+         cancels it",
+        job.job
+    )
 }
 
 /// A command line, quoted as for a shell.
@@ -263,7 +288,8 @@ fn quoted(item: &Name) -> String {
     shortened(&shown(item).to_string(), MAX_QUOTED_CHARS).into_owned()
 }
 
-/// Details of a failed task beside its status: id, item, command, and the last lines of its standard error.
+/// Details of a failed task beside its status: id, item, command, and the last lines of its
+/// standard error.
 pub(crate) fn details(failure: &FailureView) -> Vec<String> {
     let FailureView { id, item, command, stderr, .. } = failure;
     let mut lines = Vec::new();
@@ -290,8 +316,9 @@ pub(crate) fn failure(task: &str, failure: &FailureView) -> String {
 /// The message about captured output that was cut off.
 pub(crate) fn cut(bytes: u64) -> String {
     format!(
-        "{bytes} bytes of output were cut off: the output exceeds --max-output or --capture of `eyas run`, `capture` \
-         in the job file, or the dispatcher's limit for captured output; let tasks write large output to files"
+        "{bytes} bytes of output were cut off: the output exceeds --max-output or --capture of \
+         `eyas run`, `capture` in the job file, or the dispatcher's limit for captured output; \
+         let tasks write large output to files"
     )
 }
 
@@ -310,7 +337,8 @@ pub(crate) fn format_rate(rate: f64) -> String {
 pub(crate) fn summary(job: &JobView) -> String {
     let tasks = &job.tasks;
     let seconds = job.elapsed_us as f64 / 1e6;
-    let mut words = format!("{} of {} succeeded", tasks.succeeded, format_count(tasks.total(), "task"));
+    let mut words =
+        format!("{} of {} succeeded", tasks.succeeded, format_count(tasks.total(), "task"));
     if tasks.failed > 0 {
         words += &format!(", {} failed", tasks.failed);
     }
@@ -329,7 +357,8 @@ pub(crate) fn summary(job: &JobView) -> String {
     if reads.bytes() > 0 {
         let percent = |bytes: u64| 100.0 * bytes as f64 / reads.bytes() as f64;
         words += &format!(
-            "; read {}: {:.0}% from local stores, {:.0}% from peers, {:.0}% from persistent storage",
+            "; read {}: {:.0}% from local stores, {:.0}% from peers, {:.0}% from persistent \
+             storage",
             format_bytes(reads.bytes()),
             percent(reads.local.bytes),
             percent(reads.peer.bytes),

@@ -21,7 +21,9 @@ pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Re
     writeln!(out, "{}", serde_json::to_string(&heading)?).map_err(wrong)?;
     let (mut from, mut tasks) = (Some(0), 0);
     while let Some(first) = from {
-        let ToClient::Trace(part) = client.ask(FromClient::Trace { job: job.job, from: first }).await? else {
+        let ToClient::Trace(part) =
+            client.ask(FromClient::Trace { job: job.job, from: first }).await?
+        else {
             return Err(ClientError::Unexpected.into());
         };
         tasks += part.tasks.len() as u64;
@@ -35,22 +37,32 @@ pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Re
     let without = job.tasks.total() - tasks.min(job.tasks.total());
     if without > 0 {
         let left_out = format_count(without, "task");
-        say!("not in the trace: {left_out} that did not succeed, or reused the result of another task");
+        say!(
+            "not in the trace: {left_out} that did not succeed, or reused the result of another \
+             task"
+        );
     }
     Ok(())
 }
 
 fn traced(task: RecordedTask) -> TracedTask {
-    let RecordedTask { ready_us, queued_us, waited_us, ran_us, suspended_us, delivery_us, cpu_us, inputs, outputs } =
-        task;
+    let RecordedTask {
+        ready_us,
+        queued_us,
+        waited_us,
+        ran_us,
+        suspended_us,
+        delivery_us,
+        cpu_us,
+        inputs,
+        outputs,
+    } = task;
     let started_us = ready_us + queued_us + waited_us;
     let ended_us = started_us + ran_us + suspended_us + delivery_us;
-    let outputs = outputs.into_iter().map(|RecordedOutput { object, size_bytes, kept, until_read }| TracedOutput {
-        object,
-        size_bytes,
-        kept,
-        until_read,
-    });
+    let outputs =
+        outputs.into_iter().map(|RecordedOutput { object, size_bytes, kept, until_read }| {
+            TracedOutput { object, size_bytes, kept, until_read }
+        });
     let outputs = outputs.collect();
     TracedTask { at_us: ready_us, started_us, ended_us, ran_us, cpu_us, inputs, outputs }
 }

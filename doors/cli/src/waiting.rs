@@ -1,5 +1,5 @@
-//! Waiting for jobs, for `run`, `submit --wait`, `job wait` and `map`: a progress bar, warnings about tasks that can
-//! never run, and messages after an interrupt.
+//! Waiting for jobs, for `run`, `submit --wait`, `job wait` and `map`: a progress bar, warnings
+//! about tasks that can never run, and messages after an interrupt.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub(crate) const MAX_DESCRIBED_FAILURES: usize = 20;
 /// Time between two frames of the animation while a job is prepared.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows the progress of a job on standard error. Messages are always printed, the bar only on a terminal.
+/// Shows the progress of a job on standard error. Messages are always printed, the bar only on a
+/// terminal.
 pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
     /// Warnings that were already printed.
@@ -33,7 +34,10 @@ pub(crate) struct ProgressDisplay {
 
 impl ProgressDisplay {
     pub fn begin() -> Self {
-        ProgressDisplay::on(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10)))
+        ProgressDisplay::on(ProgressBar::with_draw_target(
+            None,
+            ProgressDrawTarget::stderr_with_hz(10),
+        ))
     }
 
     /// Uses a bar of the caller.
@@ -46,11 +50,16 @@ impl ProgressDisplay {
         let bar = self.bar.clone();
         move |step| {
             if bar.message().is_empty() {
-                bar.set_style(ProgressStyle::with_template("{spinner:.green} {msg}").expect("the template is valid"));
+                bar.set_style(
+                    ProgressStyle::with_template("{spinner:.green} {msg}")
+                        .expect("the template is valid"),
+                );
                 bar.enable_steady_tick(TICK);
             }
             bar.set_message(match step {
-                SubmitProgress::Sources(count) => format!("checked {}", format_count(count, "file")),
+                SubmitProgress::Sources(count) => {
+                    format!("checked {}", format_count(count, "file"))
+                }
                 SubmitProgress::Tasks(count) => format!("prepared {}", format_count(count, "task")),
                 SubmitProgress::Sent { sent: count, tasks: all } => {
                     format!("sent {count} of {}", format_count(all, "task"))
@@ -113,7 +122,11 @@ fn standing(view: &JobView) -> String {
     let (done, total) = (view.tasks.ended(), view.tasks.total());
     let seconds = view.elapsed_us as f64 / 1e6;
     let rate = done as f64 / seconds.max(1e-3);
-    let left = if done > 0 { format_duration_us(((total - done) as f64 / rate * 1e6) as u64) } else { "?".into() };
+    let left = if done > 0 {
+        format_duration_us(((total - done) as f64 / rate * 1e6) as u64)
+    } else {
+        "?".into()
+    };
     let reads = &view.reads;
     let blocked = match view.tasks.blocked {
         0 => String::new(),
@@ -132,14 +145,17 @@ fn standing(view: &JobView) -> String {
     )
 }
 
-/// Submits a job. If an interrupt comes before the job is accepted, prints a message and returns `None`.
+/// Submits a job. If an interrupt comes before the job is accepted, prints a message and returns
+/// `None`.
 pub(crate) async fn submit(
     client: &mut Client,
     draft: Draft,
     progress: &ProgressDisplay,
     interrupt: &mut Interrupt,
 ) -> Result<Option<JobId>, CliError> {
-    interrupt.set_final_message(Some("the job may have been accepted: look for it with `eyas job list`".into()));
+    interrupt.set_final_message(Some(
+        "the job may have been accepted: look for it with `eyas job list`".into(),
+    ));
     let submitted = client.submit_unless(draft, interrupt.received()).await;
     interrupt.set_final_message(None);
     let job = submitted?;
@@ -167,7 +183,8 @@ async fn wait(
 /// The message about a job that continues when this command no longer waits for it.
 pub(crate) fn continues(job: JobId) -> String {
     format!(
-        "job {job} continues: wait for it again with `eyas job wait {job}`, or cancel it with `eyas job cancel {job}`"
+        "job {job} continues: wait for it again with `eyas job wait {job}`, or cancel it with \
+         `eyas job cancel {job}`"
     )
 }
 
@@ -201,11 +218,15 @@ pub(crate) async fn wait_for_all(
     if global.json {
         show::json("jobs", &ended)?;
     }
-    Ok(ended.iter().map(exit_code).find(|code| *code != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS))
+    Ok(ended
+        .iter()
+        .map(exit_code)
+        .find(|code| *code != ExitCode::SUCCESS)
+        .unwrap_or(ExitCode::SUCCESS))
 }
 
-/// The exit code of a command that has waited for a job: a failure if a task did not succeed, or if output was cut that
-/// the user has not limited.
+/// The exit code of a command that has waited for a job: a failure if a task did not succeed, or if
+/// output was cut that the user has not limited.
 pub(crate) fn exit_code(ended: &JobView) -> ExitCode {
     match ended.state == JobState::Succeeded && !ended.is_output_cut {
         true => ExitCode::SUCCESS,
@@ -214,8 +235,13 @@ pub(crate) fn exit_code(ended: &JobView) -> ExitCode {
 }
 
 /// Prints the failed tasks of an ended job, and the reasons.
-async fn say_failures(client: &mut Client, job: &JobView, progress: &ProgressDisplay) -> Result<(), CliError> {
-    let ToClient::Failures(failures) = client.ask(FromClient::Failures { job: job.job, tasks: Vec::new() }).await?
+async fn say_failures(
+    client: &mut Client,
+    job: &JobView,
+    progress: &ProgressDisplay,
+) -> Result<(), CliError> {
+    let ToClient::Failures(failures) =
+        client.ask(FromClient::Failures { job: job.job, tasks: Vec::new() }).await?
     else {
         return unexpected();
     };
@@ -226,7 +252,9 @@ async fn say_failures(client: &mut Client, job: &JobView, progress: &ProgressDis
     let more = job.tasks.failed.saturating_sub(described as u64);
     if more > 0 {
         let (more, job) = (format_count(more, "more task"), job.job);
-        progress.suspend(|| say!("{more} did not succeed: list them with `eyas task list {job} --failed`"));
+        progress.suspend(|| {
+            say!("{more} did not succeed: list them with `eyas task list {job} --failed`")
+        });
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Words of the command line that need not be UTF-8: names of files, and arguments and variables of programs.
+//! Words of the command line that need not be UTF-8: names of files, and arguments and variables of
+//! programs.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -18,7 +19,8 @@ pub(crate) fn variable() -> impl TypedValueParser<Value = (String, Name)> {
     OsStringValueParser::new().try_map(|word| {
         let word = name_of(word);
         let parts = split_once(&word).filter(|(name, _)| !name.is_empty());
-        let variable = parts.and_then(|(name, value)| Some((str::from_utf8(name).ok()?.to_owned(), value.into())));
+        let variable = parts
+            .and_then(|(name, value)| Some((str::from_utf8(name).ok()?.to_owned(), value.into())));
         variable.ok_or_else(|| ValueError::Variable(shown(&word).to_string()))
     })
 }

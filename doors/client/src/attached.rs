@@ -1,4 +1,5 @@
-//! Jobs that are attached to a connection: tasks are added while earlier ones run, and each result comes at once.
+//! Jobs that are attached to a connection: tasks are added while earlier ones run, and each result
+//! comes at once.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -41,13 +42,18 @@ pub enum AttachedEvent {
 }
 
 impl Client {
-    /// Attaches a job without tasks to this connection. The job is in no journal: it is cancelled when the connection
-    /// ends.
+    /// Attaches a job without tasks to this connection. The job is in no journal: it is cancelled
+    /// when the connection ends.
     ///
     /// # Errors
     /// If the dispatcher refuses the job, or the connection ends.
-    pub async fn attach(mut self, name: String) -> Result<(JobId, AttachedSender, AttachedReceiver), ClientError> {
-        let ToClient::Attached { job } = self.ask(FromClient::Attach { name, user: name_of_user() }).await? else {
+    pub async fn attach(
+        mut self,
+        name: String,
+    ) -> Result<(JobId, AttachedSender, AttachedReceiver), ClientError> {
+        let ToClient::Attached { job } =
+            self.ask(FromClient::Attach { name, user: name_of_user() }).await?
+        else {
             return Err(ClientError::Unexpected);
         };
         let (Session { reader, writer, .. }, received) = self.into_session();
@@ -61,12 +67,15 @@ impl AttachedInputs {
         AttachedInputs { draft: Draft::new("").on_cluster(cluster), known: HashMap::new() }
     }
 
-    /// The number of the object with this path or URL in its present version, and the object if the job does not have
-    /// it yet.
+    /// The number of the object with this path or URL in its present version, and the object if the
+    /// job does not have it yet.
     ///
     /// # Errors
     /// If the file or object is missing or cannot be read.
-    pub async fn object(&mut self, path_or_url: &Name) -> Result<(u32, Option<ObjectSpec>), DraftError> {
+    pub async fn object(
+        &mut self,
+        path_or_url: &Name,
+    ) -> Result<(u32, Option<ObjectSpec>), DraftError> {
         self.draft.forget_inputs();
         self.draft.input(path_or_url).await?;
         let object = self.draft.objects.remove(0);
@@ -77,8 +86,8 @@ impl AttachedInputs {
 }
 
 impl AttachedSender {
-    /// Adds templates behind those that the job has, then objects, then tasks. Tasks may read outputs of earlier tasks.
-    /// What is wrong with them is told by [`AttachedReceiver::next`].
+    /// Adds templates behind those that the job has, then objects, then tasks. Tasks may read
+    /// outputs of earlier tasks. What is wrong with them is told by [`AttachedReceiver::next`].
     ///
     /// # Errors
     /// If the connection has ended.

@@ -49,14 +49,14 @@ pub enum ClientError {
     Refused(String),
     /// The dispatcher sent an answer to another kind of request.
     #[error(
-        "the dispatcher's answer does not fit the request: check that client and dispatcher have the same version of \
-         eyas"
+        "the dispatcher's answer does not fit the request: check that client and dispatcher have \
+         the same version of eyas"
     )]
     Unexpected,
     /// A part of a job does not fit in a message.
     #[error(
-        "{what} cannot be submitted: it has {bytes} bytes, and at most {MAX_FRAME_BYTES} can be sent; put the data in \
-         files, or submit the job in parts"
+        "{what} cannot be submitted: it has {bytes} bytes, and at most {MAX_FRAME_BYTES} can be \
+         sent; put the data in files, or submit the job in parts"
     )]
     TooLarge {
         /// The part of the job, such as `task 3`.
@@ -69,8 +69,8 @@ pub enum ClientError {
     NoFiles,
     /// The cluster has a distributed file system, but none of its nodes is connected.
     #[error(
-        "none of the executors that keep this cluster's files is connected to its dispatcher: start them again with \
-         --dfs and their folders"
+        "none of the executors that keep this cluster's files is connected to its dispatcher: \
+         start them again with --dfs and their folders"
     )]
     FilesAway,
     /// The distributed file system cannot be used.
@@ -92,7 +92,8 @@ pub enum WatchEvent {
     Progress(Box<JobView>),
     /// The connection to the dispatcher was lost. The client dials the dispatcher again.
     Lost(SessionError),
-    /// The dispatcher has answered again. The watch continues after the last result that it delivered.
+    /// The dispatcher has answered again. The watch continues after the last result that it
+    /// delivered.
     Back,
 }
 
@@ -118,7 +119,8 @@ impl Client {
         Ok(Client { access, session, received: VecDeque::new(), reads_files: true, peers: None })
     }
 
-    /// Sends a request and waits for its one answer. Submissions and watches have methods of their own.
+    /// Sends a request and waits for its one answer. Submissions and watches have methods of their
+    /// own.
     ///
     /// # Errors
     /// If the dispatcher refuses the request, or the connection ends.
@@ -127,8 +129,13 @@ impl Client {
         self.next().await
     }
 
-    /// Sends a request that has no effect. If the dispatcher is lost, reconnects within `patience` and sends it again.
-    pub(crate) async fn ask_again(&mut self, request: FromClient, patience: Duration) -> Result<ToClient, ClientError> {
+    /// Sends a request that has no effect. If the dispatcher is lost, reconnects within `patience`
+    /// and sends it again.
+    pub(crate) async fn ask_again(
+        &mut self,
+        request: FromClient,
+        patience: Duration,
+    ) -> Result<ToClient, ClientError> {
         loop {
             match self.ask(request.clone()).await {
                 Err(ClientError::Session(why)) if can_come_back(&why) && !patience.is_zero() => {
@@ -139,7 +146,8 @@ impl Client {
         }
     }
 
-    /// Up to `limit` tasks of a job, beginning at index `from`; with `failed`, only tasks that failed.
+    /// Up to `limit` tasks of a job, beginning at index `from`; with `failed`, only tasks that
+    /// failed.
     ///
     /// # Errors
     /// If there is no such job, or the connection ends.
@@ -170,8 +178,8 @@ impl Client {
         self.files_seeing(|| {}).await
     }
 
-    /// Does the same as [`files`](Self::files), and calls `waits` first if it has to wait: after a restart of the
-    /// dispatcher, executors need a moment to reconnect.
+    /// Does the same as [`files`](Self::files), and calls `waits` first if it has to wait: after a
+    /// restart of the dispatcher, executors need a moment to reconnect.
     ///
     /// # Errors
     /// As [`files`](Self::files).
@@ -179,18 +187,24 @@ impl Client {
         self.files_within(FILES_PATIENCE, waits).await
     }
 
-    /// Does the same as [`files_seeing`](Self::files_seeing). An operation on files that is temporarily impossible is
-    /// retried for `patience`.
+    /// Does the same as [`files_seeing`](Self::files_seeing). An operation on files that is
+    /// temporarily impossible is retried for `patience`.
     ///
     /// # Errors
     /// As [`files`](Self::files).
-    pub async fn files_within(&mut self, patience: Duration, waits: impl FnOnce()) -> Result<DfsClient, ClientError> {
+    pub async fn files_within(
+        &mut self,
+        patience: Duration,
+        waits: impl FnOnce(),
+    ) -> Result<DfsClient, ClientError> {
         let mut waits = Some(waits);
         let nodes = loop {
             match self.ask(FromClient::FilesNodes).await? {
                 ToClient::FilesNodes { nodes, .. } if !nodes.is_empty() => break nodes,
                 ToClient::FilesNodes { has_files: false, .. } => return Err(ClientError::NoFiles),
-                ToClient::FilesNodes { are_returning: false, .. } => return Err(ClientError::FilesAway),
+                ToClient::FilesNodes { are_returning: false, .. } => {
+                    return Err(ClientError::FilesAway);
+                }
                 ToClient::FilesNodes { .. } => {}
                 _ => return Err(ClientError::Unexpected),
             }
@@ -199,8 +213,12 @@ impl Client {
             }
             tokio::time::sleep(FILES_PAUSE).await;
         };
-        // If this process is a task, its executor has set the variables to the node of its own machine.
-        let node = std::env::var("EYAS_DFS_NODE").ok().and_then(|node| u64::from_str_radix(&node, 16).ok()).map(NodeId);
+        // If this process is a task, its executor has set the variables to the node of its own
+        // machine.
+        let node = std::env::var("EYAS_DFS_NODE")
+            .ok()
+            .and_then(|node| u64::from_str_radix(&node, 16).ok())
+            .map(NodeId);
         let store = std::env::var_os("EYAS_DFS_STORE").map(PathBuf::from);
         let near = node.map(|node| NearNode { node, store });
         Ok(DfsClient::connect(self.access.clone(), nodes, near, patience).await?)
@@ -215,7 +233,8 @@ impl Client {
         &self.access
     }
 
-    /// Submits a job. When this returns, the job is in the dispatcher's journal and survives a restart.
+    /// Submits a job. When this returns, the job is in the dispatcher's journal and survives a
+    /// restart.
     ///
     /// # Errors
     /// If the dispatcher refuses the job, or the connection ends.
@@ -224,8 +243,9 @@ impl Client {
         submitted.ok_or(ClientError::Unexpected)
     }
 
-    /// Submits a job, unless the future `withdrawn` ends before the dispatcher has accepted the job. The result is then
-    /// `None`: there is no job, and this client must be dropped, because its connection is in the middle of a request.
+    /// Submits a job, unless the future `withdrawn` ends before the dispatcher has accepted the
+    /// job. The result is then `None`: there is no job, and this client must be dropped, because
+    /// its connection is in the middle of a request.
     ///
     /// # Errors
     /// If the dispatcher refuses the job, or the connection ends.
@@ -260,9 +280,22 @@ impl Client {
         }
     }
 
-    /// Sends all parts of a job. If the connection ends before the commit, the dispatcher discards them.
+    /// Sends all parts of a job. If the connection ends before the commit, the dispatcher discards
+    /// them.
     async fn send(&mut self, draft: &mut Draft) -> Result<(), ClientError> {
-        let Draft { name, templates, objects, chunks, tasks, count, reuse, broadcast, distribution, see, .. } = draft;
+        let Draft {
+            name,
+            templates,
+            objects,
+            chunks,
+            tasks,
+            count,
+            reuse,
+            broadcast,
+            distribution,
+            see,
+            ..
+        } = draft;
         let (broadcast, count) = (broadcast.iter().copied().collect(), *count as u64);
         let writer = &mut self.session.writer;
         let begin = FromClient::Submit {
@@ -274,7 +307,10 @@ impl Client {
             distribution: *distribution,
             tasks: count,
         };
-        writer.send(&[begin]).await.map_err(|e| too_large(e, "the commands and options of the job"))?;
+        writer
+            .send(&[begin])
+            .await
+            .map_err(|e| too_large(e, "the commands and options of the job"))?;
         for part in objects.chunks(SUBMISSION_PART) {
             writer.send(&[FromClient::Objects(part.to_vec())]).await?;
         }
@@ -294,7 +330,10 @@ impl Client {
                         let part = part_of(&mut items);
                         sent += part.len() as u64;
                         let last = format!("task {}", sent - 1);
-                        writer.send(&[FromClient::Items(part)]).await.map_err(|e| too_large(e, &last))?;
+                        writer
+                            .send(&[FromClient::Items(part)])
+                            .await
+                            .map_err(|e| too_large(e, &last))?;
                         see(SubmitProgress::Sent { sent, tasks: count });
                     }
                 }
@@ -303,9 +342,9 @@ impl Client {
         Ok(())
     }
 
-    /// Copies objects to executors ahead of demand, and returns the state of this push. If the request says to wait,
-    /// returns when the push has ended, and calls `see` with its progress until then; the push is cancelled if the
-    /// connection ends.
+    /// Copies objects to executors ahead of demand, and returns the state of this push. If the
+    /// request says to wait, returns when the push has ended, and calls `see` with its progress
+    /// until then; the push is cancelled if the connection ends.
     ///
     /// # Errors
     /// If the dispatcher refuses the request, or the connection ends.
@@ -326,11 +365,13 @@ impl Client {
         }
     }
 
-    /// Watches a job to its end, and returns its final state. With `results`, `see` gets each result once, including
-    /// results from before the call. If the dispatcher is lost, the client dials it for up to `patience` each time.
+    /// Watches a job to its end, and returns its final state. With `results`, `see` gets each
+    /// result once, including results from before the call. If the dispatcher is lost, the client
+    /// dials it for up to `patience` each time.
     ///
     /// # Errors
-    /// If there is no such job, the cluster is stopped, or the dispatcher does not answer within `patience`.
+    /// If there is no such job, the cluster is stopped, or the dispatcher does not answer within
+    /// `patience`.
     pub async fn watch(
         &mut self,
         job: JobId,
@@ -346,7 +387,8 @@ impl Client {
                     self.redial(patience).await?;
                     see(WatchEvent::Back);
                 }
-                // The dispatcher has other files, as in a container, or its file is damaged: it says so itself.
+                // The dispatcher has other files, as in a container, or its file is damaged: it
+                // says so itself.
                 Err(ClientError::Output(_)) if self.reads_files => {
                     self.reads_files = false;
                     self.redial(patience).await?;
@@ -356,7 +398,8 @@ impl Client {
         }
     }
 
-    /// Watches a job on the present connection. `seen` counts the results that were delivered on all connections.
+    /// Watches a job on the present connection. `seen` counts the results that were delivered on
+    /// all connections.
     async fn watch_from(
         &mut self,
         job: JobId,
@@ -390,8 +433,8 @@ impl Client {
         }
     }
 
-    /// Dials the dispatcher until it answers, for up to `patience`. An error that cannot go away with time, such as a
-    /// refused key, ends the attempts at once.
+    /// Dials the dispatcher until it answers, for up to `patience`. An error that cannot go away
+    /// with time, such as a refused key, ends the attempts at once.
     pub(crate) async fn redial(&mut self, patience: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + patience;
         let mut wait = REDIAL_FIRST;
@@ -411,7 +454,8 @@ impl Client {
         }
     }
 
-    /// Waits until the dispatcher has closed the connection. A dispatcher that stops closes all connections.
+    /// Waits until the dispatcher has closed the connection. A dispatcher that stops closes all
+    /// connections.
     pub async fn closed(&mut self) {
         while self.session.reader.next::<ToClient>().await.is_ok() {}
     }
@@ -424,7 +468,8 @@ impl Client {
         }
     }
 
-    /// The refusal that the dispatcher sent before it closed the connection, or else the error of the connection.
+    /// The refusal that the dispatcher sent before it closed the connection, or else the error of
+    /// the connection.
     async fn refusal_or(&mut self, error: ClientError) -> ClientError {
         if !matches!(error, ClientError::Session(SessionError::Ended { .. })) {
             return error;
@@ -440,7 +485,10 @@ impl Client {
     }
 }
 
-async fn next(reader: &mut FrameReader, received: &mut VecDeque<ToClient>) -> Result<ToClient, ClientError> {
+async fn next(
+    reader: &mut FrameReader,
+    received: &mut VecDeque<ToClient>,
+) -> Result<ToClient, ClientError> {
     loop {
         match received.pop_front() {
             Some(ToClient::Refused(why)) => return Err(ClientError::Refused(why)),
@@ -450,14 +498,19 @@ async fn next(reader: &mut FrameReader, received: &mut VecDeque<ToClient>) -> Re
     }
 }
 
-/// Takes the tasks of one message: at most `SUBMISSION_PART`, and none after `SUBMISSION_PART_BYTES` are reached.
+/// Takes the tasks of one message: at most `SUBMISSION_PART`, and none after
+/// `SUBMISSION_PART_BYTES` are reached.
 pub(crate) fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskItem> {
     let (mut part, mut bytes) = (Vec::new(), 0);
     while part.len() < SUBMISSION_PART && bytes < SUBMISSION_PART_BYTES {
         let Some(item) = items.next() else { break };
         bytes += item.values.iter().map(|value| value.text.len()).sum::<usize>();
         let name_bytes = |input: &Input| input.name.as_ref().map_or(0, |name| name.len());
-        bytes += item.inputs.iter().map(|input| size_of::<InputFrom>() + name_bytes(input)).sum::<usize>();
+        bytes += item
+            .inputs
+            .iter()
+            .map(|input| size_of::<InputFrom>() + name_bytes(input))
+            .sum::<usize>();
         part.push(item);
     }
     part
@@ -466,7 +519,9 @@ pub(crate) fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskIte
 /// Adds the name of the part of the job to an error about a message that is too large.
 fn too_large(why: SessionError, what: &str) -> ClientError {
     match why {
-        SessionError::TooLarge { bytes, .. } => ClientError::TooLarge { what: what.to_owned(), bytes },
+        SessionError::TooLarge { bytes, .. } => {
+            ClientError::TooLarge { what: what.to_owned(), bytes }
+        }
         why => why.into(),
     }
 }
@@ -520,13 +575,18 @@ mod tests {
         }))
     }
 
-    /// Serves one connection after the other. Each gets its answers and is closed. Returns the result from which each
-    /// watch began.
-    async fn serve(listener: TcpListener, access: &Access, connections: Vec<Vec<ToClient>>) -> Vec<u64> {
+    /// Serves one connection after the other. Each gets its answers and is closed. Returns the
+    /// result from which each watch began.
+    async fn serve(
+        listener: TcpListener,
+        access: &Access,
+        connections: Vec<Vec<ToClient>>,
+    ) -> Vec<u64> {
         let acceptor = SessionAcceptor::new(access, Role::Dispatcher);
         let mut began = Vec::new();
         for answers in connections {
-            let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+            let (mut session, _) =
+                acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
             let requests = session.reader.next::<FromClient>().await.unwrap();
             let [FromClient::Watch { from, .. }] = requests[..] else { panic!("{requests:?}") };
             began.push(from);
@@ -540,12 +600,15 @@ mod tests {
     async fn a_watch_goes_on_where_it_was_when_the_dispatcher_is_back() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let access = Access::create("test", &listener.local_addr().unwrap().to_string());
-        let connections = vec![vec![results(0..2)], Vec::new(), vec![results(2..5), over()], Vec::new()];
+        let connections =
+            vec![vec![results(0..2)], Vec::new(), vec![results(2..5), over()], Vec::new()];
         let watch = async {
             let mut client = Client::connect(&access).await.unwrap();
             let (mut seen, mut losses) = (Vec::new(), 0);
             let see = |what| match what {
-                WatchEvent::Results(results) => seen.extend(results.iter().map(|result| result.index)),
+                WatchEvent::Results(results) => {
+                    seen.extend(results.iter().map(|result| result.index))
+                }
                 WatchEvent::Lost(_) => losses += 1,
                 WatchEvent::Failures(_) | WatchEvent::Progress(_) | WatchEvent::Back => {}
             };
@@ -554,7 +617,10 @@ mod tests {
             // Without patience, the first lost connection ends the watch.
             let mut client = Client::connect(&access).await.unwrap();
             let ended = client.watch(JobId(1), true, Duration::ZERO, |_| {}).await;
-            assert!(matches!(ended, Err(ClientError::Session(SessionError::Ended { .. }))), "{ended:?}");
+            assert!(
+                matches!(ended, Err(ClientError::Session(SessionError::Ended { .. }))),
+                "{ended:?}"
+            );
         };
         let (began, ()) = tokio::join!(serve(listener, &access, connections), watch);
         assert_eq!(began, [0, 2, 2, 0]);
@@ -567,7 +633,11 @@ mod tests {
         let listener = Listener::new(tcp, SessionAcceptor::new(&access, Role::Dispatcher), "test");
         let file = OutputFile { path: Name::from("/no/such/file"), device: 0, inode: 0 };
         let ToClient::Results(here) = results(1..2) else { panic!("results") };
-        let here = ToClient::ResultsHere(Box::new(ResultsHere { results: here, file, outputs: Vec::new() }));
+        let here = ToClient::ResultsHere(Box::new(ResultsHere {
+            results: here,
+            file,
+            outputs: Vec::new(),
+        }));
         let answers = [vec![results(0..1), here], vec![results(1..2), over()]];
         let serve = async {
             let mut requests = Vec::new();
@@ -583,7 +653,9 @@ mod tests {
             let mut client = Client::connect(&access).await.unwrap();
             let mut seen = Vec::new();
             let see = |what| match what {
-                WatchEvent::Results(results) => seen.extend(results.iter().map(|result| result.index)),
+                WatchEvent::Results(results) => {
+                    seen.extend(results.iter().map(|result| result.index))
+                }
                 other => panic!("{other:?}"),
             };
             client.watch(JobId(1), true, Duration::ZERO, see).await.unwrap();
@@ -591,7 +663,10 @@ mod tests {
         };
         let (requests, seen) = tokio::join!(serve, watch);
         let (here, whole) = (FromClient::WatchHere { job: JobId(1), from: 0 }, 1);
-        assert_eq!(requests, [here, FromClient::Watch { job: JobId(1), from: whole, results: true }]);
+        assert_eq!(
+            requests,
+            [here, FromClient::Watch { job: JobId(1), from: whole, results: true }]
+        );
         assert_eq!(seen, [0, 1]);
     }
 }

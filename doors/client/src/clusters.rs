@@ -1,5 +1,5 @@
-//! Where clusters are found: each cluster has a folder under eyas's home, which holds its access file. The stores of a
-//! local cluster are in a cache folder.
+//! Where clusters are found: each cluster has a folder under eyas's home, which holds its access
+//! file. The stores of a local cluster are in a cache folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use thiserror::Error;
 /// Name of the cluster that commands use by default.
 pub const DEFAULT_CLUSTER: &str = "default";
 
-/// Eyas's home: `$EYAS_HOME`, else `$XDG_STATE_HOME/eyas`, else `~/.local/state/eyas`. A folder that users share, such
-/// as `/tmp`, is never used: one user could put keys there for another.
+/// Eyas's home: `$EYAS_HOME`, else `$XDG_STATE_HOME/eyas`, else `~/.local/state/eyas`. A folder
+/// that users share, such as `/tmp`, is never used: one user could put keys there for another.
 ///
 /// # Errors
 /// If none of the variables is set.
@@ -22,7 +22,8 @@ pub fn home() -> Result<PathBuf, ClusterError> {
         .ok_or(ClusterError::NoHome)
 }
 
-/// Where stores of local clusters are: `$EYAS_HOME/cache`, else `$XDG_CACHE_HOME/eyas`, else `~/.cache/eyas`.
+/// Where stores of local clusters are: `$EYAS_HOME/cache`, else `$XDG_CACHE_HOME/eyas`, else
+/// `~/.cache/eyas`.
 fn cache_home() -> Result<PathBuf, ClusterError> {
     let home = variable("EYAS_HOME").map(|home| home.join("cache"));
     home.or_else(|| Some(variable("XDG_CACHE_HOME")?.join("eyas")))
@@ -39,13 +40,15 @@ fn variable(name: &str) -> Option<PathBuf> {
 pub enum ClusterError {
     /// A name that cannot be a folder's.
     #[error(
-        "`{0}` cannot be the name of a cluster: use up to 64 letters, digits, `-`, `_` and `.`, and no `.` at the start"
+        "`{0}` cannot be the name of a cluster: use up to 64 letters, digits, `-`, `_` and `.`, \
+         and no `.` at the start"
     )]
     Name(String),
     /// No variable says where eyas's home is.
     #[error(
-        "there is no folder for clusters and their keys, because none of EYAS_HOME, XDG_STATE_HOME and HOME is set: \
-         set EYAS_HOME to a folder of your own, or name an access file with --access"
+        "there is no folder for clusters and their keys, because none of EYAS_HOME, \
+         XDG_STATE_HOME and HOME is set: set EYAS_HOME to a folder of your own, or name an access \
+         file with --access"
     )]
     NoHome,
     /// The folder of all clusters cannot be read.
@@ -58,8 +61,9 @@ pub enum ClusterError {
     },
     /// The stores cannot be moved to where files of the cluster are safe.
     #[error(
-        "the stores of the cluster are in {from}, which may be removed as a cache, and cannot be moved to {to} for \
-         files of the cluster: {source}. Move the folders n1, n2 and so on, or start the cluster without --dfs"
+        "the stores of the cluster are in {from}, which may be removed as a cache, and cannot be \
+         moved to {to} for files of the cluster: {source}. Move the folders n1, n2 and so on, or \
+         start the cluster without --dfs"
     )]
     Stores {
         /// Where the stores are.
@@ -88,15 +92,19 @@ impl Cluster {
     /// If the text cannot be a name, or no variable says where eyas's home is.
     pub fn named(name: &str) -> Result<Self, ClusterError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.starts_with('.') || name.len() > 64 || !name.chars().all(is_plain) {
+        if name.is_empty()
+            || name.starts_with('.')
+            || name.len() > 64
+            || !name.chars().all(is_plain)
+        {
             return Err(ClusterError::Name(name.to_owned()));
         }
         let folder = home()?.join("clusters").join(name);
         Ok(Cluster { access: folder.join("access.toml"), folder })
     }
 
-    /// The cluster of a command without `--cluster` or `--access`: `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else
-    /// `default`.
+    /// The cluster of a command without `--cluster` or `--access`: `$EYAS_ACCESS`, else
+    /// `$EYAS_CLUSTER`, else `default`.
     ///
     /// # Errors
     /// If `$EYAS_CLUSTER` cannot be a name, or no variable says where eyas's home is.
@@ -110,7 +118,10 @@ impl Cluster {
 
     /// The cluster with this access file.
     pub fn with_access(access: &Path) -> Self {
-        Cluster { folder: access.parent().unwrap_or(Path::new(".")).to_owned(), access: access.to_owned() }
+        Cluster {
+            folder: access.parent().unwrap_or(Path::new(".")).to_owned(),
+            access: access.to_owned(),
+        }
     }
 
     /// Names of the clusters under eyas's home, sorted.
@@ -130,8 +141,8 @@ impl Cluster {
         Ok(names)
     }
 
-    /// The folder for stores of executors on this machine: in the cache folder for a named cluster, else beside the
-    /// access file.
+    /// The folder for stores of executors on this machine: in the cache folder for a named cluster,
+    /// else beside the access file.
     ///
     /// # Errors
     /// If no variable says where the cache folder is.
@@ -145,9 +156,10 @@ impl Cluster {
         }
     }
 
-    /// The folder for stores of a local cluster that is about to start. A cluster has one place for its stores, because
-    /// jobs keep outputs in them. It is the cache folder until the cluster is started with a file system; then the
-    /// stores move beside the access file, and stay there: users may remove a cache folder.
+    /// The folder for stores of a local cluster that is about to start. A cluster has one place for
+    /// its stores, because jobs keep outputs in them. It is the cache folder until the cluster is
+    /// started with a file system; then the stores move beside the access file, and stay there:
+    /// users may remove a cache folder.
     ///
     /// # Errors
     /// If the stores cannot be moved, or no variable says where the cache folder is.
@@ -160,10 +172,8 @@ impl Cluster {
             return Ok(cache);
         }
         for name in stores_in(&cache) {
-            std::fs::rename(cache.join(&name), own.join(&name)).map_err(|source| ClusterError::Stores {
-                from: cache.clone(),
-                to: own.clone(),
-                source,
+            std::fs::rename(cache.join(&name), own.join(&name)).map_err(|source| {
+                ClusterError::Stores { from: cache.clone(), to: own.clone(), source }
             })?;
         }
         Ok(own)
@@ -172,7 +182,8 @@ impl Cluster {
     /// Numbers of the executors of a local cluster that have a folder in `stores`, in order.
     pub fn executors_in(stores: &Path) -> Vec<u32> {
         let names = stores_in(stores);
-        let mut numbers: Vec<_> = names.iter().filter_map(|name| number_of(name.to_str()?)).collect();
+        let mut numbers: Vec<_> =
+            names.iter().filter_map(|name| number_of(name.to_str()?)).collect();
         numbers.sort_unstable();
         numbers
     }
@@ -187,9 +198,10 @@ impl Cluster {
         self.folder.join("log")
     }
 
-    /// The log of a process in the background that only uses the cluster, such as a mount: beside the log of a cluster
-    /// in eyas's home; for a cluster with an access file elsewhere, in eyas's home, because the folder of that file is
-    /// the user's. Without a home, as at the start of a machine, it is beside the access file.
+    /// The log of a process in the background that only uses the cluster, such as a mount: beside
+    /// the log of a cluster in eyas's home; for a cluster with an access file elsewhere, in eyas's
+    /// home, because the folder of that file is the user's. Without a home, as at the start of a
+    /// machine, it is beside the access file.
     pub fn client_log_path(&self) -> PathBuf {
         match home() {
             Ok(home) if !self.folder.starts_with(&home) => home.join("clients.log"),
@@ -224,7 +236,8 @@ fn number_of(name: &str) -> Option<u32> {
 /// Names of the folders of executors of a local cluster: `n1`, `n2` and so on.
 fn stores_in(folder: &Path) -> Vec<std::ffi::OsString> {
     let is_of_executor = |name: &str| number_of(name).is_some();
-    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let names =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|name| name.to_str().is_some_and(is_of_executor)).collect()
 }
 
@@ -237,6 +250,8 @@ mod tests {
         for name in ["", "..", ".hidden", "a/b", "a\0b", "ä", &"x".repeat(65)] {
             assert!(Cluster::named(name).is_err(), "{name:?}");
         }
-        assert!(Cluster::named("sky-survey_2.1").unwrap().folder().ends_with("clusters/sky-survey_2.1"));
+        assert!(
+            Cluster::named("sky-survey_2.1").unwrap().folder().ends_with("clusters/sky-survey_2.1")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A file of the cluster from a kept output: a node of the file system that has the output makes the chunks.
+//! A file of the cluster from a kept output: a node of the file system that has the output makes
+//! the chunks.
 
 use std::net::SocketAddr;
 
@@ -35,11 +36,13 @@ pub enum CopyError {
 }
 
 impl Client {
-    /// Makes a file of a kept output, `eyas://JOB/TASK/FILE`. If a node of the file system has the output, that node
-    /// makes the chunks of it; otherwise one of the nodes first gets the output from an executor that holds it.
+    /// Makes a file of a kept output, `eyas://JOB/TASK/FILE`. If a node of the file system has the
+    /// output, that node makes the chunks of it; otherwise one of the nodes first gets the output
+    /// from an executor that holds it.
     ///
     /// # Errors
-    /// If there is no such output, a file has the name, or the file system does not answer. No file appears then.
+    /// If there is no such output, a file has the name, or the file system does not answer. No file
+    /// appears then.
     pub async fn copy_kept(
         &mut self,
         files: &DfsClient,
@@ -48,9 +51,13 @@ impl Client {
         options: CopyOptions,
     ) -> Result<File, CopyError> {
         let object = kept_output(self, name).await?;
-        let holders = match self.ask(FromClient::Catalog { object: Some(object.id()), source: Name::default() }).await?
+        let holders = match self
+            .ask(FromClient::Catalog { object: Some(object.id()), source: Name::default() })
+            .await?
         {
-            ToClient::Objects(objects) => objects.into_iter().flat_map(|object| object.holders).collect::<Vec<_>>(),
+            ToClient::Objects(objects) => {
+                objects.into_iter().flat_map(|object| object.holders).collect::<Vec<_>>()
+            }
             _ => return Err(ClientError::Unexpected.into()),
         };
         let ToClient::Executors(executors) = self.ask(FromClient::Executors).await? else {
@@ -58,7 +65,8 @@ impl Client {
         };
         let with_files = executors.iter().filter_map(|executor| Some((executor.files?, executor)));
         let nodes: Vec<(SocketAddr, &ExecutorView)> = with_files.collect();
-        let mut having: Vec<_> = nodes.iter().filter(|(_, executor)| holders.contains(&executor.name)).collect();
+        let mut having: Vec<_> =
+            nodes.iter().filter(|(_, executor)| holders.contains(&executor.name)).collect();
         if having.is_empty() {
             let roomiest = nodes.iter().max_by_key(|(_, executor)| executor.free_disk_bytes);
             let (_, executor) = roomiest.ok_or(ClientError::FilesAway)?;
@@ -73,7 +81,9 @@ impl Client {
     async fn push_kept(&mut self, name: &Name, executor: &str) -> Result<(), CopyError> {
         let (kept, to) = (vec![name.clone()], vec![executor.to_owned()]);
         let distribution = Distribution::default();
-        let pushed = self.push(PushRequest { objects: Vec::new(), kept, to, distribution, wait: true }, |_| {}).await?;
+        let pushed = self
+            .push(PushRequest { objects: Vec::new(), kept, to, distribution, wait: true }, |_| {})
+            .await?;
         match pushed.failures.into_iter().next() {
             Some(failure) => Err(CopyError::NotPushed { name: name.clone(), why: failure.reason }),
             None => Ok(()),

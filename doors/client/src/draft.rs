@@ -1,5 +1,5 @@
-//! A job that is put together before it is submitted. Each source becomes an object with its present version, and is
-//! looked up once, however many tasks read it.
+//! A job that is put together before it is submitted. Each source becomes an object with its
+//! present version, and is looked up once, however many tasks read it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use eyas_store::{ClusterFile, Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, Program, TaskItem, TaskTemplate,
-    Template, Value,
+    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, Program,
+    TaskItem, TaskTemplate, Template, Value,
 };
 use thiserror::Error;
 
@@ -63,7 +63,9 @@ pub enum DraftError {
         inputs: usize,
     },
     /// The range of an input begins after the last byte of its file.
-    #[error("`{url}` has {size_bytes} bytes, and so none from {first} on: the range is beyond its end")]
+    #[error(
+        "`{url}` has {size_bytes} bytes, and so none from {first} on: the range is beyond its end"
+    )]
     BeyondEnd {
         /// Path or URL of the file.
         url: Name,
@@ -80,7 +82,8 @@ pub enum DraftError {
     Tasks,
 }
 
-/// Progress of a job from draft to acceptance. All fields are numbers so far, unless they say otherwise.
+/// Progress of a job from draft to acceptance. All fields are numbers so far, unless they say
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitProgress {
     /// Versions of the inputs are looked up.
@@ -116,8 +119,9 @@ pub(crate) enum DraftTasks {
 const CHUNKS_OF_FILE: usize = 512;
 
 /// What to do if a placeholder has no item.
-pub(crate) const NO_ITEM: &str = "give it items (each, each_line or array; in `eyas run` --each, --each-line or \
-                                  --array), or write `\\{}` for the braces themselves";
+pub(crate) const NO_ITEM: &str = "give it items (each, each_line or array; in `eyas run` --each, \
+                                  --each-line or --array), or write `\\{}` for the braces \
+                                  themselves";
 
 /// Number of tasks after which a draft reports its progress and yields to other work.
 const STEP: usize = 1024;
@@ -172,28 +176,31 @@ impl Draft {
         self
     }
 
-    /// Gives the draft access to the files of a cluster, `eyas:///PATH`, and to kept outputs, `eyas://JOB/TASK/FILE`.
+    /// Gives the draft access to the files of a cluster, `eyas:///PATH`, and to kept outputs,
+    /// `eyas://JOB/TASK/FILE`.
     pub fn on_cluster(mut self, cluster: &Cluster) -> Self {
         self.kept.on_cluster(cluster);
         self.storage.provide_files(Arc::new(files_storage(cluster.clone())));
         self
     }
 
-    /// Lets the dispatcher use results of earlier tasks with the same command and inputs, if their outputs still exist.
+    /// Lets the dispatcher use results of earlier tasks with the same command and inputs, if their
+    /// outputs still exist.
     pub fn reuse_results(&mut self) {
         self.reuse = true;
     }
 
-    /// Copies this input to all executors that may run tasks of the job, ahead of the tasks. Outputs of other tasks
-    /// cannot be broadcast; for them, this does nothing.
+    /// Copies this input to all executors that may run tasks of the job, ahead of the tasks.
+    /// Outputs of other tasks cannot be broadcast; for them, this does nothing.
     pub fn broadcast(&mut self, input: &Input) {
         if let Some(object) = input.from.object() {
             self.broadcast.insert(object);
         }
     }
 
-    /// Sets how inputs that are broadcast reach the executors. With a spanning tree, no task starts before all copies
-    /// exist; if no input was named with [`broadcast`](Self::broadcast), all inputs are broadcast.
+    /// Sets how inputs that are broadcast reach the executors. With a spanning tree, no task starts
+    /// before all copies exist; if no input was named with [`broadcast`](Self::broadcast), all
+    /// inputs are broadcast.
     pub fn distribute(&mut self, distribution: Distribution) {
         self.distribution = distribution;
     }
@@ -238,8 +245,8 @@ impl Draft {
     /// Adds a task of one of the draft's templates.
     ///
     /// # Errors
-    /// If the template has a placeholder for a column or input that the task does not have, or the job has too many
-    /// tasks.
+    /// If the template has a placeholder for a column or input that the task does not have, or the
+    /// job has too many tasks.
     pub fn task(&mut self, item: TaskItem) -> Result<(), DraftError> {
         let template = &self.templates[usize::from(item.template)];
         check_placeholders(template, item.values.len(), template.inputs.len() + item.inputs.len())?;
@@ -251,12 +258,12 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds one task for each number. The number is the task's item; the task has no input of its own. The draft keeps
-    /// the ranges only, so a million tasks need no more memory than one.
+    /// Adds one task for each number. The number is the task's item; the task has no input of its
+    /// own. The draft keeps the ranges only, so a million tasks need no more memory than one.
     ///
     /// # Errors
-    /// If the template has a placeholder for a column or input that the tasks do not have, or the job has too many
-    /// tasks.
+    /// If the template has a placeholder for a column or input that the tasks do not have, or the
+    /// job has too many tasks.
     pub fn tasks_of_numbers(&mut self, template: u16, numbers: Numbers) -> Result<(), DraftError> {
         let fields = &self.templates[usize::from(template)];
         check_placeholders(fields, 1, fields.inputs.len())?;
@@ -282,9 +289,10 @@ impl Draft {
         }
     }
 
-    /// The files, objects of a bucket (`s3://…`), files of the cluster (`eyas:///…`) or kept outputs (`eyas://JOB/…`)
-    /// that match a pattern, sorted by name; kept outputs are in the order of their tasks. The name of an existing file
-    /// or object matches that file only, even if it has special characters. Any other URL stands for itself.
+    /// The files, objects of a bucket (`s3://…`), files of the cluster (`eyas:///…`) or kept
+    /// outputs (`eyas://JOB/…`) that match a pattern, sorted by name; kept outputs are in the order
+    /// of their tasks. The name of an existing file or object matches that file only, even if it
+    /// has special characters. Any other URL stands for itself.
     ///
     /// # Errors
     /// If nothing matches, or a folder or bucket cannot be listed.
@@ -293,7 +301,11 @@ impl Draft {
     }
 
     /// The same. `name` is the pattern without escapes.
-    pub(crate) async fn find_named(&mut self, name: &Name, pattern: &Name) -> Result<Vec<Name>, SourceError> {
+    pub(crate) async fn find_named(
+        &mut self,
+        name: &Name,
+        pattern: &Name,
+    ) -> Result<Vec<Name>, SourceError> {
         if is_kept_name(pattern) {
             return Ok(self.kept.find(name, pattern).await?);
         }
@@ -344,12 +356,14 @@ impl Draft {
         Ok((first..self.objects.len() as u32).map(input).collect())
     }
 
-    /// An input that is a part of a file: a range of its bytes or records. The range is cut at the end of the file. A
-    /// part of a file of the cluster, `eyas:///PATH`, is an object of its own. Of any other file, nodes store the whole
-    /// file, the sandbox of the task gets a copy of the part, and the node counts the records.
+    /// An input that is a part of a file: a range of its bytes or records. The range is cut at the
+    /// end of the file. A part of a file of the cluster, `eyas:///PATH`, is an object of its own.
+    /// Of any other file, nodes store the whole file, the sandbox of the task gets a copy of the
+    /// part, and the node counts the records.
     ///
     /// # Errors
-    /// If the file is missing or has none of these bytes, or if a file of the cluster has none of these records.
+    /// If the file is missing or has none of these bytes, or if a file of the cluster has none of
+    /// these records.
     pub async fn part(&mut self, url: &Name, part: PartOfFile) -> Result<Input, DraftError> {
         if !is_cluster_file(url) {
             return self.part_of_object(url, part).await;
@@ -415,8 +429,8 @@ impl Draft {
         index
     }
 
-    /// Looks up the versions of many sources concurrently, so that [`input`](Self::input) need not look them up one by
-    /// one.
+    /// Looks up the versions of many sources concurrently, so that [`input`](Self::input) need not
+    /// look them up one by one.
     ///
     /// # Errors
     /// If one of the sources is missing or cannot be read.
@@ -424,7 +438,8 @@ impl Draft {
         /// Number of lookups that run at the same time; each handles `PART` sources.
         const CONCURRENCY: usize = 16;
         const PART: usize = 64;
-        let mut unknown: Vec<_> = sources.iter().filter(|source| !self.known.contains_key(*source)).collect();
+        let mut unknown: Vec<_> =
+            sources.iter().filter(|source| !self.known.contains_key(*source)).collect();
         unknown.sort_unstable();
         unknown.dedup();
         let kept: Vec<_> = unknown.extract_if(.., |name| is_kept_name(name)).collect();
@@ -436,7 +451,8 @@ impl Draft {
             let mut lookups = Vec::new();
             for part in parts.chunks(PART) {
                 let unknown = part.iter().filter(|name| !self.files.contains_key(**name));
-                let (urls, storage) = (unknown.map(|name| (*name).clone()).collect::<Vec<_>>(), self.storage.clone());
+                let (urls, storage) =
+                    (unknown.map(|name| (*name).clone()).collect::<Vec<_>>(), self.storage.clone());
                 lookups.push(tokio::spawn(async move { storage.cluster_files(urls).await }));
             }
             for (part, lookup) in parts.chunks(PART).zip(lookups) {
@@ -451,7 +467,8 @@ impl Draft {
         for parts in unknown.chunks(CONCURRENCY * PART) {
             let mut lookups = Vec::new();
             for part in parts.chunks(PART) {
-                let urls = part.iter().map(|source| self.url(source)).collect::<Result<Vec<_>, _>>()?;
+                let urls =
+                    part.iter().map(|source| self.url(source)).collect::<Result<Vec<_>, _>>()?;
                 let storage = self.storage.clone();
                 lookups.push(tokio::spawn(async move { storage.stat_all(urls).await }));
             }
@@ -479,9 +496,11 @@ impl Draft {
         self.folder.as_ref().map(name_of).ok_or(DraftError::NoFolder)
     }
 
-    /// The inputs, of those given, that are sources, by their URLs. Any way to write a path leads to its URL.
+    /// The inputs, of those given, that are sources, by their URLs. Any way to write a path leads
+    /// to its URL.
     pub(crate) fn by_url(&self, inputs: &[Input]) -> HashMap<Name, u32> {
-        let source = |input: &Input| Some(self.objects[input.from.object()? as usize].source.clone());
+        let source =
+            |input: &Input| Some(self.objects[input.from.object()? as usize].source.clone());
         (0..).zip(inputs).filter_map(|(place, input)| Some((source(input)?, place))).collect()
     }
 
@@ -493,7 +512,8 @@ impl Draft {
             return Ok(url_of(path_or_url)?);
         }
         let path = path_of(&self.folder()?).join(path_of(path_or_url));
-        // `a/./b` and `a//b` are one object. `..` stays: only the file system knows where links lead.
+        // `a/./b` and `a//b` are one object. `..` stays: only the file system knows where links
+        // lead.
         let path: PathBuf = path.components().collect();
         Ok(url_of(&name_of(path))?)
     }
@@ -504,14 +524,24 @@ fn is_cluster_file(source: &Name) -> bool {
     source.starts_with(b"eyas:///")
 }
 
-/// Checks that the item and the task have every column and input for which the template has a placeholder.
-fn check_placeholders(template: &TaskTemplate, columns: usize, inputs: usize) -> Result<(), DraftError> {
+/// Checks that the item and the task have every column and input for which the template has a
+/// placeholder.
+fn check_placeholders(
+    template: &TaskTemplate,
+    columns: usize,
+    inputs: usize,
+) -> Result<(), DraftError> {
     let words = match &template.program {
         Program::Command(words) | Program::Call(words) => &words[..],
         Program::Noop => &[],
     };
-    let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
-    for word in words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value)) {
+    let outputs = template
+        .outputs
+        .iter()
+        .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
+    for word in
+        words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value))
+    {
         let (column, input) = (word.highest_column(), word.highest_input());
         if columns == 0 && word.has_value() {
             return Err(DraftError::NoItem { word: word.clone() });
@@ -538,7 +568,9 @@ mod tests {
         std::fs::write(&file, "data").unwrap();
         let name = name_of(file);
         let mut draft = Draft::new("test");
-        let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse("{}")]))).unwrap();
+        let template = draft
+            .template(TaskTemplate::new(Program::Command(vec![Template::parse("{}")])))
+            .unwrap();
         draft.look_up(&[name.clone(), name.clone()]).await.unwrap();
         draft.task_on_file(template, &name).await.unwrap();
         draft.task_on_file(template, &name).await.unwrap();
@@ -551,12 +583,18 @@ mod tests {
         let mut draft = Draft::new("test");
         let error = draft.input(&"/no/such/file.fits".into()).await.unwrap_err().to_string();
         assert!(error.contains("/no/such/file.fits"), "{error}");
-        let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse("{2}")]))).unwrap();
+        let template = draft
+            .template(TaskTemplate::new(Program::Command(vec![Template::parse("{2}")])))
+            .unwrap();
         let value = Value { text: "x".into(), input: None };
         let item = TaskItem { template, values: vec![value], inputs: Vec::new() };
         assert!(draft.task(item).unwrap_err().to_string().contains("column 2"));
-        for (word, is_refused) in [("a{}", true), ("{2}", true), ("{//}", true), (r"\{} {x} {#}", false)] {
-            let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse(word)]))).unwrap();
+        for (word, is_refused) in
+            [("a{}", true), ("{2}", true), ("{//}", true), (r"\{} {x} {#}", false)]
+        {
+            let template = draft
+                .template(TaskTemplate::new(Program::Command(vec![Template::parse(word)])))
+                .unwrap();
             let added = draft.task(TaskItem { template, values: Vec::new(), inputs: Vec::new() });
             assert_eq!(added.is_err(), is_refused, "{word}");
         }

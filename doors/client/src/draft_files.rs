@@ -8,7 +8,8 @@ use eyas_store::{StorageError, StorageErrorKind};
 use crate::client::Client;
 use crate::clusters::Cluster;
 
-/// The files of a cluster, as sources of inputs. The dispatcher is dialled when the first of them is used.
+/// The files of a cluster, as sources of inputs. The dispatcher is dialled when the first of them
+/// is used.
 pub(crate) fn files_storage(cluster: Cluster) -> FilesStorage {
     fn failed(error: impl Display) -> StorageError {
         StorageError::new(StorageErrorKind::NotFound, error.to_string())

@@ -15,8 +15,9 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events after a position; without one, all that the dispatcher remembers. A dispatcher that is lost is
-    /// dialled again for up to `patience` each time, and goes on after the last event.
+    /// The events after a position; without one, all that the dispatcher remembers. A dispatcher
+    /// that is lost is dialled again for up to `patience` each time, and goes on after the last
+    /// event.
     pub fn of(client: Client, after: Option<EventPosition>, patience: Duration) -> Self {
         Events { client, position: after, patience, is_asked: false }
     }
@@ -28,7 +29,9 @@ impl Events {
     pub async fn next(&mut self) -> Result<EventsPart, ClientError> {
         loop {
             match self.read().await {
-                Err(ClientError::Session(why)) if can_come_back(&why) && !self.patience.is_zero() => {
+                Err(ClientError::Session(why))
+                    if can_come_back(&why) && !self.patience.is_zero() =>
+                {
                     self.is_asked = false;
                     self.client.redial(self.patience).await?;
                 }
@@ -42,7 +45,9 @@ impl Events {
             self.client.tell(FromClient::Events { after: self.position }).await?;
             self.is_asked = true;
         }
-        let ToClient::Events(part) = self.client.next().await? else { return Err(ClientError::Unexpected) };
+        let ToClient::Events(part) = self.client.next().await? else {
+            return Err(ClientError::Unexpected);
+        };
         self.position = Some(part.position);
         Ok(part)
     }

@@ -1,10 +1,10 @@
-//! Downloads the outputs that a job keeps in the cluster. The dispatcher names the executors that hold an output, and
-//! the client fetches the output from one of them, as executors fetch from each other. No content goes through the
-//! dispatcher.
+//! Downloads the outputs that a job keeps in the cluster. The dispatcher names the executors that
+//! hold an output, and the client fetches the output from one of them, as executors fetch from each
+//! other. No content goes through the dispatcher.
 //!
-//! A file is downloaded into a hidden folder inside the destination, and is renamed when it is complete and its
-//! checksum is right. The download waits for outputs that are not written yet, and for lost outputs that are computed
-//! again.
+//! A file is downloaded into a hidden folder inside the destination, and is renamed when it is
+//! complete and its checksum is right. The download waits for outputs that are not written yet, and
+//! for lost outputs that are computed again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -23,8 +23,9 @@ use thiserror::Error;
 
 use crate::client::{Client, ClientError};
 
-/// Shortest pause before the client asks again for outputs that are not there yet. A round over the outputs of many
-/// tasks takes long; the pause is then as long as the round, but at most `ROUND_PAUSE_MAX`.
+/// Shortest pause before the client asks again for outputs that are not there yet. A round over the
+/// outputs of many tasks takes long; the pause is then as long as the round, but at most
+/// `ROUND_PAUSE_MAX`.
 const ROUND_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest pause before the client asks again for outputs that are not there yet.
 const ROUND_PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -38,8 +39,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub struct GetRequest {
     /// The job that keeps the outputs.
     pub job: JobId,
-    /// Index of one task, whose files are written directly into the folder. Without it, the outputs of all tasks are
-    /// downloaded, each into a folder with the index of its task.
+    /// Index of one task, whose files are written directly into the folder. Without it, the
+    /// outputs of all tasks are downloaded, each into a folder with the index of its task.
     pub task: Option<u32>,
     /// Names of the files to download; all kept files if empty.
     pub files: Vec<Name>,
@@ -85,8 +86,8 @@ pub enum GetError {
     },
     /// The job or task keeps no output for download.
     #[error(
-        "{0} keeps no outputs in the cluster for download: only outputs with `keep = true` and without `to` can be \
-         downloaded"
+        "{0} keeps no outputs in the cluster for download: only outputs with `keep = true` and \
+         without `to` can be downloaded"
     )]
     NothingKept(String),
     /// The name of an output would put the file outside of the destination.
@@ -122,7 +123,8 @@ pub enum GetError {
     Fetch(FetchError),
 }
 
-/// The hidden folder into which files are downloaded. Several downloads may use it, also at the same time.
+/// The hidden folder into which files are downloaded. Several downloads may use it, also at the
+/// same time.
 pub struct DownloadFolder {
     store: ObjectStore,
     /// Removes the folder with its content when it is dropped.
@@ -137,7 +139,11 @@ impl DownloadFolder {
     pub fn inside(to: &Path) -> Result<Self, GetError> {
         let failed = |source| GetError::Folder { folder: to.to_owned(), source };
         fs::create_dir_all(to).map_err(failed)?;
-        let folder = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempdir_in(to).map_err(failed)?;
+        let folder = tempfile::Builder::new()
+            .prefix(".eyas-")
+            .suffix(".tmp")
+            .tempdir_in(to)
+            .map_err(failed)?;
         let (store, _) = ObjectStore::open(folder.path())?;
         Ok(DownloadFolder { store, _folder: folder })
     }
@@ -156,9 +162,13 @@ impl DownloadFolder {
             others: 0,
         };
         let holders = output.holders.iter().map(holder);
-        fetcher.fetch(&output.object, &holders.collect::<Vec<_>>()).await.map_err(GetError::Fetch)?;
+        fetcher
+            .fetch(&output.object, &holders.collect::<Vec<_>>())
+            .await
+            .map_err(GetError::Fetch)?;
         let folder = path.parent().unwrap_or(path);
-        fs::create_dir_all(folder).map_err(|source| GetError::Folder { folder: folder.to_owned(), source })?;
+        fs::create_dir_all(folder)
+            .map_err(|source| GetError::Folder { folder: folder.to_owned(), source })?;
         Ok(self.store.hand_out(output.object.id(), path, output.object.mode, replaces)?)
     }
 }
@@ -179,9 +189,9 @@ struct Download<'a> {
 }
 
 impl Client {
-    /// Downloads outputs that a job keeps in the cluster for its user, and returns the number of files. Waits for tasks
-    /// that have not ended, and for lost outputs that are computed again. If the dispatcher is lost, the client dials
-    /// it for up to `patience` each time.
+    /// Downloads outputs that a job keeps in the cluster for its user, and returns the number of
+    /// files. Waits for tasks that have not ended, and for lost outputs that are computed again. If
+    /// the dispatcher is lost, the client dials it for up to `patience` each time.
     ///
     /// # Errors
     /// The reason why the next file cannot be downloaded, or that there is no file to download.
@@ -194,7 +204,8 @@ impl Client {
         self.get_through(&DownloadFolder::inside(&request.to)?, request, patience, see).await
     }
 
-    /// The same with a hidden folder that further downloads use, too. It must be on the disk of the destination.
+    /// The same with a hidden folder that further downloads use, too. It must be on the disk of the
+    /// destination.
     ///
     /// # Errors
     /// As for [`get`](Client::get).
@@ -205,9 +216,11 @@ impl Client {
         patience: Duration,
         mut see: impl FnMut(GetProgress<'_>),
     ) -> Result<u64, GetError> {
-        let fetcher = Fetcher::new(folder.store.clone(), Storage::new(Limits::default()), self.peers());
+        let fetcher =
+            Fetcher::new(folder.store.clone(), Storage::new(Limits::default()), self.peers());
         let (complete, tries) = (HashSet::new(), HashMap::new());
-        let mut download = Download { request, folder, fetcher, complete, tries, awaited: 0, unsuccessful: 0 };
+        let mut download =
+            Download { request, folder, fetcher, complete, tries, awaited: 0, unsuccessful: 0 };
         loop {
             let began = Instant::now();
             (download.awaited, download.unsuccessful) = (0, 0);
@@ -216,7 +229,8 @@ impl Client {
                 return download.end();
             }
             see(GetProgress::Waits(download.awaited));
-            // A listing of a million tasks costs the dispatcher much, so it is not requested all the time.
+            // A listing of a million tasks costs the dispatcher much, so it is not requested all
+            // the time.
             tokio::time::sleep(began.elapsed().clamp(ROUND_PAUSE_MIN, ROUND_PAUSE_MAX)).await;
         }
     }
@@ -236,8 +250,10 @@ impl Client {
         see: &mut impl FnMut(GetProgress<'_>),
     ) -> Result<(), GetError> {
         let job = download.request.job;
-        let (from, to) = download.request.task.map_or((0, u32::MAX), |task| (task, task.saturating_add(1)));
-        // A holder of a doubted object verifies its copy by reading all of it, so the doubt is reported once only.
+        let (from, to) =
+            download.request.task.map_or((0, u32::MAX), |task| (task, task.saturating_add(1)));
+        // A holder of a doubted object verifies its copy by reading all of it, so the doubt is
+        // reported once only.
         let tried_once = download.tries.iter().filter(|(_, tries)| **tries == 1);
         let mut doubted = tried_once.map(|(object, _)| *object).collect();
         let mut next = Some(from);
@@ -258,9 +274,12 @@ impl Client {
 }
 
 impl Download<'_> {
-    /// The outputs that the request asks for and that are not complete yet, each with its path. Fails if a path is
-    /// taken by another file.
-    async fn missing<'a>(&mut self, outputs: &'a [KeptOutput]) -> Result<Vec<(PathBuf, &'a KeptOutput)>, GetError> {
+    /// The outputs that the request asks for and that are not complete yet, each with its path.
+    /// Fails if a path is taken by another file.
+    async fn missing<'a>(
+        &mut self,
+        outputs: &'a [KeptOutput],
+    ) -> Result<Vec<(PathBuf, &'a KeptOutput)>, GetError> {
         let mut missing = Vec::new();
         for output in outputs {
             let path = self.request.path_of_output(output)?;
@@ -299,7 +318,10 @@ impl Download<'_> {
                 self.complete.insert(path);
             }
             Err(GetError::Fetch(error)) if error.kind == FetchErrorKind::Full => {
-                return Err(GetError::Full { folder: self.request.to.clone(), file: source.clone() });
+                return Err(GetError::Full {
+                    folder: self.request.to.clone(),
+                    file: source.clone(),
+                });
             }
             Err(GetError::Fetch(error)) if error.kind != FetchErrorKind::Local => {
                 // In the next round, another executor may hold the object.
@@ -321,7 +343,8 @@ impl Download<'_> {
             return Err(GetError::Unsuccessful { job: *job, tasks: self.unsuccessful });
         }
         let owner = task.map_or(format!("job {job}"), |task| format!("task {job}.{task}"));
-        let is_missing = |file: &&Name| !self.complete.contains(&self.request.to.join(path_of(file)));
+        let is_missing =
+            |file: &&Name| !self.complete.contains(&self.request.to.join(path_of(file)));
         if let Some(file) = files.iter().find(is_missing) {
             return Err(GetError::NoFile { owner, file: file.clone() });
         }
@@ -333,17 +356,25 @@ impl Download<'_> {
 }
 
 impl GetRequest {
-    /// The path of an output in the destination; `None` if the request does not ask for this output.
+    /// The path of an output in the destination; `None` if the request does not ask for this
+    /// output.
     fn path_of_output(&self, output: &KeptOutput) -> Result<Option<PathBuf>, GetError> {
         let file = output.object.kept_file().unwrap_or_default();
-        if !self.files.is_empty() && !self.files.iter().any(|requested| requested.as_bytes() == file) {
+        if !self.files.is_empty()
+            && !self.files.iter().any(|requested| requested.as_bytes() == file)
+        {
             return Ok(None);
         }
-        let is_inside = |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
+        let is_inside =
+            |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
         if file.is_empty() || !is_inside(path_of(file)) {
             return Err(GetError::Outside(output.object.source.clone()));
         }
-        let folder = if self.task.is_some() { self.to.clone() } else { self.to.join(output.task.index.to_string()) };
+        let folder = if self.task.is_some() {
+            self.to.clone()
+        } else {
+            self.to.join(output.task.index.to_string())
+        };
         Ok(Some(folder.join(path_of(file))))
     }
 }
@@ -351,12 +382,16 @@ impl GetRequest {
 /// Whether a file has the content of a kept object. The version of a kept object is its checksum.
 async fn is_same(path: &Path, object: &ObjectSpec) -> bool {
     let Version::Etag { etag, size_bytes } = object.version.clone() else { return false };
-    if !path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == size_bytes) {
+    if !path
+        .symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() == size_bytes)
+    {
         return false;
     }
     let path = path.to_owned();
     let sum = move || -> io::Result<String> {
-        let (mut file, mut hasher, mut buffer) = (File::open(path)?, Hasher::new(), vec![0; BUFFER_BYTES]);
+        let (mut file, mut hasher, mut buffer) =
+            (File::open(path)?, Hasher::new(), vec![0; BUFFER_BYTES]);
         loop {
             match file.read(&mut buffer)? {
                 0 => return Ok(hasher.finish().to_string()),
@@ -379,8 +414,12 @@ mod tests {
             let object = ObjectSpec::kept(id, file.as_bytes(), 0, "", FileMode::READABLE);
             let output = KeptOutput { task: id, object, holders: Vec::new(), is_lost: false };
             let files = files.iter().map(|file| (*file).into()).collect();
-            let request = GetRequest { job: JobId(1), task, files, to: "to".into(), replaces: false };
-            request.path_of_output(&output).ok().map(|path| path.map(|path| path.display().to_string()))
+            let request =
+                GetRequest { job: JobId(1), task, files, to: "to".into(), replaces: false };
+            request
+                .path_of_output(&output)
+                .ok()
+                .map(|path| path.map(|path| path.display().to_string()))
         };
         for (file, task, files, expected) in [
             ("a", None, &[][..], Some(Some("to/2/a".into()))),

@@ -1,5 +1,5 @@
-//! Expands patterns to the names of local files, objects of a bucket, and files of the cluster. The name of an existing
-//! file matches that file only, even if it has special characters.
+//! Expands patterns to the names of local files, objects of a bucket, and files of the cluster. The
+//! name of an existing file matches that file only, even if it has special characters.
 
 use eyas_files::{DfsClient, FilesErrorKind};
 use eyas_store::{Glob, GlobError, Storage, StorageErrorKind};
@@ -24,12 +24,16 @@ fn literal_prefix(pattern: &[u8]) -> &[u8] {
     &pattern[..pattern.iter().position(is_special).unwrap_or(pattern.len())]
 }
 
-/// The files or objects that match a pattern, sorted by name. `name` is the pattern without escapes: if a file or
-/// object with this name exists, the result is that name only.
+/// The files or objects that match a pattern, sorted by name. `name` is the pattern without
+/// escapes: if a file or object with this name exists, the result is that name only.
 ///
 /// # Errors
 /// If nothing matches, or a folder or bucket cannot be listed.
-pub(crate) async fn find(storage: &Storage, name: &Name, pattern: &Name) -> Result<Vec<Name>, SourceError> {
+pub(crate) async fn find(
+    storage: &Storage,
+    name: &Name,
+    pattern: &Name,
+) -> Result<Vec<Name>, SourceError> {
     if (pattern.starts_with(b"s3://") || pattern.starts_with(b"eyas:///")) && is_pattern(pattern) {
         return find_objects(storage, name, pattern).await;
     }
@@ -41,13 +45,20 @@ pub(crate) async fn find(storage: &Storage, name: &Name, pattern: &Name) -> Resu
         }
         files_of(&sought)
     });
-    found.await.map_err(|e| SourceError::Unreadable { what: pattern.clone(), why: e.to_string() })?
+    found
+        .await
+        .map_err(|e| SourceError::Unreadable { what: pattern.clone(), why: e.to_string() })?
 }
 
-async fn find_objects(storage: &Storage, name: &Name, pattern: &Name) -> Result<Vec<Name>, SourceError> {
+async fn find_objects(
+    storage: &Storage,
+    name: &Name,
+    pattern: &Name,
+) -> Result<Vec<Name>, SourceError> {
     match storage.stat(name).await {
         Ok(_) => return Ok(vec![name.clone()]),
-        Err(error) if matches!(error.kind, StorageErrorKind::NotFound | StorageErrorKind::Invalid) => {}
+        Err(error)
+            if matches!(error.kind, StorageErrorKind::NotFound | StorageErrorKind::Invalid) => {}
         Err(error) => return Err(error.into()),
     }
     if pattern.starts_with(b"s3://") {
@@ -64,12 +75,15 @@ async fn find_objects(storage: &Storage, name: &Name, pattern: &Name) -> Result<
     Ok(found)
 }
 
-/// The files of the cluster that match a pattern, sorted by name. A text without special characters is returned as a
-/// name, whether or not the file exists.
+/// The files of the cluster that match a pattern, sorted by name. A text without special characters
+/// is returned as a name, whether or not the file exists.
 ///
 /// # Errors
 /// If the text cannot be a name, a pattern matches no file, or the file system does not answer.
-pub async fn cluster_files(files: &DfsClient, pattern: &str) -> Result<Vec<FileName>, ClusterFilesError> {
+pub async fn cluster_files(
+    files: &DfsClient,
+    pattern: &str,
+) -> Result<Vec<FileName>, ClusterFilesError> {
     let as_it_is = pattern.parse::<FileName>();
     if !is_pattern(pattern.as_bytes()) {
         return Ok(vec![as_it_is?]);

@@ -19,10 +19,10 @@
 //! outputs = [{ file = "stacked.fits" }]
 //! ```
 //!
-//! A word of the command, or a column of an item, that is the path of an input becomes the path where the input is
-//! staged. An input is a path or URL, a table `{ path = "…", name = "…" }`, or an output of another task,
-//! `{ task = "ID", output = "sum.fits" }`. If that task is an array, `index = 3` chooses one of its tasks; without
-//! `index`, all of them are meant.
+//! A word of the command, or a column of an item, that is the path of an input becomes the path
+//! where the input is staged. An input is a path or URL, a table `{ path = "…", name = "…" }`, or
+//! an output of another task, `{ task = "ID", output = "sum.fits" }`. If that task is an array,
+//! `index = 3` chooses one of its tasks; without `index`, all of them are meant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
@@ -31,8 +31,8 @@ use eyas_store::{Glob, path_of};
 use eyas_types::task::TEMPLATE_INPUT;
 use eyas_types::template::Expansion;
 use eyas_types::{
-    Input, InputFrom, Name, Numbers, OutputSpec, PartOfFile, Program, Resources, TaskItem, TaskTemplate, Template,
-    TemplatePart, Value, WorkingFolder,
+    Input, InputFrom, Name, Numbers, OutputSpec, PartOfFile, Program, Resources, TaskItem,
+    TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,10 @@ pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
 use paths::{declared_as, declares_number, mentions, without_dot};
 pub use read::{draft_job, read_job_file, read_job_text};
-pub use values::{ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange, RecordRangeError};
+pub use values::{
+    ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange,
+    RecordRangeError,
+};
 
 /// Processors that a task may have.
 pub const CPUS: RangeInclusive<f64> = 0.001..=1_000_000.0;
@@ -77,12 +80,13 @@ pub struct TaskFields {
     pub each_line: Option<Name>,
     /// Text at which lines are split into columns.
     pub separator: Option<String>,
-    /// Whether a command without a placeholder for the item gets `{}` as its last word, as with GNU parallel; `true` if
-    /// missing. Applies to `each`, `each_block` and `each_line`.
+    /// Whether a command without a placeholder for the item gets `{}` as its last word, as with
+    /// GNU parallel; `true` if missing. Applies to `each`, `each_block` and `each_line`.
     pub append: Option<bool>,
     /// One task for each number of this range.
     pub array: Option<String>,
-    /// One task for each of these items. A program sets them; a job file names a list with `each_line`.
+    /// One task for each of these items. A program sets them; a job file names a list with
+    /// `each_line`.
     #[serde(skip)]
     pub items: Vec<ListLine>,
     /// Files that the task reads.
@@ -91,7 +95,8 @@ pub struct TaskFields {
     pub outputs: Vec<OutputFields>,
     /// Environment variables.
     pub env: std::collections::BTreeMap<String, Name>,
-    /// Working folder; `sandbox` for a folder of the task's own, which is the default for a task with outputs.
+    /// Working folder; `sandbox` for a folder of the task's own, which is the default for a task
+    /// with outputs.
     pub folder: Option<Name>,
     /// Processors.
     pub cpus: Option<f64>,
@@ -149,7 +154,8 @@ pub enum InputFields {
         index: Option<u32>,
         /// Name in the sandbox.
         name: Option<Name>,
-        /// The same for an array: `{index}` in it stands for the index of the task that writes the output.
+        /// The same for an array: `{index}` in it stands for the index of the task that writes the
+        /// output.
         into: Option<Name>,
         /// The bytes of the output that the task reads, such as `0-1GiB`; all if missing.
         range: Option<String>,
@@ -220,10 +226,12 @@ impl TaskFields {
         if let Program::Command(words) = &mut template.program {
             // A word that names inputs becomes their paths on the node.
             let parsed = std::mem::take(words).into_iter().zip(&self.command.0);
-            let inputs_of = |written: &Name| match named.iter().find(|(path, _)| same(written, path)) {
-                Some((_, inputs)) => inputs.clone(),
-                None => declared_as(draft, &declared, written).map_or(0..0, |place| place..place + 1),
-            };
+            let inputs_of =
+                |written: &Name| match named.iter().find(|(path, _)| same(written, path)) {
+                    Some((_, inputs)) => inputs.clone(),
+                    None => declared_as(draft, &declared, written)
+                        .map_or(0..0, |place| place..place + 1),
+                };
             words.extend(parsed.flat_map(|(word, written)| match inputs_of(written) {
                 inputs if inputs.is_empty() => vec![word],
                 inputs => inputs.map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
@@ -285,41 +293,48 @@ impl TaskFields {
             }
             Items::Numbers(numbers) => {
                 for number in numbers.iter() {
-                    self.add_task(draft, known, place, vec![number.to_string().into()], None).await?;
+                    self.add_task(draft, known, place, vec![number.to_string().into()], None)
+                        .await?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program would read the file
-    /// where it is, from each task, and not the copy on the node.
+    /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program
+    /// would read the file where it is, from each task, and not the copy on the node.
     fn warn_of_paths(&self, words: &[Template], named: &[(&Name, Range<u32>)], is_sandbox: bool) {
-        for (path, inputs) in named.iter().filter(|(path, inputs)| !path.is_empty() && inputs.len() == 1) {
+        for (path, inputs) in
+            named.iter().filter(|(path, inputs)| !path.is_empty() && inputs.len() == 1)
+        {
             // A name without a folder is the name of the copy in the sandbox.
             let is_copy = is_sandbox && !path.contains(&b'/');
             let is_path = |part: &TemplatePart| matches!(part, TemplatePart::Literal(text) if mentions(text, path));
             if let Some(word) = words.iter().find(|word| !is_copy && word.0.iter().any(is_path)) {
                 tracing::warn!(
-                    "`{word}` has the path of the input `{path}` in it, so each task reads that file where it is and \
-                     not its copy on the node: write {{input:{}}} in place of the path",
+                    "`{word}` has the path of the input `{path}` in it, so each task reads that \
+                     file where it is and not its copy on the node: write {{input:{}}} in place \
+                     of the path",
                     inputs.start + 1
                 );
             }
         }
     }
 
-    /// Whether a command without a placeholder for the item gets one. Numbers are never added: most commands would take
-    /// them for an argument.
+    /// Whether a command without a placeholder for the item gets one. Numbers are never added: most
+    /// commands would take them for an argument.
     fn is_item_appended(&self) -> bool {
         let has_files = !self.each.0.is_empty() || !self.each_block.0.is_empty();
-        self.append.unwrap_or(true) && (has_files || self.each_line.is_some() || !self.items.is_empty())
+        self.append.unwrap_or(true)
+            && (has_files || self.each_line.is_some() || !self.items.is_empty())
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
         let program = match (self.noop, self.command.0.is_empty()) {
             (true, true) => Program::Noop,
-            (false, false) => Program::Command(self.command.0.iter().map(Template::parse).collect()),
+            (false, false) => {
+                Program::Command(self.command.0.iter().map(Template::parse).collect())
+            }
             (true, false) => return Err(TaskFieldsError::CommandAndNoop),
             (false, true) => return Err(TaskFieldsError::NoCommand),
         };
@@ -337,19 +352,27 @@ impl TaskFields {
         if let (WorkingFolder::Path(_), Some(output)) = (&template.folder, self.outputs.first()) {
             return Err(TaskFieldsError::FolderAndOutput(output.file.clone()));
         }
-        if let (WorkingFolder::Sandbox, Program::Command(words)) = (&template.folder, &mut template.program) {
+        if let (WorkingFolder::Sandbox, Program::Command(words)) =
+            (&template.folder, &mut template.program)
+        {
             // A program in the user's folder is not in the sandbox, unless it is an input.
             let program = &self.command.0[0];
-            let is_input =
-                self.inputs.iter().any(|input| matches!(input, InputFields::Path(path) if same(path, program)));
-            let is_relative = program.contains(&b'/') && !program.starts_with(b"/") && !program.starts_with(b"{");
+            let is_input = self
+                .inputs
+                .iter()
+                .any(|input| matches!(input, InputFields::Path(path) if same(path, program)));
+            let is_relative =
+                program.contains(&b'/') && !program.starts_with(b"/") && !program.starts_with(b"{");
             if is_relative && !is_input {
                 words[0] = Template::parse(Name::concat(&[&base, b"/", without_dot(program)]));
             }
         }
         template.base = base;
-        template.env = self.env.iter().map(|(name, value)| (name.clone(), Template::parse(value))).collect();
-        if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        template.env =
+            self.env.iter().map(|(name, value)| (name.clone(), Template::parse(value))).collect();
+        if let Some(name) =
+            self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0']))
+        {
             return Err(TaskFieldsError::Variable(name.clone()));
         }
         for output in &self.outputs {
@@ -373,11 +396,14 @@ impl TaskFields {
     /// Refuses a whole command line in one word: a common mistake, which would fail on every node.
     fn check_command(&self) -> Result<(), TaskFieldsError> {
         let [line] = &self.command.0[..] else { return Ok(()) };
-        let Some(first) = line.split(u8::is_ascii_whitespace).next().filter(|first| first.len() < line.len()) else {
+        let Some(first) =
+            line.split(u8::is_ascii_whitespace).next().filter(|first| first.len() < line.len())
+        else {
             return Ok(());
         };
         // The path of a program may have a space in it, and need not exist on this machine.
-        let is_program = path_of(line).exists() || first.contains(&b'/') && !path_of(first).is_file();
+        let is_program =
+            path_of(line).exists() || first.contains(&b'/') && !path_of(first).is_file();
         if is_program { Ok(()) } else { Err(TaskFieldsError::LineAsWord { line: line.clone() }) }
     }
 
@@ -414,7 +440,9 @@ impl TaskFields {
         if let Some(file) = self.each_line.clone() {
             let separator = self.separator.clone();
             // The list may be long, or come from a slow program.
-            let read = tokio::task::spawn_blocking(move || lines_of(&file, separator.as_deref().map(str::as_bytes)));
+            let read = tokio::task::spawn_blocking(move || {
+                lines_of(&file, separator.as_deref().map(str::as_bytes))
+            });
             let lines = read.await.map_err(|e| TaskFieldsError::Broken(e.to_string()))??;
             return Ok(Items::Lines(lines));
         }
@@ -422,7 +450,9 @@ impl TaskFields {
             let mut blocks = Vec::new();
             for pattern in &self.each_block.0 {
                 for file in draft.find(pattern).await? {
-                    blocks.extend(draft.blocks(&file).await?.into_iter().map(|block| (file.clone(), block)));
+                    blocks.extend(
+                        draft.blocks(&file).await?.into_iter().map(|block| (file.clone(), block)),
+                    );
                 }
             }
             return Ok(Items::Blocks(blocks));
@@ -460,7 +490,8 @@ impl TaskFields {
         columns: Vec<Name>,
         input: Option<Input>,
     ) -> Result<TaskItem, TaskFieldsError> {
-        let mut values: Vec<_> = columns.into_iter().map(|text| Value { text, input: None }).collect();
+        let mut values: Vec<_> =
+            columns.into_iter().map(|text| Value { text, input: None }).collect();
         let mut inputs = Vec::from_iter(input);
         if !inputs.is_empty() {
             values[0].input = Some(0);
@@ -472,7 +503,8 @@ impl TaskFields {
             names::tell_apart(draft, &array.command, (array.inputs, &array.names), &mut inputs)?;
         }
         for value in values.iter_mut().filter(|value| value.input.is_none()) {
-            value.input = declared_as(draft, &array.declared, &value.text).map(|place| TEMPLATE_INPUT | place);
+            value.input = declared_as(draft, &array.declared, &value.text)
+                .map(|place| TEMPLATE_INPUT | place);
         }
         Ok(TaskItem { template: array.template, values, inputs })
     }
@@ -503,13 +535,21 @@ impl TaskFields {
                 columns: values.len(),
             });
         }
-        let with = Expansion { values, staged: &[], template_inputs: 0, number: 0, slot: 0, input_list: b"" };
+        let with = Expansion {
+            values,
+            staged: &[],
+            template_inputs: 0,
+            number: 0,
+            slot: 0,
+            input_list: b"",
+        };
         let source = parsed.expand(&with);
         let sources = match parsed.is_glob() {
             false => vec![source.clone()],
             true => {
                 // Special characters in the name of an item do not make a pattern.
-                let escape = |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
+                let escape =
+                    |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
                 let values: Vec<_> = values.iter().map(escape).collect();
                 let pattern = parsed.expand(&Expansion { values: &values, ..with });
                 let found = draft.find_named(&source, &pattern).await?;
@@ -520,7 +560,10 @@ impl TaskFields {
             }
         };
         if name.is_some() && sources.len() > 1 {
-            return Err(TaskFieldsError::NameOfSeveral { path: path.clone(), files: sources.len() });
+            return Err(TaskFieldsError::NameOfSeveral {
+                path: path.clone(),
+                files: sources.len(),
+            });
         }
         for found in sources {
             let mut input = match &part {
@@ -534,7 +577,9 @@ impl TaskFields {
             let place = inputs.len() as u32;
             inputs.push(input);
             // From now on, a column that names this file stands for its staged path.
-            for value in values.iter_mut().filter(|value| same(&value.text, &found) && value.input.is_none()) {
+            for value in
+                values.iter_mut().filter(|value| same(&value.text, &found) && value.input.is_none())
+            {
                 value.input = Some(place);
             }
         }
@@ -556,7 +601,8 @@ fn add_outputs(
         return Err(TaskFieldsError::NameAndInto(task.clone()));
     }
     let part = part_of(range.as_deref(), records.as_deref())?;
-    let (first, count, template) = *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
+    let (first, count, template) =
+        *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
     let producer = &draft.templates[usize::from(template)];
     let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
     let place = producer.outputs.iter().position(is_it);
@@ -576,13 +622,17 @@ fn add_outputs(
         None => InputFrom::Output { task, output },
         Some(part) => InputFrom::OutputPart { task, output, part },
     };
-    let named = |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
+    let named =
+        |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
     inputs.extend(indices.map(|task| Input { from: from(task), name: named(task) }));
     Ok(())
 }
 
 /// The part of a file that a task reads; `None` for the whole file.
-fn part_of(range: Option<&str>, records: Option<&str>) -> Result<Option<PartOfFile>, TaskFieldsError> {
+fn part_of(
+    range: Option<&str>,
+    records: Option<&str>,
+) -> Result<Option<PartOfFile>, TaskFieldsError> {
     Ok(match (range, records) {
         (None, None) => None,
         (Some(range), None) => {
@@ -599,7 +649,9 @@ fn part_of(range: Option<&str>, records: Option<&str>) -> Result<Option<PartOfFi
 
 /// Checks match expressions. The dispatcher checks them, too, but only here the line is known.
 fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), TaskFieldsError> {
-    eyas_matching::terms(requirements, rank).map(drop).map_err(|e| TaskFieldsError::Expression(e.to_string()))
+    eyas_matching::terms(requirements, rank)
+        .map(drop)
+        .map_err(|e| TaskFieldsError::Expression(e.to_string()))
 }
 
 /// Checks a match expression about executors, as the dispatcher would.

@@ -12,7 +12,8 @@ use crate::client::{Client, ClientError};
 use crate::clusters::{Cluster, ClusterError};
 use crate::globs::is_pattern;
 
-/// If more names than this of one job are looked up together, all kept outputs of the job are listed.
+/// If more names than this of one job are looked up together, all kept outputs of the job are
+/// listed.
 const ASKED_ONE_BY_ONE: usize = 16;
 
 /// Why a kept output cannot be an input.
@@ -20,8 +21,8 @@ const ASKED_ONE_BY_ONE: usize = 16;
 pub enum KeptError {
     /// The text does not begin with the number of a job.
     #[error(
-        "`{0}` names no kept output: write eyas://JOB/TASK/FILE, with the number of the job; a file of the cluster has \
-         three slashes, eyas:///PATH"
+        "`{0}` names no kept output: write eyas://JOB/TASK/FILE, with the number of the job; a \
+         file of the cluster has three slashes, eyas:///PATH"
     )]
     Name(Name),
     /// No cluster is named.
@@ -49,12 +50,15 @@ pub enum KeptError {
     },
     /// The job keeps no such output.
     #[error(
-        "no kept output is named `{0}`: only outputs with `keep = true` and without `to` have such names, and only of \
-         tasks that succeeded"
+        "no kept output is named `{0}`: only outputs with `keep = true` and without `to` have \
+         such names, and only of tasks that succeeded"
     )]
     NotKept(Name),
     /// The output was lost more often than it may be computed again.
-    #[error("all copies of `{0}` were lost, each time it was computed: submit the job that makes it again")]
+    #[error(
+        "all copies of `{0}` were lost, each time it was computed: submit the job that makes it \
+         again"
+    )]
     Lost(Name),
     /// The text is not a pattern.
     #[error(transparent)]
@@ -112,8 +116,9 @@ impl KeptOutputs {
         Ok(names.iter().map(|name| self.known[*name].clone()).collect())
     }
 
-    /// The names that match a pattern, in the order of the tasks. `name` is the pattern without escapes: if an output
-    /// has this name, the result is that name only. A text that is not a pattern stands for itself.
+    /// The names that match a pattern, in the order of the tasks. `name` is the pattern without
+    /// escapes: if an output has this name, the result is that name only. A text that is not a
+    /// pattern stands for itself.
     pub async fn find(&mut self, name: &Name, pattern: &Name) -> Result<Vec<Name>, KeptError> {
         if !is_pattern(pattern) {
             return Ok(vec![name.clone()]);
@@ -149,11 +154,18 @@ impl KeptOutputs {
     }
 
     /// Asks for the kept outputs of some tasks. Returns their names, in the order of the tasks.
-    async fn ask(&mut self, name: &Name, job: JobId, from: u32, to: u32) -> Result<Vec<Name>, KeptError> {
+    async fn ask(
+        &mut self,
+        name: &Name,
+        job: JobId,
+        from: u32,
+        to: u32,
+    ) -> Result<Vec<Name>, KeptError> {
         let client = match &mut self.client {
             Some(client) => client,
             none => {
-                let cluster = self.cluster.as_ref().ok_or_else(|| KeptError::NoCluster(name.clone()))?;
+                let cluster =
+                    self.cluster.as_ref().ok_or_else(|| KeptError::NoCluster(name.clone()))?;
                 none.insert(Client::connect(&cluster.access()?).await?)
             }
         };
@@ -178,7 +190,9 @@ async fn part_of(
     tasks: Range<u32>,
 ) -> Result<(Vec<ObjectSpec>, Option<u32>), KeptError> {
     let request = FromClient::Kept { job, from: tasks.start, to: tasks.end, doubted: Vec::new() };
-    let ToClient::Kept(part) = client.ask(request).await? else { return Err(ClientError::Unexpected.into()) };
+    let ToClient::Kept(part) = client.ask(request).await? else {
+        return Err(ClientError::Unexpected.into());
+    };
     let KeptPart { outputs, unfinished, next, .. } = part;
     if unfinished > 0 {
         return Err(KeptError::Unfinished { name: name.clone(), job, tasks: unfinished });
@@ -194,12 +208,17 @@ pub(crate) async fn kept_output(client: &mut Client, name: &Name) -> Result<Obje
     let job = job_of(name)?;
     let index = task_of(name, job).ok_or_else(|| KeptError::Name(name.clone()))?.index;
     let (found, _) = part_of(client, name, job, index..index.saturating_add(1)).await?;
-    found.into_iter().find(|object| object.source == *name).ok_or_else(|| KeptError::NotKept(name.clone()))
+    found
+        .into_iter()
+        .find(|object| object.source == *name)
+        .ok_or_else(|| KeptError::NotKept(name.clone()))
 }
 
 /// The job in the name of a kept output.
 fn job_of(name: &Name) -> Result<JobId, KeptError> {
-    parts_of(name).and_then(|(job, _)| job.parse().ok()).ok_or_else(|| KeptError::Name(name.clone()))
+    parts_of(name)
+        .and_then(|(job, _)| job.parse().ok())
+        .ok_or_else(|| KeptError::Name(name.clone()))
 }
 
 /// The task in the name of a kept output.

@@ -47,14 +47,14 @@ pub use events::Events;
 pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
-    ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore,
-    OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError, check_requirements, draft_job,
-    read_job_file, read_job_text,
+    ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError,
+    Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError,
+    check_requirements, draft_job, read_job_file, read_job_text,
 };
 pub use kept::KeptError;
 pub use map::{
-    BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask, PipelineError,
-    Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
+    BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask,
+    PipelineError, Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
 };
 pub use output_file::OutputFileError;
 pub use retry::ChangedInput;

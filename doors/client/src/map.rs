@@ -1,9 +1,9 @@
-//! Jobs over the blocks of files. Programs read their block on standard input, chunk after chunk. Their outputs are
-//! gathered, or shuffled by key into a reduce (elastic-blocks §2.5).
+//! Jobs over the blocks of files. Programs read their block on standard input, chunk after chunk.
+//! Their outputs are gathered, or shuffled by key into a reduce (elastic-blocks §2.5).
 //!
-//! Such a job has a *run* and ordinary tasks. The leader of the run assigns chunks to workers and decides whose output
-//! counts. Each task is a process of eyas itself ([`map_worker`]) that starts the user's program as a child. Outputs
-//! are hidden files until the job has ended.
+//! Such a job has a *run* and ordinary tasks. The leader of the run assigns chunks to workers and
+//! decides whose output counts. Each task is a process of eyas itself ([`map_worker`]) that starts
+//! the user's program as a child. Outputs are hidden files until the job has ended.
 
 mod block_worker;
 mod failures;
@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use eyas_files::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
 use eyas_files::{
-    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, RenameOptions, RunAddress, RunSpec, RunStatus,
+    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, RenameOptions,
+    RunAddress, RunSpec, RunStatus,
 };
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
@@ -62,7 +63,8 @@ const LINGER: Duration = Duration::from_millis(500);
 /// How long the end of a job waits for cancelled tasks, and for the leader to close the run.
 const END_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The leader forgets a run that no client has asked about for this long, and removes its hidden files.
+/// The leader forgets a run that no client has asked about for this long, and removes its hidden
+/// files.
 const ABANDONED: Duration = Duration::from_secs(1800);
 
 /// Interval of requests that keep the leader from forgetting the run.
@@ -101,11 +103,11 @@ pub struct MapJob {
     pub tasks: Option<u32>,
     /// Number of retries of a failed task.
     pub retries: u32,
-    /// Whether the program is started anew for each file, so that one process reads one file only. An argument with
-    /// `{file}`, the name of the file, implies this.
+    /// Whether the program is started anew for each file, so that one process reads one file only.
+    /// An argument with `{file}`, the name of the file, implies this.
     pub by_file: bool,
-    /// Whether each program reads the header of its file first: the first row, or the lines with `#` of a VCF file and
-    /// those with `@` of a SAM file.
+    /// Whether each program reads the header of its file first: the first row, or the lines with
+    /// `#` of a VCF file and those with `@` of a SAM file.
     pub repeats_header: bool,
     /// Local files that are copied to the tasks, such as the program.
     pub inputs: Vec<String>,
@@ -115,14 +117,16 @@ pub struct MapJob {
     pub to: Option<String>,
 }
 
-/// A reduce. Each reducer reads lines `key TAB value`, sorted by key, and gets all lines of its keys.
+/// A reduce. Each reducer reads lines `key TAB value`, sorted by key, and gets all lines of its
+/// keys.
 #[derive(Clone, Debug)]
 pub struct Reduce {
     /// Shell command of a reducer.
     pub command: String,
     /// Number of reducers.
     pub reducers: u32,
-    /// Shell command that each task of the map applies to its output, sorted by key, before it stores the result.
+    /// Shell command that each task of the map applies to its output, sorted by key, before it
+    /// stores the result.
     pub combine: Option<String>,
 }
 
@@ -143,9 +147,10 @@ pub enum MapError {
     Reducers(u32),
     /// A compressed file was cut anywhere, so that no program could decompress its part.
     #[error(
-        "{0} is compressed, and its chunks were cut as `{1}`, at any byte: no program could decompress a chunk. Cut \
-         the file at its blocks (`eyas dfs set --records bgzf`, or bzip2 or zstd), make it one record \
-         (`--records whole`), or let a task read all of it (`eyas run --each eyas://{0}`)"
+        "{0} is compressed, and its chunks were cut as `{1}`, at any byte: no program could \
+         decompress a chunk. Cut the file at its blocks (`eyas dfs set --records bgzf`, or bzip2 \
+         or zstd), make it one record (`--records whole`), or let a task read all of it (`eyas \
+         run --each eyas://{0}`)"
     )]
     Compressed(FileName, Format),
     /// The folder for the outputs has files already.
@@ -232,13 +237,19 @@ impl MapJob {
         self.begin_with(client, files).await
     }
 
-    /// Does the same as [`begin`](Self::begin), with connections to the dispatcher and to the file system of its
-    /// cluster.
+    /// Does the same as [`begin`](Self::begin), with connections to the dispatcher and to the file
+    /// system of its cluster.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub async fn begin_with(self, mut client: Client, files: DfsClient) -> Result<MapRun, MapError> {
-        if let Some(reduce) = self.reduce.as_ref().filter(|reduce| !(1..=MAX_REDUCERS).contains(&reduce.reducers)) {
+    pub async fn begin_with(
+        self,
+        mut client: Client,
+        files: DfsClient,
+    ) -> Result<MapRun, MapError> {
+        if let Some(reduce) =
+            self.reduce.as_ref().filter(|reduce| !(1..=MAX_REDUCERS).contains(&reduce.reducers))
+        {
             return Err(MapError::Reducers(reduce.reducers));
         }
         if let Some(to) = &self.to {
@@ -256,11 +267,19 @@ impl MapJob {
         }
         let chunks = read.iter().map(|file: &File| file.record.blocks().count() as u32).sum();
         let slots = slots(&mut client, &files, self.tasks, chunks).await?;
-        // A program for each file has to read all of a small one. Other policies divide the input as their authors do.
+        // A program for each file has to read all of a small one. Other policies divide the input
+        // as their authors do.
         let may_divide = matches!(self.policy, BlockPolicy::Lean(_)) && !self.is_by_file();
         let pieces = if may_divide { RunSpec::pieces_of(&read, slots.len()) } else { 1 };
         let term_us = self.term.as_micros() as u64;
-        let spec = RunSpec { files: read, policy: self.policy, slots: slots.clone(), pieces, term_us, idle: ABANDONED };
+        let spec = RunSpec {
+            files: read,
+            policy: self.policy,
+            slots: slots.clone(),
+            pieces,
+            term_us,
+            idle: ABANDONED,
+        };
         let address = files.open_run(spec).await?;
         Ok(MapRun {
             job: MapJob { tasks: Some(slots.len() as u32), ..self },
@@ -281,7 +300,13 @@ impl MapJob {
     }
 
     /// A job whose tasks all run the same command, `words`.
-    async fn draft(&self, name: &str, words: Vec<Template>, tasks: u32, run: BlockRunId) -> Result<Draft, DraftError> {
+    async fn draft(
+        &self,
+        name: &str,
+        words: Vec<Template>,
+        tasks: u32,
+        run: BlockRunId,
+    ) -> Result<Draft, DraftError> {
         let mut draft = Draft::new(name);
         let mut template = TaskTemplate::new(Program::Noop);
         let mut words = words;
@@ -289,7 +314,8 @@ impl MapJob {
             let index = template.inputs.len() as u32;
             template.inputs.push(draft.input(&path.as_str().into()).await?);
             for word in &mut words {
-                if matches!(&word.0[..], [TemplatePart::Literal(text)] if same(text, path.as_bytes())) {
+                if matches!(&word.0[..], [TemplatePart::Literal(text)] if same(text, path.as_bytes()))
+                {
                     *word = Template(vec![TemplatePart::Input(index)]);
                 }
             }
@@ -299,7 +325,8 @@ impl MapJob {
         template.folder = WorkingFolder::Path(template.base.clone());
         template.resources = Resources { cpus_milli: 1000, ..Resources::default() };
         template.retries = self.retries;
-        // The token of the job lets a task read these files, and write into the hidden folder of the run.
+        // The token of the job lets a task read these files, and write into the hidden folder of
+        // the run.
         template.files = FilesScope { reads: self.files.clone(), folders: vec![run.folder()] };
         let template = draft.template(template)?;
         for _ in 0..tasks {
@@ -315,8 +342,9 @@ impl MapRun {
         self.chunks
     }
 
-    /// Runs the map and the reduce, if the job has one, and publishes the outputs in the destination. Returns the final
-    /// state of the map. No output appears before all tasks have succeeded.
+    /// Runs the map and the reduce, if the job has one, and publishes the outputs in the
+    /// destination. Returns the final state of the map. No output appears before all tasks have
+    /// succeeded.
     ///
     /// # Errors
     /// If tasks fail, or the cluster does not answer.
@@ -324,7 +352,9 @@ impl MapRun {
         let status = self.map(&mut see).await?;
         let run = self.address.run;
         self.outputs = match self.job.reduce.clone() {
-            None => status.parts.iter().map(|part| run.file(worker::part_name(part.worker))).collect(),
+            None => {
+                status.parts.iter().map(|part| run.file(worker::part_name(part.worker))).collect()
+            }
             Some(reduce) => {
                 self.reduce(&reduce, &mut see).await?;
                 (1..=reduce.reducers).map(|part| run.file(reduce::part_name(part))).collect()
@@ -336,9 +366,9 @@ impl MapRun {
         Ok(status)
     }
 
-    /// The output files: outputs of a reduce by the number of the reducer, outputs of a map by the first chunk that
-    /// each program has read. Outputs that were not published in a folder are hidden, and are removed by
-    /// [`end`](Self::end).
+    /// The output files: outputs of a reduce by the number of the reducer, outputs of a map by the
+    /// first chunk that each program has read. Outputs that were not published in a folder are
+    /// hidden, and are removed by [`end`](Self::end).
     ///
     /// # Errors
     /// If the file system does not answer.
@@ -364,8 +394,11 @@ impl MapRun {
             // A new connection, because the other one may be in the middle of a watch.
             let mut client = Client::connect(&self.access).await?;
             client.ask(FromClient::Cancel { job, task: None }).await?;
-            // After the deadline, executors kill the tasks that hang. Tasks can store nothing once the run is closed.
-            if let Ok(watched) = timeout(END_DEADLINE, client.watch(job, false, Duration::ZERO, |_| {})).await {
+            // After the deadline, executors kill the tasks that hang. Tasks can store nothing once
+            // the run is closed.
+            if let Ok(watched) =
+                timeout(END_DEADLINE, client.watch(job, false, Duration::ZERO, |_| {})).await
+            {
                 watched?;
             }
         }
@@ -381,10 +414,13 @@ impl MapRun {
         if self.chunks == 0 {
             return Ok(self.files.run_status(self.address).await?);
         }
-        let mut words = vec!["eyas".to_owned(), "worker".into(), "map".into(), self.address.to_string()];
+        let mut words =
+            vec!["eyas".to_owned(), "worker".into(), "map".into(), self.address.to_string()];
         if let Some(reduce) = &self.job.reduce {
             words.extend(["--partitions".into(), reduce.reducers.to_string()]);
-            words.extend(reduce.combine.iter().flat_map(|combine| ["--combine".to_owned(), combine.clone()]));
+            words.extend(
+                reduce.combine.iter().flat_map(|combine| ["--combine".to_owned(), combine.clone()]),
+            );
         }
         if self.job.is_by_file() {
             words.push("--by-file".into());
@@ -396,7 +432,8 @@ impl MapRun {
         words.extend(self.job.program.iter().cloned());
         let words = words.into_iter().map(Template::literal).collect();
         let tasks = self.job.tasks.expect("`begin` has counted the slots");
-        let draft = self.job.draft(&name_of(&self.job.program), words, tasks, self.address.run).await?;
+        let draft =
+            self.job.draft(&name_of(&self.job.program), words, tasks, self.address.run).await?;
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
         let mut failures = TaskFailures::default();
@@ -414,8 +451,8 @@ impl MapRun {
         Ok(status)
     }
 
-    /// Waits until all chunks are read or all tasks have ended. Returns the state of the run, and whether all tasks
-    /// have ended.
+    /// Waits until all chunks are read or all tasks have ended. Returns the state of the run, and
+    /// whether all tasks have ended.
     async fn watch_map(
         &mut self,
         job: JobId,
@@ -435,7 +472,8 @@ impl MapRun {
                 }
                 _ = ticks.tick() => {}
             }
-            let Ok(status) = timeout(STATUS_DEADLINE, self.files.run_status(self.address)).await else {
+            let Ok(status) = timeout(STATUS_DEADLINE, self.files.run_status(self.address)).await
+            else {
                 // While the leader is a member, it may answer again, and tasks continue.
                 if is_lost && (is_over || has_left(&self.files, self.address.node).await) {
                     return Err(MapError::LeaderGone(self.address.node));
@@ -445,7 +483,8 @@ impl MapRun {
             };
             let status = status?;
             is_lost = false;
-            // Tasks end when no chunk is left. A task that hangs does not: its chunks were read by other tasks.
+            // Tasks end when no chunk is left. A task that hangs does not: its chunks were read by
+            // other tasks.
             if status.is_complete && !is_over {
                 is_over = matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));
             }
@@ -460,18 +499,26 @@ impl MapRun {
     }
 
     /// Runs the tasks of the reduce to their end.
-    async fn reduce(&mut self, reduce: &Reduce, see: &mut impl FnMut(MapEvent)) -> Result<(), MapError> {
+    async fn reduce(
+        &mut self,
+        reduce: &Reduce,
+        see: &mut impl FnMut(MapEvent),
+    ) -> Result<(), MapError> {
         let literal = |text: &str| Template::literal(text);
         let (address, reducers) = (self.address.to_string(), reduce.reducers.to_string());
-        let mut words: Vec<_> = ["eyas", "worker", "reduce", &address].into_iter().map(literal).collect();
+        let mut words: Vec<_> =
+            ["eyas", "worker", "reduce", &address].into_iter().map(literal).collect();
         // The number of a task counts from 1.
         words.push(Template(vec![TemplatePart::Number]));
-        words.extend(["--of", &reducers, "--", "sh", "-c", &reduce.command].into_iter().map(literal));
+        words.extend(
+            ["--of", &reducers, "--", "sh", "-c", &reduce.command].into_iter().map(literal),
+        );
         let draft = self.job.draft("reduce", words, reduce.reducers, self.address.run).await?;
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
         let mut failures = TaskFailures::default();
-        let ended = self.client.watch(job, true, RECONNECT, |event| failures.see(&event, see)).await?;
+        let ended =
+            self.client.watch(job, true, RECONNECT, |event| failures.see(&event, see)).await?;
         self.under_way.retain(|other| *other != job);
         match ended.state {
             JobState::Succeeded => Ok(()),
@@ -479,8 +526,8 @@ impl MapRun {
         }
     }
 
-    /// Renames the outputs to `part-00000`, `part-00001` … in a folder. If one rename fails, removes the files that
-    /// were renamed before.
+    /// Renames the outputs to `part-00000`, `part-00001` … in a folder. If one rename fails,
+    /// removes the files that were renamed before.
     async fn publish(&mut self, folder: &str) -> Result<(), MapError> {
         let options = RenameOptions { replaces: false, makes_parents: true, keeps_format: true };
         let mut published = Vec::new();
@@ -510,7 +557,8 @@ async fn remove_outputs(files: &DfsClient, run: BlockRunId) -> Result<(), FilesE
     Ok(())
 }
 
-/// Whether the file system has removed a node from its members; `false` if the other nodes do not answer.
+/// Whether the file system has removed a node from its members; `false` if the other nodes do not
+/// answer.
 async fn has_left(files: &DfsClient, node: NodeId) -> bool {
     let membership = timeout(STATUS_DEADLINE, files.membership()).await;
     matches!(membership, Ok(Ok(membership)) if !membership.has_joined(node))
@@ -525,8 +573,8 @@ impl Drop for KeepAlive {
     }
 }
 
-/// Asks for the state of a run from time to time. During a long reduce, or while the outputs are read, no other request
-/// reaches the leader.
+/// Asks for the state of a run from time to time. During a long reduce, or while the outputs are
+/// read, no other request reaches the leader.
 async fn keep_alive(files: DfsClient, address: RunAddress) {
     let mut ticks = interval(KEEP_ALIVE_INTERVAL);
     loop {
@@ -543,8 +591,9 @@ fn part_in(folder: &str, number: usize) -> Result<FileName, FileNameError> {
     format!("{}/part-{number:05}", folder.trim_end_matches('/')).parse()
 }
 
-/// The node of each task's slot: the first slot of every executor, then the second slot of those that have one, and so
-/// on, and again from the beginning. By default there are as many tasks as slots, but no more than chunks.
+/// The node of each task's slot: the first slot of every executor, then the second slot of those
+/// that have one, and so on, and again from the beginning. By default there are as many tasks as
+/// slots, but no more than chunks.
 async fn slots(
     client: &mut Client,
     files: &DfsClient,
@@ -555,12 +604,19 @@ async fn slots(
         return Err(ClientError::Unexpected.into());
     };
     let alive = files.membership().await?.alive;
-    let node =
-        |address| alive.iter().find(|member| Some(member.address) == address).map_or(NO_NODE, |member| member.node);
-    let executors: Vec<_> =
-        executors.iter().map(|executor| (node(executor.files), executor.capacity.cpus_milli / 1000)).collect();
+    let node = |address| {
+        alive
+            .iter()
+            .find(|member| Some(member.address) == address)
+            .map_or(NO_NODE, |member| member.node)
+    };
+    let executors: Vec<_> = executors
+        .iter()
+        .map(|executor| (node(executor.files), executor.capacity.cpus_milli / 1000))
+        .collect();
     let most = executors.iter().map(|(_, slots)| *slots).max().unwrap_or(0);
-    let in_turn = (0..most).flat_map(|slot| executors.iter().filter(move |(_, slots)| *slots > slot));
+    let in_turn =
+        (0..most).flat_map(|slot| executors.iter().filter(move |(_, slots)| *slots > slot));
     let all: Vec<_> = in_turn.map(|(node, _)| *node).collect();
     if all.is_empty() {
         return Err(MapError::NoExecutor);

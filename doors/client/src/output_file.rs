@@ -1,4 +1,5 @@
-//! Captured output that a dispatcher on this host has in a file. Reading the file costs less than sending its content.
+//! Captured output that a dispatcher on this host has in a file. Reading the file costs less than
+//! sending its content.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -51,19 +52,29 @@ impl OutputReader {
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
             let opened = File::open(Path::new(OsStr::from_bytes(&file.path)))
                 .and_then(|opened| Ok((opened.metadata()?, opened)));
-            let (found, opened) = opened.map_err(|source| OutputFileError::Io { path: path(), source })?;
+            let (found, opened) =
+                opened.map_err(|source| OutputFileError::Io { path: path(), source })?;
             if (found.dev(), found.ino()) != (file.device, file.inode) {
                 return Err(OutputFileError::OtherFile { path: path() });
             }
             self.open = Some((file.clone(), opened));
         }
         let (_, open) = self.open.as_ref().expect("it was opened above");
-        let length = open.metadata().map_err(|source| OutputFileError::Io { path: path(), source })?.len();
+        let length =
+            open.metadata().map_err(|source| OutputFileError::Io { path: path(), source })?.len();
         for place in outputs {
-            let end = place.offset.checked_add(place.stdout_bytes).and_then(|end| end.checked_add(place.stderr_bytes));
-            let result = results.get_mut(place.result as usize).filter(|_| end.is_some_and(|end| end <= length));
-            let Some(result) = result else { return Err(OutputFileError::Damaged { path: path() }) };
-            let read = read(open, place).map_err(|source| OutputFileError::Io { path: path(), source })?;
+            let end = place
+                .offset
+                .checked_add(place.stdout_bytes)
+                .and_then(|end| end.checked_add(place.stderr_bytes));
+            let result = results
+                .get_mut(place.result as usize)
+                .filter(|_| end.is_some_and(|end| end <= length));
+            let Some(result) = result else {
+                return Err(OutputFileError::Damaged { path: path() });
+            };
+            let read =
+                read(open, place).map_err(|source| OutputFileError::Io { path: path(), source })?;
             let (stdout, stderr) = read.ok_or_else(|| OutputFileError::Damaged { path: path() })?;
             (result.outcome.stdout, result.outcome.stderr) = (stdout, stderr);
         }
@@ -100,16 +111,24 @@ mod tests {
     use eyas_types::{Name, Outcome, Status};
 
     fn here(path: &Path) -> ResultsHere {
-        let (device, inode) = std::fs::metadata(path).map_or((0, 0), |found| (found.dev(), found.ino()));
+        let (device, inode) =
+            std::fs::metadata(path).map_or((0, 0), |found| (found.dev(), found.ino()));
         let outcome = Outcome::of(Status::Succeeded);
         let executor = "n1".into();
-        let result = TaskResult { index: 7, attempt: 0, executor, queued_us: 0, delivery_us: 0, outcome };
+        let result =
+            TaskResult { index: 7, attempt: 0, executor, queued_us: 0, delivery_us: 0, outcome };
         let hash = blake3::hash(b"outputerror");
         let checksum = std::array::from_fn(|byte| hash.as_bytes()[byte]);
         ResultsHere {
             results: vec![result],
             file: OutputFile { path: Name::from(path.as_os_str().as_bytes()), device, inode },
-            outputs: vec![OutputInFile { result: 0, offset: 4, stdout_bytes: 6, stderr_bytes: 5, checksum }],
+            outputs: vec![OutputInFile {
+                result: 0,
+                offset: 4,
+                stdout_bytes: 6,
+                stderr_bytes: 5,
+                checksum,
+            }],
         }
     }
 
@@ -122,7 +141,10 @@ mod tests {
         std::fs::write(&path, "xxxxoutputerror").unwrap();
         let mut reader = OutputReader::default();
         let results = reader.results(here(&path)).unwrap();
-        assert_eq!((&results[0].outcome.stdout[..], &results[0].outcome.stderr[..]), (&b"output"[..], &b"error"[..]));
+        assert_eq!(
+            (&results[0].outcome.stdout[..], &results[0].outcome.stderr[..]),
+            (&b"output"[..], &b"error"[..])
+        );
         // The file stays open.
         let asked = here(&path);
         std::fs::remove_file(&path).unwrap();

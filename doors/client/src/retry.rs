@@ -1,5 +1,6 @@
-//! Inputs of an ended job that have changed since it was submitted. A node that still has the old content would run a
-//! task again with it, so the client looks at the sources before the job is retried.
+//! Inputs of an ended job that have changed since it was submitted. A node that still has the old
+//! content would run a task again with it, so the client looks at the sources before the job is
+//! retried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,12 +29,16 @@ pub struct ChangedInput {
 }
 
 impl Client {
-    /// The changed inputs of failed and cancelled tasks of an ended job of `cluster`, in the order of the job. Kept
-    /// outputs do not change.
+    /// The changed inputs of failed and cancelled tasks of an ended job of `cluster`, in the order
+    /// of the job. Kept outputs do not change.
     ///
     /// # Errors
     /// If the dispatcher does not answer, or refuses.
-    pub async fn changed_inputs(&mut self, cluster: &Cluster, job: JobId) -> Result<Vec<ChangedInput>, ClientError> {
+    pub async fn changed_inputs(
+        &mut self,
+        cluster: &Cluster,
+        job: JobId,
+    ) -> Result<Vec<ChangedInput>, ClientError> {
         let (mut inputs, mut next) = (BTreeMap::new(), Some(0));
         while let Some(from) = next {
             let ToClient::Inputs(part) = self.ask(FromClient::Inputs { job, from }).await? else {
@@ -66,7 +71,11 @@ impl Client {
 }
 
 /// Those of the inputs from one source that have changed.
-async fn changed_of(storage: &Storage, source: &Name, inputs: Vec<(u32, ObjectSpec)>) -> Vec<ChangedInput> {
+async fn changed_of(
+    storage: &Storage,
+    source: &Name,
+    inputs: Vec<(u32, ObjectSpec)>,
+) -> Vec<ChangedInput> {
     let mut changed = Vec::new();
     if !inputs.iter().any(|(_, object)| object.is_cluster_file()) {
         for (place, before) in inputs {
@@ -79,13 +88,20 @@ async fn changed_of(storage: &Storage, source: &Name, inputs: Vec<(u32, ObjectSp
     let file = storage.cluster_file(source).await;
     for (place, before) in inputs {
         let now = match &file {
-            Ok(file) if file.whole().version == before.version || !file.chunks(&before).is_empty() => continue,
+            Ok(file)
+                if file.whole().version == before.version || !file.chunks(&before).is_empty() =>
+            {
+                continue;
+            }
             Ok(file) => match before.version {
                 Version::Etag { .. } => Ok(file.whole()),
                 // The version of a part does not say which part it was.
                 _ => Err(StorageError::new(
                     StorageErrorKind::Invalid,
-                    format!("`{source}` has other chunks now, and tasks may read one of them: submit the job again"),
+                    format!(
+                        "`{source}` has other chunks now, and tasks may read one of them: submit \
+                         the job again"
+                    ),
                 )),
             },
             Err(e) => Err(StorageError::new(e.kind, e.to_string())),

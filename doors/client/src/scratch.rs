@@ -1,4 +1,5 @@
-//! Temporary folders that do not stay when their process is killed: the next process that makes one removes them.
+//! Temporary folders that do not stay when their process is killed: the next process that makes one
+//! removes them.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -11,8 +12,9 @@ use rustix::process::getuid;
 use rustix::system::uname;
 use tempfile::TempDir;
 
-/// A temporary folder, which is removed with its content when it is dropped. As long as its process lives, the folder
-/// is locked. A process that is killed leaves a folder without a lock, which [`ScratchFolder::make`] removes.
+/// A temporary folder, which is removed with its content when it is dropped. As long as its process
+/// lives, the folder is locked. A process that is killed leaves a folder without a lock, which
+/// [`ScratchFolder::make`] removes.
 #[derive(Debug)]
 pub struct ScratchFolder {
     folder: TempDir,
@@ -21,8 +23,8 @@ pub struct ScratchFolder {
 }
 
 impl ScratchFolder {
-    /// Makes a folder in `above` whose name begins with `eyas-` and `purpose`. Removes the folders of this purpose that
-    /// processes of this user and host have left there.
+    /// Makes a folder in `above` whose name begins with `eyas-` and `purpose`. Removes the folders
+    /// of this purpose that processes of this user and host have left there.
     ///
     /// # Errors
     /// If the folder cannot be made.
@@ -34,7 +36,8 @@ impl ScratchFolder {
         loop {
             let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(above)?;
             let lock = File::open(folder.path())?;
-            // A file system without locks is not one on which other processes look for abandoned folders.
+            // A file system without locks is not one on which other processes look for abandoned
+            // folders.
             let is_taken = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
             // Another process may have taken it for an abandoned folder before it was locked.
             if !is_taken && is_at(&lock, folder.path()) {
@@ -49,13 +52,16 @@ impl ScratchFolder {
     }
 }
 
-/// Removes folders of this user that no process has locked. Errors are ignored: the next process tries again.
+/// Removes folders of this user that no process has locked. Errors are ignored: the next process
+/// tries again.
 fn remove_abandoned(above: &Path, prefix: &str) {
     let names = fs::read_dir(above).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let has_prefix = |name: &OsString| name.as_bytes().starts_with(prefix.as_bytes());
     for path in names.filter(has_prefix).map(|name| above.join(name)) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(folder) = rustix::fs::open(&path, flags, Mode::empty()).map(File::from) else { continue };
+        let Ok(folder) = rustix::fs::open(&path, flags, Mode::empty()).map(File::from) else {
+            continue;
+        };
         let is_own = rustix::fs::fstat(&folder).is_ok_and(|stat| stat.st_uid == getuid().as_raw());
         if is_own && folder.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&path);

@@ -12,7 +12,10 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// No file matches a pattern.
-    #[error("no file matches `{0}`: check the path; a pattern must be in quotes, so that the shell leaves it alone")]
+    #[error(
+        "no file matches `{0}`: check the path; a pattern must be in quotes, so that the shell \
+         leaves it alone"
+    )]
     NoMatch(Name),
     /// The text is not a pattern.
     #[error("`{pattern}` is not a glob: {why}")]
@@ -50,8 +53,8 @@ pub enum SourceError {
     Utf16(Name),
     /// A line is too long for a message.
     #[error(
-        "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and use the \
-         file's name as the item"
+        "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes: put the data in a \
+         file, and use the file's name as the item"
     )]
     LongLine {
         /// Path of the file.
@@ -76,7 +79,8 @@ pub struct ListLine {
     pub columns: Vec<Name>,
 }
 
-/// The files that match a pattern, in order of name. URLs, and names of existing files, stand for themselves.
+/// The files that match a pattern, in order of name. URLs, and names of existing files, stand for
+/// themselves.
 ///
 /// # Errors
 /// If no file matches, or a folder cannot be read.
@@ -96,7 +100,9 @@ pub fn files_of(pattern: &Name) -> Result<Vec<Name>, SourceError> {
 
 pub(crate) fn wrong_pattern(pattern: &Name, error: GlobError) -> SourceError {
     match error {
-        GlobError::Pattern(why) => SourceError::Pattern { pattern: pattern.clone(), why: why.to_owned() },
+        GlobError::Pattern(why) => {
+            SourceError::Pattern { pattern: pattern.clone(), why: why.to_owned() }
+        }
         e @ GlobError::Unreadable { .. } => SourceError::Folder(e),
     }
 }
@@ -106,7 +112,8 @@ pub(crate) fn wrong_pattern(pattern: &Name, error: GlobError) -> SourceError {
 /// # Errors
 /// If the file cannot be read.
 pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<ListLine>, SourceError> {
-    let unreadable = |e: io::Error| SourceError::Unreadable { what: file.clone(), why: e.to_string() };
+    let unreadable =
+        |e: io::Error| SourceError::Unreadable { what: file.clone(), why: e.to_string() };
     let reader: Box<dyn Read> = match file.as_bytes() {
         b"-" => Box::new(io::stdin()),
         _ => Box::new(std::fs::File::open(path_of(file)).map_err(unreadable)?),
@@ -126,7 +133,8 @@ pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<ListLine>, 
             return Err(SourceError::Utf16(file.clone()));
         }
         // Some editors write the mark before UTF-8, too.
-        let line = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
+        let line =
+            if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         if line.len() > MAX_LINE_BYTES {
             return Err(SourceError::LongLine { file: file.clone(), line: number });
         }
@@ -156,8 +164,8 @@ fn split(mut line: &[u8], separator: &[u8]) -> Vec<Name> {
     columns
 }
 
-/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several ranges with commas between them. A number that appears
-/// twice counts once.
+/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several ranges with commas between them. A
+/// number that appears twice counts once.
 ///
 /// # Errors
 /// If the text is not a range, or has more numbers than a job can have tasks.
@@ -200,7 +208,10 @@ mod tests {
         let odd = folder.path().join(path_of(b"odd\xff.dat"));
         std::fs::write(&odd, "").unwrap();
         let at = |name: &str| Name::from(format!("{}/{name}", folder.path().display()));
-        assert_eq!(files_of(&at("*.fits")).unwrap(), [at("a.fits"), at("b.fits"), at("odd [1].fits")]);
+        assert_eq!(
+            files_of(&at("*.fits")).unwrap(),
+            [at("a.fits"), at("b.fits"), at("odd [1].fits")]
+        );
         assert_eq!(files_of(&at("odd [1].fits")).unwrap(), [at("odd [1].fits")]);
         assert_eq!(files_of(&at("odd*.dat")).unwrap(), [name_of(odd)]);
         assert_eq!(files_of(&"s3://bucket/*".into()).unwrap(), ["s3://bucket/*"]);
@@ -214,11 +225,18 @@ mod tests {
         let file = folder.path().join("list");
         std::fs::write(&file, "a,1\n\nb,2\r\n c ,").unwrap();
         let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
-        let line = |number, columns: [&str; 2]| ListLine { number, columns: columns.map(Name::from).to_vec() };
+        let line = |number, columns: [&str; 2]| ListLine {
+            number,
+            columns: columns.map(Name::from).to_vec(),
+        };
         assert_eq!(lines, [line(1, ["a", "1"]), line(3, ["b", "2"]), line(4, [" c ", ""])]);
         std::fs::write(&file, "\u{feff}a,1\n\u{feff}b,2\n").unwrap();
         let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
-        assert_eq!(lines, [line(1, ["a", "1"]), line(2, ["\u{feff}b", "2"])], "a mark is only at the beginning");
+        assert_eq!(
+            lines,
+            [line(1, ["a", "1"]), line(2, ["\u{feff}b", "2"])],
+            "a mark is only at the beginning"
+        );
         for utf16 in [b"\xff\xfea\0\n\0", b"\xfe\xff\0a\0\n"] {
             std::fs::write(&file, utf16).unwrap();
             assert!(lines_of(&name_of(&file), None).unwrap_err().to_string().contains("iconv"));
@@ -230,10 +248,13 @@ mod tests {
         let columns: Vec<_> = ["a", "b", ":c"].map(Name::from).to_vec();
         assert_eq!(lines_of(&name_of(&file), Some(b"::")).unwrap()[0].columns, columns);
         for (longest, is_possible) in [(MAX_LINE_BYTES, true), (MAX_LINE_BYTES + 1, false)] {
-            std::fs::write(&file, [b"short\n", &vec![b'x'; longest][..], b"\nlast"].concat()).unwrap();
+            std::fs::write(&file, [b"short\n", &vec![b'x'; longest][..], b"\nlast"].concat())
+                .unwrap();
             match lines_of(&name_of(&file), None) {
                 Ok(lines) => assert_eq!((is_possible, lines.len()), (true, 3)),
-                Err(error) => assert!(!is_possible && error.to_string().contains("list, line 2: "), "{error}"),
+                Err(error) => {
+                    assert!(!is_possible && error.to_string().contains("list, line 2: "), "{error}")
+                }
             }
         }
     }
@@ -244,7 +265,9 @@ mod tests {
         assert_eq!(numbers("3-5,1,4"), [1, 3, 4, 5]);
         assert_eq!(numbers("0-10:5"), [0, 5, 10]);
         assert_eq!(array(&format!("1-{MAX_TASKS},7")).unwrap().iter().count(), MAX_TASKS);
-        for many in [format!("1-{MAX_TASKS},0"), format!("0-{MAX_TASKS}"), "1-18446744073709551615".into()] {
+        for many in
+            [format!("1-{MAX_TASKS},0"), format!("0-{MAX_TASKS}"), "1-18446744073709551615".into()]
+        {
             assert!(array(&many).unwrap_err().to_string().contains("submit it in parts"), "{many}");
         }
         for wrong in ["", "a", "5-3", "1-9:0", "-3"] {

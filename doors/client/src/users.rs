@@ -1,7 +1,8 @@
-//! Maps of users: the owners of the files that a process creates in the cluster. The users of a machine may have other
-//! ids than the users of the cluster, and a process that serves others knows only the keys of the cluster. A map is a
-//! TOML file with lines `NAME = { uid = 1001, gid = 100 }`. In its table `[users]`, NAME is the name of a user of the
-//! machine; in `[keys]`, the id of a key; in `[roles]`, the role of a key.
+//! Maps of users: the owners of the files that a process creates in the cluster. The users of a
+//! machine may have other ids than the users of the cluster, and a process that serves others knows
+//! only the keys of the cluster. A map is a TOML file with lines `NAME = { uid = 1001, gid = 100
+//! }`. In its table `[users]`, NAME is the name of a user of the machine; in `[keys]`, the id of a
+//! key; in `[roles]`, the role of a key.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -27,7 +28,8 @@ pub struct FileOwner {
     pub gid: u32,
 }
 
-/// A map from users of this machine, and from keys of the cluster, to owners of files of the cluster.
+/// A map from users of this machine, and from keys of the cluster, to owners of files of the
+/// cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserMap {
     path: PathBuf,
@@ -116,11 +118,16 @@ impl UserMap {
         let text = std::fs::read_to_string(real).map_err(unreadable)?;
         let syntax = |why| UserMapError::Syntax { path: path.to_owned(), why: Box::new(why) };
         let UserMapFile { users, keys, roles } = toml::from_str(&text).map_err(syntax)?;
-        Ok(UserMap { path: path.to_owned(), users, keys: named(path, keys)?, roles: named(path, roles)? })
+        Ok(UserMap {
+            path: path.to_owned(),
+            users,
+            keys: named(path, keys)?,
+            roles: named(path, roles)?,
+        })
     }
 
-    /// The owner for a process of this user, by name, that uses the cluster as `key`: the entry of the key, else of the
-    /// user, else of the role of the key, else of `\"*\"`.
+    /// The owner for a process of this user, by name, that uses the cluster as `key`: the entry of
+    /// the key, else of the user, else of the role of the key, else of `\"*\"`.
     ///
     /// # Errors
     /// `Unknown`.
@@ -129,19 +136,25 @@ impl UserMap {
             Principal::Key(id, role) => (self.keys.get(&id), self.roles.get(&role)),
             Principal::Dispatcher | Principal::Job(_) => (None, None),
         };
-        let owner = of_key.or_else(|| self.users.get(user)).or(of_role).or_else(|| self.users.get(OTHERS));
-        let unknown = || UserMapError::Unknown { path: self.path.clone(), user: user.to_owned(), key };
+        let owner =
+            of_key.or_else(|| self.users.get(user)).or(of_role).or_else(|| self.users.get(OTHERS));
+        let unknown =
+            || UserMapError::Unknown { path: self.path.clone(), user: user.to_owned(), key };
         owner.copied().ok_or_else(unknown)
     }
 }
 
 /// A table of a map whose names are of the type `K`.
-fn named<K>(path: &Path, table: BTreeMap<String, FileOwner>) -> Result<BTreeMap<K, FileOwner>, UserMapError>
+fn named<K>(
+    path: &Path,
+    table: BTreeMap<String, FileOwner>,
+) -> Result<BTreeMap<K, FileOwner>, UserMapError>
 where
     K: FromStr<Err: Display> + Ord,
 {
     let entry = |(name, owner): (String, FileOwner)| {
-        let wrong = |error: K::Err| UserMapError::Name { path: path.to_owned(), why: error.to_string() };
+        let wrong =
+            |error: K::Err| UserMapError::Name { path: path.to_owned(), why: error.to_string() };
         Ok((name.parse().map_err(wrong)?, owner))
     };
     table.into_iter().map(entry).collect()
@@ -176,19 +189,29 @@ mod tests {
         let map = read("[users]\nanna = { uid = 7, gid = 8 }\n").unwrap();
         assert_eq!(map.owner_of("anna", submit).unwrap(), FileOwner { uid: 7, gid: 8 });
         let error = map.owner_of("ben", submit).unwrap_err().to_string();
-        assert!(error.contains("no user `ben`") && error.contains("key k3 (role submit)"), "{error}");
-        let map = read("[users]\nanna = { uid = 7, gid = 8 }\n\"*\" = { uid = 9, gid = 9 }\n").unwrap();
+        assert!(
+            error.contains("no user `ben`") && error.contains("key k3 (role submit)"),
+            "{error}"
+        );
+        let map =
+            read("[users]\nanna = { uid = 7, gid = 8 }\n\"*\" = { uid = 9, gid = 9 }\n").unwrap();
         assert_eq!(map.owner_of("ben", submit).unwrap().uid, 9);
-        for wrong in ["x", "[users]\nanna = 7", "[users]\nanna = { uid = 7 }", "[users]\n[groups]\n"] {
+        for wrong in
+            ["x", "[users]\nanna = 7", "[users]\nanna = { uid = 7 }", "[users]\n[groups]\n"]
+        {
             let error = read(wrong).unwrap_err().to_string();
             assert!(error.contains("users.toml") && error.contains("[users]"), "{error}");
         }
-        for (wrong, why) in [("[keys]\n3", "k3"), ("[roles]\nroot", "write admin, submit, read or executor")] {
-            let error = read(&format!("{wrong} = {{ uid = 7, gid = 8 }}\n")).unwrap_err().to_string();
+        for (wrong, why) in
+            [("[keys]\n3", "k3"), ("[roles]\nroot", "write admin, submit, read or executor")]
+        {
+            let error =
+                read(&format!("{wrong} = {{ uid = 7, gid = 8 }}\n")).unwrap_err().to_string();
             assert!(error.contains("users.toml") && error.contains(why), "{error}");
         }
         let lines = |table: &str, names: &[(&str, u32)]| {
-            let line = |(name, id): &(&str, u32)| format!("{name} = {{ uid = {id}, gid = {id} }}\n");
+            let line =
+                |(name, id): &(&str, u32)| format!("{name} = {{ uid = {id}, gid = {id} }}\n");
             format!("[{table}]\n{}", names.iter().map(line).collect::<String>())
         };
         let tables = [

@@ -20,10 +20,16 @@ class Needs:
         pass
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         # A package that is there may lack one of its own.
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == self._package:
+        if (
+            isinstance(error, ModuleNotFoundError)
+            and (error.name or "").partition(".")[0] == self._package
+        ):
             raise ModuleNotFoundError(
                 f"{self._by} needs the package {self._package}, which is not installed: pip install '{self._install}'",
                 name=error.name,

@@ -18,7 +18,14 @@ from ._worker.worker import released
 
 with Needs("dask", "eyas.dask", "eyas[dask]"):
     import dask
-    from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph, cull, fuse_linear_task_spec
+    from dask._task_spec import (
+        Alias,
+        DataNode,
+        GraphNode,
+        convert_legacy_graph,
+        cull,
+        fuse_linear_task_spec,
+    )
     from dask.core import flatten
     from dask.local import nested_get
     from dask.order import order
@@ -121,7 +128,8 @@ class _Run:
                 raise self._error
             values = {key: self._values[key] for key in self._wanted}
             return {
-                key: value.result() if isinstance(value, futures.Future) else value for key, value in values.items()
+                key: value.result() if isinstance(value, futures.Future) else value
+                for key, value in values.items()
             }
         finally:
             with self._lock:

@@ -23,7 +23,11 @@ from ._eyas import FileEntry, FilesSession
 from ._optional import Needs
 from ._worker.worker import ACCESS_VARIABLE, CLUSTER_VARIABLE
 
-with Needs("fsspec", "the file system of the cluster for Python (executor.files, eyas:///…)", "eyas[fsspec]"):
+with Needs(
+    "fsspec",
+    "the file system of the cluster for Python (executor.files, eyas:///…)",
+    "eyas[fsspec]",
+):
     from fsspec import AbstractFileSystem
     from fsspec.callbacks import DEFAULT_CALLBACK
     from fsspec.compression import compr
@@ -63,7 +67,12 @@ class EyasFileSystem(AbstractFileSystem):
     protocol = "eyas"
     root_marker = "/"
 
-    def __init__(self, cluster: str | None = None, access: str | os.PathLike[str] | None = None, **options: Any):
+    def __init__(
+        self,
+        cluster: str | None = None,
+        access: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ):
         """Use the cluster with a name or an access file. It is connected to at the first use."""
         super().__init__(cluster=cluster, access=access, **options)
         self._cluster = cluster
@@ -78,7 +87,9 @@ class EyasFileSystem(AbstractFileSystem):
         if path.startswith("eyas://"):
             path = path.removeprefix("eyas://")
             if path and not path.startswith("/"):
-                raise ValueError(f"eyas://{path} is not a path of the cluster: write eyas:///{path}")
+                raise ValueError(
+                    f"eyas://{path} is not a path of the cluster: write eyas:///{path}"
+                )
         return "/" + path.strip("/")
 
     def _ask(self, what: str, *args: Any, **options: Any) -> Any:
@@ -131,17 +142,26 @@ class EyasFileSystem(AbstractFileSystem):
         return entries if detail else [entry["name"] for entry in entries]
 
     def find(
-        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **options: Any
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        **options: Any,
     ) -> Any:
         """List all files below a folder, with one request to each node."""
         if maxdepth is not None:
-            return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **options)
+            return super().find(
+                path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **options
+            )
         path = self._strip_protocol(path)
         entries = [_info(entry) for entry in self._ask("list", path, recursive=True)]
         own = self._find(path) if withdirs or not entries else None
         if own is not None and (withdirs or own["type"] != "directory"):
             entries.insert(0, own)
-        found = {entry["name"]: entry for entry in entries if withdirs or entry["type"] != "directory"}
+        found = {
+            entry["name"]: entry for entry in entries if withdirs or entry["type"] != "directory"
+        }
         return found if detail else list(found)
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
@@ -169,14 +189,18 @@ class EyasFileSystem(AbstractFileSystem):
         """Remove a file or link."""
         self._ask("remove", self._strip_protocol(path))
 
-    def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
+    def rm(
+        self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None
+    ) -> None:
         """Remove files, and with ``recursive`` folders."""
         paths = [self._strip_protocol(one) for one in ([path] if isinstance(path, str) else path)]
         # A name may have the characters of patterns.
         named = [one for one in paths if has_magic(one) and self._find(one) is not None]
         others = [one for one in paths if one not in named]
         if others:
-            named += self.expand_path(others, recursive=recursive and maxdepth is not None, maxdepth=maxdepth)
+            named += self.expand_path(
+                others, recursive=recursive and maxdepth is not None, maxdepth=maxdepth
+            )
         for one in reversed(named):
             if not recursive or not self.isdir(one):
                 self.rm_file(one)
@@ -198,16 +222,30 @@ class EyasFileSystem(AbstractFileSystem):
             self._ask("copy", path1, path2)
         except FileExistsError:
             if path1 != path2:
-                _write_with_or_without_records(lambda **options: self._copy_over(path1, path2, options), {})
+                _write_with_or_without_records(
+                    lambda **options: self._copy_over(path1, path2, options), {}
+                )
 
     def _copy_over(self, path1: str, path2: str, options: dict[str, Any]) -> None:
         with self._open(path1) as source, self._open(path2, "wb", **options) as copy:
             while content := source.read(_COPIED_BYTES):
                 copy.write(content)
 
-    def mv(self, path1: Any, path2: Any, recursive: bool = True, maxdepth: int | None = None, **options: Any) -> None:
+    def mv(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = True,
+        maxdepth: int | None = None,
+        **options: Any,
+    ) -> None:
         """Rename a file or folder; into the folder, if the new name is that of a folder."""
-        if not isinstance(path1, str) or not isinstance(path2, str) or "*" in path1 or maxdepth is not None:
+        if (
+            not isinstance(path1, str)
+            or not isinstance(path2, str)
+            or "*" in path1
+            or maxdepth is not None
+        ):
             super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **options)
             return
         old, new = self._strip_protocol(path1), self._strip_protocol(path2)
@@ -226,10 +264,14 @@ class EyasFileSystem(AbstractFileSystem):
     ) -> Any:
         """Open a file, as bytes or as text, and compressed if ``compression`` says so."""
         if "+" in mode and ("b" not in mode or compression is not None):
-            raise ValueError("a file of the cluster is changed as bytes: open it with mode 'r+b' and no compression")
+            raise ValueError(
+                "a file of the cluster is changed as bytes: open it with mode 'r+b' and no compression"
+            )
         if "b" in mode and ("r" in mode or compression is None):
             return super().open(path, mode, block_size, cache_options, compression, **options)
-        text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
+        text = {
+            name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options
+        }
         if "r" in mode:
             buffer = super().open(path, "rb", block_size, cache_options, compression, **options)
             return TextReader(self, path, buffer, compression, **text)
@@ -265,7 +307,12 @@ class EyasFileSystem(AbstractFileSystem):
         if mode in ("wb", "xb"):
             exclusive = mode == "xb"
             written = self._ask(
-                "create", path, exclusive=exclusive, format=format, chunk_bytes=chunk_bytes, replicas=replicas
+                "create",
+                path,
+                exclusive=exclusive,
+                format=format,
+                chunk_bytes=chunk_bytes,
+                replicas=replicas,
             )
             return FileWriter(self, path, mode, written, 0, autocommit)
         if mode == "ab":
@@ -273,12 +320,21 @@ class EyasFileSystem(AbstractFileSystem):
             if found is None:
                 # If another client makes the file meanwhile, closing this one fails, and replaces nothing.
                 return self._open(
-                    path, "xb", autocommit=autocommit, format=format, chunk_bytes=chunk_bytes, replicas=replicas
+                    path,
+                    "xb",
+                    autocommit=autocommit,
+                    format=format,
+                    chunk_bytes=chunk_bytes,
+                    replicas=replicas,
                 )
-            return FileWriter(self, path, mode, self._ask("append", path), found["size"], autocommit)
+            return FileWriter(
+                self, path, mode, self._ask("append", path), found["size"], autocommit
+            )
         if mode in ("r+b", "rb+"):
             if (format, chunk_bytes, replicas) != (None, None, None):
-                raise ValueError("a file that is changed keeps its format, chunk_bytes and replicas: give none of them")
+                raise ValueError(
+                    "a file that is changed keeps its format, chunk_bytes and replicas: give none of them"
+                )
             editor = FileEditor(self, path, self._ask("edit", path), autocommit)
             if not autocommit:
                 self.transaction.files.append(editor)
@@ -286,7 +342,9 @@ class EyasFileSystem(AbstractFileSystem):
         modes = "'rb', 'wb', 'xb', 'ab' or 'r+b'"
         raise ValueError(f"files of the cluster cannot be opened with mode {mode!r}: use {modes}")
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
         """Return the content of a file, or a part of it."""
         return _read(self._ask("open", self._strip_protocol(path)), start, end)
 
@@ -317,7 +375,9 @@ class EyasFileSystem(AbstractFileSystem):
         names = [self._strip_protocol(path) for path in paths]
         with ThreadPoolExecutor(min(_READ_TOGETHER, len(names) or 1)) as threads:
             distinct = list(dict.fromkeys(names))
-            opened = dict(zip(distinct, threads.map(lambda name: caught(self._ask, "open", name), distinct)))
+            opened = dict(
+                zip(distinct, threads.map(lambda name: caught(self._ask, "open", name), distinct))
+            )
             parts = list(threads.map(read, [opened[name] for name in names], starts, ends))
         if on_error != "return":
             for part in parts:
@@ -327,6 +387,7 @@ class EyasFileSystem(AbstractFileSystem):
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
         """Write a file."""
+
         def write(**options: Any) -> None:
             with self._open(path, "xb" if mode == "create" else "wb", **options) as file:
                 file.write(value)
@@ -334,7 +395,12 @@ class EyasFileSystem(AbstractFileSystem):
         _write_with_or_without_records(write, options)
 
     def put_file(
-        self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **options: Any
+        self,
+        lpath: Any,
+        rpath: str,
+        callback: Any = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **options: Any,
     ) -> None:
         """Store a local file."""
         if os.path.isdir(lpath):
@@ -353,7 +419,12 @@ class EyasFileSystem(AbstractFileSystem):
         _write_with_or_without_records(write, options)
 
     def get_file(
-        self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **options: Any
+        self,
+        rpath: str,
+        lpath: Any,
+        callback: Any = DEFAULT_CALLBACK,
+        outfile: Any = None,
+        **options: Any,
     ) -> None:
         """Copy a file to a local file, with its holes."""
         # A device or pipe has no holes.

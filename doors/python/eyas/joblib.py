@@ -34,7 +34,9 @@ class EyasBackend(AutoBatchingMixin, ParallelBackendBase):
     _own: Executor | None = None
     _lock = threading.Lock()
 
-    def __init__(self, executor: Executor | None = None, nesting_level: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, executor: Executor | None = None, nesting_level: int | None = None, **options: Any
+    ) -> None:
         """Run calls on this executor."""
         super().__init__(nesting_level=nesting_level, **options)
         self._executor = executor
@@ -64,7 +66,9 @@ class EyasBackend(AutoBatchingMixin, ParallelBackendBase):
         return self.effective_n_jobs(n_jobs)
 
     def submit(
-        self, func: Callable[[], Any], callback: Callable[[futures.Future[Any]], object] | None = None
+        self,
+        func: Callable[[], Any],
+        callback: Callable[[futures.Future[Any]], object] | None = None,
     ) -> Future[Any]:
         """Add a batch of calls."""
         future = self._pool().submit(func)

@@ -32,7 +32,10 @@ def _options(specification: dict[str, Any]) -> Options:
     if unknown := specification.keys() - known:
         raise InvalidResourceSpecification(unknown, f"there are {', '.join(known)}")
     names = {"cores": "cpus"}
-    return cast(Options, {names.get(name, name): known[name](value) for name, value in specification.items()})
+    return cast(
+        Options,
+        {names.get(name, name): known[name](value) for name, value in specification.items()},
+    )
 
 
 class EyasExecutor(ParslExecutor, RepresentationMixin):
@@ -55,7 +58,11 @@ class EyasExecutor(ParslExecutor, RepresentationMixin):
         self._executor = Executor(**self.options)
 
     def submit(
-        self, func: Callable[..., Any], resource_specification: dict[str, Any], *args: Any, **kwargs: Any
+        self,
+        func: Callable[..., Any],
+        resource_specification: dict[str, Any],
+        *args: Any,
+        **kwargs: Any,
     ) -> Future[Any]:
         """Add a call of an app."""
         assert self._executor is not None, "Parsl starts executors before it uses them"

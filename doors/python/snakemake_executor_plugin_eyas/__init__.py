@@ -19,7 +19,11 @@ import eyas
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
-from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase, SharedFSUsage
+from snakemake_interface_executor_plugins.settings import (
+    CommonSettings,
+    ExecutorSettingsBase,
+    SharedFSUsage,
+)
 from snakemake_interface_executor_plugins.utils import format_cli_arg, join_cli_args
 
 from . import _job
@@ -111,7 +115,9 @@ class Executor(RemoteExecutor):
         #: Processors of the largest node, if the cluster cannot grow.
         self._max_cpus = None
         if is_own:
-            self._max_cpus = max(node["capacity"]["cpus_milli"] for node in self._cluster.nodes()) / 1000
+            self._max_cpus = (
+                max(node["capacity"]["cpus_milli"] for node in self._cluster.nodes()) / 1000
+            )
         self._named = (cluster, access)
         usage = self.workflow.storage_settings.shared_fs_usage
         # Without, jobs retrieve files of storage providers themselves.
@@ -120,7 +126,9 @@ class Executor(RemoteExecutor):
         self._has_node_inputs = (settings.inputs or ("shared" if is_own else "node")) == "node"
         self._has_node_inputs = self._has_node_inputs and SharedFSUsage.INPUT_OUTPUT in usage
         prefixes = self.workflow.storage_settings
-        self._has_default_prefix = prefixes.remote_job_local_storage_prefix == prefixes.local_storage_prefix
+        self._has_default_prefix = (
+            prefixes.remote_job_local_storage_prefix == prefixes.local_storage_prefix
+        )
         self._variables = dict(self.envvars())
         if SharedFSUsage.SOFTWARE_DEPLOYMENT in usage:
             self._variables = {**_job.software_variables(), **self._variables}
@@ -133,7 +141,9 @@ class Executor(RemoteExecutor):
             [
                 format_cli_arg("--snakefile", self.get_snakefile()),
                 self.get_job_args(job),
-                self.workflow.spawned_job_args_factory.general_args(executor_common_settings=self.common_settings),
+                self.workflow.spawned_job_args_factory.general_args(
+                    executor_common_settings=self.common_settings
+                ),
                 self.additional_general_args(),
                 format_cli_arg("--mode", self.get_exec_mode().item_to_choice()),
             ]
@@ -167,7 +177,9 @@ class Executor(RemoteExecutor):
             options = options_of(job, self._max_cpus)
             future = self._cluster.with_options(**options).submit(_job.run, call)
         except (eyas.ClusterError, eyas.ClusterLost, ValueError) as error:
-            raise WorkflowError(f"Job {job.jobid} ({job.name}) cannot be submitted: {error}") from error
+            raise WorkflowError(
+                f"Job {job.jobid} ({job.name}) cannot be submitted: {error}"
+            ) from error
         task = f"{self._job}.{future.task}"
         info = SubmittedJobInfo(job, external_jobid=task, aux={"future": future, "log": call.log})
         self.report_job_submission(info)
@@ -201,11 +213,16 @@ class Executor(RemoteExecutor):
         for path in job.input:
             if path.is_storage and path.storage_object.query.startswith("eyas:///"):
                 stored = path.storage_object
-                if _named(stored.provider.settings or ExecutorSettings()) == self._named and stored.is_file():
+                if (
+                    _named(stored.provider.settings or ExecutorSettings()) == self._named
+                    and stored.is_file()
+                ):
                     found[stored.query] = eyas.File(stored.query)
         return list(found.items())
 
-    async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
+    async def check_active_jobs(
+        self, active_jobs: list[SubmittedJobInfo]
+    ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report the jobs that have ended."""
         for info in active_jobs:
             assert info.aux is not None

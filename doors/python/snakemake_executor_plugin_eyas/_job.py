@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 #: Variables that name software, which the client and the nodes share.
-_SOFTWARE = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE")
+_SOFTWARE = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "CONDA_EXE",
+)
 #: Modules that Snakemake imports when it runs a job. They cost more than all the rest of it.
 _LATE = ("graphlib", "getpass", "smart_open", "snakemake.executors.local", "snakemake.storage")
 #: Bytes of the end of a log in an exception.
@@ -24,7 +32,14 @@ _SHOWN_BYTES = 4096
 
 # Of <sched.h> and <sys/mount.h>.
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_RELATIME = 1, 32, 4096, 16384, 1 << 18, 1 << 21
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_RELATIME = (
+    1,
+    32,
+    4096,
+    16384,
+    1 << 18,
+    1 << 21,
+)
 
 
 @dataclass
@@ -100,11 +115,17 @@ def run(job: Job) -> Ended:
         if job.stored:
             import snakemake_storage_plugin_eyas
 
-            snakemake_storage_plugin_eyas.copies.update((query, os.fspath(copy)) for query, copy in job.stored)
+            snakemake_storage_plugin_eyas.copies.update(
+                (query, os.fspath(copy)) for query, copy in job.stored
+            )
         code = _run(job.precommand, words)
         if code != 0:
             size = os.fstat(file).st_size
-            text = os.pread(file, _SHOWN_BYTES, max(0, size - _SHOWN_BYTES)).decode(errors="replace").strip()
+            text = (
+                os.pread(file, _SHOWN_BYTES, max(0, size - _SHOWN_BYTES))
+                .decode(errors="replace")
+                .strip()
+            )
             error = JobFailed(f"the job has ended with exit code {code}")
             error.add_note(f"It has printed:\n{text}")
             raise error
@@ -121,7 +142,9 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 def _run(precommand: str, words: list[str]) -> int:
     """Return the exit code of Snakemake."""
     # The last command gets the sources of the workflow, for which no other Snakemake needs to start.
-    first, has_sources, rest = precommand.rpartition(f"{shlex.quote(sys.executable)} -m snakemake --deploy-sources ")
+    first, has_sources, rest = precommand.rpartition(
+        f"{shlex.quote(sys.executable)} -m snakemake --deploy-sources "
+    )
     if first := first.removesuffix(" && ") if has_sources else rest:
         code = subprocess.run(["/bin/sh", "-c", first], check=False).returncode
         if code != 0:
@@ -176,14 +199,25 @@ def _enter_namespace() -> None:
         _call("unshare", _CLONE_NEWNS)
     except PermissionError:
         _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     _mount(None, "/", _MS_REC | _MS_PRIVATE)
 
 
 def _mount(source: str | None, target: str, flags: int) -> None:
-    _call("mount", None if source is None else os.fsencode(source), os.fsencode(target), None, flags, None)
+    _call(
+        "mount",
+        None if source is None else os.fsencode(source),
+        os.fsencode(target),
+        None,
+        flags,
+        None,
+    )
 
 
 def _kept_flags(path: str) -> int:
@@ -197,7 +231,13 @@ def _call(name: str, *arguments: Any) -> None:
     """Call a function of the C library."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name)
     if name == "mount":
-        function.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_void_p)
+        function.argtypes = (
+            ctypes.c_char_p,
+            ctypes.c_char_p,
+            ctypes.c_char_p,
+            ctypes.c_ulong,
+            ctypes.c_void_p,
+        )
     if function(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

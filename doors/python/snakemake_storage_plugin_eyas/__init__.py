@@ -11,7 +11,11 @@ from typing import Any, Optional
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_storage_plugins.common import Operation
-from snakemake_interface_storage_plugins.io import IOCacheStorageInterface, Mtime, get_constant_prefix
+from snakemake_interface_storage_plugins.io import (
+    IOCacheStorageInterface,
+    Mtime,
+    get_constant_prefix,
+)
 from snakemake_interface_storage_plugins.settings import StorageProviderSettingsBase
 from snakemake_interface_storage_plugins.storage_object import (
     StorageObjectGlob,
@@ -45,7 +49,9 @@ class StorageProviderSettings(StorageProviderSettingsBase):
             "eyas commands use."
         },
     )
-    access: Optional[str] = field(default=None, metadata={"help": "Access file of the cluster that has the files."})
+    access: Optional[str] = field(
+        default=None, metadata={"help": "Access file of the cluster that has the files."}
+    )
 
 
 class StorageProvider(StorageProviderBase):
@@ -56,7 +62,9 @@ class StorageProvider(StorageProviderBase):
         try:
             from eyas.fs import EyasFileSystem
         except ImportError as error:
-            raise WorkflowError(f"Files of an eyas cluster need fsspec: pip install fsspec ({error})") from error
+            raise WorkflowError(
+                f"Files of an eyas cluster need fsspec: pip install fsspec ({error})"
+            ) from error
         settings = self.settings or StorageProviderSettings()
         access = None if settings.access is None else os.path.abspath(settings.access)
         self.files = EyasFileSystem(cluster=settings.cluster, access=access)
@@ -87,13 +95,17 @@ class StorageProvider(StorageProviderBase):
                 why = "a file of the cluster has no . and no .. in its path"
                 return StorageQueryValidationResult(query, False, why)
             return StorageQueryValidationResult(query, True)
-        return StorageQueryValidationResult(query, False, "a file of the cluster is eyas:///PATH, with three slashes")
+        return StorageQueryValidationResult(
+            query, False, "a file of the cluster is eyas:///PATH, with three slashes"
+        )
 
     def postprocess_query(self, query: str) -> str:
         """Return the query with one slash between names."""
         if not query.startswith(f"{_SCHEME}/"):
             return query
-        return f"{_SCHEME}/" + "/".join(part for part in query.removeprefix(_SCHEME).split("/") if part)
+        return f"{_SCHEME}/" + "/".join(
+            part for part in query.removeprefix(_SCHEME).split("/") if part
+        )
 
 
 class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, StorageObjectTouch):
@@ -155,7 +167,10 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         info = self.files.info(self.path)
         if info["type"] != "directory":
             return float(info["mtime"])
-        return max((float(entry["mtime"]) for entry in self._below().values()), default=float(info.get("mtime", 0)))
+        return max(
+            (float(entry["mtime"]) for entry in self._below().values()),
+            default=float(info.get("mtime", 0)),
+        )
 
     def size(self) -> int:
         """Return the size of a file; zero for a folder."""
@@ -213,7 +228,9 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         """Store a local folder. Links are followed."""
         real = os.path.realpath(local)
         if real in above:
-            raise WorkflowError(f"{local} leads back to {real}, in which it is: a folder with such a link has no end")
+            raise WorkflowError(
+                f"{local} leads back to {real}, in which it is: a folder with such a link has no end"
+            )
         self.files.makedirs(path, exist_ok=True)
         for entry in sorted(local.iterdir()):
             if entry.is_dir():

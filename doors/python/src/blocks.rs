@@ -50,14 +50,22 @@ pub struct FilesRun {
 impl FilesRun {
     /// Opens a run over the files that match patterns, for about this number of workers.
     #[staticmethod]
-    fn open(py: Python<'_>, session: &FilesSession, patterns: Vec<String>, workers: u32) -> PyResult<Self> {
+    fn open(
+        py: Python<'_>,
+        session: &FilesSession,
+        patterns: Vec<String>,
+        workers: u32,
+    ) -> PyResult<Self> {
         let connection = session.connection();
         let (_, files) = connection.parts()?;
         let mut names = Vec::<FileName>::new();
         for pattern in patterns {
-            names.extend(connection.wait_for(py, cluster_files(files, &pattern))?.map_err(name_error)?);
+            names.extend(
+                connection.wait_for(py, cluster_files(files, &pattern))?.map_err(name_error)?,
+            );
         }
-        let run = connection.wait(py, BlockRun::open(files.clone(), &names, workers, DEFAULT_TERM_US))?;
+        let run =
+            connection.wait(py, BlockRun::open(files.clone(), &names, workers, DEFAULT_TERM_US))?;
         let names = names.iter().map(|name| name.as_str().to_owned()).collect();
         Ok(FilesRun { connection: connection.clone(), run: Arc::new(run), files: names })
     }
@@ -66,7 +74,9 @@ impl FilesRun {
     #[staticmethod]
     fn join(py: Python<'_>, session: &FilesSession, address: &str) -> PyResult<Self> {
         let connection = session.connection();
-        let address = address.parse::<RunAddress>().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let address = address
+            .parse::<RunAddress>()
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let run = connection.wait(py, BlockRun::join(connection.parts()?.1.clone(), address))?;
         Ok(FilesRun { connection: connection.clone(), run: Arc::new(run), files: Vec::new() })
     }
@@ -101,9 +111,13 @@ impl FilesRun {
                 sleep(STATUS_INTERVAL).await;
             }
         })?;
-        let missing_chunks =
-            if status.is_complete { 0 } else { self.chunks().saturating_sub(status.committed_chunks).max(1) };
-        let outputs = self.run.outputs(&status).iter().map(|name| name.as_str().to_owned()).collect();
+        let missing_chunks = if status.is_complete {
+            0
+        } else {
+            self.chunks().saturating_sub(status.committed_chunks).max(1)
+        };
+        let outputs =
+            self.run.outputs(&status).iter().map(|name| name.as_str().to_owned()).collect();
         Ok(FilesRunStatus { missing_chunks, outputs })
     }
 
@@ -111,7 +125,11 @@ impl FilesRun {
     fn begin(&self, py: Python<'_>) -> PyResult<FilesBlock> {
         let worker = self.connection.wait(py, self.run.begin())?;
         let worker = Mutex::new(Some(Arc::new(worker)));
-        Ok(FilesBlock { connection: self.connection.clone(), worker, is_taken: AtomicBool::new(false) })
+        Ok(FilesBlock {
+            connection: self.connection.clone(),
+            worker,
+            is_taken: AtomicBool::new(false),
+        })
     }
 
     /// Ends the run, and removes its outputs.
@@ -137,7 +155,8 @@ impl FilesBlock {
         match self.connection.wait_for(py, worker.next())? {
             Ok(None) => Ok(None),
             Ok(Some(piece)) => {
-                let (file, content) = (piece.file.as_str().to_owned(), PyBytes::new(py, &piece.content).unbind());
+                let (file, content) =
+                    (piece.file.as_str().to_owned(), PyBytes::new(py, &piece.content).unbind());
                 Ok(Some(FilesPiece { file, offset: piece.offset, content }))
             }
             Err(error) if error.kind == FilesErrorKind::Changed => {
@@ -180,7 +199,9 @@ impl FilesBlock {
 }
 
 fn over() -> PyErr {
-    PyOSError::new_err("this block was committed or left, or another thread uses it: begin another one")
+    PyOSError::new_err(
+        "this block was committed or left, or another thread uses it: begin another one",
+    )
 }
 
 fn name_error(error: ClusterFilesError) -> PyErr {

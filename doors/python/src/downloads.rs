@@ -39,8 +39,8 @@ struct ResultFolder {
 }
 
 impl ResultFolder {
-    /// Makes one inside of a folder; without it, where Python makes temporary files: Python passes over folders that do
-    /// not exist.
+    /// Makes one inside of a folder; without it, where Python makes temporary files: Python passes
+    /// over folders that do not exist.
     fn make(py: Python<'_>, above: Option<&Path>) -> PyResult<Self> {
         let above = match above {
             Some(above) => above.to_owned(),
@@ -52,8 +52,8 @@ impl ResultFolder {
     }
 }
 
-/// The connections over which files of one cluster are downloaded. They are kept, because dialling takes longer than
-/// the download of a small file.
+/// The connections over which files of one cluster are downloaded. They are kept, because dialling
+/// takes longer than the download of a small file.
 pub(crate) struct Downloads {
     cluster: Cluster,
     /// Where the folder for results is made.
@@ -68,14 +68,27 @@ impl Downloads {
     }
 
     /// Downloads a file of a task into a folder.
-    pub fn fetch(&self, py: Python<'_>, job: JobId, task: u32, file: Name, folder: PathBuf) -> PyResult<()> {
+    pub fn fetch(
+        &self,
+        py: Python<'_>,
+        job: JobId,
+        task: u32,
+        file: Name,
+        folder: PathBuf,
+    ) -> PyResult<()> {
         let hidden = DownloadFolder::inside(&folder).map_err(error)?;
         let connected = self.connected()?;
         self.fetch_through(py, &connected, &hidden, request(job, task, file, folder))
     }
 
     /// Downloads the result of a task, and returns its path. It is the caller's to remove.
-    pub fn fetch_result(&self, py: Python<'_>, job: JobId, task: u32, file: Name) -> PyResult<OsString> {
+    pub fn fetch_result(
+        &self,
+        py: Python<'_>,
+        job: JobId,
+        task: u32,
+        file: Name,
+    ) -> PyResult<OsString> {
         let connected = self.connected()?;
         let (_, Used { results, .. }) = parts(&connected);
         if results.get().is_none() {
@@ -106,7 +119,10 @@ impl Downloads {
                     Client::connect(&access).await.map_err(|why| why.to_string())?
                 }
             };
-            client.get_through(hidden, &request, PATIENCE, |_| ()).await.map_err(|why| why.to_string())?;
+            client
+                .get_through(hidden, &request, PATIENCE, |_| ())
+                .await
+                .map_err(|why| why.to_string())?;
             let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < MAX_IDLE {
                 idle.push(client);
@@ -127,8 +143,11 @@ impl Downloads {
         match used.as_ref().filter(|connected| connected.parts().is_some()) {
             Some(connected) => Ok(connected.clone()),
             None => {
-                let runtime =
-                    Builder::new_multi_thread().worker_threads(THREADS).thread_name("eyas").enable_all().build();
+                let runtime = Builder::new_multi_thread()
+                    .worker_threads(THREADS)
+                    .thread_name("eyas")
+                    .enable_all()
+                    .build();
                 let connected = Arc::new(Connected::new(runtime.map_err(error)?, Used::default()));
                 Ok(used.insert(connected).clone())
             }

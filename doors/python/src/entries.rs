@@ -26,7 +26,13 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
-    fn new(name: &FileName, kind: &FileKind, size_bytes: u64, attributes: &Attributes, id: FileId) -> Self {
+    fn new(
+        name: &FileName,
+        kind: &FileKind,
+        size_bytes: u64,
+        attributes: &Attributes,
+        id: FileId,
+    ) -> Self {
         let (kind, target) = match kind {
             FileKind::File => ("file", None),
             FileKind::Folder => ("directory", None),

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::files::{
-    BlockHolder, BlockPlace, Creation, DfsClient, FileReader, FileWriter, FilesError, FilesErrorKind, RenameOptions,
-    WriteOptions,
+    BlockHolder, BlockPlace, Creation, DfsClient, FileReader, FileWriter, FilesError,
+    FilesErrorKind, RenameOptions, WriteOptions,
 };
-use eyas_client::types::dfs::{AttributeChange, FileName, FileNameError, Format, FormatError, RecordFormat};
+use eyas_client::types::dfs::{
+    AttributeChange, FileName, FileNameError, Format, FormatError, RecordFormat,
+};
 use eyas_client::{Client, ClientError};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyConnectionError, PyOSError, PyValueError};
@@ -35,7 +37,8 @@ const PAGE: u32 = 4096;
 /// Entries that are removed at the same time.
 const REMOVED_TOGETHER: usize = 256;
 
-/// Offset, size, number of the block, and the nodes that have a chunk with the addresses of their hosts.
+/// Offset, size, number of the block, and the nodes that have a chunk with the addresses of their
+/// hosts.
 type Place = (u64, u64, usize, Vec<(String, Option<String>)>);
 
 /// A connection to the files of a cluster.
@@ -45,7 +48,8 @@ impl FilesConnection {
     /// The runtime and the files, if this is the process that has connected.
     pub(crate) fn parts(&self) -> PyResult<(&Runtime, &DfsClient)> {
         self.0.parts().ok_or_else(|| {
-            let message = "this was opened before a fork, by the parent of this process: open it again";
+            let message =
+                "this was opened before a fork, by the parent of this process: open it again";
             PyOSError::new_err((Errno::BADF.raw_os_error(), message))
         })
     }
@@ -60,7 +64,11 @@ impl FilesConnection {
     }
 
     /// Does the same as [`wait`](Self::wait) for work with any result.
-    pub(crate) fn wait_for<T: Send>(&self, py: Python<'_>, work: impl Future<Output = T> + Send) -> PyResult<T> {
+    pub(crate) fn wait_for<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl Future<Output = T> + Send,
+    ) -> PyResult<T> {
         wait(py, self.parts()?.0, work)
     }
 }
@@ -97,7 +105,9 @@ pub(crate) fn connect_error(error: ClientError) -> PyErr {
 }
 
 fn file_name(path: &str) -> PyResult<FileName> {
-    path.parse().map_err(|error: FileNameError| PyOSError::new_err((Errno::INVAL.raw_os_error(), error.to_string())))
+    path.parse().map_err(|error: FileNameError| {
+        PyOSError::new_err((Errno::INVAL.raw_os_error(), error.to_string()))
+    })
 }
 
 /// A connection to the files of a cluster.
@@ -106,12 +116,14 @@ pub struct FilesSession(Arc<FilesConnection>);
 
 #[pymethods]
 impl FilesSession {
-    /// Connects to the files of the cluster with this access file or name, or of the one that `eyas` commands use by
-    /// default. In a call or task, that is the cluster that runs it.
+    /// Connects to the files of the cluster with this access file or name, or of the one that
+    /// `eyas` commands use by default. In a call or task, that is the cluster that runs it.
     #[new]
     #[pyo3(signature = (*, cluster=None, access=None))]
     fn new(py: Python<'_>, cluster: Option<String>, access: Option<PathBuf>) -> PyResult<Self> {
-        let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(unreachable)?;
+        let access = cluster_of(access, cluster)
+            .and_then(|cluster| cluster.access())
+            .map_err(unreachable)?;
         let connecting = async {
             let mut client = Client::connect(&access).await.map_err(connect_error)?;
             client.files_within(PATIENCE, || {}).await.map_err(connect_error)
@@ -160,22 +172,30 @@ impl FilesSession {
         Ok(file.record.chunks.iter().map(FileChunk::from).collect())
     }
 
-    /// Where the chunks of a file are: offset, size, number of the block, and the nodes with their hosts.
+    /// Where the chunks of a file are: offset, size, number of the block, and the nodes with their
+    /// hosts.
     fn places(&self, py: Python<'_>, path: &str) -> PyResult<Vec<Place>> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
         let find = async { Ok(files.places(&files.stat(&name).await?).await) };
         let places = self.0.wait(py, find)?;
         let holders = |place: &BlockPlace| {
-            let holder = |holder: &BlockHolder| (holder.node.to_string(), holder.host().map(|host| host.to_string()));
+            let holder = |holder: &BlockHolder| {
+                (holder.node.to_string(), holder.host().map(|host| host.to_string()))
+            };
             place.holders.iter().map(holder).collect()
         };
-        Ok(places.iter().map(|place| (place.offset, place.size_bytes, place.block, holders(place))).collect())
+        Ok(places
+            .iter()
+            .map(|place| (place.offset, place.size_bytes, place.block, holders(place)))
+            .collect())
     }
 
     /// Makes a folder, and those above it that are missing.
     fn make_folder(&self, py: Python<'_>, path: &str) -> PyResult<()> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
-        self.0.wait(py, async { files.make_folder(&name, Creation::of_process(0o777)).await.map(drop) })
+        self.0.wait(py, async {
+            files.make_folder(&name, Creation::of_process(0o777)).await.map(drop)
+        })
     }
 
     /// Removes a file or link.
@@ -201,7 +221,11 @@ impl FilesSession {
         let (from, to, (_, files)) = (file_name(from)?, file_name(to)?, self.0.parts()?);
         self.0.wait(
             py,
-            files.rename(&from, &to, RenameOptions { replaces: true, makes_parents: true, keeps_format: false }),
+            files.rename(
+                &from,
+                &to,
+                RenameOptions { replaces: true, makes_parents: true, keeps_format: false },
+            ),
         )
     }
 
@@ -217,7 +241,8 @@ impl FilesSession {
     /// Sets the time of the last write, nanoseconds since 1970.
     fn set_modified(&self, py: Python<'_>, path: &str, modified_ns: u64) -> PyResult<()> {
         let (name, (_, files)) = (file_name(path)?, self.0.parts()?);
-        let change = AttributeChange { modified_ns: Some(modified_ns), ..AttributeChange::default() };
+        let change =
+            AttributeChange { modified_ns: Some(modified_ns), ..AttributeChange::default() };
         self.0.wait(py, async { files.set_attributes(&name, &change).await.map(drop) })
     }
 
@@ -228,8 +253,8 @@ impl FilesSession {
         Ok(OpenedFile { connection: self.0.clone(), open })
     }
 
-    /// Begins a file, which appears, or replaces the file that has the name, when it is published. `format` is that of
-    /// its records.
+    /// Begins a file, which appears, or replaces the file that has the name, when it is published.
+    /// `format` is that of its records.
     #[pyo3(signature = (path, *, exclusive=false, format=None, chunk_bytes=None, replicas=None))]
     fn create(
         &self,
@@ -244,13 +269,16 @@ impl FilesSession {
         let format = match format {
             Some(format) => {
                 let format = format.parse::<Format>();
-                format.map_err(|error: FormatError| PyValueError::new_err(error.to_string()))?.into()
+                format
+                    .map_err(|error: FormatError| PyValueError::new_err(error.to_string()))?
+                    .into()
             }
             None => RecordFormat::of_name(name.as_str()),
         };
         let mut options = WriteOptions::of(format);
         options.chunk_bytes = chunk_bytes.filter(|bytes| *bytes > 0).unwrap_or(options.chunk_bytes);
-        options.replication = replicas.filter(|replicas| *replicas > 0).unwrap_or(options.replication);
+        options.replication =
+            replicas.filter(|replicas| *replicas > 0).unwrap_or(options.replication);
         self.write(py, FileWriter::create(files.clone(), name, options, !exclusive))
     }
 
@@ -284,8 +312,11 @@ impl FilesSession {
 
 /// Removes a folder and everything below it, the deepest folders first.
 async fn remove_tree(files: &DfsClient, name: &FileName) -> Result<(), FilesError> {
-    let (folders, others): (Vec<_>, Vec<_>) =
-        files.list_entries(name.as_str()).await?.into_iter().partition(|entry| entry.kind.is_folder());
+    let (folders, others): (Vec<_>, Vec<_>) = files
+        .list_entries(name.as_str())
+        .await?
+        .into_iter()
+        .partition(|entry| entry.kind.is_folder());
     let mut removing = JoinSet::new();
     for entry in others {
         if removing.len() == REMOVED_TOGETHER {
@@ -328,7 +359,12 @@ impl OpenedFile {
     }
 
     /// Reads up to `length` bytes from `offset`.
-    fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        length: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let length = length.min(self.size().saturating_sub(offset)) as usize;
         buffers::filled(py, length, |buffer| self.read(py, offset, buffer))
     }
@@ -348,8 +384,8 @@ impl OpenedFile {
         ranges
     }
 
-    /// Fills a buffer with the bytes from `offset`, and returns their number. It is less than the size of the buffer
-    /// only at the end of the file.
+    /// Fills a buffer with the bytes from `offset`, and returns their number. It is less than the
+    /// size of the buffer only at the end of the file.
     fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyBuffer<u8>) -> PyResult<usize> {
         self.read(py, offset, buffers::bytes_mut(&mut buffer)?)
     }
@@ -403,8 +439,8 @@ impl WrittenFile {
         self.edited(FileWriter::size_bytes)
     }
 
-    /// Fills a buffer with the bytes from `offset` of a file that is edited, and returns their number. It is less than
-    /// the size of the buffer only at the end of the file.
+    /// Fills a buffer with the bytes from `offset` of a file that is edited, and returns their
+    /// number. It is less than the size of the buffer only at the end of the file.
     fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyBuffer<u8>) -> PyResult<usize> {
         let into = buffers::bytes_mut(&mut buffer)?;
         let mut writer = self.take()?;
@@ -430,7 +466,10 @@ impl WrittenFile {
 
 impl WrittenFile {
     /// Does something with a file that is edited. If it fails, the changes before it remain.
-    fn edited<T>(&self, work: impl FnOnce(&mut FileWriter) -> Result<T, FilesError>) -> PyResult<T> {
+    fn edited<T>(
+        &self,
+        work: impl FnOnce(&mut FileWriter) -> Result<T, FilesError>,
+    ) -> PyResult<T> {
         let mut writer = self.take()?;
         let done = work(&mut writer).map_err(os_error);
         *self.lock() = Some(writer);
@@ -439,7 +478,8 @@ impl WrittenFile {
 
     fn take(&self) -> PyResult<FileWriter> {
         self.connection.parts()?;
-        let message = "an earlier write has failed, or another thread writes: nothing of this file appears";
+        let message =
+            "an earlier write has failed, or another thread writes: nothing of this file appears";
         self.lock().take().ok_or_else(|| PyOSError::new_err((Errno::IO.raw_os_error(), message)))
     }
 

@@ -1,7 +1,7 @@
 //! Results of calls and commands, as Python sees them.
 //!
-//! The thread that receives makes them. A field becomes an object of Python when Python reads it, and not before: most
-//! calls print nothing, and have no reason to be told.
+//! The thread that receives makes them. A field becomes an object of Python when Python reads it,
+//! and not before: most calls print nothing, and have no reason to be told.
 
 use eyas_client::types::Status;
 use eyas_client::types::outcome::{Outcome, TaskResult, split_call_output};
@@ -50,7 +50,8 @@ impl EndedCall {
     pub fn new(result: TaskResult, is_command: bool) -> Self {
         let TaskResult { index: task, outcome, executor, .. } = result;
         let Outcome { status, stdout, stderr, outputs, cut_bytes, .. } = outcome;
-        let (answer, printed) = if is_command { (&stdout[..], &[][..]) } else { split_call_output(&stdout) };
+        let (answer, printed) =
+            if is_command { (&stdout[..], &[][..]) } else { split_call_output(&stdout) };
         let outcome = match &status {
             Status::Succeeded => CallOutcome::Returned,
             // The worker has answered with an exception.
@@ -60,8 +61,20 @@ impl EndedCall {
         };
         let answer_end = answer.len();
         let printed_end = answer_end + printed.len();
-        let kept = outputs.iter().filter(|left| left.object.is_kept()).map(|left| left.output).collect();
-        EndedCall { task, outcome, status, stdout, answer_end, printed_end, stderr, executor, kept, cut_bytes }
+        let kept =
+            outputs.iter().filter(|left| left.object.is_kept()).map(|left| left.output).collect();
+        EndedCall {
+            task,
+            outcome,
+            status,
+            stdout,
+            answer_end,
+            printed_end,
+            stderr,
+            executor,
+            kept,
+            cut_bytes,
+        }
     }
 }
 

@@ -16,12 +16,12 @@ use eyas_client::types::place::PlaceProblem;
 use eyas_client::types::shown::with_short_quotes;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
-    Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources, TaskId, TaskItem,
-    TaskTemplate, Template, TemplatePart, Value, WorkingFolder, shown,
+    Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources,
+    TaskId, TaskItem, TaskTemplate, Template, TemplatePart, Value, WorkingFolder, shown,
 };
 use eyas_client::{
-    AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster, ClusterError as ClusterNotFound,
-    Draft, check_requirements,
+    AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster,
+    ClusterError as ClusterNotFound, Draft, check_requirements,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -36,7 +36,12 @@ use crate::results::EndedCall;
 use crate::waiting::{END_DEADLINE, connect, wait, wait_once};
 
 // Pickles and tracebacks name it as programs do.
-create_exception!(eyas, ClusterError, PyRuntimeError, "The cluster cannot be reached, or refuses a request.");
+create_exception!(
+    eyas,
+    ClusterError,
+    PyRuntimeError,
+    "The cluster cannot be reached, or refuses a request."
+);
 
 /// Threads that send and receive.
 const THREADS: usize = 1;
@@ -81,7 +86,8 @@ struct Shared {
     is_received: Condvar,
 }
 
-/// A job that is attached to a connection. Calls are added to it, and their results come in any order.
+/// A job that is attached to a connection. Calls are added to it, and their results come in any
+/// order.
 #[pyclass(frozen)]
 pub struct CallSession {
     shared: Arc<Shared>,
@@ -117,7 +123,10 @@ fn short(message: impl ToString) -> String {
 }
 
 /// The cluster with this access file or name, or the one that `eyas` commands use by default.
-pub(crate) fn cluster_of(access: Option<PathBuf>, name: Option<String>) -> Result<Cluster, ClusterNotFound> {
+pub(crate) fn cluster_of(
+    access: Option<PathBuf>,
+    name: Option<String>,
+) -> Result<Cluster, ClusterNotFound> {
     match (access, name) {
         (Some(access), _) => Ok(Cluster::with_access(&access)),
         (None, Some(name)) => Cluster::named(&name),
@@ -125,7 +134,8 @@ pub(crate) fn cluster_of(access: Option<PathBuf>, name: Option<String>) -> Resul
     }
 }
 
-/// Asks a cluster for something. The answer has the fields of the JSON of the command that shows the same.
+/// Asks a cluster for something. The answer has the fields of the JSON of the command that shows
+/// the same.
 #[pyfunction]
 #[pyo3(signature = (what, *, job=None, task=None, cluster=None, access=None))]
 pub fn ask<'py>(
@@ -146,7 +156,8 @@ pub fn ask<'py>(
         _ => return Err(error(format!("there is nothing to ask about {what}"))),
     };
     let access = cluster_of(access, cluster).and_then(|cluster| cluster.access()).map_err(error)?;
-    let asking = async { Client::connect(&access).await.map_err(error)?.ask(request).await.map_err(error) };
+    let asking =
+        async { Client::connect(&access).await.map_err(error)?.ask(request).await.map_err(error) };
     let answer = match wait_once(py, asking)? {
         ToClient::Executors(views) => serde_json::to_value(&views),
         ToClient::Jobs(views) => serde_json::to_value(&views),
@@ -169,12 +180,15 @@ pub fn access_path(cluster: Option<String>, access: Option<PathBuf>) -> PyResult
 #[pyfunction]
 pub fn check_destination(destination: &[u8]) -> PyResult<()> {
     match PlaceProblem::of(destination) {
-        Some(problem) => Err(PyValueError::new_err(short(format!("`{}` {problem}", shown(destination))))),
+        Some(problem) => {
+            Err(PyValueError::new_err(short(format!("`{}` {problem}", shown(destination)))))
+        }
         None => Ok(()),
     }
 }
 
-/// Copies files to executors, and waits for that. The answer has the fields of the JSON of `eyas push`.
+/// Copies files to executors, and waits for that. The answer has the fields of the JSON of `eyas
+/// push`.
 #[pyfunction]
 #[pyo3(signature = (files, to, *, cluster=None, access=None))]
 pub fn push<'py>(
@@ -191,7 +205,8 @@ pub fn push<'py>(
         let mut draft = Draft::new("push").on_cluster(&cluster);
         draft.look_up(&files).await.map_err(|why| PyOSError::new_err(short(why)))?;
         let (objects, kept) = (draft.into_objects(), Vec::new());
-        let request = PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
+        let request =
+            PushRequest { objects, kept, to, distribution: Distribution::default(), wait: true };
         Client::connect(&access).await.map_err(error)?.push(request, |_| ()).await.map_err(error)
     };
     object(py, &serde_json::to_value(wait_once(py, pushing)?).map_err(error)?)
@@ -199,9 +214,9 @@ pub fn push<'py>(
 
 #[pymethods]
 impl CallSession {
-    /// Connects to the cluster with this access file or name, or to the one that `eyas` commands use by default, and
-    /// attaches a job with this name. Results are downloaded into a folder inside of `results`, by default the folder
-    /// for temporary files.
+    /// Connects to the cluster with this access file or name, or to the one that `eyas` commands
+    /// use by default, and attaches a job with this name. Results are downloaded into a folder
+    /// inside of `results`, by default the folder for temporary files.
     #[new]
     #[pyo3(signature = (name, *, cluster=None, access=None, results=None))]
     fn new(
@@ -213,7 +228,9 @@ impl CallSession {
     ) -> PyResult<Self> {
         let cluster = cluster_of(access, cluster).map_err(error)?;
         let access = cluster.access().map_err(error)?;
-        let attaching = async { Client::connect(&access).await.map_err(error)?.attach(name).await.map_err(error) };
+        let attaching = async {
+            Client::connect(&access).await.map_err(error)?.attach(name).await.map_err(error)
+        };
         let (runtime, (job, sender, receiver)) = connect(py, THREADS, attaching)?;
         let shared = Arc::new(Shared {
             unsent: Mutex::default(),
@@ -225,13 +242,20 @@ impl CallSession {
         runtime.spawn(receive(shared.clone(), receiver));
         let inputs = AsyncMutex::new(AttachedInputs::new(&cluster));
         let downloads = Downloads::new(cluster, results);
-        Ok(CallSession { shared, runtime: Mutex::new(Some(Arc::new(runtime))), inputs, downloads, job: job.0 })
+        Ok(CallSession {
+            shared,
+            runtime: Mutex::new(Some(Arc::new(runtime))),
+            inputs,
+            downloads,
+            job: job.0,
+        })
     }
 
-    /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or, with `is_command`, are
-    /// a command with placeholders for columns. Each output is a pattern and a destination, both with placeholders; an
-    /// output without a destination is kept in the cluster. With `is_command` false, the first output is optional: the
-    /// result, if it is large. `inputs` are numbers of files that are on the node before; their paths there follow the
+    /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or,
+    /// with `is_command`, are a command with placeholders for columns. Each output is a pattern and
+    /// a destination, both with placeholders; an output without a destination is kept in the
+    /// cluster. With `is_command` false, the first output is optional: the result, if it is large.
+    /// `inputs` are numbers of files that are on the node before; their paths there follow the
     /// words. The tasks may read the files `reads` of the cluster, and write into `folders`.
     #[pyo3(signature = (words, *, is_command, environment, inputs, outputs, cpus_milli, memory_bytes, gpus, timeout_us,
                         retries, priority, requirements, capture_bytes, reads=vec![], folders=vec![]))]
@@ -254,8 +278,11 @@ impl CallSession {
         reads: Vec<String>,
         folders: Vec<String>,
     ) -> PyResult<u16> {
-        let paths = (0..inputs.len() as u32).map(|input| Template(vec![TemplatePart::Input(input)]));
-        let parse = |word: &String| if is_command { Template::parse(word) } else { Template::literal(word.as_str()) };
+        let paths =
+            (0..inputs.len() as u32).map(|input| Template(vec![TemplatePart::Input(input)]));
+        let parse = |word: &String| {
+            if is_command { Template::parse(word) } else { Template::literal(word.as_str()) }
+        };
         if let Some(requirements) = &requirements {
             // The dispatcher would refuse all that is sent with it.
             check_requirements(requirements).map_err(|why| PyValueError::new_err(short(why)))?;
@@ -264,29 +291,36 @@ impl CallSession {
         let program = if is_command { Program::Command(words) } else { Program::Call(words) };
         let mut template = TaskTemplate::new(program);
         template.inputs = inputs.into_iter().map(|object| input_of((object, None))).collect();
-        template.env = environment.into_iter().map(|(name, value)| (name, Template::literal(value.as_str()))).collect();
+        template.env = environment
+            .into_iter()
+            .map(|(name, value)| (name, Template::literal(value.as_str())))
+            .collect();
         // A worker works for many calls.
-        template.folder = if is_command { WorkingFolder::Sandbox } else { WorkingFolder::Path(Name::from("/")) };
+        template.folder =
+            if is_command { WorkingFolder::Sandbox } else { WorkingFolder::Path(Name::from("/")) };
         template.base = Name::from(std::env::current_dir()?.into_os_string().into_vec());
-        let output = |(number, (pattern, destination)): (usize, (String, Option<String>))| OutputSpec {
-            pattern: Template::parse(pattern.as_str()),
-            replicas: destination.is_none().into(),
-            destination: destination.map(|destination| Template::parse(destination.as_str())),
-            until_read: false,
-            optional: !is_command && number == 0,
-        };
+        let output =
+            |(number, (pattern, destination)): (usize, (String, Option<String>))| OutputSpec {
+                pattern: Template::parse(pattern.as_str()),
+                replicas: destination.is_none().into(),
+                destination: destination.map(|destination| Template::parse(destination.as_str())),
+                until_read: false,
+                optional: !is_command && number == 0,
+            };
         template.outputs = outputs.into_iter().enumerate().map(output).collect();
         template.resources = Resources { cpus_milli, memory_bytes, ..Resources::default() };
         if gpus > 0 {
             template.resources.named.push((GPU.into(), gpus));
         }
-        (template.timeout_us, template.retries, template.priority) = (timeout_us, retries, priority);
+        (template.timeout_us, template.retries, template.priority) =
+            (timeout_us, retries, priority);
         (template.requirements, template.capture_bytes) = (requirements, capture_bytes);
         let reads = reads.iter().map(|name| name.parse()).collect::<Result<_, _>>();
         template.files = FilesScope { reads: reads.map_err(|e: FileNameError| error(e))?, folders };
         let mut unsent = lock(&self.shared.unsent);
         let number = unsent.template_count;
-        unsent.template_count = number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;
+        unsent.template_count =
+            number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;
         unsent.templates.push(template);
         if is_command {
             unsent.commands.insert(number);
@@ -303,7 +337,8 @@ impl CallSession {
             let mut known = self.inputs.lock().await;
             let mut numbers = Vec::with_capacity(names.len());
             for name in &names {
-                let (number, object) = known.object(name).await.map_err(|why| PyOSError::new_err(short(why)))?;
+                let (number, object) =
+                    known.object(name).await.map_err(|why| PyOSError::new_err(short(why)))?;
                 // In the order of their numbers: the inputs are still locked.
                 lock(&self.shared.unsent).objects.extend(object);
                 numbers.push(number);
@@ -315,9 +350,9 @@ impl CallSession {
         numbers
     }
 
-    /// Adds a task, and returns its number. A column is its text, and whether it is the path of an input: of the next
-    /// one of `inputs`. Further inputs have no column. An input is the number of one that was looked up, or a task and
-    /// the number of its output.
+    /// Adds a task, and returns its number. A column is its text, and whether it is the path of an
+    /// input: of the next one of `inputs`. Further inputs have no column. An input is the number of
+    /// one that was looked up, or a task and the number of its output.
     fn submit(
         &self,
         template: u16,
@@ -330,7 +365,8 @@ impl CallSession {
             Value { text: Name::from(&text[..]), input }
         });
         let values = values.collect();
-        let item = TaskItem { template, values, inputs: inputs.into_iter().map(input_of).collect() };
+        let item =
+            TaskItem { template, values, inputs: inputs.into_iter().map(input_of).collect() };
         let mut unsent = lock(&self.shared.unsent);
         if unsent.is_closed {
             return Err(error("the session was closed"));
@@ -390,8 +426,9 @@ impl CallSession {
     fn results(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Vec<EndedCall>>> {
         let (results, end) = py.detach(|| {
             let received = lock(&self.shared.received);
-            let is_empty =
-                |received: &mut Received| received.results.is_empty() && received.end.is_none() && !received.is_woken;
+            let is_empty = |received: &mut Received| {
+                received.results.is_empty() && received.end.is_none() && !received.is_woken
+            };
             let timeout = Duration::from_secs_f64(timeout_s);
             let waited = self.shared.is_received.wait_timeout_while(received, timeout, is_empty);
             let (mut received, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -444,10 +481,12 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
         shared.is_unsent.notified().await;
         let now = {
             let mut unsent = lock(&shared.unsent);
-            let (template_count, task_count, is_closed) = (unsent.template_count, unsent.task_count, unsent.is_closed);
+            let (template_count, task_count, is_closed) =
+                (unsent.template_count, unsent.task_count, unsent.is_closed);
             let commands = take(&mut unsent.commands);
             // Counts and notes of earlier calls stay.
-            let left = Unsent { template_count, task_count, is_closed, commands, ..Unsent::default() };
+            let left =
+                Unsent { template_count, task_count, is_closed, commands, ..Unsent::default() };
             std::mem::replace(&mut *unsent, left)
         };
         let sending = async {
@@ -467,7 +506,8 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
             Ok::<(), eyas_client::ClientError>(())
         };
         if let Err(why) = sending.await {
-            // If the connection has ended, the receiver learns why: the dispatcher may have said it.
+            // If the connection has ended, the receiver learns why: the dispatcher may have said
+            // it.
             if sender.is_whole() {
                 end(&shared, why.to_string());
             }

@@ -17,10 +17,15 @@ pub(crate) const END_DEADLINE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// What the handler of a signal has raised.
-pub(crate) fn wait<T: Send>(py: Python<'_>, runtime: &Runtime, work: impl Future<Output = T> + Send) -> PyResult<T> {
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    runtime: &Runtime,
+    work: impl Future<Output = T> + Send,
+) -> PyResult<T> {
     let mut work = pin!(work);
     loop {
-        match py.detach(|| runtime.block_on(async { timeout(SIGNAL_PERIOD, work.as_mut()).await })) {
+        match py.detach(|| runtime.block_on(async { timeout(SIGNAL_PERIOD, work.as_mut()).await }))
+        {
             Ok(done) => return Ok(done),
             Err(_) => py.check_signals()?,
         }
@@ -36,7 +41,11 @@ pub(crate) fn connect<T: Send>(
     threads: usize,
     connecting: impl Future<Output = PyResult<T>> + Send,
 ) -> PyResult<(Runtime, T)> {
-    let runtime = Builder::new_multi_thread().worker_threads(threads).thread_name("eyas").enable_all().build()?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("eyas")
+        .enable_all()
+        .build()?;
     match wait(py, &runtime, connecting).flatten() {
         Ok(connected) => Ok((runtime, connected)),
         Err(error) => {
@@ -51,7 +60,10 @@ pub(crate) fn connect<T: Send>(
 ///
 /// # Errors
 /// What the handler of a signal has raised, and what `work` has failed with.
-pub(crate) fn wait_once<T: Send>(py: Python<'_>, work: impl Future<Output = PyResult<T>> + Send) -> PyResult<T> {
+pub(crate) fn wait_once<T: Send>(
+    py: Python<'_>,
+    work: impl Future<Output = PyResult<T>> + Send,
+) -> PyResult<T> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let done = wait(py, &runtime, work).flatten();
     runtime.shutdown_background();
@@ -73,7 +85,9 @@ impl<T> Connected<T> {
     /// The runtime and the connection, if this is the process that has made them.
     pub fn parts(&self) -> Option<(&Runtime, &T)> {
         match &self.parts {
-            Some((runtime, connection)) if self.process == std::process::id() => Some((runtime, connection)),
+            Some((runtime, connection)) if self.process == std::process::id() => {
+                Some((runtime, connection))
+            }
             _ => None,
         }
     }

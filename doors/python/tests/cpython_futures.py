@@ -69,7 +69,9 @@ _matched = set()
 
 
 def _with_eyas(name, *tests):
-    made = type(name, (*map(_find, tests), EyasMixin, _find("BaseTestCase")), {"__module__": __name__})
+    made = type(
+        name, (*map(_find, tests), EyasMixin, _find("BaseTestCase")), {"__module__": __name__}
+    )
     for test, reason in EXCLUDED.items():
         if hasattr(made, test):
             setattr(made, test, unittest.skip(reason)(getattr(made, test)))
@@ -87,7 +89,12 @@ EyasFailingInitializerTest = _with_eyas("EyasFailingInitializerTest", "FailingIn
 
 
 #: CPython 3.11 does not have all of them.
-_LATER = {"test_max_tasks_early_shutdown", "test_python_finalization_error", "test_hang_gh83386", "test_crash_big_data"}
+_LATER = {
+    "test_max_tasks_early_shutdown",
+    "test_python_finalization_error",
+    "test_hang_gh83386",
+    "test_crash_big_data",
+}
 assert _matched | _LATER >= EXCLUDED.keys(), EXCLUDED.keys() - _matched
 
 

@@ -13,9 +13,23 @@ def files_cluster(nodes=2):
     """Start a cluster with files; yield its access file."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="eyas-test-"))
     access = folder / "access.toml"
-    words = [sys.executable, "-m", "eyas", "start", "local", "--owned", "--ephemeral", "--dfs", "--nodes", str(nodes)]
+    words = [
+        sys.executable,
+        "-m",
+        "eyas",
+        "start",
+        "local",
+        "--owned",
+        "--ephemeral",
+        "--dfs",
+        "--nodes",
+        str(nodes),
+    ]
     process = subprocess.Popen(
-        [*words, "--access", str(access)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        [*words, "--access", str(access)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         assert any(line.strip() == b"ready" for line in process.stdout), "the cluster did not start"

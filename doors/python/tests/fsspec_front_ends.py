@@ -29,12 +29,16 @@ def cluster():
         del os.environ["EYAS_ACCESS"]
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.feather", "t.json", "t.pickle"])
+@pytest.mark.parametrize(
+    "name", ["t.csv", "t.csv.gz", "t.parquet", "t.feather", "t.json", "t.pickle"]
+)
 def test_pandas(name):
     path, kind = f"eyas:///pandas/{name}", name.split(".")[1]
     options = {"index": False} if kind == "csv" else {}
     getattr(TABLE, f"to_{kind}")(path, **options)
-    pandas.testing.assert_frame_equal(getattr(pandas, f"read_{kind}")(path), TABLE, check_exact=False)
+    pandas.testing.assert_frame_equal(
+        getattr(pandas, f"read_{kind}")(path), TABLE, check_exact=False
+    )
 
 
 def test_pyarrow():
@@ -43,9 +47,15 @@ def test_pyarrow():
     pyarrow.parquet.write_table(table, "/arrow/table.parquet", filesystem=fs)
     with fs.open("/arrow/table.parquet") as file:
         assert pyarrow.parquet.ParquetFile(file).read(["star"]).equals(table.select(["star"]))
-    pyarrow.dataset.write_dataset(table, "/arrow/set", format="parquet", partitioning=["part"], filesystem=fs)
-    found = pyarrow.dataset.dataset("/arrow/set", format="parquet", partitioning=["part"], filesystem=fs)
-    assert found.count_rows(filter=pyarrow.dataset.field("part") == 1) == (TABLE.star % 3 == 1).sum()
+    pyarrow.dataset.write_dataset(
+        table, "/arrow/set", format="parquet", partitioning=["part"], filesystem=fs
+    )
+    found = pyarrow.dataset.dataset(
+        "/arrow/set", format="parquet", partitioning=["part"], filesystem=fs
+    )
+    assert (
+        found.count_rows(filter=pyarrow.dataset.field("part") == 1) == (TABLE.star % 3 == 1).sum()
+    )
     assert found.to_table().sort_by("star")["star"].equals(table["star"])
 
 
@@ -63,7 +73,9 @@ def test_numpy():
 
 def test_zarr():
     values = numpy.arange(1_000_000).reshape(1000, 1000)
-    array = zarr.create_array("eyas:///zarr/values.zarr", shape=values.shape, chunks=(250, 250), dtype=values.dtype)
+    array = zarr.create_array(
+        "eyas:///zarr/values.zarr", shape=values.shape, chunks=(250, 250), dtype=values.dtype
+    )
     array[:] = values
     array[3, :] = 7
     values[3, :] = 7
@@ -75,9 +87,12 @@ def test_zarr():
 
 def test_xarray():
     sky = xarray.Dataset(
-        {"brightness": (("x", "y"), numpy.random.default_rng(1).random((300, 200)))}, coords={"x": numpy.arange(300)}
+        {"brightness": (("x", "y"), numpy.random.default_rng(1).random((300, 200)))},
+        coords={"x": numpy.arange(300)},
     )
     sky.to_zarr("eyas:///xarray/sky.zarr")
-    xarray.testing.assert_identical(xarray.open_zarr("eyas:///xarray/sky.zarr", chunks=None).load(), sky)
+    xarray.testing.assert_identical(
+        xarray.open_zarr("eyas:///xarray/sky.zarr", chunks=None).load(), sky
+    )
     sky.assign_coords(x=sky.x + 300).to_zarr("eyas:///xarray/sky.zarr", append_dim="x")
     assert xarray.open_zarr("eyas:///xarray/sky.zarr", chunks=None).sizes["x"] == 600

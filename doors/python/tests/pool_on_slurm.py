@@ -16,9 +16,14 @@ LONG_S = 240
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    if os.geteuid() != 0 or shutil.which("slurmctld", path=os.environ["PATH"] + ":/usr/sbin") is None:
+    if (
+        os.geteuid() != 0
+        or shutil.which("slurmctld", path=os.environ["PATH"] + ":/usr/sbin") is None
+    ):
         assert "CI" not in os.environ, "in CI, Slurm is installed"
-        pytest.skip("a Slurm needs root, and the packages slurmctld, slurmd, slurm-client and munge")
+        pytest.skip(
+            "a Slurm needs root, and the packages slurmctld, slurmd, slurm-client and munge"
+        )
     folder = tmp_path / "slurm"
     subprocess.run([SCRIPT, "up", "-n", "2", "-c", "1", folder], check=True)
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
@@ -28,7 +33,9 @@ def slurm(tmp_path, monkeypatch):
 
 
 def jobs():
-    return subprocess.run(["squeue", "--noheader"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return subprocess.run(
+        ["squeue", "--noheader"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
 
 
 def test_calls_run_on_nodes_that_slurm_grants(slurm):

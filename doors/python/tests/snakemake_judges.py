@@ -11,7 +11,6 @@ from snakemake_interface_storage_plugins.tests import TestStorageBase
 from snakemake_storage_plugin_eyas import StorageProvider, StorageProviderSettings
 
 
-
 class TestExecutor(TestWorkflowsLocalStorageBase):
     __test__ = True
 

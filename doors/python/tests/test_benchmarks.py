@@ -10,7 +10,9 @@ DEV = pathlib.Path(__file__).parents[3] / "dev" / "experiments"
 LONG_S = 240
 
 
-@pytest.mark.parametrize("name", ["calls.py", "environments.py", "fsspec_reads.py", "snakemake_jobs.py"])
+@pytest.mark.parametrize(
+    "name", ["calls.py", "environments.py", "fsspec_reads.py", "snakemake_jobs.py"]
+)
 def test_benchmark(name, tmp_path):
     words = [sys.executable, str(DEV / name), "--tiny"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=LONG_S)

@@ -53,14 +53,18 @@ def test_a_file_that_is_one_record_is_one_piece_also_of_several_chunks(executor)
     file = session.create("/whole", format="whole", replicas=1)
     file.write(content)
     file.publish()
-    pieces = executor.map_blocks("/whole", lambda piece: (piece.offset, len(piece.content), zlib.crc32(piece.content)))
+    pieces = executor.map_blocks(
+        "/whole", lambda piece: (piece.offset, len(piece.content), zlib.crc32(piece.content))
+    )
     assert list(pieces) == [(0, len(content), zlib.crc32(content))]
 
 
 def test_several_files_and_no_content(executor):
     write(executor, "/some", b"a\nb\n")
     write(executor, "/empty", b"")
-    assert list(executor.map_blocks(["/some", "eyas:///empty"], lambda piece: piece.content)) == [b"a\nb\n"]
+    assert list(executor.map_blocks(["/some", "eyas:///empty"], lambda piece: piece.content)) == [
+        b"a\nb\n"
+    ]
     assert list(executor.map_blocks("/empty", len)) == []
 
 
@@ -100,6 +104,8 @@ def test_pieces_of_a_worker_that_dies_are_processed_by_others(executor):
         os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        assert sum(executor.with_options(retries=1).map_blocks("/deadly", die_once)) == len(lines(0, 30_000))
+        assert sum(executor.with_options(retries=1).map_blocks("/deadly", die_once)) == len(
+            lines(0, 30_000)
+        )
     finally:
         os.unlink(mark)

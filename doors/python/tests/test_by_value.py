@@ -33,7 +33,10 @@ def test_functions_with_caches(executor):
 
     assert executor.submit(fibonacci, 60).result(LONG_S) == fibonacci(60)
     assert executor.submit(lambda n: half(n) + fibonacci(n), 4).result(LONG_S) == 5
-    assert executor.submit(lambda f: f.cache_parameters(), half).result(LONG_S) == {"maxsize": 3, "typed": True}
+    assert executor.submit(lambda f: f.cache_parameters(), half).result(LONG_S) == {
+        "maxsize": 3,
+        "typed": True,
+    }
     assert executor.submit(lambda f: f is functools.lru_cache, functools.lru_cache).result(LONG_S)
 
 
@@ -128,7 +131,16 @@ def slotted():
     class Without(Base):
         __slots__ = ()
 
-    return [Base(1), More(1, 2), Single(1, 2), Described(1, 2), Private(1, 2), Record(1), Frozen(1, 2), Without(1)]
+    return [
+        Base(1),
+        More(1, 2),
+        Single(1, 2),
+        Described(1, 2),
+        Private(1, 2),
+        Record(1),
+        Frozen(1, 2),
+        Without(1),
+    ]
 
 
 @pytest.mark.parametrize("value", slotted(), ids=lambda value: type(value).__name__)
@@ -156,7 +168,9 @@ def test_a_class_stays_as_it_is_when_an_instance_comes_back(executor):
 
 
 def test_modules_that_are_registered_go_by_value(executor, tmp_path, monkeypatch):
-    (tmp_path / "own_tools.py").write_text("FACTOR = 2\ndef times(x): return FACTOR * x\nclass Of(int): pass\n")
+    (tmp_path / "own_tools.py").write_text(
+        "FACTOR = 2\ndef times(x): return FACTOR * x\nclass Of(int): pass\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     tools = importlib.import_module("own_tools")
     with pytest.raises(ModuleNotFoundError, match="own_tools"):
@@ -185,7 +199,9 @@ def test_functions_of_the_main_script_in_a_process_of_multiprocessing(tmp_path):
         "    process.start()\n"
         "    process.join()\n"
     )
-    done = subprocess.run([sys.executable, tmp_path / "main.py"], capture_output=True, text=True, timeout=LONG_S)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "main.py"], capture_output=True, text=True, timeout=LONG_S
+    )
     assert done.stdout == "6 True\n", done.stderr
 
 

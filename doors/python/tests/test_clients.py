@@ -69,7 +69,10 @@ def test_calls_of_a_client_that_dies_end(tmp_path):
     env = {"EYAS_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "eyas"]
     run = functools.partial(subprocess.run, check=True, env={**os.environ, **env}, timeout=LONG_S)
-    run([*command, "start", "local", "--nodes", "1", "--slots", "1", "--detach"], capture_output=True)
+    run(
+        [*command, "start", "local", "--nodes", "1", "--slots", "1", "--detach"],
+        capture_output=True,
+    )
     try:
         text = f"""
             import eyas, os, pathlib, time
@@ -116,7 +119,9 @@ def test_an_interrupt_ends_the_wait_for_a_dispatcher_that_does_not_answer(execut
         assert count == 1
         access.touch(0o600)
         access.write_text(changed)
-        program = "import eyas, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        program = (
+            "import eyas, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        )
         program += "eyas.connect(access=sys.argv[1])"
         words = [sys.executable, "-c", program, str(access)]
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as connecting:

@@ -48,7 +48,11 @@ def test_arrays_bags_and_data_frames():
     bag = pytest.importorskip("dask.bag")
     # The partitions of a group meet by the hash of its text, in several workers.
     words = bag.from_sequence([f"word {number % 7}" for number in range(700)], npartitions=10)
-    groups = words.groupby(lambda word: word, shuffle="tasks").map(lambda group: (group[0], len(group[1]))).compute()
+    groups = (
+        words.groupby(lambda word: word, shuffle="tasks")
+        .map(lambda group: (group[0], len(group[1])))
+        .compute()
+    )
     assert sorted(groups) == [(f"word {number}", 100) for number in range(7)]
     assert sorted(words.frequencies().compute()) == sorted(groups)
 
@@ -76,7 +80,10 @@ def test_the_first_exception_is_raised_and_the_rest_is_cancelled(executor):
 
 def test_results_that_are_used_no_longer_are_released(executor):
     run = eyas.dask._Run(
-        eyas.dask.convert_legacy_graph({"a": 1, "b": (operator.neg, "a"), "c": (operator.neg, "b")}), {"c"}
+        eyas.dask.convert_legacy_graph(
+            {"a": 1, "b": (operator.neg, "a"), "c": (operator.neg, "b")}
+        ),
+        {"c"},
     )
     assert run.run(executor) == {"c": 1}
     assert run._values.keys() == {"c"}
@@ -104,7 +111,10 @@ def test_an_executor_of_another_kind_is_refused():
 def test_a_configuration_that_holds_an_executor_is_copied_and_sent_to_other_processes(executor):
     assert copy.deepcopy(dask.config.config)["eyas"]["executor"] is executor
     sent = pickle.loads(pickle.dumps(dask.config.config))
-    with dask.config.set(sent), pytest.raises(TypeError, match="another one in this process.*not an eyas.Executor"):
+    with (
+        dask.config.set(sent),
+        pytest.raises(TypeError, match="another one in this process.*not an eyas.Executor"),
+    ):
         dask.delayed(os.getpid)().compute()
     with pytest.raises(TypeError, match="cannot be pickled for a call"):
         executor.submit(lambda: executor).result()

@@ -53,7 +53,9 @@ def reads(executor):
 
 def test_futures_are_arguments_wherever_they_are(executor):
     one, two = executor.submit(later, 1), executor.submit(later, 2)
-    total = executor.submit(lambda numbers, more: sum(numbers) + more["two"], [one, 10], more={"two": two})
+    total = executor.submit(
+        lambda numbers, more: sum(numbers) + more["two"], [one, 10], more={"two": two}
+    )
     assert total.result(LONG_S) == 13
     assert executor.submit(lambda: one).result(LONG_S) == 1, "a function may refer to one, too"
     with pytest.raises(TypeError, match="argument of a call"):
@@ -119,7 +121,9 @@ def test_a_large_result_that_cannot_be_read_is_an_error_also_for_asyncio(executo
 
     async def call():
         loop = asyncio.get_running_loop()
-        return await asyncio.wait_for(loop.run_in_executor(executor, UnreadableHere, client), LONG_S)
+        return await asyncio.wait_for(
+            loop.run_in_executor(executor, UnreadableHere, client), LONG_S
+        )
 
     with pytest.raises(ValueError, match="not unpickle here"):
         asyncio.run(call())
@@ -162,7 +166,9 @@ def test_a_call_that_waits_for_an_argument_can_be_cancelled_and_ends_before_the_
 def test_large_results_go_from_node_to_node_and_are_read_in_place(executor):
     before = reads(executor)
     made = executor.submit(ramp, MANY)
-    is_writable, total = executor.submit(lambda array: (array.flags.writeable, float(array.sum())), made).result(LONG_S)
+    is_writable, total = executor.submit(
+        lambda array: (array.flags.writeable, float(array.sum())), made
+    ).result(LONG_S)
     assert (is_writable, total) == (False, MANY * (MANY - 1) / 2)
     executor.submit(lambda arrays: [len(array) for array in arrays], [made, made]).result(LONG_S)
     read = {where: count - before[where] for where, count in reads(executor).items()}
@@ -176,7 +182,9 @@ def test_large_results_go_from_node_to_node_and_are_read_in_place(executor):
 def test_many_large_results_are_fetched_by_several_threads(executor):
     made = [executor.submit(ramp, MANY // 8 + number) for number in range(100)]
     with futures.ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(lambda one: len(one.result(LONG_S)), made)) == [MANY // 8 + n for n in range(100)]
+        assert list(threads.map(lambda one: len(one.result(LONG_S)), made)) == [
+            MANY // 8 + n for n in range(100)
+        ]
 
 
 def test_results_stay_beyond_their_executor():
@@ -228,7 +236,9 @@ def test_large_arguments_become_files_which_each_node_gets_once(executor):
 def test_files_stay_in_the_cluster_until_they_are_saved(executor, tmp_path):
     words = tmp_path / "words"
     words.write_text("b\na\nc\n")
-    ordered = executor.run("sort {words} -o {ordered}", words=eyas.File(words), ordered=eyas.Output())
+    ordered = executor.run(
+        "sort {words} -o {ordered}", words=eyas.File(words), ordered=eyas.Output()
+    )
     counted = executor.run("wc -l {words}", words=ordered.output("ordered"))
     assert counted.result(LONG_S).stdout.split()[0] == b"3"
     read = executor.submit(lambda path: path.read_text(), ordered.output("ordered"))
@@ -237,7 +247,9 @@ def test_files_stay_in_the_cluster_until_they_are_saved(executor, tmp_path):
     assert (tmp_path / "ordered").read_text() == "a\nb\nc\n"
     with pytest.raises(KeyError, match="it has 'ordered'"):
         ordered.output("other")
-    two = executor.submit(lambda one, two: [one.write_text("1"), two.write_text("2")], eyas.Output(), eyas.Output())
+    two = executor.submit(
+        lambda one, two: [one.write_text("1"), two.write_text("2")], eyas.Output(), eyas.Output()
+    )
     two.output(1).save(tmp_path / "two")
     assert (tmp_path / "two").read_text() == "2"
     secret = executor.submit(lambda path: [path.write_text("3"), path.chmod(0o640)], eyas.Output())
@@ -324,7 +336,9 @@ def test_large_arguments_and_shared_values_can_be_files_of_the_cluster():
         with eyas.connect(access=access, objects="eyas:///own/values") as other:
             array = ramp(4 * MANY)
             table = other.share({"array": array})
-            calls = [other.submit(lambda values, table: (values == table["array"]).all(), array, table)] * 4
+            calls = [
+                other.submit(lambda values, table: (values == table["array"]).all(), array, table)
+            ] * 4
             assert all(call.result(LONG_S) for call in calls)
             assert len(executor.files.ls("/own/values")) == 2
         assert executor.files.ls("/own/values") == []
@@ -348,7 +362,9 @@ def test_the_end_of_a_call_ends_a_long_chain_of_calls_that_need_it(how):
         head.cancel()
     elif how == "lost":
         executor._state.session.disconnect()
-    expected = {"fails": TypeError, "cancelled": futures.CancelledError, "lost": eyas.ClusterLost}[how]
+    expected = {"fails": TypeError, "cancelled": futures.CancelledError, "lost": eyas.ClusterLost}[
+        how
+    ]
     for call in calls[1:]:
         assert isinstance(call.exception(LONG_S), expected)
     executor.shutdown()
@@ -379,7 +395,9 @@ def test_files_of_arguments_that_no_call_needs_are_removed_from_some_size_on(mon
         folder = pathlib.Path(executor._state.cluster.objects)
         # The last one is released just after its result is told.
         assert len(list(folder.iterdir())) <= 3
-        assert [executor.submit(bytes.count, content, b"\7").result(LONG_S) for _ in range(3)] == [4 << 20] * 3
+        assert [executor.submit(bytes.count, content, b"\7").result(LONG_S) for _ in range(3)] == [
+            4 << 20
+        ] * 3
         assert len(list(folder.iterdir())) <= 3
 
 
@@ -430,7 +448,9 @@ def _led_away(folder):
         (_led_away, True),
     ],
 )
-def test_code_is_not_read_where_another_user_could_replace_it(tmp_path, monkeypatch, change, needs_root):
+def test_code_is_not_read_where_another_user_could_replace_it(
+    tmp_path, monkeypatch, change, needs_root
+):
     if needs_root and os.geteuid() != 0:
         pytest.skip("only root can make files of another user")
     folder = tmp_path / "above" / "objects"
@@ -442,8 +462,14 @@ def test_code_is_not_read_where_another_user_could_replace_it(tmp_path, monkeypa
     assert values.find("value") == path
     packing._cache()
     change(folder)
-    for read in (lambda: values.write("other", [b"x"]), lambda: values.find("value"), packing._cache):
-        with pytest.raises(PermissionError, match=r"other users can write to|belongs to another user"):
+    for read in (
+        lambda: values.write("other", [b"x"]),
+        lambda: values.find("value"),
+        packing._cache,
+    ):
+        with pytest.raises(
+            PermissionError, match=r"other users can write to|belongs to another user"
+        ):
             read()
     assert not (folder / "other").exists()
 
@@ -454,7 +480,9 @@ def test_a_cluster_starts_no_module_of_the_current_folder(tmp_path):
     script.parent.mkdir()
     call = "executor.submit(len, 'abc').result()"
     script.write_text(f"import eyas\nwith eyas.local(max_workers=1) as executor: print({call})")
-    ended = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=LONG_S)
+    ended = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=LONG_S
+    )
     assert not (tmp_path / "stolen").exists()
     assert ended.stdout == "3\n", ended.stderr
 
@@ -483,7 +511,10 @@ def test_futures_of_others_are_arguments_or_refused(executor, tmp_path):
             executor.run("cat {file}", file=kept.output()).result(LONG_S)
     with pytest.raises(eyas.ClusterLost, match="before that"):
         kept.output().save(tmp_path / "late")
-    with futures.ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="pass its result"):
+    with (
+        futures.ThreadPoolExecutor(1) as threads,
+        pytest.raises(TypeError, match="pass its result"),
+    ):
         executor.submit(abs, threads.submit(abs, 1)).result(LONG_S)
 
 
@@ -533,8 +564,12 @@ def write(path):
     path.write_text("x")
 
 
-@pytest.mark.parametrize("destination", ["s3://bucket/a/./b", "s3://bucket", "eyas:///../x", "http://host/x"])
-def test_a_destination_to_which_nothing_can_be_written_is_refused_before_a_task_runs(executor, destination):
+@pytest.mark.parametrize(
+    "destination", ["s3://bucket/a/./b", "s3://bucket", "eyas:///../x", "http://host/x"]
+)
+def test_a_destination_to_which_nothing_can_be_written_is_refused_before_a_task_runs(
+    executor, destination
+):
     ran = executor._state.session.job
     with pytest.raises(ValueError, match=destination.replace(".", r"\.")):
         executor.submit(write, eyas.Output(destination)).result()
@@ -550,7 +585,9 @@ def test_an_open_file_that_cannot_be_pickled_is_refused_with_what_to_do(executor
 
 
 def test_output_that_was_dropped_is_told(executor, caplog):
-    with pytest.raises(eyas.CallFailed, match=r"1000 bytes of its output were dropped: .* eyas\.Output"):
+    with pytest.raises(
+        eyas.CallFailed, match=r"1000 bytes of its output were dropped: .* eyas\.Output"
+    ):
         executor.run(f"head -c {(16 << 20) + 1000} /dev/zero").result()
     assert len(executor.run(f"head -c {16 << 20} /dev/zero").result().stdout) == 16 << 20
 
@@ -572,7 +609,9 @@ def test_a_client_that_is_killed_leaves_no_folder_of_results(executor, tmp_path,
     def run(program):
         access = "" if is_own else executor._cluster["access"]
         words = [sys.executable, "-c", textwrap.dedent(program), access]
-        return subprocess.run(words, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=LONG_S).returncode
+        return subprocess.run(
+            words, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=LONG_S
+        ).returncode
 
     assert run(KILLED) == -signal.SIGTERM
     if is_own:

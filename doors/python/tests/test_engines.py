@@ -46,7 +46,11 @@ def parent_of(process):
 def dask_client():
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=2, memory_limit="500MB", processes=True, dashboard_address=None
+        n_workers=2,
+        threads_per_worker=2,
+        memory_limit="500MB",
+        processes=True,
+        dashboard_address=None,
     )
     with cluster, distributed.Client(cluster) as client:
         yield client
@@ -59,7 +63,9 @@ def test_dask_workers_run_calls_and_are_busy_meanwhile(dask_client):
         assert [node["capacity"]["memory_bytes"] for node in nodes] == [500_000_000] * 2
         workers = set(dask_client.run(os.getpid).values())
         assert {parent_of(process) for process in executors_of(executor)} == workers
-        assert list(executor.map(pow, range(100), range(100))) == list(map(pow, range(100), range(100)))
+        assert list(executor.map(pow, range(100), range(100))) == list(
+            map(pow, range(100), range(100))
+        )
         # All threads are taken.
         waiting = dask_client.submit(abs, -3)
         assert sorted(map(len, dask_client.processing().values())) in ([2, 2], [2, 3])
@@ -92,9 +98,14 @@ def test_dask_workers_that_join_and_die(dask_client):
         before = executors_of(executor)
         killed = parent_of(before[0])
         os.kill(killed, signal.SIGKILL)
-        wait_until(lambda: before[0] not in executors_of(executor), "the executor ends with its worker")
+        wait_until(
+            lambda: before[0] not in executors_of(executor), "the executor ends with its worker"
+        )
         # The nanny starts another worker.
-        wait_until(lambda: len(executors_of(executor)) == 3, "the worker that takes its place has an executor")
+        wait_until(
+            lambda: len(executors_of(executor)) == 3,
+            "the worker that takes its place has an executor",
+        )
         assert executor.submit(abs, -2).result(DEADLINE_S) == 2
 
 
@@ -146,7 +157,9 @@ def ray_cluster():
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
     ray.init(address=cluster.address)
     yield cluster
     ray.shutdown()
@@ -160,8 +173,12 @@ def test_ray_nodes_run_calls_and_are_busy_meanwhile(ray_cluster):
     ray_cluster.wait_for_nodes()
     with eyas.on_ray(name="on-ray") as executor:
         assert sorted(node["capacity"]["cpus_milli"] for node in executor.nodes()) == [1000, 2000]
-        assert list(executor.map(pow, range(100), range(100))) == list(map(pow, range(100), range(100)))
-        wait_until(lambda: ray.available_resources().get("CPU", 0) == 0, "Ray sees the processors as taken")
+        assert list(executor.map(pow, range(100), range(100))) == list(
+            map(pow, range(100), range(100))
+        )
+        wait_until(
+            lambda: ray.available_resources().get("CPU", 0) == 0, "Ray sees the processors as taken"
+        )
         before = executors_of(executor)
         assert len(before) == 2
         # A node that joins later, and leaves.
@@ -169,7 +186,9 @@ def test_ray_nodes_run_calls_and_are_busy_meanwhile(ray_cluster):
         wait_until(lambda: len(executor.nodes()) == 3, "the new node has an executor")
         (its_executor,) = set(executors_of(executor)) - set(before)
         ray_cluster.remove_node(late, allow_graceful=False)
-        wait_until(lambda: its_executor not in executors_of(executor), "the executor ends with its node")
+        wait_until(
+            lambda: its_executor not in executors_of(executor), "the executor ends with its node"
+        )
         assert executor.submit(abs, -2).result(DEADLINE_S) == 2
     assert not executors_of(executor)
     wait_until(lambda: ray.available_resources().get("CPU", 0) == 3, "Ray has its processors again")
@@ -194,7 +213,10 @@ def test_ray_without_a_free_processor_is_refused(ray_cluster):
 def test_a_driver_that_has_not_joined_ray_is_refused():
     pytest.importorskip("ray")
     done = subprocess.run(
-        [sys.executable, "-c", "import eyas; eyas.on_ray()"], capture_output=True, text=True, timeout=DEADLINE_S
+        [sys.executable, "-c", "import eyas; eyas.on_ray()"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
     assert "call ray.init" in done.stderr
 
@@ -206,16 +228,22 @@ def spark_session(request, monkeypatch, tmp_path):
     interpreter = sys.executable
     if request.param == "bare":
         # Nothing but the standard library: Spark brings its own modules.
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True
+        )
         interpreter = str(tmp_path / "bare/bin/python")
     monkeypatch.setenv("PYSPARK_PYTHON", interpreter)
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = sql.SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
+    builder = sql.SparkSession.builder.master("local-cluster[2,1,1024]").config(
+        "spark.ui.enabled", "false"
+    )
     session = builder.config("spark.worker.cleanup.enabled", "true").getOrCreate()
     try:
         summary = session.sparkContext._jsc.sc().statusStore()
         # One of them is the driver.
-        wait_until(lambda: summary.executorList(True).size() == 3, "both executors of Spark have joined")
+        wait_until(
+            lambda: summary.executorList(True).size() == 3, "both executors of Spark have joined"
+        )
         yield session
     finally:
         session.stop()
@@ -228,7 +256,9 @@ def test_spark_executors_run_calls_and_are_busy_meanwhile(spark_session):
         nodes = executor.nodes()
         assert [node["capacity"]["cpus_milli"] for node in nodes] == [1000, 1000]
         assert [node["capacity"]["memory_bytes"] for node in nodes] == [1 << 30] * 2
-        assert list(executor.map(pow, range(100), range(100))) == list(map(pow, range(100), range(100)))
+        assert list(executor.map(pow, range(100), range(100))) == list(
+            map(pow, range(100), range(100))
+        )
         tracker = context.statusTracker()
         (job,) = tracker.getJobIdsForGroup(executor._state.cluster.key)
         (stage,) = tracker.getJobInfo(job).stageIds
@@ -236,7 +266,9 @@ def test_spark_executors_run_calls_and_are_busy_meanwhile(spark_session):
         # The executor ends with its Python worker, and another one takes its place.
         before = executors_of(executor)
         os.kill(parent_of(before[0]), signal.SIGKILL)
-        wait_until(lambda: before[0] not in executors_of(executor), "the executor ends with its worker")
+        wait_until(
+            lambda: before[0] not in executors_of(executor), "the executor ends with its worker"
+        )
         wait_until(lambda: len(executors_of(executor)) == 2, "Spark starts it again")
         assert executor.submit(abs, -2).result(DEADLINE_S) == 2
     wait_until(lambda: not executors_of(executor), "the executors end")
@@ -259,5 +291,7 @@ def test_a_spark_worker_without_the_package_is_told_with_both_sides(spark_sessio
     with pytest.raises(eyas.ClusterError) as caught:
         eyas.on_spark(spark_session)
     assert f"{tmp_path}/bare/bin/python, without the package eyas" in str(caught.value)
-    assert f"the client has Python {sys.version.split()[0]} at {sys.executable}" in str(caught.value)
+    assert f"the client has Python {sys.version.split()[0]} at {sys.executable}" in str(
+        caught.value
+    )
     assert spark_session.sparkContext.parallelize(range(4), 4).sum() == 6

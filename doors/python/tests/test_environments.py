@@ -23,7 +23,17 @@ LONG_S = 60.0
 
 #: Parts of an interpreter's library that workers do not need.
 UNWANTED = shutil.ignore_patterns(
-    *("test", "tests", "__pycache__", "config-*", "idlelib", "ensurepip", "site-packages", "pydoc_data", "tkinter")
+    *(
+        "test",
+        "tests",
+        "__pycache__",
+        "config-*",
+        "idlelib",
+        "ensurepip",
+        "site-packages",
+        "pydoc_data",
+        "tkinter",
+    )
 )
 
 #: What a module of an environment notes about itself, in a file for each process that imports it.
@@ -129,15 +139,22 @@ def test_an_archive_goes_to_the_folder_that_nodes_see(environment, tmp_path):
             assert executor.submit(number).result(LONG_S) == 1
         assert [path.name.partition("-")[0] for path in objects.iterdir()] == ["environment"]
         for _ in range(2):
-            with eyas.connect(access=access, environment=environment, objects="eyas:///objects") as executor:
+            with eyas.connect(
+                access=access, environment=environment, objects="eyas:///objects"
+            ) as executor:
                 assert executor.submit(number).result(LONG_S) == 1
-        assert [path.rpartition("/")[2] for path in outer.files.ls("/objects", detail=False)] == os.listdir(objects)
+        assert [
+            path.rpartition("/")[2] for path in outer.files.ls("/objects", detail=False)
+        ] == os.listdir(objects)
 
 
 def test_a_slot_has_an_interpreter_for_each_environment(environment):
     with eyas.local(max_workers=1) as executor:
         inside = executor.with_options(environment=environment)
-        seen = [(executor.submit(os.getpid).result(LONG_S), inside.submit(os.getpid).result(LONG_S)) for _ in range(5)]
+        seen = [
+            (executor.submit(os.getpid).result(LONG_S), inside.submit(os.getpid).result(LONG_S))
+            for _ in range(5)
+        ]
         assert len(set(seen)) == 1 and len(set(seen[0])) == 2
         assert inside.submit(number).result(LONG_S) == 1
 
@@ -196,7 +213,9 @@ def test_a_broken_archive_is_said(environment, cache):
     content = pathlib.Path(packed.archive).read_bytes()
     pathlib.Path(packed.archive).write_bytes(content[: len(content) // 2])
     with eyas.local(max_workers=1, environment=environment) as executor:
-        with pytest.raises(eyas.CallFailed, match="own venv cannot be used on .*: cannot unpack") as raised:
+        with pytest.raises(
+            eyas.CallFailed, match="own venv cannot be used on .*: cannot unpack"
+        ) as raised:
             executor.submit(number).result(LONG_S)
         assert "gzip" in str(raised.value) or "tar" in str(raised.value)
         # Other calls go on.
@@ -213,11 +232,17 @@ def test_a_node_without_the_python_of_an_environment_is_said(environment, tmp_pa
     node.mkdir()
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     ended = subprocess.run(
-        [*words, packed.archive], env={**os.environ, "PATH": path, "EYAS_NODE_FOLDER": str(node)}, capture_output=True
+        [*words, packed.archive],
+        env={**os.environ, "PATH": path, "EYAS_NODE_FOLDER": str(node)},
+        capture_output=True,
     )
     why = starts.failure_in(ended.stderr)
     assert ended.returncode == 1 and why is not None
-    assert str(environment) in why and "cpython-399" in why and f"the node has {sys.implementation.cache_tag}" in why
+    assert (
+        str(environment) in why
+        and "cpython-399" in why
+        and f"the node has {sys.implementation.cache_tag}" in why
+    )
     assert not [path for path in (node / "environments").iterdir() if not path.suffix]
 
 
@@ -250,7 +275,9 @@ def test_what_is_no_environment(tmp_path, environment):
         eyas.local(max_workers=1, environment=tmp_path / "a.csv")
     about = site_of(environment) / "linked-1.0.dist-info"
     about.mkdir()
-    (about / "direct_url.json").write_text(json.dumps({"url": "file:///src", "dir_info": {"editable": True}}))
+    (about / "direct_url.json").write_text(
+        json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
+    )
     with pytest.raises(ValueError, match="the package linked of .* is editable: .*file:///src"):
         eyas.local(max_workers=1, environment=environment)
 
@@ -272,7 +299,9 @@ def test_requirements_are_built_once(tmp_path, cache):
             assert executor.submit(version).result(LONG_S) == "1.5"
     assert len([path for path in cache.iterdir() if path.is_dir()]) == 1
     requirements.write_text(f"--no-index\n--find-links {source}\nthere-is-none\n")
-    with pytest.raises(ValueError, match="(?s)requirements.txt cannot be installed:.*there-is-none"):
+    with pytest.raises(
+        ValueError, match="(?s)requirements.txt cannot be installed:.*there-is-none"
+    ):
         eyas.local(max_workers=1, environment=requirements)
 
 
@@ -289,7 +318,9 @@ def with_wheel(folder, name, version):
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         for path, content in files.items():
             wheel.writestr(path, content)
-        wheel.writestr(f"{about}/RECORD", "".join(f"{path},,\n" for path in [*files, f"{about}/RECORD"]))
+        wheel.writestr(
+            f"{about}/RECORD", "".join(f"{path},,\n" for path in [*files, f"{about}/RECORD"])
+        )
 
 
 def test_a_missing_module_is_told_with_both_sides(tmp_path, monkeypatch):
@@ -302,8 +333,14 @@ def test_a_missing_module_is_told_with_both_sides(tmp_path, monkeypatch):
         with pytest.raises(ModuleNotFoundError) as raised:
             executor.submit(only_here.answer).result(LONG_S)
     worker, client, _ = raised.value.__notes__
-    assert worker.startswith("The worker has no module 'only_here': Python ") and platform.node() in worker
-    assert f"The client has only_here at {tmp_path}/only_here.py: Python {platform.python_version()}" in client
+    assert (
+        worker.startswith("The worker has no module 'only_here': Python ")
+        and platform.node() in worker
+    )
+    assert (
+        f"The client has only_here at {tmp_path}/only_here.py: Python {platform.python_version()}"
+        in client
+    )
     assert "environment=PATH" in client
 
 
@@ -311,7 +348,9 @@ def test_a_missing_interpreter_is_told_with_both_sides(tmp_path, monkeypatch):
     with eyas.local(max_workers=1) as outer:
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
         with eyas.connect(access=outer._cluster["access"]) as executor:
-            with pytest.raises(eyas.CallFailed, match="cannot start `/nowhere/python`.*environment=PATH"):
+            with pytest.raises(
+                eyas.CallFailed, match="cannot start `/nowhere/python`.*environment=PATH"
+            ):
                 executor.submit(abs, -1).result(LONG_S)
 
 
@@ -343,7 +382,9 @@ def prefix(tmp_path):
         {"_path": "share/text.conf", "prefix_placeholder": placeholder, "file_mode": "text"},
         {"_path": "share/code.bin", "prefix_placeholder": placeholder, "file_mode": "binary"},
     ]
-    (folder / "conda-meta" / "some-1.0-0.json").write_text(json.dumps({"paths_data": {"paths": paths}}))
+    (folder / "conda-meta" / "some-1.0-0.json").write_text(
+        json.dumps({"paths_data": {"paths": paths}})
+    )
     return folder
 
 
@@ -356,7 +397,9 @@ def test_a_prefix_brings_its_interpreter_and_its_paths_change(prefix):
         text, binary = executor.submit(eval, read).result(LONG_S)
         assert text.decode() == f"home={place}\nagain={place}/share\n"
         assert len(binary) == (prefix / "share" / "code.bin").stat().st_size
-        assert binary.startswith(b"\x7f\0first=" + place.encode() + b"/lib\0") and binary.endswith(b"\0next\0")
+        assert binary.startswith(b"\x7f\0first=" + place.encode() + b"/lib\0") and binary.endswith(
+            b"\0next\0"
+        )
         with pytest.raises(eyas.EnvironmentMismatch) as raised:
             executor.submit(lambda: 1).result(LONG_S)
         told = str(raised.value)
@@ -367,7 +410,17 @@ def test_a_prefix_brings_its_interpreter_and_its_paths_change(prefix):
 @pytest.mark.parametrize("new", ["/a", "/a/much/longer/place"])
 def test_paths_in_binary_files_keep_their_places(new):
     old, spare = b"/old/place", 20
-    content = b"\x01\0" + old + b"/x:" + old + b"/y" + bytes(2 * spare + 1) + b"\x02tail" + old + bytes(spare + 1)
+    content = (
+        b"\x01\0"
+        + old
+        + b"/x:"
+        + old
+        + b"/y"
+        + bytes(2 * spare + 1)
+        + b"\x02tail"
+        + old
+        + bytes(spare + 1)
+    )
     changed = finish.replaced_in_binary(content, old, new.encode(), spare)
     assert len(changed) == len(content) and old not in changed
     assert changed.startswith(b"\x01\0" + new.encode() + b"/x:" + new.encode() + b"/y\0")
@@ -386,7 +439,11 @@ def root_of(tmp_path):
     shutil.copy(source, root / "usr" / "local" / "bin" / "python3")
     needed = [source, *library.glob("lib-dynload/*.so")]
     told = subprocess.run(["ldd", *map(str, needed)], capture_output=True, text=True).stdout
-    for path in {word for word in told.split() if word.startswith("/") and ".so" in word and not word.endswith(":")}:
+    for path in {
+        word
+        for word in told.split()
+        if word.startswith("/") and ".so" in word and not word.endswith(":")
+    }:
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(os.path.realpath(path), target)
@@ -406,7 +463,10 @@ def docker_archive(root, path, compress=bytes):
         member.size = 6
         layer.addfile(member, io.BytesIO(b"upper\n"))
     manifest = json.dumps([{"Layers": ["lower/layer.tar", "upper/layer.tar"]}]).encode()
-    layers = {"lower/layer.tar": compress(lower.getvalue()), "upper/layer.tar": compress(upper.getvalue())}
+    layers = {
+        "lower/layer.tar": compress(lower.getvalue()),
+        "upper/layer.tar": compress(upper.getvalue()),
+    }
     write_image(path, {"manifest.json": manifest, **layers})
 
 
@@ -453,7 +513,9 @@ def test_an_image_whose_names_begin_with_a_dot_is_read(tmp_path):
     write_image(layer, {"marker": b"of the layer\n"})
     manifest = json.dumps([{"Layers": ["layer.tar"]}]).encode()
     write_image(image, {"./manifest.json": manifest, "./layer.tar": layer.read_bytes()})
-    contents = {member.name: content and content.read() for member, content in archives.image_entries(image)}
+    contents = {
+        member.name: content and content.read() for member, content in archives.image_entries(image)
+    }
     assert contents == {"marker": b"of the layer\n"}
 
 
@@ -468,7 +530,10 @@ def test_a_hard_link_stays_when_a_higher_layer_replaces_its_other_name(tmp_path)
         (root / name).write_text(f"{name}\n")
         os.link(root / name, root / f"{name}-too")
     docker_archive(root, image)
-    members = {member.name: (member, content and content.read()) for member, content in archives.image_entries(image)}
+    members = {
+        member.name: (member, content and content.read())
+        for member, content in archives.image_entries(image)
+    }
     assert {name: content for name, (_, content) in members.items() if content} == {
         "marker": b"upper\n",
         "marker-too": b"marker\n",
@@ -479,7 +544,9 @@ def test_a_hard_link_stays_when_a_higher_layer_replaces_its_other_name(tmp_path)
     assert links == {"plain-too": "plain"}
 
 
-@pytest.mark.skipif(not (shutil.which("zstd") or os.environ.get("CI")), reason="there is no zstd here")
+@pytest.mark.skipif(
+    not (shutil.which("zstd") or os.environ.get("CI")), reason="there is no zstd here"
+)
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="tarfile decompresses it")
 def test_images_may_be_compressed_with_zstd(tmp_path):
     root, image = tmp_path / "root", tmp_path / "image.tar"
@@ -487,9 +554,14 @@ def test_images_may_be_compressed_with_zstd(tmp_path):
     (root / "marker").write_text("of the image\n")
     docker_archive(root, image, zstd)
     image.write_bytes(zstd(image.read_bytes()))
-    contents = {member.name: content and content.read() for member, content in archives.image_entries(image)}
+    contents = {
+        member.name: content and content.read() for member, content in archives.image_entries(image)
+    }
     assert contents == {"marker": b"upper\n"}
-    with with_path("/nowhere"), pytest.raises(ValueError, match="image.tar cannot be read: .* install the command"):
+    with (
+        with_path("/nowhere"),
+        pytest.raises(ValueError, match="image.tar cannot be read: .* install the command"),
+    ):
         list(archives.image_entries(image))
     image.write_bytes(image.read_bytes()[:-10])
     with pytest.raises(ValueError, match="image.tar cannot be read: .*zstd"):
@@ -498,7 +570,10 @@ def test_images_may_be_compressed_with_zstd(tmp_path):
 
 def can_run_images():
     bwrap = shutil.which("bwrap")
-    return bwrap and subprocess.run([bwrap, "--bind", "/", "/", "true"], capture_output=True).returncode == 0
+    return (
+        bwrap
+        and subprocess.run([bwrap, "--bind", "/", "/", "true"], capture_output=True).returncode == 0
+    )
 
 
 @pytest.mark.skipif(not can_run_images(), reason="bwrap cannot start a container here")
@@ -514,7 +589,9 @@ def test_workers_run_in_an_image(tmp_path, form):
         assert executor.submit(platform.python_version).result(LONG_S).startswith("3.13.")
         names = executor.submit(os.listdir, "/").result(LONG_S)
         assert "marker" in names and "boot" not in names and "removed" not in names
-        assert executor.submit(os.path.getsize, "/marker").result(LONG_S) == (6 if form == "docker" else 13)
+        assert executor.submit(os.path.getsize, "/marker").result(LONG_S) == (
+            6 if form == "docker" else 13
+        )
         assert executor.submit(os.path.getsize, eyas.File(tmp_path / "in.txt")).result(LONG_S) == 4
 
 
@@ -524,8 +601,14 @@ def test_an_image_without_a_runtime_is_said(tmp_path):
     tools.mkdir()
     for name in "sh tar gzip flock mkdir mv rm touch ls grep tail uname head tr".split():
         (tools / name).symlink_to(shutil.which(name))
-    with with_path(str(tools)), eyas.local(max_workers=1, environment=tmp_path / "image.sif") as executor:
-        with pytest.raises(eyas.CallFailed, match="image.sif cannot be used on .* neither apptainer nor singularity"):
+    with (
+        with_path(str(tools)),
+        eyas.local(max_workers=1, environment=tmp_path / "image.sif") as executor,
+    ):
+        with pytest.raises(
+            eyas.CallFailed,
+            match="image.sif cannot be used on .* neither apptainer nor singularity",
+        ):
             executor.submit(abs, -1).result(LONG_S)
 
 
@@ -542,7 +625,11 @@ def test_an_image_is_given_to_apptainer(tmp_path):
         with eyas.local(max_workers=1, environment=tmp_path / "image.sif") as executor:
             assert executor.submit(abs, -1).result(LONG_S) == 1
     words = notes.read_text().splitlines()
-    assert words[:2] == ["exec", "--bind"] and words[3].endswith("/image.sif") and words[4] == "python3"
+    assert (
+        words[:2] == ["exec", "--bind"]
+        and words[3].endswith("/image.sif")
+        and words[4] == "python3"
+    )
 
 
 def test_links_that_lead_out_bring_their_targets(tmp_path):

@@ -146,7 +146,9 @@ def test_large_arguments_and_results(executor):
 
 
 def test_map_in_chunks_and_with_a_buffer(executor):
-    assert list(executor.map(pow, range(100), [2] * 100, chunksize=7)) == [x * x for x in range(100)]
+    assert list(executor.map(pow, range(100), [2] * 100, chunksize=7)) == [
+        x * x for x in range(100)
+    ]
     taken = []
     results = executor.map(abs, (taken.append(x) or x for x in range(1000)), buffersize=4)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
@@ -238,7 +240,9 @@ def test_commands(executor, tmp_path):
 
 def test_many_different_commands_are_of_few_kinds(executor, monkeypatch):
     monkeypatch.setattr(executor_module, "_MAX_OWN_TEMPLATES", len(executor._templates))
-    calls = [executor.run(f"printf '%s {{{{x}}}} {number}' {{word}}", word="a b") for number in range(20)]
+    calls = [
+        executor.run(f"printf '%s {{{{x}}}} {number}' {{word}}", word="a b") for number in range(20)
+    ]
     outputs = [call.result(LONG_S).stdout.decode() for call in calls]
     assert outputs == [f"a b {{x}} {number}" for number in range(20)]
     assert len(executor._templates) <= executor_module._MAX_OWN_TEMPLATES + 1
@@ -251,7 +255,9 @@ def test_an_output_may_replace_that_of_an_earlier_call(executor, tmp_path):
     (tmp_path / "link").symlink_to("folder")
     for number, folder in enumerate(["folder", "link", "link"]):
         output = eyas.Output(tmp_path / folder / "out")
-        executor.submit(lambda path, text: path.write_text(text), output, str(number)).result(LONG_S)
+        executor.submit(lambda path, text: path.write_text(text), output, str(number)).result(
+            LONG_S
+        )
         assert (tmp_path / "folder" / "out").read_text() == str(number)
 
 
@@ -272,7 +278,10 @@ def test_reuse_says_what_a_call_finds_of_earlier_ones():
             assert [executor.submit(count).result(LONG_S) for _ in range(3)] == counts
             pids = {executor.submit(os.getpid).result(LONG_S) for _ in range(3)}
             assert len(pids) == (3 if reuse == "fork" else 1)
-            for end, reason in (functools.partial(os._exit, 4), "exit code 4"), (os.abort, "signal 6"):
+            for end, reason in (
+                (functools.partial(os._exit, 4), "exit code 4"),
+                (os.abort, "signal 6"),
+            ):
                 with pytest.raises(eyas.CallFailed, match=reason):
                     executor.submit(end).result(LONG_S)
             assert executor.submit(abs, -1).result(LONG_S) == 1
@@ -293,7 +302,9 @@ def test_a_shared_value_is_read_in_place_once_a_node():
         assert [value for _, value, _, _ in looks] == list(range(100))
         assert {look[2:] for look in looks} == {(False, False)}
         reads = [node["reads"] for node in executor.nodes()]
-        assert all(node["persistent"]["count"] + node["peer"]["count"] <= 1 for node in reads), reads
+        assert all(node["persistent"]["count"] + node["peer"]["count"] <= 1 for node in reads), (
+            reads
+        )
         assert executor.report()["job"]["tasks"]["succeeded"] == 100
 
 
@@ -327,7 +338,9 @@ def test_threads_submit_at_the_same_time(executor):
     with futures.ThreadPoolExecutor(8) as threads:
         batches = list(threads.map(submit, range(8)))
     for offset, batch in enumerate(batches):
-        assert [future.result(LONG_S) for future in batch] == [number + offset for number in range(500)]
+        assert [future.result(LONG_S) for future in batch] == [
+            number + offset for number in range(500)
+        ]
 
 
 def test_callables_with_state_are_pickled_for_each_call(executor):
@@ -354,7 +367,10 @@ def test_files_in_functions_and_beside_classes_of_this_program(executor, tmp_pat
     read = [executor.submit(reader(eyas.File(tmp_path / name))).result(LONG_S) for name in "ab"]
     assert read == ["a", "b"]
     same = functools.partial(pathlib.Path.samefile, eyas.File(tmp_path / "a"))
-    assert [executor.submit(same, eyas.File(tmp_path / name)).result(LONG_S) for name in "ab"] == [True, False]
+    assert [executor.submit(same, eyas.File(tmp_path / name)).result(LONG_S) for name in "ab"] == [
+        True,
+        False,
+    ]
     made = eyas.Output(tmp_path / "made")
     executor.submit(lambda local, path: path.write_text("made"), Local(), made).result(LONG_S)
     assert (tmp_path / "made").read_text() == "made"
@@ -438,7 +454,10 @@ def test_an_executor_with_other_options_keeps_the_executor():
 
 def test_workers_that_were_suspended_go_on():
     dice = random.Random(1)
-    with eyas.local(max_workers=1) as low, eyas.Executor(access=low._cluster["access"], priority=10) as high:
+    with (
+        eyas.local(max_workers=1) as low,
+        eyas.Executor(access=low._cluster["access"], priority=10) as high,
+    ):
         for _ in range(200):
             calls = [low.submit(time.sleep, dice.random() * 0.004) for _ in range(3)]
             time.sleep(dice.random() * 0.004)

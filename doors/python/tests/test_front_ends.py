@@ -20,14 +20,23 @@ def test_joblib(executor):
 
     with eyas.joblib.backend(executor):
         parallel = joblib.Parallel(verbose=0)
-        assert parallel(joblib.delayed(pow)(number, 2) for number in range(1000)) == [n * n for n in range(1000)]
+        assert parallel(joblib.delayed(pow)(number, 2) for number in range(1000)) == [
+            n * n for n in range(1000)
+        ]
         assert parallel.n_jobs == -1 or parallel.n_jobs is None
-        assert os.getpid() not in joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))
+        assert os.getpid() not in joblib.Parallel(n_jobs=2)(
+            joblib.delayed(os.getpid)() for _ in range(4)
+        )
         with pytest.raises(ZeroDivisionError):
-            joblib.Parallel(n_jobs=2)(joblib.delayed(divmod)(1, number % 5) for number in range(100))
+            joblib.Parallel(n_jobs=2)(
+                joblib.delayed(divmod)(1, number % 5) for number in range(100)
+            )
         lazy = joblib.Parallel(n_jobs=2, return_as="generator")
         assert sum(lazy(joblib.delayed(abs)(-number) for number in range(100))) == 4950
-    assert joblib.Parallel(n_jobs=2, backend="eyas")(joblib.delayed(abs)(-1) for _ in range(2)) == [1, 1]
+    assert joblib.Parallel(n_jobs=2, backend="eyas")(joblib.delayed(abs)(-1) for _ in range(2)) == [
+        1,
+        1,
+    ]
 
 
 def test_dask(executor):
@@ -49,4 +58,6 @@ def test_dask(executor):
 def test_an_error_names_the_package_that_is_missing_and_how_to_install_it(package, use, install):
     done = script(f"import sys; sys.modules[{package!r}] = None; import eyas\n{use}")
     last = done.stderr.strip().splitlines()[-1]
-    assert f"the package {package}, which is not installed: pip install '{install}'" in last, done.stderr
+    assert f"the package {package}, which is not installed: pip install '{install}'" in last, (
+        done.stderr
+    )

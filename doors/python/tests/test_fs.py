@@ -69,7 +69,9 @@ def test_any_part_can_be_read(fs, large):
         assert file.read() == CONTENT
         assert file.read() == b""
         file.seek(-5, io.SEEK_END)
-        assert file.readline() == CONTENT[-5:].split(b"\n")[0] + (b"\n" if b"\n" in CONTENT[-5:] else b"")
+        assert file.readline() == CONTENT[-5:].split(b"\n")[0] + (
+            b"\n" if b"\n" in CONTENT[-5:] else b""
+        )
         with pytest.raises(ValueError):
             file.seek(-1)
 
@@ -108,7 +110,11 @@ def test_a_damaged_chunk_in_the_store_reaches_no_reader(fs, access):
     stores = pathlib.Path(access).parent
     changed = 0
     for path in stores.rglob("*"):
-        if path.is_file() and path.stat().st_size == 4 << 20 and path.read_bytes() == content[: 4 << 20]:
+        if (
+            path.is_file()
+            and path.stat().st_size == 4 << 20
+            and path.read_bytes() == content[: 4 << 20]
+        ):
             path.chmod(0o600)
             with open(path, "r+b") as chunk:
                 chunk.write(b"x" + bytes([content[0] ^ 1]))
@@ -241,7 +247,11 @@ def test_folders_and_names(fs):
     with pytest.raises(FileNotFoundError):
         fs.mkdir("/nowhere/below", create_parents=False)
     fs.touch("/tree/one/file.txt")
-    assert (fs.isdir("/tree/one"), fs.isfile("/tree/one"), fs.isfile("/tree/one/file.txt")) == (True, False, True)
+    assert (fs.isdir("/tree/one"), fs.isfile("/tree/one"), fs.isfile("/tree/one/file.txt")) == (
+        True,
+        False,
+        True,
+    )
     assert fs.ls("eyas:///tree/one", detail=False) == ["/tree/one/file.txt", "/tree/one/two"]
     assert fs.ls("/tree/one/file.txt", detail=False) == ["/tree/one/file.txt"]
     assert fs.glob("/tree/**/*.txt") == ["/tree/one/file.txt"]
@@ -254,7 +264,12 @@ def test_folders_and_names(fs):
         fs.rm("/tree/one")
     fs.mv("/tree/one", "/tree/moved")
     fs.mv("/tree/moved/file.txt", "/tree/")
-    assert fs.find("/tree", withdirs=True) == ["/tree", "/tree/file.txt", "/tree/moved", "/tree/moved/two"]
+    assert fs.find("/tree", withdirs=True) == [
+        "/tree",
+        "/tree/file.txt",
+        "/tree/moved",
+        "/tree/moved/two",
+    ]
     fs.rm("/tree", recursive=True)
     assert not fs.exists("/tree")
 
@@ -487,8 +502,15 @@ def test_threads_share_a_file(fs, large):
         assert all(threads.map(read, range(0, len(CONTENT), 250_000)))
 
 
-@pytest.mark.parametrize("how", [{"mode": "w"}, {"mode": "wb"}, {"mode": "wb", "compression": "gzip"},
-                                 {"mode": "wt", "compression": "gzip"}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"mode": "w"},
+        {"mode": "wb"},
+        {"mode": "wb", "compression": "gzip"},
+        {"mode": "wt", "compression": "gzip"},
+    ],
+)
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(fs, how):
     name, text = "/whole.bin", "text" if "b" not in how["mode"] else b"text"
     with fs.open(name, **how) as file:

@@ -72,7 +72,9 @@ FUNCTIONS = {
 def test_large_parts_of_functions_become_files_once(executor, monkeypatch, kind):
     sent, add = [], executor._state.add
     monkeypatch.setattr(
-        executor._state, "add", lambda *args: (sent.append(sum(len(text) for text, _ in args[2])), add(*args))
+        executor._state,
+        "add",
+        lambda *args: (sent.append(sum(len(text) for text, _ in args[2])), add(*args)),
     )
     function = FUNCTIONS[kind]()
     calls = [executor.submit(function, number) for number in range(5)]
@@ -121,13 +123,19 @@ def test_a_function_that_has_changed_is_another_one(executor):
 
 def test_files_and_futures_beside_large_parts_of_a_function(executor, tmp_path):
     (tmp_path / "one.txt").write_text("one")
-    array, file, output = ramp(), eyas.File(tmp_path / "one.txt"), eyas.Output(tmp_path / "made.txt")
+    array, file, output = (
+        ramp(),
+        eyas.File(tmp_path / "one.txt"),
+        eyas.Output(tmp_path / "made.txt"),
+    )
 
     def write(word, *, more):
         output.write_text(file.read_text() + word + more.read_text())
         return array[-1]
 
-    assert executor.submit(write, "+", more=eyas.File(tmp_path / "one.txt")).result(LONG_S) == MANY - 1
+    assert (
+        executor.submit(write, "+", more=eyas.File(tmp_path / "one.txt")).result(LONG_S) == MANY - 1
+    )
     assert (tmp_path / "made.txt").read_text() == "one+one"
     one = executor.submit(ramp)
     assert executor.submit(lambda: (array == one).all()).result(LONG_S)
@@ -148,9 +156,14 @@ def test_files_of_functions_go_when_no_call_needs_them(executor, monkeypatch):
 def test_what_is_too_large_without_a_folder_is_said(executor):
     array = ramp()
     with eyas.Executor(access=executor._cluster["access"]) as elsewhere:
-        with pytest.raises(ValueError, match="the function and its arguments have 24.* bytes.*objects=FOLDER"):
+        with pytest.raises(
+            ValueError, match="the function and its arguments have 24.* bytes.*objects=FOLDER"
+        ):
             elsewhere.submit(lambda: array[0]).result(LONG_S)
-        assert elsewhere.submit(lambda part: len(part) + len(text), array[: 1 << 18]).result(LONG_S) == 2**18 + 2**21
+        assert (
+            elsewhere.submit(lambda part: len(part) + len(text), array[: 1 << 18]).result(LONG_S)
+            == 2**18 + 2**21
+        )
 
 
 text = "x" * (2 << 20)
@@ -171,6 +184,10 @@ def test_batches_of_joblib_and_nodes_of_dask(executor):
     dask = pytest.importorskip("dask")
     import eyas.dask
 
-    made = dask.compute(*[dask.delayed(item)(array, n) for n in range(5)], scheduler=eyas.dask.get, executor=executor)
+    made = dask.compute(
+        *[dask.delayed(item)(array, n) for n in range(5)],
+        scheduler=eyas.dask.get,
+        executor=executor,
+    )
     assert made == tuple(2 * number for number in range(5))
     assert len(kept(executor)) == 1

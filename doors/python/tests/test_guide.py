@@ -8,7 +8,11 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PAGES = [page for page in ROOT.glob("**/*.md") if "target" not in page.parts and "```python" in page.read_text()]
+PAGES = [
+    page
+    for page in ROOT.glob("**/*.md")
+    if "target" not in page.parts and "```python" in page.read_text()
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -17,10 +21,14 @@ def test_the_programs_of_a_page_work(page, tmp_path):
     for number, block in enumerate(blocks):
         program = tmp_path / f"program{number}.py"
         program.write_text(block)
-        done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
         assert (done.returncode, done.stderr) == (0, ""), f"{block}\n{done.stdout}{done.stderr}"
         assert done.stdout
 
 
 def test_there_are_pages_with_programs():
-    assert {"docs/guides/python.md", "doors/python/README.md"} <= {str(page.relative_to(ROOT)) for page in PAGES}
+    assert {"docs/guides/python.md", "doors/python/README.md"} <= {
+        str(page.relative_to(ROOT)) for page in PAGES
+    }

@@ -26,7 +26,14 @@ def test_a_build_on_a_free_threaded_build_is_refused_at_once(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import sysconfig\nsysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1\n"
     )
-    words = ["wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", str(tmp_path / "wheels")]
+    words = [
+        "wheel",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+        "--wheel-dir",
+        str(tmp_path / "wheels"),
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pip", *words, str(PACKAGE)],
         capture_output=True,
@@ -40,8 +47,15 @@ def test_a_build_on_a_free_threaded_build_is_refused_at_once(tmp_path):
 
 def modules():
     """Return the modules of the packages: their names, and their files."""
-    files = [file for top in ("eyas", *PACKAGE.glob("snakemake_*")) for file in (PACKAGE / top).rglob("*.py")]
-    return {".".join(file.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    files = [
+        file
+        for top in ("eyas", *PACKAGE.glob("snakemake_*"))
+        for file in (PACKAGE / top).rglob("*.py")
+    ]
+    return {
+        ".".join(file.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in files
+    }
 
 
 def imports(name, file, known):
@@ -72,17 +86,26 @@ def test_imports_make_no_circle(of):
     known = modules()
     graph = {of(name): set() for name in known}
     for name, file in known.items():
-        graph[of(name)] |= {of(other) for other in imports(name, file, known) if other in known} - {of(name)}
+        graph[of(name)] |= {of(other) for other in imports(name, file, known) if other in known} - {
+            of(name)
+        }
     assert "eyas._eyas" not in graph and len(graph["eyas"]) > 3, "the graph is that of the packages"
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
-        raise AssertionError(f"each of these imports the one before it: {', '.join(error.args[1])}") from None
+        raise AssertionError(
+            f"each of these imports the one before it: {', '.join(error.args[1])}"
+        ) from None
 
 
 def test_what_workers_need_imports_nothing_that_environments_lack():
     known = modules()
     needed = [name for name in known if the_package(name) == "eyas._worker"]
     assert len(needed) > 5
-    others = {other for name in needed for other in imports(name, known[name], known) if other.startswith("eyas")}
+    others = {
+        other
+        for name in needed
+        for other in imports(name, known[name], known)
+        if other.startswith("eyas")
+    }
     assert others <= {*needed}

@@ -34,7 +34,10 @@ def test_nodes_come_for_calls_and_leave_with_the_executor(home):
 
 
 def test_a_pool_that_cannot_be_added_leaves_no_cluster(home):
-    for pool, options, why in [("nonsense", "", "no batch system `nonsense`"), ("local", "--what 1", "'--what'")]:
+    for pool, options, why in [
+        ("nonsense", "", "no batch system `nonsense`"),
+        ("local", "--what 1", "'--what'"),
+    ]:
         with pytest.raises(eyas.ClusterError, match=why):
             eyas.connect(pool=pool, pool_options=options)
     assert not any((home / "clusters").iterdir())

@@ -50,9 +50,9 @@ def test_results_say_how_calls_have_ended(executor, results):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     outcome = _eyas.CallOutcome
-    assert [results[future.task].outcome for future in (returned, raised, failed, cancelled, command)] == [
-        outcome.RETURNED, outcome.RAISED, outcome.FAILED, outcome.CANCELLED, outcome.RETURNED
-    ]
+    assert [
+        results[future.task].outcome for future in (returned, raised, failed, cancelled, command)
+    ] == [outcome.RETURNED, outcome.RAISED, outcome.FAILED, outcome.CANCELLED, outcome.RETURNED]
     said, program = results[returned.task], results[command.task]
     assert (pickle.loads(said.answer), said.printed, said.kept) == ("yes", b"yes\n", [])
     assert type(pickle.loads(results[raised.task].answer)[0]) is ValueError
@@ -87,7 +87,12 @@ def test_files_have_entries_and_chunks(executor):
     file.publish()
     (entry,) = session.list("/folder")
     for found in entry, session.stat("/folder/file"):
-        assert (found.name, found.kind, found.size_bytes, found.target) == ("/folder/file", "file", 100 << 10, None)
+        assert (found.name, found.kind, found.size_bytes, found.target) == (
+            "/folder/file",
+            "file",
+            100 << 10,
+            None,
+        )
         assert (found.uid, found.gid, found.mode & 0o400) == (os.getuid(), os.getgid(), 0o400)
         assert abs(found.modified_ns - time.time_ns()) < LONG_S * 1e9
     assert entry.id == session.stat("/folder/file").id != session.stat("/folder").id
@@ -97,7 +102,9 @@ def test_files_have_entries_and_chunks(executor):
     assert all(len(chunk.nodes) == 1 for chunk in chunks)
 
 
-@pytest.mark.parametrize("name", [name for name in eyas.__all__ if isinstance(getattr(eyas, name), type)])
+@pytest.mark.parametrize(
+    "name", [name for name in eyas.__all__ if isinstance(getattr(eyas, name), type)]
+)
 def test_pickles_name_public_classes_as_programs_do(name):
     public = getattr(eyas, name)
     assert (public.__module__, pickle.loads(pickle.dumps(public))) == ("eyas", public)
@@ -108,7 +115,9 @@ def test_an_error_of_a_cluster_can_be_pickled():
     assert (type(error), error.args) == (eyas.ClusterError, ("a test",))
 
 
-@pytest.mark.parametrize("name", [name for name in eyas.__all__ if isinstance(getattr(eyas, name), type)])
+@pytest.mark.parametrize(
+    "name", [name for name in eyas.__all__ if isinstance(getattr(eyas, name), type)]
+)
 def test_the_annotations_of_public_classes_can_be_evaluated(name):
     hints = typing.get_type_hints(getattr(eyas, name))
     assert not any(isinstance(hint, str) for hint in hints.values())

@@ -141,7 +141,9 @@ def test_progress_of_an_executor_on_a_terminal(tmp_path):
     # Each drawing replaces the one before.
     first, *_, last = [line for line in written.split("\r\x1b[K") if line.strip()]
     assert first.startswith("stack:   0% ░"), written
-    assert re.match(r"stack: 100% █{20} 11 of 11 \| 1 failed \| .* \| 15 bytes from shared", last), written
+    assert re.match(
+        r"stack: 100% █{20} 11 of 11 \| 1 failed \| .* \| 15 bytes from shared", last
+    ), written
     assert all(len(line.rstrip()) < 100 for line in written.split("\r\x1b[K"))
 
 
@@ -204,7 +206,9 @@ def test_an_explanation_names_inputs_and_who_has_them(executor, tmp_path):
 
 def test_a_completed_command_is_shown_in_short(executor):
     done = executor.run("seq 1000000").result(LONG_S)
-    assert len(repr(done)) < 1000 and repr(done).startswith("Completed('seq 1000000', stdout=b'1\\n2")
+    assert len(repr(done)) < 1000 and repr(done).startswith(
+        "Completed('seq 1000000', stdout=b'1\\n2"
+    )
     shown = Balanced(done._repr_html_()).text
     assert len(shown) < 1000 and "6,888,896 bytes" in shown
 
@@ -255,14 +259,21 @@ def test_the_output_of_a_failed_call_is_in_its_exception(executor):
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (999_600, "1.0 MB"), (12e15, "12000 TB")],
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1500, "1.5 kB"),
+        (999_600, "1.0 MB"),
+        (12e15, "12000 TB"),
+    ],
 )
 def test_sizes_are_rounded(size, text):
     assert html.bytes_text(size) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0123, "12 ms"), (0.9999, "1.0 s"), (59.99, "1:00"), (3599.7, "1:00:00"), (90, "1:30")]
+    ("seconds", "text"),
+    [(0.0123, "12 ms"), (0.9999, "1.0 s"), (59.99, "1:00"), (3599.7, "1:00:00"), (90, "1:30")],
 )
 def test_durations_are_rounded(seconds, text):
     assert html.duration_text(seconds) == text

@@ -28,7 +28,17 @@ def folder(tmp_path, monkeypatch):
 
 def snakemake(*words, code=0):
     """Run a workflow, and return what it prints."""
-    command = [sys.executable, "-m", "snakemake", "--executor", "eyas", "--jobs", "4", "--nocolor", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--executor",
+        "eyas",
+        "--jobs",
+        "4",
+        "--nocolor",
+        *words,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     text = done.stdout + done.stderr
     assert done.returncode == code, text
@@ -85,7 +95,9 @@ rule all_seen:
     )
     # Without --software-deployment-method, environments are only read.
     pathlib.Path("never.yaml").write_text("dependencies: []\n")
-    pathlib.Path("count.py").write_text("open(snakemake.output[0], 'w').write(open(snakemake.input[0]).read())\n")
+    pathlib.Path("count.py").write_text(
+        "open(snakemake.output[0], 'w').write(open(snakemake.input[0]).read())\n"
+    )
     os.environ["GREETING"] = 'two words, a $sign and a "quote"'
     try:
         snakemake()
@@ -140,7 +152,13 @@ def test_resources():
     """Resources of a job are options of its call."""
     from snakemake_executor_plugin_eyas._resources import options_of
 
-    resources = {"mem_mb": 300, "runtime": 2, "gpu": 1, "eyas_requirements": 'node.name == "n1"', "tmpdir": "/tmp"}
+    resources = {
+        "mem_mb": 300,
+        "runtime": 2,
+        "gpu": 1,
+        "eyas_requirements": 'node.name == "n1"',
+        "tmpdir": "/tmp",
+    }
     job = types.SimpleNamespace(threads=8, resources=resources, priority=7)
     expected = {"memory": 500_000_000, "timeout": 120.0, "gpus": 1, "priority": 7}
     assert options_of(job, None) == {"cpus": 8.0, "requirements": 'node.name == "n1"', **expected}
@@ -180,7 +198,9 @@ rule endless:
 """
     )
     command = [sys.executable, "-m", "snakemake", "--executor", "eyas", "--jobs", "1"]
-    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
         deadline = time.monotonic() + DEADLINE_S
         written = pathlib.Path("process.txt")
         while not (written.exists() and written.read_text().strip()):
@@ -249,7 +269,13 @@ rule gather:
             files.pipe_file(f"/in/{name}.txt", name.encode() + b"\n")
         words = ["--eyas-access", str(access), "--storage-eyas-access", str(access)]
         words += ["--default-storage-provider", "eyas", "--default-storage-prefix", "eyas:///flow"]
-        words += ["--shared-fs-usage", "persistence", "software-deployment", "source-cache", "sources"]
+        words += [
+            "--shared-fs-usage",
+            "persistence",
+            "software-deployment",
+            "source-cache",
+            "sources",
+        ]
         snakemake(*words)
         lines = files.cat_file("/flow/sum.txt").decode().split()
         assert lines[1::2] == ["a", "b", "c"]
@@ -271,7 +297,10 @@ def test_folders_of_the_cluster(tmp_path):
             logger=logging.getLogger("test"),
             settings=StorageProviderSettings(access=str(access)),
         )
-        neighbour, stored = provider.object("eyas:///out/run1"), provider.object("eyas:///out/run[1]")
+        neighbour, stored = (
+            provider.object("eyas:///out/run1"),
+            provider.object("eyas:///out/run[1]"),
+        )
         for of in (neighbour, stored):
             (of.local_path() / "parts").mkdir(parents=True)
             (of.local_path() / "parts" / "a").write_text("a")
@@ -281,7 +310,9 @@ def test_folders_of_the_cluster(tmp_path):
         (stored.local_path() / "latest").unlink()
         stored.store_object()
         assert list(stored._below()) == ["/out/run[1]/parts/a"]
-        with mock.patch.object(stored.files, "mv", side_effect=[None, ConnectionError("lost"), None]) as moves:
+        with mock.patch.object(
+            stored.files, "mv", side_effect=[None, ConnectionError("lost"), None]
+        ) as moves:
             with pytest.raises(ConnectionError):
                 stored.store_object()
         (_, aside), (_, _), (back, to) = (call.args for call in moves.call_args_list)
@@ -289,7 +320,9 @@ def test_folders_of_the_cluster(tmp_path):
         (stored.local_path() / "parts" / "round").symlink_to(stored.local_path())
         with pytest.raises(WorkflowError, match="leads back"):
             stored.store_object()
-        names = {name.rsplit("/", 1)[1].split(".")[0] for name in stored.files.ls("/out", detail=False)}
+        names = {
+            name.rsplit("/", 1)[1].split(".")[0] for name in stored.files.ls("/out", detail=False)
+        }
         assert names == {"run1", "run[1]"}
         stored.remove()
         stored.remove()

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-nbformat = pytest.importorskip("nbformat", reason="the tutorial needs nbclient, ipykernel, pandas and matplotlib")
+nbformat = pytest.importorskip(
+    "nbformat", reason="the tutorial needs nbclient, ipykernel, pandas and matplotlib"
+)
 NOTEBOOK = pathlib.Path(__file__).resolve().parents[3] / "docs/tutorials/stacking.ipynb"
 
 
@@ -21,13 +23,17 @@ def outputs(tmp_path_factory):
     manager = KernelManager()
     manager.kernel_spec.argv[0] = sys.executable
     folder = str(tmp_path_factory.mktemp("tutorial"))
-    client = NotebookClient(notebook, km=manager, timeout=120, resources={"metadata": {"path": folder}})
+    client = NotebookClient(
+        notebook, km=manager, timeout=120, resources={"metadata": {"path": folder}}
+    )
     client.execute()
     found: dict[str, list[str]] = {}
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             assert output.output_type != "error"
-            for kind, content in output.get("data", {output.get("name"): output.get("text")}).items():
+            for kind, content in output.get(
+                "data", {output.get("name"): output.get("text")}
+            ).items():
                 found.setdefault(kind, []).append(content)
     return found
 
@@ -38,7 +44,9 @@ def test_the_notebook_is_stored_without_outputs():
 
 
 def test_the_source_is_seen_and_empty_sky_is_empty(outputs):
-    told = dict(re.findall(r"^(.*): signal to noise (-?[\d.]+)$", "".join(outputs["stdout"]), re.MULTILINE))
+    told = dict(
+        re.findall(r"^(.*): signal to noise (-?[\d.]+)$", "".join(outputs["stdout"]), re.MULTILINE)
+    )
     assert set(told) == {"one region", "2,000 regions stacked", "as many random places"}
     assert float(told.pop("2,000 regions stacked")) > 5
     assert all(abs(float(value)) < 3 for value in told.values())

@@ -123,7 +123,11 @@ def test_what_is_outstanding_at_the_end_of_a_program_ends_before_it(tmp_path):
             executor.submit(note, pathlib.Path({str(tmp_path)!r}, str(number)))
         """
     )
-    assert (done.stdout, done.stderr, sorted(path.name for path in tmp_path.iterdir())) == ("", "", ["0", "1"])
+    assert (done.stdout, done.stderr, sorted(path.name for path in tmp_path.iterdir())) == (
+        "",
+        "",
+        ["0", "1"],
+    )
 
 
 def fork_and_release():
@@ -293,7 +297,10 @@ def wait_without_giving_way(seconds):
 def test_a_call_that_holds_what_its_own_calls_need_is_told_so(capfd):
     with eyas.local(max_workers=1) as executor:
         assert executor.submit(wait_without_giving_way, 3).result(LONG_S)
-    assert "The call that waits for it holds processors, which it may need: wait inside of" in capfd.readouterr().err
+    assert (
+        "The call that waits for it holds processors, which it may need: wait inside of"
+        in capfd.readouterr().err
+    )
 
 
 def test_outside_of_calls_nothing_is_released():

@@ -48,7 +48,9 @@ def test_modules_are_those_of_the_client_whatever_the_current_folder_has(tmp_pat
     assert run_program(["scripts/run.py"], tmp_path) == "the script's"
 
 
-def test_an_environment_has_the_modules_of_the_client_in_the_order_of_the_client(tmp_path, monkeypatch):
+def test_an_environment_has_the_modules_of_the_client_in_the_order_of_the_client(
+    tmp_path, monkeypatch
+):
     import venv
 
     monkeypatch.setenv("EYAS_CACHE", str(tmp_path / "cache"))
@@ -83,7 +85,11 @@ def draw():
 
     import numpy
 
-    return random.random(), float(numpy.random.random()), float(numpy.random.mtrand._rand.standard_normal())
+    return (
+        random.random(),
+        float(numpy.random.random()),
+        float(numpy.random.mtrand._rand.standard_normal()),
+    )
 
 
 def other_generator():
@@ -141,13 +147,19 @@ def test_the_outputs_of_calls_are_apart_as_those_of_this_process_are(capfd):
     with eyas.local(max_workers=1) as executor:
         assert executor.submit(tell, int).result(LONG_S) == 0
         assert capfd.readouterr() == ("out\nchild\n", "error\nchild error\n")
-        for end, error in (lambda: 1 / 0, ZeroDivisionError), (lambda: os._exit(1), eyas.CallFailed):
+        for end, error in (
+            (lambda: 1 / 0, ZeroDivisionError),
+            (lambda: os._exit(1), eyas.CallFailed),
+        ):
             with pytest.raises(error) as raised:
                 executor.submit(tell, end).result(LONG_S)
             printed = capfd.readouterr()
             assert ("child\n" in printed.out, printed.err) == (True, "error\nchild error\n")
             notes = "\n".join(raised.value.__notes__)
-            assert "Its output ended with:\n" in notes and "Its standard error ended with:\nerror\n" in notes
+            assert (
+                "Its output ended with:\n" in notes
+                and "Its standard error ended with:\nerror\n" in notes
+            )
         done = executor.run(["sh", "-c", "echo out; echo error >&2"]).result(LONG_S)
         assert (done.stdout, done.stderr) == (b"out\n", b"error\n")
 

@@ -12,7 +12,8 @@ pub enum FileKind {
     File,
     /// A folder. Its entries are the names below it; the folder itself has no list of them.
     Folder,
-    /// A symbolic link with its target, which is not interpreted: a mount leaves that to the kernel.
+    /// A symbolic link with its target, which is not interpreted: a mount leaves that to the
+    /// kernel.
     SymbolicLink(String),
 }
 
@@ -23,8 +24,8 @@ impl FileKind {
     }
 }
 
-/// The owner, the permissions and the times of an entry. The time of the last access is not kept, as on a file system
-/// that is mounted with `noatime`.
+/// The owner, the permissions and the times of an entry. The time of the last access is not kept,
+/// as on a file system that is mounted with `noatime`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// Permission bits, with those for setuid, setgid and sticky: up to `0o7777`.
@@ -33,7 +34,8 @@ pub struct Attributes {
     pub uid: u32,
     /// Group id of the owner.
     pub gid: u32,
-    /// When the content was last written, or the time that a program has set, nanoseconds since 1970.
+    /// When the content was last written, or the time that a program has set, nanoseconds since
+    /// 1970.
     pub modified_ns: u64,
     /// When the content or an attribute was last changed, nanoseconds since 1970.
     pub changed_ns: u64,
@@ -58,8 +60,8 @@ impl Attributes {
     }
 }
 
-/// The nearest time that [`Attributes`] can have, from 1970 to 2554, to one that is this many nanoseconds after 1970;
-/// `None` stands for any time before 1970.
+/// The nearest time that [`Attributes`] can have, from 1970 to 2554, to one that is this many
+/// nanoseconds after 1970; `None` stands for any time before 1970.
 pub fn nearest_ns(since_1970: Option<u128>) -> u64 {
     since_1970.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX))
 }

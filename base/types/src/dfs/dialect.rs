@@ -1,9 +1,10 @@
-//! Dialects of comma-separated values, as Python's module `csv` has them: how they are written, and how they are
-//! guessed.
+//! Dialects of comma-separated values, as Python's module `csv` has them: how they are written, and
+//! how they are guessed.
 
 use core::fmt;
 
-/// How fields are separated and quoted, as in Python's `csv.Dialect`. As text, for example `delimiter=;,quote=none`.
+/// How fields are separated and quoted, as in Python's `csv.Dialect`. As text, for example
+/// `delimiter=;,quote=none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvDialect {
     /// The byte between fields.
@@ -20,7 +21,13 @@ pub struct CsvDialect {
 
 impl Default for CsvDialect {
     fn default() -> Self {
-        CsvDialect { delimiter: b',', quote: Some(b'"'), escape: None, doublequote: true, skipinitialspace: false }
+        CsvDialect {
+            delimiter: b',',
+            quote: Some(b'"'),
+            escape: None,
+            doublequote: true,
+            skipinitialspace: false,
+        }
     }
 }
 
@@ -40,7 +47,8 @@ impl CsvDialect {
         loop {
             let (name, rest) = text.split_once('=')?;
             // The value may be a comma.
-            let end = rest.bytes().skip(1).position(|byte| byte == b',').map_or(rest.len(), |at| at + 1);
+            let end =
+                rest.bytes().skip(1).position(|byte| byte == b',').map_or(rest.len(), |at| at + 1);
             let value = &rest[..end];
             match name {
                 "delimiter" => dialect.delimiter = byte_of(value)?,
@@ -61,8 +69,12 @@ impl CsvDialect {
     fn is_possible(&self) -> bool {
         let CsvDialect { delimiter, quote, escape, skipinitialspace, .. } = *self;
         let mut special = [Some(delimiter), quote, escape].into_iter().flatten();
-        let is_distinct = Some(delimiter) != quote && Some(delimiter) != escape && (quote.is_none() || quote != escape);
-        is_distinct && special.all(|byte| !matches!(byte, b'\n' | b'\r') && (byte != b' ' || !skipinitialspace))
+        let is_distinct = Some(delimiter) != quote
+            && Some(delimiter) != escape
+            && (quote.is_none() || quote != escape);
+        is_distinct
+            && special
+                .all(|byte| !matches!(byte, b'\n' | b'\r') && (byte != b' ' || !skipinitialspace))
     }
 
     /// The dialect of a file that begins like this; `None` if doubled double quotes explain it.
@@ -72,18 +84,23 @@ impl CsvDialect {
         let most = |of: &[u8]| of.iter().copied().filter(|byte| count(byte) > 0).max_by_key(count);
         let (common, rare) = (most(DELIMITERS), most(RARE_DELIMITERS));
         let delimiter = common.or(rare).unwrap_or(b',');
-        let is_before = |byte: Option<u8>| byte.is_none_or(|byte| byte == b'\n' || byte == delimiter);
+        let is_before =
+            |byte: Option<u8>| byte.is_none_or(|byte| byte == b'\n' || byte == delimiter);
         let begins = |quote: u8| {
             let all = beginning.iter().enumerate();
-            all.filter(move |(at, byte)| **byte == quote && is_before(at.checked_sub(1).map(|at| beginning[at])))
+            all.filter(move |(at, byte)| {
+                **byte == quote && is_before(at.checked_sub(1).map(|at| beginning[at]))
+            })
         };
         // An apostrophe is a quote if it is at both ends of a field that needs quotes.
         let is_quoted = |at: usize| {
             let rest = &beginning[at + 1..];
-            let end = rest
-                .windows(2)
-                .position(|pair| pair[0] == b'\'' && matches!(pair[1], b'\n' | b'\r') | (pair[1] == delimiter));
-            end.is_some_and(|end| rest[..end].iter().any(|byte| *byte == b'\n' || *byte == delimiter))
+            let end = rest.windows(2).position(|pair| {
+                pair[0] == b'\'' && matches!(pair[1], b'\n' | b'\r') | (pair[1] == delimiter)
+            });
+            end.is_some_and(|end| {
+                rest[..end].iter().any(|byte| *byte == b'\n' || *byte == delimiter)
+            })
         };
         let is_single = begins(b'"').next().is_none() && begins(b'\'').any(|(at, _)| is_quoted(at));
         let quote = if is_single { b'\'' } else { b'"' };
@@ -185,7 +202,11 @@ mod tests {
             ),
             ("delimiter=0xa7", CsvDialect { delimiter: 0xa7, ..plain }, "delimiter=0xa7"),
             ("delimiter==", CsvDialect { delimiter: b'=', ..plain }, "delimiter=="),
-            ("doublequote=no,skipinitialspace=yes", spaced, "delimiter=comma,doublequote=no,skipinitialspace=yes"),
+            (
+                "doublequote=no,skipinitialspace=yes",
+                spaced,
+                "delimiter=comma,doublequote=no,skipinitialspace=yes",
+            ),
         ] {
             assert_eq!(CsvDialect::parse(text), Some(dialect), "{text}");
             assert_eq!(dialect.to_string(), shown);

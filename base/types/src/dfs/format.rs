@@ -11,13 +11,14 @@ use thiserror::Error;
 use super::dialect::CsvDialect;
 use crate::shown::{MAX_QUOTED_CHARS, shortened};
 
-/// The format of a file's records; no chunk ends inside a record. As text, for example `fasta` or `fixed:100`.
+/// The format of a file's records; no chunk ends inside a record. As text, for example `fasta` or
+/// `fixed:100`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Lines of text, each ended by a line feed.
     Lines,
-    /// Comma-separated values, with line feeds in double quotes (RFC 4180); the fields may also be separated by `;`,
-    /// tab or `|`.
+    /// Comma-separated values, with line feeds in double quotes (RFC 4180); the fields may also be
+    /// separated by `;`, tab or `|`.
     Csv,
     /// Comma-separated values of a dialect that is named.
     Dialect(CsvDialect),
@@ -39,11 +40,13 @@ pub enum Format {
         /// Whether the most significant byte comes first.
         is_big_endian: bool,
     },
-    /// Compressed blocks of `bgzip`: members of gzip that name their size. A chunk is such a file of its own.
+    /// Compressed blocks of `bgzip`: members of gzip that name their size. A chunk is such a file
+    /// of its own.
     Bgzf,
     /// Streams of bzip2, as `pbzip2` and `lbzip2` write them. A file with one stream is one record.
     Bzip2,
-    /// Frames of zstd, as `pzstd` and `zstd -T0 --seekable` write them. A file with one frame is one record.
+    /// Frames of zstd, as `pzstd` and `zstd -T0 --seekable` write them. A file with one frame is
+    /// one record.
     Zstd,
     /// The whole file is one record.
     Whole,
@@ -61,9 +64,10 @@ impl Format {
     /// No records: the content may be cut at any byte.
     pub const BYTES: Format = Format::Fixed { record_bytes: 1 };
 
-    /// The likely format of a file with this name and beginning, of which [`PROBED_BYTES`] are enough. The content
-    /// decides before the name does: compressed files and UTF-16 text have no lines, whatever they are called. Text of
-    /// an unknown name is lines, and other content is cut at any byte, as in HDFS.
+    /// The likely format of a file with this name and beginning, of which [`PROBED_BYTES`] are
+    /// enough. The content decides before the name does: compressed files and UTF-16 text have no
+    /// lines, whatever they are called. Text of an unknown name is lines, and other content is cut
+    /// at any byte, as in HDFS.
     pub fn guess(name: &str, beginning: &[u8]) -> Self {
         let beginning = &beginning[..beginning.len().min(PROBED_BYTES)];
         match Format::of_name(name) {
@@ -78,18 +82,23 @@ impl Format {
         }
     }
 
-    /// The format that the name of a file promises. Names under which programs write a file before they rename it, such
-    /// as rsync's `.reads.fastq.a1b2C3`, promise what the later name does.
+    /// The format that the name of a file promises. Names under which programs write a file before
+    /// they rename it, such as rsync's `.reads.fastq.a1b2C3`, promise what the later name does.
     pub fn of_name(name: &str) -> Option<Self> {
         let base = name.rsplit('/').next().unwrap_or(name);
-        of_extension(base).or_else(|| of_extension(base.strip_prefix('.')?.rsplit_once('.')?.0)).or_else(|| {
-            let (inner, last) = base.trim_end_matches('~').rsplit_once('.')?;
-            let is_temporary = base.ends_with('~') || matches!(last, "part" | "tmp" | "partial" | "crdownload" | "swp");
-            of_extension(if base.ends_with('~') { base.trim_end_matches('~') } else { inner }).filter(|_| is_temporary)
-        })
+        of_extension(base)
+            .or_else(|| of_extension(base.strip_prefix('.')?.rsplit_once('.')?.0))
+            .or_else(|| {
+                let (inner, last) = base.trim_end_matches('~').rsplit_once('.')?;
+                let is_temporary = base.ends_with('~')
+                    || matches!(last, "part" | "tmp" | "partial" | "crdownload" | "swp");
+                of_extension(if base.ends_with('~') { base.trim_end_matches('~') } else { inner })
+                    .filter(|_| is_temporary)
+            })
     }
 
-    /// Whether records of this format are text, which has no zero bytes, and whose last line may lack its line feed.
+    /// Whether records of this format are text, which has no zero bytes, and whose last line may
+    /// lack its line feed.
     pub fn is_text(self) -> bool {
         match self {
             Format::Lines | Format::Csv | Format::Dialect(_) | Format::JsonLines => true,
@@ -114,8 +123,8 @@ impl Format {
         self == Format::Whole || self == Format::BYTES
     }
 
-    /// The format of content that can be read only once, and is guessed to have this format: blocks of bzip2 and zstd
-    /// may be too long for a record, which shows only behind their beginning.
+    /// The format of content that can be read only once, and is guessed to have this format: blocks
+    /// of bzip2 and zstd may be too long for a record, which shows only behind their beginning.
     pub fn of_stream(self) -> Self {
         if matches!(self, Format::Bzip2 | Format::Zstd) { Format::Whole } else { self }
     }
@@ -150,7 +159,9 @@ fn of_magic(beginning: &[u8]) -> Option<Format> {
         // A frame that is skipped, as pzstd writes before each frame.
         [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Format::Zstd,
         // Other gzip, xz, lz4.
-        [0x1f, 0x8b, 8, ..] | [0xfd, b'7', b'z', b'X', b'Z', 0, ..] | [4, 0x22, 0x4d, 0x18, ..] => Format::Whole,
+        [0x1f, 0x8b, 8, ..] | [0xfd, b'7', b'z', b'X', b'Z', 0, ..] | [4, 0x22, 0x4d, 0x18, ..] => {
+            Format::Whole
+        }
         // Byte order marks of UTF-16 and UTF-32.
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 0, 0xfe, 0xff, ..] => Format::Whole,
         _ => return None,
@@ -162,7 +173,8 @@ fn of_magic(beginning: &[u8]) -> Option<Format> {
 pub struct RecordFormat {
     /// The format.
     pub format: Format,
-    /// Whether it was guessed, by name and content. It is guessed again when the file gets another name or content.
+    /// Whether it was guessed, by name and content. It is guessed again when the file gets another
+    /// name or content.
     pub is_guessed: bool,
 }
 
@@ -179,7 +191,9 @@ impl RecordFormat {
 
     /// The guess of a file whose content is not known yet. Only text is cut by its name.
     pub fn of_name(name: &str) -> Self {
-        RecordFormat::guessed(Format::of_name(name).filter(|format| format.is_text()).unwrap_or(Format::BYTES))
+        RecordFormat::guessed(
+            Format::of_name(name).filter(|format| format.is_text()).unwrap_or(Format::BYTES),
+        )
     }
 
     /// The same choice, of another format.
@@ -206,7 +220,11 @@ impl Deref for RecordFormat {
 
 impl Serialize for RecordFormat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}{}", self.format, if self.is_guessed { "?" } else { "" }))
+        serializer.collect_str(&format_args!(
+            "{}{}",
+            self.format,
+            if self.is_guessed { "?" } else { "" }
+        ))
     }
 }
 
@@ -230,7 +248,11 @@ impl fmt::Display for Format {
             Format::Fasta => f.write_str("fasta"),
             Format::Fastq => f.write_str("fastq"),
             Format::LengthPrefixed { prefix_bytes, is_big_endian } => {
-                write!(f, "length-prefixed:{prefix_bytes}{}", if *is_big_endian { "be" } else { "le" })
+                write!(
+                    f,
+                    "length-prefixed:{prefix_bytes}{}",
+                    if *is_big_endian { "be" } else { "le" }
+                )
             }
             Format::Bgzf => f.write_str("bgzf"),
             Format::Bzip2 => f.write_str("bzip2"),
@@ -255,22 +277,26 @@ pub struct FormatError {
 pub enum FormatTextProblem {
     /// No format has that name.
     #[error(
-        "there are lines, csv, json-lines, fixed:100, fasta, fastq, length-prefixed:4be, bgzf, bzip2, zstd and \
-             whole"
+        "there are lines, csv, json-lines, fixed:100, fasta, fastq, length-prefixed:4be, bgzf, \
+         bzip2, zstd and whole"
     )]
     Unknown,
     /// `csv:` without a dialect.
     #[error(
-        "write how its fields are separated and quoted, for example csv:delimiter=;,quote=',escape=\\ (also \
-         doublequote=no and skipinitialspace=yes). A value is one byte, tab, space, comma, 0x1f or, of quote and \
-         escape, none; delimiter, quote and escape differ"
+        "write how its fields are separated and quoted, for example \
+         csv:delimiter=;,quote=',escape=\\ (also doublequote=no and skipinitialspace=yes). A \
+         value is one byte, tab, space, comma, 0x1f or, of quote and escape, none; delimiter, \
+         quote and escape differ"
     )]
     Dialect,
     /// `fixed` without the size of records.
     #[error("write a record's size in bytes, for example fixed:100")]
     RecordSize,
     /// `length-prefixed` without the form of the length.
-    #[error("write the bytes of the length (1, 2, 4, 8) and their order, for example length-prefixed:4be")]
+    #[error(
+        "write the bytes of the length (1, 2, 4, 8) and their order, for example \
+         length-prefixed:4be"
+    )]
     LengthForm,
 }
 
@@ -279,7 +305,8 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
         let wrong = |problem| Err(FormatError { text: text.into(), problem });
-        let (name, size) = text.split_once(':').map_or((text, None), |(name, size)| (name, Some(size)));
+        let (name, size) =
+            text.split_once(':').map_or((text, None), |(name, size)| (name, Some(size)));
         Ok(match (name, size) {
             ("lines", None) => Format::Lines,
             ("csv", None) => Format::Csv,
@@ -300,7 +327,10 @@ impl FromStr for Format {
             },
             ("length-prefixed", size) => match size.and_then(|size| size.split_at_checked(1)) {
                 Some((bytes @ ("1" | "2" | "4" | "8"), order @ ("be" | "le"))) => {
-                    Format::LengthPrefixed { prefix_bytes: bytes.as_bytes()[0] - b'0', is_big_endian: order == "be" }
+                    Format::LengthPrefixed {
+                        prefix_bytes: bytes.as_bytes()[0] - b'0',
+                        is_big_endian: order == "be",
+                    }
                 }
                 _ => return wrong(FormatTextProblem::LengthForm),
             },
@@ -363,9 +393,12 @@ mod tests {
             "fixed:-1",
             "fixed:4294967296",
         ];
-        for text in
-            wrong.into_iter().chain(["length-prefixed", "length-prefixed:3be", "length-prefixed:4", &"é".repeat(999)])
-        {
+        for text in wrong.into_iter().chain([
+            "length-prefixed",
+            "length-prefixed:3be",
+            "length-prefixed:4",
+            &"é".repeat(999),
+        ]) {
             let error = text.parse::<Format>().unwrap_err().to_string();
             assert!(error.contains("is not a format") && error.chars().count() < 400, "{error}");
         }
@@ -407,14 +440,21 @@ mod tests {
             ("a", b"\xfe\xff\0a", Format::Whole),
             ("a.txt", b"a\0,\0b\0", Format::Whole),
         ] {
-            assert_eq!(Format::guess(name, beginning), format, "{name} {}", beginning.escape_ascii());
+            assert_eq!(
+                Format::guess(name, beginning),
+                format,
+                "{name} {}",
+                beginning.escape_ascii()
+            );
         }
     }
 
     #[test]
     fn a_guess_is_told_from_a_choice() {
-        for (format, text) in [(RecordFormat::guessed(Format::Csv), "\"csv?\""), (Format::BYTES.into(), "\"fixed:1\"")]
-        {
+        for (format, text) in [
+            (RecordFormat::guessed(Format::Csv), "\"csv?\""),
+            (Format::BYTES.into(), "\"fixed:1\""),
+        ] {
             assert_eq!(serde_json::to_string(&format).unwrap(), text);
             assert_eq!(serde_json::from_str::<RecordFormat>(text).unwrap(), format);
         }

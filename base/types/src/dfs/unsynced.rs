@@ -1,4 +1,5 @@
-//! Files whose content may not be on the disks of its nodes: what they fall back to if a power failure takes it.
+//! Files whose content may not be on the disks of its nodes: what they fall back to if a power
+//! failure takes it.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -12,15 +13,18 @@ use crate::id::ObjectId;
 /// The state of a file whose content may not be on the disks of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsynced {
-    /// The last version under the name that was on the disks of its nodes. Its chunks stay until the content is there,
-    /// too. `None` if there was none: the file is removed if its content is lost.
+    /// The last version under the name that was on the disks of its nodes. Its chunks stay until
+    /// the content is there, too. `None` if there was none: the file is removed if its content is
+    /// lost.
     #[serde(deserialize_with = "without_before")]
     pub before: Option<Box<FileRecord>>,
 }
 
-/// Reads the version before, which has none itself. Records within records, as deep as a sender likes, would take all
-/// of the reader's stack.
-fn without_before<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<FileRecord>>, D::Error> {
+/// Reads the version before, which has none itself. Records within records, as deep as a sender
+/// likes, would take all of the reader's stack.
+fn without_before<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Box<FileRecord>>, D::Error> {
     /// The fields of a [`FileRecord`], as they are written.
     #[derive(Deserialize)]
     struct SyncedRecord {
@@ -46,9 +50,29 @@ fn without_before<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<B
     }
     let before = Option::<SyncedRecord>::deserialize(deserializer)?;
     Ok(before.map(|before| {
-        let SyncedRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, unsynced } = before;
+        let SyncedRecord {
+            id,
+            kind,
+            attributes,
+            quota,
+            format,
+            chunk_bytes,
+            replication,
+            chunks,
+            unsynced,
+        } = before;
         let unsynced = unsynced.map(|Nothing| Unsynced::default());
-        let record = FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, unsynced };
+        let record = FileRecord {
+            id,
+            kind,
+            attributes,
+            quota,
+            format,
+            chunk_bytes,
+            replication,
+            chunks,
+            unsynced,
+        };
         Box::new(record)
     }))
 }
@@ -62,7 +86,8 @@ impl FileRecord {
         }
     }
 
-    /// The chunks that the file needs: those of its content, and of the version that it may fall back to.
+    /// The chunks that the file needs: those of its content, and of the version that it may fall
+    /// back to.
     pub fn needed_chunks(&self) -> impl Iterator<Item = &Chunk> {
         let before = self.unsynced.iter().filter_map(|unsynced| unsynced.before.as_ref());
         self.chunks.iter().chain(before.flat_map(|before| &before.chunks))
@@ -75,9 +100,9 @@ impl FileRecord {
         self.chunks.iter().filter(move |chunk| !synced.contains(&chunk.object) && !chunk.is_hole())
     }
 
-    /// This record as the content that takes the place of `present`, the record that the name has had; without
-    /// `present`, the file is new. Content that may not be on the disks falls back to the last version that is: an
-    /// older one of the file itself, or else that of the name.
+    /// This record as the content that takes the place of `present`, the record that the name has
+    /// had; without `present`, the file is new. Content that may not be on the disks falls back to
+    /// the last version that is: an older one of the file itself, or else that of the name.
     #[must_use]
     pub fn in_place_of(mut self, present: Option<&FileRecord>) -> Self {
         let Some(Unsynced { before }) = self.unsynced.take() else { return self };
@@ -91,21 +116,33 @@ impl FileRecord {
 
     /// Whether both records are equal, whether their content is on the disks or not.
     pub fn equals_but_for_disks(&self, other: &FileRecord) -> bool {
-        let FileRecord { id, kind, attributes, quota, format, chunk_bytes, replication, chunks, unsynced: _ } = self;
+        let FileRecord {
+            id,
+            kind,
+            attributes,
+            quota,
+            format,
+            chunk_bytes,
+            replication,
+            chunks,
+            unsynced: _,
+        } = self;
         let is_like = (*id, *attributes, *quota) == (other.id, other.attributes, other.quota);
-        let is_cut_like = (*format, *chunk_bytes, *replication) == (other.format, other.chunk_bytes, other.replication);
+        let is_cut_like = (*format, *chunk_bytes, *replication)
+            == (other.format, other.chunk_bytes, other.replication);
         is_like && is_cut_like && *kind == other.kind && *chunks == other.chunks
     }
 
-    /// The version that the file falls back to when its content is lost. A file keeps its owner and its permissions,
-    /// and chunks that both versions have are where they are now.
+    /// The version that the file falls back to when its content is lost. A file keeps its owner and
+    /// its permissions, and chunks that both versions have are where they are now.
     pub fn fallback(&self) -> Option<FileRecord> {
         let mut before = self.synced()?.clone();
         if before.id == self.id {
             let Attributes { mode, uid, gid, .. } = self.attributes;
             before.attributes = Attributes { mode, uid, gid, ..before.attributes };
         }
-        let now: BTreeMap<ObjectId, &Chunk> = self.chunks.iter().map(|chunk| (chunk.object, chunk)).collect();
+        let now: BTreeMap<ObjectId, &Chunk> =
+            self.chunks.iter().map(|chunk| (chunk.object, chunk)).collect();
         for chunk in &mut before.chunks {
             if let Some(now) = now.get(&chunk.object) {
                 chunk.replicas.clone_from(&now.replicas);
@@ -133,7 +170,8 @@ mod tests {
 
     /// The chunks of the version that a file falls back to, and whether it may have to.
     fn before(record: &FileRecord) -> (bool, Option<Vec<u8>>) {
-        let chunks = |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object.0[0]).collect();
+        let chunks =
+            |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object.0[0]).collect();
         (record.unsynced.is_some(), record.synced().map(chunks))
     }
 
@@ -153,8 +191,14 @@ mod tests {
         assert_eq!(before(&file(2, &[], true).in_place_of(None)), (false, Some([].into())));
         // Over another file: by a rename, the version that the file itself has had counts first.
         assert_eq!(before(&new.clone().in_place_of(Some(&old))), (true, Some([1, 2].into())));
-        assert_eq!(before(&twice.clone().in_place_of(Some(&file(3, &[9], false)))), (true, Some([1, 2].into())));
-        assert_eq!(before(&file(3, &[9], false).in_place_of(Some(&new))), (false, Some([9].into())));
+        assert_eq!(
+            before(&twice.clone().in_place_of(Some(&file(3, &[9], false)))),
+            (true, Some([1, 2].into()))
+        );
+        assert_eq!(
+            before(&file(3, &[9], false).in_place_of(Some(&new))),
+            (false, Some([9].into()))
+        );
         let needed: Vec<u8> = twice.needed_chunks().map(|chunk| chunk.object.0[0]).collect();
         assert_eq!((needed, twice.unsynced_chunks().count()), ([1, 4, 1, 2].into(), 1));
     }
@@ -164,10 +208,14 @@ mod tests {
         let one = file(1, &[2], true).in_place_of(Some(&file(1, &[1], false)));
         let bytes = postcard::to_allocvec(&one).unwrap();
         assert_eq!(postcard::from_bytes(&bytes), Ok(one.clone()));
-        let nested = FileRecord { unsynced: Some(Unsynced { before: Some(Box::new(one)) }), ..file(1, &[3], true) };
+        let nested = FileRecord {
+            unsynced: Some(Unsynced { before: Some(Box::new(one)) }),
+            ..file(1, &[3], true)
+        };
         let bytes = postcard::to_allocvec(&nested).unwrap();
         assert!(postcard::from_bytes::<FileRecord>(&bytes).is_err());
-        // Each level would take some of the stack: the end of a record without content, and the next one within it.
+        // Each level would take some of the stack: the end of a record without content, and the
+        // next one within it.
         let mut empty = postcard::to_allocvec(&file(1, &[], true)).unwrap();
         empty.pop();
         empty.push(1);

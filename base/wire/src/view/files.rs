@@ -55,14 +55,15 @@ pub struct ChangeView {
     pub holder: String,
     /// `dfs`, `task`, `map` or `mount`, as the client states it.
     pub door: String,
-    /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for changes that were not
-    /// logged since a node had too many.
+    /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for
+    /// changes that were not logged since a node had too many.
     pub operation: String,
     /// The name of the file.
     pub name: Option<FileName>,
     /// The new name, after a rename.
     pub to: Option<FileName>,
-    /// Size of the file after it was created or written; or the number of changes that were left out.
+    /// Size of the file after it was created or written; or the number of changes that were left
+    /// out.
     pub size: Option<u64>,
 }
 
@@ -131,8 +132,8 @@ pub struct FilesUsageView {
     pub files: u64,
     /// Size of these files together.
     pub bytes: u64,
-    /// Whether a quorum of the current members has the record of every file, if no folder was given. Before, files may
-    /// become unavailable when a single node is lost.
+    /// Whether a quorum of the current members has the record of every file, if no folder was
+    /// given. Before, files may become unavailable when a single node is lost.
     pub is_settled: Option<bool>,
     /// All nodes, if no folder was given.
     pub nodes: Vec<FilesNodeView>,

@@ -26,7 +26,8 @@ pub struct StorageView {
     pub small_concurrency: u64,
     /// Estimated bandwidth, bytes a second.
     pub bandwidth_bytes_per_s: f64,
-    /// Agents whose programs are not coordinated on this storage, because order gains nothing there.
+    /// Agents whose programs are not coordinated on this storage, because order gains nothing
+    /// there.
     pub left_alone: u64,
     /// Requests received.
     pub requests: u64,
@@ -42,7 +43,8 @@ pub struct StorageView {
     pub uncoordinated: u64,
     /// Grants that were revoked, because they took too long.
     pub revoked: u64,
-    /// Fraction of bytes that continued where the previous request ended, in the order of arrival: 0 to 1.
+    /// Fraction of bytes that continued where the previous request ended, in the order of arrival:
+    /// 0 to 1.
     pub sequential_as_asked: f64,
     /// The same fraction in the order of grants.
     pub sequential_as_granted: f64,

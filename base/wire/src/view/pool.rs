@@ -19,8 +19,8 @@ pub struct PoolView {
     pub draining: u32,
     /// Nodes that were requested and have not joined.
     pub requested: u32,
-    /// Why wanted nodes have not joined: the oldest request that waits, and what the batch system says of it; or a
-    /// withdrawn request that has their places until it has ended.
+    /// Why wanted nodes have not joined: the oldest request that waits, and what the batch system
+    /// says of it; or a withdrawn request that has their places until it has ended.
     pub waits: Option<String>,
     /// Nodes that the work is worth.
     pub wanted: u32,
@@ -54,7 +54,8 @@ pub struct PoolView {
     pub departed: Vec<DepartedNodeView>,
     /// Requests that have not ended, and some that ended last; empty in a list of all pools.
     pub requests: Vec<NodeRequestView>,
-    /// What happened last, newest last: why nodes were requested, left or failed; empty in a list of all pools.
+    /// What happened last, newest last: why nodes were requested, left or failed; empty in a list
+    /// of all pools.
     pub events: Vec<PoolEventView>,
 }
 
@@ -71,7 +72,8 @@ pub struct NodeRequestView {
     pub joined: u32,
     /// `submitting`, `pending`, `running` or `ended`.
     pub state: String,
-    /// What the batch system says of it, such as the reason for which it is pending, or how it ended.
+    /// What the batch system says of it, such as the reason for which it is pending, or how it
+    /// ended.
     pub says: Option<String>,
     /// The host on which it runs or ran, if the batch system says it and it is one host.
     pub host: Option<String>,

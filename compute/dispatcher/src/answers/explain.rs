@@ -36,7 +36,9 @@ impl Explainer<'_> {
         let mut inputs = Vec::new();
         if let Some(scheduled) = self.scheduler.explain_task(task, MAX_INPUTS_SHOWN) {
             because.push(match (scheduled.executor, &scheduled.waits) {
-                (Some(executor), _) => format!("It was given to {}.", self.executors.name(executor)),
+                (Some(executor), _) => {
+                    format!("It was given to {}.", self.executors.name(executor))
+                }
                 (None, Some(reason)) => self.why_waiting(reason),
                 (None, None) => "It waits.".into(),
             });
@@ -46,24 +48,33 @@ impl Explainer<'_> {
             because.extend(interruptions(job.tasks[task.index as usize].interrupted));
             if let Some(executor) = self.suspended_on(job, task.index) {
                 let name = &executor.name;
-                because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
+                because.push(format!(
+                    "It is suspended there: tasks of higher priority have its processors on \
+                     {name}."
+                ));
             }
             let item = job.spec.items.get(task.index);
             let shown: HashSet<_> = scheduled.inputs.iter().map(|input| input.object).collect();
             let objects = job.inputs_with_ids(&item).filter_map(|(_, object)| object);
-            let is_named = |(id, _): &(ObjectId, _)| shown.contains(id) || job.spec.chunks.contains_key(id);
-            let sources: HashMap<_, _> = objects.filter(is_named).map(|(id, object)| (id, &object.source)).collect();
+            let is_named =
+                |(id, _): &(ObjectId, _)| shown.contains(id) || job.spec.chunks.contains_key(id);
+            let sources: HashMap<_, _> =
+                objects.filter(is_named).map(|(id, object)| (id, &object.source)).collect();
             for input in &scheduled.inputs {
                 inputs.push(self.object(input, sources.get(&input.object).copied().cloned()));
             }
             if scheduled.all_inputs > MAX_INPUTS_SHOWN {
                 let all = scheduled.all_inputs;
-                because.push(format!("It reads {all} objects, of which {MAX_INPUTS_SHOWN} are listed."));
+                because.push(format!(
+                    "It reads {all} objects, of which {MAX_INPUTS_SHOWN} are listed."
+                ));
             }
             if scheduled.placed_inputs < scheduled.all_inputs {
                 let (all, placed) = (scheduled.all_inputs, scheduled.placed_inputs);
-                because
-                    .push(format!("It is placed by {placed} of the {all} objects, each of which stands for others."));
+                because.push(format!(
+                    "It is placed by {placed} of the {all} objects, each of which stands for \
+                     others."
+                ));
             }
             because.extend(self.where_chunks_are(job, &sources));
             if let Some(estimate) = &scheduled.estimate {
@@ -71,8 +82,10 @@ impl Explainer<'_> {
             }
             if let Some(executor) = scheduled.executor {
                 because.extend((scheduled.all_inputs > 0).then(|| {
-                    let [held, all] = [scheduled.held_bytes, scheduled.input_bytes].map(units::format_bytes);
-                    let about = if scheduled.placed_inputs < scheduled.all_inputs { "about " } else { "" };
+                    let [held, all] =
+                        [scheduled.held_bytes, scheduled.input_bytes].map(units::format_bytes);
+                    let about =
+                        if scheduled.placed_inputs < scheduled.all_inputs { "about " } else { "" };
                     format!("That executor holds {about}{held} of the {all} it reads.")
                 }));
                 because.extend(self.by_relay(executor));
@@ -85,24 +98,36 @@ impl Explainer<'_> {
 
     fn why_waiting(&self, reason: &WaitReason) -> String {
         match reason {
-            WaitReason::NoExecutors if self.pools.are_on() => "It waits because no executor has joined.".into(),
-            WaitReason::NoExecutors => {
-                "It waits because no executor has joined: start some with `eyas start executor`.".into()
+            WaitReason::NoExecutors if self.pools.are_on() => {
+                "It waits because no executor has joined.".into()
             }
-            WaitReason::TooLarge => {
-                "It waits because no executor has as much as it needs (see `eyas executor list`).".into()
-            }
+            WaitReason::NoExecutors => "It waits because no executor has joined: start some with \
+                                        `eyas start executor`."
+                .into(),
+            WaitReason::TooLarge => "It waits because no executor has as much as it needs (see \
+                                     `eyas executor list`)."
+                .into(),
             WaitReason::Unmatched(mismatches) => {
                 let all = self.executors.len();
-                let parts: Vec<_> = mismatches.iter().map(|(what, on)| mismatch(what, *on)).collect();
-                format!("It waits because no executor matches it now; of {all}, {}.", parts.join("; "))
+                let parts: Vec<_> =
+                    mismatches.iter().map(|(what, on)| mismatch(what, *on)).collect();
+                format!(
+                    "It waits because no executor matches it now; of {all}, {}.",
+                    parts.join("; ")
+                )
             }
             WaitReason::Refused(by) => {
-                format!("It waits because {} could not take it and the others are busy.", self.names(by))
+                format!(
+                    "It waits because {} could not take it and the others are busy.",
+                    self.names(by)
+                )
             }
-            WaitReason::SlotsTaken => "It waits because every executor that could take it is busy.".into(),
+            WaitReason::SlotsTaken => {
+                "It waits because every executor that could take it is busy.".into()
+            }
             WaitReason::ForHolders(holders) => format!(
-                "It waits because policy {} keeps it for those that hold the most of its inputs, which are busy: {}.",
+                "It waits because policy {} keeps it for those that hold the most of its inputs, \
+                 which are busy: {}.",
                 self.policy,
                 self.names(holders)
             ),
@@ -110,13 +135,14 @@ impl Explainer<'_> {
                 let (name, there) = (self.executors.name(*home), in_words(there));
                 match elsewhere {
                     Some((other, estimate)) => format!(
-                        "It waits for {name}, where it is done the soonest: {there}; on {}, which is free, {}.",
+                        "It waits for {name}, where it is done the soonest: {there}; on {}, which \
+                         is free, {}.",
                         self.executors.name(*other),
                         in_words(estimate)
                     ),
                     None => format!(
-                        "It waits because every executor that could take it is busy; {name} is likely to finish it \
-                         first: {there}."
+                        "It waits because every executor that could take it is busy; {name} is \
+                         likely to finish it first: {there}."
                     ),
                 }
             }
@@ -148,8 +174,8 @@ impl Explainer<'_> {
     fn by_relay(&self, executor: ExecutorId) -> Option<String> {
         let relay = self.executors.get(executor)?.transfer.relay?;
         Some(format!(
-            "That executor is behind the relay {relay}. Executors elsewhere send it objects through the relay, and \
-             only those that persistent storage does not have."
+            "That executor is behind the relay {relay}. Executors elsewhere send it objects \
+             through the relay, and only those that persistent storage does not have."
         ))
     }
 
@@ -160,8 +186,11 @@ impl Explainer<'_> {
             }
             (Phase::Blocked, _) => {
                 let waits_for = job.waits_for(task.index);
-                let names: Vec<_> =
-                    waits_for.iter().take(MAX_NAMES).map(|index| job.task_id(*index).to_string()).collect();
+                let names: Vec<_> = waits_for
+                    .iter()
+                    .take(MAX_NAMES)
+                    .map(|index| job.task_id(*index).to_string())
+                    .collect();
                 vec![format!(
                     "It waits for the outputs of {} still to end: {} …",
                     units::format_count(waits_for.len() as u64, "task"),
@@ -169,35 +198,49 @@ impl Explainer<'_> {
                 )]
             }
             (Phase::Waiting, _) => vec![match self.jobs.why_refused(task) {
-                Some(reason) => format!("It waits to be tried again, as no executor had room for it: {reason}."),
-                None if job.is_pushed_first() => {
-                    "It waits until its job's inputs are with all executors, along a spanning tree.".into()
+                Some(reason) => {
+                    format!("It waits to be tried again, as no executor had room for it: {reason}.")
                 }
+                None if job.is_pushed_first() => "It waits until its job's inputs are with all \
+                                                  executors, along a spanning tree."
+                    .into(),
                 None => "Its job is still being put into the queue.".into(),
             }],
             (_, Some(status)) => {
                 let reads = &view.reads;
-                let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
+                let place =
+                    view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
                 let mut because = vec![format!("It has ended{place}: {status}.")];
                 because.extend(view.estimate.map(|estimate| {
                     let estimate = in_words(&estimate);
-                    let [waited, ran] = [view.waited_us, view.ran_us].map(units::format_duration_us);
-                    format!("It was estimated to be done there {estimate}; it waited {waited} there, and ran {ran}.")
+                    let [waited, ran] =
+                        [view.waited_us, view.ran_us].map(units::format_duration_us);
+                    format!(
+                        "It was estimated to be done there {estimate}; it waited {waited} there, \
+                         and ran {ran}."
+                    )
                 }));
-                because.extend(view.reused.map(|task| format!("It did not run: this is the result of task {task}.")));
+                because.extend(
+                    view.reused
+                        .map(|task| format!("It did not run: this is the result of task {task}.")),
+                );
                 let times = job.tasks[task.index as usize].recomputed;
                 if times > 0 {
-                    because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
+                    because.push(format!(
+                        "It ran {times} times more, as what it kept in the cluster was lost."
+                    ));
                 }
-                let is_missing =
-                    |(object, left): (_, &RetainedOutput)| left.is_promised() && !self.scheduler.is_held(object);
+                let is_missing = |(object, left): (_, &RetainedOutput)| {
+                    left.is_promised() && !self.scheduler.is_held(object)
+                };
                 if job.kept_by(task.index).any(is_missing) {
-                    because.push("No executor that is here has what it keeps in the cluster.".into());
+                    because
+                        .push("No executor that is here has what it keeps in the cluster.".into());
                 }
                 if reads.count() > 0 {
                     because.push(format!(
-                        "Its inputs came from the local store ({}), peers ({}), persistent storage ({}) and files of \
-                         the cluster (own node {}, other nodes {}).",
+                        "Its inputs came from the local store ({}), peers ({}), persistent \
+                         storage ({}) and files of the cluster (own node {}, other nodes {}).",
                         units::format_bytes(reads.local.bytes),
                         units::format_bytes(reads.peer.bytes),
                         units::format_bytes(reads.persistent.bytes),
@@ -205,7 +248,10 @@ impl Explainer<'_> {
                         units::format_bytes(reads.files.other_bytes)
                     ));
                 }
-                let ran_on = self.executors.iter().find(|(_, executor)| view.executor.as_ref() == Some(&executor.name));
+                let ran_on = self
+                    .executors
+                    .iter()
+                    .find(|(_, executor)| view.executor.as_ref() == Some(&executor.name));
                 because.extend(ran_on.and_then(|(executor, _)| self.by_relay(executor)));
                 because
             }
@@ -213,18 +259,20 @@ impl Explainer<'_> {
         }
     }
 
-    /// Why a blocked task waits for tasks that had succeeded before, of its own job or of other jobs.
+    /// Why a blocked task waits for tasks that had succeeded before, of its own job or of other
+    /// jobs.
     fn why_kept_inputs_lack(&self, job: &Job, index: u32) -> Vec<String> {
         let why = |producer: u32| {
             let (task, state) = (job.task_id(producer), job.tasks[producer as usize]);
             match (state.phase, state.recomputed) {
                 (Phase::Succeeded, _) => Some(format!(
-                    "It waits for the output of task {task}, which no executor that is here has just now."
+                    "It waits for the output of task {task}, which no executor that is here has \
+                     just now."
                 )),
                 (_, 0) => None,
                 (_, times) => Some(format!(
-                    "It waits for the output of task {task}, which was lost with the executors that kept it: that task \
-                     runs again (repetition {times})."
+                    "It waits for the output of task {task}, which was lost with the executors \
+                     that kept it: that task runs again (repetition {times})."
                 )),
             }
         };
@@ -240,9 +288,9 @@ impl Explainer<'_> {
 fn interruptions(times: u8) -> Option<String> {
     (times > 0).then(|| {
         format!(
-            "Of {MAX_INTERRUPTIONS} starts after which it fails, {times} were in vain: its node was ended before the \
-             task could end. It starts only where more time is left than it has run; if that is nowhere, give the pool \
-             a longer --time-limit."
+            "Of {MAX_INTERRUPTIONS} starts after which it fails, {times} were in vain: its node \
+             was ended before the task could end. It starts only where more time is left than it \
+             has run; if that is nowhere, give the pool a longer --time-limit."
         )
     })
 }
@@ -262,7 +310,14 @@ fn mismatch(what: &Mismatch, on: u32) -> String {
 /// How soon a task would be done, and why.
 fn in_words(estimate: &Estimate) -> String {
     let Estimate { wait_us, transfer_us, compute_us } = *estimate;
-    let parts = [(wait_us, "until a slot is free"), (transfer_us, "to fetch inputs"), (compute_us, "to compute")];
-    let parts: Vec<_> = parts.iter().map(|(us, what)| format!("{} {what}", units::format_duration_us(*us))).collect();
+    let parts = [
+        (wait_us, "until a slot is free"),
+        (transfer_us, "to fetch inputs"),
+        (compute_us, "to compute"),
+    ];
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|(us, what)| format!("{} {what}", units::format_duration_us(*us)))
+        .collect();
     format!("in {} ({})", units::format_duration_us(estimate.finish_us()), parts.join(", "))
 }

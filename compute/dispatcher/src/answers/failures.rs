@@ -24,7 +24,9 @@ impl Views<'_> {
         let first = job.failures.iter().map(|(task, _)| task.index);
         let indices: Vec<u32> = match tasks {
             [] => first.collect(),
-            tasks => tasks.iter().copied().filter(|index| (*index as usize) < job.tasks.len()).collect(),
+            tasks => {
+                tasks.iter().copied().filter(|index| (*index as usize) < job.tasks.len()).collect()
+            }
         };
         let mut results = ResultReader::in_full();
         let views = indices.into_iter().take(MAX_FAILURES_SHOWN).map(|index| {
@@ -43,20 +45,30 @@ impl Views<'_> {
     }
 }
 
-/// The first words of a task's command. Items stay as the user wrote them. An input that is named by its number is
-/// shown by its source.
+/// The first words of a task's command. Items stay as the user wrote them. An input that is named
+/// by its number is shown by its source.
 pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
-    let (Program::Command(words) | Program::Call(words)) = &job.template_at(index).program else { return Vec::new() };
+    let (Program::Command(words) | Program::Call(words)) = &job.template_at(index).program else {
+        return Vec::new();
+    };
     let shown = &words[..words.len().min(MAX_WORDS_SHOWN)];
     let named = shown.iter().map(Template::highest_input).max().unwrap_or(0);
     let item = job.spec.items.head(index, named as usize);
-    let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
+    let values: Vec<_> =
+        item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
     let inputs = job.inputs(&item).take(named as usize);
     let staged: Vec<_> = inputs.map(|(input, object)| source_of(input, object)).collect();
-    let with =
-        Expansion { values: &values, staged: &staged, template_inputs: 0, number: index + 1, slot: 0, input_list: b"" };
+    let with = Expansion {
+        values: &values,
+        staged: &staged,
+        template_inputs: 0,
+        number: index + 1,
+        slot: 0,
+        input_list: b"",
+    };
     let more = words.len() - shown.len();
-    let rest = (more > 0).then(|| format!("… and {}", units::format_count(more as u64, "more word")).into());
+    let rest = (more > 0)
+        .then(|| format!("… and {}", units::format_count(more as u64, "more word")).into());
     shown.iter().map(|word| word.expand(&with)).chain(rest).collect()
 }
 

@@ -10,7 +10,8 @@ use crate::dispatcher_core::DispatcherCore;
 use crate::journal::JournalError;
 use crate::log::Captured;
 
-/// Looks results up. Neighbouring tasks often share a journal entry, so the last entry that was read is kept.
+/// Looks results up. Neighbouring tasks often share a journal entry, so the last entry that was
+/// read is kept.
 #[derive(Default)]
 pub(crate) struct ResultReader {
     /// Large captured output is read too.
@@ -26,13 +27,23 @@ impl ResultReader {
     }
 
     /// A task's last result, if it has ended.
-    pub fn last(&mut self, core: &DispatcherCore, job: &Job, index: u32) -> Result<Option<TaskResult>, JournalError> {
+    pub fn last(
+        &mut self,
+        core: &DispatcherCore,
+        job: &Job,
+        index: u32,
+    ) -> Result<Option<TaskResult>, JournalError> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
         if entry >= job.entries() {
             return Ok(job.pending_result(index).cloned());
         }
         if let Some(entry) = core.unwritten_entry(job.id, entry) {
-            let result = entry.ends().iter().rev().map(|end| &end.result).find(|result| result.index == index);
+            let result = entry
+                .ends()
+                .iter()
+                .rev()
+                .map(|end| &end.result)
+                .find(|result| result.index == index);
             return Ok(result.cloned());
         }
         if self.entry != Some((job.id, entry)) {

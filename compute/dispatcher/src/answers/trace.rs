@@ -26,7 +26,9 @@ impl Views<'_> {
             if state.phase != Phase::Succeeded {
                 continue;
             }
-            let Some(result) = results.last(self, job, index)?.filter(|result| result.outcome.reused.is_none()) else {
+            let Some(result) =
+                results.last(self, job, index)?.filter(|result| result.outcome.reused.is_none())
+            else {
                 continue;
             };
             let read = job.input_ids(&job.spec.items.get(index));
@@ -47,10 +49,14 @@ impl Views<'_> {
     }
 }
 
-/// Outputs of a task. Those that exist only in the cluster also have the time for which they are kept.
+/// Outputs of a task. Those that exist only in the cluster also have the time for which they are
+/// kept.
 fn written(template: &TaskTemplate, outcome: &Outcome) -> Vec<RecordedOutput> {
     let delivered = outcome.outputs.iter().map(|delivered| {
-        let spec = template.outputs.get(usize::from(delivered.output)).filter(|_| delivered.object.is_kept());
+        let spec = template
+            .outputs
+            .get(usize::from(delivered.output))
+            .filter(|_| delivered.object.is_kept());
         RecordedOutput {
             object: delivered.object.id(),
             size_bytes: delivered.object.size_bytes(),

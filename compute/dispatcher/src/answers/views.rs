@@ -45,7 +45,8 @@ impl<'a> Views<'a> {
     /// All jobs, the oldest first.
     pub(crate) fn jobs(&self) -> Vec<JobView> {
         let archived = self.jobs.archived().map(|summary| self.of_archived_job(summary));
-        let mut views: Vec<_> = archived.chain(self.jobs.all().map(|job| self.of_job(job))).collect();
+        let mut views: Vec<_> =
+            archived.chain(self.jobs.all().map(|job| self.of_job(job))).collect();
         views.sort_by_key(|view| view.job);
         views
     }
@@ -76,7 +77,10 @@ impl<'a> Views<'a> {
     fn why_output_was_cut(&self, lacked_output_room: bool) -> Option<String> {
         let room = units::format_bytes(self.jobs.max_output_bytes());
         lacked_output_room.then(|| {
-            format!("output of its tasks was cut: the journal keeps at most {room} of all jobs; let tasks write files")
+            format!(
+                "output of its tasks was cut: the journal keeps at most {room} of all jobs; let \
+                 tasks write files"
+            )
         })
     }
 
@@ -112,33 +116,47 @@ impl<'a> Views<'a> {
             view.is_stuck = true;
             view.warnings.push(match self.pools.are_on() {
                 false => "no executor has joined: start some with `eyas start executor`".into(),
-                true => job.spec.needs().flat_map(|need| self.explainer().why_no_node_comes(&need)).take(1).collect(),
+                true => job
+                    .spec
+                    .needs()
+                    .flat_map(|need| self.explainer().why_no_node_comes(&need))
+                    .take(1)
+                    .collect(),
             });
         } else {
             let executors = self.scheduler.explain_executors();
-            let too_large = |need: &&Resources| !executors.iter().any(|executor| executor.capacity.covers(need));
-            if let Some(need) = job.spec.templates.iter().map(|template| &template.resources).find(too_large) {
+            let too_large = |need: &&Resources| {
+                !executors.iter().any(|executor| executor.capacity.covers(need))
+            };
+            if let Some(need) =
+                job.spec.templates.iter().map(|template| &template.resources).find(too_large)
+            {
                 view.is_stuck = true;
                 view.warnings.push(format!(
-                    "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of disk{}",
+                    "no executor is large enough for its tasks: they need {} cpus, {} of memory, \
+                     {} of disk{}",
                     f64::from(need.cpus_milli) / 1000.0,
                     units::format_bytes(need.memory_bytes),
                     units::format_bytes(need.disk_bytes),
-                    need.named.iter().map(|(name, amount)| format!(", {amount} {name}")).collect::<String>()
+                    need.named
+                        .iter()
+                        .map(|(name, amount)| format!(", {amount} {name}"))
+                        .collect::<String>()
                 ));
             } else if self.is_matched_by_nobody(job) {
                 view.is_stuck = true;
                 view.warnings.push(
-                    "no executor matches the requirements of its tasks, or accepts them: `eyas explain` says of a task \
-                     why it waits"
+                    "no executor matches the requirements of its tasks, or accepts them: `eyas \
+                     explain` says of a task why it waits"
                         .into(),
                 );
             } else if job.spec.needs().any(|need| self.scheduler.exceeds_disks(&need)) {
-                // Tasks that have run may leave room when they end, or have left it since the last report of the disk.
+                // Tasks that have run may leave room when they end, or have left it since the last
+                // report of the disk.
                 view.is_stuck = view.tasks.waiting + view.tasks.blocked == view.tasks.total();
                 view.warnings.push(
-                    "no executor has room on its disk for what the largest of its tasks reads and takes: make some, or \
-                     start executors with less --keep-free"
+                    "no executor has room on its disk for what the largest of its tasks reads and \
+                     takes: make some, or start executors with less --keep-free"
                         .into(),
                 );
             }
@@ -149,11 +167,12 @@ impl<'a> Views<'a> {
     /// The executors that get no tasks for now, and why.
     fn why_set_aside(&self) -> Option<String> {
         let is_set_aside = |id: &ExecutorId| self.jobs.set_aside_until(*id).is_some();
-        let set_aside: Vec<_> = self.executors.iter().map(|(id, _)| id).filter(is_set_aside).collect();
+        let set_aside: Vec<_> =
+            self.executors.iter().map(|(id, _)| id).filter(is_set_aside).collect();
         (!set_aside.is_empty()).then(|| {
             format!(
-                "set aside, because tasks failed there that other executors completed: {}; look at the disk, mounts \
-                 and software of their nodes",
+                "set aside, because tasks failed there that other executors completed: {}; look \
+                 at the disk, mounts and software of their nodes",
                 self.names(&set_aside)
             )
         })
@@ -161,7 +180,8 @@ impl<'a> Views<'a> {
 
     /// The first executors by their names.
     pub(super) fn names(&self, ids: &[ExecutorId]) -> String {
-        let mut names: Vec<_> = ids.iter().take(MAX_NAMES).map(|id| self.executors.name(*id)).collect();
+        let mut names: Vec<_> =
+            ids.iter().take(MAX_NAMES).map(|id| self.executors.name(*id)).collect();
         if ids.len() > MAX_NAMES {
             names.push(format!("{} more", ids.len() - MAX_NAMES));
         }
@@ -170,15 +190,16 @@ impl<'a> Views<'a> {
 
     /// Whether there are tasks of the job that no executor will ever match.
     fn is_matched_by_nobody(&self, job: &Job) -> bool {
-        let is_asked =
-            job.spec.terms.iter().any(Option::is_some) || self.executors.iter().any(|(_, e)| e.accept.is_some());
+        let is_asked = job.spec.terms.iter().any(Option::is_some)
+            || self.executors.iter().any(|(_, e)| e.accept.is_some());
         is_asked && job.spec.needs().any(|need| self.scheduler.is_unmatched(&need))
     }
 
     pub(crate) fn tasks(&self, job: &Job, query: TaskQuery) -> Vec<TaskView> {
         let TaskQuery { from, limit, failed } = query;
         let indices = from..job.tasks.len() as u32;
-        let wanted = indices.filter(|index| !failed || job.tasks[*index as usize].phase == Phase::Failed);
+        let wanted =
+            indices.filter(|index| !failed || job.tasks[*index as usize].phase == Phase::Failed);
         let mut results = ResultReader::default();
         let (mut views, mut bytes) = (Vec::new(), 0);
         for index in wanted.take(limit.min(MAX_TASKS_SHOWN) as usize) {
@@ -230,7 +251,8 @@ impl<'a> Views<'a> {
     /// The executor on which a task is suspended.
     pub(super) fn suspended_on(&self, job: &Job, index: u32) -> Option<&ConnectedExecutor> {
         let state = &job.tasks[index as usize];
-        let executor = self.executors.get(state.executor.filter(|_| state.phase == Phase::Assigned)?)?;
+        let executor =
+            self.executors.get(state.executor.filter(|_| state.phase == Phase::Assigned)?)?;
         executor.suspended.contains(&job.task_id(index)).then_some(executor)
     }
 
@@ -282,32 +304,40 @@ impl<'a> Views<'a> {
             source,
             size_bytes: view.size_bytes,
             holders: view.holders.iter().map(|holder| self.executors.name(*holder)).collect(),
-            receivers: view.receivers.iter().map(|receiver| self.executors.name(*receiver)).collect(),
+            receivers: view
+                .receivers
+                .iter()
+                .map(|receiver| self.executors.name(*receiver))
+                .collect(),
             wanted: u64::from(view.wanted),
         }
     }
 
     /// Objects by id, or of a source: all versions that known jobs name.
     pub(crate) fn objects(&self, object: Option<ObjectId>, source: &Name) -> Vec<ObjectView> {
-        let mut found: Vec<(ObjectId, Option<Name>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
+        let mut found: Vec<(ObjectId, Option<Name>, u64)> =
+            object.iter().map(|id| (*id, None, 0)).collect();
         for (id, spec) in self.jobs.all().flat_map(Job::objects).chain(self.jobs.kept_objects()) {
             let is_meant = object == Some(id) || (object.is_none() && spec.source == *source);
-            if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some()) {
+            if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some())
+            {
                 found.retain(|(other, ..)| *other != id);
                 found.push((id, Some(spec.source.clone()), spec.size_bytes()));
             }
         }
-        let views = found.into_iter().filter_map(|(id, source, size_bytes)| match self.scheduler.explain_object(id) {
-            Some(view) => Some(self.object(&view, source)),
-            None if source.is_some() => Some(ObjectView {
-                object: id,
-                source,
-                size_bytes,
-                holders: Vec::new(),
-                receivers: Vec::new(),
-                wanted: 0,
-            }),
-            None => None,
+        let views = found.into_iter().filter_map(|(id, source, size_bytes)| {
+            match self.scheduler.explain_object(id) {
+                Some(view) => Some(self.object(&view, source)),
+                None if source.is_some() => Some(ObjectView {
+                    object: id,
+                    source,
+                    size_bytes,
+                    holders: Vec::new(),
+                    receivers: Vec::new(),
+                    wanted: 0,
+                }),
+                None => None,
+            }
         });
         views.collect()
     }
@@ -317,7 +347,8 @@ impl<'a> Views<'a> {
         let mut view = self.of_job(job);
         if metrics.unsampled_us > 0 {
             view.warnings.push(format!(
-                "samples of {} were lost when the dispatcher was restarted: figures that need all samples are left out",
+                "samples of {} were lost when the dispatcher was restarted: figures that need all \
+                 samples are left out",
                 units::format_duration_us(metrics.unsampled_us)
             ));
         }

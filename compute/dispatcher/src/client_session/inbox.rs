@@ -6,7 +6,8 @@ use eyas_session::{FrameReader, SessionError};
 use eyas_wire::client::FromClient;
 use tokio::sync::mpsc;
 
-/// Requests that are read while another request is served: enough to see a withdrawal, and that the client leaves.
+/// Requests that are read while another request is served: enough to see a withdrawal, and that the
+/// client leaves.
 const MAX_READ_AHEAD: usize = 4;
 
 /// The requests of a client that wait.
@@ -55,8 +56,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Waits until the client has gone away, and returns how the connection has ended. Requests that come meanwhile are
-    /// served later. Cancelling this future loses nothing.
+    /// Waits until the client has gone away, and returns how the connection has ended. Requests
+    /// that come meanwhile are served later. Cancelling this future loses nothing.
     pub async fn client_leaves(&mut self) -> SessionError {
         while self.waiting.len() < MAX_READ_AHEAD {
             if let Err(gone) = self.read().await {
@@ -67,7 +68,8 @@ impl Inbox {
     }
 
     async fn read(&mut self) -> Result<(), SessionError> {
-        let closed = || SessionError::Ended { address: "a client".into(), why: "it was closed".into() };
+        let closed =
+            || SessionError::Ended { address: "a client".into(), why: "it was closed".into() };
         self.waiting.extend(self.frames.recv().await.ok_or_else(closed)??);
         Ok(())
     }

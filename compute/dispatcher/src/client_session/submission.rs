@@ -1,5 +1,5 @@
-//! A job that a client sends in parts. It is checked and submitted when all parts have come, unless the client
-//! withdraws it before.
+//! A job that a client sends in parts. It is checked and submitted when all parts have come, unless
+//! the client withdraws it before.
 
 use eyas_jobs::{JobSpec, SpecError};
 use eyas_session::SessionError;
@@ -23,18 +23,33 @@ pub(super) enum SubmissionInParts {
 
 impl SubmissionInParts {
     /// Takes a part of a submission. It is answered when the submission ends.
-    pub async fn take(&mut self, part: FromClient, service: &Caller, inbox: &mut Inbox) -> Result<(), SessionError> {
+    pub async fn take(
+        &mut self,
+        part: FromClient,
+        service: &Caller,
+        inbox: &mut Inbox,
+    ) -> Result<(), SessionError> {
         match part {
             FromClient::Submit { name, user, templates, reuse, broadcast, distribution, tasks } => {
                 let owner = JobOwner { user, ..JobOwner::default() };
-                let spec = JobSpec { name, owner, templates, reuse, broadcast, distribution, ..JobSpec::default() };
+                let spec = JobSpec {
+                    name,
+                    owner,
+                    templates,
+                    reuse,
+                    broadcast,
+                    distribution,
+                    ..JobSpec::default()
+                };
                 *self = match service.may_submit() {
                     Ok(()) => SubmissionInParts::Begun(Box::new(spec)),
                     Err(why) => SubmissionInParts::Wrong(why),
                 };
                 self.add(inbox, move |spec| spec.expect(tasks)).await
             }
-            FromClient::Objects(objects) => self.add(inbox, |spec| spec.push_objects(objects)).await,
+            FromClient::Objects(objects) => {
+                self.add(inbox, |spec| spec.push_objects(objects)).await
+            }
             FromClient::Chunks(chunks) => {
                 let push = move |spec: &mut JobSpec| {
                     spec.push_chunks(chunks);
@@ -54,7 +69,11 @@ impl SubmissionInParts {
     }
 
     /// Ends the submission.
-    pub async fn commit(&mut self, service: &Caller, inbox: &mut Inbox) -> Result<Answer<ToClient>, SessionError> {
+    pub async fn commit(
+        &mut self,
+        service: &Caller,
+        inbox: &mut Inbox,
+    ) -> Result<Answer<ToClient>, SessionError> {
         let spec = match std::mem::replace(self, SubmissionInParts::None) {
             SubmissionInParts::Begun(spec) => spec,
             SubmissionInParts::Wrong(why) => return Ok(Err(why)),
@@ -76,8 +95,8 @@ impl SubmissionInParts {
         })
     }
 
-    /// Adds to a sound submission. This may take a while for millions of tasks, during which the client may withdraw
-    /// it, or go away.
+    /// Adds to a sound submission. This may take a while for millions of tasks, during which the
+    /// client may withdraw it, or go away.
     async fn add(
         &mut self,
         inbox: &mut Inbox,

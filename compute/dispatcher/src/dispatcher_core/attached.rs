@@ -1,7 +1,8 @@
 //! Jobs that are attached to clients: their results go to the clients, and not to the journal.
 //!
-//! Results wait in memory until the client has read them. A client that was stopped reads nothing. Its job ends when
-//! too much waits for it, or for all clients together; what waits for it is dropped then.
+//! Results wait in memory until the client has read them. A client that was stopped reads nothing.
+//! Its job ends when too much waits for it, or for all clients together; what waits for it is
+//! dropped then.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ pub(crate) struct AttachedClients {
 
 impl Default for AttachedClients {
     fn default() -> Self {
-        let (max_unread_bytes, max_unread_by_all_bytes) = (MAX_UNREAD_BYTES, MAX_UNREAD_BY_ALL_BYTES);
+        let (max_unread_bytes, max_unread_by_all_bytes) =
+            (MAX_UNREAD_BYTES, MAX_UNREAD_BY_ALL_BYTES);
         AttachedClients { clients: BTreeMap::new(), max_unread_bytes, max_unread_by_all_bytes }
     }
 }
@@ -47,22 +49,24 @@ impl AttachedClients {
         self.clients.get(&job)?.as_ref()
     }
 
-    /// Sends results to the client of a job, if it is there. Drops the results of a client that has read too few, and
-    /// tells it why. Returns its job, which has to end.
+    /// Sends results to the client of a job, if it is there. Drops the results of a client that has
+    /// read too few, and tells it why. Returns its job, which has to end.
     fn send(&mut self, job: JobId, results: Vec<TaskResult>) -> Option<JobId> {
         let client = self.client_of(job)?;
         client.add(results);
         let (slow, bound, of) = if client.unread_bytes() > self.max_unread_bytes {
             (job, self.max_unread_bytes, "")
-        } else if self.present().map(|(_, client)| client.unread_bytes()).sum::<u64>() > self.max_unread_by_all_bytes {
+        } else if self.present().map(|(_, client)| client.unread_bytes()).sum::<u64>()
+            > self.max_unread_by_all_bytes
+        {
             let (slow, _) = self.present().max_by_key(|(_, client)| client.unread_bytes())?;
             (slow, self.max_unread_by_all_bytes, ", with those of other clients,")
         } else {
             return None;
         };
         let why = format!(
-            "the client of job {slow} has not read its results, which{of} have more than {}: it was stopped or is too \
-             slow; keep large results in files",
+            "the client of job {slow} has not read its results, which{of} have more than {}: it \
+             was stopped or is too slow; keep large results in files",
             units::format_bytes(bound)
         );
         tracing::warn!("{why}");
@@ -82,7 +86,12 @@ impl AttachedClients {
 
 impl DispatcherCore {
     /// Begins an attached job.
-    pub(crate) fn attach(&mut self, name: String, owner: JobOwner, deliveries: DeliveryQueue) -> Answer<JobId> {
+    pub(crate) fn attach(
+        &mut self,
+        name: String,
+        owner: JobOwner,
+        deliveries: DeliveryQueue,
+    ) -> Answer<JobId> {
         if self.stopping_us.is_some() {
             return Err(ServiceError::Stopping);
         }
@@ -109,7 +118,10 @@ impl DispatcherCore {
 
     /// Cancels the tasks of an attached job that no executor has.
     pub(crate) fn cancel_waiting(&mut self, job: JobId) {
-        let phases = self.jobs.get(job).map(|job| job.tasks.iter().map(|task| task.phase).collect::<Vec<_>>());
+        let phases = self
+            .jobs
+            .get(job)
+            .map(|job| job.tasks.iter().map(|task| task.phase).collect::<Vec<_>>());
         let waits = |phase: Phase| matches!(phase, Phase::Waiting | Phase::Blocked);
         let mut first = 0;
         for part in phases.unwrap_or_default().chunk_by(|one, other| waits(*one) == waits(*other)) {
@@ -152,13 +164,23 @@ mod tests {
 
     fn result(bytes: usize) -> TaskResult {
         let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
-        TaskResult { index: 0, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome }
+        TaskResult {
+            index: 0,
+            attempt: 0,
+            executor: "n1".into(),
+            queued_us: 0,
+            delivery_us: 0,
+            outcome,
+        }
     }
 
     /// Three clients, each with a bound of 100 kB, and all together with one of 200 kB.
     fn clients() -> (AttachedClients, [Deliveries; 3]) {
-        let mut clients =
-            AttachedClients { max_unread_bytes: 100_000, max_unread_by_all_bytes: 200_000, ..Default::default() };
+        let mut clients = AttachedClients {
+            max_unread_bytes: 100_000,
+            max_unread_by_all_bytes: 200_000,
+            ..Default::default()
+        };
         let ends = [1, 2, 3].map(|job| {
             let (queue, end) = deliveries();
             clients.clients.insert(JobId(job), Some(queue));
@@ -199,7 +221,9 @@ mod tests {
     #[tokio::test]
     async fn of_many_clients_that_do_not_read_the_one_with_the_most_makes_room() {
         let (mut clients, mut ends) = clients();
-        let sent = |clients: &mut AttachedClients, job, bytes| clients.send(JobId(job), vec![result(bytes)]);
+        let sent = |clients: &mut AttachedClients, job, bytes| {
+            clients.send(JobId(job), vec![result(bytes)])
+        };
         assert_eq!(sent(&mut clients, 1, 70_000), None);
         assert_eq!(sent(&mut clients, 2, 90_000), None);
         assert_eq!(sent(&mut clients, 3, 50_000), Some(JobId(2)));

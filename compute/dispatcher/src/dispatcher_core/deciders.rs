@@ -1,5 +1,5 @@
-//! Runs the two deciders: tells them events, and carries out their effects. `core/dispatch` passes on what one says to
-//! the other.
+//! Runs the two deciders: tells them events, and carries out their effects. `core/dispatch` passes
+//! on what one says to the other.
 
 use eyas_dispatch::{Effect, PlacementInputs};
 use eyas_jobs::{self as jobs, Jobs, JobsAction};
@@ -30,10 +30,13 @@ impl PlacementInputs for ChunksOfInputs {
         jobs: &Jobs,
         scheduler: &mut Scheduler,
     ) -> Box<[(ObjectId, u64)]> {
-        let chunks = jobs.get(task.job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
+        let chunks =
+            jobs.get(task.job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
         let Some(chunks) = chunks else { return inputs };
-        let with_chunks = inputs.iter().filter_map(|(object, _)| Some((*object, chunks.get(object)?)));
-        let choose = |(object, chunks): (_, &Vec<_>)| scheduler.part_for_placement(task.job, object, chunks);
+        let with_chunks =
+            inputs.iter().filter_map(|(object, _)| Some((*object, chunks.get(object)?)));
+        let choose =
+            |(object, chunks): (_, &Vec<_>)| scheduler.part_for_placement(task.job, object, chunks);
         let near: Vec<_> = with_chunks.filter_map(choose).collect();
         let mut inputs: Vec<_> = inputs.into_iter().chain(near).collect();
         inputs.sort_unstable();
@@ -51,7 +54,12 @@ impl DispatcherCore {
 
     /// Tells the scheduler what happened, and does what follows.
     pub(crate) fn tell_scheduler(&mut self, event: Event) {
-        self.exchange.tell_scheduler(self.clock.now_us(), event, &mut self.jobs, &mut self.scheduler);
+        self.exchange.tell_scheduler(
+            self.clock.now_us(),
+            event,
+            &mut self.jobs,
+            &mut self.scheduler,
+        );
         self.work_off();
     }
 
@@ -62,7 +70,10 @@ impl DispatcherCore {
         }
         loop {
             let DispatcherCore { exchange, clock, jobs, scheduler, .. } = self;
-            let Some(effect) = exchange.next(clock.now_us(), jobs, scheduler, &ChunksOfInputs) else { break };
+            let Some(effect) = exchange.next(clock.now_us(), jobs, scheduler, &ChunksOfInputs)
+            else {
+                break;
+            };
             self.perform(effect);
         }
         self.is_at_work = false;
@@ -81,12 +92,24 @@ impl DispatcherCore {
             Command::Assign { executor, task, attempt, in_parts: true, .. } => {
                 self.assign_in_parts(executor, task, attempt);
             }
-            Command::Assign { executor, task, attempt, hints, .. } => self.assign(executor, task, attempt, &hints),
-            Command::Recall { executor, task } => self.end_try(executor, task, ToExecutor::Recall { task }),
-            Command::Cancel { executor, task } => self.end_try(executor, task, ToExecutor::Cancel { task }),
-            Command::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
-            Command::Release { executor, object } => self.executors.send(executor, ToExecutor::Release { object }),
-            Command::Verify { executor, object } => self.executors.send(executor, ToExecutor::Verify { object }),
+            Command::Assign { executor, task, attempt, hints, .. } => {
+                self.assign(executor, task, attempt, &hints)
+            }
+            Command::Recall { executor, task } => {
+                self.end_try(executor, task, ToExecutor::Recall { task })
+            }
+            Command::Cancel { executor, task } => {
+                self.end_try(executor, task, ToExecutor::Cancel { task })
+            }
+            Command::Hold { executor, object, holders } => {
+                self.have_held(executor, object, &holders)
+            }
+            Command::Release { executor, object } => {
+                self.executors.send(executor, ToExecutor::Release { object })
+            }
+            Command::Verify { executor, object } => {
+                self.executors.send(executor, ToExecutor::Verify { object })
+            }
             Command::Pushed { push } => self.pushes.is_over(push),
         }
     }
@@ -100,10 +123,14 @@ impl DispatcherCore {
                 let until_us = self.jobs.set_aside_until(executor).unwrap_or_default();
                 let minutes = until_us.saturating_sub(self.clock.now_us()).div_ceil(60_000_000);
                 tracing::warn!(
-                    "executor {name} is set aside for {minutes} min: tasks failed on it one after the other that other \
-                     executors completed; look at its node's disk, mounts and software"
+                    "executor {name} is set aside for {minutes} min: tasks failed on it one after \
+                     the other that other executors completed; look at its node's disk, mounts \
+                     and software"
                 );
-                let what = format!("is set aside for {minutes} min, because tasks failed on it one after the other");
+                let what = format!(
+                    "is set aside for {minutes} min, because tasks failed on it one after the \
+                     other"
+                );
                 self.add_executor_event(executor, "executor-set-aside", &what);
             }
             Action::TakenBack { executor } => {
@@ -164,7 +191,11 @@ impl DispatcherCore {
         };
         let inputs = job.inputs_with_ids(&item).map(|(input, object)| {
             let (id, object) = object.expect(HAS_ALL_INPUTS);
-            assigned_input(input, object, if hints.is_empty() { Vec::new() } else { holders_of(id) })
+            assigned_input(
+                input,
+                object,
+                if hints.is_empty() { Vec::new() } else { holders_of(id) },
+            )
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
         let template = item.template;
@@ -173,7 +204,8 @@ impl DispatcherCore {
             let part = inputs.by_ref().take(INPUTS_PART).collect();
             self.executors.send(executor, ToExecutor::Inputs(part));
         }
-        let assignment = Assignment { task, attempt, template, values: item.values, inputs: inputs.collect() };
+        let assignment =
+            Assignment { task, attempt, template, values: item.values, inputs: inputs.collect() };
         self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 
@@ -182,15 +214,19 @@ impl DispatcherCore {
         let job = self.jobs.get(task.job).expect("the scheduler knows tasks of known jobs only");
         let item = job.spec.items.get(task.index);
         let entry = self.executors.get_mut(executor);
-        let needs_template = entry.is_some_and(|entry| entry.lacks_template(task.job, item.template));
-        self.executors.send_in_parts(executor, AssignmentInParts::new(task, attempt, item, needs_template));
+        let needs_template =
+            entry.is_some_and(|entry| entry.lacks_template(task.job, item.template));
+        self.executors
+            .send_in_parts(executor, AssignmentInParts::new(task, attempt, item, needs_template));
     }
 
-    /// Has an executor end a task or give it back. Where nothing of its assignment was sent, nothing is: the task comes
-    /// back at once.
+    /// Has an executor end a task or give it back. Where nothing of its assignment was sent,
+    /// nothing is: the task comes back at once.
     fn end_try(&mut self, executor: ExecutorId, task: TaskId, message: ToExecutor) {
         match self.executors.withdraw_in_parts(executor, task) {
-            Some(attempt) => self.exchange.tell_jobs(jobs::Event::TaskReturned { executor, task, attempt }),
+            Some(attempt) => {
+                self.exchange.tell_jobs(jobs::Event::TaskReturned { executor, task, attempt })
+            }
             None => self.executors.send(executor, message),
         }
     }
@@ -216,8 +252,8 @@ impl DispatcherCore {
         self.scheduler.has_fetches_to_end() || self.executors.are_sent_in_parts()
     }
 
-    /// Does the next part of what is done in parts: fetches for tasks that have left their executors are ended, then
-    /// inputs are sent.
+    /// Does the next part of what is done in parts: fetches for tasks that have left their
+    /// executors are ended, then inputs are sent.
     pub(super) fn do_part(&mut self) {
         if self.scheduler.has_fetches_to_end() {
             return self.tell_scheduler(Event::EndFetches { objects: FETCHES_PART });
@@ -231,10 +267,13 @@ impl DispatcherCore {
     fn next_part(&mut self) -> Option<(ExecutorId, AssignmentPart)> {
         let (executor, assignment) = self.executors.next_in_parts()?;
         let is_template_due = assignment.needs_template && assignment.sent == 0;
-        let template = is_template_due.then(|| self.template(assignment.task.job, assignment.item.template)).flatten();
+        let template = is_template_due
+            .then(|| self.template(assignment.task.job, assignment.item.template))
+            .flatten();
         // A job that is unknown was dropped with its executor, which is about to leave.
         let job = self.jobs.get(assignment.task.job);
-        let rest = job.into_iter().flat_map(|job| job.inputs_from(&assignment.item, assignment.sent));
+        let rest =
+            job.into_iter().flat_map(|job| job.inputs_from(&assignment.item, assignment.sent));
         let mut rest = rest.map(|(input, object)| {
             let replaced = input.from.output().and_then(|output| assignment.replaced.get(&output));
             let replaced = replaced.map(|(id, object)| (*id, object));
@@ -247,19 +286,32 @@ impl DispatcherCore {
         let mut hints = hints.iter().peekable();
         let inputs = part.into_iter().enumerate().map(|(index, (input, (_, object)))| {
             let hint = hints.next_if(|hint| hint.input as usize == index);
-            assigned_input(input, object, hint.map_or(Vec::new(), |hint| self.executors.where_to_ask(&hint.holders)))
+            assigned_input(
+                input,
+                object,
+                hint.map_or(Vec::new(), |hint| self.executors.where_to_ask(&hint.holders)),
+            )
         });
         Some((executor, AssignmentPart { template, inputs: inputs.collect(), is_last }))
     }
 
     /// Tells an executor to hold an object that is kept or pushed.
-    fn have_held(&mut self, executor: ExecutorId, object: ObjectId, holders: &[eyas_sched::Holder]) {
-        let Some(spec) = self.jobs.kept_spec(object).or_else(|| self.pushes.spec(object)).cloned() else { return };
+    fn have_held(
+        &mut self,
+        executor: ExecutorId,
+        object: ObjectId,
+        holders: &[eyas_sched::Holder],
+    ) {
+        let Some(spec) = self.jobs.kept_spec(object).or_else(|| self.pushes.spec(object)).cloned()
+        else {
+            return;
+        };
         let holders = self.executors.where_to_ask(holders);
         self.executors.send(executor, ToExecutor::Hold { object: spec, holders });
     }
 
-    /// Reports the objects that others still fetch from leaving executors. An executor without such objects leaves.
+    /// Reports the objects that others still fetch from leaving executors. An executor without such
+    /// objects leaves.
     pub(super) fn let_leave_those_that_may(&mut self) {
         for executor in self.jobs.leaving().collect::<Vec<_>>() {
             let objects = self.scheduler.moving_from(executor);
@@ -269,5 +321,10 @@ impl DispatcherCore {
 }
 
 fn assigned_input(input: &Input, object: &ObjectSpec, holders: Vec<PeerHint>) -> AssignedInput {
-    AssignedInput { object: object.clone(), part: input.from.part(), name: input.name.clone(), holders }
+    AssignedInput {
+        object: object.clone(),
+        part: input.from.part(),
+        name: input.name.clone(),
+        holders,
+    }
 }

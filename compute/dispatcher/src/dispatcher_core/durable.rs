@@ -54,7 +54,8 @@ impl DispatcherCore {
         let keeps = spec.templates.iter().flat_map(|template| &template.outputs).any(is_kept);
         let pushes = !spec.pushed().is_empty();
         if (keeps || pushes) && !self.caching {
-            let otherwise = if keeps { "write outputs to persistent storage" } else { "do not push inputs" };
+            let otherwise =
+                if keeps { "write outputs to persistent storage" } else { "do not push inputs" };
             return Err(ServiceError::NothingIsKept { policy: self.policy.clone(), otherwise });
         }
         if let Some(object) = new.kept_objects().find(|object| !self.jobs.lends(object.id())) {
@@ -69,7 +70,11 @@ impl DispatcherCore {
     }
 
     /// Has a call answered once all records so far are on disk.
-    pub(crate) fn answer_durably<T: Send + 'static>(&mut self, answer: T, reply: oneshot::Sender<T>) {
+    pub(crate) fn answer_durably<T: Send + 'static>(
+        &mut self,
+        answer: T,
+        reply: oneshot::Sender<T>,
+    ) {
         self.replies.answer(answer, reply);
     }
 
@@ -99,14 +104,18 @@ impl DispatcherCore {
         };
         // Clients that watch the job again count its results anew, once the record is on disk.
         let recounted = match &record {
-            JournalRecord::Snapshot { job, summary, drops_results: true, .. } => Some((*job, summary.clone())),
+            JournalRecord::Snapshot { job, summary, drops_results: true, .. } => {
+                Some((*job, summary.clone()))
+            }
             _ => None,
         };
         let number = self.log.append(record);
         self.replies.appended(number);
         self.once_durable.extend(consequence.map(|consequence| (number, consequence)));
         match recounted {
-            Some((job, Some(summary))) => self.replies.show(job, self.progress_of_archived(&summary)),
+            Some((job, Some(summary))) => {
+                self.replies.show(job, self.progress_of_archived(&summary))
+            }
             Some((job, None)) => self.show(job),
             None => {}
         }
@@ -119,14 +128,20 @@ impl DispatcherCore {
 
     /// All records up to this number are on disk.
     pub(super) fn durable(&mut self, number: RecordNumber) {
-        while let Some((_, consequence)) = self.once_durable.pop_front_if(|(record, _)| *record <= number) {
+        while let Some((_, consequence)) =
+            self.once_durable.pop_front_if(|(record, _)| *record <= number)
+        {
             match consequence {
                 OnceDurable::Accept(id) => {
                     if let Some(job) = self.jobs.get(id) {
                         let standing = self.standing(job);
                         let tasks = units::format_count(job.tasks.len() as u64, "task");
                         self.replies.offer(id, standing);
-                        self.add_job_event(id, "job-submitted", &format!("was submitted with {tasks}"));
+                        self.add_job_event(
+                            id,
+                            "job-submitted",
+                            &format!("was submitted with {tasks}"),
+                        );
                         self.tell_jobs(jobs::Event::Accepted { job: id });
                         self.finish_pushes();
                     }
@@ -184,7 +199,8 @@ impl DispatcherCore {
         self.loaded.as_ref().map(Replay::job).filter(|job| job.id == id)
     }
 
-    /// Takes an archived job that was read, unless the job has changed meanwhile. The job that was read last is kept.
+    /// Takes an archived job that was read, unless the job has changed meanwhile. The job that was
+    /// read last is kept.
     pub(crate) fn take_read(&mut self, replay: Replay) {
         let is_present = |summary: &&JobSummary| summary.entries == replay.next_entry();
         if self.jobs.summary(replay.job().id).filter(is_present).is_some() {
@@ -234,6 +250,11 @@ impl DispatcherCore {
     /// The state of a job.
     pub(super) fn standing(&self, job: &jobs::Job) -> JobProgress {
         let (entries, dropped_results) = (job.entries(), job.dropped_results());
-        JobProgress { view: self.views().of_job(job), entries, dropped_results, is_over: job.has_ended() }
+        JobProgress {
+            view: self.views().of_job(job),
+            entries,
+            dropped_results,
+            is_over: job.has_ended(),
+        }
     }
 }

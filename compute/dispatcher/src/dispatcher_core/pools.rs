@@ -1,5 +1,5 @@
-//! The core's side of pools: it publishes how much work there is for them and how their nodes are, and obeys their
-//! orders.
+//! The core's side of pools: it publishes how much work there is for them and how their nodes are,
+//! and obeys their orders.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,7 +14,8 @@ use tokio::sync::watch;
 
 use super::DispatcherCore;
 
-/// Time between two reports to the pools, and the shortest time, when nodes join or leave or tasks begin to wait.
+/// Time between two reports to the pools, and the shortest time, when nodes join or leave or tasks
+/// begin to wait.
 const REPORT_EVERY_US: u64 = 1_000_000;
 const REPORT_PAUSE_US: u64 = 50_000;
 /// Rate of a node's link, which is not measured: a gigabit Ethernet's.
@@ -99,7 +100,8 @@ impl CorePools {
 
     /// A task has ended.
     pub fn note_ended(&mut self, outcome: &Outcome) {
-        // A task that ended with its node, or was cancelled, says nothing about how long such tasks take.
+        // A task that ended with its node, or was cancelled, says nothing about how long such tasks
+        // take.
         let is_own_end = !matches!(outcome.status, Status::Failed(_) | Status::Cancelled);
         if self.are_on() && outcome.ran_us > 0 && is_own_end {
             self.meter.ran(outcome.ran_us);
@@ -139,8 +141,12 @@ impl DispatcherCore {
         match order {
             PoolOrder::Shapes { version, shapes } => {
                 self.pools.version = version;
-                self.pools.most_time_us = shapes.iter().map(|shape| shape.time_limit_us).max().unwrap_or(0);
-                let outline = |shape: NodeShape| NodeOutline { capacity: shape.capacity, labels: shape.labels };
+                self.pools.most_time_us =
+                    shapes.iter().map(|shape| shape.time_limit_us).max().unwrap_or(0);
+                let outline = |shape: NodeShape| NodeOutline {
+                    capacity: shape.capacity,
+                    labels: shape.labels,
+                };
                 self.pools.outlines = shapes.into_iter().map(outline).collect();
                 self.pools.is_news = true;
             }
@@ -174,9 +180,11 @@ impl DispatcherCore {
         let work = self.work_for_pools();
         let pools = &mut self.pools;
         pools.had_nodes = !nodes.is_empty();
-        let measured = pools.meter.report(passed_us, staying, LINK_BYTES_PER_S, OutstandingWork::default());
+        let measured =
+            pools.meter.report(passed_us, staying, LINK_BYTES_PER_S, OutstandingWork::default());
         (pools.reported_us, pools.is_news) = (now_us, false);
-        (pools.had_waiting, pools.had_work) = (self.scheduler.waiting() > 0, self.scheduler.has_unstarted());
+        (pools.had_waiting, pools.had_work) =
+            (self.scheduler.waiting() > 0, self.scheduler.has_unstarted());
         let shapes = pools.version;
         let is_stopping = self.stopping_us.is_some();
         pools.state.send_replace(ClusterState { shapes, work, measured, nodes, is_stopping });
@@ -184,8 +192,10 @@ impl DispatcherCore {
 
     /// Tells the scheduler how long the executors stay that are ended by a batch system.
     fn tell_times_left(&mut self, now_us: u64) {
-        let left =
-            self.executors.iter().filter_map(|(id, executor)| Some((id, executor.until_us?.saturating_sub(now_us))));
+        let left = self
+            .executors
+            .iter()
+            .filter_map(|(id, executor)| Some((id, executor.until_us?.saturating_sub(now_us))));
         let executors: Box<[_]> = left.collect();
         if !executors.is_empty() || self.pools.had_limits {
             self.pools.had_limits = !executors.is_empty();
@@ -198,12 +208,14 @@ impl DispatcherCore {
         let mut groups: BTreeMap<u64, FittingWork> = BTreeMap::new();
         for class in self.scheduler.unstarted_by_need(self.pools.most_time_us) {
             let outlines = self.pools.outlines.iter().enumerate();
-            let fits =
-                outlines.filter(|(_, node)| node.could_take(class.need)).fold(0, |fits, (bit, _)| fits | 1 << bit);
+            let fits = outlines
+                .filter(|(_, node)| node.could_take(class.need))
+                .fold(0, |fits, (bit, _)| fits | 1 << bit);
             if fits == 0 {
                 continue;
             }
-            let group = groups.entry(fits).or_insert(FittingWork { fits, ..FittingWork::default() });
+            let group =
+                groups.entry(fits).or_insert(FittingWork { fits, ..FittingWork::default() });
             group.tasks += class.tasks;
             group.cpus_milli += class.tasks * u64::from(class.need.resources.cpus_milli);
             let memory = class.tasks.saturating_mul(class.need.resources.memory_bytes);
@@ -225,12 +237,19 @@ impl DispatcherCore {
         };
         let jobs = self.jobs.all().filter(|job| !job.has_ended());
         let tasks = jobs.flat_map(|job| of_job(job).into_iter().map(move |index| (job, index)));
-        let inputs = tasks.take(MAX_TASKS_READ).flat_map(|(job, index)| job.input_ids(&job.spec.items.get(index)));
+        let inputs = tasks
+            .take(MAX_TASKS_READ)
+            .flat_map(|(job, index)| job.input_ids(&job.spec.items.get(index)));
         inputs.map(|(object, _)| object).collect()
     }
 
     /// How long it would take to fetch again what only this executor holds, microseconds.
-    fn refill_us(&self, id: ExecutorId, held: &HashMap<ObjectId, u64>, to_read: &HashSet<ObjectId>) -> u64 {
+    fn refill_us(
+        &self,
+        id: ExecutorId,
+        held: &HashMap<ObjectId, u64>,
+        to_read: &HashSet<ObjectId>,
+    ) -> u64 {
         let rate = match self.pools.meter.storage_bytes_per_s() {
             measured if measured > 0.0 => measured,
             _ => LINK_BYTES_PER_S,
@@ -240,7 +259,8 @@ impl DispatcherCore {
             holders.next() == Some(id) && holders.next().is_none()
         };
         let only_here = to_read.iter().filter_map(|object| Some((*object, *held.get(object)?)));
-        let bytes: u64 = only_here.filter(|(object, _)| is_only_holder(*object)).map(|(_, bytes)| bytes).sum();
+        let bytes: u64 =
+            only_here.filter(|(object, _)| is_only_holder(*object)).map(|(_, bytes)| bytes).sum();
         (bytes as f64 / rate * 1e6) as u64
     }
 

@@ -1,8 +1,9 @@
-//! Pushes: objects that executors fetch ahead of demand, for clients and for jobs. The scheduler decides which executor
-//! fetches which object from which other. This file knows the objects, the client or job of each push, and its outcome.
+//! Pushes: objects that executors fetch ahead of demand, for clients and for jobs. The scheduler
+//! decides which executor fetches which object from which other. This file knows the objects, the
+//! client or job of each push, and its outcome.
 //!
-//! A push is not written to the journal. A client's ends with its connection, and what has arrived by then stays; a
-//! job's begins anew when the job does.
+//! A push is not written to the journal. A client's ends with its connection, and what has arrived
+//! by then stays; a job's begins anew when the job does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -27,7 +28,9 @@ const MAX_PUSH_FAILURES: usize = 100;
 #[derive(Debug, Error)]
 pub enum PushError {
     /// Executors keep nothing under this policy.
-    #[error("with policy {0}, executors store no objects: start the dispatcher with another policy")]
+    #[error(
+        "with policy {0}, executors store no objects: start the dispatcher with another policy"
+    )]
     NoCaching(String),
     /// Too many pushes go on.
     #[error("{MAX_PUSHES} pushes are under way: wait until one of them is over")]
@@ -119,12 +122,16 @@ impl ForClient {
 
 impl DispatcherCore {
     /// Begins a client's push, and returns its state as it changes.
-    pub(crate) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, PushError> {
+    pub(crate) fn push(
+        &mut self,
+        request: PushRequest,
+    ) -> Result<watch::Receiver<PushView>, PushError> {
         let PushRequest { objects, kept, to, distribution, wait } = request;
         if !self.caching {
             return Err(PushError::NoCaching(self.policy.clone()));
         }
-        let of_clients = self.pushes.pushes.values().filter(|push| matches!(push.whose, Whose::Client(_)));
+        let of_clients =
+            self.pushes.pushes.values().filter(|push| matches!(push.whose, Whose::Client(_)));
         if of_clients.count() >= MAX_PUSHES {
             return Err(PushError::TooMany);
         }
@@ -134,17 +141,21 @@ impl DispatcherCore {
             return Err(PushError::Objects(order.len()));
         }
         let names = self.recipients(&to)?;
-        let (failed, failures, told) = (BTreeSet::new(), Vec::new(), watch::Sender::new(PushView::default()));
+        let (failed, failures, told) =
+            (BTreeSet::new(), Vec::new(), watch::Sender::new(PushView::default()));
         let mut of_client = ForClient { names, failed, failures, told, is_awaited: wait };
         let bytes = order.iter().map(|(_, size_bytes)| size_bytes).sum();
         let mut recipients = Vec::new();
         for executor in of_client.names.keys().copied().collect::<Vec<_>>() {
-            let store_bytes = self.executors.get(executor).map_or(0, |executor| executor.store_bytes);
+            let store_bytes =
+                self.executors.get(executor).map_or(0, |executor| executor.store_bytes);
             if store_bytes >= bytes {
                 recipients.push(executor);
             } else {
                 let (store, all) = (units::format_bytes(store_bytes), units::format_bytes(bytes));
-                let reason = format!("its store has {store}, all of it takes {all}: give it a larger one (--cache)");
+                let reason = format!(
+                    "its store has {store}, all of it takes {all}: give it a larger one (--cache)"
+                );
                 of_client.fail(executor, None, &reason);
             }
         }
@@ -157,7 +168,8 @@ impl DispatcherCore {
         Ok(view)
     }
 
-    /// The objects that are kept in the cluster under these names. All are looked for at once: there may be very many.
+    /// The objects that are kept in the cluster under these names. All are looked for at once:
+    /// there may be very many.
     fn kept_of(&self, sources: &[Name]) -> Result<Vec<ObjectSpec>, PushError> {
         if sources.is_empty() {
             return Ok(Vec::new());
@@ -183,8 +195,11 @@ impl DispatcherCore {
                 _ if word == "all" => recipients.extend(all()),
                 (Ok(id), _) => _ = recipients.insert(id, self.executors.name(id)),
                 (Err(_), Some((label, value))) => {
-                    let has =
-                        |id| self.executors.get(id).is_some_and(|e| e.labels.get(label).is_some_and(|v| v == value));
+                    let has = |id| {
+                        self.executors
+                            .get(id)
+                            .is_some_and(|e| e.labels.get(label).is_some_and(|v| v == value))
+                    };
                     let before = recipients.len();
                     recipients.extend(all().filter(|(id, _)| has(*id)));
                     if recipients.len() == before && !all().any(|(id, _)| has(id)) {
@@ -221,7 +236,8 @@ impl DispatcherCore {
             return;
         }
         let needs: BTreeSet<_> = spec.needs().collect();
-        let (to, distribution) = (Recipients::Takers(needs.into_iter().collect()), spec.distribution);
+        let (to, distribution) =
+            (Recipients::Takers(needs.into_iter().collect()), spec.distribution);
         let push = self.pushes.new_id();
         self.pushes.pushes.insert(push, Push { specs, whose: Whose::Job(id) });
         self.tell_scheduler(Event::Push { push, objects: order.into(), to, distribution });
@@ -259,7 +275,10 @@ impl DispatcherCore {
     fn finish_push(&mut self, id: PushId) {
         let received = self.scheduler.explain_push(id);
         let evicted = self.scheduler.evicted_of_push(id);
-        let Some(Push { specs, whose: Whose::Client(of_client) }) = self.pushes.pushes.get_mut(&id) else { return };
+        let Some(Push { specs, whose: Whose::Client(of_client) }) = self.pushes.pushes.get_mut(&id)
+        else {
+            return;
+        };
         for (executor, object) in evicted {
             let source = specs.get(&object).map(|spec| &spec.source);
             of_client.fail(executor, source, "its store has evicted it again, to make room");
@@ -278,7 +297,10 @@ impl DispatcherCore {
     /// Shows clients how their pushes stand, and ends pushes whose client no longer waits.
     pub(super) fn show_pushes(&mut self) {
         for id in self.pushes.pushes.keys().copied().collect::<Vec<_>>() {
-            let Some(Push { whose: Whose::Client(of_client), .. }) = self.pushes.pushes.get(&id) else { continue };
+            let Some(Push { whose: Whose::Client(of_client), .. }) = self.pushes.pushes.get(&id)
+            else {
+                continue;
+            };
             if of_client.is_awaited && of_client.told.is_closed() {
                 self.end_push(id);
             } else {
@@ -288,9 +310,16 @@ impl DispatcherCore {
     }
 
     fn show_push(&self, id: PushId, is_over: bool) {
-        let Some(Push { specs, whose: Whose::Client(of_client) }) = self.pushes.pushes.get(&id) else { return };
-        let received: BTreeMap<_, _> =
-            self.scheduler.explain_push(id).into_iter().map(|received| (received.executor, received)).collect();
+        let Some(Push { specs, whose: Whose::Client(of_client) }) = self.pushes.pushes.get(&id)
+        else {
+            return;
+        };
+        let received: BTreeMap<_, _> = self
+            .scheduler
+            .explain_push(id)
+            .into_iter()
+            .map(|received| (received.executor, received))
+            .collect();
         let executors = of_client.names.iter().map(|(executor, name)| {
             let received = received.get(executor);
             let state = match of_client.failed.contains(executor) {
@@ -316,7 +345,9 @@ impl DispatcherCore {
 }
 
 /// Objects with their sizes, in their order, and by their ids.
-fn each_once(objects: impl Iterator<Item = ObjectSpec>) -> (Vec<(ObjectId, u64)>, HashMap<ObjectId, ObjectSpec>) {
+fn each_once(
+    objects: impl Iterator<Item = ObjectSpec>,
+) -> (Vec<(ObjectId, u64)>, HashMap<ObjectId, ObjectSpec>) {
     let (mut order, mut specs) = (Vec::new(), HashMap::new());
     for spec in objects {
         let (id, size_bytes) = (spec.id(), spec.size_bytes());

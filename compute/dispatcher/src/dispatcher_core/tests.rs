@@ -1,5 +1,5 @@
-//! The core with a journal of its own, told by hand what happens, and asked by way of the service, without a
-//! connection. After a kill, another core takes up the journal.
+//! The core with a journal of its own, told by hand what happens, and asked by way of the service,
+//! without a connection. After a kill, another core takes up the journal.
 
 use std::pin::pin;
 use std::sync::{LazyLock, mpsc as std_mpsc};
@@ -13,8 +13,8 @@ use eyas_session::{Outbox, OutboxReader};
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    Distribution, FileMode, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy, Program, Resources,
-    Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, Version,
+    Distribution, FileMode, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy,
+    Program, Resources, Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, Version,
 };
 use eyas_wire::DataMode;
 use eyas_wire::client::KeptPart;
@@ -25,7 +25,9 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::journal::{Journal, JournalOptions};
 use crate::keys::Keys;
-use crate::service::{Answer, Caller, CheckedJob, DispatcherHandle, Service, ServiceError, TaskQuery};
+use crate::service::{
+    Answer, Caller, CheckedJob, DispatcherHandle, Service, ServiceError, TaskQuery,
+};
 
 mod interrupted;
 mod parts;
@@ -46,8 +48,11 @@ fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<RecordNumber
     let (sender, durable) = std_mpsc::channel();
     let path = folder.path().join("journal.redb");
     let options = JournalOptions { is_scratch: false, check: Some(folder.path().join("differs")) };
-    let journal = Journal::open(&path, options, move |number| _ = sender.send(number), |e| panic!("{e}")).unwrap();
-    let config = eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
+    let journal =
+        Journal::open(&path, options, move |number| _ = sender.send(number), |e| panic!("{e}"))
+            .unwrap();
+    let config =
+        eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
     let (scheduler, log) = (Scheduler::new(config), Arc::new(journal));
     let mut core = DispatcherCore::new(scheduler, "fa".into(), false, Duration::from_secs(3), log);
     core.recover().unwrap();
@@ -55,17 +60,28 @@ fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<RecordNumber
 }
 
 /// Where callers of a core go.
-fn handle_of(core: &DispatcherCore, folder: &TempDir) -> (DispatcherHandle, mpsc::Receiver<CoreCall>) {
+fn handle_of(
+    core: &DispatcherCore,
+    folder: &TempDir,
+) -> (DispatcherHandle, mpsc::Receiver<CoreCall>) {
     let (sender, calls) = mpsc::channel(64);
     let place = folder.path().join("keys");
     let opened = Keys::open(PrivateFolder::make(&place).unwrap(), &place, true).unwrap();
     let keys = Arc::new(opened.at("test", "127.0.0.1:1", DataMode::Encrypted).unwrap());
     let issue_access = Arc::new(|| Ok(String::new()));
-    let pools = PoolsConfig { folder: folder.path().join("pools"), eyas: "eyas".into(), issue_access };
+    let pools =
+        PoolsConfig { folder: folder.path().join("pools"), eyas: "eyas".into(), issue_access };
     let (pools, _) = PoolsHandle::start(pools, core.pools.subscribe(), mpsc::channel(1).0);
     let (executors, _) = mpsc::channel(1);
     (
-        DispatcherHandle { calls: sender, executors, log: core.log.clone(), keys, pools, events: core.events.recent() },
+        DispatcherHandle {
+            calls: sender,
+            executors,
+            log: core.log.clone(),
+            keys,
+            pools,
+            events: core.events.recent(),
+        },
         calls,
     )
 }
@@ -81,12 +97,22 @@ impl Dispatcher {
         let (core, durable) = core_in(&folder);
         let (handle, calls) = handle_of(&core, &folder);
         let (outbox, sent) = Outbox::with_reader();
-        Dispatcher { core, durable, calls, service: handle.for_holder(ADMIN), handle, outbox, sent, folder }
+        Dispatcher {
+            core,
+            durable,
+            calls,
+            service: handle.for_holder(ADMIN),
+            handle,
+            outbox,
+            sent,
+            folder,
+        }
     }
 
     /// Killed as it is, and started again in the same folder.
     fn restart(&mut self) {
-        // The file is free once the journal's thread has ended. Its last writes were not acknowledged.
+        // The file is free once the journal's thread has ended. Its last writes were not
+        // acknowledged.
         let (_, nothing) = std_mpsc::channel();
         let durable = std::mem::replace(&mut self.durable, nothing);
         let elsewhere = tempfile::tempdir().unwrap();
@@ -161,7 +187,10 @@ impl Dispatcher {
             incarnation: String::new(),
             capacity: Resources { cpus_milli: 1000 * slots, ..Resources::default() },
             store_bytes: 0,
-            transfer: eyas_wire::executor::TransferAddress { address: ([127, 0, 0, 1], 1).into(), relay: None },
+            transfer: eyas_wire::executor::TransferAddress {
+                address: ([127, 0, 0, 1], 1).into(),
+                relay: None,
+            },
             files: None,
             origin: None,
             held: Vec::new(),
@@ -177,8 +206,10 @@ impl Dispatcher {
     }
 
     fn submit(&mut self, tasks: usize) -> JobId {
-        let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
-        spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks]).unwrap();
+        let mut spec =
+            JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
+        spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks])
+            .unwrap();
         self.submit_spec(spec)
     }
 
@@ -187,18 +218,26 @@ impl Dispatcher {
         self.ask(async |service| service.submit(job).await).unwrap()
     }
 
-    /// Submits two tasks: the first keeps its output; the second reads it, and is too large for any executor.
+    /// Submits two tasks: the first keeps its output; the second reads it, and is too large for any
+    /// executor.
     fn submit_pair(&mut self) -> JobId {
         self.submit_kept(false, 64_000)
     }
 
-    /// Submits two tasks: the first keeps its output; the second reads it, needs `cpus_milli`, and keeps its own.
+    /// Submits two tasks: the first keeps its output; the second reads it, needs `cpus_milli`, and
+    /// keeps its own.
     fn submit_kept(&mut self, until_read: bool, cpus_milli: u32) -> JobId {
         self.core.caching = true;
         let mut templates = [TaskTemplate::new(Program::Noop), TaskTemplate::new(Program::Noop)];
         for (template, until_read) in templates.iter_mut().zip([until_read, false]) {
             let (pattern, destination) = (Template::literal("out"), None);
-            template.outputs.push(OutputSpec { pattern, destination, replicas: 1, until_read, optional: false });
+            template.outputs.push(OutputSpec {
+                pattern,
+                destination,
+                replicas: 1,
+                until_read,
+                optional: false,
+            });
         }
         templates[1].resources.cpus_milli = cpus_milli;
         let mut spec = JobSpec { templates: templates.into(), ..JobSpec::default() };
@@ -245,7 +284,10 @@ impl Dispatcher {
         self.end(
             executor,
             task,
-            Outcome { outputs: vec![Delivered { output: 0, object: object.clone(), place: None }], ..wrote(0) },
+            Outcome {
+                outputs: vec![Delivered { output: 0, object: object.clone(), place: None }],
+                ..wrote(0)
+            },
         );
         object
     }
@@ -291,10 +333,16 @@ async fn what_was_said_to_be_cancelled_does_not_run_again() {
     let mut dispatcher = Dispatcher::start();
     dispatcher.join(1);
     let job = dispatcher.submit(4);
-    assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Waiting, Phase::Waiting]);
+    assert_eq!(
+        dispatcher.phases(job),
+        [Phase::Assigned, Phase::Assigned, Phase::Waiting, Phase::Waiting]
+    );
     assert_eq!(dispatcher.cancel(job, Some(1)), 1);
     dispatcher.restart();
-    assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Cancelled, Phase::Waiting, Phase::Waiting]);
+    assert_eq!(
+        dispatcher.phases(job),
+        [Phase::Waiting, Phase::Cancelled, Phase::Waiting, Phase::Waiting]
+    );
     let executor = dispatcher.join(1);
     // A result that gathers in between keeps its place.
     dispatcher.end(executor, task(job, 0), wrote(3));
@@ -302,7 +350,10 @@ async fn what_was_said_to_be_cancelled_does_not_run_again() {
     assert_eq!(dispatcher.cancel(job, None), 2, "two have not ended yet");
     assert_eq!(dispatcher.log(task(job, 0)).outcome, wrote(3));
     dispatcher.restart();
-    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Cancelled, Phase::Cancelled, Phase::Cancelled]);
+    assert_eq!(
+        dispatcher.phases(job),
+        [Phase::Succeeded, Phase::Cancelled, Phase::Cancelled, Phase::Cancelled]
+    );
     assert_eq!(dispatcher.view(job).state, JobState::Cancelled);
 }
 
@@ -318,7 +369,11 @@ async fn a_trace_has_what_succeeded_also_after_a_restart() {
     let mut trace = || {
         let part = dispatcher.ask(async |service| service.trace(job, 0).await).unwrap();
         assert_eq!(part.next, None);
-        let times = part.tasks.iter().map(|task| (task.waited_us, task.ran_us, task.cpu_us)).collect::<Vec<_>>();
+        let times = part
+            .tasks
+            .iter()
+            .map(|task| (task.waited_us, task.ran_us, task.cpu_us))
+            .collect::<Vec<_>>();
         dispatcher.restart();
         times
     };
@@ -347,8 +402,11 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     let version = Version::Modified { mtime_ns: 0, size_bytes: 7 };
     let object = ObjectSpec { source: "file:///a".into(), version, mode: FileMode::READABLE };
     let submit = |dispatcher: &mut Dispatcher, distribution| {
-        let mut spec =
-            JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], distribution, ..JobSpec::default() };
+        let mut spec = JobSpec {
+            templates: vec![TaskTemplate::new(Program::Noop)],
+            distribution,
+            ..JobSpec::default()
+        };
         spec.push_objects(vec![object.clone()]).unwrap();
         spec.broadcast.push(0);
         let input = Input { from: InputFrom::Object(0), name: None };
@@ -357,7 +415,10 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     };
     let first = submit(&mut dispatcher, Distribution::SpanningTree);
     let second = submit(&mut dispatcher, Distribution::SpanningTree);
-    assert_eq!((dispatcher.phases(first), dispatcher.phases(second)), (vec![Phase::Waiting], vec![Phase::Waiting]));
+    assert_eq!(
+        (dispatcher.phases(first), dispatcher.phases(second)),
+        (vec![Phase::Waiting], vec![Phase::Waiting])
+    );
     // Cancelled before it has begun, it can be retried all the same.
     assert_eq!(dispatcher.cancel(second, None), 1);
     assert!(!dispatcher.core.jobs.get(second).unwrap().is_pushed_first());
@@ -398,7 +459,11 @@ async fn nothing_that_was_shown_goes_back() {
     assert!(first.as_mut().poll(context).is_pending() && log.as_mut().poll(context).is_pending());
     assert_eq!(shown(), 0);
     dispatcher.settle();
-    assert_eq!((first.await.unwrap().tasks.succeeded, shown()), (1, 2), "each tells what it was asked");
+    assert_eq!(
+        (first.await.unwrap().tasks.succeeded, shown()),
+        (1, 2),
+        "each tells what it was asked"
+    );
     assert_eq!(log.await.unwrap().unwrap().outcome, wrote(3));
     // It has a part in the journal, which is opened again.
     drop(service);
@@ -417,17 +482,29 @@ async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() 
         // The second is lined up behind it.
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Waiting]);
         dispatcher.core.handle(CoreMessage::Gone { executor });
-        let losses: Vec<_> = dispatcher.core.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect();
+        let losses: Vec<_> =
+            dispatcher.core.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect();
         assert_eq!(losses, [loss, 0, 0]);
     }
     assert_eq!(dispatcher.phases(job), [Phase::Failed, Phase::Waiting, Phase::Waiting]);
     let status = dispatcher.log(task(job, 0)).outcome.status.to_string();
     assert!(status.contains("5 executors were lost"), "{status}");
-    // As many as fit may have run, whichever job they are of; one that left in good order took none with it.
+    // As many as fit may have run, whichever job they are of; one that left in good order took none
+    // with it.
     let other = dispatcher.submit(4);
     let executor = dispatcher.join(4);
     dispatcher.core.handle(CoreMessage::Gone { executor });
-    let losses = |job| dispatcher.core.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect::<Vec<_>>();
+    let losses = |job| {
+        dispatcher
+            .core
+            .jobs
+            .get(job)
+            .unwrap()
+            .tasks
+            .iter()
+            .map(|task| task.losses)
+            .collect::<Vec<_>>()
+    };
     assert_eq!((losses(job), losses(other)), (vec![5, 1, 1], vec![1, 1, 0, 0]));
     let executor = dispatcher.join(4);
     dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
@@ -453,7 +530,10 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let cut = dispatcher.log(task(running, 1)).outcome;
     assert_eq!((cut.stdout.len(), cut.cut_bytes), (0, 1));
     let JobView { is_output_cut, warnings, .. } = dispatcher.view(running);
-    assert!(is_output_cut && warnings.iter().any(|warning| warning.contains("was cut")), "{warnings:?}");
+    assert!(
+        is_output_cut && warnings.iter().any(|warning| warning.contains("was cut")),
+        "{warnings:?}"
+    );
     assert!(!dispatcher.view(jobs[1]).is_output_cut);
     drop(watching);
     dispatcher.core.tick(0);
@@ -514,7 +594,10 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     // The output whose only reader has ended is released; the other one is reported.
     assert_eq!(dispatcher.core.scheduler.moving_from(executor), 0);
     let part = dispatcher.kept_part(job);
-    assert_eq!((part.outputs.len(), &part.outputs[0].object, part.outputs[0].holders.len()), (1, &asked_for, 1));
+    assert_eq!(
+        (part.outputs.len(), &part.outputs[0].object, part.outputs[0].holders.len()),
+        (1, &asked_for, 1)
+    );
     dispatcher.settle();
     dispatcher.restart();
     dispatcher.core.caching = true;
@@ -528,13 +611,20 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     assert_eq!(dispatcher.view(job).state, JobState::Running);
     dispatcher.end_kept(executor, task(job, 0));
     dispatcher.end_kept(executor, task(job, 1));
-    assert_eq!((dispatcher.view(job).state, dispatcher.view(job).recomputed), (JobState::Succeeded, 2));
+    assert_eq!(
+        (dispatcher.view(job).state, dispatcher.view(job).recomputed),
+        (JobState::Succeeded, 2)
+    );
     // A client that asks for it does not wait for that.
     dispatcher.core.handle(CoreMessage::Gone { executor });
     let executor = dispatcher.join(1);
     dispatcher.store(executor, &read);
     assert_eq!(dispatcher.kept_part(job).outputs[0].holders, []);
-    assert_eq!(dispatcher.phases(job), [Succeeded, Assigned], "what it is made from is still in a store");
+    assert_eq!(
+        dispatcher.phases(job),
+        [Succeeded, Assigned],
+        "what it is made from is still in a store"
+    );
     dispatcher.end_kept(executor, task(job, 1));
     assert_eq!(dispatcher.ask(async |service| service.release(job).await).unwrap(), 2);
     dispatcher.core.handle(CoreMessage::Gone { executor });
@@ -554,7 +644,10 @@ async fn what_is_lost_together_is_made_again_in_order() {
     dispatcher.end_kept(executor, task(job, 1));
     dispatcher.core.handle(CoreMessage::Gone { executor });
     let explained = dispatcher.explain(task(job, 1));
-    assert!(explained.because.iter().any(|line| line.starts_with("No executor that is here")), "{explained:?}");
+    assert!(
+        explained.because.iter().any(|line| line.starts_with("No executor that is here")),
+        "{explained:?}"
+    );
     let executor = dispatcher.join(2);
     assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
     assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
@@ -562,7 +655,11 @@ async fn what_is_lost_together_is_made_again_in_order() {
     assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Assigned]);
     dispatcher.settle();
     dispatcher.restart();
-    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Blocked], "who has what it reads may come");
+    assert_eq!(
+        dispatcher.phases(job),
+        [Phase::Succeeded, Phase::Blocked],
+        "who has what it reads may come"
+    );
     assert_eq!(dispatcher.view(job).recomputed, 2);
 }
 
@@ -577,7 +674,10 @@ async fn a_cluster_that_stops_loses_nothing() {
     dispatcher.core.tick(0);
     dispatcher.settle();
     dispatcher.restart();
-    assert_eq!((dispatcher.phases(job), dispatcher.view(job).recomputed), (vec![Phase::Succeeded, Phase::Blocked], 0));
+    assert_eq!(
+        (dispatcher.phases(job), dispatcher.view(job).recomputed),
+        (vec![Phase::Succeeded, Phase::Blocked], 0)
+    );
 }
 
 #[tokio::test]
@@ -585,8 +685,13 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
     let mut dispatcher = Dispatcher::start();
     let job = dispatcher.submit_pair();
     let executor = dispatcher.join(1);
-    let [read, lost] = ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "x", FileMode::READABLE));
-    let outputs = || [&read, &lost].map(|object| Delivered { output: 0, object: object.clone(), place: None }).into();
+    let [read, lost] = ["read", "lost"]
+        .map(|file| ObjectSpec::kept(task(job, 0), file, 7, "x", FileMode::READABLE));
+    let outputs = || {
+        [&read, &lost]
+            .map(|object| Delivered { output: 0, object: object.clone(), place: None })
+            .into()
+    };
     for _ in 0..2 {
         [&read, &lost].into_iter().for_each(|object| dispatcher.store(executor, object));
         dispatcher.end(executor, task(job, 0), Outcome { outputs: outputs(), ..wrote(0) });
@@ -609,7 +714,8 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
         dispatcher.end(executor, task(*job, 0), wrote(70_000));
         dispatcher.end(executor, task(*job, 1), Outcome::of(Status::Exited(1)));
     }
-    let views = |dispatcher: &mut Dispatcher| dispatcher.ask(async |service| service.jobs().await).unwrap();
+    let views =
+        |dispatcher: &mut Dispatcher| dispatcher.ask(async |service| service.jobs().await).unwrap();
     let report = |dispatcher: &mut Dispatcher, job| {
         let report = dispatcher.ask(async |service| service.report(job).await).unwrap();
         (report.metrics, report.samples, report.failures)
@@ -625,13 +731,17 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
         let failed = dispatcher.ask(async |service| service.tasks(jobs[1], query).await).unwrap();
         assert_eq!((failed.len(), failed[0].task), (1, task(jobs[1], 1)));
         dispatcher.restart();
-        assert!(dispatcher.ids().is_empty(), "a dispatcher that starts reads no job that has ended");
+        assert!(
+            dispatcher.ids().is_empty(),
+            "a dispatcher that starts reads no job that has ended"
+        );
         dispatcher.join(1);
     }
     // One that goes on is in memory again.
     assert_eq!(dispatcher.retry(jobs[0]), 1);
     assert_eq!(dispatcher.phases(jobs[0]), [Phase::Succeeded, Phase::Assigned]);
-    let why = dispatcher.ask(async |service| service.forget(jobs[0]).await).unwrap_err().to_string();
+    let why =
+        dispatcher.ask(async |service| service.forget(jobs[0]).await).unwrap_err().to_string();
     assert!(why.contains("still running") && why.contains("cancel"), "{why}");
     assert_eq!(dispatcher.ask(async |service| service.forget(jobs[1]).await).unwrap(), 2);
     assert_eq!(dispatcher.core.jobs.output_bytes(), 140_000);
@@ -650,7 +760,10 @@ async fn a_dispatcher_with_nothing_to_do_sleeps() {
     let executor = dispatcher.join(1);
     let silence_us = dispatcher.core.silence_us();
     let due_us = dispatcher.core.next_due_us().unwrap();
-    assert!(due_us > dispatcher.core.clock.now_us() + silence_us / 2, "only the executor's heartbeat is awaited");
+    assert!(
+        due_us > dispatcher.core.clock.now_us() + silence_us / 2,
+        "only the executor's heartbeat is awaited"
+    );
     let job = dispatcher.submit(1);
     assert!(dispatcher.core.next_due_us().unwrap() < due_us, "a job that runs is sampled");
     dispatcher.end(executor, task(job, 0), wrote(1));

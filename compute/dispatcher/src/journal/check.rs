@@ -1,5 +1,5 @@
-//! Reading a journal that no dispatcher uses. Checking it: every job can be read, reading it again gives the same, and
-//! every result that was acknowledged is there.
+//! Reading a journal that no dispatcher uses. Checking it: every job can be read, reading it again
+//! gives the same, and every result that was acknowledged is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,8 +10,8 @@ use eyas_types::{JobId, ObjectId};
 use super::{Journal, JournalError, JournalOptions, JournalProblem};
 use crate::log::{Captured, Log};
 
-/// Checks the journal at this path. Returns the number of its jobs. The check may repair the journal and convert it to
-/// the present format: check a copy.
+/// Checks the journal at this path. Returns the number of its jobs. The check may repair the
+/// journal and convert it to the present format: check a copy.
 ///
 /// # Errors
 /// If the journal is damaged.
@@ -25,7 +25,8 @@ pub fn check_journal(path: &Path) -> Result<usize, JournalError> {
     })
 }
 
-/// The objects that jobs keep in the stores of executors, by the journal of a dispatcher that is stopped.
+/// The objects that jobs keep in the stores of executors, by the journal of a dispatcher that is
+/// stopped.
 ///
 /// # Errors
 /// If the journal is damaged.
@@ -38,17 +39,25 @@ pub fn kept_objects(path: &Path) -> Result<BTreeSet<ObjectId>, JournalError> {
         // A job with a summary keeps nothing.
         for (id, _) in journal.jobs()?.into_iter().filter(|(_, summary)| summary.is_none()) {
             let job = journal.replay(id)?.into_job();
-            let all = (0..job.tasks.len() as u32).flat_map(|index| job.kept_by(index).map(move |left| (index, left.0)));
-            kept.extend(all.filter(|(index, object)| job.is_wanted(*index, *object)).map(|(_, object)| object));
+            let all = (0..job.tasks.len() as u32)
+                .flat_map(|index| job.kept_by(index).map(move |left| (index, left.0)));
+            kept.extend(
+                all.filter(|(index, object)| job.is_wanted(*index, *object))
+                    .map(|(_, object)| object),
+            );
         }
         Ok(kept)
     })
 }
 
 /// Reads a journal that no dispatcher uses.
-fn read_alone<T>(path: &Path, read: impl FnOnce(&Journal) -> Result<T, JournalError>) -> Result<T, JournalError> {
+fn read_alone<T>(
+    path: &Path,
+    read: impl FnOnce(&Journal) -> Result<T, JournalError>,
+) -> Result<T, JournalError> {
     let (until_free, is_free) = mpsc::channel::<()>();
-    let journal = Journal::open(path, JournalOptions::default(), move |_| drop(until_free.clone()), |_| {})?;
+    let journal =
+        Journal::open(path, JournalOptions::default(), move |_| drop(until_free.clone()), |_| {})?;
     let read = read(&journal);
     drop(journal);
     // The file is free once the journal's thread has ended.

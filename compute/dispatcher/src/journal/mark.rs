@@ -1,9 +1,9 @@
-//! The mark beside the journal: the number of the last transaction that was acknowledged. A journal that is missing,
-//! was replaced by an older copy, or has lost its newest pages to a damaged disk is a valid journal of fewer
-//! transactions; only the mark tells that there were more.
+//! The mark beside the journal: the number of the last transaction that was acknowledged. A journal
+//! that is missing, was replaced by an older copy, or has lost its newest pages to a damaged disk
+//! is a valid journal of fewer transactions; only the mark tells that there were more.
 //!
-//! The file has two places of a number and its checksum, which are written in turn, so that a write that is cut short
-//! leaves the other.
+//! The file has two places of a number and its checksum, which are written in turn, so that a write
+//! that is cut short leaves the other.
 
 use std::fs::File;
 use std::io;
@@ -22,12 +22,14 @@ pub(crate) enum MarkError {
     #[error("{path}: {source}")]
     Io { path: String, source: io::Error },
     #[error(
-        "{path} is damaged, so it is not known whether the journal is complete: if you trust the journal, remove {path}"
+        "{path} is damaged, so it is not known whether the journal is complete: if you trust the \
+         journal, remove {path}"
     )]
     Damaged { path: String },
     #[error(
-        "it is too old: it has {found} transactions, but {acknowledged} were acknowledged, so jobs or results are \
-         missing. Restore the journal from a complete copy; or, to go on without what is missing, remove {path}"
+        "it is too old: it has {found} transactions, but {acknowledged} were acknowledged, so \
+         jobs or results are missing. Restore the journal from a complete copy; or, to go on \
+         without what is missing, remove {path}"
     )]
     Older { path: String, found: u64, acknowledged: u64 },
 }
@@ -50,7 +52,13 @@ impl Mark {
         let path = path_of(journal);
         let in_words = path.display().to_string();
         let io = |source| MarkError::Io { path: in_words.clone(), source };
-        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
         let mark = Mark { file: file.map_err(io)?, path };
         if mark.file.metadata().map_err(io)?.len() > 0 {
             let places = [0, 1].map(|place| mark.read(place));
@@ -104,8 +112,14 @@ mod tests {
         let journal = folder.path().join("journal.redb");
         let mark = Mark::open(&journal, 0).unwrap();
         (1..=7).for_each(|number| mark.set(number).unwrap());
-        assert!(matches!(Mark::open(&journal, 6), Err(MarkError::Older { found: 6, acknowledged: 7, .. })));
-        assert!(Mark::open(&journal, 8).is_ok(), "one that was written and not acknowledged is no loss");
+        assert!(matches!(
+            Mark::open(&journal, 6),
+            Err(MarkError::Older { found: 6, acknowledged: 7, .. })
+        ));
+        assert!(
+            Mark::open(&journal, 8).is_ok(),
+            "one that was written and not acknowledged is no loss"
+        );
         assert!(Mark::open(&journal, 7).is_err());
     }
 

@@ -1,8 +1,10 @@
-//! Captured output that is too large for the database: a file for each job, in a folder beside the journal. Output is
-//! appended, and is on disk before the entry that refers to it. The file goes with its job.
+//! Captured output that is too large for the database: a file for each job, in a folder beside the
+//! journal. Output is appended, and is on disk before the entry that refers to it. The file goes
+//! with its job.
 //!
-//! The journal records the length of each file. What is in a file beyond that was never acknowledged: it is cut off
-//! when the journal is opened again. All files together have no more than `max_output_bytes` of `core/jobs`.
+//! The journal records the length of each file. What is in a file beyond that was never
+//! acknowledged: it is cut off when the journal is opened again. All files together have no more
+//! than `max_output_bytes` of `core/jobs`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{JournalProblem, OUTPUTS, open_private};
 
-/// A task's output of at least this many bytes goes to the file of its job. Smaller output is in the database, where
-/// many results are read at once.
+/// A task's output of at least this many bytes goes to the file of its job. Smaller output is in
+/// the database, where many results are read at once.
 pub(super) const OUTPUT_BESIDE_BYTES: u64 = 64 << 10;
 
 /// The place of a result's captured output in its file.
@@ -41,7 +43,8 @@ impl OutputRange {
         OutputRange { end, ..self }
     }
 
-    /// The place for a client that reads the file itself, unless the result is one of the first `skipped` in its entry.
+    /// The place for a client that reads the file itself, unless the result is one of the first
+    /// `skipped` in its entry.
     pub fn for_client(self, skipped: u32) -> Option<OutputInFile> {
         let OutputRange { end, offset, stdout_bytes, stderr_bytes, checksum } = self;
         let result = end.checked_sub(skipped)?;
@@ -70,8 +73,8 @@ impl OutputFiles {
         self.folder.join(job.0.to_string())
     }
 
-    /// Cuts off what was never acknowledged, and removes files of jobs that are forgotten. Output that is missing is an
-    /// error if all of it `is_needed`; if not, it is one when it is read.
+    /// Cuts off what was never acknowledged, and removes files of jobs that are forgotten. Output
+    /// that is missing is an error if all of it `is_needed`; if not, it is one when it is read.
     pub fn recover(&self, database: &Database, is_needed: bool) -> Result<(), JournalProblem> {
         let lengths = database.begin_read()?.open_table(OUTPUTS)?;
         for row in lengths.iter()? {
@@ -130,14 +133,21 @@ impl OutputFiles {
     }
 
     /// Puts the output of an entry's results back to them.
-    pub fn restore(&self, job: JobId, entry: &mut Entry, places: &[OutputRange]) -> Result<(), JournalProblem> {
+    pub fn restore(
+        &self,
+        job: JobId,
+        entry: &mut Entry,
+        places: &[OutputRange],
+    ) -> Result<(), JournalProblem> {
         let Entry::Results { ends, .. } = entry else { return Ok(()) };
         if places.is_empty() {
             return Ok(());
         }
         let file = File::open(self.path(job)).map_err(|_| self.damaged(job, "missing"))?;
         for place in places {
-            let Some(end) = ends.get_mut(place.end as usize) else { return Err(JournalProblem::DamagedJob(job)) };
+            let Some(end) = ends.get_mut(place.end as usize) else {
+                return Err(JournalProblem::DamagedJob(job));
+            };
             self.restore_one(job, &file, place, &mut end.result.outcome)?;
         }
         Ok(())
@@ -170,8 +180,8 @@ impl OutputFiles {
 }
 
 impl Appending<'_> {
-    /// Writes the large output of an entry's results to the file of their job. Returns the entry without it, if it has
-    /// any.
+    /// Writes the large output of an entry's results to the file of their job. Returns the entry
+    /// without it, if it has any.
     pub fn take_large(
         &mut self,
         job: JobId,
@@ -191,11 +201,18 @@ impl Appending<'_> {
                 continue;
             }
             let outcome = &end.result.outcome;
-            let (stdout_bytes, stderr_bytes) = (outcome.stdout.len() as u64, outcome.stderr.len() as u64);
+            let (stdout_bytes, stderr_bytes) =
+                (outcome.stdout.len() as u64, outcome.stderr.len() as u64);
             file.write_all_at(&outcome.stdout, offset)?;
             file.write_all_at(&outcome.stderr, offset + stdout_bytes)?;
             let (end_index, checksum) = (index as u32, checksum(outcome));
-            places.push(OutputRange { end: end_index, offset, stdout_bytes, stderr_bytes, checksum });
+            places.push(OutputRange {
+                end: end_index,
+                offset,
+                stdout_bytes,
+                stderr_bytes,
+                checksum,
+            });
             offset += stdout_bytes + stderr_bytes;
             others.push(without_output(end));
         }
@@ -227,7 +244,12 @@ fn is_large(end: &JobEnd) -> bool {
 
 /// Bytes of an entry's output that are not in the database.
 pub(super) fn large_bytes(entry: &Entry) -> u64 {
-    entry.ends().iter().filter(|end| is_large(end)).map(|end| output_bytes(&end.result.outcome)).sum()
+    entry
+        .ends()
+        .iter()
+        .filter(|end| is_large(end))
+        .map(|end| output_bytes(&end.result.outcome))
+        .sum()
 }
 
 fn checksum(outcome: &Outcome) -> [u8; 16] {
@@ -239,7 +261,8 @@ fn checksum(outcome: &Outcome) -> [u8; 16] {
 
 /// The end without its captured output, which is not copied.
 fn without_output(end: &JobEnd) -> JobEnd {
-    let TaskResult { index, attempt, ref executor, queued_us, delivery_us, ref outcome } = end.result;
+    let TaskResult { index, attempt, ref executor, queued_us, delivery_us, ref outcome } =
+        end.result;
     let outcome = Outcome {
         status: outcome.status.clone(),
         waited_us: outcome.waited_us,
@@ -255,6 +278,7 @@ fn without_output(end: &JobEnd) -> JobEnd {
         reused: outcome.reused,
         estimate: outcome.estimate,
     };
-    let result = TaskResult { index, attempt, executor: executor.clone(), queued_us, delivery_us, outcome };
+    let result =
+        TaskResult { index, attempt, executor: executor.clone(), queued_us, delivery_us, outcome };
     JobEnd { result, ..*end }
 }

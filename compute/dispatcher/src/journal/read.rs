@@ -9,7 +9,9 @@ use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
 use super::output::OutputRange;
-use super::{CHUNKS, CURRENT, ENTRIES, JOBS, Journal, JournalProblem, RESULTS, SNAPSHOTS, STORED, SUMMARIES};
+use super::{
+    CHUNKS, CURRENT, ENTRIES, JOBS, Journal, JournalProblem, RESULTS, SNAPSHOTS, STORED, SUMMARIES,
+};
 use crate::expressions::compile;
 use crate::log::Captured;
 
@@ -24,7 +26,8 @@ pub(super) struct StoredEntry {
 impl StoredEntry {
     pub fn decode(job: JobId, number: u64, row: &[u8]) -> Result<Self, JournalProblem> {
         let what = || format!("entry {number} of job {job}");
-        postcard::from_bytes(row).map_err(|source| JournalProblem::Undecodable { what: what(), source })
+        postcard::from_bytes(row)
+            .map_err(|source| JournalProblem::Undecodable { what: what(), source })
     }
 }
 
@@ -35,9 +38,12 @@ impl Journal {
         let mut found = Vec::new();
         for row in jobs.iter()? {
             let job = row?.0.value();
-            let summary = summaries.get(job)?.map(|row| postcard::from_bytes::<JobSummary>(row.value()));
+            let summary =
+                summaries.get(job)?.map(|row| postcard::from_bytes::<JobSummary>(row.value()));
             let what = || format!("the summary of job {job}");
-            let summary = summary.transpose().map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
+            let summary = summary
+                .transpose()
+                .map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
             found.push((JobId(job), summary.filter(|summary| !summary.must_be_loaded)));
         }
         Ok(found)
@@ -45,12 +51,18 @@ impl Journal {
 
     pub(super) fn load_written(&self, job: JobId) -> Result<Replay, JournalProblem> {
         let read = self.database.begin_read()?;
-        let spec = spec_of(&read.open_table(JOBS)?, &read.open_table(STORED)?, &read.open_table(CURRENT)?, job)?;
+        let spec = spec_of(
+            &read.open_table(JOBS)?,
+            &read.open_table(STORED)?,
+            &read.open_table(CURRENT)?,
+            job,
+        )?;
         let (mut spec, stored) = spec.ok_or(JournalProblem::DamagedJob(job))?;
         if let Some(chunks) = read_parts(&read.open_table(CHUNKS)?, stored)? {
             let what = || format!("the chunks of job {job}");
             let chunks = postcard::from_bytes(&chunks);
-            spec.chunks = chunks.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
+            spec.chunks =
+                chunks.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
         }
         let snapshot = read_parts(&read.open_table(SNAPSHOTS)?, job.0.into())?;
         let mut replay = match snapshot {
@@ -58,16 +70,23 @@ impl Journal {
             Some(snapshot) => {
                 let what = || format!("the snapshot of job {job}");
                 let snapshot = postcard::from_bytes(&snapshot);
-                let snapshot = snapshot.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
+                let snapshot = snapshot
+                    .map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
                 Replay::from_snapshot(job, spec, snapshot).ok_or(JournalProblem::DamagedJob(job))?
             }
         };
-        apply_entries(&read.open_table(RESULTS)?, &read.open_table(ENTRIES)?, job, &mut replay, u64::MAX)?;
+        apply_entries(
+            &read.open_table(RESULTS)?,
+            &read.open_table(ENTRIES)?,
+            job,
+            &mut replay,
+            u64::MAX,
+        )?;
         Ok(replay)
     }
 
-    /// Reads results with all captured output, for a client that watches the job: such a client reads entries soon
-    /// after they are written, and each entry once.
+    /// Reads results with all captured output, for a client that watches the job: such a client
+    /// reads entries soon after they are written, and each entry once.
     pub(super) fn read_new_results(
         &self,
         job: JobId,
@@ -94,7 +113,8 @@ impl Journal {
         let mut entries = Vec::new();
         for row in results.range((job.0, numbers.start)..(job.0, numbers.end))? {
             let (key, row) = row?;
-            let StoredEntry { mut entry, mut outputs } = StoredEntry::decode(job, key.value().1, row.value())?;
+            let StoredEntry { mut entry, mut outputs } =
+                StoredEntry::decode(job, key.value().1, row.value())?;
             if matches!(captured, Captured::Whole | Captured::New) {
                 self.outputs.restore(job, &mut entry, &outputs)?;
             }
@@ -119,7 +139,8 @@ pub(super) fn read_parts(
     Ok(encoded)
 }
 
-/// A job as it was submitted, with the present versions of its objects, checked; also the number of the stored job.
+/// A job as it was submitted, with the present versions of its objects, checked; also the number of
+/// the stored job.
 pub(super) fn spec_of(
     jobs: &impl ReadableTable<u32, (u64, u64)>,
     stored: &impl ReadableTable<(u64, u32), &'static [u8]>,
@@ -127,19 +148,29 @@ pub(super) fn spec_of(
     job: JobId,
 ) -> Result<Option<(JobSpec, u64)>, JournalProblem> {
     let undecodable = |source| JournalProblem::Undecodable { what: format!("job {job}"), source };
-    let Some((number, submitted_unix_ms)) = jobs.get(job.0)?.map(|row| row.value()) else { return Ok(None) };
-    let Some(encoded) = read_parts(stored, number)? else { return Err(JournalProblem::DamagedJob(job)) };
+    let Some((number, submitted_unix_ms)) = jobs.get(job.0)?.map(|row| row.value()) else {
+        return Ok(None);
+    };
+    let Some(encoded) = read_parts(stored, number)? else {
+        return Err(JournalProblem::DamagedJob(job));
+    };
     let spec = postcard::from_bytes(&encoded).map_err(undecodable)?;
     let mut spec = JobSpec { submitted_unix_ms, ..spec };
     for row in current.range((job.0, 0)..=(job.0, u32::MAX))? {
         let (key, row) = row?;
-        let object = spec.objects.get_mut(key.value().1 as usize).ok_or(JournalProblem::DamagedJob(job))?;
+        let object =
+            spec.objects.get_mut(key.value().1 as usize).ok_or(JournalProblem::DamagedJob(job))?;
         *object = postcard::from_bytes(row.value()).map_err(undecodable)?;
     }
-    if spec.is_sound(&compile) { Ok(Some((spec, number))) } else { Err(JournalProblem::DamagedJob(job)) }
+    if spec.is_sound(&compile) {
+        Ok(Some((spec, number)))
+    } else {
+        Err(JournalProblem::DamagedJob(job))
+    }
 }
 
-/// Applies the entries and results that follow, before entry `to`, in their order. Large output is not read.
+/// Applies the entries and results that follow, before entry `to`, in their order. Large output is
+/// not read.
 pub(super) fn apply_entries(
     results: &impl ReadableTable<(u32, u64), &'static [u8]>,
     entries: &impl ReadableTable<(u32, u64), &'static [u8]>,

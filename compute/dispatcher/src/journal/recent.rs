@@ -1,5 +1,6 @@
-//! Entries that were just written, with their large output. A client that watches a job gets them from here; without
-//! them, output that is still in memory would be read from its file, and its checksum computed again.
+//! Entries that were just written, with their large output. A client that watches a job gets them
+//! from here; without them, output that is still in memory would be read from its file, and its
+//! checksum computed again.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,8 +33,8 @@ struct RecentEntry {
 }
 
 impl RecentEntries {
-    /// Adds the entries of records that are on disk. Where results were removed from the journal, entries of their job
-    /// are removed here too.
+    /// Adds the entries of records that are on disk. Where results were removed from the journal,
+    /// entries of their job are removed here too.
     pub fn add(&self, written: Vec<JournalRecord>) {
         let mut recent = self.recent();
         for record in written {
@@ -45,11 +46,14 @@ impl RecentEntries {
                         recent.entries.push_back(RecentEntry { job, number, bytes, entry });
                     }
                 }
-                JournalRecord::Snapshot { job, drops_results: true, .. } | JournalRecord::Forget { job } => {
+                JournalRecord::Snapshot { job, drops_results: true, .. }
+                | JournalRecord::Forget { job } => {
                     recent.entries.retain(|entry| entry.job != job);
                     recent.bytes = recent.entries.iter().map(|entry| entry.bytes).sum();
                 }
-                JournalRecord::Job { .. } | JournalRecord::Objects { .. } | JournalRecord::Snapshot { .. } => {}
+                JournalRecord::Job { .. }
+                | JournalRecord::Objects { .. }
+                | JournalRecord::Snapshot { .. } => {}
             }
         }
         while recent.bytes > MAX_RECENT_BYTES && recent.entries.len() > 1 {
@@ -57,8 +61,8 @@ impl RecentEntries {
         }
     }
 
-    /// Removes the recent entries of a job in this range of numbers, and returns them in order. Most jobs have one
-    /// watcher, which then gets the entries without a copy.
+    /// Removes the recent entries of a job in this range of numbers, and returns them in order.
+    /// Most jobs have one watcher, which then gets the entries without a copy.
     pub fn take(&self, job: JobId, numbers: Range<u64>) -> Vec<(u64, Entry)> {
         let is_asked = |entry: &RecentEntry| entry.job == job && numbers.contains(&entry.number);
         let taken: Vec<_> = {
@@ -84,9 +88,11 @@ mod tests {
     use eyas_types::{Outcome, Status, TaskResult};
 
     fn written(number: u64, bytes: u64) -> JournalRecord {
-        let outcome = Outcome { stdout: vec![b'x'; bytes as usize], ..Outcome::of(Status::Succeeded) };
+        let outcome =
+            Outcome { stdout: vec![b'x'; bytes as usize], ..Outcome::of(Status::Succeeded) };
         let executor = "n1".into();
-        let result = TaskResult { index: 0, attempt: 0, executor, queued_us: 0, delivery_us: 0, outcome };
+        let result =
+            TaskResult { index: 0, attempt: 0, executor, queued_us: 0, delivery_us: 0, outcome };
         let ends = vec![JobEnd { at_us: 0, ready_us: 0, output_bytes: bytes, result }];
         let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
         JournalRecord::Entry { job: JobId(1), number, entry }

@@ -1,6 +1,7 @@
-//! Jobs that are written before they are submitted. A job with a million inputs has some 100 MB: as one record, all
-//! other records, and the answers that wait for them, would wait until it is on disk. So it is written part by part by
-//! whoever submits it, and other records go in between. Its record then only names it.
+//! Jobs that are written before they are submitted. A job with a million inputs has some 100 MB: as
+//! one record, all other records, and the answers that wait for them, would wait until it is on
+//! disk. So it is written part by part by whoever submits it, and other records go in between. Its
+//! record then only names it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -93,7 +94,8 @@ pub(super) fn store(journal: &Journal, spec: &JobSpec) -> Option<StoredJob> {
 fn put(journal: &Journal, table: Parts, of: StoredNumber, encoded: &[u8]) -> Option<()> {
     let (written, is_written) = mpsc::channel();
     for (number, bytes) in (0..).zip(encoded.chunks(PART_BYTES)) {
-        let part = ToStore::Part { table, of, number, bytes: bytes.to_vec(), written: written.clone() };
+        let part =
+            ToStore::Part { table, of, number, bytes: bytes.to_vec(), written: written.clone() };
         journal.to_write.send(ToWrite::Store(part)).ok()?;
         // One part at a time, so that records never wait for more than one.
         is_written.recv().ok()?;
@@ -101,8 +103,8 @@ fn put(journal: &Journal, table: Parts, of: StoredNumber, encoded: &[u8]) -> Opt
     Some(())
 }
 
-/// Removes jobs that were stored and not submitted before the last dispatcher ended. Returns the first number that is
-/// free.
+/// Removes jobs that were stored and not submitted before the last dispatcher ended. Returns the
+/// first number that is free.
 pub(super) fn remove_unsubmitted(database: &Database) -> Result<u64, JournalProblem> {
     let read = database.begin_read()?;
     let mut submitted = BTreeSet::new();
@@ -120,7 +122,9 @@ pub(super) fn remove_unsubmitted(database: &Database) -> Result<u64, JournalProb
     }
     if !others.is_empty() {
         let write = database.begin_write()?;
-        others.iter().try_for_each(|number| ToStore::Remove(StoredNumber(*number)).write(&write))?;
+        others
+            .iter()
+            .try_for_each(|number| ToStore::Remove(StoredNumber(*number)).write(&write))?;
         write.commit()?;
     }
     Ok(submitted.last().into_iter().chain(others.last()).max().map_or(0, |last| last + 1))

@@ -10,7 +10,8 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::task::{InputFrom, PartOfFile, WorkingFolder};
 use eyas_types::template::{InputListEnd, PathPart, TemplatePart};
 use eyas_types::{
-    Distribution, FileMode, ObjectId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskResult, TaskTemplate, Version,
+    Distribution, FileMode, ObjectId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskResult,
+    TaskTemplate, Version,
 };
 
 use redb::ReadableTableMetadata;
@@ -65,7 +66,10 @@ fn entries_of(journal: &Journal, job: JobId) -> Vec<Entry> {
     for table in [ENTRIES, RESULTS] {
         for row in read.open_table(table).unwrap().range((job.0, 0)..(job.0, u64::MAX)).unwrap() {
             let (key, row) = row.unwrap();
-            all.insert(key.value().1, StoredEntry::decode(job, key.value().1, row.value()).unwrap().entry);
+            all.insert(
+                key.value().1,
+                StoredEntry::decode(job, key.value().1, row.value()).unwrap().entry,
+            );
         }
     }
     all.into_values().collect()
@@ -74,12 +78,15 @@ fn entries_of(journal: &Journal, job: JobId) -> Vec<Entry> {
 fn spec_at(journal: &Journal, job: JobId) -> JobSpec {
     let read = journal.database.begin_read().unwrap();
     let stored = read.open_table(JOBS).unwrap().get(job.0).unwrap().unwrap().value().0;
-    postcard::from_bytes(&read_parts(&read.open_table(STORED).unwrap(), stored).unwrap().unwrap()).unwrap()
+    postcard::from_bytes(&read_parts(&read.open_table(STORED).unwrap(), stored).unwrap().unwrap())
+        .unwrap()
 }
 
 fn tasks(count: usize) -> JobSpec {
-    let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
-    spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; count]).unwrap();
+    let mut spec =
+        JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
+    spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; count])
+        .unwrap();
     spec
 }
 
@@ -99,7 +106,11 @@ fn what_was_written_is_there_after_opening_again() {
         Entry::Results { ends: vec![end(1, 9)], samples: Vec::new() },
     ];
     for (number, entry) in entries.iter().enumerate() {
-        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry {
+            job: JOB,
+            number: number as u64,
+            entry: Arc::new(entry.clone()),
+        });
     }
     settle(&journal, &done);
     assert_eq!(results(&journal, 1..4, Captured::Whole), entries[3..]);
@@ -119,7 +130,9 @@ fn large_job(objects: u32) -> JobSpec {
     };
     let mut spec = tasks(2);
     spec.push_objects((0..objects).map(object).collect()).unwrap();
-    spec.push_chunks((0..objects).map(|number| (number, vec![(ObjectId([7; 16]), u64::from(number))])).collect());
+    spec.push_chunks(
+        (0..objects).map(|number| (number, vec![(ObjectId([7; 16]), u64::from(number))])).collect(),
+    );
     spec
 }
 
@@ -151,7 +164,10 @@ fn a_job_is_stored_part_by_part_and_goes_unless_it_is_submitted() {
     let appended = others.join().unwrap();
     while done.recv_timeout(Duration::from_secs(30)).unwrap() < appended {}
     let (parts, chunks) = stored(&journal);
-    assert!(parts > 2 && chunks == 1 && while_stored > 2, "{parts} parts, {while_stored} transactions");
+    assert!(
+        parts > 2 && chunks == 1 && while_stored > 2,
+        "{parts} parts, {while_stored} transactions"
+    );
     spec.stored = Some(first.number());
     first.keep();
     journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
@@ -209,7 +225,8 @@ fn chunks_of_objects_are_kept_until_the_job_is_forgotten() {
     let journal = open_at(&path, &sender).unwrap();
     let id = |number: u32| ObjectId(u128::from(number).to_le_bytes());
     // Of more than one part.
-    let chunks: Vec<_> = (0..2 * PART_BYTES as u32 / 16).map(|number| (id(number), 4 << 20)).collect();
+    let chunks: Vec<_> =
+        (0..2 * PART_BYTES as u32 / 16).map(|number| (id(number), 4 << 20)).collect();
     let spec = JobSpec { chunks: BTreeMap::from([(id(7), chunks)]), ..tasks(1) };
     journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
     settle(&journal, &done);
@@ -299,15 +316,33 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     let (sender, done) = mpsc::channel();
     let journal = open_at(&path, &sender).unwrap();
     let with_output = |index, bytes: usize| {
-        let outcome = Outcome { stdout: vec![1; bytes], stderr: vec![2; bytes], ..Outcome::of(Status::Succeeded) };
-        JobEnd { output_bytes: 2 * bytes as u64, result: TaskResult { outcome, ..result(index) }, ..end(index, 1) }
+        let outcome = Outcome {
+            stdout: vec![1; bytes],
+            stderr: vec![2; bytes],
+            ..Outcome::of(Status::Succeeded)
+        };
+        JobEnd {
+            output_bytes: 2 * bytes as u64,
+            result: TaskResult { outcome, ..result(index) },
+            ..end(index, 1)
+        }
     };
     let large = OUTPUT_BESIDE_BYTES as usize;
-    let first = Entry::Results { ends: vec![with_output(0, large), with_output(1, 9)], samples: Vec::new() };
-    let second = Entry::Results { ends: vec![with_output(2, 7), with_output(3, large / 2)], samples: Vec::new() };
+    let first = Entry::Results {
+        ends: vec![with_output(0, large), with_output(1, 9)],
+        samples: Vec::new(),
+    };
+    let second = Entry::Results {
+        ends: vec![with_output(2, 7), with_output(3, large / 2)],
+        samples: Vec::new(),
+    };
     journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
     for (number, entry) in [&first, &second].into_iter().enumerate() {
-        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry {
+            job: JOB,
+            number: number as u64,
+            entry: Arc::new(entry.clone()),
+        });
     }
     settle(&journal, &done);
     let file = folder.path().join("journal.output/7");
@@ -319,7 +354,8 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
         assert!(journal.recent.take(JOB, 0..2).is_empty());
     }
     let short = results(&journal, 0..2, Captured::Short);
-    let lengths: Vec<_> = short.iter().flat_map(Entry::ends).map(|end| end.result.outcome.stdout.len()).collect();
+    let lengths: Vec<_> =
+        short.iter().flat_map(Entry::ends).map(|end| end.result.outcome.stdout.len()).collect();
     assert_eq!(lengths, [0, 9, 7, 0]);
     close(journal);
     assert_eq!(check_journal(&path).unwrap(), 1);
@@ -332,12 +368,19 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     assert!(!folder.path().join("journal.output/8").exists());
     std::fs::write(&file, &whole[1..]).unwrap();
     let why = open_at(&path, &sender).err().expect("it is refused").to_string();
-    assert!(why.contains("shorter than") && why.contains("journal.output/7") && why.contains("journal.mark"), "{why}");
+    assert!(
+        why.contains("shorter than")
+            && why.contains("journal.output/7")
+            && why.contains("journal.mark"),
+        "{why}"
+    );
     std::fs::remove_file(folder.path().join("journal.mark")).unwrap();
     let journal = open_at(&path, &sender).unwrap();
     assert!(journal.results(JOB, 0..2, Captured::Whole).is_err());
     std::fs::write(&file, [&[9], &whole[1..]].concat()).unwrap();
-    assert!(journal.results(JOB, 0..2, Captured::Whole).unwrap_err().to_string().contains("damaged"));
+    assert!(
+        journal.results(JOB, 0..2, Captured::Whole).unwrap_err().to_string().contains("damaged")
+    );
     journal.append(JournalRecord::Forget { job: JOB });
     settle(&journal, &done);
     assert!(!file.exists() && journal.jobs().unwrap().is_empty());
@@ -351,14 +394,21 @@ fn output_that_cannot_be_written_is_not_acknowledged() {
     let open = || {
         let (sender, failed_sender) = (sender.clone(), failed_sender.clone());
         let failed = move |e: JournalError| drop(failed_sender.send(e.to_string()));
-        Journal::open(&path, JournalOptions::default(), move |number| _ = sender.send(number), failed).unwrap()
+        Journal::open(
+            &path,
+            JournalOptions::default(),
+            move |number| _ = sender.send(number),
+            failed,
+        )
+        .unwrap()
     };
     let journal = open();
     // A file in place of the folder fails as a full disk does: after the transaction has begun.
     std::fs::write(folder.path().join("journal.output"), "").unwrap();
     journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(1)) });
     settle(&journal, &done);
-    let outcome = Outcome { stdout: vec![1; OUTPUT_BESIDE_BYTES as usize], ..Outcome::of(Status::Succeeded) };
+    let outcome =
+        Outcome { stdout: vec![1; OUTPUT_BESIDE_BYTES as usize], ..Outcome::of(Status::Succeeded) };
     let ends = vec![JobEnd { result: TaskResult { outcome, ..result(0) }, ..end(0, 1) }];
     let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
     journal.append(JournalRecord::Entry { job: JOB, number: 0, entry });
@@ -368,7 +418,9 @@ fn output_that_cannot_be_written_is_not_acknowledged() {
     close(journal);
     std::fs::remove_file(folder.path().join("journal.output")).unwrap();
     let journal = open();
-    assert!(journal.jobs().unwrap().len() == 1 && results(&journal, 0..1, Captured::Whole).is_empty());
+    assert!(
+        journal.jobs().unwrap().len() == 1 && results(&journal, 0..1, Captured::Whole).is_empty()
+    );
     close(journal);
 }
 
@@ -380,8 +432,13 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     let journal = open_at(&path, &sender).unwrap();
     journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(3)) });
     let large = |index| {
-        let outcome = Outcome { stdout: vec![index as u8; 100_000], ..Outcome::of(Status::Exited(1)) };
-        JobEnd { output_bytes: 100_000, result: TaskResult { outcome, ..result(index) }, ..end(index, 1) }
+        let outcome =
+            Outcome { stdout: vec![index as u8; 100_000], ..Outcome::of(Status::Exited(1)) };
+        JobEnd {
+            output_bytes: 100_000,
+            result: TaskResult { outcome, ..result(index) },
+            ..end(index, 1)
+        }
     };
     let entries = [
         Entry::Results { ends: vec![large(0), large(1), large(2)], samples: Vec::new() },
@@ -394,7 +451,11 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     let mut replay = Replay::new(JOB, tasks(3));
     for (number, entry) in entries.iter().enumerate() {
         replay.apply(entry.clone());
-        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry {
+            job: JOB,
+            number: number as u64,
+            entry: Arc::new(entry.clone()),
+        });
     }
     let summary = replay.job().summary();
     let snapshot = Arc::new(replay.job().snapshot());
@@ -412,7 +473,10 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     journal.append(record(true));
     settle(&journal, &done);
     let first = Entry::Results { ends: vec![large(1)], samples: Vec::new() };
-    assert_eq!(results(&journal, 0..9, Captured::Whole), [first, entries[2].clone(), entries[4].clone()]);
+    assert_eq!(
+        results(&journal, 0..9, Captured::Whole),
+        [first, entries[2].clone(), entries[4].clone()]
+    );
     // It goes on.
     let again = Entry::Retried { tasks: vec![1], paused_us: 7 };
     journal.append(JournalRecord::Entry { job: JOB, number: 6, entry: Arc::new(again.clone()) });
@@ -424,30 +488,43 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     assert!(!path.with_extension("differs").exists());
 }
 
-/// Makes the fixture of the present format: a job with another version of its object, results, a loss and a cancelled
-/// task, and its snapshot.
+/// Makes the fixture of the present format: a job with another version of its object, results, a
+/// loss and a cancelled task, and its snapshot.
 fn write_fixture(path: &Path) {
     let (sender, done) = mpsc::channel();
     let journal = open_at(path, &sender).unwrap();
     let mut replay = Replay::new(JOB, fixture_spec(1));
     journal.append(JournalRecord::Job { job: JOB, spec: Arc::new(fixture_spec(1)) });
-    journal.append(JournalRecord::Objects { job: JOB, current: vec![(0, fixture_spec(2).objects[0].clone())] });
+    journal.append(JournalRecord::Objects {
+        job: JOB,
+        current: vec![(0, fixture_spec(2).objects[0].clone())],
+    });
     let entries = fixture_entries();
     for (number, entry) in entries.iter().enumerate() {
-        journal.append(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+        journal.append(JournalRecord::Entry {
+            job: JOB,
+            number: number as u64,
+            entry: Arc::new(entry.clone()),
+        });
     }
     settle(&journal, &done);
     // It replaces all entries but the last one, and the results, which stay.
     entries[..entries.len() - 1].iter().for_each(|entry| replay.apply(entry.clone()));
     let snapshot = Arc::new(replay.into_job().snapshot());
-    journal.append(JournalRecord::Snapshot { job: JOB, snapshot, summary: None, drops_results: false });
+    journal.append(JournalRecord::Snapshot {
+        job: JOB,
+        snapshot,
+        summary: None,
+        drops_results: false,
+    });
     settle(&journal, &done);
     close(journal);
 }
 
 fn fixture_spec(size_bytes: u64) -> JobSpec {
     let version = Version::Modified { mtime_ns: 1, size_bytes };
-    let object = ObjectSpec { source: "file:///survey/a".into(), version, mode: FileMode::READABLE };
+    let object =
+        ObjectSpec { source: "file:///survey/a".into(), version, mode: FileMode::READABLE };
     let mut spec = JobSpec { submitted_unix_ms: 5, ..tasks(4) };
     spec.push_objects(vec![object]).unwrap();
     spec
@@ -468,7 +545,8 @@ fn fixture_entries() -> Vec<Entry> {
 fn a_journal_of_version_0_1_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.redb");
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/journal/fixtures/format{FORMAT}.redb.gz"));
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("src/journal/fixtures/format{FORMAT}.redb.gz"));
     if std::env::var_os("EYAS_GENERATE").is_some() && !fixture.exists() {
         write_fixture(&path);
         let packed = File::create(&fixture).unwrap();
@@ -484,7 +562,10 @@ fn a_journal_of_version_0_1_is_read() {
     let (read, expected) = (journal.replay(JOB).unwrap().into_job(), expected.into_job());
     assert_eq!((spec_at(&journal, JOB), read.snapshot()), (fixture_spec(1), expected.snapshot()));
     assert_eq!((&read.spec.objects, read.spec.submitted_unix_ms), (&expected.spec.objects, 5));
-    assert_eq!(results(&journal, 0..4, Captured::Whole), [fixture_entries()[0].clone(), fixture_entries()[3].clone()]);
+    assert_eq!(
+        results(&journal, 0..4, Captured::Whole),
+        [fixture_entries()[0].clone(), fixture_entries()[3].clone()]
+    );
 }
 
 #[test]
@@ -510,7 +591,10 @@ fn a_journal_has_the_formats_that_were_recorded() {
         .with::<InputListEnd>()
         .with::<Version>()
         .with::<WorkingFolder>()
-        .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/journal/formats.txt"), (FORMAT as u16, 0));
+        .assert_recorded(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/journal/formats.txt"),
+            (FORMAT as u16, 0),
+        );
 }
 
 #[test]

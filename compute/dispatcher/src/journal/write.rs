@@ -14,8 +14,8 @@ use super::output::{Appending, OutputFiles, OutputRange};
 use super::read::{StoredEntry, apply_entries, read_parts, spec_of};
 use super::storing::ToStore;
 use super::{
-    CHUNKS, CURRENT, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, STORED,
-    SUMMARIES, TRANSACTIONS, encode,
+    CHUNKS, CURRENT, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS,
+    SNAPSHOTS, STORED, SUMMARIES, TRANSACTIONS, encode,
 };
 
 /// Bytes of a job or a snapshot in one row.
@@ -54,9 +54,13 @@ impl JournalWriter {
         self.database.clone()
     }
 
-    /// Writes parts of stored jobs and then records, in one transaction. All of them are on disk, and marked, when it
-    /// returns.
-    pub fn write(&mut self, to_store: &[ToStore], batch: &[JournalRecord]) -> Result<(), JournalProblem> {
+    /// Writes parts of stored jobs and then records, in one transaction. All of them are on disk,
+    /// and marked, when it returns.
+    pub fn write(
+        &mut self,
+        to_store: &[ToStore],
+        batch: &[JournalRecord],
+    ) -> Result<(), JournalProblem> {
         self.transactions += 1;
         let write = self.database.begin_write()?;
         to_store.iter().try_for_each(|part| part.write(&write))?;
@@ -94,7 +98,11 @@ impl JournalWriter {
                         let number = self.next_stored.fetch_add(1, Ordering::Relaxed);
                         put_parts(&mut write.open_table(STORED)?, number, &encode(&**spec))?;
                         if !spec.chunks.is_empty() {
-                            put_parts(&mut write.open_table(CHUNKS)?, number, &encode(&spec.chunks))?;
+                            put_parts(
+                                &mut write.open_table(CHUNKS)?,
+                                number,
+                                &encode(&spec.chunks),
+                            )?;
                         }
                         number
                     }
@@ -110,8 +118,9 @@ impl JournalWriter {
             JournalRecord::Entry { job, number, entry } => {
                 write.open_table(SUMMARIES)?.remove(job.0)?;
                 let large = appending.take_large(*job, entry, &mut write.open_table(OUTPUTS)?)?;
-                let (entry, places) =
-                    large.as_ref().map_or((&**entry, &[][..]), |(entry, places)| (entry, &places[..]));
+                let (entry, places) = large
+                    .as_ref()
+                    .map_or((&**entry, &[][..]), |(entry, places)| (entry, &places[..]));
                 put_entry(write, *job, *number, entry, places)?;
             }
             JournalRecord::Snapshot { job, snapshot, summary, drops_results } => {
@@ -130,9 +139,15 @@ impl JournalWriter {
                     remove_parts(&mut write.open_table(CHUNKS)?, number)?;
                 }
                 remove_parts(&mut write.open_table(SNAPSHOTS)?, job.0.into())?;
-                write.open_table(CURRENT)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
-                write.open_table(ENTRIES)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
-                write.open_table(RESULTS)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
+                write
+                    .open_table(CURRENT)?
+                    .retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
+                write
+                    .open_table(ENTRIES)?
+                    .retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
+                write
+                    .open_table(RESULTS)?
+                    .retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                 write.open_table(SUMMARIES)?.remove(job.0)?;
                 write.open_table(OUTPUTS)?.remove(job.0)?;
             }
@@ -142,7 +157,11 @@ impl JournalWriter {
 }
 
 /// Adds a line to the file in which differences between memory and journal are told.
-pub(crate) fn tell_difference(told_in: &Path, job: JobId, what: &str) -> Result<(), std::io::Error> {
+pub(crate) fn tell_difference(
+    told_in: &Path,
+    job: JobId,
+    what: &str,
+) -> Result<(), std::io::Error> {
     tracing::error!(%job, "{what}");
     let mut file = std::fs::File::options().create(true).append(true).open(told_in)?;
     writeln!(file, "job {job}: {what}")
@@ -162,7 +181,10 @@ pub(super) fn put_parts(
 }
 
 /// Removes the parts of a value from the table.
-pub(super) fn remove_parts(table: &mut Table<'_, (u64, u32), &[u8]>, of: u64) -> Result<(), JournalProblem> {
+pub(super) fn remove_parts(
+    table: &mut Table<'_, (u64, u32), &[u8]>,
+    of: u64,
+) -> Result<(), JournalProblem> {
     Ok(table.retain_in((of, 0)..=(of, u32::MAX), |_, _| false)?)
 }
 
@@ -210,7 +232,10 @@ fn drop_earlier_results(
     let mut next = 0;
     loop {
         let row = results.range((job.0, next)..(job.0, snapshot.entries()))?.next().transpose()?;
-        let Some((number, row)) = row.map(|(key, row)| (key.value().1, row.value().to_vec())) else { return Ok(()) };
+        let Some((number, row)) = row.map(|(key, row)| (key.value().1, row.value().to_vec()))
+        else {
+            return Ok(());
+        };
         next = number + 1;
         let StoredEntry { entry, outputs } = StoredEntry::decode(job, number, &row)?;
         let Entry::Results { ends, samples } = entry else { continue };
@@ -219,7 +244,9 @@ fn drop_earlier_results(
             continue;
         }
         let (mut left, mut places) = (Vec::new(), Vec::new());
-        for (place, end) in ends.into_iter().enumerate().filter(|(_, end)| is_last(end.result.index)) {
+        for (place, end) in
+            ends.into_iter().enumerate().filter(|(_, end)| is_last(end.result.index))
+        {
             let output = outputs.iter().find(|output| output.end == place as u32);
             places.extend(output.map(|output| output.of_end(left.len() as u32)));
             left.push(end);
@@ -227,24 +254,45 @@ fn drop_earlier_results(
         if left.is_empty() {
             results.remove((job.0, number))?;
         } else {
-            results.insert((job.0, number), &encode(&(Entry::Results { ends: left, samples }, places))[..])?;
+            results.insert(
+                (job.0, number),
+                &encode(&(Entry::Results { ends: left, samples }, places))[..],
+            )?;
         }
     }
 }
 
 /// Whether a snapshot is what the snapshot before it, and the entries after that, give.
-fn is_state_of(write: &WriteTransaction, job: JobId, snapshot: &JobSnapshot) -> Result<bool, JournalProblem> {
-    let spec = spec_of(&write.open_table(JOBS)?, &write.open_table(STORED)?, &write.open_table(CURRENT)?, job)?;
+fn is_state_of(
+    write: &WriteTransaction,
+    job: JobId,
+    snapshot: &JobSnapshot,
+) -> Result<bool, JournalProblem> {
+    let spec = spec_of(
+        &write.open_table(JOBS)?,
+        &write.open_table(STORED)?,
+        &write.open_table(CURRENT)?,
+        job,
+    )?;
     let Some((spec, _)) = spec else { return Ok(false) };
     let before = read_parts(&write.open_table(SNAPSHOTS)?, job.0.into())?;
     let mut replay = match before {
         Some(before) => {
             let before = postcard::from_bytes(&before);
-            let before = before.map_err(|source| JournalProblem::Undecodable { what: format!("job {job}"), source })?;
+            let before = before.map_err(|source| JournalProblem::Undecodable {
+                what: format!("job {job}"),
+                source,
+            })?;
             Replay::from_snapshot(job, spec, before).ok_or(JournalProblem::DamagedJob(job))?
         }
         None => Replay::new(job, spec),
     };
-    apply_entries(&write.open_table(RESULTS)?, &write.open_table(ENTRIES)?, job, &mut replay, snapshot.entries())?;
+    apply_entries(
+        &write.open_table(RESULTS)?,
+        &write.open_table(ENTRIES)?,
+        job,
+        &mut replay,
+        snapshot.entries(),
+    )?;
     Ok(replay.job().snapshot().agrees_with(snapshot))
 }

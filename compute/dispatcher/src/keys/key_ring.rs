@@ -1,5 +1,5 @@
-//! The cluster's keys: which there are, and what becomes of them. It only decides; clock, disk and sessions are
-//! those of [`super::Keys`].
+//! The cluster's keys: which there are, and what becomes of them. It only decides; clock, disk and
+//! sessions are those of [`super::Keys`].
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::KeysError;
 
-/// Keys that are remembered after they were replaced or revoked, so that their holders are told why.
+/// Keys that are remembered after they were replaced or revoked, so that their holders are told
+/// why.
 pub(crate) const MAX_KEYS: usize = 10_000;
 
 /// All secrets of a dispatcher.
@@ -63,8 +64,16 @@ impl KeyRing {
     /// Keys of a new cluster: one, of an admin.
     pub fn create(now_unix_s: u64) -> Result<Self, KeysError> {
         let authority = Authority::create();
-        let dispatcher = authority.issue(Principal::Dispatcher).map_err(|e| KeysError::Unusable(e.to_string()))?;
-        let mut ring = KeyRing { next: 1, authority, dispatcher, secrets: vec![Secrets::new()?], keys: Vec::new() };
+        let dispatcher = authority
+            .issue(Principal::Dispatcher)
+            .map_err(|e| KeysError::Unusable(e.to_string()))?;
+        let mut ring = KeyRing {
+            next: 1,
+            authority,
+            dispatcher,
+            secrets: vec![Secrets::new()?],
+            keys: Vec::new(),
+        };
         ring.current(KeyRole::Admin, now_unix_s)?;
         Ok(ring)
     }
@@ -78,7 +87,11 @@ impl KeyRing {
     }
 
     /// The key of a role that is given to new holders; it is made if there is none.
-    pub fn current(&mut self, role: KeyRole, now_unix_s: u64) -> Result<(KeyId, Certified), KeysError> {
+    pub fn current(
+        &mut self,
+        role: KeyRole,
+        now_unix_s: u64,
+    ) -> Result<(KeyId, Certified), KeysError> {
         if let Some(found) = self.active(role) {
             return Ok(found);
         }
@@ -95,15 +108,24 @@ impl KeyRing {
             return Err(KeysError::TooMany);
         }
         let id = KeyId(self.next);
-        let own = self.authority.issue(Principal::Key(id, role)).map_err(|e| KeysError::Unusable(e.to_string()))?;
+        let own = self
+            .authority
+            .issue(Principal::Key(id, role))
+            .map_err(|e| KeysError::Unusable(e.to_string()))?;
         self.next += 1;
         self.keys.push(Key { id, role, made_unix_s, state: State::Active, own: Some(own.clone()) });
         Ok((id, own))
     }
 
     /// Replaces the active keys of a role, or of all; the old ones are accepted for a grace period.
-    pub fn rotate(&mut self, role: Option<KeyRole>, grace_s: u64, now_unix_s: u64) -> Result<(), KeysError> {
-        let roles: Vec<_> = KeyRole::ALL.into_iter().filter(|one| role.is_none_or(|role| role == *one)).collect();
+    pub fn rotate(
+        &mut self,
+        role: Option<KeyRole>,
+        grace_s: u64,
+        now_unix_s: u64,
+    ) -> Result<(), KeysError> {
+        let roles: Vec<_> =
+            KeyRole::ALL.into_iter().filter(|one| role.is_none_or(|role| role == *one)).collect();
         let until_unix_s = now_unix_s.saturating_add(grace_s);
         for role in roles {
             let old: Vec<KeyId> = self
@@ -137,9 +159,9 @@ impl KeyRing {
     fn renew_secrets(&mut self, until_unix_s: Option<u64>) -> Result<(), KeysError> {
         match until_unix_s {
             Some(until) => {
-                self.secrets
-                    .iter_mut()
-                    .for_each(|old| old.until_unix_s = Some(old.until_unix_s.map_or(until, |at| at.min(until))));
+                self.secrets.iter_mut().for_each(|old| {
+                    old.until_unix_s = Some(old.until_unix_s.map_or(until, |at| at.min(until)))
+                });
             }
             None => self.secrets.clear(),
         }
@@ -169,10 +191,16 @@ impl KeyRing {
         retiring.chain(self.secrets.iter().filter_map(|secrets| secrets.until_unix_s)).min()
     }
 
-    /// The key that an executor is to have instead of this one, with which it has an open session: also if that was
-    /// replaced without a grace, but not if it was revoked.
-    pub fn successor(&mut self, of: KeyId, now_unix_s: u64) -> Result<Option<(Principal, Certified)>, KeysError> {
-        let retires = |key: &Key| key.id == of && matches!(key.state, State::Retiring { .. } | State::Replaced);
+    /// The key that an executor is to have instead of this one, with which it has an open session:
+    /// also if that was replaced without a grace, but not if it was revoked.
+    pub fn successor(
+        &mut self,
+        of: KeyId,
+        now_unix_s: u64,
+    ) -> Result<Option<(Principal, Certified)>, KeysError> {
+        let retires = |key: &Key| {
+            key.id == of && matches!(key.state, State::Retiring { .. } | State::Replaced)
+        };
         if !self.keys.iter().any(retires) {
             return Ok(None);
         }
@@ -244,10 +272,19 @@ mod tests {
         let (reader, _) = ring.current(KeyRole::Read, NOW).unwrap();
         ring.rotate(None, 600, NOW).unwrap();
         let (admin, read) = (KeyRole::Admin, KeyRole::Read);
-        let all =
-            |old| [row("k1", admin, old), row("k2", read, old), row("k3", admin, Active), row("k4", read, Active)];
+        let all = |old| {
+            [
+                row("k1", admin, old),
+                row("k2", read, old),
+                row("k3", admin, Active),
+                row("k4", read, Active),
+            ]
+        };
         assert_eq!(states(&ring), all(Retiring));
-        assert_eq!((ring.next_expiry(), ring.trust().dead.len(), ring.trust().data.len()), (Some(NOW + 600), 0, 2));
+        assert_eq!(
+            (ring.next_expiry(), ring.trust().dead.len(), ring.trust().data.len()),
+            (Some(NOW + 600), 0, 2)
+        );
         assert!(!ring.expire(NOW + 599) && ring.expire(NOW + 600));
         assert_eq!(states(&ring), all(Replaced));
         assert_eq!((ring.next_expiry(), ring.trust().data.len()), (None, 1));
@@ -260,7 +297,8 @@ mod tests {
         ring.current(KeyRole::Read, NOW).unwrap();
         ring.rotate(Some(KeyRole::Read), 0, NOW).unwrap();
         ring.rotate(Some(KeyRole::Submit), 0, NOW).unwrap();
-        let states: Vec<_> = states(&ring).into_iter().map(|(key, _, state)| (key, state)).collect();
+        let states: Vec<_> =
+            states(&ring).into_iter().map(|(key, _, state)| (key, state)).collect();
         assert_eq!(
             states,
             [("k1", KeyState::Active), ("k2", KeyState::Replaced), ("k3", KeyState::Active)]
@@ -273,7 +311,10 @@ mod tests {
         let mut ring = KeyRing::create(NOW).unwrap();
         let before = ring.trust();
         ring.revoke(KeyId(1), NOW).unwrap();
-        assert_eq!(ring.trust().admits(Principal::Key(KeyId(1), KeyRole::Admin)), Err(TrustRefusal::Revoked));
+        assert_eq!(
+            ring.trust().admits(Principal::Key(KeyId(1), KeyRole::Admin)),
+            Err(TrustRefusal::Revoked)
+        );
         assert_eq!(ring.current(KeyRole::Admin, NOW).unwrap().0, KeyId(2));
         // Nor does what its holder knows beside it.
         assert!(ring.trust().data.iter().all(|secret| !before.data.contains(secret)));
@@ -289,7 +330,10 @@ mod tests {
         let (holder, _) = ring.successor(KeyId(1), NOW).unwrap().expect("there is one");
         assert_eq!(holder, Principal::Key(KeyId(3), KeyRole::Executor));
         ring.revoke(KeyId(1), NOW).unwrap();
-        assert!(ring.successor(KeyId(1), NOW).unwrap().is_none(), "the holder of a revoked key gets no other");
+        assert!(
+            ring.successor(KeyId(1), NOW).unwrap().is_none(),
+            "the holder of a revoked key gets no other"
+        );
     }
 
     #[test]
@@ -301,6 +345,10 @@ mod tests {
         let back: KeyRing = toml::from_str(&text).unwrap();
         assert_eq!((states(&back), back.trust()), (states(&ring), ring.trust()));
         // Without secrets of keys that are no longer given out.
-        assert_eq!(text.matches("PRIVATE KEY").count() / 2, 4, "authority, dispatcher, k1, k3:\n{text}");
+        assert_eq!(
+            text.matches("PRIVATE KEY").count() / 2,
+            4,
+            "authority, dispatcher, k1, k3:\n{text}"
+        );
     }
 }

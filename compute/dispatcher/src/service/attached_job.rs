@@ -1,4 +1,5 @@
-//! A job that lives as long as its handle. Its results go to the holder of the handle, and not to the journal.
+//! A job that lives as long as its handle. Its results go to the holder of the handle, and not to
+//! the journal.
 
 use eyas_jobs::{self as jobs, Extension};
 use eyas_types::{JobId, ObjectSpec, TaskItem, TaskTemplate};
@@ -59,10 +60,13 @@ impl AttachedJob {
 
     async fn extend(&self, extension: Extension) -> Answer<()> {
         let (job, extension) = (self.job, Box::new(extension));
-        self.dispatcher.call(move |core| core.tell_jobs(jobs::Event::Extended { job, extension })).await
+        self.dispatcher
+            .call(move |core| core.tell_jobs(jobs::Event::Extended { job, extension }))
+            .await
     }
 
-    /// Lets executors forget outputs of these tasks: neither the holder nor a task that it adds reads them.
+    /// Lets executors forget outputs of these tasks: neither the holder nor a task that it adds
+    /// reads them.
     ///
     /// # Errors
     /// `Stopping`.
@@ -99,8 +103,8 @@ impl AttachedJob {
         self.dispatcher.call(move |core| core.tell_jobs(jobs::Event::Closed { job })).await
     }
 
-    /// The next delivery; the one before has been read. `None` if there will be no more. Cancelling this future loses
-    /// nothing.
+    /// The next delivery; the one before has been read. `None` if there will be no more. Cancelling
+    /// this future loses nothing.
     pub async fn next(&mut self) -> Option<JobDelivery> {
         self.deliveries.next().await
     }
@@ -115,7 +119,8 @@ impl Drop for AttachedJob {
     fn drop(&mut self) {
         let (job, calls) = (self.job, self.dispatcher.calls.clone());
         let detach: CoreCall = Box::new(move |core| core.detach(job));
-        // Without room in the channel, another task waits for it. Without a core there is no job either.
+        // Without room in the channel, another task waits for it. Without a core there is no job
+        // either.
         if let Err(TrySendError::Full(detach)) = calls.try_send(detach)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

@@ -1,4 +1,5 @@
-//! The service as a caller with a key or a token has it: calls are checked, and passed to the owner of the state.
+//! The service as a caller with a key or a token has it: calls are checked, and passed to the owner
+//! of the state.
 
 use std::net::SocketAddr;
 use std::ops::{ControlFlow, Range};
@@ -14,14 +15,18 @@ use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TraceP
 use eyas_wire::pool::PoolsRequest;
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
-    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
+    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
+    TaskView,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::attached_job::AttachedJob;
 use super::deliveries::deliveries;
 use super::watch::JobWatch;
-use super::{Answer, CheckedJob, FilesNodes, Service, ServiceError, StoppingCluster, TaskQuery, WatchedResults};
+use super::{
+    Answer, CheckedJob, FilesNodes, Service, ServiceError, StoppingCluster, TaskQuery,
+    WatchedResults,
+};
 use crate::answers::Explainer;
 use crate::dispatcher_core::{CoreMessage, DispatcherCore};
 use crate::events::{EventStream, RecentEvents};
@@ -29,8 +34,8 @@ use crate::keys::{Keys, KeysError};
 use crate::log::Log;
 use crate::rights::{RequiredRight, check};
 
-/// Jobs with more [weight](eyas_jobs::JobSpec::weight) are written to the log and prepared before the owner of the
-/// state hears of them.
+/// Jobs with more [weight](eyas_jobs::JobSpec::weight) are written to the log and prepared before
+/// the owner of the state hears of them.
 const MAX_WEIGHT_AT_ONCE: usize = 10_000;
 
 /// How often an archived job is read for one question.
@@ -64,7 +69,10 @@ impl DispatcherHandle {
     }
 
     /// Has the owner of the state carry a call out.
-    pub async fn call(&self, call: impl FnOnce(&mut DispatcherCore) + Send + 'static) -> Answer<()> {
+    pub async fn call(
+        &self,
+        call: impl FnOnce(&mut DispatcherCore) + Send + 'static,
+    ) -> Answer<()> {
         self.calls.send(Box::new(call)).await.map_err(|_| ServiceError::Stopping)
     }
 
@@ -93,7 +101,8 @@ impl DispatcherHandle {
         answer.await.map_err(|_| ServiceError::Stopping)
     }
 
-    /// What it answers about a job, which is read if it is not in memory, once all results that it shows are on disk.
+    /// What it answers about a job, which is read if it is not in memory, once all results that it
+    /// shows are on disk.
     async fn ask_of_job<T: Send + 'static>(
         &self,
         job: JobId,
@@ -115,7 +124,8 @@ impl DispatcherHandle {
                 ControlFlow::Break(answer) => return answer,
                 ControlFlow::Continue(question) => question,
             };
-            // All of the job is on disk now. A large one takes a while to read, and nobody else waits for it.
+            // All of the job is on disk now. A large one takes a while to read, and nobody else
+            // waits for it.
             let log = self.log.clone();
             let replay = tokio::task::spawn_blocking(move || log.replay(job)).await;
             read = Some(replay.map_err(|_| ServiceError::Unread)??);
@@ -198,7 +208,9 @@ impl Service for Caller {
         let (queue, deliveries) = deliveries();
         let handle = dispatcher.clone();
         // A caller that goes away meanwhile drops the job's handle, and so ends the job.
-        dispatcher.ask(|core| Ok(AttachedJob::new(core.attach(name, owner, queue)?, handle, deliveries))).await
+        dispatcher
+            .ask(|core| Ok(AttachedJob::new(core.attach(name, owner, queue)?, handle, deliveries)))
+            .await
     }
 
     async fn jobs(&self) -> Answer<Vec<JobView>> {
@@ -211,7 +223,9 @@ impl Service for Caller {
     }
 
     async fn job(&self, job: JobId) -> Answer<JobView> {
-        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| Ok(core.views().of_job(core.job(job)?))).await
+        self.permit(RequiredRight::Job(job))?
+            .ask_of_job(job, move |core| Ok(core.views().of_job(core.job(job)?)))
+            .await
     }
 
     async fn tasks(&self, job: JobId, query: TaskQuery) -> Answer<Vec<TaskView>> {
@@ -224,7 +238,9 @@ impl Service for Caller {
     }
 
     async fn result(&self, task: TaskId) -> Answer<Option<TaskResult>> {
-        self.permit(RequiredRight::Job(task.job))?.ask_of_job(task.job, move |core| core.result(task)).await
+        self.permit(RequiredRight::Job(task.job))?
+            .ask_of_job(task.job, move |core| core.result(task))
+            .await
     }
 
     async fn explain(&self, task: TaskId) -> Answer<Explanation> {
@@ -234,7 +250,9 @@ impl Service for Caller {
     }
 
     async fn report(&self, job: JobId) -> Answer<JobReport> {
-        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| Ok(core.views().report(core.job(job)?))).await
+        self.permit(RequiredRight::Job(job))?
+            .ask_of_job(job, move |core| Ok(core.views().report(core.job(job)?)))
+            .await
     }
 
     async fn trace(&self, job: JobId, from: u32) -> Answer<TracePart> {
@@ -244,11 +262,20 @@ impl Service for Caller {
     }
 
     async fn inputs(&self, job: JobId, from: u32) -> Answer<InputsPart> {
-        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| core.inputs(job, from)).await
+        self.permit(RequiredRight::Job(job))?
+            .ask_of_job(job, move |core| core.inputs(job, from))
+            .await
     }
 
-    async fn kept(&self, job: JobId, tasks: Range<u32>, doubted: Vec<ObjectId>) -> Answer<KeptPart> {
-        self.permit(RequiredRight::Job(job))?.ask_of_job(job, move |core| core.kept(job, tasks, &doubted)).await
+    async fn kept(
+        &self,
+        job: JobId,
+        tasks: Range<u32>,
+        doubted: Vec<ObjectId>,
+    ) -> Answer<KeptPart> {
+        self.permit(RequiredRight::Job(job))?
+            .ask_of_job(job, move |core| core.kept(job, tasks, &doubted))
+            .await
     }
 
     async fn watch(&self, job: JobId, results: WatchedResults, from: u64) -> Answer<JobWatch> {
@@ -258,11 +285,15 @@ impl Service for Caller {
     }
 
     async fn cancel(&self, job: JobId, task: Option<u32>) -> Answer<u64> {
-        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.cancel(job, task)).await
+        self.permit(RequiredRight::Submit)?
+            .ask_of_job(job, move |core| core.cancel(job, task))
+            .await
     }
 
     async fn retry(&self, job: JobId, current: Vec<(u32, ObjectSpec)>) -> Answer<u64> {
-        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.retry(job, current)).await
+        self.permit(RequiredRight::Submit)?
+            .ask_of_job(job, move |core| core.retry(job, current))
+            .await
     }
 
     async fn release(&self, job: JobId) -> Answer<u64> {
@@ -282,7 +313,9 @@ impl Service for Caller {
     }
 
     async fn catalog(&self, object: Option<ObjectId>, source: Name) -> Answer<Vec<ObjectView>> {
-        self.permit(RequiredRight::Read)?.ask(move |core| Ok(core.views().objects(object, &source))).await
+        self.permit(RequiredRight::Read)?
+            .ask(move |core| Ok(core.views().objects(object, &source)))
+            .await
     }
 
     async fn push(&self, request: PushRequest) -> Answer<watch::Receiver<PushView>> {
@@ -326,8 +359,11 @@ impl Service for Caller {
     }
 
     async fn pools(&self, request: PoolsRequest) -> Answer<PoolsAnswer> {
-        let need =
-            if matches!(request, PoolsRequest::Show { .. }) { RequiredRight::Read } else { RequiredRight::Admin };
+        let need = if matches!(request, PoolsRequest::Show { .. }) {
+            RequiredRight::Read
+        } else {
+            RequiredRight::Admin
+        };
         Ok(self.permit(need)?.pools.ask(request).await?)
     }
 }

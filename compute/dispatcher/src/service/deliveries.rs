@@ -1,5 +1,5 @@
-//! What the holder of an attached job is told. Results wait in memory until they are taken; the dispatcher's core
-//! bounds how many.
+//! What the holder of an attached job is told. Results wait in memory until they are taken; the
+//! dispatcher's core bounds how many.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -126,8 +126,8 @@ impl Drop for DeliveryQueue {
 }
 
 impl Deliveries {
-    /// The next message to the client; the one before has been sent. `None` if there will be no more. Cancelling this
-    /// future loses nothing.
+    /// The next message to the client; the one before has been sent. `None` if there will be no
+    /// more. Cancelling this future loses nothing.
     pub async fn next(&mut self) -> Option<JobDelivery> {
         loop {
             {
@@ -142,7 +142,8 @@ impl Deliveries {
         }
     }
 
-    /// Returns when the client has had time to read what is being sent, after the results behind it were dropped.
+    /// Returns when the client has had time to read what is being sent, after the results behind it
+    /// were dropped.
     pub async fn patience_ends(&self) {
         loop {
             let dropped = self.0.dropped.notified();
@@ -169,7 +170,14 @@ mod tests {
 
     fn result(bytes: usize) -> TaskResult {
         let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
-        TaskResult { index: 0, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome }
+        TaskResult {
+            index: 0,
+            attempt: 0,
+            executor: "n1".into(),
+            queued_us: 0,
+            delivery_us: 0,
+            outcome,
+        }
     }
 
     #[tokio::test]
@@ -177,9 +185,13 @@ mod tests {
         let (queue, mut end) = deliveries();
         queue.add(vec![result(1000), result(SENT_TOGETHER_BYTES as usize), result(10)]);
         let all = queue.unread_bytes();
-        assert!(matches!(end.next().await, Some(JobDelivery::Results(results)) if results.len() == 2));
+        assert!(
+            matches!(end.next().await, Some(JobDelivery::Results(results)) if results.len() == 2)
+        );
         assert_eq!(queue.unread_bytes(), all);
-        assert!(matches!(end.next().await, Some(JobDelivery::Results(results)) if results.len() == 1));
+        assert!(
+            matches!(end.next().await, Some(JobDelivery::Results(results)) if results.len() == 1)
+        );
         assert_eq!(queue.unread_bytes(), size_bytes(&result(10)));
         drop(end);
         queue.add(vec![result(1000)]);

@@ -1,5 +1,6 @@
-//! Watching a job: its progress and its results, numbered in the order of their arrival. A client that was interrupted
-//! watches again from the number after the last result that it has, and misses none.
+//! Watching a job: its progress and its results, numbered in the order of their arrival. A client
+//! that was interrupted watches again from the number after the last result that it has, and misses
+//! none.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -84,7 +85,8 @@ impl JobWatch {
         results: WatchedResults,
         from: u64,
     ) -> Self {
-        // Results that were removed have numbers, too: a client has seen them, or later ones of the same tasks.
+        // Results that were removed have numbers, too: a client has seen them, or later ones of the
+        // same tasks.
         let number = progress.borrow().dropped_results;
         progress.mark_changed();
         JobWatch {
@@ -102,7 +104,8 @@ impl JobWatch {
         }
     }
 
-    /// The next event, once there is one; `None` after the last one. Cancelling this future loses nothing.
+    /// The next event, once there is one; `None` after the last one. Cancelling this future loses
+    /// nothing.
     ///
     /// # Errors
     /// If the dispatcher ends, or results cannot be read.
@@ -124,7 +127,11 @@ impl JobWatch {
             if let Some(standing) = self.standing.take() {
                 self.is_over = standing.is_over;
                 let view = Box::new(standing.view);
-                return Ok(Some(if self.is_over { JobWatchEvent::Over(view) } else { JobWatchEvent::Progress(view) }));
+                return Ok(Some(if self.is_over {
+                    JobWatchEvent::Over(view)
+                } else {
+                    JobWatchEvent::Progress(view)
+                }));
             }
             self.progress.changed().await.map_err(|_| ServiceError::Stopping)?;
             self.standing = Some(self.progress.borrow_and_update().clone());
@@ -133,23 +140,27 @@ impl JobWatch {
 
     /// Reads the journal entries before `to`.
     async fn read(&mut self, to: u64) -> Answer<()> {
-        let (log, job, entries, results) = (self.dispatcher.log.clone(), self.job, self.entry..to, self.results);
-        let read = tokio::task::spawn_blocking(move || read_entries(&*log, job, entries, results)).await;
+        let (log, job, entries, results) =
+            (self.dispatcher.log.clone(), self.job, self.entry..to, self.results);
+        let read =
+            tokio::task::spawn_blocking(move || read_entries(&*log, job, entries, results)).await;
         let (mut events, mut number, mut failures) = (Vec::new(), self.number, self.failures);
         for (mut results, outputs) in read.map_err(|_| ServiceError::Unread)?? {
             let skipped = self.from.saturating_sub(number).min(results.len() as u64);
             let first = number + skipped;
             number += results.len() as u64;
             results.drain(..skipped as usize);
-            let has_failed =
-                |result: &&TaskResult| !matches!(result.outcome.status, Status::Succeeded | Status::Cancelled);
+            let has_failed = |result: &&TaskResult| {
+                !matches!(result.outcome.status, Status::Succeeded | Status::Cancelled)
+            };
             let failed = results.iter().filter(has_failed).map(|result| result.index);
             let failed: Vec<_> = failed.take(failures).collect();
             if !failed.is_empty() {
                 failures -= failed.len();
                 events.push(JobWatchEvent::Failures(self.dispatcher.failures(job, failed).await?));
             }
-            let outputs: Vec<_> = outputs.into_iter().filter_map(|place| place.for_client(skipped as u32)).collect();
+            let outputs: Vec<_> =
+                outputs.into_iter().filter_map(|place| place.for_client(skipped as u32)).collect();
             let outputs = match outputs.is_empty() {
                 true => None,
                 false => Some((self.dispatcher.log.output_file(job)?, outputs)),

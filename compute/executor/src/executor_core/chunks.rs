@@ -1,5 +1,5 @@
-//! Chunks of the file system in this executor's store. They are held like the objects that the dispatcher wants held,
-//! but the file system's node fetches them.
+//! Chunks of the file system in this executor's store. They are held like the objects that the
+//! dispatcher wants held, but the file system's node fetches them.
 
 use eyas_dfs::SpaceError;
 use eyas_node::Event;
@@ -26,7 +26,8 @@ impl ExecutorCore {
         self.settle();
     }
 
-    /// Reserves space for a chunk, and answers `reserved` when there is space, or when there will be none.
+    /// Reserves space for a chunk, and answers `reserved` when there is space, or when there will
+    /// be none.
     pub fn reserve_chunk(
         &mut self,
         object: ObjectId,
@@ -34,7 +35,10 @@ impl ExecutorCore {
         reserved: oneshot::Sender<Result<(), SpaceError>>,
     ) {
         self.chunks.insert(object);
-        self.reservations.entry(object).or_default().push(ChunkReservation { size_bytes, reserved });
+        self.reservations
+            .entry(object)
+            .or_default()
+            .push(ChunkReservation { size_bytes, reserved });
         self.events.push_back(Event::Offered { object, size_bytes });
         self.settle();
     }
@@ -45,7 +49,9 @@ impl ExecutorCore {
         for object in objects.iter().copied() {
             let Some(ActiveFetch { size_bytes, .. }) = self.fetching.remove(&object) else {
                 // The reservation was made in an earlier session, or between two sessions.
-                if let (true, Presence::Ready { size_bytes, .. }) = (is_here, self.runner.store.presence(object)) {
+                if let (true, Presence::Ready { size_bytes, .. }) =
+                    (is_here, self.runner.store.presence(object))
+                {
                     self.chunks_found(vec![(object, size_bytes)]);
                 }
                 continue;
@@ -94,7 +100,9 @@ impl ExecutorCore {
 
     /// A chunk is here already, or there is no space for it.
     pub(super) fn answer_reservations(&mut self, object: ObjectId, answer: Result<(), SpaceError>) {
-        for ChunkReservation { reserved, .. } in self.reservations.remove(&object).unwrap_or_default() {
+        for ChunkReservation { reserved, .. } in
+            self.reservations.remove(&object).unwrap_or_default()
+        {
             // The requester may be gone.
             let _ = reserved.send(answer.clone());
         }

@@ -13,8 +13,8 @@ use super::{ActiveFetch, ExecutorCore};
 use crate::task::TaskRunner;
 
 impl ExecutorCore {
-    /// The ids of a task's inputs in the store. Tasks that are assigned one after the other often read the same
-    /// objects, so the ids that the last task had are not computed again.
+    /// The ids of a task's inputs in the store. Tasks that are assigned one after the other often
+    /// read the same objects, so the ids that the last task had are not computed again.
     pub(super) fn store_ids(&self, assignment: &Assignment) -> Vec<ObjectId> {
         let inputs = assignment.inputs.iter();
         if !self.caching {
@@ -26,8 +26,9 @@ impl ExecutorCore {
             let last = last.as_ref()?;
             (last.assignment.inputs.get(index)?.object == *object).then(|| last.objects[index])
         };
-        let id =
-            |(index, input): (usize, &AssignedInput)| last(index, &input.object).unwrap_or_else(|| input.object.id());
+        let id = |(index, input): (usize, &AssignedInput)| {
+            last(index, &input.object).unwrap_or_else(|| input.object.id())
+        };
         inputs.enumerate().map(id).collect()
     }
 
@@ -41,8 +42,8 @@ impl ExecutorCore {
             }
             None => match self.to_hold.get(&object) {
                 Some(held) => held.clone(),
-                // It is a chunk that the file system's node wants, and the task that needed it has gone. The node
-                // learns that the chunk is not here, and fetches it itself.
+                // It is a chunk that the file system's node wants, and the task that needed it has
+                // gone. The node learns that the chunk is not here, and fetches it itself.
                 None => {
                     let failure = FetchFailure::Unavailable;
                     return self.events.push_back(Event::FetchFailed { object, failure });
@@ -50,7 +51,8 @@ impl ExecutorCore {
             },
         };
         let (size_bytes, is_kept) = (spec.size_bytes(), spec.is_kept());
-        let (fetcher, runner, core) = (self.fetcher.clone(), self.runner.clone(), self.handle.clone());
+        let (fetcher, runner, core) =
+            (self.fetcher.clone(), self.runner.clone(), self.handle.clone());
         let caching = self.caching;
         let fetch = self.runner.movers.spawn(async move {
             let began = Instant::now();
@@ -70,7 +72,9 @@ impl ExecutorCore {
 
     /// A fetch has ended.
     fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>, took: Duration) {
-        let Some(ActiveFetch { size_bytes, is_kept, .. }) = self.fetching.remove(&object) else { return };
+        let Some(ActiveFetch { size_bytes, is_kept, .. }) = self.fetching.remove(&object) else {
+            return;
+        };
         let event = match result {
             Ok(from) => {
                 self.to_hold.remove(&object);
@@ -83,7 +87,9 @@ impl ExecutorCore {
                 }
                 Event::Fetched { object, from, took_us }
             }
-            Err(error) => Event::FetchFailed { object, failure: self.fetch_failed(object, error, is_kept) },
+            Err(error) => {
+                Event::FetchFailed { object, failure: self.fetch_failed(object, error, is_kept) }
+            }
         };
         self.events.push_back(event);
         self.settle();
@@ -114,7 +120,11 @@ impl ExecutorCore {
     }
 }
 
-async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>) -> Result<Origin, FetchError> {
+async fn fetch_shared(
+    fetcher: &Fetcher,
+    spec: &ObjectSpec,
+    hints: Vec<PeerHint>,
+) -> Result<Origin, FetchError> {
     let holders = hints.into_iter().map(|PeerHint { transfer, is_relay, others }| PeerHolder {
         addr: transfer.address,
         relay: transfer.relay,
@@ -132,14 +142,19 @@ async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>
 }
 
 /// Fetches an object from persistent storage, under an id that only one task uses.
-async fn fetch_private(runner: &TaskRunner, spec: &ObjectSpec, id: ObjectId) -> Result<Origin, FetchError> {
+async fn fetch_private(
+    runner: &TaskRunner,
+    spec: &ObjectSpec,
+    id: ObjectId,
+) -> Result<Origin, FetchError> {
     let into = runner.store.begin(id, spec.size_bytes(), spec.mode)?;
     let fetched = runner.storage.fetch(spec, into).await;
     let fetched = fetched.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
     Ok(from_storage(spec, fetched.near_bytes))
 }
 
-/// The origin of an object that no executor sent. The bytes of a file of the cluster are in stores of nodes.
+/// The origin of an object that no executor sent. The bytes of a file of the cluster are in stores
+/// of nodes.
 fn from_storage(spec: &ObjectSpec, near_bytes: u64) -> Origin {
     match spec.is_cluster_file() {
         true => Origin::Files { own_bytes: near_bytes },
@@ -150,7 +165,10 @@ fn from_storage(spec: &ObjectSpec, near_bytes: u64) -> Origin {
 /// The id of an input that only one task uses, where nothing is shared.
 pub(super) fn private_id(task: TaskId, object: &ObjectSpec) -> ObjectId {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&task.job.0.to_le_bytes()).update(&task.index.to_le_bytes()).update(&object.id().0);
+    hasher
+        .update(&task.job.0.to_le_bytes())
+        .update(&task.index.to_le_bytes())
+        .update(&object.id().0);
     let mut id = [0; 16];
     id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     ObjectId(id)

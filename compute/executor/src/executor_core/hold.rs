@@ -1,5 +1,5 @@
-//! Objects that this executor holds for the dispatcher: outputs that its tasks keep in the cluster, and replicas that
-//! the dispatcher has ordered.
+//! Objects that this executor holds for the dispatcher: outputs that its tasks keep in the cluster,
+//! and replicas that the dispatcher has ordered.
 
 use eyas_dfs::SpaceError;
 use eyas_node::Event;
@@ -16,8 +16,8 @@ impl ExecutorCore {
         self.events.push_back(Event::Hold { object, size_bytes });
     }
 
-    /// Asks the dispatcher for leave if other executors may have to fetch objects from here first. Whether it has
-    /// asked.
+    /// Asks the dispatcher for leave if other executors may have to fetch objects from here first.
+    /// Whether it has asked.
     pub fn retire(&mut self) -> bool {
         let holds_any = self.node.holds_any();
         if holds_any {
@@ -48,8 +48,8 @@ impl ExecutorCore {
         self.tell(FromExecutor::NotHeld { object, reason });
     }
 
-    /// Verifies an object that other executors could not get from here, and reports it lost if it is damaged or
-    /// missing.
+    /// Verifies an object that other executors could not get from here, and reports it lost if it
+    /// is damaged or missing.
     pub(super) fn verify(&mut self, object: ObjectId) {
         let (runner, core) = (self.runner.clone(), self.handle.clone());
         self.runner.movers.clone().spawn_blocking(move || {
@@ -69,7 +69,8 @@ impl ExecutorCore {
 
     /// Compares outputs in persistent storage with their versions when they were written.
     pub(super) fn check(&mut self, task: TaskId, objects: Vec<ObjectSpec>) {
-        let (runner, core, checks) = (self.runner.clone(), self.handle.clone(), self.checks.clone());
+        let (runner, core, checks) =
+            (self.runner.clone(), self.handle.clone(), self.checks.clone());
         self.runner.movers.spawn(async move {
             // The semaphore is never closed.
             let _turn = checks.acquire().await;
@@ -86,8 +87,9 @@ impl ExecutorCore {
         });
     }
 
-    /// Reports outputs that a task has put into the store to the node, which holds them if the task has succeeded. If
-    /// there is no space for them, the task has failed here: another executor may have space.
+    /// Reports outputs that a task has put into the store to the node, which holds them if the task
+    /// has succeeded. If there is no space for them, the task has failed here: another executor may
+    /// have space.
     pub(super) fn keep(&mut self, task: TaskId, kept: &[(ObjectId, u64)], outcome: &mut Outcome) {
         for (object, size_bytes) in kept {
             let (object, size_bytes) = (*object, *size_bytes);

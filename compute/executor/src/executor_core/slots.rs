@@ -17,7 +17,10 @@ pub(super) enum SlotOrder {
 }
 
 /// Starts the thread of a slot.
-pub(super) fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> threads::Sender<SlotOrder> {
+pub(super) fn slot_thread(
+    runner: Arc<TaskRunner>,
+    core: Weak<CoreHandle>,
+) -> threads::Sender<SlotOrder> {
     let (sender, receiver) = threads::channel::<SlotOrder>();
     let run_tasks = move || {
         let mut slot = SlotState::default();
@@ -35,7 +38,8 @@ pub(super) fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> th
             };
             let end = match runner.run(&run, &mut slot) {
                 RunProgress::Ended(end) => end,
-                RunProgress::Copied(pending) => match runner.deliveries.clone().try_acquire_owned() {
+                RunProgress::Copied(pending) => match runner.deliveries.clone().try_acquire_owned()
+                {
                     Ok(permit) => {
                         deliver_out_of_slot(run, pending, permit, runner.clone(), &core);
                         continue;

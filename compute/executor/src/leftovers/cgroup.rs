@@ -1,10 +1,11 @@
-//! The control group of an executor. The executor and all processes that come from it are members, whatever they do
-//! with their sessions, parents and environments, so the processes that an executor leaves are found reliably. Where
-//! the system does not let this user make a group, there is none, and processes are found by their environment.
+//! The control group of an executor. The executor and all processes that come from it are members,
+//! whatever they do with their sessions, parents and environments, so the processes that an
+//! executor leaves are found reliably. Where the system does not let this user make a group, there
+//! is none, and processes are found by their environment.
 //!
-//! Both versions of control groups are used, without the limits of any controller: version 2 where it is mounted, or
-//! else a hierarchy of version 1 that changes nothing for its members. Groups of tasks, which have limits, are made by
-//! `resources`; they are removed here.
+//! Both versions of control groups are used, without the limits of any controller: version 2 where
+//! it is mounted, or else a hierarchy of version 1 that changes nothing for its members. Groups of
+//! tasks, which have limits, are made by `resources`; they are removed here.
 
 use std::fs;
 use std::io;
@@ -42,8 +43,8 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a group with an executor's name and moves this process into it. Removes empty groups beside it whose
-    /// executor `is_gone`.
+    /// Makes a group with an executor's name and moves this process into it. Removes empty groups
+    /// beside it whose executor `is_gone`.
     ///
     /// # Errors
     /// The reason of the last hierarchy that was tried.
@@ -64,7 +65,8 @@ impl Cgroup {
         Err(failed)
     }
 
-    /// Moves this process out of the group, before its other members are killed. Whether it has left.
+    /// Moves this process out of the group, before its other members are killed. Whether it has
+    /// left.
     pub fn leave(&self) -> bool {
         self.folder.parent().is_some_and(|outer| leave_to(outer, &self.folder))
     }
@@ -75,8 +77,8 @@ impl Cgroup {
     }
 }
 
-/// Enters a group on a thread of its own: the kernel may take 10 ms. The executor joins the cluster meanwhile, and the
-/// first task waits.
+/// Enters a group on a thread of its own: the kernel may take 10 ms. The executor joins the cluster
+/// meanwhile, and the first task waits.
 pub(crate) struct EnteringCgroup {
     thread: Mutex<Option<JoinHandle<EnteredGroups>>>,
     entered: OnceLock<EnteredGroups>,
@@ -93,18 +95,24 @@ impl EnteringCgroup {
     pub fn begin(
         name: String,
         is_gone: impl Fn(&str) -> bool + Send + 'static,
-        make: impl FnOnce(&str, &dyn Fn(&str) -> bool) -> Result<TaskGroups, NoTaskGroups> + Send + 'static,
+        make: impl FnOnce(&str, &dyn Fn(&str) -> bool) -> Result<TaskGroups, NoTaskGroups>
+        + Send
+        + 'static,
     ) -> Self {
         let enter = move || {
             let own = Cgroup::enter(&name, &is_gone);
             if let Err(e) = &own {
-                tracing::debug!("cannot make a control group ({e}); processes of tasks are found by their environment");
+                tracing::debug!(
+                    "cannot make a control group ({e}); processes of tasks are found by their environment"
+                );
             }
             EnteredGroups { own, tasks: make(&name, &is_gone) }
         };
         let thread = std::thread::Builder::new().name("control-group".into()).spawn(enter);
-        let entered =
-            thread.as_ref().err().map_or_else(OnceLock::new, |e| OnceLock::from(EnteredGroups::failed(e.kind())));
+        let entered = thread
+            .as_ref()
+            .err()
+            .map_or_else(OnceLock::new, |e| OnceLock::from(EnteredGroups::failed(e.kind())));
         EnteringCgroup { thread: Mutex::new(thread.ok()), entered }
     }
 
@@ -125,7 +133,8 @@ impl EnteredGroups {
     }
 }
 
-/// Moves this process from an executor's group to the group above it, if it was started in the executor's group.
+/// Moves this process from an executor's group to the group above it, if it was started in the
+/// executor's group.
 pub(crate) fn step_out(name: &str) {
     let group = group_name(name);
     for folder in own_folders(&PLAIN) {
@@ -136,12 +145,13 @@ pub(crate) fn step_out(name: &str) {
     }
 }
 
-/// Moves this process from an executor's group to the one around it, or, if that has inner groups with limits and so
-/// cannot have processes, to the group of the guardian. Whether it has left.
+/// Moves this process from an executor's group to the one around it, or, if that has inner groups
+/// with limits and so cannot have processes, to the group of the guardian. Whether it has left.
 fn leave_to(outer: &Path, group: &Path) -> bool {
     let leaf = guardians_group(group);
     fs::write(outer.join(MEMBERS), "0").is_ok()
-        || (leaf.is_dir() || fs::create_dir(&leaf).is_ok()) && fs::write(leaf.join(MEMBERS), "0").is_ok()
+        || (leaf.is_dir() || fs::create_dir(&leaf).is_ok())
+            && fs::write(leaf.join(MEMBERS), "0").is_ok()
 }
 
 /// The group of the guardian of the executor with this group.
@@ -150,7 +160,8 @@ fn guardians_group(group: &Path) -> PathBuf {
     group.with_file_name(format!("{name}{GUARDIAN}"))
 }
 
-/// Moves the guardian of an executor, a child of this process, from `outer` to a group of its own there.
+/// Moves the guardian of an executor, a child of this process, from `outer` to a group of its own
+/// there.
 pub(crate) fn move_guardian_out(outer: &Path, name: &str) {
     let leaf = guardians_group(&outer.join(group_name(name)));
     let members = fs::read_to_string(outer.join(MEMBERS)).unwrap_or_default();
@@ -164,13 +175,16 @@ pub(crate) fn move_guardian_out(outer: &Path, name: &str) {
 fn is_own_child(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Field 4 of proc_pid_stat(5), after the name in parentheses.
-    let parent = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_ascii_whitespace().nth(1)?.parse().ok());
+    let parent = stat
+        .rsplit_once(')')
+        .and_then(|(_, fields)| fields.split_ascii_whitespace().nth(1)?.parse().ok());
     parent == Some(std::process::id())
 }
 
 /// The groups of an executor that a process is in, directly or in a group inside them.
 pub(crate) fn groups_of(process: Pid, name: &str) -> Vec<PathBuf> {
-    let Ok(memberships) = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero())) else {
+    let Ok(memberships) = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero()))
+    else {
         return Vec::new();
     };
     // The usual case.
@@ -179,27 +193,33 @@ pub(crate) fn groups_of(process: Pid, name: &str) -> Vec<PathBuf> {
     }
     let group = group_name(name);
     folders(&hierarchies(&ALL), &memberships)
-        .filter_map(|folder| Some(folder.ancestors().find(|part| part.ends_with(&group))?.to_owned()))
+        .filter_map(|folder| {
+            Some(folder.ancestors().find(|part| part.ends_with(&group))?.to_owned())
+        })
         .collect()
 }
 
 /// Groups of an executor beside those of this process, even if they have no members.
 pub(crate) fn beside(name: &str) -> Vec<PathBuf> {
     let outer = |folder: PathBuf| {
-        let is_guardians = folder.to_str().is_some_and(|folder| folder.ends_with(&format!("{name}{GUARDIAN}")));
+        let is_guardians =
+            folder.to_str().is_some_and(|folder| folder.ends_with(&format!("{name}{GUARDIAN}")));
         if is_guardians { folder.parent().map(Path::to_owned) } else { Some(folder) }
     };
-    let groups = own_folders(&ALL).into_iter().filter_map(outer).map(|folder| folder.join(group_name(name)));
+    let groups =
+        own_folders(&ALL).into_iter().filter_map(outer).map(|folder| folder.join(group_name(name)));
     groups.filter(|folder| folder.is_dir()).collect()
 }
 
 /// Kills all members at once, where the kernel can.
 pub(crate) fn kill(folder: &Path) {
-    // The file exists since Linux 5.14 in version 2. Otherwise members are killed one by one. No file is made here.
-    let _ = fs::OpenOptions::new().write(true).open(folder.join("cgroup.kill")).and_then(|mut file| {
-        use std::io::Write;
-        file.write_all(b"1")
-    });
+    // The file exists since Linux 5.14 in version 2. Otherwise members are killed one by one. No
+    // file is made here.
+    let _ =
+        fs::OpenOptions::new().write(true).open(folder.join("cgroup.kill")).and_then(|mut file| {
+            use std::io::Write;
+            file.write_all(b"1")
+        });
 }
 
 /// Removes a group without members, and the groups inside it. Whether it is gone.
@@ -252,28 +272,35 @@ pub(crate) fn remove_of_gone(parent: &Path, is_gone: &dyn Fn(&str) -> bool) {
 }
 
 fn is_group_of_gone(name: &str, is_gone: &dyn Fn(&str) -> bool) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|name| is_gone(name.strip_suffix(GUARDIAN).unwrap_or(name)))
+    name.strip_prefix(PREFIX)
+        .is_some_and(|name| is_gone(name.strip_suffix(GUARDIAN).unwrap_or(name)))
 }
 
 fn hierarchies(controllers: &[&str]) -> Vec<Hierarchy> {
     parse_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(), controllers)
 }
 
-/// Version 2 and the hierarchies of version 1 with these controllers, in this order, from `/proc/self/mountinfo`.
+/// Version 2 and the hierarchies of version 1 with these controllers, in this order, from
+/// `/proc/self/mountinfo`.
 fn parse_mounts(text: &str, controllers: &[&str]) -> Vec<Hierarchy> {
     let mut found: Vec<(usize, Hierarchy)> = Vec::new();
     for line in text.lines() {
         let Some((mount, system)) = line.split_once(" - ") else { continue };
         let mount: Vec<&str> = mount.split(' ').collect();
         let system: Vec<&str> = system.split(' ').collect();
-        let ([_, _, _, root, mounted, ..], [kind, _, options, ..]) = (&mount[..], &system[..]) else { continue };
+        let ([_, _, _, root, mounted, ..], [kind, _, options, ..]) = (&mount[..], &system[..])
+        else {
+            continue;
+        };
         let place = |option: &str| controllers.iter().position(|controller| *controller == option);
         let (rank, controllers) = match *kind {
             "cgroup2" => (0, String::new()),
-            "cgroup" => match options.split(',').find_map(|option| Some((place(option)?, option))) {
-                Some((place, option)) => (1 + place, option.to_owned()),
-                None => continue,
-            },
+            "cgroup" => {
+                match options.split(',').find_map(|option| Some((place(option)?, option))) {
+                    Some((place, option)) => (1 + place, option.to_owned()),
+                    None => continue,
+                }
+            }
             _ => continue,
         };
         found.push((rank, Hierarchy { controllers, mounted: mounted.into(), root: root.into() }));
@@ -283,12 +310,18 @@ fn parse_mounts(text: &str, controllers: &[&str]) -> Vec<Hierarchy> {
 }
 
 /// The folders of a process's groups, from its `/proc/PID/cgroup`.
-fn folders<'a>(hierarchies: &'a [Hierarchy], memberships: &'a str) -> impl Iterator<Item = PathBuf> + use<'a> {
+fn folders<'a>(
+    hierarchies: &'a [Hierarchy],
+    memberships: &'a str,
+) -> impl Iterator<Item = PathBuf> + use<'a> {
     hierarchies.iter().filter_map(|hierarchy| {
         let path = memberships.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (controllers, path) = (parts.next()?, parts.next()?);
-            controllers.split(',').any(|controller| controller == hierarchy.controllers).then_some(path)
+            controllers
+                .split(',')
+                .any(|controller| controller == hierarchy.controllers)
+                .then_some(path)
         })?;
         let path = path.trim_end_matches(" (deleted)");
         Some(hierarchy.mounted.join(Path::new(path).strip_prefix(&hierarchy.root).ok()?))
@@ -310,11 +343,13 @@ mod tests {
         let found = parse_mounts(mounts, &PLAIN);
         let names: Vec<_> = found.iter().map(|hierarchy| hierarchy.controllers.as_str()).collect();
         assert_eq!(names, ["", "freezer", "pids"]);
-        let memberships =
-            "12:cpu,pids:/batch\n5:freezer:/docker/abc/inner\n4:memory:/x\n0::/user.slice/a b (deleted)\n";
+        let memberships = "12:cpu,pids:/batch\n5:freezer:/docker/abc/inner\n4:memory:/x\n0::/user.slice/a b (deleted)\n";
         let folders: Vec<_> = folders(&found, memberships).collect();
-        let expected =
-            ["/sys/fs/cgroup/unified/user.slice/a b", "/sys/fs/cgroup/freezer/inner", "/sys/fs/cgroup/cpu,pids/batch"];
+        let expected = [
+            "/sys/fs/cgroup/unified/user.slice/a b",
+            "/sys/fs/cgroup/freezer/inner",
+            "/sys/fs/cgroup/cpu,pids/batch",
+        ];
         assert_eq!(folders, expected.map(PathBuf::from));
         // A group that is not below what is mounted cannot be reached.
         assert_eq!(super::folders(&found, "5:freezer:/elsewhere\n").count(), 0);

@@ -1,6 +1,7 @@
-//! Hidden copies of outputs, which an executor that is killed while it delivers leaves at the destinations. Their names
-//! contain the executor's name. The executor lists the folders with copies in a file beside its sandboxes; its
-//! guardian, or a later executor in the same folder, removes the copies in them.
+//! Hidden copies of outputs, which an executor that is killed while it delivers leaves at the
+//! destinations. Their names contain the executor's name. The executor lists the folders with
+//! copies in a file beside its sandboxes; its guardian, or a later executor in the same folder,
+//! removes the copies in them.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -73,6 +74,9 @@ mod tests {
         names.iter().for_each(|name| fs::write(out.join(name), "x").unwrap());
         remove(&sandboxes, "1-2");
         assert_eq!(names.map(|name| out.join(name).exists()), [false, true, true]);
-        assert_eq!(fs::read(sandboxes.join(LIST)).unwrap().iter().filter(|byte| **byte == 0).count(), 2);
+        assert_eq!(
+            fs::read(sandboxes.join(LIST)).unwrap().iter().filter(|byte| **byte == 0).count(),
+            2
+        );
     }
 }

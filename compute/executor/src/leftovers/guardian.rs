@@ -1,10 +1,11 @@
-//! A guardian is a process that outlives its executor by a moment. When the executor is gone without taking leave
-//! (`kill -9`, a crash), the guardian kills the processes that the executor's tasks have left, and removes their
-//! sandboxes and the copies of outputs that have not appeared.
+//! A guardian is a process that outlives its executor by a moment. When the executor is gone
+//! without taking leave (`kill -9`, a crash), the guardian kills the processes that the executor's
+//! tasks have left, and removes their sandboxes and the copies of outputs that have not appeared.
 //!
-//! The executor starts the guardian, which waits on a pipe that closes when the executor ends. A guardian that dies is
-//! replaced. It is outside the executor's control group, and ignores the signals by which batch systems end all
-//! processes of a job. It has a process name of its own, so that `pkill eyas` does not kill it with its executor.
+//! The executor starts the guardian, which waits on a pipe that closes when the executor ends. A
+//! guardian that dies is replaced. It is outside the executor's control group, and ignores the
+//! signals by which batch systems end all processes of a job. It has a process name of its own, so
+//! that `pkill eyas` does not kill it with its executor.
 
 use std::ffi::CStr;
 use std::io::{self, Read, Write};
@@ -23,17 +24,18 @@ use crate::task::{EXECUTOR_VARIABLE, TASK_VARIABLE, sandbox};
 
 /// The executor writes this when it has left nothing behind.
 const FAREWELL: &[u8] = b"done";
-/// A process that was just killed may still write files. Removing the sandboxes is tried up to this number of times,
-/// with [`PAUSE`] between two tries.
+/// A process that was just killed may still write files. Removing the sandboxes is tried up to this
+/// number of times, with [`PAUSE`] between two tries.
 const SWEEPS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Wait before a dead guardian is replaced, so that a guardian that dies at once does not keep its executor busy.
+/// Wait before a dead guardian is replaced, so that a guardian that dies at once does not keep its
+/// executor busy.
 const REPLACE_AFTER: Duration = Duration::from_millis(100);
 /// The name of a guardian in lists of processes.
 const NAME: &CStr = c"guardian";
 
-/// The command that starts guardians of an executor. The executor's name and the folder with its sandboxes are
-/// appended.
+/// The command that starts guardians of an executor. The executor's name and the folder with its
+/// sandboxes are appended.
 struct GuardianCommand {
     command: Vec<String>,
     executor: String,
@@ -107,14 +109,18 @@ impl Watched {
             let mut state = self.state();
             state.pipe = None;
             guardian = loop {
-                let wait = self.changed.wait_timeout_while(state, REPLACE_AFTER, |state| !state.is_dismissed);
+                let wait = self
+                    .changed
+                    .wait_timeout_while(state, REPLACE_AFTER, |state| !state.is_dismissed);
                 state = wait.unwrap_or_else(PoisonError::into_inner).0;
                 if state.is_dismissed {
                     return;
                 }
                 match recipe.start() {
                     Ok((child, pipe)) => {
-                        tracing::warn!("the guardian of this executor was killed and has been replaced");
+                        tracing::warn!(
+                            "the guardian of this executor was killed and has been replaced"
+                        );
                         state.pipe = Some(pipe);
                         break child;
                     }
@@ -130,10 +136,12 @@ impl GuardianCommand {
         let (program, args) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(args).arg(&self.executor).arg(&self.sandboxes);
-        // A process group of its own keeps an interrupt at the terminal away. The variables are removed because this
-        // executor may itself run in a task, and the guardian must not count as a process of that task.
+        // A process group of its own keeps an interrupt at the terminal away. The variables are
+        // removed because this executor may itself run in a task, and the guardian must not count
+        // as a process of that task.
         command.process_group(0).env_remove(EXECUTOR_VARIABLE).env_remove(TASK_VARIABLE);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok((child, pipe))
     }
@@ -148,8 +156,12 @@ pub fn run(executor: &str, sandboxes: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let _caught = runtime.as_ref().map(|runtime| {
         let _inside = runtime.enter();
-        let kinds =
-            [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate(), SignalKind::from_raw(XCPU)];
+        let kinds = [
+            SignalKind::hangup(),
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::from_raw(XCPU),
+        ];
         kinds.map(signal)
     });
     guard(io::stdin(), executor, sandboxes);
@@ -173,7 +185,8 @@ fn guard(mut input: impl Read, executor: &str, sandboxes: &Path) {
         }
         std::thread::sleep(PAUSE);
     }
-    // The folder that contains them; a new executor may already have sandboxes there, and then this fails.
+    // The folder that contains them; a new executor may already have sandboxes there, and then this
+    // fails.
     let _ = sandboxes.parent().map(std::fs::remove_dir);
 }
 
@@ -188,9 +201,11 @@ mod tests {
     #[test]
     fn processes_of_a_dead_executor_are_killed() {
         let executor = format!("guardian-test-{}", std::process::id());
-        let mut left = Command::new("sleep").arg("1000").env(EXECUTOR_VARIABLE, &executor).spawn().unwrap();
+        let mut left =
+            Command::new("sleep").arg("1000").env(EXECUTOR_VARIABLE, &executor).spawn().unwrap();
         // A process's environment cannot be read right after it was started.
-        let environment = || std::fs::read(format!("/proc/{}/environ", left.id())).unwrap_or_default();
+        let environment =
+            || std::fs::read(format!("/proc/{}/environ", left.id())).unwrap_or_default();
         let deadline = Instant::now() + Duration::from_secs(20);
         while environment().is_empty() {
             assert!(Instant::now() < deadline, "it has no environment");
@@ -220,7 +235,8 @@ mod tests {
         let guardian = Guardian::start(&command, "replaced", folder.path()).unwrap();
         let known = || {
             let entries = std::fs::read_dir(folder.path()).unwrap();
-            let numbers = entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
+            let numbers = entries
+                .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
             numbers.collect::<Vec<_>>()
         };
         for count in 1..=3 {
@@ -230,7 +246,10 @@ mod tests {
                 std::thread::yield_now();
             }
             if count < 3 {
-                known().into_iter().filter_map(Pid::from_raw).for_each(|pid| _ = kill_process(pid, Signal::KILL));
+                known()
+                    .into_iter()
+                    .filter_map(Pid::from_raw)
+                    .for_each(|pid| _ = kill_process(pid, Signal::KILL));
             }
         }
         guardian.dismiss();

@@ -1,6 +1,7 @@
-//! The name of one process, which no other process has: not a later one with the same number, nor one on another host,
-//! in another container, or before the last boot. Tasks carry the name of their executor, so any process that finds a
-//! process of a task can tell whether the task's executor lives.
+//! The name of one process, which no other process has: not a later one with the same number, nor
+//! one on another host, in another container, or before the last boot. Tasks carry the name of
+//! their executor, so any process that finds a process of a task can tell whether the task's
+//! executor lives.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +11,8 @@ use std::str::FromStr;
 
 use crate::process::procfs::start_and_state;
 
-/// A unique name of a process: its id, start time, namespace of process ids, and the boot id of its host.
+/// A unique name of a process: its id, start time, namespace of process ids, and the boot id of its
+/// host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     process: i32,
@@ -47,7 +49,12 @@ impl Incarnation {
         let (started, _) = start_and_state(process).ok_or(io::ErrorKind::NotFound)?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let boot = boot.chars().filter(char::is_ascii_hexdigit).take(BOOT_DIGITS).collect();
-        Ok(Incarnation { process, started, namespace: fs::metadata("/proc/self/ns/pid")?.ino(), boot })
+        Ok(Incarnation {
+            process,
+            started,
+            namespace: fs::metadata("/proc/self/ns/pid")?.ino(),
+            boot,
+        })
     }
 
     /// The process id, if this process can see the other one.
@@ -56,11 +63,13 @@ impl Incarnation {
         (own.boot == self.boot && own.namespace == self.namespace).then_some(self.process)
     }
 
-    /// Whether the process is known to have ended. `false` for a process that cannot be seen from here.
+    /// Whether the process is known to have ended. `false` for a process that cannot be seen from
+    /// here.
     pub fn is_gone(&self) -> bool {
         self.local().is_some_and(|process| {
-            start_and_state(process)
-                .is_none_or(|(started, state)| started != self.started || matches!(state, 'Z' | 'X'))
+            start_and_state(process).is_none_or(|(started, state)| {
+                started != self.started || matches!(state, 'Z' | 'X')
+            })
         })
     }
 }
@@ -105,13 +114,20 @@ mod tests {
         // Another process with the same number.
         assert!(Incarnation { started: own.started + 1, ..own.clone() }.is_gone());
         // Processes that cannot be seen from here.
-        for other in [Incarnation { boot: "0".repeat(12), ..own.clone() }, Incarnation { namespace: 1, ..own.clone() }]
-        {
+        for other in [
+            Incarnation { boot: "0".repeat(12), ..own.clone() },
+            Incarnation { namespace: 1, ..own.clone() },
+        ] {
             assert!(other.local().is_none() && !other.is_gone());
         }
-        for wrong in
-            ["", "1-2-3", "x-2-3-0123456789ab", "1-2-3-../etc/pass", "0-2-3-0123456789ab", "1-2-3-0123456789abc"]
-        {
+        for wrong in [
+            "",
+            "1-2-3",
+            "x-2-3-0123456789ab",
+            "1-2-3-../etc/pass",
+            "0-2-3-0123456789ab",
+            "1-2-3-0123456789abc",
+        ] {
             assert_eq!(wrong.parse::<Incarnation>(), Err(NoIncarnation), "{wrong}");
         }
     }

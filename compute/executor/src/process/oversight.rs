@@ -1,5 +1,5 @@
-//! What may happen to the processes of a task while they run: its executor suspends, resumes or cancels them, and they
-//! are killed when they exceed a limit of time or memory.
+//! What may happen to the processes of a task while they run: its executor suspends, resumes or
+//! cancels them, and they are killed when they exceed a limit of time or memory.
 
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,19 @@ pub(super) struct Oversight<'a, 'l> {
     stopped: Option<Instant>,
     /// Time of earlier suspensions.
     suspended: Duration,
-    /// When their time is over; after the first signal that is to kill them, when they get SIGKILL.
+    /// When their time is over; after the first signal that is to kill them, when they get
+    /// SIGKILL.
     deadline: Option<Instant>,
     killed: Option<ProcessEnd>,
 }
 
 impl<'a, 'l> Oversight<'a, 'l> {
-    pub fn new(leader: Pid, marks: &'a [String], control: &'a ProcessControl, limits: &'a mut RunLimits<'l>) -> Self {
+    pub fn new(
+        leader: Pid,
+        marks: &'a [String],
+        control: &'a ProcessControl,
+        limits: &'a mut RunLimits<'l>,
+    ) -> Self {
         let (suspended, stopped, deadline, killed) = (Duration::ZERO, None, None, None);
         Oversight { leader, marks, control, limits, stopped, suspended, deadline, killed }
     }
@@ -44,7 +50,8 @@ impl<'a, 'l> Oversight<'a, 'l> {
         self.killed
     }
 
-    /// Kills the processes if they exceed a limit. Returns the time until this is to be called again.
+    /// Kills the processes if they exceed a limit. Returns the time until this is to be called
+    /// again.
     pub fn enforce(&mut self) -> Option<Timespec> {
         let left = loop {
             let left = self.deadline.filter(|_| self.stopped.is_none());
@@ -59,7 +66,8 @@ impl<'a, 'l> Oversight<'a, 'l> {
             if self.killed.is_none()
                 && let Some(excess) = self.limits.look(self.leader, self.marks)
             {
-                // At once: a task without memory cannot end in good order, and others need the memory.
+                // At once: a task without memory cannot end in good order, and others need the
+                // memory.
                 self.killed = Some(ProcessEnd::OverMemory(excess));
                 let _ = kill_process_group(self.leader, Signal::KILL);
                 signal_marked(self.marks, Signal::KILL);
@@ -75,7 +83,10 @@ impl<'a, 'l> Oversight<'a, 'l> {
 
     /// Tells when [`obey`](Oversight::obey) is to be called.
     pub fn wakes(&self) -> PollFd<'a> {
-        PollFd::new(&self.control.wake, if self.killed.is_none() { PollFlags::IN } else { PollFlags::empty() })
+        PollFd::new(
+            &self.control.wake,
+            if self.killed.is_none() { PollFlags::IN } else { PollFlags::empty() },
+        )
     }
 
     /// Does what is wanted now.
@@ -96,7 +107,8 @@ impl<'a, 'l> Oversight<'a, 'l> {
         }
     }
 
-    /// Ends the oversight. Returns the time for which the processes were suspended, and why they were killed.
+    /// Ends the oversight. Returns the time for which the processes were suspended, and why they
+    /// were killed.
     pub fn end(mut self) -> (Duration, Option<ProcessEnd>) {
         self.resume();
         (self.suspended, self.killed)

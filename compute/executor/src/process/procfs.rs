@@ -7,12 +7,14 @@ use rustix::process::Pid;
 /// All processes of this machine.
 pub(crate) fn processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
-    let pids: Vec<_> =
-        entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
+    let pids: Vec<_> = entries
+        .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .collect();
     pids.into_iter()
 }
 
-/// When a process was started, in ticks since the boot, and its state, as a letter of proc_pid_stat(5).
+/// When a process was started, in ticks since the boot, and its state, as a letter of
+/// proc_pid_stat(5).
 pub(crate) fn start_and_state(process: i32) -> Option<(u64, char)> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The process's name is in parentheses, and may contain anything.
@@ -37,10 +39,12 @@ pub(crate) fn environment(process: Pid) -> Vec<u8> {
     fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default()
 }
 
-/// Whether an environment contains all of the variables. `false` without variables: processes with these variables
-/// are signalled, and no list must mean all processes.
+/// Whether an environment contains all of the variables. `false` without variables: processes with
+/// these variables are signalled, and no list must mean all processes.
 pub(crate) fn contains_all(environment: &[u8], variables: &[String]) -> bool {
-    let contains = |variable: &String| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
+    let contains = |variable: &String| {
+        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    };
     !variables.is_empty() && variables.iter().all(contains)
 }
 
@@ -53,7 +57,9 @@ mod tests {
     #[test]
     fn without_variables_no_process_matches() {
         assert!(!contains_all(b"A=1\0B=2\0", &[]) && !has_variables(getpid(), &[]));
-        assert!(contains_all(b"A=1\0B=2\0", &["B=2".into()]) && !contains_all(b"A=1\0", &["A=".into()]));
+        assert!(
+            contains_all(b"A=1\0B=2\0", &["B=2".into()]) && !contains_all(b"A=1\0", &["A=".into()])
+        );
     }
 
     #[test]

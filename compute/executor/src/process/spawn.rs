@@ -1,8 +1,10 @@
-//! Starts a task's process so that the kernel kills it when its executor dies for any reason (`PR_SET_PDEATHSIG`).
+//! Starts a task's process so that the kernel kills it when its executor dies for any reason
+//! (`PR_SET_PDEATHSIG`).
 //!
-//! The standard library could do so only by `fork`, which copies this process's page tables. With a store of many
-//! objects that takes longer than many tasks. So this does what `posix_spawn` does: the child shares this process's
-//! memory until it executes its program, and the thread that starts the child waits until then.
+//! The standard library could do so only by `fork`, which copies this process's page tables. With a
+//! store of many objects that takes longer than many tasks. So this does what `posix_spawn` does:
+//! the child shares this process's memory until it executes its program, and the thread that starts
+//! the child waits until then.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
@@ -29,20 +31,24 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const NOT_EXECUTED: c_int = 127;
 /// The highest number of a signal.
 const MAX_SIGNAL: c_int = 64;
-/// A program is searched for in all folders of the `PATH` again after this time, so that a new program in an earlier
-/// folder is found. Until then the folder in which it was found is tried first.
+/// A program is searched for in all folders of the `PATH` again after this time, so that a new
+/// program in an earlier folder is found. Until then the folder in which it was found is tried
+/// first.
 const SEARCH_AGAIN: Duration = Duration::from_secs(1);
 /// Programs whose folders are remembered; at this number all are forgotten.
 const MAX_REMEMBERED: usize = 256;
 
-/// The folder in which a program was found, as its index in the `PATH`, and when it was searched for.
-static FOUND: LazyLock<Mutex<HashMap<ProgramAndPath, (usize, Instant)>>> = LazyLock::new(Mutex::default);
+/// The folder in which a program was found, as its index in the `PATH`, and when it was searched
+/// for.
+static FOUND: LazyLock<Mutex<HashMap<ProgramAndPath, (usize, Instant)>>> =
+    LazyLock::new(Mutex::default);
 
 type ProgramAndPath = (OsString, OsString);
 
-/// Signals that are reset in each child, because handlers of this process must not run there. Ignored signals stay
-/// ignored, except for closed pipes, which only Rust programs ignore. Most signals have the default. An executor
-/// handles signals from its start on, so this does not change while tasks run.
+/// Signals that are reset in each child, because handlers of this process must not run there.
+/// Ignored signals stay ignored, except for closed pipes, which only Rust programs ignore. Most
+/// signals have the default. An executor handles signals from its start on, so this does not change
+/// while tasks run.
 static HANDLED: LazyLock<Vec<c_int>> = LazyLock::new(|| {
     let is_reset = |number: &c_int| {
         // SAFETY: A zeroed sigaction is the default one, and the pointer is to a live variable.
@@ -62,7 +68,8 @@ static HANDLED: LazyLock<Vec<c_int>> = LazyLock::new(|| {
 
 /// The environment of this process, which does not change: names, and variables with their names.
 static ENVIRONMENT: LazyLock<Vec<(OsString, CString)>> = LazyLock::new(|| {
-    let variables = std::env::vars_os().map(|(name, value)| Some((variable(&name, &value).ok()?, name)));
+    let variables =
+        std::env::vars_os().map(|(name, value)| Some((variable(&name, &value).ok()?, name)));
     variables.flatten().map(|(variable, name)| (name, variable)).collect()
 });
 
@@ -102,10 +109,10 @@ struct Plan {
     error: c_int,
 }
 
-/// Starts a command's program as the leader of a new session, without a terminal, with this standard input or an empty
-/// one, and these streams as its output, in the control groups with these member files and on these cores. Only the
-/// program, arguments, environment and folder of the command count. The process is killed if the calling thread ends
-/// first.
+/// Starts a command's program as the leader of a new session, without a terminal, with this
+/// standard input or an empty one, and these streams as its output, in the control groups with
+/// these member files and on these cores. Only the program, arguments, environment and folder of
+/// the command count. The process is killed if the calling thread ends first.
 ///
 /// # Errors
 /// The system's error; the process is gone then.
@@ -119,7 +126,8 @@ pub(crate) fn spawn(
 ) -> io::Result<Pid> {
     let path = search_path(command);
     let programs = paths(command.get_program(), path)?;
-    let searched = (programs.len() > 1).then(|| (command.get_program().to_owned(), path.to_owned()));
+    let searched =
+        (programs.len() > 1).then(|| (command.get_program().to_owned(), path.to_owned()));
     let first = searched.as_ref().and_then(remembered);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(c_string).collect::<io::Result<Vec<_>>>()?;
@@ -127,7 +135,8 @@ pub(crate) fn spawn(
     let own = own.collect::<io::Result<Vec<_>>>()?;
     let changed: Vec<_> = command.get_envs().map(|(name, _)| name).collect();
     let others = ENVIRONMENT.iter().filter(|(name, _)| !changed.contains(&name.as_os_str()));
-    let folder = command.get_current_dir().map(|folder| c_string(folder.as_os_str())).transpose()?;
+    let folder =
+        command.get_current_dir().map(|folder| c_string(folder.as_os_str())).transpose()?;
     let mut plan = Plan {
         programs,
         first,
@@ -135,7 +144,11 @@ pub(crate) fn spawn(
         arguments: pointers(&words),
         environment: pointers(others.map(|(_, variable)| variable).chain(&own)),
         folder,
-        streams: [stdin.unwrap_or(null()?.as_fd()).as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
+        streams: [
+            stdin.unwrap_or(null()?.as_fd()).as_raw_fd(),
+            stdout.as_raw_fd(),
+            stderr.as_raw_fd(),
+        ],
         groups: groups.iter().map(File::as_raw_fd).collect(),
         cores,
         open_files: open_files(),
@@ -152,7 +165,8 @@ pub(crate) fn spawn(
             Ok(child)
         }
         error => {
-            // The child has ended. An error of reaping would hide the reason why it could not be started.
+            // The child has ended. An error of reaping would hide the reason why it could not be
+            // started.
             let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
             Err(io::Error::from_raw_os_error(error))
         }
@@ -162,11 +176,12 @@ pub(crate) fn spawn(
 fn start(plan: &mut Plan) -> io::Result<Pid> {
     let mut stack = Box::<[u8]>::new_uninit_slice(STACK_BYTES);
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: The stack is used by the child alone, and its end is aligned as all ABIs require. The child runs `child`
-    // with a plan that lives until the child has executed its program or ended, because CLONE_VFORK makes this thread
-    // wait for that. Nothing changes the data behind the plan meanwhile, and the child makes only calls that are
-    // allowed between fork and exec. No signal handler runs in the child with this process's memory: all signals are
-    // blocked until the child has reset their handlers. The masks are written before they are read.
+    // SAFETY: The stack is used by the child alone, and its end is aligned as all ABIs require. The
+    // child runs `child` with a plan that lives until the child has executed its program or ended,
+    // because CLONE_VFORK makes this thread wait for that. Nothing changes the data behind the plan
+    // meanwhile, and the child makes only calls that are allowed between fork and exec. No signal
+    // handler runs in the child with this process's memory: all signals are blocked until the child
+    // has reset their handlers. The masks are written before they are read.
     let (child, error) = unsafe {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigfillset(all.as_mut_ptr());
@@ -192,9 +207,9 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
 
 /// Executes the program. Returns only if that fails, with the error.
 fn execute(plan: &mut Plan) -> c_int {
-    // SAFETY: All pointers are to strings and lists that end with a null, and live in the plan or beside it in
-    // `spawn`. A zeroed sigaction is the default one. Nothing here allocates, locks, or touches memory that other
-    // threads use.
+    // SAFETY: All pointers are to strings and lists that end with a null, and live in the plan or
+    // beside it in `spawn`. A zeroed sigaction is the default one. Nothing here allocates, locks,
+    // or touches memory that other threads use.
     unsafe {
         let failed = libc::setsid() < 0
             || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
@@ -208,10 +223,12 @@ fn execute(plan: &mut Plan) -> c_int {
         if failed {
             return errno();
         }
-        // Descriptors that other code of this process has left open. Kernels before 5.11 do not know the flag.
+        // Descriptors that other code of this process has left open. Kernels before 5.11 do not
+        // know the flag.
         libc::syscall(libc::SYS_close_range, FIRST_OTHER, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
         if let Some(cores) = &plan.cores {
-            // Fails if none of the cores is available any longer; then the child may use those of the executor.
+            // Fails if none of the cores is available any longer; then the child may use those of
+            // the executor.
             let _ = rustix::thread::sched_setaffinity(None, cores);
         }
         let default: libc::sigaction = std::mem::zeroed();
@@ -224,7 +241,11 @@ fn execute(plan: &mut Plan) -> c_int {
         let mut why = libc::ENOENT;
         for tried in plan.first.into_iter().chain(0..plan.programs.len()) {
             plan.tried = tried;
-            libc::execve(plan.programs[tried].as_ptr(), plan.arguments.as_ptr(), plan.environment.as_ptr());
+            libc::execve(
+                plan.programs[tried].as_ptr(),
+                plan.arguments.as_ptr(),
+                plan.environment.as_ptr(),
+            );
             match errno() {
                 // The next folder is tried, as in shells.
                 libc::ENOENT | libc::ENOTDIR => {}
@@ -256,7 +277,8 @@ fn variable(name: &OsStr, value: &OsStr) -> io::Result<CString> {
     c_string(&OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat()))
 }
 
-/// The possible paths of a program: its own if it has a slash, otherwise one in each folder of the `PATH`.
+/// The possible paths of a program: its own if it has a slash, otherwise one in each folder of the
+/// `PATH`.
 fn paths(program: &OsStr, path: &OsStr) -> io::Result<Vec<CString>> {
     if program.is_empty() || program.as_bytes().contains(&b'/') {
         return Ok(vec![c_string(program)?]);
@@ -267,7 +289,10 @@ fn paths(program: &OsStr, path: &OsStr) -> io::Result<Vec<CString>> {
 /// The folder in which a program was found less than [`SEARCH_AGAIN`] ago.
 fn remembered(program: &ProgramAndPath) -> Option<usize> {
     let found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    found.get(program).filter(|(_, searched)| searched.elapsed() < SEARCH_AGAIN).map(|(index, _)| *index)
+    found
+        .get(program)
+        .filter(|(_, searched)| searched.elapsed() < SEARCH_AGAIN)
+        .map(|(index, _)| *index)
 }
 
 fn remember(program: ProgramAndPath, index: usize) {
@@ -279,8 +304,9 @@ fn remember(program: ProgramAndPath, index: usize) {
 }
 
 fn c_string(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a word of the command contains a NUL byte"))
+    CString::new(text.as_bytes()).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, "a word of the command contains a NUL byte")
+    })
 }
 
 /// A null-terminated list for the kernel.
@@ -302,7 +328,14 @@ mod tests {
         let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
         let mut command = Command::new(program);
         command.env("PATH", path);
-        let child = spawn(&command, None, std::os::fd::AsFd::as_fd(&null), std::os::fd::AsFd::as_fd(&null), &[], None)?;
+        let child = spawn(
+            &command,
+            None,
+            std::os::fd::AsFd::as_fd(&null),
+            std::os::fd::AsFd::as_fd(&null),
+            &[],
+            None,
+        )?;
         let (_, status) = waitpid(Some(child), WaitOptions::empty())?.expect("it is waited for");
         Ok(status.exit_status())
     }

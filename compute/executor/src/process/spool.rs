@@ -1,4 +1,5 @@
-//! Output of a task that exceeds what its result may have: the whole stream in a file on the node's disk.
+//! Output of a task that exceeds what its result may have: the whole stream in a file on the node's
+//! disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

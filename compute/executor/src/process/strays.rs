@@ -1,6 +1,7 @@
-//! Strays: processes of a task that have left its process group, as `setsid`, daemons and GNU `timeout` do. When their
-//! parents end, they become children of this process, which is how they are found. Their environment tells which task
-//! they belong to; a process that has cleared its environment is not found.
+//! Strays: processes of a task that have left its process group, as `setsid`, daemons and GNU
+//! `timeout` do. When their parents end, they become children of this process, which is how they
+//! are found. Their environment tells which task they belong to; a process that has cleared its
+//! environment is not found.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,14 +11,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, set_child_subreaper,
-    test_kill_process_group, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, test_kill_process_group, waitpid,
 };
 
 use super::procfs::{contains_all, environment, has_variables, processes};
 
-/// While strays are killed, they may start others. The search is repeated up to this number of times, with [`PAUSE`]
-/// between two searches.
+/// While strays are killed, they may start others. The search is repeated up to this number of
+/// times, with [`PAUSE`] between two searches.
 const SWEEPS: usize = 500;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Searches that look again at a process without an environment.
@@ -25,8 +26,8 @@ const UNCLEAR_SWEEPS: usize = 5;
 
 /// Finds and kills strays.
 pub(crate) struct Strays {
-    /// The list of children of this process's first thread, the new parent of orphans. All other children belong to
-    /// other threads.
+    /// The list of children of this process's first thread, the new parent of orphans. All other
+    /// children belong to other threads.
     orphans: File,
     /// One search at a time, so that no search signals a process that another one has just reaped.
     sweeping: Mutex<()>,
@@ -43,8 +44,9 @@ impl Strays {
         Ok(Strays { orphans, sweeping: Mutex::new(()) })
     }
 
-    /// Kills all strays that have these variables in their environment. Their process `group` was killed before; once
-    /// its last process is gone, all its orphans are children of this process. Whether none is left.
+    /// Kills all strays that have these variables in their environment. Their process `group` was
+    /// killed before; once its last process is gone, all its orphans are children of this process.
+    /// Whether none is left.
     pub fn kill(&self, group: Pid, variables: &[String]) -> bool {
         let mut killed = BTreeSet::new();
         for sweep in 0..SWEEPS {
@@ -65,10 +67,10 @@ impl Strays {
                     let _ = kill_process(pid, Signal::KILL);
                     killed.insert(pid.as_raw_nonzero());
                 }
-                // A killed process keeps its children for a while, and has no environment. A process that executes
-                // another program has none for a moment.
-                is_unsettled |=
-                    killed.contains(&pid.as_raw_nonzero()) || environment.is_empty() && sweep < UNCLEAR_SWEEPS;
+                // A killed process keeps its children for a while, and has no environment. A
+                // process that executes another program has none for a moment.
+                is_unsettled |= killed.contains(&pid.as_raw_nonzero())
+                    || environment.is_empty() && sweep < UNCLEAR_SWEEPS;
             }
             drop(alone);
             if !is_unsettled {
@@ -91,8 +93,8 @@ impl Strays {
     }
 }
 
-/// Sends a signal to all processes with these variables, also to those in their task's process group. Repeats the
-/// search until it finds no new process. Never signals this process.
+/// Sends a signal to all processes with these variables, also to those in their task's process
+/// group. Repeats the search until it finds no new process. Never signals this process.
 pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
     if variables.is_empty() {
         return;
@@ -105,7 +107,8 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
             if pid == this || signalled.contains(&pid.as_raw_nonzero().get()) {
                 continue;
             }
-            // The descriptor comes first, so that the signal goes to the process whose environment was read.
+            // The descriptor comes first, so that the signal goes to the process whose environment
+            // was read.
             let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if has_variables(pid, variables) && pidfd_send_signal(&held, signal).is_ok() {
                 signalled.insert(pid.as_raw_nonzero().get());
@@ -116,7 +119,10 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
             return;
         }
     }
-    tracing::warn!(?variables, "some processes of a task start others faster than they can be signalled");
+    tracing::warn!(
+        ?variables,
+        "some processes of a task start others faster than they can be signalled"
+    );
 }
 
 #[cfg(test)]
@@ -133,12 +139,18 @@ mod tests {
             let script = "setsid sh -c 'sleep 1000 >&- 2>&- & echo $!; exec >&- 2>&-; wait' &
                           setsid sleep 1001 >&- 2>&- & echo $!";
             let mut command = Command::new("sh");
-            command.args(["-c", script]).env("STRAY_TEST", task).process_group(0).stdout(Stdio::piped());
+            command
+                .args(["-c", script])
+                .env("STRAY_TEST", task)
+                .process_group(0)
+                .stdout(Stdio::piped());
             let child = command.spawn().unwrap();
             let group = Pid::from_child(&child);
             let output = child.wait_with_output().unwrap();
             let numbers = String::from_utf8(output.stdout).unwrap();
-            let pids = numbers.split_whitespace().map(|number| Pid::from_raw(number.parse().unwrap()).unwrap());
+            let pids = numbers
+                .split_whitespace()
+                .map(|number| Pid::from_raw(number.parse().unwrap()).unwrap());
             (group, pids.collect::<Vec<_>>())
         };
         let ((group, ours), (other_group, others)) = (start("ours"), start("others"));

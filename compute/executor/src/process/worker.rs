@@ -1,5 +1,5 @@
-//! The process of a worker: it is started once, and answers calls one after another over a socket, which is its
-//! standard input.
+//! The process of a worker: it is started once, and answers calls one after another over a socket,
+//! which is its standard input.
 //!
 //! | message | bytes |
 //! | --- | --- |
@@ -8,9 +8,10 @@
 //! | answer | how the call has ended (1), processor time in microseconds (8), length (8), and the bytes |
 //! | granted | a byte, 1 |
 //!
-//! A call has ended with 0 if it has returned, with 1 if it has failed, and with 2 if it has returned and has written
-//! outputs to a folder that it has made for them. Before that, it may lend its processors while it waits for other
-//! calls: with 3 it lends them, and with 4 it wants them again, and waits until they are granted.
+//! A call has ended with 0 if it has returned, with 1 if it has failed, and with 2 if it has
+//! returned and has written outputs to a folder that it has made for them. Before that, it may lend
+//! its processors while it waits for other calls: with 3 it lends them, and with 4 it wants them
+//! again, and waits until they are granted.
 //!
 //! Numbers are little-endian. A worker has ended if its socket is closed.
 
@@ -49,8 +50,8 @@ pub(crate) struct WorkerProcess {
     channel: UnixStream,
     /// What the worker prints.
     output: Streams,
-    /// The other ends of `output`: without them, a worker that closes its output would wake this thread again and
-    /// again.
+    /// The other ends of `output`: without them, a worker that closes its output would wake this
+    /// thread again and again.
     _writers: [PipeWriter; 2],
     marks: Vec<String>,
     /// Whether it has begun to answer calls.
@@ -94,7 +95,9 @@ struct Answer {
 impl Answer {
     /// Bytes of the content, once the header is here.
     fn content_bytes(&self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.bytes.get(9..ANSWER_HEADER_BYTES)?.try_into().expect("8 bytes")))
+        Some(u64::from_le_bytes(
+            self.bytes.get(9..ANSWER_HEADER_BYTES)?.try_into().expect("8 bytes"),
+        ))
     }
 
     /// Bytes that are missing, as far as is known.
@@ -118,7 +121,9 @@ impl Answer {
             match channel.read(&mut buffer[..most]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => match self.content_bytes() {
-                    Some(content) if content > MAX_ANSWER_BYTES => return Err(ErrorKind::InvalidData.into()),
+                    Some(content) if content > MAX_ANSWER_BYTES => {
+                        return Err(ErrorKind::InvalidData.into());
+                    }
                     Some(content) if content > limit => self.excess_bytes += count as u64,
                     _ => self.bytes.extend_from_slice(&buffer[..count]),
                 },
@@ -142,22 +147,38 @@ impl Answer {
 }
 
 impl WorkerProcess {
-    /// Starts a worker. Its processes are recognised by the environment variables `marks`, which it has.
+    /// Starts a worker. Its processes are recognised by the environment variables `marks`, which it
+    /// has.
     ///
     /// # Errors
     /// If the command cannot be started.
-    pub fn start(command: &Command, marks: Vec<String>, limits: &mut RunLimits<'_>) -> io::Result<Self> {
+    pub fn start(
+        command: &Command,
+        marks: Vec<String>,
+        limits: &mut RunLimits<'_>,
+    ) -> io::Result<Self> {
         let (channel, end_of_worker) = UnixStream::pair()?;
         channel.set_nonblocking(true)?;
         let (output, writers) = Streams::new(&0.into())?;
-        let (stdin, [stdout, stderr]) = (Some(end_of_worker.as_fd()), writers.each_ref().map(AsFd::as_fd));
-        let leader = spawn(command, stdin, stdout, stderr, limits.groups_to_enter(), limits.cores())?;
+        let (stdin, [stdout, stderr]) =
+            (Some(end_of_worker.as_fd()), writers.each_ref().map(AsFd::as_fd));
+        let leader =
+            spawn(command, stdin, stdout, stderr, limits.groups_to_enter(), limits.cores())?;
         limits.begin();
         let pidfd = pidfd_open(leader, PidfdFlags::empty()).inspect_err(|_| {
             let _ = kill_process_group(leader, Signal::KILL);
             let _ = reap(leader);
         })?;
-        Ok(WorkerProcess { leader, pidfd, channel, output, _writers: writers, marks, is_ready: false, is_gone: false })
+        Ok(WorkerProcess {
+            leader,
+            pidfd,
+            channel,
+            output,
+            _writers: writers,
+            marks,
+            is_ready: false,
+            is_gone: false,
+        })
     }
 
     /// Whether it lives.
@@ -169,8 +190,8 @@ impl WorkerProcess {
         poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
     }
 
-    /// Has the worker answer a call. If it does not, because it ended, or the call was cancelled or took longer than
-    /// `timeout` from the moment on when the worker was ready, the worker is gone.
+    /// Has the worker answer a call. If it does not, because it ended, or the call was cancelled or
+    /// took longer than `timeout` from the moment on when the worker was ready, the worker is gone.
     ///
     /// # Errors
     /// If the system fails.
@@ -186,7 +207,8 @@ impl WorkerProcess {
         for stream in [&mut self.output.stdout, &mut self.output.stderr] {
             stream.capture_bytes = capture_bytes;
         }
-        let mut request = Vec::with_capacity(4 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
+        let mut request =
+            Vec::with_capacity(4 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
         request.extend_from_slice(&(parts.len() as u32).to_le_bytes());
         for part in parts {
             request.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -204,12 +226,13 @@ impl WorkerProcess {
         };
         self.marks = marks;
         self.output.drain();
-        let [stdout, stderr] =
-            [&mut self.output.stdout, &mut self.output.stderr].map(|s| std::mem::take(&mut s.captured));
+        let [stdout, stderr] = [&mut self.output.stdout, &mut self.output.stderr]
+            .map(|s| std::mem::take(&mut s.captured));
         Ok(CallResult { end: end?, stdout, stderr, suspended })
     }
 
-    /// Sends a call and waits for the answer; `None` if the worker has ended, or can answer no more calls.
+    /// Sends a call and waits for the answer; `None` if the worker has ended, or can answer no more
+    /// calls.
     fn answer(
         &mut self,
         request: &[u8],
@@ -267,7 +290,8 @@ impl WorkerProcess {
         }
     }
 
-    /// Sends as much of a request as the socket takes now. Returns the number of bytes; all of them if the worker ends.
+    /// Sends as much of a request as the socket takes now. Returns the number of bytes; all of them
+    /// if the worker ends.
     fn send(&self, request: &[u8]) -> usize {
         let mut sent = 0;
         while sent < request.len() {
@@ -282,8 +306,9 @@ impl WorkerProcess {
         sent
     }
 
-    /// Waits until something happens, or until this time has passed, and reads what the worker prints. Returns whether
-    /// its socket is as `wanted`, whether the overseer was woken, and whether the worker has ended.
+    /// Waits until something happens, or until this time has passed, and reads what the worker
+    /// prints. Returns whether its socket is as `wanted`, whether the overseer was woken, and
+    /// whether the worker has ended.
     fn poll(
         &mut self,
         wanted: PollFlags,
@@ -302,7 +327,8 @@ impl WorkerProcess {
             Err(Errno::INTR) => return Ok([false; 3]),
             Err(e) => return Err(e.into()),
         }
-        let [answers, woken, ended, prints, prints_errors] = fds.each_ref().map(|fd| !fd.revents().is_empty());
+        let [answers, woken, ended, prints, prints_errors] =
+            fds.each_ref().map(|fd| !fd.revents().is_empty());
         if prints {
             self.output.stdout.read();
         }

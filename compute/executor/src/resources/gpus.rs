@@ -1,5 +1,6 @@
-//! The GPUs of this node: found at the start of an executor, offered as the resource `gpu`, and handed out to tasks one
-//! by one in the environment variables that the libraries of the vendors read.
+//! The GPUs of this node: found at the start of an executor, offered as the resource `gpu`, and
+//! handed out to tasks one by one in the environment variables that the libraries of the vendors
+//! read.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use eyas_types::matching::Labels;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// A program that lists GPUs and has not ended after this time is killed, and counts as one that found none.
+/// A program that lists GPUs and has not ended after this time is killed, and counts as one that
+/// found none.
 const LIST_DEADLINE: Duration = Duration::from_secs(5);
 /// GPUs of a node; further ones are not offered.
 const MAX_GPUS: usize = 1024;
@@ -40,7 +42,8 @@ pub struct Gpus {
 }
 
 impl Gpus {
-    /// The GPUs that the batch system has given to this process, or else all that the vendor's program lists.
+    /// The GPUs that the batch system has given to this process, or else all that the vendor's
+    /// program lists.
     pub async fn find() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         if let Some(ids) = variable(CUDA_VISIBLE) {
@@ -54,7 +57,9 @@ impl Gpus {
         if let Some(gpus) = output_of("nvidia-smi", &query).await.as_deref().and_then(nvidia) {
             return gpus;
         }
-        if let Some(gpus) = output_of("rocm-smi", &["--showid", "--csv"]).await.as_deref().and_then(rocm) {
+        if let Some(gpus) =
+            output_of("rocm-smi", &["--showid", "--csv"]).await.as_deref().and_then(rocm)
+        {
             return gpus;
         }
         output_of("amd-smi", &["list", "--csv"]).await.as_deref().and_then(amd).unwrap_or_default()
@@ -81,7 +86,8 @@ impl Gpus {
         self
     }
 
-    /// Adds labels with the model and memory of the GPUs, where they are known and no such label is given.
+    /// Adds labels with the model and memory of the GPUs, where they are known and no such label is
+    /// given.
     pub fn add_labels(&self, labels: &mut Labels) {
         let memory = self.memory_bytes.map(|bytes| ("gpu_memory", bytes.to_string()));
         let model = self.model.clone().map(|model| ("gpu_model", model));
@@ -91,21 +97,29 @@ impl Gpus {
     }
 
     /// Environment variables of a task with these GPUs, and variables that it does not have.
-    pub(crate) fn variables(&self, indices: &[u32]) -> (Vec<(&'static str, String)>, &'static [&'static str]) {
-        let ids: Vec<_> = indices.iter().filter_map(|index| self.ids.get(*index as usize).cloned()).collect();
+    pub(crate) fn variables(
+        &self,
+        indices: &[u32],
+    ) -> (Vec<(&'static str, String)>, &'static [&'static str]) {
+        let ids: Vec<_> =
+            indices.iter().filter_map(|index| self.ids.get(*index as usize).cloned()).collect();
         if ids.is_empty() {
             return (Vec::new(), &[]);
         }
         let ids = ids.join(",");
         match self.vendor {
-            // Without the order, index 0 is the fastest GPU, and not the first one that `nvidia-smi` lists.
-            GpuVendor::Nvidia => (vec![(CUDA_VISIBLE, ids), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into())], &[]),
+            // Without the order, index 0 is the fastest GPU, and not the first one that
+            // `nvidia-smi` lists.
+            GpuVendor::Nvidia => {
+                (vec![(CUDA_VISIBLE, ids), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into())], &[])
+            }
             GpuVendor::Amd => (vec![(ROCR_VISIBLE, ids)], &AMD_OTHERS),
         }
     }
 }
 
-/// The ids in a variable of a batch system. As for the vendors' libraries, the list ends at an invalid id.
+/// The ids in a variable of a batch system. As for the vendors' libraries, the list ends at an
+/// invalid id.
 fn listed(text: &str) -> Vec<String> {
     let ids = text.split(',').map(str::trim);
     let is_valid = |id: &&str| !id.is_empty() && !id.starts_with('-') && *id != "NoDevFiles";
@@ -120,8 +134,8 @@ async fn output_of(program: &str, words: &[&str]) -> Option<String> {
         Ok(output) => output.ok().filter(|output| output.status.success())?,
         Err(_) => {
             tracing::warn!(
-                "`{program}` has not listed GPUs within {} s and was killed; this executor offers none \
-                 (--node-resource gpu=N offers N)",
+                "`{program}` has not listed GPUs within {} s and was killed; this executor offers \
+                 none (--node-resource gpu=N offers N)",
                 LIST_DEADLINE.as_secs()
             );
             return None;
@@ -135,7 +149,9 @@ fn nvidia(text: &str) -> Option<Gpus> {
     let mut gpus = Gpus::default();
     for line in text.lines().take(MAX_GPUS) {
         let mut fields = line.splitn(3, ',').map(str::trim);
-        let Some(index) = fields.next().filter(|index| index.parse::<u32>().is_ok()) else { continue };
+        let Some(index) = fields.next().filter(|index| index.parse::<u32>().is_ok()) else {
+            continue;
+        };
         gpus.ids.push(index.to_owned());
         let memory = fields.next().and_then(|mib| mib.parse::<u64>().ok()).map(|mib| mib << 20);
         gpus.memory_bytes = [gpus.memory_bytes, memory].into_iter().flatten().min();
@@ -146,10 +162,15 @@ fn nvidia(text: &str) -> Option<Gpus> {
 
 /// The answer of `rocm-smi --showid --csv`: a heading, and a line for each `cardN`.
 fn rocm(text: &str) -> Option<Gpus> {
-    of_amd(text.lines().filter(|line| line.strip_prefix("card").is_some_and(|rest| rest.starts_with(is_digit))))
+    of_amd(
+        text.lines().filter(|line| {
+            line.strip_prefix("card").is_some_and(|rest| rest.starts_with(is_digit))
+        }),
+    )
 }
 
-/// The answer of `amd-smi list --csv`: a heading, and a line for each GPU that begins with its index.
+/// The answer of `amd-smi list --csv`: a heading, and a line for each GPU that begins with its
+/// index.
 fn amd(text: &str) -> Option<Gpus> {
     of_amd(text.lines().filter(|line| line.starts_with(is_digit)))
 }
@@ -158,9 +179,11 @@ fn is_digit(letter: char) -> bool {
     letter.is_ascii_digit()
 }
 
-/// AMD's programs name cards by numbers of the kernel, which may have gaps; the run time counts from 0.
+/// AMD's programs name cards by numbers of the kernel, which may have gaps; the run time counts
+/// from 0.
 fn of_amd<'a>(lines: impl Iterator<Item = &'a str>) -> Option<Gpus> {
-    let ids: Vec<_> = lines.take(MAX_GPUS).enumerate().map(|(index, _)| index.to_string()).collect();
+    let ids: Vec<_> =
+        lines.take(MAX_GPUS).enumerate().map(|(index, _)| index.to_string()).collect();
     (!ids.is_empty()).then(|| Gpus { vendor: GpuVendor::Amd, ids, ..Gpus::default() })
 }
 
@@ -200,14 +223,24 @@ mod tests {
 
     #[test]
     fn a_task_gets_the_variables_of_its_gpus() {
-        let gpus = Gpus { ids: vec!["GPU-a".into(), "GPU-b".into(), "MIG-c".into()], ..Gpus::default() };
-        let expected = vec![("CUDA_VISIBLE_DEVICES", "GPU-a,MIG-c".into()), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into())];
+        let gpus =
+            Gpus { ids: vec!["GPU-a".into(), "GPU-b".into(), "MIG-c".into()], ..Gpus::default() };
+        let expected = vec![
+            ("CUDA_VISIBLE_DEVICES", "GPU-a,MIG-c".into()),
+            ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into()),
+        ];
         assert_eq!(gpus.variables(&[0, 2]).0, expected);
         assert_eq!(gpus.variables(&[]), (Vec::new(), &[][..]));
         assert_eq!(ids(&gpus.clone().limited(2)), ["GPU-a", "GPU-b"]);
         assert_eq!(ids(&gpus.clone().limited(4)), ["0", "1", "2", "3"]);
-        assert_eq!((ids(&gpus.clone().part(0, 2)), ids(&gpus.part(1, 2))), (vec!["GPU-a"], vec!["GPU-b", "MIG-c"]));
+        assert_eq!(
+            (ids(&gpus.clone().part(0, 2)), ids(&gpus.part(1, 2))),
+            (vec!["GPU-a"], vec!["GPU-b", "MIG-c"])
+        );
         let amd = Gpus { vendor: GpuVendor::Amd, ..Gpus::default() }.limited(2);
-        assert_eq!(amd.variables(&[1]), (vec![("ROCR_VISIBLE_DEVICES", "1".into())], &AMD_OTHERS[..]));
+        assert_eq!(
+            amd.variables(&[1]),
+            (vec![("ROCR_VISIBLE_DEVICES", "1".into())], &AMD_OTHERS[..])
+        );
     }
 }

@@ -7,7 +7,8 @@ use thiserror::Error;
 /// How limits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitMode {
-    /// By control groups where the system lets this process make them, else by looking at processes.
+    /// By control groups where the system lets this process make them, else by looking at
+    /// processes.
     #[default]
     Auto,
     /// By control groups; the executor does not start without them.
@@ -40,7 +41,9 @@ impl FromStr for LimitMode {
 
     fn from_str(text: &str) -> Result<Self, UnknownLimitMode> {
         let all = [LimitMode::Auto, LimitMode::Cgroup, LimitMode::Poll, LimitMode::Off];
-        all.into_iter().find(|mode| mode.name() == text).ok_or_else(|| UnknownLimitMode(text.into()))
+        all.into_iter()
+            .find(|mode| mode.name() == text)
+            .ok_or_else(|| UnknownLimitMode(text.into()))
     }
 }
 
@@ -49,6 +52,7 @@ impl FromStr for LimitMode {
 pub struct LimitOptions {
     /// How limits are kept.
     pub mode: LimitMode,
-    /// A task never has more processors than it asks for, also while others are idle. Needs control groups.
+    /// A task never has more processors than it asks for, also while others are idle. Needs
+    /// control groups.
     pub has_cpu_quota: bool,
 }

@@ -1,6 +1,7 @@
-//! The files of a control group about its memory: limit, usage, peak, and kills by the kernel. Versions 1 and 2 have
-//! other names for them. Pages of files that the kernel caches count to a group too, but the kernel gives them back
-//! when the group needs memory; so they are told apart here.
+//! The files of a control group about its memory: limit, usage, peak, and kills by the kernel.
+//! Versions 1 and 2 have other names for them. Pages of files that the kernel caches count to a
+//! group too, but the kernel gives them back when the group needs memory; so they are told apart
+//! here.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -72,7 +73,9 @@ impl GroupVersion {
                 "total_active_file",
                 "memory.oom_control",
             ),
-            GroupVersion::Two => ("memory.current", "memory.peak", "inactive_file", "active_file", "memory.events"),
+            GroupVersion::Two => {
+                ("memory.current", "memory.peak", "inactive_file", "active_file", "memory.events")
+            }
         };
         let stat = read("memory.stat")?;
         let cached_bytes = value_of(&stat, inactive)? + value_of(&stat, active)?;
@@ -100,15 +103,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         assert_eq!(GroupVersion::One.usage(folder.path()), None);
-        write("memory.stat", "inactive_file 30\nactive_file 10\ntotal_inactive_file 300\ntotal_active_file 100\n");
+        write(
+            "memory.stat",
+            "inactive_file 30\nactive_file 10\ntotal_inactive_file 300\ntotal_active_file 100\n",
+        );
         write("memory.usage_in_bytes", "900\n");
         write("memory.max_usage_in_bytes", "1900\n");
         write("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
-        let expected = GroupUsage { now_bytes: 500, cached_bytes: 400, peak_bytes: Some(1900), was_killed: true };
+        let expected = GroupUsage {
+            now_bytes: 500,
+            cached_bytes: 400,
+            peak_bytes: Some(1900),
+            was_killed: true,
+        };
         assert_eq!(GroupVersion::One.usage(folder.path()), Some(expected));
         write("memory.current", "90\n");
         write("memory.events", "low 0\nhigh 0\nmax 7\noom 1\noom_kill 0\noom_group_kill 0\n");
-        let expected = GroupUsage { now_bytes: 50, cached_bytes: 40, peak_bytes: None, was_killed: false };
+        let expected =
+            GroupUsage { now_bytes: 50, cached_bytes: 40, peak_bytes: None, was_killed: false };
         assert_eq!(GroupVersion::Two.usage(folder.path()), Some(expected));
         write("memory.peak", "140\n");
         assert_eq!(GroupVersion::Two.usage(folder.path()).unwrap().peak_bytes, Some(140));

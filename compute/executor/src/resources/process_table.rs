@@ -1,6 +1,6 @@
-//! Memory of a task's processes, from `/proc`: where there are no control groups, this is how a task is noticed that
-//! uses more memory than it asked for. All tasks of an executor share one view of the processes, so that many tasks do
-//! not each read all of `/proc`.
+//! Memory of a task's processes, from `/proc`: where there are no control groups, this is how a
+//! task is noticed that uses more memory than it asked for. All tasks of an executor share one view
+//! of the processes, so that many tasks do not each read all of `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -25,10 +25,17 @@ struct ProcessRow {
 }
 
 impl ProcessTable {
-    /// Memory of a task: of its first process, all processes that come from it, and those with its variables. Pages of
-    /// files do not count. Memory that processes share counts once if the sum of all would be above `limit_bytes`; else
-    /// it may count for each. The view of the processes is no older than `max_age`.
-    pub fn memory_of(&self, leader: Pid, marks: &[String], limit_bytes: Option<u64>, max_age: Duration) -> u64 {
+    /// Memory of a task: of its first process, all processes that come from it, and those with its
+    /// variables. Pages of files do not count. Memory that processes share counts once if the sum
+    /// of all would be above `limit_bytes`; else it may count for each. The view of the processes
+    /// is no older than `max_age`.
+    pub fn memory_of(
+        &self,
+        leader: Pid,
+        marks: &[String],
+        limit_bytes: Option<u64>,
+        max_age: Duration,
+    ) -> u64 {
         let members = {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             if seen.as_ref().is_none_or(|(at, _)| at.elapsed() > max_age) {
@@ -51,7 +58,8 @@ fn members(rows: &HashMap<i32, ProcessRow>, leader: i32, marks: &[String]) -> Ha
     let mut members = HashSet::from([leader]);
     members.extend(rows.iter().filter(|(_, row)| is_member(row)).map(|(pid, _)| *pid));
     loop {
-        let children = rows.iter().filter(|(_, row)| members.contains(&row.parent)).map(|(pid, _)| *pid);
+        let children =
+            rows.iter().filter(|(_, row)| members.contains(&row.parent)).map(|(pid, _)| *pid);
         let found: Vec<i32> = children.filter(|pid| !members.contains(pid)).collect();
         if found.is_empty() {
             return members;
@@ -84,12 +92,14 @@ fn own_bytes(pid: i32) -> u64 {
 /// The same, but a page that several processes share counts in parts.
 fn proportional_bytes(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    ["Pss_Anon:", "Pss_Shmem:"].into_iter().filter_map(|name| kib_of(&text, name)).sum::<u64>() * 1024
+    ["Pss_Anon:", "Pss_Shmem:"].into_iter().filter_map(|name| kib_of(&text, name)).sum::<u64>()
+        * 1024
 }
 
 /// The first number of kibibytes beside a name.
 fn kib_of(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -99,7 +109,8 @@ mod tests {
     #[test]
     fn members_are_the_group_and_all_that_come_from_it() {
         let row = |parent, group| ProcessRow { parent, group, environment: Vec::new() };
-        let orphan = |environment: &str| ProcessRow { environment: environment.into(), ..row(1, 104) };
+        let orphan =
+            |environment: &str| ProcessRow { environment: environment.into(), ..row(1, 104) };
         let rows = HashMap::from([
             (100, row(1, 100)),
             // In the group of the leader, a child with a session of its own, and its child.
@@ -112,7 +123,10 @@ mod tests {
             (200, row(1, 200)),
             (201, row(200, 200)),
         ]);
-        assert_eq!(members(&rows, 100, &["TASK=1".into()]), HashSet::from([100, 101, 102, 103, 104]));
+        assert_eq!(
+            members(&rows, 100, &["TASK=1".into()]),
+            HashSet::from([100, 101, 102, 103, 104])
+        );
     }
 
     #[test]

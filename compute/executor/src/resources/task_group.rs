@@ -1,9 +1,11 @@
-//! Control groups of tasks. Each slot has a group that its tasks use one after another; a task that asks for memory has
-//! a group of its own, because memory that an earlier task has left in a shared folder would count to it.
+//! Control groups of tasks. Each slot has a group that its tasks use one after another; a task that
+//! asks for memory has a group of its own, because memory that an earlier task has left in a shared
+//! folder would count to it.
 //!
-//! In version 1 the thread of a slot is a member of the slot's group, and the processes that the thread starts are
-//! members from their start, so a task costs nothing. In version 2 only whole processes can be members, and moving one
-//! takes the kernel some milliseconds. So there only tasks with groups of their own are in groups.
+//! In version 1 the thread of a slot is a member of the slot's group, and the processes that the
+//! thread starts are members from their start, so a task costs nothing. In version 2 only whole
+//! processes can be members, and moving one takes the kernel some milliseconds. So there only tasks
+//! with groups of their own are in groups.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,8 +21,8 @@ use super::limit_mode::LimitMode;
 use super::memory_files::{GroupUsage, GroupVersion, set};
 use crate::leftovers::cgroup;
 
-/// Processes may start others while they are killed. The search is repeated up to this number of times, with [`PAUSE`]
-/// between two searches.
+/// Processes may start others while they are killed. The search is repeated up to this number of
+/// times, with [`PAUSE`] between two searches.
 const SWEEPS: usize = 500;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Period of a processor quota, microseconds.
@@ -107,7 +109,8 @@ impl TaskGroups {
         let memory = make(parent).map_err(at(parent))?;
         let cpu = cgroup::own_folder("cpu").and_then(|parent| {
             let folder = make(&parent).ok()?;
-            // All tasks together have the weight of this executor's processors against other processes.
+            // All tasks together have the weight of this executor's processors against other
+            // processes.
             let _ = set(&folder, "cpu.shares", &shares(capacity_milli));
             Some(folder)
         });
@@ -117,7 +120,12 @@ impl TaskGroups {
     fn in_version_2(executor: &str) -> Result<Self, NoTaskGroups> {
         let delegated = delegation::begin(executor)?;
         let cpu = delegated.has_cpu.then(|| delegated.folder.clone());
-        Ok(TaskGroups { version: GroupVersion::Two, memory: delegated.folder, cpu, made: AtomicU64::new(0) })
+        Ok(TaskGroups {
+            version: GroupVersion::Two,
+            memory: delegated.folder,
+            cpu,
+            made: AtomicU64::new(0),
+        })
     }
 
     /// The version, and whether processors are limited too, for people.
@@ -144,7 +152,12 @@ impl TaskGroups {
     ///
     /// # Errors
     /// If the group cannot be made.
-    pub fn enter_slot(&self, slot: &mut SlotGroups, cpus_milli: u32, has_quota: bool) -> io::Result<()> {
+    pub fn enter_slot(
+        &self,
+        slot: &mut SlotGroups,
+        cpus_milli: u32,
+        has_quota: bool,
+    ) -> io::Result<()> {
         if self.version == GroupVersion::Two {
             return Ok(());
         }
@@ -152,8 +165,9 @@ impl TaskGroups {
             let name = format!("slot-{}", self.made.fetch_add(1, Ordering::Relaxed) + 1);
             slot.memory = Some(enter(&self.memory.join(&name))?);
         }
-        // On a busy machine, the kernel gives a group too little at first when its processes begin to run, which makes
-        // short tasks slow. Tasks with one processor each share fairly without groups.
+        // On a busy machine, the kernel gives a group too little at first when its processes begin
+        // to run, which makes short tasks slow. Tasks with one processor each share fairly without
+        // groups.
         if slot.cpu.is_none() && (has_quota || cpus_milli != 1000) {
             let name = format!("slot-{}", self.made.fetch_add(1, Ordering::Relaxed) + 1);
             slot.cpu = self.cpu.as_ref().map(|cpu| enter(&cpu.join(&name))).transpose()?;
@@ -161,7 +175,8 @@ impl TaskGroups {
         if let (Some(cpu), true) = (&slot.cpu, slot.cpus_milli != Some(cpus_milli)) {
             set(cpu, "cpu.shares", &shares(cpus_milli))?;
             if has_quota {
-                let quota_us = quota_us(cpus_milli).map_or("-1".into(), |quota_us| quota_us.to_string());
+                let quota_us =
+                    quota_us(cpus_milli).map_or("-1".into(), |quota_us| quota_us.to_string());
                 set(cpu, "cpu.cfs_period_us", &QUOTA_PERIOD_US.to_string())?;
                 set(cpu, "cpu.cfs_quota_us", &quota_us)?;
             }
@@ -178,7 +193,8 @@ impl TaskGroups {
     /// # Errors
     /// If the group cannot be made.
     pub fn task_group(&self, cpus_milli: u32, has_quota: bool) -> io::Result<TaskGroup> {
-        let folder = self.memory.join(format!("task-{}", self.made.fetch_add(1, Ordering::Relaxed) + 1));
+        let folder =
+            self.memory.join(format!("task-{}", self.made.fetch_add(1, Ordering::Relaxed) + 1));
         fs::create_dir(&folder)?;
         let fill = || {
             let members = match self.version {
@@ -187,7 +203,9 @@ impl TaskGroups {
                     if self.cpu.is_some() {
                         set(&folder, "cpu.weight", &weight(cpus_milli))?;
                     }
-                    if let (true, true, Some(quota_us)) = (self.cpu.is_some(), has_quota, quota_us(cpus_milli)) {
+                    if let (true, true, Some(quota_us)) =
+                        (self.cpu.is_some(), has_quota, quota_us(cpus_milli))
+                    {
                         set(&folder, "cpu.max", &format!("{quota_us} {QUOTA_PERIOD_US}"))?;
                     }
                     "cgroup.procs"
@@ -196,7 +214,9 @@ impl TaskGroups {
             OpenOptions::new().write(true).open(folder.join(members))
         };
         match fill() {
-            Ok(entrance) => Ok(TaskGroup { version: self.version, folder, entrances: vec![entrance] }),
+            Ok(entrance) => {
+                Ok(TaskGroup { version: self.version, folder, entrances: vec![entrance] })
+            }
             Err(e) => {
                 let _ = fs::remove_dir(&folder);
                 Err(e)
@@ -251,8 +271,8 @@ impl SlotGroups {
 impl Drop for SlotGroups {
     fn drop(&mut self) {
         for folder in [self.memory.take(), self.cpu.take()].into_iter().flatten() {
-            // The thread goes to the group in which the executor was started, which is not removed. If something fails
-            // here, the group is removed after the end of the executor.
+            // The thread goes to the group in which the executor was started, which is not removed.
+            // If something fails here, the group is removed after the end of the executor.
             let _ = folder.ancestors().nth(2).map(|outer| set(outer, "tasks", "0"));
             let _ = fs::remove_dir(&folder);
         }
@@ -326,7 +346,10 @@ mod tests {
 
     #[test]
     fn processors_become_weights_and_quotas() {
-        assert_eq!((shares(1000), shares(500), shares(0)), ("1024".into(), "512".into(), "2".into()));
+        assert_eq!(
+            (shares(1000), shares(500), shares(0)),
+            ("1024".into(), "512".into(), "2".into())
+        );
         assert_eq!((weight(1000), weight(500), weight(0)), ("100".into(), "50".into(), "1".into()));
         assert_eq!((quota_us(2500), quota_us(1), quota_us(0)), (Some(250_000), Some(1_000), None));
     }

@@ -5,12 +5,16 @@ use std::fs;
 use eyas_node::Core;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// The cores that this process was given, for example by the cpuset of a batch system, or by `taskset`.
+/// The cores that this process was given, for example by the cpuset of a batch system, or by
+/// `taskset`.
 pub fn usable_cores() -> Vec<Core> {
     let Ok(usable) = sched_getaffinity(None) else { return Vec::new() };
     let numa_nodes = numa_nodes();
-    let of = |core| numa_nodes.iter().find(|(_, cores)| cores.contains(&core)).map_or(0, |(node, _)| *node);
-    let numbers = (0..CpuSet::MAX_CPU).filter(|number| usable.is_set(*number)).map(|number| number as u32);
+    let of = |core| {
+        numa_nodes.iter().find(|(_, cores)| cores.contains(&core)).map_or(0, |(node, _)| *node)
+    };
+    let numbers =
+        (0..CpuSet::MAX_CPU).filter(|number| usable.is_set(*number)).map(|number| number as u32);
     numbers.map(|number| Core { numa_node: of(number), number }).collect()
 }
 

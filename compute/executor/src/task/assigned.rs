@@ -23,7 +23,12 @@ pub(crate) struct AssignedTask {
 }
 
 impl AssignedTask {
-    pub fn new(assignment: Assignment, template: Arc<TaskTemplate>, objects: Vec<ObjectId>, is_sharing: bool) -> Self {
+    pub fn new(
+        assignment: Assignment,
+        template: Arc<TaskTemplate>,
+        objects: Vec<ObjectId>,
+        is_sharing: bool,
+    ) -> Self {
         let mut by_id = Vec::new();
         if objects.len() > FEW_INPUTS {
             by_id = (0..objects.len() as u32).collect();
@@ -37,7 +42,10 @@ impl AssignedTask {
         let index = if self.by_id.is_empty() {
             self.objects.iter().position(|other| *other == object)?
         } else {
-            let place = self.by_id.binary_search_by_key(&object, |index| self.objects[*index as usize]).ok()?;
+            let place = self
+                .by_id
+                .binary_search_by_key(&object, |index| self.objects[*index as usize])
+                .ok()?;
             self.by_id[place] as usize
         };
         Some(&self.assignment.inputs[index])
@@ -47,8 +55,9 @@ impl AssignedTask {
         self.assignment.task
     }
 
-    /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids. There are none if an
-    /// input is a part of a file: the sandbox has a copy of it, which a task could change without notice.
+    /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids.
+    /// There are none if an input is a part of a file: the sandbox has a copy of it, which a task
+    /// could change without notice.
     pub(super) fn shared_inputs(&self) -> (&[AssignedInput], &[ObjectId]) {
         let has_part = |input: &Input| input.from.part().is_some();
         let is_sharing = self.is_sharing && !self.template.inputs.iter().any(has_part);

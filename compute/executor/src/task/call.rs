@@ -1,6 +1,6 @@
-//! Calls: tasks that a worker answers. A slot has one worker for each environment, which is the inputs of a template.
-//! The worker stays for calls that need the same one, and ends when its job is forgotten, or before a call of the same
-//! environment that needs another.
+//! Calls: tasks that a worker answers. A slot has one worker for each environment, which is the
+//! inputs of a template. The worker stays for calls that need the same one, and ends when its job
+//! is forgotten, or before a call of the same environment that needs another.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -13,7 +13,10 @@ use eyas_types::{JobId, Outcome, Program, Status, TaskTemplate, Template};
 
 use super::sandbox::Sandbox;
 use super::start_failure::cannot_start;
-use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed, retry_busy};
+use super::{
+    EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed,
+    retry_busy,
+};
 use super::{SlotState, status_of};
 use crate::process::ProcessEnd;
 use crate::process::worker::{CallEnd, CallResult, WorkerProcess};
@@ -22,8 +25,8 @@ use crate::resources::task_group::TaskGroup;
 /// Environment variable with the name of the worker, in all of its processes.
 const WORKER_VARIABLE: &str = "EYAS_WORKER";
 
-/// Environment variable of a worker with a folder on the node's disk, in which workers may keep what they share. It is
-/// removed when the executor ends.
+/// Environment variable of a worker with a folder on the node's disk, in which workers may keep
+/// what they share. It is removed when the executor ends.
 const NODE_FOLDER_VARIABLE: &str = "EYAS_NODE_FOLDER";
 
 /// Workers of a slot: one for each environment that calls of a job have.
@@ -53,8 +56,8 @@ impl Worker {
             && self.process.is_alive()
     }
 
-    /// Whether it stays while another one answers this call: one of the same job in another environment, which holds no
-    /// GPU that others may get.
+    /// Whether it stays while another one answers this call: one of the same job in another
+    /// environment, which holds no GPU that others may get.
     fn stays_beside(&mut self, run: &TaskRun) -> bool {
         let is_other = self.template.inputs != run.task.template.inputs;
         self.job == run.task.id().job && is_other && self.gpus.is_empty() && self.process.is_alive()
@@ -66,7 +69,8 @@ impl Worker {
 }
 
 impl TaskRun {
-    /// The worker of the slot that can answer this call. Without one, those end that may not stay beside another.
+    /// The worker of the slot that can answer this call. Without one, those end that may not stay
+    /// beside another.
     pub(super) fn known_worker(&self, slot: &mut SlotState) -> Option<Worker> {
         if !matches!(self.task.template.program, Program::Call(_)) {
             return None;
@@ -81,7 +85,8 @@ impl TaskRun {
         None
     }
 
-    /// Whether a worker that runs already needs no files for this call: the inputs of the template are for its start.
+    /// Whether a worker that runs already needs no files for this call: the inputs of the template
+    /// are for its start.
     pub(super) fn needs_no_files(&self) -> bool {
         let template = &self.task.template;
         self.task.assignment.inputs.len() == template.inputs.len()
@@ -90,8 +95,8 @@ impl TaskRun {
 }
 
 impl TaskRunner {
-    /// Has a worker answer the call: `known`, or a new one. Also tells whether an input was changed in the store, and
-    /// has the sandbox that the worker has made if it had none.
+    /// Has a worker answer the call: `known`, or a new one. Also tells whether an input was changed
+    /// in the store, and has the sandbox that the worker has made if it had none.
     pub(super) fn call(
         &self,
         run: &TaskRun,
@@ -109,10 +114,13 @@ impl TaskRunner {
         };
         let has_groups = self.group.wait().tasks.is_ok();
         let own = worker_now.group.take();
-        let mut limits = self.resources.resume(has_groups, groups, own, &template.resources, &run.cores);
+        let mut limits =
+            self.resources.resume(has_groups, groups, own, &template.resources, &run.cores);
         let task = run.task.id().to_string();
-        let folder = sandbox.map_or_else(|| self.folder_of(run), |sandbox| sandbox.folder().to_owned());
-        let payload = run.task.assignment.values.first().map_or(&[][..], |value| value.text.as_bytes());
+        let folder =
+            sandbox.map_or_else(|| self.folder_of(run), |sandbox| sandbox.folder().to_owned());
+        let payload =
+            run.task.assignment.values.first().map_or(&[][..], |value| value.text.as_bytes());
         let mut parts = vec![payload, task.as_bytes(), folder.as_os_str().as_bytes()];
         // The inputs of the template are for the start of the worker.
         parts.extend(with.staged.iter().skip(with.template_inputs).map(|path| path.as_bytes()));
@@ -123,12 +131,20 @@ impl TaskRunner {
             }
         };
         let capture_bytes = template.capture_bytes;
-        let called = worker_now.process.call(&parts, capture_bytes, timeout, &run.control, lend, &mut limits);
+        let called = worker_now.process.call(
+            &parts,
+            capture_bytes,
+            timeout,
+            &run.control,
+            lend,
+            &mut limits,
+        );
         let has_died = matches!(&called, Ok(CallResult { end: CallEnd::Died(_), .. }));
         let (group, peak_memory_bytes, excess) = limits.end_call(has_died);
         worker_now.group = group;
         let called = called.map_err(|e| {
-            let reason = format!("the worker of slot {} on {} cannot be used: {e}", run.slot + 1, self.name);
+            let reason =
+                format!("the worker of slot {} on {} cannot be used: {e}", run.slot + 1, self.name);
             failed(FailureKind::Node, reason)
         })?;
         let is_damaged = self.find_damaged(run, changes);
@@ -138,7 +154,10 @@ impl TaskRunner {
                 workers.push(worker_now);
                 if has_made_folder && sandbox.is_none() {
                     made = Some(Sandbox::made_by_task(folder).map_err(|e| {
-                        failed(FailureKind::Output, format!("cannot use the folder of its outputs: {e}"))
+                        failed(
+                            FailureKind::Output,
+                            format!("cannot use the folder of its outputs: {e}"),
+                        )
                     })?);
                 }
                 let (status, content) = answered(has_failed, content, template.capture_bytes);
@@ -175,8 +194,14 @@ impl TaskRunner {
         // It works for all calls, so it has nothing of this one.
         let mut command = self.command(run, with, None)?;
         let name = format!("{}-{}", run.task.id(), run.task.assignment.attempt);
-        command.env_remove(TASK_VARIABLE).env(WORKER_VARIABLE, &name).env(NODE_FOLDER_VARIABLE, &self.sandboxes);
-        let marks = vec![format!("{WORKER_VARIABLE}={name}"), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
+        command
+            .env_remove(TASK_VARIABLE)
+            .env(WORKER_VARIABLE, &name)
+            .env(NODE_FOLDER_VARIABLE, &self.sandboxes);
+        let marks = vec![
+            format!("{WORKER_VARIABLE}={name}"),
+            format!("{EXECUTOR_VARIABLE}={}", self.marker),
+        ];
         let tasks = self.group.wait().tasks.as_ref().ok();
         let limits = self.resources.prepare(tasks, groups, &template.resources, &run.cores, true);
         let mut limits = limits.map_err(|e| {
@@ -187,29 +212,44 @@ impl TaskRunner {
         let process = process.map_err(|e| cannot_start(&self.name, &command, &e))?;
         let (group, ..) = limits.end_call(false);
         let (job, template) = (run.task.id().job, template.clone());
-        Ok(Worker { job, template, gpus: run.gpus.clone(), cores: run.cores.clone(), process, group })
+        Ok(Worker {
+            job,
+            template,
+            gpus: run.gpus.clone(),
+            cores: run.cores.clone(),
+            process,
+            group,
+        })
     }
 }
 
-/// The status and the result of a call that was answered. `content` is the result, or its size in bytes if it is too
-/// large to be sent.
-fn answered(has_failed: bool, content: Result<Vec<u8>, u64>, capture_bytes: u64) -> (Status, Vec<u8>) {
+/// The status and the result of a call that was answered. `content` is the result, or its size in
+/// bytes if it is too large to be sent.
+fn answered(
+    has_failed: bool,
+    content: Result<Vec<u8>, u64>,
+    capture_bytes: u64,
+) -> (Status, Vec<u8>) {
     match content {
         Ok(content) => (if has_failed { Status::Exited(1) } else { Status::Succeeded }, content),
         Err(bytes) => {
             let (bytes, limit) = (format_bytes(bytes), format_bytes(capture_bytes));
             let reason = format!(
-                "its result has {bytes}, and {limit} can be sent: write large results to a file, and return that"
+                "its result has {bytes}, and {limit} can be sent: write large results to a file, \
+                 and return that"
             );
             (failed(FailureKind::Start, reason), Vec::new())
         }
     }
 }
 
-/// The status of a call whose worker has ended. Such a worker has not answered, whatever its exit code is.
+/// The status of a call whose worker has ended. Such a worker has not answered, whatever its exit
+/// code is.
 fn died(end: ProcessEnd) -> Status {
     match status_of(end) {
-        Status::Succeeded => failed(FailureKind::Start, "its worker has ended with exit code 0 during the call"),
+        Status::Succeeded => {
+            failed(FailureKind::Start, "its worker has ended with exit code 0 during the call")
+        }
         status => status,
     }
 }

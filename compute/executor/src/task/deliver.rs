@@ -1,20 +1,23 @@
-//! Delivers the outputs of a task that has succeeded: to persistent storage, to this node's store, or to both.
+//! Delivers the outputs of a task that has succeeded: to persistent storage, to this node's store,
+//! or to both.
 //!
-//! Every file that a task wrote and its outputs name is delivered, or the task fails with the reason. The task also
-//! fails if two of its files would get the same place, or if another task of the job has the place (see
-//! [`output_claim`](super::output_claim)).
+//! Every file that a task wrote and its outputs name is delivered, or the task fails with the
+//! reason. The task also fails if two of its files would get the same place, or if another task of
+//! the job has the place (see [`output_claim`](super::output_claim)).
 //!
-//! Delivery has two steps. First the outputs are copied to hidden files at their destinations, and their places are
-//! claimed. Then they are synced, renamed, and their folders are synced. The second step only waits for the disk, so
-//! the slot can be free meanwhile. The file systems of Linux write the files of all waiting threads together, so
-//! several tasks in this step take little longer than one. A task has ended when both steps are done.
+//! Delivery has two steps. First the outputs are copied to hidden files at their destinations, and
+//! their places are claimed. Then they are synced, renamed, and their folders are synced. The
+//! second step only waits for the disk, so the slot can be free meanwhile. The file systems of
+//! Linux write the files of all waiting threads together, so several tasks in this step take little
+//! longer than one. A task has ended when both steps are done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eyas_store::{
-    Checksum, Copied, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind, url_of,
+    Checksum, Copied, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind,
+    url_of,
 };
 use eyas_types::name::without_slashes;
 use eyas_types::outcome::{Delivered, FailureKind};
@@ -40,14 +43,14 @@ struct TaskOutput {
     is_kept: bool,
 }
 
-/// Files of one task that are synced after the task has left its slot. They are open until then; a task with more files
-/// syncs them in its slot.
+/// Files of one task that are synced after the task has left its slot. They are open until then; a
+/// task with more files syncs them in its slot.
 const MAX_FILES_OUT_OF_SLOT: usize = 8;
 
 /// An output that was copied or kept.
 enum CopiedOutput {
-    /// Copied to persistent storage, and not visible yet. With the file in the sandbox if executors keep it too, and
-    /// the place if the task has claimed it.
+    /// Copied to persistent storage, and not visible yet. With the file in the sandbox if executors
+    /// keep it too, and the place if the task has claimed it.
     Persistent(Copied, Option<PathBuf>, Option<PlaceId>),
     /// An empty folder to be made in persistent storage.
     Folder(Spot),
@@ -62,7 +65,8 @@ enum PreparedOutput {
     Kept(ObjectSpec),
 }
 
-/// The outputs of a task that are copied and not published. If it is dropped, the copies are removed.
+/// The outputs of a task that are copied and not published. If it is dropped, the copies are
+/// removed.
 pub(crate) struct Delivery {
     /// Each with its index in the template's outputs.
     outputs: Vec<(u16, CopiedOutput)>,
@@ -86,8 +90,9 @@ impl Delivery {
 }
 
 impl TaskRunner {
-    /// Copies the outputs, so that none is visible in persistent storage yet, and claims their places. Objects that are
-    /// put into the store are added to `kept`, also if delivery fails afterwards.
+    /// Copies the outputs, so that none is visible in persistent storage yet, and claims their
+    /// places. Objects that are put into the store are added to `kept`, also if delivery fails
+    /// afterwards.
     pub fn copy_outputs(
         &self,
         run: &TaskRun,
@@ -97,7 +102,10 @@ impl TaskRunner {
     ) -> Result<Delivery, Status> {
         let outputs = self.outputs(run, with, sandbox)?;
         let claim = claim(run, &outputs)?;
-        let claimed = outputs.iter().filter(|output| output.is_claimed).filter_map(|output| output.spot.as_ref());
+        let claimed = outputs
+            .iter()
+            .filter(|output| output.is_claimed)
+            .filter_map(|output| output.spot.as_ref());
         let claimed = claimed.map(|spot| (spot.place(), spot.url().clone())).collect();
         Ok(Delivery { outputs: self.copy(run, &outputs, kept)?, claim, claimed })
     }
@@ -112,7 +120,8 @@ impl TaskRunner {
         kept: &mut Vec<(ObjectId, u64)>,
     ) -> Result<(Outcome, Option<Delivery>), Status> {
         let task = run.task.id();
-        let outputs = run.task.template.outputs.iter().enumerate().filter(|(_, spec)| spec.is_stream());
+        let outputs =
+            run.task.template.outputs.iter().enumerate().filter(|(_, spec)| spec.is_stream());
         for (((number, _), name), spool) in outputs.zip(STREAMS).zip(streams) {
             let Some(spool) = spool.filter(|_| outcome.status.is_success()) else { continue };
             let object = |size_bytes, checksum: Checksum, _| {
@@ -124,13 +133,16 @@ impl TaskRunner {
             };
             kept.push((object.id(), object.size_bytes()));
             let nothing = || Delivery { outputs: Vec::new(), claim: None, claimed: Vec::new() };
-            delivery.get_or_insert_with(nothing).outputs.push((number as u16, CopiedOutput::Kept(object)));
+            delivery
+                .get_or_insert_with(nothing)
+                .outputs
+                .push((number as u16, CopiedOutput::Kept(object)));
         }
         Ok((outcome, delivery))
     }
 
-    /// Publishes the outputs. All of them are on disk before the first one appears in persistent storage. None appears
-    /// unless this executor still has the task and its places.
+    /// Publishes the outputs. All of them are on disk before the first one appears in persistent
+    /// storage. None appears unless this executor still has the task and its places.
     pub fn publish(
         &self,
         run: &TaskRun,
@@ -145,7 +157,8 @@ impl TaskRunner {
             }
             let output = match output {
                 CopiedOutput::Persistent(copied, file, place) => {
-                    let synced = self.movers.block_on(self.storage.sync(copied)).map_err(cannot_deliver)?;
+                    let synced =
+                        self.movers.block_on(self.storage.sync(copied)).map_err(cannot_deliver)?;
                     PreparedOutput::Persistent(synced, file, place)
                 }
                 CopiedOutput::Folder(spot) => PreparedOutput::Folder(spot),
@@ -171,13 +184,15 @@ impl TaskRunner {
                     continue;
                 }
                 PreparedOutput::Persistent(prepared, file, place) => {
-                    let published = self.movers.block_on(self.storage.publish(prepared, may_appear));
+                    let published =
+                        self.movers.block_on(self.storage.publish(prepared, may_appear));
                     let object = published.map_err(|e| match e.kind {
                         StorageErrorKind::Withdrawn => Status::Cancelled,
                         _ => cannot_deliver(e),
                     })?;
                     if let Some(file) = file {
-                        // As the object that persistent storage has now, so that it can be fetched from there again.
+                        // As the object that persistent storage has now, so that it can be fetched
+                        // from there again.
                         let adopted = self.store.adopt(&file, |_, _, _| object.clone());
                         let adopted = adopted.map_err(|e| self.cannot_keep(&e))?;
                         kept.push((adopted.id(), adopted.size_bytes()));
@@ -191,22 +206,36 @@ impl TaskRunner {
     }
 
     /// All files that the task's outputs name, with their destinations.
-    fn outputs(&self, run: &TaskRun, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<TaskOutput>, Status> {
+    fn outputs(
+        &self,
+        run: &TaskRun,
+        with: &Expansion<'_>,
+        sandbox: &Sandbox,
+    ) -> Result<Vec<TaskOutput>, Status> {
         let (mut outputs, mut urls) = (Vec::new(), Vec::new());
-        for (number, spec) in run.task.template.outputs.iter().enumerate().filter(|(_, spec)| !spec.is_stream()) {
+        for (number, spec) in
+            run.task.template.outputs.iter().enumerate().filter(|(_, spec)| !spec.is_stream())
+        {
             let (pattern, is_glob) = pattern_of(&spec.pattern, with);
             let written = sandbox.collect(&pattern, is_glob).map_err(|error| {
-                failed(FailureKind::Output, format!("an output of the task cannot be delivered: {error}"))
+                failed(
+                    FailureKind::Output,
+                    format!("an output of the task cannot be delivered: {error}"),
+                )
             })?;
             if written.is_empty() && !spec.optional {
-                let reason = format!("the task ended well but did not write its output `{pattern}`");
+                let reason =
+                    format!("the task ended well but did not write its output `{pattern}`");
                 return Err(failed(FailureKind::Output, reason));
             }
             for written in written {
                 match destination(run, with, spec, is_glob, &written.name) {
                     Some(place) => urls.push(url_of(&place).map_err(cannot_deliver)?),
                     None if written.is_folder => {
-                        let reason = format!("`{}` is an empty folder, which executors cannot keep", written.name);
+                        let reason = format!(
+                            "`{}` is an empty folder, which executors cannot keep",
+                            written.name
+                        );
                         return Err(failed(FailureKind::Output, reason));
                     }
                     None => {}
@@ -220,9 +249,11 @@ impl TaskRunner {
                 });
             }
         }
-        let has_destination =
-            |output: &TaskOutput| run.task.template.outputs[usize::from(output.number)].destination.is_some();
-        let mut spots = self.movers.block_on(self.storage.locate(urls)).map_err(cannot_deliver)?.into_iter();
+        let has_destination = |output: &TaskOutput| {
+            run.task.template.outputs[usize::from(output.number)].destination.is_some()
+        };
+        let mut spots =
+            self.movers.block_on(self.storage.locate(urls)).map_err(cannot_deliver)?.into_iter();
         for output in outputs.iter_mut().filter(|output| has_destination(output)) {
             output.spot = spots.next();
             let spec = &run.task.template.outputs[usize::from(output.number)];
@@ -248,8 +279,12 @@ impl TaskRunner {
             let output = match spot {
                 Some(spot) if written.is_folder => CopiedOutput::Folder(spot.clone()),
                 Some(spot) => {
-                    if let Some(Err(e)) = spot.folder().map(|folder| self.copy_folders.add(folder)) {
-                        tracing::warn!("if this executor is killed, a hidden copy of `{}` may stay: {e}", spot.url());
+                    if let Some(Err(e)) = spot.folder().map(|folder| self.copy_folders.add(folder))
+                    {
+                        tracing::warn!(
+                            "if this executor is killed, a hidden copy of `{}` may stay: {e}",
+                            spot.url()
+                        );
                     }
                     let file = self.movers.block_on(self.storage.copy(&written.path, spot));
                     let file = file.map_err(cannot_deliver)?;
@@ -259,9 +294,16 @@ impl TaskRunner {
                 None => {
                     let task = run.task.id();
                     let name = |size_bytes, checksum: Checksum, mode| {
-                        ObjectSpec::kept(task, &written.name, size_bytes, &checksum.to_string(), mode)
+                        ObjectSpec::kept(
+                            task,
+                            &written.name,
+                            size_bytes,
+                            &checksum.to_string(),
+                            mode,
+                        )
                     };
-                    let object = self.store.adopt(&written.path, name).map_err(|e| self.cannot_keep(&e))?;
+                    let object =
+                        self.store.adopt(&written.path, name).map_err(|e| self.cannot_keep(&e))?;
                     kept.push((object.id(), object.size_bytes()));
                     CopiedOutput::Kept(object)
                 }
@@ -272,7 +314,11 @@ impl TaskRunner {
     }
 
     fn cannot_keep(&self, error: &StoreError) -> Status {
-        let kind = if error.kind == StoreErrorKind::Full { FailureKind::NodeFull } else { FailureKind::Output };
+        let kind = if error.kind == StoreErrorKind::Full {
+            FailureKind::NodeFull
+        } else {
+            FailureKind::Output
+        };
         failed(kind, format!("{} cannot keep an output: {error}", self.name))
     }
 }
@@ -281,20 +327,25 @@ fn cannot_deliver(error: StorageError) -> Status {
     failed(FailureKind::Output, error.message)
 }
 
-/// Claims those output places of a task that have to be claimed. No two files of the task may have the same place, nor
-/// the same name in the cluster.
+/// Claims those output places of a task that have to be claimed. No two files of the task may have
+/// the same place, nor the same name in the cluster.
 fn claim(run: &TaskRun, outputs: &[TaskOutput]) -> Result<Option<Arc<Claim>>, Status> {
-    let (mut places, mut names) = (BTreeMap::<PlaceId, &Path>::new(), BTreeMap::<&Name, &Path>::new());
+    let (mut places, mut names) =
+        (BTreeMap::<PlaceId, &Path>::new(), BTreeMap::<&Name, &Path>::new());
     let mut claimed = BTreeSet::new();
-    for TaskOutput { written, spot, is_claimed, .. } in outputs.iter().filter(|output| !output.written.is_folder) {
+    for TaskOutput { written, spot, is_claimed, .. } in
+        outputs.iter().filter(|output| !output.written.is_folder)
+    {
         let before = match spot {
             Some(spot) => places.insert(spot.place(), &written.path),
             None => names.insert(&written.name, &written.path),
         };
         if before.is_some_and(|before| before != written.path) {
             let name = spot.as_ref().map_or(&written.name, Spot::url);
-            let reason =
-                format!("two files that the task wrote would both be `{name}`: let its outputs go to different places");
+            let reason = format!(
+                "two files that the task wrote would both be `{name}`: let its outputs go to \
+                 different places"
+            );
             return Err(failed(FailureKind::Claimed, reason));
         }
         claimed.extend(spot.as_ref().filter(|_| *is_claimed).map(Spot::place));
@@ -308,16 +359,23 @@ fn claim(run: &TaskRun, outputs: &[TaskOutput]) -> Result<Option<Arc<Claim>>, St
 }
 
 fn claimed_by_other(claimed: &[(PlaceId, Name)], place: PlaceId, other: u32) -> Status {
-    let url = claimed.iter().find(|(of, _)| *of == place).map(|(_, url)| url.clone()).unwrap_or_default();
+    let url =
+        claimed.iter().find(|(of, _)| *of == place).map(|(_, url)| url.clone()).unwrap_or_default();
     let reason = format!(
-        "task {other} of the job writes `{url}`, which this task would replace: put `{{#}}` or a part of the item into \
-         the name or the folder of the output"
+        "task {other} of the job writes `{url}`, which this task would replace: put `{{#}}` or a \
+         part of the item into the name or the folder of the output"
     );
     failed(FailureKind::Claimed, reason)
 }
 
 /// The destination of a file in persistent storage, if it has one.
-fn destination(run: &TaskRun, with: &Expansion<'_>, spec: &OutputSpec, is_glob: bool, name: &Name) -> Option<Name> {
+fn destination(
+    run: &TaskRun,
+    with: &Expansion<'_>,
+    spec: &OutputSpec,
+    is_glob: bool,
+    name: &Name,
+) -> Option<Name> {
     let mut place = spec.destination.as_ref()?.expand(with);
     if is_glob || place.ends_with(b"/") {
         place = Name::concat(&[without_slashes(&place), b"/", name]);

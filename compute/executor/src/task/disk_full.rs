@@ -1,5 +1,5 @@
-//! Whether the node's own disk is full. Tasks on a full disk fail within milliseconds, one after the other, so such a
-//! node would fail all tasks of a job. These failures count as the node's.
+//! Whether the node's own disk is full. Tasks on a full disk fail within milliseconds, one after
+//! the other, so such a node would fail all tasks of a job. These failures count as the node's.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,7 +9,8 @@ use std::path::Path;
 use rustix::fs::{statfs, statvfs};
 use rustix::io::Errno;
 
-/// Written to test the disk. A disk that takes this much was not full, unless the task's output says so.
+/// Written to test the disk. A disk that takes this much was not full, unless the task's output
+/// says so.
 const PROBE_BYTES: usize = 64 << 10;
 /// Size of the blocks in which `stat(2)` counts.
 const BLOCK_BYTES: u64 = 512;
@@ -17,9 +18,11 @@ const BLOCK_BYTES: u64 = 512;
 const TAIL_BYTES: usize = 4 << 10;
 
 /// Text that programs print when a disk or a quota is full: of the C library, of Rust, of Java.
-const FULL: [&str; 5] = ["No space left on device", "Disk quota exceeded", "ENOSPC", "(os error 28)", "(os error 122)"];
+const FULL: [&str; 5] =
+    ["No space left on device", "Disk quota exceeded", "ENOSPC", "(os error 28)", "(os error 122)"];
 
-/// A disk with less than this free is short: another task may have written to it a moment before, and has ended since.
+/// A disk with less than this free is short: another task may have written to it a moment before,
+/// and has ended since.
 const SHORT_BYTES: u64 = 64 << 20;
 
 /// File systems on a node's own disks or in its memory, by their numbers in `statfs(2)`.
@@ -34,15 +37,15 @@ const LOCAL: [u32; 8] = [
     0xca45_1a4e, // bcachefs
 ];
 
-/// Whether the disk under a folder is full, which may have failed a task. `printed` is the task's output; it counts if
-/// less than `floor_bytes` are free.
+/// Whether the disk under a folder is full, which may have failed a task. `printed` is the task's
+/// output; it counts if less than `floor_bytes` are free.
 pub(crate) fn is_full(folder: &Path, floor_bytes: u64, printed: &[&[u8]]) -> bool {
     let is_short = || statvfs(folder).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < floor_bytes);
     (says_full(printed) && is_short()) || probe(folder).is_err_and(|e| is_no_room(&e))
 }
 
-/// With less free than this, a disk is short of space for a task that has written this much: another one like it may
-/// have left as much since.
+/// With less free than this, a disk is short of space for a task that has written this much:
+/// another one like it may have left as much since.
 pub(crate) fn short_bytes(floor_bytes: u64, written_bytes: u64) -> u64 {
     floor_bytes.max(SHORT_BYTES).max(written_bytes.saturating_mul(2))
 }
@@ -53,7 +56,8 @@ pub(crate) fn share_disk(folder: &Path, other: &Path) -> bool {
     disk(folder).is_some_and(|here| disk(other) == Some(here))
 }
 
-/// Bytes on the disk of the files in a folder that have no name elsewhere. Files that cannot be looked at do not count.
+/// Bytes on the disk of the files in a folder that have no name elsewhere. Files that cannot be
+/// looked at do not count.
 pub(crate) fn written_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {
@@ -88,7 +92,10 @@ fn probe(folder: &Path) -> io::Result<()> {
     let path = folder.join(name);
     let mut content = vec![0; PROBE_BYTES];
     // Content that no file system can compress.
-    blake3::Hasher::new().update(path.as_os_str().as_encoded_bytes()).finalize_xof().fill(&mut content);
+    blake3::Hasher::new()
+        .update(path.as_os_str().as_encoded_bytes())
+        .finalize_xof()
+        .fill(&mut content);
     let written = File::create_new(&path).and_then(|mut file| file.write_all(&content));
     // If the file was not made, there is nothing to remove.
     let _ = fs::remove_file(&path);
@@ -106,7 +113,10 @@ mod tests {
         assert!(!is_full(folder.path(), 0, printed));
         assert!(is_full(folder.path(), u64::MAX, printed));
         assert!(!is_full(folder.path(), u64::MAX, &[b"exit", b""]));
-        assert!(!is_full(&folder.path().join("gone"), u64::MAX, printed), "a folder that is not there is not full");
+        assert!(
+            !is_full(&folder.path().join("gone"), u64::MAX, printed),
+            "a folder that is not there is not full"
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 

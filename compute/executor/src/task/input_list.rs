@@ -1,6 +1,7 @@
-//! Files that list the inputs of a task, for programs whose inputs are more than a command line holds: the placeholder
-//! `{inputs}` stands for a file with one path on each line, `{inputs0}` for one with a NUL byte after each path. They
-//! are beside the sandbox and not in it, so that no output pattern finds them.
+//! Files that list the inputs of a task, for programs whose inputs are more than a command line
+//! holds: the placeholder `{inputs}` stands for a file with one path on each line, `{inputs0}` for
+//! one with a NUL byte after each path. They are beside the sandbox and not in it, so that no
+//! output pattern finds them.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -47,7 +48,13 @@ impl TaskRunner {
         Ok(lists)
     }
 
-    fn list(&self, run: &TaskRun, end: InputListEnd, staged: &[Name], lists: &mut InputLists) -> Result<(), Status> {
+    fn list(
+        &self,
+        run: &TaskRun,
+        end: InputListEnd,
+        staged: &[Name],
+        lists: &mut InputLists,
+    ) -> Result<(), Status> {
         if lists.base.is_empty() {
             lists.base = name_of(self.new_folder(&run.task.id().to_string()));
         }
@@ -55,14 +62,23 @@ impl TaskRunner {
         if lists.written.contains(&path) {
             return Ok(());
         }
-        if let Some(name) = staged.iter().find(|name| end == InputListEnd::Line && name.contains(&b'\n')) {
-            let reason = format!("`{{inputs}}` cannot list `{name}`, which has a line break in it: use `{{inputs0}}`");
+        if let Some(name) =
+            staged.iter().find(|name| end == InputListEnd::Line && name.contains(&b'\n'))
+        {
+            let reason = format!(
+                "`{{inputs}}` cannot list `{name}`, which has a line break in it: use \
+                 `{{inputs0}}`"
+            );
             return Err(failed(FailureKind::Start, reason));
         }
         lists.written.push(path.clone());
         write(&path, end.byte(), staged).map_err(|e| {
-            let reason = format!("cannot list its inputs at {} on {}: {e}", path.display(), self.name);
-            failed(if disk_full::is_no_room(&e) { FailureKind::NodeFull } else { FailureKind::Node }, reason)
+            let reason =
+                format!("cannot list its inputs at {} on {}: {e}", path.display(), self.name);
+            failed(
+                if disk_full::is_no_room(&e) { FailureKind::NodeFull } else { FailureKind::Node },
+                reason,
+            )
         })
     }
 }

@@ -1,7 +1,8 @@
-//! The lease: an executor's right to let outputs appear. A dispatcher that has not heard from an executor for a while
-//! gives the executor's tasks to others. If the executor was only suspended, it must not overwrite what the others
-//! have written. So the dispatcher answers each heartbeat, and the answer is valid for less time than the dispatcher
-//! waits, counted from the moment when the heartbeat was sent.
+//! The lease: an executor's right to let outputs appear. A dispatcher that has not heard from an
+//! executor for a while gives the executor's tasks to others. If the executor was only suspended,
+//! it must not overwrite what the others have written. So the dispatcher answers each heartbeat,
+//! and the answer is valid for less time than the dispatcher waits, counted from the moment when
+//! the heartbeat was sent.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -25,8 +26,8 @@ struct Times {
     unanswered: VecDeque<Moment>,
 }
 
-/// A moment on a clock that continues while the machine sleeps. The dispatcher's clock stops then, so a lease never
-/// lasts longer than the dispatcher waits.
+/// A moment on a clock that continues while the machine sleeps. The dispatcher's clock stops then,
+/// so a lease never lasts longer than the dispatcher waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
 
@@ -69,7 +70,11 @@ impl Lease {
             if Moment::now() < times.until {
                 return true;
             }
-            times = self.renewed.wait_timeout(times, CHECK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            times = self
+                .renewed
+                .wait_timeout(times, CHECK_EVERY)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         false
     }

@@ -1,9 +1,9 @@
-//! Whether a task ended by its node's shutdown. A batch system that takes a node back signals the executor and its
-//! tasks at the same time, and so does a kernel that has run out of memory. Such a task did not fail: it runs again on
-//! another node, and no retry is used up.
+//! Whether a task ended by its node's shutdown. A batch system that takes a node back signals the
+//! executor and its tasks at the same time, and so does a kernel that has run out of memory. Such a
+//! task did not fail: it runs again on another node, and no retry is used up.
 //!
-//! The task's end may be seen before the executor's own signal. So an end that may be a shutdown is not reported at
-//! once: the executor waits up to [`SIGNAL_SPREAD`] for its own order to stop.
+//! The task's end may be seen before the executor's own signal. So an end that may be a shutdown is
+//! not reported at once: the executor waits up to [`SIGNAL_SPREAD`] for its own order to stop.
 
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,9 @@ pub(crate) fn may_be_node_shutdown(status: &Status) -> bool {
     }
 }
 
-/// Whether a task that ended at `ended` was ended by its node's shutdown, of which the executor was `told`. An end
-/// without a signal counts if it came right after the order: a program may catch the signal and exit with any code.
+/// Whether a task that ended at `ended` was ended by its node's shutdown, of which the executor was
+/// `told`. An end without a signal counts if it came right after the order: a program may catch the
+/// signal and exit with any code.
 pub(crate) fn was_node_shutdown(status: &Status, ended: Instant, told: Instant) -> bool {
     let came_right_after = || told <= ended && ended - told <= SIGNAL_SPREAD;
     match status {
@@ -52,7 +53,8 @@ mod tests {
         let told = Instant::now();
         let (soon, late) = (told + SIGNAL_SPREAD / 2, told + SIGNAL_SPREAD * 2);
         let failed = |kind| Status::Failed(Failure { kind, reason: String::new() });
-        // Status; whether it may be a shutdown; whether it was one soon after the order; and long after.
+        // Status; whether it may be a shutdown; whether it was one soon after the order; and long
+        // after.
         let table = [
             (Status::Signalled(15), true, true, true),
             (Status::Signalled(9), true, true, true),

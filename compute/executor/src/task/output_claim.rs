@@ -1,14 +1,16 @@
-//! Claims of output places. A task must not replace what another task of its job has written. Many places are known
-//! only after the task has run: the matches of a pattern, or the target of a symbolic link. So before the outputs of a
-//! task appear, its executor sends their places to the dispatcher. The dispatcher gives each place of a job to one
-//! task and refuses it to all others (`core/jobs/src/job/places.rs`). A look at the place itself would not do: it
-//! could not tell a file of this job from a file of an earlier job, which is to be replaced.
+//! Claims of output places. A task must not replace what another task of its job has written. Many
+//! places are known only after the task has run: the matches of a pattern, or the target of a
+//! symbolic link. So before the outputs of a task appear, its executor sends their places to the
+//! dispatcher. The dispatcher gives each place of a job to one task and refuses it to all others
+//! (`core/jobs/src/job/places.rs`). A look at the place itself would not do: it could not tell a
+//! file of this job from a file of an earlier job, which is to be replaced.
 //!
-//! A place that the job declares needs no claim: declared places were compared when the job was submitted, and the
-//! dispatcher refuses them to other tasks. So a task claims only places to which a pattern or a symbolic link leads.
+//! A place that the job declares needs no claim: declared places were compared when the job was
+//! submitted, and the dispatcher refuses them to other tasks. So a task claims only places to which
+//! a pattern or a symbolic link leads.
 //!
-//! The claim is sent before the outputs are copied and made durable, and its answer is awaited afterwards. So a claim
-//! costs no time if copying takes as long as one message there and back.
+//! The claim is sent before the outputs are copied and made durable, and its answer is awaited
+//! afterwards. So a claim costs no time if copying takes as long as one message there and back.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,12 +20,14 @@ use eyas_types::{PlaceId, TaskId};
 /// Time between two checks whether the answer is still wanted.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// The dispatcher's answer to a claim: the first place that another task of the job has, and that task's index.
+/// The dispatcher's answer to a claim: the first place that another task of the job has, and that
+/// task's index.
 pub(crate) type ClaimAnswer = Option<(PlaceId, u32)>;
 
 /// Requests of a running task.
 pub(crate) trait ClaimPlaces: Send + Sync {
-    /// Lends the processors of a task, or reclaims them: its [control](crate::process::ProcessControl) grants them.
+    /// Lends the processors of a task, or reclaims them: its
+    /// [control](crate::process::ProcessControl) grants them.
     fn lend(&self, task: TaskId, lends: bool);
 
     /// Claims places for a try of a task.
@@ -51,7 +55,11 @@ impl Claim {
             if answer.is_some() {
                 return *answer;
             }
-            answer = self.answered.wait_timeout(answer, CHECK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            answer = self
+                .answered
+                .wait_timeout(answer, CHECK_EVERY)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         None
     }

@@ -1,6 +1,6 @@
-//! A sandbox: a task's own folder on the node's disk. Inputs are staged into it, outputs are collected from it, and it
-//! is removed when the task has ended, or emptied and [kept](kept) for a later task. No name from outside leads out of
-//! it.
+//! A sandbox: a task's own folder on the node's disk. Inputs are staged into it, outputs are
+//! collected from it, and it is removed when the task has ended, or emptied and [kept](kept) for a
+//! later task. No name from outside leads out of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, Permissions};
@@ -55,7 +55,10 @@ pub(crate) enum SandboxError {
     #[error("`{0}` is a folder: name the files in it, as in `{0}/**`")]
     Folder(Name),
     /// A device, socket or pipe.
-    #[error("`{0}` is neither a file nor a folder, and cannot be delivered: remove it, or narrow the output's pattern")]
+    #[error(
+        "`{0}` is neither a file nor a folder, and cannot be delivered: remove it, or narrow the \
+         output's pattern"
+    )]
     Special(Name),
     /// A symbolic link whose target does not exist.
     #[error("`{name}` is a symbolic link to `{target}`, which does not exist")]
@@ -95,8 +98,8 @@ impl Sandbox {
         Ok(Sandbox { folder, staged: HashMap::new(), shared: None, mark })
     }
 
-    /// Gives a sandbox that was made ahead its final name. On some file systems making a folder takes longer than all
-    /// other steps of a short task.
+    /// Gives a sandbox that was made ahead its final name. On some file systems making a folder
+    /// takes longer than all other steps of a short task.
     pub fn rename(mut self, folder: PathBuf) -> io::Result<Self> {
         fs::rename(&self.folder, &folder)?;
         self.folder = folder;
@@ -107,8 +110,8 @@ impl Sandbox {
         &self.folder
     }
 
-    /// Puts an object at the name that the task expects. With `remember`, [`collect`](Self::collect) tells it from what
-    /// the task writes.
+    /// Puts an object at the name that the task expects. With `remember`,
+    /// [`collect`](Self::collect) tells it from what the task writes.
     pub fn stage(
         &mut self,
         store: &ObjectStore,
@@ -124,7 +127,8 @@ impl Sandbox {
         Ok(staged_by)
     }
 
-    /// Makes the folder of an input. If this fails, staging fails too and says why. Returns the path of the input.
+    /// Makes the folder of an input. If this fails, staging fails too and says why. Returns the
+    /// path of the input.
     fn prepare(&self, name: &Path) -> PathBuf {
         if let Some(parent) = name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             let _ = fs::create_dir_all(self.folder.join(parent));
@@ -140,12 +144,16 @@ impl Sandbox {
 
     /// The files and empty folders that an output's pattern names, in order of name.
     ///
-    /// A glob matches an input only if the task has replaced the input. A matched folder stands for all files in it.
-    /// Symbolic links are followed.
+    /// A glob matches an input only if the task has replaced the input. A matched folder stands for
+    /// all files in it. Symbolic links are followed.
     ///
     /// # Errors
     /// If anything that the pattern names cannot be delivered: nothing is left out silently.
-    pub fn collect(&self, pattern: &Name, is_glob: bool) -> Result<Vec<CollectedOutput>, SandboxError> {
+    pub fn collect(
+        &self,
+        pattern: &Name,
+        is_glob: bool,
+    ) -> Result<Vec<CollectedOutput>, SandboxError> {
         let relative = inside(pattern)?;
         if !is_glob {
             let path = self.folder.join(&relative);
@@ -157,7 +165,9 @@ impl Sandbox {
             };
         }
         let not_a_glob = |e| match e {
-            GlobError::Pattern(reason) => SandboxError::Pattern { pattern: pattern.clone(), reason },
+            GlobError::Pattern(reason) => {
+                SandboxError::Pattern { pattern: pattern.clone(), reason }
+            }
             e => SandboxError::Search(e),
         };
         let glob = Glob::parse(pattern).map_err(not_a_glob)?;
@@ -175,11 +185,12 @@ impl Sandbox {
     fn is_unchanged_input(&self, name: &Path) -> bool {
         let shared = || self.shared.as_ref().and_then(|shared| shared.mark_of(name));
         let Some(staged) = self.staged.get(name).or_else(shared) else { return false };
-        fs::symlink_metadata(self.folder.join(name)).is_ok_and(|now| *staged == StagedMark::of(&now))
+        fs::symlink_metadata(self.folder.join(name))
+            .is_ok_and(|now| *staged == StagedMark::of(&now))
     }
 
-    /// Adds a file, or all files of a folder, to `outputs`: `true` marks an empty folder. `above` are the folders from
-    /// the match to here.
+    /// Adds a file, or all files of a folder, to `outputs`: `true` marks an empty folder. `above`
+    /// are the folders from the match to here.
     fn add(
         &self,
         name: PathBuf,
@@ -201,7 +212,10 @@ impl Sandbox {
                 if above.contains(&here) {
                     return Err(SandboxError::Loop(shown_name));
                 }
-                let entries = fs::read_dir(&path).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+                let entries = fs::read_dir(&path)
+                    .map_err(cannot)?
+                    .collect::<Result<Vec<_>, _>>()
+                    .map_err(cannot)?;
                 if entries.is_empty() {
                     outputs.insert(name, true);
                     return Ok(());
@@ -239,7 +253,9 @@ fn kind_of(path: &Path, name: &Name) -> Result<Option<FileKind>, SandboxError> {
         Ok(_) => Err(SandboxError::Special(name.clone())),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             match fs::read_link(path) {
-                Ok(target) => Err(SandboxError::DanglingLink { name: name.clone(), target: name_of(target) }),
+                Ok(target) => {
+                    Err(SandboxError::DanglingLink { name: name.clone(), target: name_of(target) })
+                }
                 Err(_) => Ok(None),
             }
         }
@@ -285,7 +301,8 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder and all folders in it writable for their owner. Errors show when the folder is removed.
+/// Makes a folder and all folders in it writable for their owner. Errors show when the folder is
+/// removed.
 fn make_writable(folder: &Path) {
     let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -326,8 +343,8 @@ pub(crate) fn inside(name: &[u8]) -> Result<PathBuf, SandboxError> {
     Ok(path)
 }
 
-/// The name of each input in the sandbox; the first ones are there already, as `shared`. Inputs of the same name get
-/// folders of their own: the third input `x` is staged as `input-3/x`.
+/// The name of each input in the sandbox; the first ones are there already, as `shared`. Inputs of
+/// the same name get folders of their own: the third input `x` is staged as `input-3/x`.
 pub(crate) fn input_paths(
     inputs: &[AssignedInput],
     shared: Option<&SharedInputs>,
@@ -337,8 +354,10 @@ pub(crate) fn input_paths(
     let mut taken = HashSet::new();
     for (number, input) in inputs.iter().enumerate().skip(paths.len()) {
         let name = inside(input.name.as_deref().unwrap_or_else(|| input.object.base_name()))?;
-        let is_taken = taken.contains(&name) || shared.is_some_and(|shared| shared.mark_of(&name).is_some());
-        let path = if is_taken { Path::new(&format!("input-{}", number + 1)).join(&name) } else { name };
+        let is_taken =
+            taken.contains(&name) || shared.is_some_and(|shared| shared.mark_of(&name).is_some());
+        let path =
+            if is_taken { Path::new(&format!("input-{}", number + 1)).join(&name) } else { name };
         taken.insert(path.clone());
         paths.push(path);
     }
@@ -359,7 +378,10 @@ mod tests {
     #[test]
     fn a_sandbox_is_removed_with_its_read_only_folders() {
         let outer = tempfile::tempdir().unwrap();
-        let sandbox = Sandbox::create(outer.path().join("spare")).unwrap().rename(outer.path().join("task")).unwrap();
+        let sandbox = Sandbox::create(outer.path().join("spare"))
+            .unwrap()
+            .rename(outer.path().join("task"))
+            .unwrap();
         let deep = sandbox.folder().join("a/b");
         fs::create_dir_all(&deep).unwrap();
         fs::write(deep.join("file"), "x").unwrap();
@@ -386,7 +408,14 @@ mod tests {
     #[test]
     fn a_bracket_in_an_items_name_is_no_pattern() {
         let values = [eyas_types::Value { text: "a[1]".into(), input: None }];
-        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1, input_list: b"" };
+        let with = Expansion {
+            values: &values,
+            staged: &[],
+            template_inputs: 0,
+            number: 1,
+            slot: 1,
+            input_list: b"",
+        };
         let pattern = |text: &str| pattern_of(&Template::parse(text), &with);
         assert_eq!(pattern("{}.out"), ("a[1].out".into(), false));
         assert_eq!(pattern("{}*.out"), ("a[[]1[]]*.out".into(), true));
@@ -394,8 +423,10 @@ mod tests {
 
     #[test]
     fn inputs_of_one_name_do_not_hide_each_other() {
-        let inputs = [input("file:///a/x.fits"), input("file:///b/x.fits"), input("s3://c/y.fits?v=1")];
-        let expected: Vec<PathBuf> = ["x.fits", "input-2/x.fits", "y.fits"].iter().map(PathBuf::from).collect();
+        let inputs =
+            [input("file:///a/x.fits"), input("file:///b/x.fits"), input("s3://c/y.fits?v=1")];
+        let expected: Vec<PathBuf> =
+            ["x.fits", "input-2/x.fits", "y.fits"].iter().map(PathBuf::from).collect();
         assert_eq!(input_paths(&inputs, None).unwrap(), expected);
         assert!(input_paths(&[input("http://host/..")], None).is_err());
     }
@@ -439,8 +470,13 @@ mod tests {
         fs::write(at(b"d/deep/x"), "").unwrap();
         symlink("d/deep/x", at(b"link")).unwrap();
         symlink("deep", at(b"d/also")).unwrap();
-        let all =
-            [file(b"d/also/x"), file(b"d/deep/x"), (Name::from("d/empty"), true), file(b"link"), file(b"odd\xff")];
+        let all = [
+            file(b"d/also/x"),
+            file(b"d/deep/x"),
+            (Name::from("d/empty"), true),
+            file(b"link"),
+            file(b"odd\xff"),
+        ];
         assert_eq!(collect("*").unwrap(), all);
         assert_eq!(collect("**").unwrap(), all);
         assert_eq!(collect("link").unwrap(), [file(b"link")]);
@@ -472,7 +508,10 @@ mod tests {
         fs::remove_file(sandbox.folder().join("replaced")).unwrap();
         fs::write(sandbox.folder().join("replaced"), "mine").unwrap();
         let written = sandbox.collect(&"*".into(), true).unwrap();
-        assert_eq!(written.iter().map(|written| written.name.to_string()).collect::<Vec<_>>(), ["replaced"]);
+        assert_eq!(
+            written.iter().map(|written| written.name.to_string()).collect::<Vec<_>>(),
+            ["replaced"]
+        );
         assert_eq!(sandbox.collect(&"kept".into(), false).unwrap().len(), 1);
     }
 }

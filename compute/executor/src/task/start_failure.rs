@@ -14,17 +14,17 @@ pub(super) fn cannot_start(node: &str, command: &Command, error: &std::io::Error
     let folder = command.get_current_dir().unwrap_or(Path::new(".")).display();
     let hint = match error.kind() {
         std::io::ErrorKind::NotFound => {
-            " (do the program, its interpreter and the working folder exist on this node? \
-             --input brings a program along)"
+            " (do the program, its interpreter and the working folder exist on this node? --input \
+             brings a program along)"
         }
         std::io::ErrorKind::PermissionDenied if is_on_noexec(command) => {
-            " (its file system is mounted with `noexec`, so no program on it can run: move the program, or the \
-             folder of the executor, to another one)"
+            " (its file system is mounted with `noexec`, so no program on it can run: move the \
+             program, or the folder of the executor, to another one)"
         }
         std::io::ErrorKind::PermissionDenied => " (is it executable? chmod +x)",
         std::io::ErrorKind::ArgumentListTooLong => {
-            " (a command line holds fewer arguments: `{inputs}` in the command stands for a file with the paths of \
-             the inputs, one on each line)"
+            " (a command line holds fewer arguments: `{inputs}` in the command stands for a file \
+             with the paths of the inputs, one on each line)"
         }
         _ => "",
     };
@@ -35,6 +35,8 @@ pub(super) fn cannot_start(node: &str, command: &Command, error: &std::io::Error
 /// Whether the program of a command is on a file system from which no program can run.
 fn is_on_noexec(command: &Command) -> bool {
     let program = Path::new(command.get_program());
-    let program = command.get_current_dir().map_or_else(|| program.to_owned(), |folder| folder.join(program));
-    rustix::fs::statvfs(&program).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+    let program =
+        command.get_current_dir().map_or_else(|| program.to_owned(), |folder| folder.join(program));
+    rustix::fs::statvfs(&program)
+        .is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }

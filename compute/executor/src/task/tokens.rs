@@ -1,5 +1,6 @@
-//! Tokens of jobs. With its job's token, a task may use the cluster for its own job. `EYAS_ACCESS` names the token's
-//! file, which is removed when the job has ended. The executor's own access file is not for tasks.
+//! Tokens of jobs. With its job's token, a task may use the cluster for its own job. `EYAS_ACCESS`
+//! names the token's file, which is removed when the job has ended. The executor's own access file
+//! is not for tasks.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -11,35 +11,50 @@ impl Owner {
         actions: &mut Vec<(String, PoolAction)>,
     ) {
         let answer = match request {
-            PoolsRequest::Add { name, mut options, is_tried } => match self.check_new(&name, &mut options) {
-                Ok(system) if is_tried => {
-                    self.adding.insert(name.clone());
-                    return self.try_new(name, options, system, reply);
+            PoolsRequest::Add { name, mut options, is_tried } => {
+                match self.check_new(&name, &mut options) {
+                    Ok(system) if is_tried => {
+                        self.adding.insert(name.clone());
+                        return self.try_new(name, options, system, reply);
+                    }
+                    Ok(system) => self.add(now_us, &name, *options, system),
+                    Err(why) => Err(why),
                 }
-                Ok(system) => self.add(now_us, &name, *options, system),
-                Err(why) => Err(why),
-            },
+            }
             PoolsRequest::Show { name: None } => Ok(views(now_us, self.pools.values(), false)),
             PoolsRequest::Show { name: Some(name) } => {
                 self.find(&name).map(|pool| views(now_us, [pool].into_iter(), true))
             }
-            PoolsRequest::Pause { name } => {
-                self.set_status(now_us, &name, PoolStatus::Paused("a user has paused it".into()), actions)
+            PoolsRequest::Pause { name } => self.set_status(
+                now_us,
+                &name,
+                PoolStatus::Paused("a user has paused it".into()),
+                actions,
+            ),
+            PoolsRequest::Resume { name } => {
+                self.set_status(now_us, &name, PoolStatus::Active, actions)
             }
-            PoolsRequest::Resume { name } => self.set_status(now_us, &name, PoolStatus::Active, actions),
-            PoolsRequest::Remove { name, is_forced } => self.remove(now_us, &name, is_forced, actions),
-            PoolsRequest::Log { name, request, stream } => match self.log_of(&name, request, stream) {
-                Ok(log) => {
-                    tokio::spawn(async move { reply.send(log.read().await) });
-                    return;
+            PoolsRequest::Remove { name, is_forced } => {
+                self.remove(now_us, &name, is_forced, actions)
+            }
+            PoolsRequest::Log { name, request, stream } => {
+                match self.log_of(&name, request, stream) {
+                    Ok(log) => {
+                        tokio::spawn(async move { reply.send(log.read().await) });
+                        return;
+                    }
+                    Err(why) => Err(why),
                 }
-                Err(why) => Err(why),
-            },
+            }
             PoolsRequest::Try { name } => match self.find(&name) {
                 Ok(pool) => {
                     let (system, plan) = (pool.system.clone(), pool.tried_plan(now_us, TRIED));
                     tokio::spawn(async move {
-                        let answer = system.try_out(&plan).await.map(PoolsAnswer::Text).map_err(PoolsError::from);
+                        let answer = system
+                            .try_out(&plan)
+                            .await
+                            .map(PoolsAnswer::Text)
+                            .map_err(PoolsError::from);
                         let _ = reply.send(answer);
                     });
                     return;
@@ -54,9 +69,17 @@ impl Owner {
         self.pools.get(name).ok_or_else(|| PoolsError::NoSuchPool(name.into()))
     }
 
-    fn check_new(&self, name: &str, options: &mut PoolOptions) -> Result<Arc<dyn BatchSystem>, PoolsError> {
+    fn check_new(
+        &self,
+        name: &str,
+        options: &mut PoolOptions,
+    ) -> Result<Arc<dyn BatchSystem>, PoolsError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_plain) || name.starts_with('-') {
+        if name.is_empty()
+            || name.len() > MAX_NAME
+            || !name.chars().all(is_plain)
+            || name.starts_with('-')
+        {
             return Err(PoolsError::Name(name.into()));
         }
         if self.pools.contains_key(name) || self.adding.contains(name) {
@@ -73,7 +96,13 @@ impl Owner {
         })
     }
 
-    fn try_new(&self, name: String, options: Box<PoolOptions>, system: Arc<dyn BatchSystem>, reply: Reply) {
+    fn try_new(
+        &self,
+        name: String,
+        options: Box<PoolOptions>,
+        system: Arc<dyn BatchSystem>,
+        reply: Reply,
+    ) {
         let plan = RequestPlan {
             pool: name.clone(),
             number: TRIED,
@@ -98,7 +127,8 @@ impl Owner {
         options: PoolOptions,
         system: Arc<dyn BatchSystem>,
     ) -> Result<PoolsAnswer, PoolsError> {
-        let pool = Pool::add(&self.config.folder, name, options, system, &self.config.eyas, now_us)?;
+        let pool =
+            Pool::add(&self.config.folder, name, options, system, &self.config.eyas, now_us)?;
         // Its first nodes are requested when the dispatcher reports the work.
         self.pools.insert(name.into(), pool);
         Ok(PoolsAnswer::Done)
@@ -133,7 +163,12 @@ impl Owner {
         Ok(PoolsAnswer::Done)
     }
 
-    fn log_of(&self, name: &str, request: Option<u64>, stream: RequestFile) -> Result<RequestLog, PoolsError> {
+    fn log_of(
+        &self,
+        name: &str,
+        request: Option<u64>,
+        stream: RequestFile,
+    ) -> Result<RequestLog, PoolsError> {
         let pool = self.find(name)?;
         let number = match request {
             Some(number) if pool.has_request(number) => number,
@@ -145,7 +180,10 @@ impl Owner {
             RequestFile::Stdout => "stdout",
             RequestFile::Script => "script.sh",
         };
-        let open = pool.open_jobs().find(|(open, _)| *open == number).map(|(_, job)| (pool.system.clone(), job));
+        let open = pool
+            .open_jobs()
+            .find(|(open, _)| *open == number)
+            .map(|(_, job)| (pool.system.clone(), job));
         Ok(RequestLog { open, path: pool.folder().request(number).join(file) })
     }
 }
@@ -175,10 +213,16 @@ fn check_options(options: &PoolOptions) -> Result<(), PoolsError> {
     let caps = [options.max_node_hours, options.max_cost, Some(options.price)];
     let wrong = match options {
         PoolOptions { max_nodes: 0, .. } => "--max-nodes must be at least 1",
-        PoolOptions { min_nodes, max_nodes, .. } if min_nodes > max_nodes => "--min-nodes is larger than --max-nodes",
-        PoolOptions { time_limit_us, .. } if *time_limit_us < 1_000_000 => "--time-limit must be at least 1s",
+        PoolOptions { min_nodes, max_nodes, .. } if min_nodes > max_nodes => {
+            "--min-nodes is larger than --max-nodes"
+        }
+        PoolOptions { time_limit_us, .. } if *time_limit_us < 1_000_000 => {
+            "--time-limit must be at least 1s"
+        }
         PoolOptions { cpus: Some(0), .. } => "--cpus must be at least 1",
-        _ if !caps.into_iter().flatten().all(is_amount) => "prices and limits must be numbers of at least 0",
+        _ if !caps.into_iter().flatten().all(is_amount) => {
+            "prices and limits must be numbers of at least 0"
+        }
         _ => return Ok(()),
     };
     Err(PoolsError::Options(wrong))

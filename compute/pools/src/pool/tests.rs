@@ -81,7 +81,15 @@ impl World {
     fn new(min_nodes: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let system = Arc::new(Silent);
-        let pool = Pool::add(folder.path(), "mine", options(min_nodes), system, Path::new("/eyas"), SECOND_US).unwrap();
+        let pool = Pool::add(
+            folder.path(),
+            "mine",
+            options(min_nodes),
+            system,
+            Path::new("/eyas"),
+            SECOND_US,
+        )
+        .unwrap();
         World { pool, now_us: SECOND_US, folder }
     }
 
@@ -91,7 +99,8 @@ impl World {
         let mut actions = Vec::new();
         let nodes = nodes.iter().map(|node| (*node).clone()).collect();
         self.pool.see_nodes(self.now_us, nodes, &mut actions);
-        let work = FittingWork { fits: 1, tasks, cpus_milli: 1000 * tasks, ..FittingWork::default() };
+        let work =
+            FittingWork { fits: 1, tasks, cpus_milli: 1000 * tasks, ..FittingWork::default() };
         self.pool.see_work(self.now_us, work, OutstandingWork::default(), &mut actions);
         actions
     }
@@ -207,9 +216,16 @@ fn a_bad_host_is_excluded_and_does_not_pause_the_pool() {
 #[test]
 fn hosts_that_could_not_be_reached_are_excluded_at_once() {
     let mut world = World::new(1);
-    world.pool.pass_over(world.now_us, vec![("gone".into(), "connection refused".into())], &mut Vec::new());
+    world.pool.pass_over(
+        world.now_us,
+        vec![("gone".into(), "connection refused".into())],
+        &mut Vec::new(),
+    );
     let actions = world.report(0, &[]);
-    assert!(matches!(&actions[..], [PoolAction::Submit(plan)] if plan.excluded == ["gone"]), "{actions:?}");
+    assert!(
+        matches!(&actions[..], [PoolAction::Submit(plan)] if plan.excluded == ["gone"]),
+        "{actions:?}"
+    );
     assert!(world.view().events.iter().any(|event| event.text.contains("host gone is excluded")));
 }
 
@@ -317,7 +333,11 @@ fn a_node_that_does_not_join_is_given_up() {
     let again = world.state(0, BatchState::Running);
     assert!(matches!(&again[..], [PoolAction::Withdraw(_)]), "{again:?}");
     world.state(0, ended("CANCELLED", false));
-    assert!(world.view().requests[0].state == "ended" && world.view().failures == 1, "{:?}", world.view());
+    assert!(
+        world.view().requests[0].state == "ended" && world.view().failures == 1,
+        "{:?}",
+        world.view()
+    );
 }
 
 #[test]
@@ -326,7 +346,13 @@ fn a_node_that_cannot_start_is_given_up_with_the_reason() {
     world.report(0, &[]);
     world.submitted(0);
     world.state(0, BatchState::Starting(Some("ErrImagePull".into())));
-    assert!(world.view().waits.unwrap().ends_with("was granted, and its node has not joined (ErrImagePull)"));
+    assert!(
+        world
+            .view()
+            .waits
+            .unwrap()
+            .ends_with("was granted, and its node has not joined (ErrImagePull)")
+    );
     world.now_us += 61 * SECOND_US;
     let given_up = world.state(0, BatchState::Starting(Some("ImagePullBackOff".into())));
     assert!(matches!(&given_up[..], [PoolAction::Withdraw(_), ..]), "{given_up:?}");
@@ -340,7 +366,8 @@ fn a_batch_system_that_does_not_answer_is_named_until_it_does() {
     world.submitted(0);
     let missing = BatchError::Missing { program: "squeue".into() };
     (0..2).for_each(|_| world.pool.states_unknown(world.now_us, &missing, &mut Vec::new()));
-    let noted = |text: &str| world.view().events.iter().filter(|event| event.text.contains(text)).count();
+    let noted =
+        |text: &str| world.view().events.iter().filter(|event| event.text.contains(text)).count();
     assert_eq!(noted("the states of requests are not known: there is no program `squeue`"), 1);
     assert!(world.view().why.unwrap().contains("no program `squeue`"));
     world.state(0, BatchState::Pending(None));
@@ -355,7 +382,11 @@ fn after_a_restart_requests_are_neither_forgotten_nor_made_twice() {
     world.state(0, BatchState::Running);
     world.report(0, &[&node(0, 0)]);
     world.restart();
-    assert_eq!(submissions(&world.report(0, &[])), [0_u64; 0], "one is pending, and the node of the other comes back");
+    assert_eq!(
+        submissions(&world.report(0, &[])),
+        [0_u64; 0],
+        "one is pending, and the node of the other comes back"
+    );
     assert_eq!(submissions(&world.report(0, &[&node(7, 0)])), [0_u64; 0]);
     let view = world.view();
     assert!(view.nodes == 1 && view.requested == 1 && view.nodes_granted == 1, "{view:?}");
@@ -367,7 +398,8 @@ fn after_a_restart_requests_are_neither_forgotten_nor_made_twice() {
 }
 
 impl World {
-    /// The batch system did not answer a submission. The plan of the request, whose script is written.
+    /// The batch system did not answer a submission. The plan of the request, whose script is
+    /// written.
     fn unanswered(&mut self, number: u64) -> RequestPlan {
         let mark = self.pool.decider.request_of(number).unwrap().mark.clone();
         let plan = self.pool.plan_of(number, 1, mark, Vec::new());
@@ -378,7 +410,8 @@ impl World {
     }
 
     fn looked_for(&mut self, plan: &RequestPlan, id: Option<&str>) -> Vec<PoolAction> {
-        let job = id.map(|id| BatchJob { id: id.into(), cluster: None, folder: plan.folder.clone() });
+        let job =
+            id.map(|id| BatchJob { id: id.into(), cluster: None, folder: plan.folder.clone() });
         let mut actions = Vec::new();
         self.pool.looked_for(self.now_us, plan.number, Ok(job), &mut actions);
         actions
@@ -392,7 +425,8 @@ impl World {
     fn restart(&mut self) {
         let stored = self.pool.folder().load().unwrap();
         let folder = self.folder.path().to_owned();
-        self.pool = Pool::load(&folder, "mine", stored, Arc::new(Silent), Path::new("/eyas"), self.now_us);
+        self.pool =
+            Pool::load(&folder, "mine", stored, Arc::new(Silent), Path::new("/eyas"), self.now_us);
     }
 }
 
@@ -403,9 +437,14 @@ fn a_request_of_unknown_outcome_is_looked_for_until_it_is_found() {
     let plan = world.unanswered(0);
     let name = plan.name();
     assert!(name.starts_with("eyas-mine-0-") && name.len() == "eyas-mine-0-".len() + 8, "{name}");
-    assert_eq!(submissions(&world.report(9, &[])), [1, 2, 3], "four nodes are the most, with the unclear one");
+    assert_eq!(
+        submissions(&world.report(9, &[])),
+        [1, 2, 3],
+        "four nodes are the most, with the unclear one"
+    );
     let silent = BatchError::Slow { program: "squeue".into() };
-    (0..9).for_each(|_| world.pool.looked_for(world.now_us, 0, Err(silent.clone()), &mut Vec::new()));
+    (0..9)
+        .for_each(|_| world.pool.looked_for(world.now_us, 0, Err(silent.clone()), &mut Vec::new()));
     (0..2).for_each(|_| assert!(world.looked_for(&plan, None).is_empty()));
     world.restart();
     assert_eq!(world.unclear(), [(0, name)], "also after a restart");
@@ -436,7 +475,9 @@ fn a_request_that_the_batch_system_does_not_have_has_failed_and_starts_no_node_l
     assert!(plan.access().exists());
     (0..3).for_each(|_| _ = world.looked_for(&plan, None));
     assert!(!plan.access().exists(), "a job that starts later cannot join");
-    assert!(world.view().failures == 1 && world.view().why.unwrap().contains("`sbatch` did not answer"));
+    assert!(
+        world.view().failures == 1 && world.view().why.unwrap().contains("`sbatch` did not answer")
+    );
     assert_eq!(submissions(&world.report(0, &[])), [1]);
 }
 
@@ -447,7 +488,9 @@ fn an_unclear_request_that_is_no_longer_wanted_is_withdrawn_when_it_is_found() {
     let plan = world.unanswered(0);
     world.pool.set_status(world.now_us, PoolStatus::Closing, &mut Vec::new());
     assert!(!world.pool.is_closed() && !plan.access().exists());
-    assert!(matches!(&world.looked_for(&plan, Some("7"))[..], [PoolAction::Withdraw(jobs)] if jobs[0].id == "7"));
+    assert!(
+        matches!(&world.looked_for(&plan, Some("7"))[..], [PoolAction::Withdraw(jobs)] if jobs[0].id == "7")
+    );
     // The command may have failed.
     assert!(matches!(&world.state(0, BatchState::Pending(None))[..], [PoolAction::Withdraw(_)]));
     world.state(0, ended("CANCELLED", false));
@@ -461,10 +504,15 @@ fn a_command_that_cannot_look_says_nothing_about_a_request() {
     let plan = world.unanswered(0);
     let look = |world: &mut World| {
         let missing = BatchError::Missing { program: "squeue".into() };
-        (0..5).for_each(|_| world.pool.looked_for(world.now_us, 0, Err(missing.clone()), &mut Vec::new()));
+        (0..5).for_each(|_| {
+            world.pool.looked_for(world.now_us, 0, Err(missing.clone()), &mut Vec::new())
+        });
     };
     look(&mut world);
-    assert!(world.view().failures == 0 && world.unclear().len() == 1, "the batch system may have it");
+    assert!(
+        world.view().failures == 0 && world.unclear().len() == 1,
+        "the batch system may have it"
+    );
     assert!(world.view().why.unwrap().contains("no program `squeue`"));
     // What is shut out can do no harm, and does not keep the pool.
     world.pool.set_status(world.now_us, PoolStatus::Closing, &mut Vec::new());
@@ -484,9 +532,11 @@ fn a_request_that_is_withdrawn_has_its_places_until_it_has_ended() {
     let waits = world.view().waits.unwrap();
     assert_eq!(
         waits,
-        "request 0 is withdrawn, and counts among the 4 of --max-nodes until the batch system has ended it"
+        "request 0 is withdrawn, and counts among the 4 of --max-nodes until the batch system has \
+         ended it"
     );
-    let again: Vec<_> = (0..4).flat_map(|number| world.state(number, ended("CANCELLED", false))).collect();
+    let again: Vec<_> =
+        (0..4).flat_map(|number| world.state(number, ended("CANCELLED", false))).collect();
     assert_eq!(submissions(&again), [4, 5, 6, 7]);
 }
 
@@ -510,7 +560,9 @@ fn a_node_is_kept_for_what_only_it_holds_and_says_so() {
     let mut world = World::new(0);
     let mut options = options(0);
     options.keep_us = 600 * SECOND_US;
-    world.pool = Pool::add(world.folder.path(), "keeps", options, Arc::new(Silent), Path::new("/eyas"), 0).unwrap();
+    world.pool =
+        Pool::add(world.folder.path(), "keeps", options, Arc::new(Silent), Path::new("/eyas"), 0)
+            .unwrap();
     world.report(2, &[]);
     world.submitted(0);
     let holder = PoolNodeState { refill_us: 200 * SECOND_US, ..node(0, 0) };
@@ -519,9 +571,15 @@ fn a_node_is_kept_for_what_only_it_holds_and_says_so() {
     }
     let view = world.view();
     assert!(view.node_list[0].why.contains("it is kept for 3 min 20 s"), "{view:?}");
-    assert!(view.events.iter().any(|event| event.text.contains("node n0 stays without tasks")), "{view:?}");
+    assert!(
+        view.events.iter().any(|event| event.text.contains("node n0 stays without tasks")),
+        "{view:?}"
+    );
     let drained = world.report(0, &[&node(0, 0)]);
-    assert!(matches!(&drained[..], [PoolAction::Order(PoolOrder::Drain { .. })]), "others hold it now: {drained:?}");
+    assert!(
+        matches!(&drained[..], [PoolAction::Order(PoolOrder::Drain { .. })]),
+        "others hold it now: {drained:?}"
+    );
     world.report(0, &[]);
     assert_eq!(world.view().departed[0].node, "n0");
 }
@@ -531,7 +589,9 @@ fn a_limit_of_node_time_closes_the_pool() {
     let mut world = World::new(1);
     let mut options = options(1);
     options.max_node_hours = Some(0.01);
-    world.pool = Pool::add(world.folder.path(), "capped", options, Arc::new(Silent), Path::new("/eyas"), 0).unwrap();
+    world.pool =
+        Pool::add(world.folder.path(), "capped", options, Arc::new(Silent), Path::new("/eyas"), 0)
+            .unwrap();
     world.report(0, &[]);
     world.submitted(0);
     world.report(0, &[&node(0, 0)]);

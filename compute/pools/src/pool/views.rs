@@ -1,7 +1,9 @@
 //! What a pool shows of itself: its counts, its requests, and why each node stays or has left.
 
 use eyas_provision::{DepartedNode, ExcludedHost, NodeStanding};
-use eyas_wire::view::pool::{DepartedNodeView, ExcludedHostView, NodeRequestView, PoolNodeView, PoolView};
+use eyas_wire::view::pool::{
+    DepartedNodeView, ExcludedHostView, NodeRequestView, PoolNodeView, PoolView,
+};
 
 use super::*;
 
@@ -49,7 +51,14 @@ fn view_host(host: ExcludedHost) -> ExcludedHostView {
 
 fn view_node(node: NodeStanding) -> PoolNodeView {
     let NodeStanding { name, host, request, state, why, until_us } = node;
-    PoolNodeView { node: name, host, request, state: state.into(), why, until_unix_ms: until_us / 1000 }
+    PoolNodeView {
+        node: name,
+        host,
+        request,
+        state: state.into(),
+        why,
+        until_unix_ms: until_us / 1000,
+    }
 }
 
 fn view_departed(node: &DepartedNode) -> DepartedNodeView {

@@ -1,5 +1,6 @@
-//! HTCondor: `condor_submit`, one `condor_q -json` for the states of all requests, `condor_history` for those that it
-//! no longer lists, and `condor_rm`. A request for several nodes is one cluster of jobs.
+//! HTCondor: `condor_submit`, one `condor_q -json` for the states of all requests, `condor_history`
+//! for those that it no longer lists, and `condor_rm`. A request for several nodes is one cluster
+//! of jobs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +17,8 @@ use crate::script::shell;
 /// Ids in one command line.
 const IDS_AT_ONCE: usize = 500;
 /// What is asked of each job.
-const ATTRIBUTES: &str = "ClusterId,ProcId,JobStatus,HoldReason,ExitCode,ExitBySignal,ExitSignal,RemoveReason";
+const ATTRIBUTES: &str =
+    "ClusterId,ProcId,JobStatus,HoldReason,ExitCode,ExitBySignal,ExitSignal,RemoveReason";
 
 pub(super) struct HtCondor;
 
@@ -56,7 +58,10 @@ impl BatchSystem for HtCondor {
             collect("condor_q", &ids, &mut listed).await?;
             // A job that is held stays in the list.
             let has_ended = |job: &&BatchJob| {
-                listed.get(&job.id).cloned().is_some_and(|states| matches!(together(states), BatchState::Ended(_)))
+                listed
+                    .get(&job.id)
+                    .cloned()
+                    .is_some_and(|states| matches!(together(states), BatchState::Ended(_)))
             };
             let held: Vec<_> = some.iter().filter(has_ended).cloned().collect();
             if !held.is_empty()
@@ -66,13 +71,15 @@ impl BatchSystem for HtCondor {
             }
             let vanished: Vec<_> = ids.into_iter().filter(|id| !listed.contains_key(id)).collect();
             if !vanished.is_empty() {
-                // Without a history, such requests stay unknown, and count as ended after some questions.
+                // Without a history, such requests stay unknown, and count as ended after some
+                // questions.
                 if let Err(why) = collect("condor_history", &vanished, &mut listed).await {
                     tracing::debug!("the ends of requests are not known: {why}");
                 }
             }
         }
-        let state = |job: &BatchJob| listed.get(&job.id).cloned().map_or(BatchState::Unknown, together);
+        let state =
+            |job: &BatchJob| listed.get(&job.id).cloned().map_or(BatchState::Unknown, together);
         Ok(jobs.iter().map(|job| state(job).into()).collect())
     }
 
@@ -90,19 +97,25 @@ impl BatchSystem for HtCondor {
     async fn try_out(&self, plan: &RequestPlan) -> Result<String, BatchError> {
         let folder = plan.folder.clone();
         std::fs::create_dir_all(&folder).map_err(|why| BatchError::file(&folder, &why))?;
-        let words = ["-dry-run", "/dev/null"].map(String::from).into_iter().chain([describe(plan)?]);
+        let words =
+            ["-dry-run", "/dev/null"].map(String::from).into_iter().chain([describe(plan)?]);
         let words: Vec<_> = words.collect();
         let output = batch_command::run("condor_submit", &words).await?;
         let says = output.message();
-        if output.is_success { Ok(says) } else { Err(BatchError::Failed { program: "condor_submit".into(), says }) }
+        if output.is_success {
+            Ok(says)
+        } else {
+            Err(BatchError::Failed { program: "condor_submit".into(), says })
+        }
     }
 }
 
-/// Writes the submit description of a request, and returns its path. Each word that is passed on unchanged is a line of
-/// it, such as `requirements = (OpSysAndVer == "Debian12")`.
+/// Writes the submit description of a request, and returns its path. Each word that is passed on
+/// unchanged is a line of it, such as `requirements = (OpSysAndVer == "Debian12")`.
 fn describe(plan: &RequestPlan) -> Result<String, BatchError> {
     let path = plan.folder.join("request.sub");
-    write_private(&path, description(plan).as_bytes(), 0o600).map_err(|why| BatchError::file(&path, &why))?;
+    write_private(&path, description(plan).as_bytes(), 0o600)
+        .map_err(|why| BatchError::file(&path, &why))?;
     Ok(path.display().to_string())
 }
 
@@ -125,7 +138,10 @@ fn description(plan: &RequestPlan) -> String {
     line("environment", "EYAS_NODE=$(Process)");
     line("kill_sig", "SIGTERM");
     // A job that is past its time is removed: the executor has left by then.
-    line("periodic_remove", &format!("JobStatus == 2 && time() - EnteredCurrentStatus > {seconds}"));
+    line(
+        "periodic_remove",
+        &format!("JobStatus == 2 && time() - EnteredCurrentStatus > {seconds}"),
+    );
     // It is not run again on another node, under the number of this request.
     line("max_retries", "0");
     if let Some(cpus) = options.cpus {
@@ -143,25 +159,29 @@ fn description(plan: &RequestPlan) -> String {
     // The last line with a name counts.
     let _ = writeln!(text, "batch_name = {}", plan.name());
     if !plan.excluded.is_empty() {
-        let _ = writeln!(text, "requirements = {}", requirements(&options.verbatim, &plan.excluded));
+        let _ =
+            writeln!(text, "requirements = {}", requirements(&options.verbatim, &plan.excluded));
     }
     let _ = writeln!(text, "queue {}", plan.nodes);
     text
 }
 
-/// The requirements of the user, and that the job runs on none of these hosts. A machine may have a domain in its name.
+/// The requirements of the user, and that the job runs on none of these hosts. A machine may have a
+/// domain in its name.
 fn requirements(verbatim: &[String], excluded: &[String]) -> String {
     let of_user = verbatim.iter().rev().find_map(|line| {
         let (name, value) = line.split_once('=')?;
         name.trim().eq_ignore_ascii_case("requirements").then(|| format!("({})", value.trim()))
     });
-    let is_other = |host: &String| format!("!regexp(\"^{}([.]|$)\", Machine)", host.replace('.', "[.]"));
+    let is_other =
+        |host: &String| format!("!regexp(\"^{}([.]|$)\", Machine)", host.replace('.', "[.]"));
     of_user.into_iter().chain(excluded.iter().map(is_other)).collect::<Vec<_>>().join(" && ")
 }
 
 /// What `-terse` prints: the first and the last job, `5.0 - 5.1`.
 fn submitted(printed: &str) -> Result<String, BatchError> {
-    let line = printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let line =
+        printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     match line.split_once('.') {
         Some((id, _)) if !id.is_empty() && id.chars().all(|c| c.is_ascii_digit()) => Ok(id.into()),
         _ => Err(BatchError::unknown("condor_submit", printed)),
@@ -181,7 +201,8 @@ struct CondorJob {
     exit_signal: Option<i64>,
 }
 
-/// Adds the states of jobs that a command lists, by the ids of their requests. `which` are ids, or a constraint.
+/// Adds the states of jobs that a command lists, by the ids of their requests. `which` are ids, or
+/// a constraint.
 async fn collect(
     program: &str,
     which: &[String],
@@ -245,7 +266,10 @@ mod tests {
         let excluded = r#"!regexp("^n1([.]|$)", Machine) && !regexp("^n2[.]site([.]|$)", Machine)"#;
         assert_eq!(requirements(&[], &hosts), excluded);
         let of_user = [r#"Requirements = Arch == "X86_64" || HasGpu"#.to_owned()];
-        assert_eq!(requirements(&of_user, &hosts), format!(r#"(Arch == "X86_64" || HasGpu) && {excluded}"#));
+        assert_eq!(
+            requirements(&of_user, &hosts),
+            format!(r#"(Arch == "X86_64" || HasGpu) && {excluded}"#)
+        );
     }
 
     #[test]

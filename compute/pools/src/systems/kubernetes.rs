@@ -1,12 +1,14 @@
-//! Kubernetes: nodes are the Pods of Jobs. A request is one Job, and a Secret with the request's script and access
-//! file. The states of all requests take one list of Jobs and one of Pods; a list of events is needed only while a Job
-//! has no Pod.
+//! Kubernetes: nodes are the Pods of Jobs. A request is one Job, and a Secret with the request's
+//! script and access file. The states of all requests take one list of Jobs and one of Pods; a list
+//! of events is needed only while a Job has no Pod.
 //!
-//! eyas speaks to the API server with the HTTP client that it also uses for storage. The crate `kube` would add 30
-//! crates, among them a parser generator and all types of the API; a pool needs seven requests.
+//! eyas speaks to the API server with the HTTP client that it also uses for storage. The crate
+//! `kube` would add 30 crates, among them a parser generator and all types of the API; a pool needs
+//! seven requests.
 //!
-//! A Job that has ended is deleted once its log is in the request's folder. So a namespace has the Jobs of open
-//! requests, and Kubernetes removes what a dispatcher leaves that does not come back (`ttlSecondsAfterFinished`).
+//! A Job that has ended is deleted once its log is in the request's folder. So a namespace has the
+//! Jobs of open requests, and Kubernetes removes what a dispatcher leaves that does not come back
+//! (`ttlSecondsAfterFinished`).
 
 mod api;
 mod config;
@@ -43,10 +45,12 @@ pub(super) struct Kubernetes {
     server: ApiServer,
 }
 
-/// Checks the options that only Kubernetes has, and completes them: a pool keeps its API server and its namespace.
+/// Checks the options that only Kubernetes has, and completes them: a pool keeps its API server and
+/// its namespace.
 pub(super) fn settle(options: &mut PoolOptions) -> Result<(), KubernetesError> {
     if !options.verbatim.is_empty() {
-        let why = "options after `--` have no meaning for Kubernetes: use --template for what its Pods need";
+        let why = "options after `--` have no meaning for Kubernetes: use --template for what its \
+                   Pods need";
         return Err(KubernetesError::Options(why.into()));
     }
     config::pin(options.kubernetes.get_or_insert_default(), &KubeEnvironment::of_process())?;
@@ -58,10 +62,14 @@ impl Kubernetes {
         Kubernetes { server: ApiServer::new(options.kubernetes.clone().unwrap_or_default()) }
     }
 
-    /// Makes the Job of a request, and then its Secret, which the Job owns. The Pods wait for the Secret.
+    /// Makes the Job of a request, and then its Secret, which the Job owns. The Pods wait for the
+    /// Secret.
     async fn make(&self, plan: &RequestPlan, name: &str) -> Result<(), BatchError> {
         let cluster = cluster_of(&plan.folder);
-        let job = self.server.create(KubeResource::Jobs, &manifest::job(plan, &cluster, name)?, false).await?;
+        let job = self
+            .server
+            .create(KubeResource::Jobs, &manifest::job(plan, &cluster, name)?, false)
+            .await?;
         let uid = job["metadata"]["uid"].as_str().unwrap_or_default();
         let secret = manifest::secret(plan, &cluster, name, uid, &files(plan)?);
         self.server.create(KubeResource::Secrets, &secret, false).await?;
@@ -69,15 +77,22 @@ impl Kubernetes {
     }
 
     /// The Pods of all requests of a cluster of eyas, by the names of their Jobs.
-    async fn pods(&self, selector: &str) -> Result<BTreeMap<String, Vec<KubePod>>, KubernetesError> {
+    async fn pods(
+        &self,
+        selector: &str,
+    ) -> Result<BTreeMap<String, Vec<KubePod>>, KubernetesError> {
         Ok(states::by_job(self.server.list(KubeResource::Pods, ("labelSelector", selector)).await?))
     }
 
-    /// Why Jobs have no Pods, by the names of the Jobs: a quota, or a service account that does not exist.
+    /// Why Jobs have no Pods, by the names of the Jobs: a quota, or a service account that does not
+    /// exist.
     async fn failed_creations(&self) -> BTreeMap<String, String> {
         let selector = ("fieldSelector", "involvedObject.kind=Job,reason=FailedCreate");
         match self.server.list::<KubeEvent>(KubeResource::Events, selector).await {
-            Ok(events) => events.into_iter().map(|event| (event.involved_object.name, event.message)).collect(),
+            Ok(events) => events
+                .into_iter()
+                .map(|event| (event.involved_object.name, event.message))
+                .collect(),
             Err(why) => {
                 tracing::debug!("the events of Jobs are not known: {why}");
                 BTreeMap::new()
@@ -85,7 +100,8 @@ impl Kubernetes {
         }
     }
 
-    /// Writes what Pods have printed into the request's folder. Kubernetes does not tell the two output streams apart.
+    /// Writes what Pods have printed into the request's folder. Kubernetes does not tell the two
+    /// output streams apart.
     async fn save_log(&self, job: &BatchJob, pods: &[KubePod]) -> Result<(), BatchError> {
         let (mut all, mut failure) = (String::new(), None);
         for pod in pods {
@@ -102,12 +118,14 @@ impl Kubernetes {
             _ if pods.is_empty() => Ok(()),
             _ => {
                 let path = job.folder.join("stderr");
-                write_private(&path, all.as_bytes(), 0o600).map_err(|why| BatchError::file(&path, &why))
+                write_private(&path, all.as_bytes(), 0o600)
+                    .map_err(|why| BatchError::file(&path, &why))
             }
         }
     }
 
-    /// Keeps what the Pods of a Job have printed, and deletes the Job. Its Pods and its Secret go with it.
+    /// Keeps what the Pods of a Job have printed, and deletes the Job. Its Pods and its Secret go
+    /// with it.
     async fn put_away(&self, job: &BatchJob, pods: &[KubePod]) -> Result<(), KubernetesError> {
         if let Err(why) = self.save_log(job, pods).await {
             tracing::debug!("the log of {} is not kept: {why}", job.id);
@@ -133,12 +151,17 @@ fn of_cluster(jobs: &[BatchJob]) -> String {
 /// Where a node has its files.
 fn node_paths() -> NodePaths {
     let of_store = |name: &str| Path::new(STORE).join(name);
-    NodePaths { eyas: "eyas".into(), access: of_store("access.toml"), folder: Some(of_store("node")) }
+    NodePaths {
+        eyas: "eyas".into(),
+        access: of_store("access.toml"),
+        folder: Some(of_store("node")),
+    }
 }
 
 /// The files that a node gets.
 fn files(plan: &RequestPlan) -> Result<Value, BatchError> {
-    let text = |path: &Path| std::fs::read_to_string(path).map_err(|why| BatchError::file(path, &why));
+    let text =
+        |path: &Path| std::fs::read_to_string(path).map_err(|why| BatchError::file(path, &why));
     Ok(json!({"script.sh": text(&plan.script())?, "access.toml": text(&plan.access())?}))
 }
 
@@ -158,7 +181,9 @@ impl BatchSystem for Kubernetes {
     fn directives(&self, _: &RequestPlan) -> Vec<String> {
         let access = node_paths().access;
         vec![
-            "# An access file must belong to the user of the executor and be readable by that user alone.".into(),
+            "# An access file must belong to the user of the executor and be readable by that \
+             user alone."
+                .into(),
             format!("(umask 077; cat {FILES}/access.toml >{}) || exit 1", access.display()),
         ]
     }
@@ -186,10 +211,14 @@ impl BatchSystem for Kubernetes {
     async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
         let (cluster, name) = (cluster_of(&plan.folder), manifest::object_name(plan));
         let selector = format!("{CLUSTER_LABEL}={cluster}");
-        let jobs: Vec<KubeJob> = self.server.list(KubeResource::Jobs, ("labelSelector", &selector)).await?;
+        let jobs: Vec<KubeJob> =
+            self.server.list(KubeResource::Jobs, ("labelSelector", &selector)).await?;
         let is_there = |job: &KubeMeta| job.name == name && job.deletion_timestamp.is_none();
-        let Some(job) = jobs.into_iter().find(|job| is_there(&job.metadata)) else { return Ok(None) };
-        // Its Pods wait for the Secret, which may be missing. Without an access file, it is only to be withdrawn.
+        let Some(job) = jobs.into_iter().find(|job| is_there(&job.metadata)) else {
+            return Ok(None);
+        };
+        // Its Pods wait for the Secret, which may be missing. Without an access file, it is only to
+        // be withdrawn.
         if plan.access().exists() {
             let secret = manifest::secret(plan, &cluster, &name, &job.metadata.uid, &files(plan)?);
             match self.server.create(KubeResource::Secrets, &secret, false).await {
@@ -202,8 +231,10 @@ impl BatchSystem for Kubernetes {
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
         let selector = of_cluster(jobs);
-        let listed: Vec<KubeJob> = self.server.list(KubeResource::Jobs, ("labelSelector", &selector)).await?;
-        let listed: BTreeMap<_, _> = listed.into_iter().map(|job| (job.metadata.name.clone(), job)).collect();
+        let listed: Vec<KubeJob> =
+            self.server.list(KubeResource::Jobs, ("labelSelector", &selector)).await?;
+        let listed: BTreeMap<_, _> =
+            listed.into_iter().map(|job| (job.metadata.name.clone(), job)).collect();
         let pods = self.pods(&selector).await?;
         let has_pod = |job: &BatchJob| pods.contains_key(&job.id);
         let is_podless = jobs.iter().any(|job| listed.contains_key(&job.id) && !has_pod(job));
@@ -213,7 +244,8 @@ impl BatchSystem for Kubernetes {
             let pods = pods.get(&job.id).map_or(&[][..], Vec::as_slice);
             let cause = causes.get(&job.id).map(String::as_str);
             let known = listed.get(&job.id);
-            let state = known.map_or_else(states::deleted, |found| states::state_of(found, pods, cause));
+            let state =
+                known.map_or_else(states::deleted, |found| states::state_of(found, pods, cause));
             if known.is_some()
                 && matches!(state, BatchState::Ended(_))
                 && let Err(why) = self.put_away(job, pods).await
@@ -221,7 +253,8 @@ impl BatchSystem for Kubernetes {
                 tracing::warn!("the Job {}, which has ended, is not deleted: {why}", job.id);
             }
             // A node is not at fault for an image that it cannot get.
-            let host = if matches!(state, BatchState::Starting(_)) { None } else { states::host_of(pods) };
+            let host =
+                if matches!(state, BatchState::Starting(_)) { None } else { states::host_of(pods) };
             reports.push(BatchReport { state, host });
         }
         Ok(reports)

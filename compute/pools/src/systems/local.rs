@@ -24,13 +24,14 @@ const PROCESS: &str = "process";
 
 pub(super) struct LocalSystem;
 
-/// The id of a process and the time of its start, by which a later process with the same id is told apart.
+/// The id of a process and the time of its start, by which a later process with the same id is told
+/// apart.
 fn named(process: u32) -> Option<String> {
     Some(format!("{process}:{}", started(process)?))
 }
 
-/// When a process was started, in the system's own unit. `None` if it is gone, or has ended and only its status is
-/// left.
+/// When a process was started, in the system's own unit. `None` if it is gone, or has ended and
+/// only its status is left.
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -70,18 +71,24 @@ impl BatchSystem for LocalSystem {
         let process = process_line(&quoted(&plan.folder.join(PROCESS).display().to_string()));
         // The dispatcher has raised its own limit, which the executor would pass on to its tasks.
         let open_files = descriptor_limit_of_caller().and_then(|limit| limit.current);
-        [process].into_iter().chain(open_files.map(|limit| format!("ulimit -S -n {limit}"))).collect()
+        [process]
+            .into_iter()
+            .chain(open_files.map(|limit| format!("ulimit -S -n {limit}")))
+            .collect()
     }
 
     async fn submit(&self, plan: &RequestPlan) -> Result<BatchJob, BatchError> {
         let mut command = Command::new(shell());
         command.arg(plan.script()).stdin(Stdio::null()).process_group(0);
         command.stdout(open(&plan.folder, "stdout")?).stderr(open(&plan.folder, "stderr")?);
-        let not_started =
-            |why: std::io::Error| BatchError::NotStarted { program: shell().into(), why: why.to_string() };
+        let not_started = |why: std::io::Error| BatchError::NotStarted {
+            program: shell().into(),
+            why: why.to_string(),
+        };
         let mut child = command.spawn().map_err(not_started)?;
         // A process that has ended keeps its id until `wait`.
-        let id = child.id().map(|id| named(id).unwrap_or_else(|| format!("{id}:0"))).unwrap_or_default();
+        let id =
+            child.id().map(|id| named(id).unwrap_or_else(|| format!("{id}:0"))).unwrap_or_default();
         let ended = plan.folder.join(ENDED);
         tokio::spawn(async move {
             if let Ok(status) = child.wait().await {
@@ -102,7 +109,8 @@ impl BatchSystem for LocalSystem {
             Some(_) => BatchState::Running,
             None => match std::fs::read_to_string(job.folder.join(ENDED)) {
                 Ok(says) => BatchState::Ended(BatchEnd { says, is_of_node: false }),
-                // The file is written soon, unless the dispatcher was started again in the meantime.
+                // The file is written soon, unless the dispatcher was started again in the
+                // meantime.
                 Err(_) => BatchState::Unknown,
             },
         };

@@ -1,5 +1,5 @@
-//! PBS and Torque: `qsub`, one `qstat -f` for the states of all requests, and `qdel`. A request for several nodes is
-//! several jobs, because options for more than one node differ between versions.
+//! PBS and Torque: `qsub`, one `qstat -f` for the states of all requests, and `qdel`. A request for
+//! several nodes is several jobs, because options for more than one node differ between versions.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -42,9 +42,12 @@ impl BatchSystem for Pbs {
             "-r n".into(),
         ];
         // What the user says of the node replaces what the pool says.
-        if !options.verbatim.iter().any(|word| word.contains("select=") || word.contains("nodes=")) {
+        if !options.verbatim.iter().any(|word| word.contains("select=") || word.contains("nodes="))
+        {
             words.push(format!("-l nodes=1:ppn={}", options.cpus.unwrap_or(1)));
-            words.extend(options.memory_bytes.map(|bytes| format!("-l mem={}kb", bytes.div_ceil(1024))));
+            words.extend(
+                options.memory_bytes.map(|bytes| format!("-l mem={}kb", bytes.div_ceil(1024))),
+            );
         }
         words.iter().map(|word| format!("#PBS {word}")).collect()
     }
@@ -69,7 +72,10 @@ impl BatchSystem for Pbs {
                 Ok(id) => ids.push(id),
                 Err(error) => {
                     if let Err(why) = whole(self, plan, &ids).await {
-                        tracing::warn!("jobs {} of a request that failed are not removed: {why}", ids.join(", "));
+                        tracing::warn!(
+                            "jobs {} of a request that failed are not removed: {why}",
+                            ids.join(", ")
+                        );
                     }
                     return Err(error);
                 }
@@ -80,12 +86,14 @@ impl BatchSystem for Pbs {
 
     async fn find(&self, plan: &RequestPlan) -> Result<Option<BatchJob>, BatchError> {
         let printed = batch_command::run_ok("qselect", &["-N".to_owned(), name(plan)]).await?;
-        let ids: Vec<_> = printed.split_whitespace().filter(|word| is_id(word)).map(String::from).collect();
+        let ids: Vec<_> =
+            printed.split_whitespace().filter(|word| is_id(word)).map(String::from).collect();
         whole(self, plan, &ids).await
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
-        let ids: Vec<String> = jobs.iter().flat_map(|job| job.id.split(',')).map(String::from).collect();
+        let ids: Vec<String> =
+            jobs.iter().flat_map(|job| job.id.split(',')).map(String::from).collect();
         let mut known = BTreeMap::new();
         for some in ids.chunks(IDS_AT_ONCE) {
             known.extend(self.states_of(some).await?);
@@ -95,7 +103,8 @@ impl BatchSystem for Pbs {
     }
 
     async fn withdraw(&self, jobs: &[BatchJob]) -> Result<(), BatchError> {
-        let ids: Vec<String> = jobs.iter().flat_map(|job| job.id.split(',')).map(String::from).collect();
+        let ids: Vec<String> =
+            jobs.iter().flat_map(|job| job.id.split(',')).map(String::from).collect();
         for some in ids.chunks(IDS_AT_ONCE) {
             let output = batch_command::run("qdel", some).await?;
             let says = output.message();
@@ -112,16 +121,21 @@ impl BatchSystem for Pbs {
         // PBS has no way to check a job without submitting it.
         let output = batch_command::run("qstat", &["-Q".to_owned()]).await?;
         match output.is_success {
-            true => Ok("PBS answers; it checks the options of a request only when the request is submitted".into()),
+            true => Ok("PBS answers; it checks the options of a request only when the request is \
+                        submitted"
+                .into()),
             false => Err(BatchError::Failed { program: "qstat".into(), says: output.message() }),
         }
     }
 }
 
 impl Pbs {
-    /// The states of some jobs, by their ids. `-x` shows jobs that have ended; versions without JSON do not know it.
+    /// The states of some jobs, by their ids. `-x` shows jobs that have ended; versions without
+    /// JSON do not know it.
     async fn states_of(&self, ids: &[String]) -> Result<BTreeMap<String, BatchState>, BatchError> {
-        let ask = |options: &[&str]| options.iter().map(|word| (*word).to_owned()).chain(ids.iter().cloned()).collect();
+        let ask = |options: &[&str]| {
+            options.iter().map(|word| (*word).to_owned()).chain(ids.iter().cloned()).collect()
+        };
         if self.form.get() != Some(&AnswerForm::Text) {
             let in_json: Vec<String> = ask(&["-x", "-f", "-F", "json"]);
             let output = batch_command::run("qstat", &in_json).await?;
@@ -168,7 +182,8 @@ fn time_limit(us: u64) -> String {
 
 /// What `qsub` prints: an id such as `12.server`, perhaps after warnings.
 fn submitted(printed: &str) -> Result<String, BatchError> {
-    let line = printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let line =
+        printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     if is_id(line) { Ok(line.into()) } else { Err(BatchError::unknown("qsub", printed)) }
 }
 
@@ -179,7 +194,8 @@ fn is_id(word: &str) -> bool {
 /// The states in the JSON of `qstat`; `None` if it is not such JSON.
 fn read_json(text: &str) -> Option<BTreeMap<String, BatchState>> {
     let answer: serde_json::Value = serde_json::from_str(text).ok()?;
-    let jobs = answer.get("Jobs").and_then(serde_json::Value::as_object).cloned().unwrap_or_default();
+    let jobs =
+        answer.get("Jobs").and_then(serde_json::Value::as_object).cloned().unwrap_or_default();
     answer.get("pbs_version").or(answer.get("Jobs"))?;
     let state = |fields: &serde_json::Value| {
         let text = |name: &str| fields.get(name).and_then(serde_json::Value::as_str);
@@ -198,13 +214,18 @@ fn read_text(text: &str) -> BTreeMap<String, BatchState> {
             let mut fields = part.lines().filter_map(|line| line.split_once(" = "));
             fields.find(|(field, _)| field.trim() == name).map(|(_, value)| value.trim())
         };
-        let exit = field("exit_status").or(field("Exit_status")).and_then(|status| status.parse().ok());
-        states.insert(id.to_owned(), parse_state(field("job_state").unwrap_or_default(), field("comment"), exit));
+        let exit =
+            field("exit_status").or(field("Exit_status")).and_then(|status| status.parse().ok());
+        states.insert(
+            id.to_owned(),
+            parse_state(field("job_state").unwrap_or_default(), field("comment"), exit),
+        );
     }
     states
 }
 
-/// A state of PBS: one letter. A letter that is not known counts as pending: the job is asked for again.
+/// A state of PBS: one letter. A letter that is not known counts as pending: the job is asked for
+/// again.
 fn parse_state(letter: &str, comment: Option<&str>, exit: Option<i64>) -> BatchState {
     match letter {
         "R" | "E" | "S" | "U" | "B" => BatchState::Running,
@@ -214,7 +235,8 @@ fn parse_state(letter: &str, comment: Option<&str>, exit: Option<i64>) -> BatchS
                 (None, Some(comment)) => comment.to_owned(),
                 (None, None) => "ended".into(),
             };
-            // PBS has negative statuses for what was not the job's own end, such as a node that failed.
+            // PBS has negative statuses for what was not the job's own end, such as a node that
+            // failed.
             BatchState::Ended(BatchEnd { says, is_of_node: exit.is_some_and(|status| status < 0) })
         }
         letter => BatchState::Pending(Some(match comment {
@@ -238,7 +260,8 @@ mod tests {
         assert_eq!(states["12.head"], BatchState::Running);
         let waits = "Q (Not Running: Insufficient amount of resource: ncpus)";
         assert_eq!(states["13.head"], BatchState::Pending(Some(waits.into())));
-        let end = |says: &str, is_of_node| BatchState::Ended(BatchEnd { says: says.into(), is_of_node });
+        let end =
+            |says: &str, is_of_node| BatchState::Ended(BatchEnd { says: says.into(), is_of_node });
         assert_eq!(states["14.head"], end("exit status 271", false));
         assert_eq!(states["15.head"], end("exit status -3", true));
         assert_eq!(read_json(r#"{"pbs_version": "23", "timestamp": 1}"#), Some(BTreeMap::new()));
@@ -247,8 +270,9 @@ mod tests {
 
     #[test]
     fn states_are_read_from_text() {
-        let text = "Job Id: 12.head\n    Job_Name = eyas-a-1\n    job_state = R\n    queue = batch\n\nJob Id: 13\n    \
-                    job_state = C\n    exit_status = 0\n\nJob Id: 14\n    job_state = H\n";
+        let text = "Job Id: 12.head\n    Job_Name = eyas-a-1\n    job_state = R\n    queue = \
+                    batch\n\nJob Id: 13\n    job_state = C\n    exit_status = 0\n\nJob Id: 14\n    \
+                    job_state = H\n";
         let states = read_text(text);
         assert_eq!(states["12.head"], BatchState::Running);
         assert!(matches!(&states["13"], BatchState::Ended(end) if end.says == "exit status 0"));
@@ -259,7 +283,10 @@ mod tests {
     #[test]
     fn ids_are_read_after_warnings() {
         assert_eq!(submitted("welcome\n12.head.site\n").unwrap(), "12.head.site");
-        assert!(submitted("").is_err() && submitted("qsub: Job rejected by all possible destinations").is_err());
+        assert!(
+            submitted("").is_err()
+                && submitted("qsub: Job rejected by all possible destinations").is_err()
+        );
         assert_eq!(time_limit(90_000_000), "00:01:30");
     }
 }

@@ -1,5 +1,6 @@
-//! Grid Engine: `qsub`, one `qstat -xml` for the states of all requests, `qacct` for those that it no longer lists, and
-//! `qdel`. A request for several nodes is an array job, because parallel environments differ from site to site.
+//! Grid Engine: `qsub`, one `qstat -xml` for the states of all requests, `qacct` for those that it
+//! no longer lists, and `qdel`. A request for several nodes is an array job, because parallel
+//! environments differ from site to site.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -84,12 +85,16 @@ impl BatchSystem for GridEngine {
             tracing::warn!("jobs in an error state are not removed: {why}");
         }
         for id in vanished.into_iter().take(ENDS_AT_ONCE) {
-            // Without accounting, such requests stay unknown, and count as ended after some questions.
-            if let Ok(printed) = batch_command::run_ok("qacct", &["-j".to_owned(), id.to_owned()]).await {
+            // Without accounting, such requests stay unknown, and count as ended after some
+            // questions.
+            if let Ok(printed) =
+                batch_command::run_ok("qacct", &["-j".to_owned(), id.to_owned()]).await
+            {
                 known.insert(id, read_end(&printed));
             }
         }
-        let state = |job: &BatchJob| known.get(job.id.as_str()).cloned().unwrap_or(BatchState::Unknown);
+        let state =
+            |job: &BatchJob| known.get(job.id.as_str()).cloned().unwrap_or(BatchState::Unknown);
         Ok(jobs.iter().map(|job| state(job).into()).collect())
     }
 
@@ -105,14 +110,21 @@ impl BatchSystem for GridEngine {
 
     async fn try_out(&self, plan: &RequestPlan) -> Result<String, BatchError> {
         let directives = self.directives(plan);
-        let options = directives.iter().filter_map(|line| line.strip_prefix("#$ ")).flat_map(|line| line.split(' '));
+        let options = directives
+            .iter()
+            .filter_map(|line| line.strip_prefix("#$ "))
+            .flat_map(|line| line.split(' '));
         let mut words = vec!["-w".to_owned(), "v".to_owned()];
         words.extend(options.map(String::from));
         words.extend(plan.options.verbatim.iter().cloned());
         words.extend(["-b", "y", "/bin/true"].map(String::from));
         let output = batch_command::run("qsub", &words).await?;
         let says = output.message();
-        if output.is_success { Ok(says) } else { Err(BatchError::Failed { program: "qsub".into(), says }) }
+        if output.is_success {
+            Ok(says)
+        } else {
+            Err(BatchError::Failed { program: "qsub".into(), says })
+        }
     }
 }
 
@@ -146,7 +158,8 @@ fn time_limit(us: u64) -> String {
 
 /// What `-terse` prints: `ID`, or `ID.FIRST-LAST:STEP` of an array job, perhaps after warnings.
 fn submitted(printed: &str) -> Result<String, BatchError> {
-    let line = printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let line =
+        printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     let id = line.split('.').next().unwrap_or_default();
     match id.is_empty() || !id.chars().all(|c| c.is_ascii_digit()) {
         true => Err(BatchError::unknown("qsub", printed)),
@@ -171,7 +184,9 @@ async fn listed() -> Result<Vec<ListedJob>, BatchError> {
 
 fn by_id(listed: Vec<ListedJob>) -> BTreeMap<String, Vec<BatchState>> {
     let mut states = BTreeMap::<_, Vec<_>>::new();
-    listed.into_iter().for_each(|job| states.entry(job.id).or_default().push(parse_state(&job.state)));
+    listed
+        .into_iter()
+        .for_each(|job| states.entry(job.id).or_default().push(parse_state(&job.state)));
     states
 }
 
@@ -187,7 +202,9 @@ fn read_list(xml: &str) -> Result<Vec<ListedJob>, BatchError> {
                 tag = start.name().as_ref().to_owned();
                 is_answer |= tag == "job_info";
             }
-            Event::End(end) if end.name().as_ref() == "job_list" => listed.push(std::mem::take(&mut job)),
+            Event::End(end) if end.name().as_ref() == "job_list" => {
+                listed.push(std::mem::take(&mut job))
+            }
             Event::End(_) => tag.clear(),
             Event::Text(text) => {
                 let field = match tag.as_str() {
@@ -234,9 +251,13 @@ fn read_end(printed: &str) -> BatchState {
         (None, Some(status)) => format!("exit status {status}"),
         (None, None) => "ended".into(),
     };
-    // Failures 8 to 25 are of the node; others, such as 37 (walltime) and 100 (a signal), are of the request.
+    // Failures 8 to 25 are of the node; others, such as 37 (walltime) and 100 (a signal), are of
+    // the request.
     let number = failed.and_then(|failed| failed.split_whitespace().next()?.parse::<u32>().ok());
-    BatchState::Ended(BatchEnd { says, is_of_node: number.is_some_and(|number| (8..=25).contains(&number)) })
+    BatchState::Ended(BatchEnd {
+        says,
+        is_of_node: number.is_some_and(|number| (8..=25).contains(&number)),
+    })
 }
 
 #[cfg(test)]
@@ -245,19 +266,22 @@ mod tests {
 
     #[test]
     fn states_are_read_from_xml() {
-        let xml = "<?xml version='1.0'?>\n<job_info xmlns:xsd=\"x\"><queue_info>\
-                   <job_list state=\"running\"><JB_job_number>1</JB_job_number><JB_name>a&amp;b</JB_name>\
-                   <state>r</state></job_list></queue_info><job_info>\
-                   <job_list state=\"pending\"><JB_job_number>5</JB_job_number><JB_name>eyas-x-0-1a</JB_name><state>Eqw</state><tasks>1,2</tasks>\
-                   </job_list><job_list state=\"pending\"><JB_job_number>1</JB_job_number><state>qw</state></job_list>\
-                   </job_info></job_info>";
+        let xml = "<?xml version='1.0'?>\n<job_info xmlns:xsd=\"x\"><queue_info><job_list \
+                   state=\"running\"><JB_job_number>1</JB_job_number><JB_name>a&amp;b</\
+                   JB_name><state>r</state></job_list></queue_info><job_info><job_list \
+                   state=\"pending\"><JB_job_number>5</JB_job_number><JB_name>eyas-x-0-1a</\
+                   JB_name><state>Eqw</state><tasks>1,2</tasks></job_list><job_list \
+                   state=\"pending\"><JB_job_number>1</JB_job_number><state>qw</state></\
+                   job_list></job_info></job_info>";
         let listed = read_list(xml).unwrap();
         assert_eq!((&*listed[1].id, &*listed[1].name), ("5", "eyas-x-0-1a"));
         let mut states = by_id(listed);
         let first = states.remove("1").unwrap();
         assert_eq!(first, [BatchState::Running, BatchState::Pending(Some("qw".into()))]);
         assert_eq!(together(first), BatchState::Running);
-        assert!(matches!(&states["5"][..], [BatchState::Ended(end)] if end.says.starts_with("Eqw")));
+        assert!(
+            matches!(&states["5"][..], [BatchState::Ended(end)] if end.says.starts_with("Eqw"))
+        );
         for wrong in ["", "error: commlib error", "<html></html>", "<job_info><a>"] {
             let read = read_list(wrong);
             assert!(read.is_err() || wrong.starts_with("<job_info"), "{wrong}");
@@ -270,13 +294,19 @@ mod tests {
             assert_eq!(parse_state(letters), BatchState::Running, "{letters}");
         }
         for letters in ["qw", "hqw", "hRwq", "x"] {
-            assert_eq!(parse_state(letters), BatchState::Pending(Some(letters.into())), "{letters}");
+            assert_eq!(
+                parse_state(letters),
+                BatchState::Pending(Some(letters.into())),
+                "{letters}"
+            );
         }
     }
 
     #[test]
     fn hosts_of_the_user_are_not_replaced() {
-        let names = |words: &[&str]| names_hosts(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let names = |words: &[&str]| {
+            names_hosts(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
         assert!(names(&["-l", "mem=1G,h=a*"]) && names(&["-l", "hostname=!b"]));
         assert!(!names(&["-l", "h_vmem=1G", "-q", "all.q"]));
     }
@@ -286,12 +316,16 @@ mod tests {
         assert_eq!(submitted("5.1-2:1\n").unwrap(), "5");
         assert_eq!(submitted("warning\n17\n").unwrap(), "17");
         assert!(submitted("Unable to run job").is_err());
-        let end = |failed: &str| match read_end(&format!("failed       {failed}\nexit_status  137\n")) {
-            BatchState::Ended(end) => (end.says, end.is_of_node),
-            other => panic!("{other:?}"),
-        };
+        let end =
+            |failed: &str| match read_end(&format!("failed       {failed}\nexit_status  137\n")) {
+                BatchState::Ended(end) => (end.says, end.is_of_node),
+                other => panic!("{other:?}"),
+            };
         assert_eq!(end("0"), ("exit status 137".into(), false));
-        assert_eq!(end("100 : assumedly after job"), ("failed: 100 : assumedly after job".into(), false));
+        assert_eq!(
+            end("100 : assumedly after job"),
+            ("failed: 100 : assumedly after job".into(), false)
+        );
         assert!(end("21  : in recognizing job").1);
         assert_eq!(time_limit(3_661_000_000), "1:01:01");
     }

@@ -1,5 +1,5 @@
-//! Slurm: `sbatch`, one `squeue` for the states of all requests, `sacct` or `scontrol` for those that it no longer
-//! lists, and `scancel`.
+//! Slurm: `sbatch`, one `squeue` for the states of all requests, `sacct` or `scontrol` for those
+//! that it no longer lists, and `scancel`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::{BatchEnd, BatchReport, BatchState, BatchSystem};
 use crate::batch_command::{self, BatchError};
 use crate::request::{BatchJob, RequestPlan};
 
-/// Ids in one command line. `squeue` compares each job of the user with each id; with more ids it lists all of them.
+/// Ids in one command line. `squeue` compares each job of the user with each id; with more ids it
+/// lists all of them.
 const IDS_AT_ONCE: usize = 1_000;
 
 /// What Slurm writes for a host or reason that it does not know, or that there is not.
@@ -44,8 +45,11 @@ impl BatchSystem for Slurm {
         ];
         words.extend(options.cpus.map(|cpus| format!("--cpus-per-task={cpus}")));
         words.extend(options.memory_bytes.map(|bytes| format!("--mem={}K", bytes.div_ceil(1024))));
-        let gres =
-            options.resources.iter().filter(|(name, _)| name == "gpu").map(|(_, count)| format!("--gres=gpu:{count}"));
+        let gres = options
+            .resources
+            .iter()
+            .filter(|(name, _)| name == "gpu")
+            .map(|(_, count)| format!("--gres=gpu:{count}"));
         words.extend(gres);
         words.iter().map(|word| format!("#SBATCH {word}")).collect()
     }
@@ -66,7 +70,11 @@ impl BatchSystem for Slurm {
         let listed = ["--noheader", "--states=all", "--format=%i"].map(String::from);
         let words: Vec<_> = of_cluster(clusters.as_deref()).chain(listed).chain(of_plan).collect();
         let found = found(&batch_command::run_ok("squeue", &words).await?);
-        Ok(found.map(|(id, cluster)| BatchJob { id, cluster: cluster.or(clusters), folder: plan.folder.clone() }))
+        Ok(found.map(|(id, cluster)| BatchJob {
+            id,
+            cluster: cluster.or(clusters),
+            folder: plan.folder.clone(),
+        }))
     }
 
     async fn states(&self, jobs: &[BatchJob]) -> Result<Vec<BatchReport>, BatchError> {
@@ -94,11 +102,16 @@ impl BatchSystem for Slurm {
         // The script is not written for a try.
         words.pop();
         let directives = self.directives(plan);
-        let options = directives.iter().filter_map(|line| line.strip_prefix("#SBATCH ")).map(String::from);
+        let options =
+            directives.iter().filter_map(|line| line.strip_prefix("#SBATCH ")).map(String::from);
         let words: Vec<_> = options.chain(words).chain(["--wrap=true".into()]).collect();
         let output = batch_command::run("sbatch", &words).await?;
         let says = output.message();
-        if output.is_success { Ok(says) } else { Err(BatchError::Failed { program: "sbatch".into(), says }) }
+        if output.is_success {
+            Ok(says)
+        } else {
+            Err(BatchError::Failed { program: "sbatch".into(), says })
+        }
     }
 }
 
@@ -137,8 +150,10 @@ fn warning_s(us: u64) -> u64 {
 
 /// What `--parsable` prints: `ID` or `ID;CLUSTER`, perhaps after warnings.
 fn submitted(printed: &str) -> Result<(String, Option<String>), BatchError> {
-    let line = printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let (id, cluster) = line.split_once(';').map_or((line, None), |(id, cluster)| (id, Some(cluster.to_owned())));
+    let line =
+        printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let (id, cluster) =
+        line.split_once(';').map_or((line, None), |(id, cluster)| (id, Some(cluster.to_owned())));
     match id.is_empty() || !id.chars().all(|c| c.is_ascii_digit()) {
         true => Err(BatchError::unknown("sbatch", printed)),
         false => Ok((id.into(), cluster)),
@@ -190,9 +205,15 @@ fn of_cluster(cluster: Option<&str>) -> impl Iterator<Item = String> + use<> {
 }
 
 /// The states of some requests of one cluster, by their ids.
-async fn states_of(cluster: Option<&str>, jobs: &[&BatchJob]) -> Result<BTreeMap<String, BatchReport>, BatchError> {
+async fn states_of(
+    cluster: Option<&str>,
+    jobs: &[&BatchJob],
+) -> Result<BTreeMap<String, BatchReport>, BatchError> {
     let which = match jobs.len() <= IDS_AT_ONCE {
-        true => format!("--jobs={}", jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>().join(",")),
+        true => format!(
+            "--jobs={}",
+            jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>().join(",")
+        ),
         false => format!("--user={}", user()),
     };
     let queued = ["--noheader", "--states=all", "--format=%i|%T|%B|%r"].map(String::from);
@@ -203,11 +224,23 @@ async fn states_of(cluster: Option<&str>, jobs: &[&BatchJob]) -> Result<BTreeMap
         return Err(BatchError::Failed { program: "squeue".into(), says: output.message() });
     }
     let mut states: BTreeMap<_, _> = output.stdout.lines().filter_map(parse_line).collect();
-    let vanished: Vec<_> = jobs.iter().filter(|job| !states.contains_key(&job.id)).map(|job| job.id.as_str()).collect();
+    let vanished: Vec<_> = jobs
+        .iter()
+        .filter(|job| !states.contains_key(&job.id))
+        .map(|job| job.id.as_str())
+        .collect();
     for some in vanished.chunks(IDS_AT_ONCE) {
-        let finished =
-            ["--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,State,NodeList,Reason"].map(String::from);
-        let words: Vec<_> = of_cluster(cluster).chain(finished).chain([format!("--jobs={}", some.join(","))]).collect();
+        let finished = [
+            "--noheader",
+            "--parsable2",
+            "--allocations",
+            "--format=JobIDRaw,State,NodeList,Reason",
+        ]
+        .map(String::from);
+        let words: Vec<_> = of_cluster(cluster)
+            .chain(finished)
+            .chain([format!("--jobs={}", some.join(","))])
+            .collect();
         // Without accounting, such requests stay unknown, and count as ended after some questions.
         if let Ok(printed) = batch_command::run_ok("sacct", &words).await {
             states.extend(printed.lines().filter_map(parse_line));
@@ -227,8 +260,8 @@ fn parse_line(line: &str) -> Option<(String, BatchReport)> {
     id.chars().all(|c| c.is_ascii_digit()).then(|| (id.to_owned(), report))
 }
 
-/// A state of Slurm, such as `CANCELLED by 1000`. A state that is not known counts as pending, with its own words: the
-/// request is asked for again.
+/// A state of Slurm, such as `CANCELLED by 1000`. A state that is not known counts as pending, with
+/// its own words: the request is asked for again.
 fn parse_state(state: &str, reason: Option<&str>) -> BatchState {
     let word = state.split([' ', '+']).next().unwrap_or_default();
     let says = || match reason {
@@ -237,10 +270,12 @@ fn parse_state(state: &str, reason: Option<&str>) -> BatchState {
     };
     let ended = |is_of_node| BatchState::Ended(BatchEnd { says: says(), is_of_node });
     match word {
-        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" => BatchState::Running,
+        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" => {
+            BatchState::Running
+        }
         "BOOT_FAIL" | "NODE_FAIL" | "PREEMPTED" | "REVOKED" => ended(true),
-        "COMPLETED" | "CANCELLED" | "FAILED" | "TIMEOUT" | "DEADLINE" | "OUT_OF_MEMORY" | "SPECIAL_EXIT"
-        | "LAUNCH_FAILED" | "RECONFIG_FAIL" => ended(false),
+        "COMPLETED" | "CANCELLED" | "FAILED" | "TIMEOUT" | "DEADLINE" | "OUT_OF_MEMORY"
+        | "SPECIAL_EXIT" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => ended(false),
         _ => BatchState::Pending(Some(says())),
     }
 }
@@ -258,18 +293,28 @@ mod tests {
         for state in ["NODE_FAIL", "PREEMPTED", "BOOT_FAIL"] {
             assert_eq!(of_node(state), Some(true), "{state}");
         }
-        for state in ["OUT_OF_MEMORY", "CANCELLED by 1000", "CANCELLED+", "FAILED", "TIMEOUT", "COMPLETED"] {
+        for state in
+            ["OUT_OF_MEMORY", "CANCELLED by 1000", "CANCELLED+", "FAILED", "TIMEOUT", "COMPLETED"]
+        {
             assert_eq!(of_node(state), Some(false), "{state}");
         }
-        for state in ["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "A_NEW_ONE"] {
+        for state in
+            ["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "A_NEW_ONE"]
+        {
             assert!(matches!(parse_state(state, None), BatchState::Pending(_)), "{state}");
         }
         let pending = parse_line("17|PENDING|n/a|Priority").unwrap();
-        assert_eq!(pending, ("17".into(), BatchState::Pending(Some("PENDING (Priority)".into())).into()));
+        assert_eq!(
+            pending,
+            ("17".into(), BatchState::Pending(Some("PENDING (Priority)".into())).into())
+        );
         assert_eq!(parse_line("17.batch|RUNNING|n1|"), None);
         let host = |line: &str| parse_line(line).unwrap().1.host;
         assert_eq!(host("17|FAILED|n2|NonZeroExitCode").as_deref(), Some("n2"));
-        assert_eq!((host("17|FAILED|n[1-2]|"), host("17|FAILED|n1,n5|"), host("17|FAILED")), (None, None, None));
+        assert_eq!(
+            (host("17|FAILED|n[1-2]|"), host("17|FAILED|n1,n5|"), host("17|FAILED")),
+            (None, None, None)
+        );
         assert_eq!(parse_line("slurm_load_jobs error: Unable to contact"), None);
     }
 
@@ -281,7 +326,8 @@ mod tests {
         assert_eq!(found("17\n18\n"), Some(("17".into(), None)));
         assert_eq!(found("CLUSTER: a\n\nCLUSTER: b\n17\n"), Some(("17".into(), Some("b".into()))));
         assert_eq!(found("CLUSTER: a\n"), None);
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let clusters = |text: &[&str]| option(&words(text), "--clusters", "-M");
         assert_eq!(clusters(&["-p", "x", "--clusters", "a,b"]).as_deref(), Some("a,b"));
         assert_eq!(clusters(&["-Mc"]).as_deref(), Some("c"));

@@ -1,6 +1,7 @@
-//! Hosts that are reached by `ssh`: an executor is started on each host that is requested, and ended when it is given
-//! back. The words that are passed on unchanged are the hosts. Keys, ports and users belong in the configuration of
-//! `ssh` (`~/.ssh/config`), because no user can type a password.
+//! Hosts that are reached by `ssh`: an executor is started on each host that is requested, and
+//! ended when it is given back. The words that are passed on unchanged are the hosts. Keys, ports
+//! and users belong in the configuration of `ssh` (`~/.ssh/config`), because no user can type a
+//! password.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,13 +11,16 @@ use async_trait::async_trait;
 use eyas_wire::pool::PoolOptions;
 use tokio::task::JoinSet;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem, process_line, together, whole, written_process};
+use super::{
+    BatchEnd, BatchReport, BatchState, BatchSystem, process_line, together, whole, written_process,
+};
 use crate::batch_command::{self, BatchError};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::quoted;
 
 /// Options of every `ssh`: it never asks a question, and notices that a host is gone.
-const OPTIONS: &[&str] = &["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10"];
+const OPTIONS: &[&str] =
+    &["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10"];
 
 /// Connections at the same time, when hosts are asked for the states of requests.
 const HOSTS_AT_ONCE: usize = 32;
@@ -34,7 +38,8 @@ pub(super) struct Ssh {
     failed: Mutex<BTreeMap<String, String>>,
 }
 
-/// A process on a host: `HOST:PROCESS:START`, where the start tells it from a later process with the same number.
+/// A process on a host: `HOST:PROCESS:START`, where the start tells it from a later process with
+/// the same number.
 struct RemoteProcess<'a> {
     host: &'a str,
     process: u32,
@@ -50,7 +55,10 @@ impl<'a> RemoteProcess<'a> {
 
     /// A test of a shell that is true while the process lives.
     fn lives(&self) -> String {
-        format!("[ \"$(cut -d ' ' -f 22 /proc/{}/stat 2>/dev/null)\" = {} ]", self.process, self.start)
+        format!(
+            "[ \"$(cut -d ' ' -f 22 /proc/{}/stat 2>/dev/null)\" = {} ]",
+            self.process, self.start
+        )
     }
 }
 
@@ -62,7 +70,8 @@ impl Ssh {
     /// A host of the pool without an executor, which is busy from now on.
     fn take(&self, hosts: &[String], passed_over: &BTreeSet<String>) -> Option<String> {
         let mut busy = self.busy();
-        let host = hosts.iter().find(|host| !busy.contains(*host) && !passed_over.contains(*host))?;
+        let host =
+            hosts.iter().find(|host| !busy.contains(*host) && !passed_over.contains(*host))?;
         busy.insert(host.clone());
         Some(host.clone())
     }
@@ -72,7 +81,9 @@ impl Ssh {
         let path = plan.folder.join(format!("{PASSED_OVER}{host}"));
         std::fs::write(&path, "").map_err(|why| BatchError::file(&path, &why))?;
         match started(host, plan) {
-            Some(id) => self.withdraw(&[BatchJob { id, cluster: None, folder: plan.folder.clone() }]).await,
+            Some(id) => {
+                self.withdraw(&[BatchJob { id, cluster: None, folder: plan.folder.clone() }]).await
+            }
             None => Ok(()),
         }
     }
@@ -103,10 +114,13 @@ impl BatchSystem for Ssh {
         "$EYAS_NODE"
     }
 
-    /// The process is found by its file if the connection is lost while it starts. A host that was passed over may do
-    /// as it was told later: a file forbids that, which is read after the process was written.
+    /// The process is found by its file if the connection is lost while it starts. A host that was
+    /// passed over may do as it was told later: a file forbids that, which is read after the
+    /// process was written.
     fn directives(&self, plan: &RequestPlan) -> Vec<String> {
-        let file = |name: &str| format!("{}\"$EYAS_NODE\"", quoted(&plan.folder.join(name).display().to_string()));
+        let file = |name: &str| {
+            format!("{}\"$EYAS_NODE\"", quoted(&plan.folder.join(name).display().to_string()))
+        };
         vec![process_line(&file(PROCESS)), format!("[ ! -e {} ] || exit 1", file(PASSED_OVER))]
     }
 
@@ -130,9 +144,9 @@ impl BatchSystem for Ssh {
             return Ok(job);
         }
         let says = match failures.is_empty() {
-            true if plan.excluded.is_empty() => {
-                "every host of the pool has an executor; add hosts, or limit the pool with --max-nodes".to_owned()
-            }
+            true if plan.excluded.is_empty() => "every host of the pool has an executor; add \
+                                                 hosts, or limit the pool with --max-nodes"
+                .to_owned(),
             true => format!(
                 "every host of the pool has an executor, except those that have failed: {}",
                 plan.excluded.join(", ")
@@ -159,7 +173,8 @@ impl BatchSystem for Ssh {
         let mut known = BTreeMap::new();
         while let Some(asked) = asking.join_next().await {
             ids.next().map(|id| asking.spawn(ask(id)));
-            let (state, id) = asked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+            let (state, id) =
+                asked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
             if let Some(process) = RemoteProcess::parse(&id) {
                 match state {
                     BatchState::Ended(_) => _ = self.busy().remove(process.host),
@@ -184,7 +199,9 @@ impl BatchSystem for Ssh {
 
     async fn withdraw(&self, jobs: &[BatchJob]) -> Result<(), BatchError> {
         let mut answer = Ok(());
-        for process in jobs.iter().flat_map(|job| job.id.split(',')).filter_map(RemoteProcess::parse) {
+        for process in
+            jobs.iter().flat_map(|job| job.id.split(',')).filter_map(RemoteProcess::parse)
+        {
             // The number of the process is that of its group. `dash` knows no `--` here.
             let end = format!("if {}; then kill -TERM -{}; fi", process.lives(), process.process);
             answer = answer.and(run(process.host, &end).await.map(|_| ()));
@@ -195,7 +212,8 @@ impl BatchSystem for Ssh {
     async fn try_out(&self, plan: &RequestPlan) -> Result<String, BatchError> {
         let hosts = &plan.options.verbatim;
         if hosts.is_empty() {
-            let says = "name the hosts after `--`, such as `eyas pool add ssh lab -- node1 node2`".to_owned();
+            let says = "name the hosts after `--`, such as `eyas pool add ssh lab -- node1 node2`"
+                .to_owned();
             return Err(BatchError::Failed { program: "ssh".into(), says });
         }
         let look = format!("test -x {}", quoted(&plan.eyas.display().to_string()));
@@ -209,18 +227,25 @@ impl BatchSystem for Ssh {
         match failures.len() == hosts.len() {
             true => Err(BatchError::Failed { program: "ssh".into(), says: failures.join("; ") }),
             false if failures.is_empty() => Ok(format!("all {} hosts answer", hosts.len())),
-            false => Ok(format!("{} of {} hosts do not answer: {}", failures.len(), hosts.len(), failures.join("; "))),
+            false => Ok(format!(
+                "{} of {} hosts do not answer: {}",
+                failures.len(),
+                hosts.len(),
+                failures.join("; ")
+            )),
         }
     }
 }
 
-/// Starts the script of a request on a host, in a session of its own, which outlives the connection. Returns its id.
+/// Starts the script of a request on a host, in a session of its own, which outlives the
+/// connection. Returns its id.
 async fn start(host: &str, plan: &RequestPlan) -> Result<String, BatchError> {
     let file = |name: &str| quoted(&plan.folder.join(name).display().to_string());
     let script = quoted(&plan.script().display().to_string());
     let command = format!(
-        "test -r {script} || {{ echo {script} is not on this host: the folder of the dispatcher must be shared >&2; \
-         exit 1; }}; EYAS_NODE={} setsid sh {script} >>{} 2>>{} </dev/null & echo $! $(cut -d ' ' -f 22 /proc/$!/stat)",
+        "test -r {script} || {{ echo {script} is not on this host: the folder of the dispatcher \
+         must be shared >&2; exit 1; }}; EYAS_NODE={} setsid sh {script} >>{} 2>>{} </dev/null & \
+         echo $! $(cut -d ' ' -f 22 /proc/$!/stat)",
         quoted(host),
         file("stdout"),
         file("stderr")
@@ -239,7 +264,9 @@ async fn state_of(id: &str) -> BatchState {
     let ask = format!("if {}; then echo lives; else echo gone; fi", process.lives());
     match run(process.host, &ask).await.as_deref().map(str::trim) {
         Ok("lives") => BatchState::Running,
-        Ok("gone") => BatchState::Ended(BatchEnd { says: "it has ended".into(), is_of_node: false }),
+        Ok("gone") => {
+            BatchState::Ended(BatchEnd { says: "it has ended".into(), is_of_node: false })
+        }
         _ => BatchState::Unknown,
     }
 }

@@ -1,11 +1,12 @@
-//! A lower bound of OPT for problems too large to search: the loads that no arrangement of the group avoids.
+//! A lower bound of OPT for problems too large to search: the loads that no arrangement of the
+//! group avoids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CacheRequest, Problem};
 
-/// Lower bound of the cost of the requests: the loads of a single store with all slots, which always evicts the
-/// object that is requested last (Belady 1966). Moves are not counted.
+/// Lower bound of the cost of the requests: the loads of a single store with all slots, which
+/// always evicts the object that is requested last (Belady 1966). Moves are not counted.
 pub fn floor(problem: Problem, requests: &[CacheRequest]) -> u64 {
     const NEVER: usize = usize::MAX;
     let mut next_use = vec![NEVER; requests.len()];
@@ -13,8 +14,8 @@ pub fn floor(problem: Problem, requests: &[CacheRequest]) -> u64 {
     for (number, request) in requests.iter().enumerate().rev() {
         next_use[number] = seen.insert(request.object, number).unwrap_or(NEVER);
     }
-    // Stored objects, by their next request. Objects that are never requested again are only counted; they are
-    // evicted first.
+    // Stored objects, by their next request. Objects that are never requested again are only
+    // counted; they are evicted first.
     let (mut here, mut unneeded, mut loads) = (BTreeSet::new(), 0, 0);
     for (number, next) in next_use.into_iter().enumerate() {
         if !here.remove(&number) {

@@ -1,8 +1,10 @@
-//! The caching problem of data-diffusion §3.2, on which the costs of eviction policies are compared.
+//! The caching problem of data-diffusion §3.2, on which the costs of eviction policies are
+//! compared.
 //!
-//! Requests arrive one by one, each for an object at a store. Stores have slots of equal size, and an object is in at
-//! most one store at a time. Loading an object from persistent storage costs `storage_cost`. Moving an object from
-//! another store, or exchanging two objects, costs 1. An object that is already in the store costs nothing.
+//! Requests arrive one by one, each for an object at a store. Stores have slots of equal size, and
+//! an object is in at most one store at a time. Loading an object from persistent storage costs
+//! `storage_cost`. Moving an object from another store, or exchanging two objects, costs 1. An
+//! object that is already in the store costs nothing.
 
 mod foresight;
 mod optimum;
@@ -23,7 +25,8 @@ pub struct Problem {
     pub stores: usize,
     /// `M`: slots of each store.
     pub slots: usize,
-    /// `s`: cost of loading an object from persistent storage, where moving it between stores costs 1.
+    /// `s`: cost of loading an object from persistent storage, where moving it between stores
+    /// costs 1.
     pub storage_cost: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Policies that serve requests: 2Mark for the whole group, and policies that decide for each store alone.
+//! Policies that serve requests: 2Mark for the whole group, and policies that decide for each store
+//! alone.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,10 @@ pub struct TwoMarked {
 impl TwoMarked {
     /// Empty stores.
     pub fn new(problem: Problem) -> Self {
-        TwoMarked { policy: TwoMark::new(problem.stores, problem.slots), storage_cost: problem.storage_cost }
+        TwoMarked {
+            policy: TwoMark::new(problem.stores, problem.slots),
+            storage_cost: problem.storage_cost,
+        }
     }
 
     #[cfg(test)]
@@ -58,8 +62,8 @@ impl Group for TwoMarked {
     }
 }
 
-/// A group in which each store evicts as executors do, by a policy that knows only that store. Objects that another
-/// store has are moved.
+/// A group in which each store evicts as executors do, by a policy that knows only that store.
+/// Objects that another store has are moved.
 pub struct Alone {
     problem: Problem,
     stores: Vec<Box<dyn Eviction>>,

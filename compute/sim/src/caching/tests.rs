@@ -7,7 +7,12 @@ use super::policies::id;
 use super::*;
 
 fn numbers(value: &Value) -> Vec<u64> {
-    value.as_array().expect("a list").iter().map(|number| number.as_u64().expect("a number")).collect()
+    value
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|number| number.as_u64().expect("a number"))
+        .collect()
 }
 
 fn lists(value: &Value) -> Vec<Vec<u64>> {
@@ -24,12 +29,19 @@ struct Vector {
 
 /// Histories with the cost of each request, the marks at the end, and the optimum.
 fn vectors() -> Vec<Vector> {
-    let all: Vec<Value> = serde_json::from_str(include_str!("../../tests/data/two_mark.json")).expect("JSON");
+    let all: Vec<Value> =
+        serde_json::from_str(include_str!("../../tests/data/two_mark.json")).expect("JSON");
     let vector = |fields: Value| {
         let number = |name: &str| fields[name].as_u64().expect("a number");
-        let problem = Problem { stores: number("N") as usize, slots: number("M") as usize, storage_cost: number("s") };
+        let problem = Problem {
+            stores: number("N") as usize,
+            slots: number("M") as usize,
+            storage_cost: number("s"),
+        };
         let requests = lists(&fields["requests_obj_store"]).into_iter();
-        let requests = requests.map(|pair| CacheRequest { object: pair[0] as u32, store: pair[1] as usize }).collect();
+        let requests = requests
+            .map(|pair| CacheRequest { object: pair[0] as u32, store: pair[1] as usize })
+            .collect();
         let name = format!("{} of {problem:?}", fields["name"]);
         Vector { name, problem, objects: number("objects") as usize, requests, fields }
     };
@@ -44,7 +56,8 @@ fn two_mark_does_what_is_written() {
         let mut group = TwoMarked::new(problem);
         let costs: Vec<_> = requests.iter().map(|request| group.request(*request)).collect();
         assert_eq!(costs, numbers(&fields["costs"]), "{name}");
-        let object = |wanted| (0..objects as u32).find(|object| id(*object) == wanted).expect("one of them");
+        let object =
+            |wanted| (0..objects as u32).find(|object| id(*object) == wanted).expect("one of them");
         let mut globally_marked = Vec::new();
         for store in 0..problem.stores {
             let found = group.policy().objects(store);
@@ -52,8 +65,14 @@ fn two_mark_does_what_is_written() {
             assert_eq!(here, numbers(&fields["final_stores"][store]), "{name}, store {store}");
             let marked = found.iter().filter(|(_, local, _)| *local);
             let marked: Vec<u64> = marked.map(|(id, ..)| object(*id).into()).collect();
-            assert_eq!(marked, numbers(&fields["final_local_marks"][store]), "{name}, store {store}");
-            globally_marked.extend(found.iter().filter(|(.., global)| *global).map(|(id, ..)| u64::from(object(*id))));
+            assert_eq!(
+                marked,
+                numbers(&fields["final_local_marks"][store]),
+                "{name}, store {store}"
+            );
+            globally_marked.extend(
+                found.iter().filter(|(.., global)| *global).map(|(id, ..)| u64::from(object(*id))),
+            );
         }
         globally_marked.sort_unstable();
         assert_eq!(globally_marked, numbers(&fields["final_global_marks"]), "{name}");
@@ -72,7 +91,10 @@ fn the_optimum_is_found() {
         assert!(floor(problem, &requests) <= optimum, "{name}");
         let cost = cost(&mut TwoMarked::new(problem), requests.iter().copied());
         let bound = TwoMark::bound(problem.stores, problem.slots, problem.storage_cost as f64);
-        assert!(optimum <= cost && cost as f64 <= bound * optimum as f64, "{name}: {cost} against {optimum}");
+        assert!(
+            optimum <= cost && cost as f64 <= bound * optimum as f64,
+            "{name}: {cost} against {optimum}"
+        );
     }
     assert!(known >= 10);
     let many = Problem { stores: 10, slots: 10, storage_cost: 2 };
@@ -81,7 +103,8 @@ fn the_optimum_is_found() {
 
 #[test]
 fn the_worst_ratio_is_within_the_bound() {
-    let worst = [(1, 2, 5, 2.00), (2, 1, 1, 3.00), (2, 1, 2, 2.50), (2, 1, 5, 2.20), (2, 1, 20, 2.05)];
+    let worst =
+        [(1, 2, 5, 2.00), (2, 1, 1, 3.00), (2, 1, 2, 2.50), (2, 1, 5, 2.20), (2, 1, 20, 2.05)];
     for (stores, slots, storage_cost, expected) in worst {
         let problem = Problem { stores, slots, storage_cost };
         let ratio = worst_ratio(problem, stores * slots + 1).expect("few");
@@ -112,8 +135,13 @@ fn a_store_alone_evicts_by_its_policy() {
     let by = |policy, requests: Vec<CacheRequest>| cost(&mut Alone::new(problem, policy), requests);
     // LRU evicts 1 for 3; FIFO evicts 0.
     let requests = at_one_store([0, 1, 0, 3, 0]);
-    assert_eq!((by(EvictionPolicy::Lru, requests.clone()), by(EvictionPolicy::Fifo, requests)), (30, 40));
+    assert_eq!(
+        (by(EvictionPolicy::Lru, requests.clone()), by(EvictionPolicy::Fifo, requests)),
+        (30, 40)
+    );
     // An object of the other store is moved, and is then no longer there.
     let elsewhere = [0, 1, 0].map(|store| CacheRequest { object: 0, store });
-    EvictionPolicy::ALL.iter().for_each(|policy| assert_eq!(by(*policy, elsewhere.to_vec()), 12, "{policy}"));
+    EvictionPolicy::ALL
+        .iter()
+        .for_each(|policy| assert_eq!(by(*policy, elsewhere.to_vec()), 12, "{policy}"));
 }

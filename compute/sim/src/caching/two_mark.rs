@@ -1,15 +1,17 @@
 //! 2Mark: one eviction policy for a whole group of stores (data-diffusion §3.2, figure 6).
 //!
-//! Stores have slots of one size, and an object is in one store at a time. Loading an object from persistent storage is
-//! expensive; moving or exchanging objects within the group is cheap. The marking algorithm of paging is used at two
-//! levels: an object is marked *locally* when it is requested at its store, and *globally* when it is requested
-//! anywhere. An object that leaves its store has no local mark; an object that leaves the group has no global mark.
-//! When all are marked, a new phase begins.
+//! Stores have slots of one size, and an object is in one store at a time. Loading an object from
+//! persistent storage is expensive; moving or exchanging objects within the group is cheap. The
+//! marking algorithm of paging is used at two levels: an object is marked *locally* when it is
+//! requested at its store, and *globally* when it is requested anywhere. An object that leaves its
+//! store has no local mark; an object that leaves the group has no global mark. When all are
+//! marked, a new phase begins.
 //!
-//! Where the paper says "arbitrary", the lowest id is taken. Its line 20 is repaired: a new global phase begins when
-//! all objects are marked *and all stores are full*. As printed, two stores of one slot would evict an object again and
-//! again while the other store is empty. With persistent storage `s` times as expensive as a move, the proof then gives
-//! that 2Mark costs at most `NM (1 + 2/s)` times the optimum with foresight ([`TwoMark::bound`]), up to a constant. For
+//! Where the paper says "arbitrary", the lowest id is taken. Its line 20 is repaired: a new global
+//! phase begins when all objects are marked *and all stores are full*. As printed, two stores of
+//! one slot would evict an object again and again while the other store is empty. With persistent
+//! storage `s` times as expensive as a move, the proof then gives that 2Mark costs at most `NM (1 +
+//! 2/s)` times the optimum with foresight ([`TwoMark::bound`]), up to a constant. For
 //! example 2 stores of 3 slots and `s = 10` give 7.2.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +57,8 @@ struct Marks {
     global: bool,
 }
 
-/// The objects of one store by their local marks, and a second index of those without a global mark.
+/// The objects of one store by their local marks, and a second index of those without a global
+/// mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Store {
     marked: BTreeSet<ObjectId>,
@@ -102,9 +105,10 @@ impl TwoMark {
         }
     }
 
-    /// The worst cost of 2Mark as a multiple of the optimum with foresight, where loading an object costs
-    /// `storage_cost` times as much as moving it: per global phase `sNM + 2vM + NM`, and one more for each load that
-    /// moves an object out of its way, against `s + v` (data-diffusion §3.2, equation 11 after its proof).
+    /// The worst cost of 2Mark as a multiple of the optimum with foresight, where loading an object
+    /// costs `storage_cost` times as much as moving it: per global phase `sNM + 2vM + NM`, and one
+    /// more for each load that moves an object out of its way, against `s + v` (data-diffusion
+    /// §3.2, equation 11 after its proof).
     pub fn bound(stores: usize, slots: usize, storage_cost: f64) -> f64 {
         (stores * slots) as f64 * (1.0 + 2.0 / storage_cost)
     }
@@ -140,8 +144,8 @@ impl TwoMark {
         self.put(object, store, Marks { local: true, global: true });
     }
 
-    /// Takes `object` out of another store, which receives an object without a local mark from this store in
-    /// exchange.
+    /// Takes `object` out of another store, which receives an object without a local mark from this
+    /// store in exchange.
     fn exchange(&mut self, object: ObjectId, from: usize, store: usize, moves: &mut Vec<Move>) {
         let other = self.locally_unmarked(store);
         let Marks { local, .. } = self.take(object, from);
@@ -150,8 +154,8 @@ impl TwoMark {
         moves.push(Move::Exchange { places: [(object, from), (other, store)] });
     }
 
-    /// Makes room in a full store. Evicts an object without a global mark if the store has one; otherwise moves an
-    /// object to another store, which may evict one for it.
+    /// Makes room in a full store. Evicts an object without a global mark if the store has one;
+    /// otherwise moves an object to another store, which may evict one for it.
     fn make_room(&mut self, store: usize, moves: &mut Vec<Move>) {
         if self.with_room.is_empty() && self.with_unmarked.is_empty() {
             self.begin_global_phase();
@@ -163,7 +167,10 @@ impl TwoMark {
         let (to, local) = match self.with_room.first() {
             Some(to) => (*to, false),
             None => {
-                let to = *self.with_unmarked.first().expect("else a phase has begun, and this store has one");
+                let to = *self
+                    .with_unmarked
+                    .first()
+                    .expect("else a phase has begun, and this store has one");
                 (to, self.evict(to, moves).expect("it is said to have one").local)
             }
         };
@@ -172,7 +179,8 @@ impl TwoMark {
         moves.push(Move::Transfer { object, from: store, to });
     }
 
-    /// Evicts an object without a global mark from the group, if the store has one. Returns the marks of that object.
+    /// Evicts an object without a global mark from the group, if the store has one. Returns the
+    /// marks of that object.
     fn evict(&mut self, store: usize, moves: &mut Vec<Move>) -> Option<Marks> {
         let object = *self.stores[store].globally_unmarked.first()?;
         moves.push(Move::Evict { object, store });
@@ -206,7 +214,10 @@ impl TwoMark {
 
     fn take(&mut self, object: ObjectId, place: usize) -> Marks {
         let store = &mut self.stores[place];
-        let marks = Marks { local: store.marked.remove(&object), global: !store.globally_unmarked.remove(&object) };
+        let marks = Marks {
+            local: store.marked.remove(&object),
+            global: !store.globally_unmarked.remove(&object),
+        };
         store.unmarked.remove(&object);
         if store.globally_unmarked.is_empty() {
             self.with_unmarked.remove(&place);
@@ -220,8 +231,9 @@ impl TwoMark {
     pub fn objects(&self, store: usize) -> Vec<(ObjectId, bool, bool)> {
         let store = &self.stores[store];
         let objects: BTreeSet<_> = store.marked.union(&store.unmarked).collect();
-        let with_marks =
-            |object: &ObjectId| (*object, store.marked.contains(object), !store.globally_unmarked.contains(object));
+        let with_marks = |object: &ObjectId| {
+            (*object, store.marked.contains(object), !store.globally_unmarked.contains(object))
+        };
         objects.into_iter().map(with_marks).collect()
     }
 }
@@ -240,7 +252,10 @@ mod tests {
                 assert!(store.globally_unmarked.is_subset(&here));
                 assert!(here.iter().all(|object| self.places.get(object) == Some(&number)));
                 assert_eq!(self.with_room.contains(&number), store.len() < self.slots);
-                assert_eq!(self.with_unmarked.contains(&number), !store.globally_unmarked.is_empty());
+                assert_eq!(
+                    self.with_unmarked.contains(&number),
+                    !store.globally_unmarked.is_empty()
+                );
             }
             assert_eq!(self.places.len(), self.stores.iter().map(Store::len).sum::<usize>());
         }
@@ -261,7 +276,10 @@ mod tests {
                 put(other, Some(there), Some(here));
             }
         }
-        let fullest = places.values().map(|store| places.values().filter(|other| *other == store).count()).max();
+        let fullest = places
+            .values()
+            .map(|store| places.values().filter(|other| *other == store).count())
+            .max();
         assert!(fullest <= Some(slots), "{move_:?} has no room");
     }
 
@@ -291,8 +309,8 @@ mod tests {
 
     #[test]
     fn two_objects_of_one_store_share_the_group() {
-        // The two objects are requested in turn at the first of two stores of one slot. As printed, line 20 would
-        // load one of them each time.
+        // The two objects are requested in turn at the first of two stores of one slot. As printed,
+        // line 20 would load one of them each time.
         let mut group = TwoMark::new(2, 1);
         let [one, other] = [1, 2].map(|n| ObjectId([n; 16]));
         let mut request = |object| {
@@ -318,7 +336,10 @@ mod tests {
         group.request(second, 1, &mut moves);
         moves.clear();
         group.request(third, 1, &mut moves);
-        assert_eq!(moves, [Move::Evict { object: second, store: 1 }, Move::Load { object: third, store: 1 }]);
+        assert_eq!(
+            moves,
+            [Move::Evict { object: second, store: 1 }, Move::Load { object: third, store: 1 }]
+        );
         assert_eq!(group.objects(0), [(first, false, false)]);
         assert_eq!(group.objects(1), [(third, true, true)]);
     }

@@ -1,10 +1,10 @@
-//! The exact competitive ratio of 2Mark on small groups: the worst ratio of its cost to OPT over all endless
-//! sequences of requests.
+//! The exact competitive ratio of 2Mark on small groups: the worst ratio of its cost to OPT over
+//! all endless sequences of requests.
 //!
-//! The relevant state is 2Mark's state, and for each arrangement its extra cost for OPT over the best arrangement.
-//! There are finitely many such pairs. Each request leads from one pair to another, at a cost for either policy. The
-//! competitive ratio is that of the worst cycle. The search starts with a guess, and replaces it by the ratio of a
-//! better cycle until there is none.
+//! The relevant state is 2Mark's state, and for each arrangement its extra cost for OPT over the
+//! best arrangement. There are finitely many such pairs. Each request leads from one pair to
+//! another, at a cost for either policy. The competitive ratio is that of the worst cycle. The
+//! search starts with a guess, and replaces it by the ratio of a better cycle until there is none.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ struct Edge {
     optimum: u64,
 }
 
-/// The worst ratio of 2Mark's cost to the optimum over endless sequences of requests for `objects` objects.
+/// The worst ratio of 2Mark's cost to the optimum over endless sequences of requests for `objects`
+/// objects.
 ///
 /// # Errors
 /// If there is too much to search.
@@ -40,8 +41,8 @@ fn edges(problem: Problem, objects: usize) -> Result<(Vec<Edge>, usize), TooMany
     let mut edges = Vec::new();
     while let Some(pair) = to_visit.pop() {
         let from = numbers[&pair];
-        for (object, store) in
-            (0..objects as u32).flat_map(|object| (0..problem.stores).map(move |store| (object, store)))
+        for (object, store) in (0..objects as u32)
+            .flat_map(|object| (0..problem.stores).map(move |store| (object, store)))
         {
             let request = CacheRequest { object, store };
             let (mut group, costs) = pair.clone();
@@ -61,8 +62,8 @@ fn edges(problem: Problem, objects: usize) -> Result<(Vec<Edge>, usize), TooMany
     Ok((edges, numbers.len()))
 }
 
-/// The costs, for 2Mark and OPT, of a cycle whose ratio is higher than `cost` to `optimum`, if there is one (Bellman
-/// and Ford, for longest paths).
+/// The costs, for 2Mark and OPT, of a cycle whose ratio is higher than `cost` to `optimum`, if
+/// there is one (Bellman and Ford, for longest paths).
 fn better_cycle(edges: &[Edge], pairs: usize, cost: u64, optimum: u64) -> Option<(u64, u64)> {
     let weight = |edge: &Edge| (edge.cost * optimum) as i64 - (edge.optimum * cost) as i64;
     let mut longest = vec![0_i64; pairs];
@@ -77,7 +78,8 @@ fn better_cycle(edges: &[Edge], pairs: usize, cost: u64, optimum: u64) -> Option
                 is_longer = true;
             }
         }
-        // Paths that still grow after as many rounds as there are pairs contain a cycle, so the loop ends.
+        // Paths that still grow after as many rounds as there are pairs contain a cycle, so the
+        // loop ends.
         match cycle(edges, &by) {
             None if is_longer => {}
             found => return found,
@@ -85,7 +87,8 @@ fn better_cycle(edges: &[Edge], pairs: usize, cost: u64, optimum: u64) -> Option
     }
 }
 
-/// The costs of a cycle of edges in `by`, if there is one. `by` has the last edge of each pair's longest path.
+/// The costs of a cycle of edges in `by`, if there is one. `by` has the last edge of each pair's
+/// longest path.
 fn cycle(edges: &[Edge], by: &[Option<usize>]) -> Option<(u64, u64)> {
     // The start from which each pair was first visited on the way back.
     let mut seen_from = vec![usize::MAX; by.len()];
@@ -99,7 +102,11 @@ fn cycle(edges: &[Edge], by: &[Option<usize>]) -> Option<(u64, u64)> {
         if seen_from[at] == start && by[at].is_some() {
             let around = |edge: &usize| by[edges[*edge].from].filter(|edge| edges[*edge].to != at);
             let way = std::iter::successors(by[at], around).map(|edge| &edges[edge]);
-            return Some(way.fold((0, 0), |(cost, optimum), edge| (cost + edge.cost, optimum + edge.optimum)));
+            return Some(
+                way.fold((0, 0), |(cost, optimum), edge| {
+                    (cost + edge.cost, optimum + edge.optimum)
+                }),
+            );
         }
     }
     None

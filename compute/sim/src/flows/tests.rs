@@ -13,11 +13,15 @@ struct Running {
     above: Option<FlowId>,
 }
 
-/// Rates by progressive filling: all rates rise together. The flows on a link that becomes full keep their rate, and
-/// so do the flows that are relayed from them.
+/// Rates by progressive filling: all rates rise together. The flows on a link that becomes full
+/// keep their rate, and so do the flows that are relayed from them.
 fn reference(capacities: &[f64], flows: &[Running]) -> Vec<f64> {
-    let above = |flow: &Running| flow.above.map(|above| flows.iter().position(|other| other.flow == above));
-    let above: Vec<_> = flows.iter().map(|flow| above(flow).map(|place| place.expect("it has not ended"))).collect();
+    let above =
+        |flow: &Running| flow.above.map(|above| flows.iter().position(|other| other.flow == above));
+    let above: Vec<_> = flows
+        .iter()
+        .map(|flow| above(flow).map(|place| place.expect("it has not ended")))
+        .collect();
     let mut rates = vec![None; flows.len()];
     while rates.iter().any(Option::is_none) {
         let share_of = |link: usize| {
@@ -27,11 +31,15 @@ fn reference(capacities: &[f64], flows: &[Running]) -> Vec<f64> {
             (free > 0).then(|| (capacities[link] - taken) / free as f64)
         };
         let shares = (0..capacities.len()).filter_map(|link| Some((share_of(link)?, link)));
-        let (share, link) = shares.min_by(|one, other| one.0.total_cmp(&other.0)).expect("each flow has a link");
+        let (share, link) =
+            shares.min_by(|one, other| one.0.total_cmp(&other.0)).expect("each flow has a link");
         let stays = |place: usize, rates: &[Option<f64>]| {
-            flows[place].way.contains(&link) || above[place].is_some_and(|above| rates[above].is_some())
+            flows[place].way.contains(&link)
+                || above[place].is_some_and(|above| rates[above].is_some())
         };
-        while let Some(place) = (0..flows.len()).find(|place| rates[*place].is_none() && stays(*place, &rates)) {
+        while let Some(place) =
+            (0..flows.len()).find(|place| rates[*place].is_none() && stays(*place, &rates))
+        {
             rates[place] = Some(share);
         }
     }
@@ -52,7 +60,14 @@ impl Net {
         Net { flows, capacities: capacities.into(), links, running: Vec::new() }
     }
 
-    fn start(&mut self, now: Ns, bytes: f64, way: &[usize], above: Option<FlowId>, tag: u32) -> FlowId {
+    fn start(
+        &mut self,
+        now: Ns,
+        bytes: f64,
+        way: &[usize],
+        above: Option<FlowId>,
+        tag: u32,
+    ) -> FlowId {
         let links: Vec<_> = way.iter().map(|link| self.links[*link]).collect();
         let flow = self.flows.start(now, bytes, &links, above, tag);
         self.running.push(Running { flow, way: way.into(), above });
@@ -61,7 +76,8 @@ impl Net {
 
     /// Removes the flows that have ended, and returns their tags.
     fn end_by(&mut self, now: Ns) -> Vec<u32> {
-        let tags: Vec<_> = self.running.iter().map(|running| self.flows.tag(running.flow)).collect();
+        let tags: Vec<_> =
+            self.running.iter().map(|running| self.flows.tag(running.flow)).collect();
         let mut ended = Vec::new();
         self.flows.end_by(now, &mut ended);
         let (gone, running): (Vec<_>, Vec<_>) =
@@ -70,7 +86,9 @@ impl Net {
         let mut relays = gone.iter().filter_map(|(running, _)| running.above);
         assert!(relays.all(|above| is_gone(&above)), "a relay has ended before the flow above");
         let rest = running.into_iter().map(|(running, _)| running);
-        self.running = rest.map(|rest| Running { above: rest.above.filter(|above| !is_gone(above)), ..rest }).collect();
+        self.running = rest
+            .map(|rest| Running { above: rest.above.filter(|above| !is_gone(above)), ..rest })
+            .collect();
         ended
     }
 
@@ -79,7 +97,9 @@ impl Net {
     }
 
     fn assert_fair(&self) {
-        for (rate, expected) in self.rates().into_iter().zip(reference(&self.capacities, &self.running)) {
+        for (rate, expected) in
+            self.rates().into_iter().zip(reference(&self.capacities, &self.running))
+        {
             assert!((rate - expected).abs() <= 1e-6 * expected, "{rate} instead of {expected}");
         }
     }
@@ -93,17 +113,20 @@ impl Net {
         }
     }
 
-    /// Asserts that a relay has passed on only bytes that it has received, except for the last piece.
+    /// Asserts that a relay has passed on only bytes that it has received, except for the last
+    /// piece.
     fn assert_behind_what_is_above(&self) {
         for Running { flow, above, .. } in &self.running {
-            let (lacks, lacks_above) = (self.flows.lacks(*flow), above.map_or(0.0, |above| self.flows.lacks(above)));
+            let (lacks, lacks_above) =
+                (self.flows.lacks(*flow), above.map_or(0.0, |above| self.flows.lacks(above)));
             assert!(lacks >= lacks_above - PIECE_BYTES, "{lacks} are lacking, {lacks_above} above");
         }
     }
 }
 
 fn ways(links: usize) -> impl Strategy<Value = Vec<usize>> {
-    prop::collection::btree_set(0..links, 1..=links.min(4)).prop_map(|way| way.into_iter().collect())
+    prop::collection::btree_set(0..links, 1..=links.min(4))
+        .prop_map(|way| way.into_iter().collect())
 }
 
 /// Chooses the running flow that a new flow is relayed from, if any.
@@ -200,7 +223,10 @@ fn a_new_flow_of_thousands_is_not_told_to_all() {
     let flow = net.flows.start(1, 1e9, &[storage, cards[0]], None, 0);
     net.flows.settle();
     assert_eq!(net.flows.links[0].told, told);
-    assert!((net.flows.bytes_per_s(flow) - 1e9 / 2001.0).abs() < 1.0, "it has its share all the same");
+    assert!(
+        (net.flows.bytes_per_s(flow) - 1e9 / 2001.0).abs() < 1.0,
+        "it has its share all the same"
+    );
 }
 
 #[test]
@@ -223,7 +249,8 @@ fn a_relay_passes_on_what_it_has_received() {
     let near = |at: Ns, expected: Ns| at.abs_diff(expected) < 1000;
     assert!(matches!(ends[..], [(0, _), (1, _), (2, _)]), "{ends:?}");
     assert!(near(ends[0].1, SECOND) && near(ends[1].1, SECOND + piece_ns), "{ends:?}");
-    // The third flow began half a second later. When the others have ended, only its own card bounds it.
+    // The third flow began half a second later. When the others have ended, only its own card
+    // bounds it.
     assert!(ends[2].1 > ends[1].1 + piece_ns && ends[2].1 < SECOND + SECOND / 10, "{ends:?}");
 }
 

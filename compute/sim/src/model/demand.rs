@@ -18,9 +18,9 @@ pub struct Demand {
     pub compute_s: f64,
     /// `A`: arrivals per second; `None` if all tasks arrive at the start.
     pub arriving_per_s: Option<f64>,
-    /// Share of accesses that find their object in no store. `None`: the first access of each object, and of the
-    /// other accesses the share of the data that does not fit in the stores, as if all objects were read equally
-    /// often.
+    /// Share of accesses that find their object in no store. `None`: the first access of each
+    /// object, and of the other accesses the share of the data that does not fit in the stores, as
+    /// if all objects were read equally often.
     pub misses: Option<f64>,
     /// Share of hits that are in another node's store. Data-aware placement makes it small.
     pub peer_hits: f64,
@@ -29,13 +29,17 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The demand of a workload under these policies. The number of inputs is rounded to a whole number, and the size
-    /// of objects is set so that the number of bytes read stays the same.
+    /// The demand of a workload under these policies. The number of inputs is rounded to a whole
+    /// number, and the size of objects is set so that the number of bytes read stays the same.
     pub fn of(workload: &dyn Workload, policies: &Policies) -> Demand {
         let (mut reads, mut read_bytes, mut compute_us, mut last_us) = (0_u64, 0_u128, 0_u128, 0);
         for task in workload.arrivals() {
             reads += task.inputs.len() as u64;
-            read_bytes += task.inputs.iter().map(|object| u128::from(workload.size_bytes(*object))).sum::<u128>();
+            read_bytes += task
+                .inputs
+                .iter()
+                .map(|object| u128::from(workload.size_bytes(*object)))
+                .sum::<u128>();
             compute_us += u128::from(task.compute_us);
             last_us = task.at_us;
         }

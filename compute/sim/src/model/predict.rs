@@ -1,20 +1,24 @@
-//! The model of a workload on a cluster: the cost of an access, where objects are found, and how long each resource
-//! is busy.
+//! The model of a workload on a cluster: the cost of an access, where objects are found, and how
+//! long each resource is busy.
 //!
-//! A resource is busy for the time that it needs to serve the workload. The workload takes as long as its busiest
-//! resource, so no prediction is below what any resource allows. The time on one processor is the same computation
-//! for a cluster of one node with one processor. There, each resource is busy at most `N` times as long, where `N` is
-//! the number of processors of the cluster. So an efficiency above 1 has one cause only: the stores of all nodes
-//! together hold data that does not fit in one node's store. [`Prediction::one_processor_ratios`] shows this.
+//! A resource is busy for the time that it needs to serve the workload. The workload takes as long
+//! as its busiest resource, so no prediction is below what any resource allows. The time on one
+//! processor is the same computation for a cluster of one node with one processor. There, each
+//! resource is busy at most `N` times as long, where `N` is the number of processors of the
+//! cluster. So an efficiency above 1 has one cause only: the stores of all nodes together hold data
+//! that does not fit in one node's store. [`Prediction::one_processor_ratios`] shows this.
 //!
-//! **Domain.** In its domain, the model agrees with the simulator within 15 % (`compute/sim/tests/model.rs`, over
-//! random clusters and workloads). Tasks are alike, vary a little in computing time, and read objects of one size, all
-//! equally often. All nodes exist from the start and none fails. Nodes store nothing (first-available), or have room
-//! for all data. [`Prediction::doubts`] says where a prediction leaves the domain.
+//! **Domain.** In its domain, the model agrees with the simulator within 15 %
+//! (`compute/sim/tests/model.rs`, over random clusters and workloads). Tasks are alike, vary a
+//! little in computing time, and read objects of one size, all equally often. All nodes exist from
+//! the start and none fails. Nodes store nothing (first-available), or have room for all data.
+//! [`Prediction::doubts`] says where a prediction leaves the domain.
 
 use thiserror::Error;
 
-use super::{Costs, Demand, Ratios, access_s, efficiency, speedup, sustained_per_s, utilisation, workload_s};
+use super::{
+    Costs, Demand, Ratios, access_s, efficiency, speedup, sustained_per_s, utilisation, workload_s,
+};
 use crate::clock::MAX_TIME_US;
 use crate::cluster::SimCluster;
 
@@ -86,16 +90,18 @@ pub struct Prediction {
 pub enum Doubt {
     /// Each processor has only this number of tasks, so the start and the end of the run matter.
     FewTasks(f64),
-    /// Another resource is busy for this share of the time, so tasks wait for one while the other is idle.
+    /// Another resource is busy for this share of the time, so tasks wait for one while the other
+    /// is idle.
     NearlyAsBusy(Limit, f64),
     /// Each object is read only this number of times, and stores help little while they fill.
     FewReads(f64),
-    /// There are only this number of objects for each one that is being read, so several nodes fetch the same object
-    /// at once, some of them from persistent storage.
+    /// There are only this number of objects for each one that is being read, so several nodes
+    /// fetch the same object at once, some of them from persistent storage.
     FewObjects(f64),
     /// The run takes only this number of seconds, so messages and waiting matter.
     Short(f64),
-    /// All stores together have room for only this share of the data, so the stored objects depend on the policies.
+    /// All stores together have room for only this share of the data, so the stored objects depend
+    /// on the policies.
     NoRoom(f64),
 }
 
@@ -124,9 +130,11 @@ pub enum ModelError {
 
 /// Tasks per processor from which the start and the end of a run do not matter.
 const TASKS_PER_PROCESSOR: f64 = 20.0;
-/// Largest share of the time that a second resource may be busy, where all tasks are alike from first to last.
+/// Largest share of the time that a second resource may be busy, where all tasks are alike from
+/// first to last.
 const OTHERS_BUSY: f64 = 0.45;
-/// The same with stores, where first reads come before others, so that one resource is busy after the other.
+/// The same with stores, where first reads come before others, so that one resource is busy after
+/// the other.
 const OTHERS_BUSY_WITH_STORES: f64 = 0.2;
 /// Objects per object being read, from which concurrent reads of one object do not matter.
 const OBJECTS_PER_READ: f64 = 5.0;
@@ -182,7 +190,8 @@ pub fn predict(cluster: &SimCluster, demand: &Demand) -> Result<Prediction, Mode
 
     let (tasks, processors) = (demand.tasks as f64, cluster.processors() as f64);
     let bytes = tasks * f64::from(demand.inputs) * demand.object_bytes as f64;
-    // Time of a task under contention, so that equations 9 and 10 hold for whichever resource is busiest.
+    // Time of a task under contention, so that equations 9 and 10 hold for whichever resource is
+    // busiest.
     let crowded_s = busiest_s * processors / tasks;
     let speedup = speedup(one_processor_s, time_s);
     Ok(Prediction {
@@ -215,11 +224,13 @@ fn busy(cluster: &SimCluster, demand: &Demand, costs: Costs, ratios: Ratios) -> 
     let (nodes, processors) = (f64::from(cluster.nodes), cluster.processors() as f64);
     let (tasks, inputs) = (demand.tasks as f64, f64::from(demand.inputs));
     let fetching_s = inputs * (costs.peer_s * ratios.peer + costs.storage_s * ratios.storage);
-    let reading_s = inputs * (costs.local_s * ratios.local + memory_s(cluster, demand) * (1.0 - ratios.local));
+    let reading_s =
+        inputs * (costs.local_s * ratios.local + memory_s(cluster, demand) * (1.0 - ratios.local));
     let task_s = task_s(cluster, demand, costs, ratios);
     // With overlap, a task occupies a processor only to read fetched inputs and to compute.
     let holding_s = if demand.overlap { demand.compute_s + reading_s } else { task_s };
-    // Tasks run in rounds of one task per processor. A partial last round takes as long as a whole one.
+    // Tasks run in rounds of one task per processor. A partial last round takes as long as a whole
+    // one.
     let rounds = (tasks / processors).max(1.0);
     let bytes = tasks * inputs * demand.object_bytes as f64;
     let storage_bytes = bytes * ratios.storage;
@@ -238,20 +249,34 @@ fn busy(cluster: &SimCluster, demand: &Demand, costs: Costs, ratios: Ratios) -> 
         (Limit::NetworkCards, received_bytes / rate(Some(cluster.card_bytes_per_s))),
         (Limit::Switch, received_bytes / cluster.bisection_bytes_per_s.unwrap_or(f64::INFINITY)),
         // The larger of the time for all tasks and the time for a single one.
-        (Limit::Fetches, (tasks * fetching_s / (nodes * at_once)).max(fetching_s / at_once.min(inputs))),
+        (
+            Limit::Fetches,
+            (tasks * fetching_s / (nodes * at_once)).max(fetching_s / at_once.min(inputs)),
+        ),
         (Limit::Stores, stores_s),
-        (Limit::Dispatcher, tasks * cluster.decision_ns as f64 / f64::from(cluster.dispatchers.max(1)) / 1e9),
+        (
+            Limit::Dispatcher,
+            tasks * cluster.decision_ns as f64 / f64::from(cluster.dispatchers.max(1)) / 1e9,
+        ),
         (Limit::Arrivals, demand.arriving_per_s.map_or(0.0, |per_s| tasks / per_s)),
     ]
 }
 
-fn doubts(cluster: &SimCluster, demand: &Demand, busy: &BusyTimes, (limit, time_s): (Limit, f64)) -> Vec<Doubt> {
+fn doubts(
+    cluster: &SimCluster,
+    demand: &Demand,
+    busy: &BusyTimes,
+    (limit, time_s): (Limit, f64),
+) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let tasks = demand.tasks as f64 / cluster.processors() as f64;
     if tasks < TASKS_PER_PROCESSOR {
         doubts.push(Doubt::FewTasks(tasks));
     }
-    let others = busy.iter().filter(|(other, _)| *other != limit).map(|(other, busy_s)| (*other, busy_s / time_s));
+    let others = busy
+        .iter()
+        .filter(|(other, _)| *other != limit)
+        .map(|(other, busy_s)| (*other, busy_s / time_s));
     if let Some((other, share)) = others.max_by(|one, other| one.1.total_cmp(&other.1))
         && share > if stores_nothing(demand) { OTHERS_BUSY } else { OTHERS_BUSY_WITH_STORES }
     {
@@ -293,7 +318,8 @@ fn check(cluster: &SimCluster, demand: &Demand) -> Result<(), ModelError> {
         return Err(ModelError::None(what));
     }
     let shares = [("misses", demand.misses.unwrap_or(0.0)), ("hits at peers", demand.peer_hits)];
-    if let Some((what, share)) = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+    if let Some((what, share)) = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share))
+    {
         return Err(ModelError::NotAShare(what, share));
     }
     let rates = [
@@ -307,7 +333,8 @@ fn check(cluster: &SimCluster, demand: &Demand) -> Result<(), ModelError> {
         ("rate at which tasks come", demand.arriving_per_s),
     ];
     let is_none = |rate: f64| rate.is_nan() || rate <= 0.0;
-    if let Some((what, Some(rate))) = rates.into_iter().find(|(_, rate)| rate.is_some_and(is_none)) {
+    if let Some((what, Some(rate))) = rates.into_iter().find(|(_, rate)| rate.is_some_and(is_none))
+    {
         return Err(ModelError::NotPositive(what, rate));
     }
     if demand.compute_s.is_nan() || demand.compute_s < 0.0 {
@@ -320,17 +347,19 @@ fn check(cluster: &SimCluster, demand: &Demand) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// `TK`: time of a task without contention, in seconds. This is equation 4 times the number of inputs, except that
-/// inputs fetched together wait for their first bytes only once.
+/// `TK`: time of a task without contention, in seconds. This is equation 4 times the number of
+/// inputs, except that inputs fetched together wait for their first bytes only once.
 fn task_s(cluster: &SimCluster, demand: &Demand, costs: Costs, ratios: Ratios) -> f64 {
     let inputs = f64::from(demand.inputs);
     let rounds = (inputs / cluster.max_fetches() as f64).ceil();
     let saved_s = |latency_ns: u64, ratio: f64| {
-        // Number of waits for the inputs from this source, where inputs that wait together count once.
+        // Number of waits for the inputs from this source, where inputs that wait together count
+        // once.
         let waits = rounds * (1.0 - libm::pow(1.0 - ratio, inputs / rounds));
         (inputs * ratio - waits).max(0.0) * latency_ns as f64 / 1e9
     };
-    let saved_s = saved_s(cluster.peer_latency_ns, ratios.peer) + saved_s(cluster.storage.latency_ns, ratios.storage);
+    let saved_s = saved_s(cluster.peer_latency_ns, ratios.peer)
+        + saved_s(cluster.storage.latency_ns, ratios.storage);
     inputs * access_s(costs, ratios) - saved_s
 }
 
@@ -356,15 +385,18 @@ fn ratios(cluster: &SimCluster, demand: &Demand) -> (bool, Ratios) {
     (room == 1.0, Ratios { local: 1.0 - storage - peer, peer, storage })
 }
 
-/// Times of one access without contention: a fetched object is written to the store and read from memory. The
-/// computing time of a task is divided by its number of inputs.
+/// Times of one access without contention: a fetched object is written to the store and read from
+/// memory. The computing time of a task is divided by its number of inputs.
 fn costs(cluster: &SimCluster, demand: &Demand) -> Costs {
     let bytes = demand.object_bytes as f64;
     let storage = &cluster.storage;
     let least = |rates: [Option<f64>; 2], rate| rates.into_iter().flatten().fold(rate, f64::min);
-    let from_peer_per_s =
-        least([written_per_s(cluster, demand), cluster.bisection_bytes_per_s], cluster.card_bytes_per_s);
-    let from_storage_per_s = least([Some(storage.bytes_per_s), storage.client_bytes_per_s], from_peer_per_s);
+    let from_peer_per_s = least(
+        [written_per_s(cluster, demand), cluster.bisection_bytes_per_s],
+        cluster.card_bytes_per_s,
+    );
+    let from_storage_per_s =
+        least([Some(storage.bytes_per_s), storage.client_bytes_per_s], from_peer_per_s);
     let memory_s = memory_s(cluster, demand);
     let paged = paged(cluster, demand);
     let disk_s = cluster.disk.map_or(memory_s, |disk| bytes / disk.read_bytes_per_s);
@@ -381,8 +413,8 @@ fn memory_s(cluster: &SimCluster, demand: &Demand) -> f64 {
     demand.object_bytes as f64 / cluster.memory_bytes_per_s
 }
 
-/// Share of reads from a node's own store that its page cache serves: the share of the node's data that fits in the
-/// cache, if each object is on one node and all are read equally often.
+/// Share of reads from a node's own store that its page cache serves: the share of the node's data
+/// that fits in the cache, if each object is on one node and all are read equally often.
 fn paged(cluster: &SimCluster, demand: &Demand) -> f64 {
     if cluster.disk.is_none() {
         return 1.0;

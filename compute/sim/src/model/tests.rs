@@ -33,7 +33,8 @@ fn equations_have_these_values() {
 fn a_workload_asks_for_what_its_tasks_do() {
     let pairs = AllPairs::cluster(Order::Rows);
     let demand = Demand::of(&pairs, &Policies::of_the_paper(PlacementPolicy::FirstAvailable));
-    let expected = Demand { inputs: 2, object_bytes: 12_000_000, compute_s: 1.0, ..tasks(250_000, 1_000) };
+    let expected =
+        Demand { inputs: 2, object_bytes: 12_000_000, compute_s: 1.0, ..tasks(250_000, 1_000) };
     assert_eq!(demand, Demand { misses: Some(1.0), ..expected });
     let mi = MonotonicallyIncreasing::paper(1);
     let demand = Demand::of(&mi, &Policies::of_eyas(PlacementPolicy::Cost));
@@ -70,7 +71,8 @@ fn without_stores_it_is_as_long_as_in_the_paper() {
     let sw = predict(&SimCluster::teragrid_100(0), &all_missed(tasks(2_000_000, 100_000))).unwrap();
     assert_within(sw.time_s, 20_491.0, 0.03);
     // All-Pairs, 500 times 500: 26% of what it would be if all were local.
-    let pairs = Demand { inputs: 2, object_bytes: 12_000_000, compute_s: 1.0, ..tasks(250_000, 1_000) };
+    let pairs =
+        Demand { inputs: 2, object_bytes: 12_000_000, compute_s: 1.0, ..tasks(250_000, 1_000) };
     let missed = predict(&SimCluster::teragrid_100(0), &all_missed(pairs)).unwrap();
     let from_disk = SimCluster { page_cache_bytes: 0, ..SimCluster::teragrid_100(50_000_000_000) };
     let local = predict(&from_disk, &Demand { misses: Some(0.0), ..pairs }).unwrap();
@@ -92,7 +94,11 @@ fn stores_that_hold_all_read_each_object_once() {
 
 #[test]
 fn whatever_is_busiest_says_how_long_it_takes() {
-    let cluster = SimCluster { decision_ns: 0, page_cache_bytes: 0, ..SimCluster::teragrid_64(4_000_000_000) };
+    let cluster = SimCluster {
+        decision_ns: 0,
+        page_cache_bytes: 0,
+        ..SimCluster::teragrid_64(4_000_000_000)
+    };
     let of = |cluster: &SimCluster, demand: Demand| predict(cluster, &demand).unwrap();
     let demand = tasks(1_000_000, 100);
     assert_eq!(of(&cluster, Demand { compute_s: 1.0, ..demand }).limit, Limit::Processors);
@@ -104,7 +110,10 @@ fn whatever_is_busiest_says_how_long_it_takes() {
     let cluster = SimCluster { card_bytes_per_s: 50e6, ..cluster };
     assert_eq!(of(&cluster, moving).limit, Limit::NetworkCards);
     let computing = Demand { compute_s: 0.2, ..moving };
-    assert!(of(&cluster, computing).time_s < of(&cluster, Demand { overlap: false, ..computing }).time_s);
+    assert!(
+        of(&cluster, computing).time_s
+            < of(&cluster, Demand { overlap: false, ..computing }).time_s
+    );
     for demand in [demand, moving, Demand { misses: Some(0.3), overlap: true, ..demand }] {
         let prediction = of(&cluster, demand);
         assert!((0.0..=1.0).contains(&prediction.efficiency), "{prediction:?}");
@@ -116,11 +125,20 @@ fn what_cannot_run_is_refused() {
     let cluster = SimCluster::teragrid_64(5_000_000);
     let demand = tasks(10, 10);
     assert_eq!(predict(&cluster, &demand), Err(ModelError::TooSmall(10_000_000, 5_000_000)));
-    assert!(predict(&cluster, &Demand { misses: Some(1.0), ..demand }).is_ok(), "nothing is stored");
+    assert!(
+        predict(&cluster, &Demand { misses: Some(1.0), ..demand }).is_ok(),
+        "nothing is stored"
+    );
     assert_eq!(predict(&cluster, &Demand { tasks: 0, ..demand }), Err(ModelError::None("tasks")));
     let nothing = Demand { compute_s: 0.0, object_bytes: 0, misses: Some(0.0), ..demand };
-    assert_eq!(predict(&SimCluster { decision_ns: 0, ..cluster.clone() }, &nothing), Err(ModelError::NoTime));
-    assert_eq!(predict(&SimCluster { nodes: 0, ..cluster.clone() }, &demand), Err(ModelError::None("nodes")));
+    assert_eq!(
+        predict(&SimCluster { decision_ns: 0, ..cluster.clone() }, &nothing),
+        Err(ModelError::NoTime)
+    );
+    assert_eq!(
+        predict(&SimCluster { nodes: 0, ..cluster.clone() }, &demand),
+        Err(ModelError::None("nodes"))
+    );
     assert_eq!(
         predict(&cluster, &Demand { peer_hits: 2.0, ..demand }),
         Err(ModelError::NotAShare("hits at peers", 2.0))

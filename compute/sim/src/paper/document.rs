@@ -1,8 +1,9 @@
 //! The table of all experiments in a document, and the test that the table is up to date.
 //!
-//! It takes a processor half an hour to compute the table, too long for a test. So the document carries a *stamp*: a
-//! digest of the experiments' descriptions, and of the results of small experiments of the same kind, which take
-//! seconds. Any change to placement, flows or time changes some of these results, and so the stamp.
+//! It takes a processor half an hour to compute the table, too long for a test. So the document
+//! carries a *stamp*: a digest of the experiments' descriptions, and of the results of small
+//! experiments of the same kind, which take seconds. Any change to placement, flows or time changes
+//! some of these results, and so the stamp.
 
 use std::fmt::Write;
 
@@ -20,7 +21,8 @@ const STAMPED: &str = " -->\n";
 /// End of that part.
 const ENDS: &str = "<!-- end of what was made -->";
 
-/// Factor by which the experiments of the stamp are smaller: nodes, and rows and columns of All-Pairs.
+/// Factor by which the experiments of the stamp are smaller: nodes, and rows and columns of
+/// All-Pairs.
 const SMALLER: u32 = 16;
 /// Most tasks of other workloads that run for the stamp.
 const FEW_TASKS: u64 = 1_000;
@@ -73,7 +75,9 @@ fn block(all: &[Repeated]) -> String {
     row(&HEADINGS.map(|_| "---".to_owned()));
     all.iter().for_each(|of| row(&of.cells()));
     let _ = writeln!(text, "\n{}\n", LEGEND.replace('\n', "\\\n"));
-    for Experiment { name, cause, .. } in all.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty()) {
+    for Experiment { name, cause, .. } in
+        all.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty())
+    {
         let _ = writeln!(text, "- `{name}`: {cause}.");
     }
     text + "\n"
@@ -92,14 +96,18 @@ pub fn stamp() -> String {
         if !experiment.is_changed {
             digest.add(&summary(&experiment.with_ours(PlacementPolicy::Cost)));
         }
-        digest.add(&run::all_local_s(&experiment.cluster, &*experiment.workload, super::SEED).to_string());
+        digest.add(
+            &run::all_local_s(&experiment.cluster, &*experiment.workload, super::SEED).to_string(),
+        );
     }
     format!("{:016x}", digest.0)
 }
 
 /// The figures of an outcome that the table is made from.
 fn summary(outcome: &RunOutcome) -> String {
-    let RunOutcome { makespan_ns, done, reads, loads, storage_bytes, peer_bytes, held_cpu_ns, .. } = outcome;
+    let RunOutcome {
+        makespan_ns, done, reads, loads, storage_bytes, peer_bytes, held_cpu_ns, ..
+    } = outcome;
     // No task of the paper reads files of the cluster.
     let text = |Reads { local, peer, persistent, files: _ }: &Reads| {
         format!("Reads {{ local: {local:?}, peer: {peer:?}, persistent: {persistent:?} }}")
@@ -131,15 +139,16 @@ mod tests {
 
     #[test]
     fn results_in_the_documents_are_of_this_simulator() {
-        let documents = [("docs/guides/simulation.md", include_str!("../../../../docs/guides/simulation.md"))];
+        let documents =
+            [("docs/guides/simulation.md", include_str!("../../../../docs/guides/simulation.md"))];
         let now = stamp();
         for (name, document) in documents {
             let then = stamp_in(document).expect("the document has results");
             assert_eq!(
                 then, now,
-                "the results in {name} are old: compute them again with \
-                 `eyas sim paper --sensitivities --document {name}` (release build, half an hour), \
-                 and check the text around them"
+                "the results in {name} are old: compute them again with `eyas sim paper \
+                 --sensitivities --document {name}` (release build, half an hour), and check the \
+                 text around them"
             );
         }
     }
@@ -148,7 +157,11 @@ mod tests {
     fn results_take_the_place_of_others() {
         let document = format!("before\n{BEGINS}0{STAMPED}old\n{ENDS}\nafter\n");
         let new = with(&document, &block(&[]), "1").expect("there is a place");
-        assert!(new.starts_with("before\n") && new.ends_with(&format!("{ENDS}\nafter\n")) && !new.contains("old"));
+        assert!(
+            new.starts_with("before\n")
+                && new.ends_with(&format!("{ENDS}\nafter\n"))
+                && !new.contains("old")
+        );
         assert_eq!(stamp_in(&new), Ok("1"));
         assert!(with("no place", "", "1").is_err());
     }
@@ -160,6 +173,8 @@ mod tests {
             texts.iter().for_each(|text| digest.add(text));
             digest.0
         };
-        assert!(of(&["a", "b"]) != of(&["ab"]) && of(&["a"]) != of(&["b"]) && of(&["a"]) == of(&["a"]));
+        assert!(
+            of(&["a", "b"]) != of(&["ab"]) && of(&["a"]) != of(&["b"]) && of(&["a"]) == of(&["a"])
+        );
     }
 }

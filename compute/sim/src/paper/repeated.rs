@@ -1,4 +1,5 @@
-//! A simulated experiment of the paper, and the format of its figures in the command's table and in documents.
+//! A simulated experiment of the paper, and the format of its figures in the command's table and in
+//! documents.
 
 use eyas_types::PlacementPolicy;
 
@@ -40,11 +41,14 @@ pub const HEADINGS: [&str; 16] = [
 
 /// Legend below a table of these columns.
 pub const LEGEND: &str = "\
-PAPER: the paper's measurement. SIMULATED: the paper's policies on the paper's cluster, also for LOCAL to STORAGE GB.
-DIFFERENCE: SIMULATED relative to PAPER. EYAS: the policies of eyas, with cost placement, also for EYAS GB.
-BOUND: no placement does better. H: processor hours for which nodes were held, in each of the three.
+PAPER: the paper's measurement. SIMULATED: the paper's policies on the paper's cluster, also for \
+                          LOCAL to STORAGE GB.
+DIFFERENCE: SIMULATED relative to PAPER. EYAS: the policies of eyas, with cost placement, also for \
+                          EYAS GB.
+BOUND: no placement does better. H: processor hours for which nodes were held, in each of the \
+                          three.
 LOCAL, PEER, STORAGE: shares of the inputs that tasks read from their node's store, and that nodes \
-fetched for tasks, including tasks that then ran elsewhere.";
+                          fetched for tasks, including tasks that then ran elsewhere.";
 
 impl Repeated {
     /// Simulates an experiment with the paper's policies and with those of eyas.
@@ -81,7 +85,8 @@ impl Repeated {
         };
         let hours = |hours: f64| format!("{hours:.0}");
         let gb = |outcome: &RunOutcome| format!("{:.0}", outcome.storage_bytes as f64 / 1e9);
-        let [local, peer, storage] = there.read_shares().map(|share| format!("{:.1}%", share * 100.0));
+        let [local, peer, storage] =
+            there.read_shares().map(|share| format!("{:.1}%", share * 100.0));
         vec![
             experiment.name.into(),
             experiment.place.into(),

@@ -1,4 +1,5 @@
-//! The batch system, and the provisioner that requests nodes from it: the shell of `core/provision`.
+//! The batch system, and the provisioner that requests nodes from it: the shell of
+//! `core/provision`.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,8 @@ pub(super) struct SimulatedBatch {
     /// Requests whose nodes have not all started, in order.
     requests: BTreeMap<NodeRequestId, Request>,
     dice: Random,
-    /// Next timeout of the provisioner. Only a timeout event for this time counts; events for other times are stale.
+    /// Next timeout of the provisioner. Only a timeout event for this time counts; events for
+    /// other times are stale.
     due: Ns,
     nodes: BTreeMap<u32, Node>,
     /// Executors whose tasks or draining changed.
@@ -78,7 +80,12 @@ impl Run<'_> {
             ..OutstandingWork::default()
         };
         let nodes = batch.provisioner.staying();
-        let work = batch.meter.report(SURVEY_EVERY / MICROSECOND, nodes, self.cluster.card_bytes_per_s, to_do);
+        let work = batch.meter.report(
+            SURVEY_EVERY / MICROSECOND,
+            nodes,
+            self.cluster.card_bytes_per_s,
+            to_do,
+        );
         self.tell_provisioner(Event::Work(work));
         self.events.schedule(self.now + SURVEY_EVERY, SimEvent::WorkReport);
     }
@@ -133,7 +140,8 @@ impl Run<'_> {
             && let Some(executor) = batch.changed.pop()
         {
             let Some(node) = batch.nodes.get_mut(&executor) else { continue };
-            let (id, is_busy, is_draining) = (ExecutorId(executor), node.tasks > 0, node.is_draining);
+            let (id, is_busy, is_draining) =
+                (ExecutorId(executor), node.tasks > 0, node.is_draining);
             if std::mem::replace(&mut node.is_busy, is_busy) != is_busy {
                 self.tell_provisioner(if is_busy {
                     Event::NodeBusy { node: id }
@@ -175,7 +183,8 @@ impl Run<'_> {
 
     fn drain(&mut self, executor: u32) {
         if let Some(batch) = &mut self.batch {
-            batch.nodes.get_mut(&executor).expect("only known nodes are drained").is_draining = true;
+            batch.nodes.get_mut(&executor).expect("only known nodes are drained").is_draining =
+                true;
             batch.changed.push(executor);
         }
         let draining = SchedEvent::ExecutorDraining { executor: ExecutorId(executor) };
@@ -185,7 +194,9 @@ impl Run<'_> {
     // ---- what the batch system does
 
     fn request(&mut self, request: NodeRequestId, nodes: u32) {
-        let Some((batch, asked)) = self.batch.as_mut().zip(self.cluster.batch.as_ref()) else { return };
+        let Some((batch, asked)) = self.batch.as_mut().zip(self.cluster.batch.as_ref()) else {
+            return;
+        };
         let (least, most) = asked.grants_after_ns;
         batch.requests.insert(request, Request { nodes, is_granted: false });
         let at = self.now + least + batch.dice.below(most - least + 1);

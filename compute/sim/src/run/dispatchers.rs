@@ -1,5 +1,6 @@
-//! Dispatchers. Each one manages a part of the nodes and decides about the tasks that are assigned to it. A
-//! dispatcher does not know the replicas of the others, so each part reads an object from persistent storage once.
+//! Dispatchers. Each one manages a part of the nodes and decides about the tasks that are assigned
+//! to it. A dispatcher does not know the replicas of the others, so each part reads an object from
+//! persistent storage once.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -28,7 +29,8 @@ pub(super) struct Dispatcher {
     ended: u64,
     /// The dispatcher has died and is not yet started again.
     pub is_down: bool,
-    /// Next timeout of `core/jobs`. Only a timeout event for this time counts; events for other times are stale.
+    /// Next timeout of `core/jobs`. Only a timeout event for this time counts; events for other
+    /// times are stale.
     pub jobs_due: Ns,
     /// Messages that have arrived and are not yet read.
     pub inbox: VecDeque<Fact>,
@@ -55,7 +57,11 @@ pub(super) struct Partitioner {
 
 impl Partitioner {
     pub fn new(cluster: &SimCluster, policies: &Policies) -> Self {
-        Partitioner { partitioning: policies.partitioning, dispatchers: cluster.dispatchers.into(), assigned: 0 }
+        Partitioner {
+            partitioning: policies.partitioning,
+            dispatchers: cluster.dispatchers.into(),
+            assigned: 0,
+        }
     }
 
     /// The dispatcher of the next task, whose first input is `first_input`.
@@ -160,7 +166,8 @@ impl Run<'_> {
     }
 
     pub(super) fn dispatcher_of_machine(&self, machine: u32) -> usize {
-        (u64::from(machine) * u64::from(self.cluster.dispatchers) / u64::from(self.cluster.nodes)) as usize
+        (u64::from(machine) * u64::from(self.cluster.dispatchers) / u64::from(self.cluster.nodes))
+            as usize
     }
 
     pub(super) fn scheduler_of(&self, executor: u32) -> &Scheduler {
@@ -169,7 +176,8 @@ impl Run<'_> {
 
     /// Puts a fact into the inbox of its executor's dispatcher.
     pub(super) fn tell_dispatcher(&mut self, fact: Fact) {
-        let executor = fact.executor().expect("all other facts are told to the dispatcher that has the task");
+        let executor =
+            fact.executor().expect("all other facts are told to the dispatcher that has the task");
         self.dispatchers.tell(self.dispatcher_of(executor), fact);
     }
 
@@ -182,9 +190,13 @@ impl Run<'_> {
                 self.read(number, fact);
             }
             let dispatcher = &mut self.dispatchers[number];
-            if !dispatcher.inbox.is_empty() && !std::mem::replace(&mut dispatcher.is_awaited, true) {
+            if !dispatcher.inbox.is_empty() && !std::mem::replace(&mut dispatcher.is_awaited, true)
+            {
                 let dispatcher = number as u32;
-                self.events.schedule(self.dispatchers[number].decides_until, SimEvent::DecisionEnds { dispatcher });
+                self.events.schedule(
+                    self.dispatchers[number].decides_until,
+                    SimEvent::DecisionEnds { dispatcher },
+                );
             }
             self.write_results(number);
         }
@@ -262,8 +274,8 @@ impl Run<'_> {
         }
     }
 
-    /// Tells `core/jobs` how many objects are still being moved away from each leaving executor. An executor may
-    /// leave when there are none.
+    /// Tells `core/jobs` how many objects are still being moved away from each leaving executor. An
+    /// executor may leave when there are none.
     pub(super) fn report_moves_of_leaving(&mut self, number: usize) {
         let dispatcher = &self.dispatchers[number];
         for executor in dispatcher.jobs.leaving().collect::<Vec<ExecutorId>>() {
@@ -274,7 +286,8 @@ impl Run<'_> {
     }
 
     pub(super) fn note_decisions(&mut self) {
-        let decisions = self.dispatchers.all.iter().map(|dispatcher| dispatcher.scheduler.decisions());
+        let decisions =
+            self.dispatchers.all.iter().map(|dispatcher| dispatcher.scheduler.decisions());
         self.outcome.decisions = decisions.clone().sum();
         self.outcome.most_decisions = decisions.max().expect("there are dispatchers");
     }

@@ -1,4 +1,5 @@
-//! How attempts at tasks end: outputs are written, the executor reports the outcome, and its dispatcher books it.
+//! How attempts at tasks end: outputs are written, the executor reports the outcome, and its
+//! dispatcher books it.
 
 use eyas_jobs::Event as JobsEvent;
 use eyas_node::Event as NodeEvent;
@@ -52,7 +53,10 @@ impl Run<'_> {
     }
 
     fn bytes_written(&self, number: u32, is_kept: bool) -> u64 {
-        let written = self.tasks[number].outputs.iter().filter(|object| self.plan.outputs.is_kept(**object) == is_kept);
+        let written = self.tasks[number]
+            .outputs
+            .iter()
+            .filter(|object| self.plan.outputs.is_kept(**object) == is_kept);
         written.map(|object| self.workload.size_bytes(*object)).sum()
     }
 
@@ -71,18 +75,29 @@ impl Run<'_> {
         let task = &mut self.tasks[number];
         task.flow = None;
         let SimTask { executor, attempt, computes_ns, .. } = *task;
-        self.events.schedule(self.now + computes_ns, SimEvent::Computed { executor, task: number, attempt });
+        self.events.schedule(
+            self.now + computes_ns,
+            SimEvent::Computed { executor, task: number, attempt },
+        );
     }
 
-    /// All outputs of a task are written. The node holds the kept ones, if it has room for all of them.
+    /// All outputs of a task are written. The node holds the kept ones, if it has room for all of
+    /// them.
     fn delivered(&mut self, number: u32) {
         let executor = self.tasks[number].executor;
-        let kept = self.tasks[number].outputs.iter().copied().filter(|object| self.plan.outputs.is_kept(*object));
+        let kept = self.tasks[number]
+            .outputs
+            .iter()
+            .copied()
+            .filter(|object| self.plan.outputs.is_kept(*object));
         let kept: Vec<u32> = kept.collect();
         for object in &kept {
             let (task, size_bytes) = (self.tasks.id_of(number), self.workload.size_bytes(*object));
             let was_known = self.executors[executor as usize].replicas.contains_key(object);
-            self.tell_node(executor, NodeEvent::Produced { task, object: self.id_of(*object), size_bytes });
+            self.tell_node(
+                executor,
+                NodeEvent::Produced { task, object: self.id_of(*object), size_bytes },
+            );
             if std::mem::take(&mut self.executors[executor as usize].lacks_room) {
                 for object in &kept {
                     self.tell_node(executor, NodeEvent::Release { object: self.id_of(*object) });
@@ -111,7 +126,12 @@ impl Run<'_> {
         self.running -= 1;
         self.executors[executor as usize].running -= 1;
         self.tell_node(executor, NodeEvent::Ended { task: self.tasks.id_of(number) });
-        self.say(Fact::Ended { executor, task: number, ran_us: ran_us.min(u32::MAX.into()) as u32, end });
+        self.say(Fact::Ended {
+            executor,
+            task: number,
+            ran_us: ran_us.min(u32::MAX.into()) as u32,
+            end,
+        });
     }
 
     /// An attempt at a task is killed because the task was cancelled.

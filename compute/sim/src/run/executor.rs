@@ -18,7 +18,8 @@ pub(super) struct SimExecutor {
     pub links: Links,
     /// Replicas that other executors can fetch from this one.
     pub replicas: BTreeMap<u32, Replica>,
-    /// For each object that the executor was told to hold, the holders it can fetch the object from.
+    /// For each object that the executor was told to hold, the holders it can fetch the object
+    /// from.
     pub to_hold: BTreeMap<u32, Box<[Holder]>>,
     /// The page cache in front of the store's disk.
     pub pages: PageCache,
@@ -110,20 +111,53 @@ impl Links {
 }
 
 impl SimExecutor {
-    pub fn new(cluster: &SimCluster, policies: &Policies, links: Links, pages: PageCache, seed: u64) -> Self {
-        let limits = StoreLimits { bytes: cluster.cache_bytes, inodes: u64::MAX, floor_bytes: 0, floor_inodes: 0 };
+    pub fn new(
+        cluster: &SimCluster,
+        policies: &Policies,
+        links: Links,
+        pages: PageCache,
+        seed: u64,
+    ) -> Self {
+        let limits = StoreLimits {
+            bytes: cluster.cache_bytes,
+            inodes: u64::MAX,
+            floor_bytes: 0,
+            floor_inodes: 0,
+        };
         let overlap = Overlap { is_on: policies.overlap, ..Overlap::default() };
         let (capacity, max_fetches) = (SimExecutor::capacity(cluster), cluster.max_fetches());
-        let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);
+        let node = Node::new(
+            capacity,
+            limits,
+            policies.eviction,
+            policies.caches(),
+            overlap,
+            max_fetches,
+            seed,
+        );
         let (replicas, to_hold) = (BTreeMap::new(), BTreeMap::new());
         let (told, lacks_room, running, stored_bytes) = (ExecutorLoad::default(), false, 0, 0);
-        SimExecutor { node, links, replicas, to_hold, pages, told, lacks_room, running, stored_bytes }
+        SimExecutor {
+            node,
+            links,
+            replicas,
+            to_hold,
+            pages,
+            told,
+            lacks_room,
+            running,
+            stored_bytes,
+        }
     }
 
     /// Counts an object that is stored or fetched.
     pub fn store(&mut self, cluster: &SimCluster, size_bytes: u64) {
         self.stored_bytes += size_bytes;
-        assert!(self.stored_bytes <= cluster.cache_bytes, "a store has {} bytes", self.stored_bytes);
+        assert!(
+            self.stored_bytes <= cluster.cache_bytes,
+            "a store has {} bytes",
+            self.stored_bytes
+        );
     }
 
     /// Stops counting an object whose fetch failed.
@@ -180,7 +214,12 @@ impl Run<'_> {
                 }
                 Effect::Refuse { task, for_now, .. } => {
                     let end = if for_now { End::NoRoom } else { End::Refused };
-                    self.say(Fact::Ended { executor: by, task: self.number_of(by, task), ran_us: 0, end });
+                    self.say(Fact::Ended {
+                        executor: by,
+                        task: self.number_of(by, task),
+                        ran_us: 0,
+                        end,
+                    });
                 }
                 Effect::Fail { task, .. } => {
                     let (task, end) = (self.number_of(by, task), End::Starved);
@@ -189,18 +228,27 @@ impl Run<'_> {
                 Effect::Kill { task } => {
                     let task = self.number_of(by, task);
                     let attempt = self.tasks[task].attempt;
-                    self.events.schedule(self.now, SimEvent::Killed { executor: by, task, attempt });
+                    self.events
+                        .schedule(self.now, SimEvent::Killed { executor: by, task, attempt });
                 }
-                Effect::Suspend { .. } | Effect::Resume { .. } => unreachable!("all tasks have one priority"),
+                Effect::Suspend { .. } | Effect::Resume { .. } => {
+                    unreachable!("all tasks have one priority")
+                }
                 Effect::Lend { .. } | Effect::Granted { .. } => {
                     unreachable!("no task of a simulation lends processors")
                 }
                 Effect::Expected { .. } => unreachable!("no object is handed over in a simulation"),
                 Effect::Held { object } => {
-                    self.say(Fact::Stored { executor: by, object: self.plan.outputs.object_of(object) });
+                    self.say(Fact::Stored {
+                        executor: by,
+                        object: self.plan.outputs.object_of(object),
+                    });
                 }
                 Effect::NotHeld { object, .. } => {
-                    self.say(Fact::NotHeld { executor: by, object: self.plan.outputs.object_of(object) });
+                    self.say(Fact::NotHeld {
+                        executor: by,
+                        object: self.plan.outputs.object_of(object),
+                    });
                 }
                 Effect::CannotKeep { .. } => self.executors[by as usize].lacks_room = true,
             }
@@ -218,7 +266,8 @@ impl Run<'_> {
         }
     }
 
-    /// Looks up an object that another executor could not fetch from this one, and reports if it is not there.
+    /// Looks up an object that another executor could not fetch from this one, and reports if it is
+    /// not there.
     pub(super) fn verify(&mut self, executor: u32, object: u32) {
         if !self.executors[executor as usize].replicas.contains_key(&object) {
             self.say(Fact::Evicted { executor, object });
@@ -237,14 +286,19 @@ impl Run<'_> {
         let task = &self.tasks[number];
         let executor = &mut self.executors[task.executor as usize];
         executor.running += 1;
-        assert!(executor.running <= self.cluster.cpus, "{} tasks are in its slots", executor.running);
+        assert!(
+            executor.running <= self.cluster.cpus,
+            "{} tasks are in its slots",
+            executor.running
+        );
         let disk = executor.links.disk_read.filter(|_| self.caches || self.is_warm);
         let is_on_disk = |object: &&u32| disk.is_some() && !executor.pages.touch(**object);
         let on_disk = task.inputs.iter().filter(is_on_disk);
         let from_disk = on_disk.map(|object| self.workload.size_bytes(*object)).sum::<u64>();
         let from_memory_s = (reads.bytes() - from_disk) as f64 / self.cluster.memory_bytes_per_s;
         let task = &mut self.tasks[number];
-        (task.started, task.is_running, task.step, task.reads) = (self.now, true, TaskStep::Computing, reads);
+        (task.started, task.is_running, task.step, task.reads) =
+            (self.now, true, TaskStep::Computing, reads);
         task.computes_ns = task.compute_us * MICROSECOND + (from_memory_s * 1e9) as Ns;
         self.outcome.reads += reads;
         self.outcome.course.note_reads(reads);

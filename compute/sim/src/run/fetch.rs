@@ -1,8 +1,9 @@
 //! Fetches: the choice of the source, and the flow of the bytes.
 //!
-//! Sources are tried in the order that `transfer` uses: the hinted peers first, beginning with the peer that should
-//! be done first given its load, then persistent storage. A peer that is still receiving the object relays it. A peer
-//! that is expected to receive the object soon is waited for.
+//! Sources are tried in the order that `transfer` uses: the hinted peers first, beginning with the
+//! peer that should be done first given its load, then persistent storage. A peer that is still
+//! receiving the object relays it. A peer that is expected to receive the object soon is waited
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,20 +89,24 @@ impl Fetches {
         if self.get(below).waiting.is_empty() {
             return false;
         }
-        // Requests that no source has answered yet can form a cycle without `below` (found as by Brent).
+        // Requests that no source has answered yet can form a cycle without `below` (found as by
+        // Brent).
         let (mut at, mut mark, mut steps, mut limit) = (from, from, 0_u32, 1_u32);
         loop {
             if at == below {
                 return true;
             }
             let fetch = self.get(at);
-            // If this fetch flows, all fetches above it flow. This avoids walks through chains of thousands.
+            // If this fetch flows, all fetches above it flow. This avoids walks through chains of
+            // thousands.
             if fetch.flow.is_some() {
                 return false;
             }
             let Source::Peer { executor, .. } = fetch.from else { return false };
             let giver = executors.get(executor);
-            let Some(Replica::Partial(above)) = giver.and_then(|giver| giver.replicas.get(&fetch.object)) else {
+            let Some(Replica::Partial(above)) =
+                giver.and_then(|giver| giver.replicas.get(&fetch.object))
+            else {
                 return false;
             };
             at = *above;
@@ -127,15 +132,29 @@ impl Run<'_> {
         if self.caches {
             let mut holders = self.holders(by, object, task);
             holders.sort_by_key(|holder| self.magnitude(object, holder.others));
-            sources.extend(holders.into_iter().rev().map(|Holder { executor, is_relay, .. }| {
-                let executor = executor.0;
-                Source::Peer { executor, is_relay }
-            }));
+            sources.extend(holders.into_iter().rev().map(
+                |Holder { executor, is_relay, .. }| {
+                    let executor = executor.0;
+                    Source::Peer { executor, is_relay }
+                },
+            ));
         }
         let (began, from, flow, waiting) = (self.now, Source::Storage, None, Vec::new());
         let lacks = self.workload.size_bytes(object) as f64;
         let is_for_task = task.is_some();
-        let fetch = Fetch { by, id, object, is_for_task, began, sources, from, asked: 0, flow, lacks, waiting };
+        let fetch = Fetch {
+            by,
+            id,
+            object,
+            is_for_task,
+            began,
+            sources,
+            from,
+            asked: 0,
+            flow,
+            lacks,
+            waiting,
+        };
         let fetch = self.fetches.add(fetch);
         if self.caches {
             self.executors[by as usize].replicas.insert(object, Replica::Partial(fetch));
@@ -151,7 +170,11 @@ impl Run<'_> {
         let holders = match task {
             Some(task) => {
                 let task = &self.tasks[task];
-                let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
+                let place = task
+                    .inputs
+                    .iter()
+                    .position(|input| *input == object)
+                    .expect("the task reads it");
                 let hint = task.hints.iter().find(|hint| hint.input as usize == place);
                 hint.map(|hint| &hint.holders)
             }
@@ -160,8 +183,8 @@ impl Run<'_> {
         holders.map_or(SmallVec::new(), |holders| (**holders).into())
     }
 
-    /// Expected duration of a transfer as a power of two, in microseconds. Smaller differences do not tell sources
-    /// apart.
+    /// Expected duration of a transfer as a power of two, in microseconds. Smaller differences do
+    /// not tell sources apart.
     fn magnitude(&self, object: u32, others: u32) -> Option<u32> {
         let bytes = self.workload.size_bytes(object) as f64;
         let ns = bytes * f64::from(1 + others) / self.cluster.card_bytes_per_s * 1e9;
@@ -189,19 +212,21 @@ impl Run<'_> {
 
     /// The source answers a request, if the fetch still waits for it.
     pub(super) fn answer(&mut self, number: u32, asked: u32) {
-        if self.fetches.fetches[number as usize].as_ref().is_some_and(|fetch| fetch.asked == asked) {
+        if self.fetches.fetches[number as usize].as_ref().is_some_and(|fetch| fetch.asked == asked)
+        {
             self.asked(number);
         }
     }
 
-    /// The source answers, and so do the sources of fetches that waited for these bytes. This is a loop and not a
-    /// recursion because a chain can be as long as the number of nodes.
+    /// The source answers, and so do the sources of fetches that waited for these bytes. This is a
+    /// loop and not a recursion because a chain can be as long as the number of nodes.
     fn asked(&mut self, number: u32) {
         let mut asked: SmallVec<[u32; 4]> = smallvec![number];
         while let Some(number) = asked.pop() {
             if let Some((way, above)) = self.way_of(number) {
                 let lacks = self.fetches.get(number).lacks;
-                let flow = self.flows.start(self.now, lacks, &way, above, Tag::Fetch(number).number());
+                let flow =
+                    self.flows.start(self.now, lacks, &way, above, Tag::Fetch(number).number());
                 let fetch = self.fetches.get_mut(number);
                 fetch.flow = Some(flow);
                 asked.extend(fetch.waiting.drain(..).rev());
@@ -209,8 +234,8 @@ impl Run<'_> {
         }
     }
 
-    /// The links that the bytes of a fetch pass, and the flow that they are relayed from, if any. `None` if the fetch
-    /// has to wait for its source, ends at once, or asks the next source.
+    /// The links that the bytes of a fetch pass, and the flow that they are relayed from, if any.
+    /// `None` if the fetch has to wait for its source, ends at once, or asks the next source.
     fn way_of(&mut self, number: u32) -> Option<(SmallVec<[LinkId; 6]>, Option<FlowId>)> {
         let Fetch { by, object, from, asked, .. } = *self.fetches.get(number);
         let to = &self.executors[by as usize].links;
@@ -239,7 +264,9 @@ impl Run<'_> {
                 way.extend(giver.links.disk_read.filter(|_| !giver.pages.touch(object)));
                 return Some((way, None));
             }
-            Some(Replica::Partial(above)) if !self.fetches.is_above(number, &self.executors, above) => {
+            Some(Replica::Partial(above))
+                if !self.fetches.is_above(number, &self.executors, above) =>
+            {
                 let above = self.fetches.get_mut(above);
                 match above.flow {
                     Some(flow) => return Some((way, Some(flow))),
@@ -248,15 +275,18 @@ impl Run<'_> {
             }
             None if is_relay => {
                 self.fetches.expecting.entry((executor, object)).or_default().push(number);
-                self.events.schedule(self.now + RELAY_TIMEOUT, SimEvent::RelayTimeout { fetch: number, asked });
+                self.events.schedule(
+                    self.now + RELAY_TIMEOUT,
+                    SimEvent::RelayTimeout { fetch: number, asked },
+                );
             }
             _ => self.ask_next(number),
         }
         None
     }
 
-    /// Ends the fetches of an executor that is gone. If its node no longer `serves`, fetches from that node get the
-    /// missing bytes from other sources.
+    /// Ends the fetches of an executor that is gone. If its node no longer `serves`, fetches from
+    /// that node get the missing bytes from other sources.
     pub(super) fn end_fetches_of(&mut self, gone: u32, serves: bool) {
         // The request may have gone to an earlier executor of that node.
         let machine = self.membership.machine_of(gone);
@@ -285,13 +315,22 @@ impl Run<'_> {
         }
         ended.iter().for_each(|number| _ = self.fetches.remove(*number));
         halted.extend(orphans);
-        halted.into_iter().filter(|number| !ended.contains(number)).for_each(|number| self.asked(number));
+        halted
+            .into_iter()
+            .filter(|number| !ended.contains(number))
+            .for_each(|number| self.asked(number));
     }
 
     /// Stops the flow of a fetch and of all fetches that are relayed from it.
     fn halt(&mut self, number: u32, halted: &mut Vec<u32>) {
-        let mut to_stop: Vec<_> =
-            self.fetches.get_mut(number).flow.take().map(|flow| (number, flow)).into_iter().collect();
+        let mut to_stop: Vec<_> = self
+            .fetches
+            .get_mut(number)
+            .flow
+            .take()
+            .map(|flow| (number, flow))
+            .into_iter()
+            .collect();
         let mut place = 0;
         while let Some((_, flow)) = to_stop.get(place).copied() {
             for below in self.flows.below(flow) {
@@ -327,7 +366,8 @@ impl Run<'_> {
         let Some(fetch) = &self.fetches.fetches[number as usize] else { return };
         let Source::Peer { executor, .. } = fetch.from else { return };
         let expecting = self.fetches.expecting.get_mut(&(executor, fetch.object));
-        // Otherwise the number belongs to another fetch by now, another source is asked, or the bytes flow.
+        // Otherwise the number belongs to another fetch by now, another source is asked, or the
+        // bytes flow.
         if let Some(expecting) = expecting
             && fetch.asked == asked
             && expecting.contains(&number)
@@ -355,7 +395,12 @@ impl Run<'_> {
             }
             Source::Here => Origin::Local,
         };
-        self.say(Fact::Fetched { executor: by, object, from, took_us: took_us.try_into().unwrap_or(u32::MAX) });
+        self.say(Fact::Fetched {
+            executor: by,
+            object,
+            from,
+            took_us: took_us.try_into().unwrap_or(u32::MAX),
+        });
         if self.caches {
             let executor = &mut self.executors[by as usize];
             executor.replicas.insert(object, Replica::Whole);

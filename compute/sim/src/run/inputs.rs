@@ -21,8 +21,11 @@ impl WorkloadInputs<'_> {
     /// Inputs of a task with their sizes, sorted by the ids that they have for `owner`.
     pub fn of(&self, task: u32, owner: Owner) -> Box<[(ObjectId, u64)]> {
         let inputs = self.tasks[task].inputs.iter();
-        let mut inputs: Box<[_]> =
-            inputs.map(|object| (self.plan.outputs.id_of(*object, owner), self.workload.size_bytes(*object))).collect();
+        let mut inputs: Box<[_]> = inputs
+            .map(|object| {
+                (self.plan.outputs.id_of(*object, owner), self.workload.size_bytes(*object))
+            })
+            .collect();
         inputs.sort_unstable();
         inputs
     }

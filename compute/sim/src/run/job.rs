@@ -1,15 +1,17 @@
-//! The job of each dispatcher: the part of a workload that `core/jobs` knows, and the objects that tasks write.
+//! The job of each dispatcher: the part of a workload that `core/jobs` knows, and the objects that
+//! tasks write.
 //!
-//! `core/jobs` knows the outputs of tasks, their readers and their keep rules. Objects that exist from the start are
-//! known to the simulator alone: `core/jobs` decides nothing about them, and workloads have many.
+//! `core/jobs` knows the outputs of tasks, their readers and their keep rules. Objects that exist
+//! from the start are known to the simulator alone: `core/jobs` decides nothing about them, and
+//! workloads have many.
 
 use std::collections::HashMap;
 
 use eyas_jobs::JobSpec;
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, OutputSpec, Program, TaskId, TaskItem, TaskTemplate,
-    Template, Version,
+    FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, OutputSpec, Program, TaskId, TaskItem,
+    TaskTemplate, Template, Version,
 };
 
 use super::dispatchers::Partitioner;
@@ -71,8 +73,8 @@ impl Outputs {
         self.outputs.get(object.checked_sub(self.first)? as usize)?.as_ref()
     }
 
-    /// The id of an object for an owner. An output has one id for all dispatchers, executors and tasks that share
-    /// replicas.
+    /// The id of an object for an owner. An output has one id for all dispatchers, executors and
+    /// tasks that share replicas.
     pub fn id_of(&self, object: u32, owner: Owner) -> ObjectId {
         match (owner, self.get(object)) {
             (Owner::All, Some(output)) => output.id,
@@ -125,8 +127,8 @@ impl Outputs {
 pub(super) struct Plan {
     /// The job of each dispatcher.
     pub specs: Vec<JobSpec>,
-    /// For each dispatcher, the numbers of its tasks in the workload, in the order of their indices. Where there is one
-    /// dispatcher, numbers and indices are equal, and this is empty.
+    /// For each dispatcher, the numbers of its tasks in the workload, in the order of their
+    /// indices. Where there is one dispatcher, numbers and indices are equal, and this is empty.
     pub numbers: Vec<Vec<u32>>,
     pub outputs: Outputs,
 }
@@ -151,14 +153,20 @@ impl Plan {
             }
             let written_inputs = task.inputs.iter().filter_map(|object| writers.get(object));
             let inputs = written_inputs.map(|(writer, task, output)| {
-                assert_eq!(*writer, dispatcher, "a task reads what a task of another dispatcher writes");
+                assert_eq!(
+                    *writer, dispatcher,
+                    "a task reads what a task of another dispatcher writes"
+                );
                 Input { from: InputFrom::Output { task: *task, output: *output }, name: None }
             });
             let inputs = inputs.collect();
             let mut kept = Vec::new();
             for (place, object) in task.outputs.iter().enumerate() {
                 let (place, keep) = (place as u16, workload.keep(*object));
-                plan.outputs.add(Output::new(*object, index, place, workload.size_bytes(*object), keep), *object);
+                plan.outputs.add(
+                    Output::new(*object, index, place, workload.size_bytes(*object), keep),
+                    *object,
+                );
                 writers.insert(*object, (dispatcher, index, place));
                 kept.push(keep);
             }

@@ -1,6 +1,6 @@
-//! A dispatcher's journal: the part of its job that survives its death. An entry is on disk some time after it was
-//! written, in order. Then the client is told of it. A dispatcher that is started again has the state that the
-//! entries on disk give.
+//! A dispatcher's journal: the part of its job that survives its death. An entry is on disk some
+//! time after it was written, in order. Then the client is told of it. A dispatcher that is started
+//! again has the state that the entries on disk give.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ pub(super) const WRITTEN_AFTER_NS: Ns = 500 * MICROSECOND;
 
 pub(super) struct SimJournal {
     spec: JobSpec,
-    /// Entries are kept. Otherwise no dispatcher is ever started again, and written entries are dropped.
+    /// Entries are kept. Otherwise no dispatcher is ever started again, and written entries are
+    /// dropped.
     pub is_kept: bool,
     /// Entries on disk.
     entries: Vec<Arc<Entry>>,
@@ -32,7 +33,15 @@ pub(super) struct SimJournal {
 impl SimJournal {
     pub fn new(spec: JobSpec) -> Self {
         let (entries, on_the_way) = (Vec::new(), VecDeque::new());
-        SimJournal { spec, is_kept: false, entries, on_the_way, is_behind: false, gathered: 0, deaths: 0 }
+        SimJournal {
+            spec,
+            is_kept: false,
+            entries,
+            on_the_way,
+            is_behind: false,
+            gathered: 0,
+            deaths: 0,
+        }
     }
 
     pub fn spec(&self) -> JobSpec {

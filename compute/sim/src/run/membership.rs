@@ -1,8 +1,9 @@
-//! Nodes that come and go: they start and join, are given back or lost, and lose and regain the connection to their
-//! dispatcher.
+//! Nodes that come and go: they start and join, are given back or lost, and lose and regain the
+//! connection to their dispatcher.
 //!
-//! A *machine* always exists. A node exists while its machine is held. An executor is one session of a node and has a
-//! number of its own, as in a real cluster: a node that joins again is another executor with the same store.
+//! A *machine* always exists. A node exists while its machine is held. An executor is one session
+//! of a node and has a number of its own, as in a real cluster: a node that joins again is another
+//! executor with the same store.
 
 use std::collections::BTreeSet;
 
@@ -96,7 +97,8 @@ impl Membership {
         !self.free.is_empty()
     }
 
-    /// A random time until an event with this mean time between occurrences (exponentially distributed).
+    /// A random time until an event with this mean time between occurrences (exponentially
+    /// distributed).
     pub fn after(&mut self, mean_ns: Ns) -> Ns {
         from_seconds(-libm::log(1.0 - self.dice.share()) * seconds(mean_ns)).max(1)
     }
@@ -127,20 +129,35 @@ impl Run<'_> {
     }
 
     fn no_pages(&self) -> PageCache {
-        PageCache::new((self.cluster.page_cache_bytes / self.workload.object_bytes().max(1)) as usize)
+        PageCache::new(
+            (self.cluster.page_cache_bytes / self.workload.object_bytes().max(1)) as usize,
+        )
     }
 
-    /// An executor joins with the content of its store. `was` is the node's earlier executor, if it lost its
-    /// connection.
-    fn join(&mut self, machine: u32, LeftStore { objects, pages }: LeftStore, was: Option<ExecutorId>) {
+    /// An executor joins with the content of its store. `was` is the node's earlier executor, if it
+    /// lost its connection.
+    fn join(
+        &mut self,
+        machine: u32,
+        LeftStore { objects, pages }: LeftStore,
+        was: Option<ExecutorId>,
+    ) {
         let number = self.executors.next();
         let of = &mut self.membership.machines[machine as usize];
         of.executor = number;
         let (links, request) = (of.links, of.request);
         self.membership.executors.push(ExecutorRecord { machine, is_known: true });
-        let mut executor = SimExecutor::new(self.cluster, &self.policies, links, pages, self.seed ^ u64::from(number));
+        let mut executor = SimExecutor::new(
+            self.cluster,
+            &self.policies,
+            links,
+            pages,
+            self.seed ^ u64::from(number),
+        );
         executor.replicas.extend(objects.iter().map(|object| (*object, Replica::Whole)));
-        let held = objects.into_iter().map(|object| (self.id_of(object), self.workload.size_bytes(object)));
+        let held = objects
+            .into_iter()
+            .map(|object| (self.id_of(object), self.workload.size_bytes(object)));
         let held: Box<[_]> = held.collect();
         held.iter().for_each(|(_, size_bytes)| executor.store(self.cluster, *size_bytes));
         self.executors.add(executor);
@@ -155,20 +172,27 @@ impl Run<'_> {
             }
         };
         schedule(failures.lost_after_ns, SimEvent::NodeLost { executor: number });
-        schedule(failures.leaves.map(|(mean_ns, _)| mean_ns), SimEvent::ExecutorRetires { executor: number });
+        schedule(
+            failures.leaves.map(|(mean_ns, _)| mean_ns),
+            SimEvent::ExecutorRetires { executor: number },
+        );
         schedule(failures.disconnected_after_ns, SimEvent::Disconnected { executor: number });
         self.note_joined(number);
         let executor = ExecutorId(number);
-        let (capacity, profile) = (SimExecutor::capacity(self.cluster), Box::<ExecutorProfile>::default());
+        let (capacity, profile) =
+            (SimExecutor::capacity(self.cluster), Box::<ExecutorProfile>::default());
         let (dispatcher, name) = (self.dispatcher_of(number), format!("n{machine}"));
         self.tell_jobs(dispatcher, JobsEvent::ExecutorJoined { executor, name });
-        self.tell_scheduler(dispatcher, Event::ExecutorJoined { executor, capacity, profile, held });
+        self.tell_scheduler(
+            dispatcher,
+            Event::ExecutorJoined { executor, capacity, profile, held },
+        );
         // Repeat the order to leave to executors that could not be reached.
         self.tell_provisioner(provision::Event::NodeJoined { node: executor, request, was });
     }
 
-    /// Removes an executor and aborts its tasks and fetches. If its node `serves`, others can still fetch from the
-    /// store.
+    /// Removes an executor and aborts its tasks and fetches. If its node `serves`, others can still
+    /// fetch from the store.
     fn leave(&mut self, executor: u32, serves: bool) -> SimExecutor {
         let gone = self.executors.remove(executor);
         for task in self.scheduler_of(executor).tasks_of(ExecutorId(executor)) {
@@ -178,7 +202,8 @@ impl Run<'_> {
         gone
     }
 
-    /// The dispatcher learns that an executor is gone: lost with its tasks, or after leaving in good order.
+    /// The dispatcher learns that an executor is gone: lost with its tasks, or after leaving in
+    /// good order.
     pub(super) fn forget(&mut self, executor: u32, is_loss: bool) {
         self.membership.executors[executor as usize].is_known = false;
         let id = ExecutorId(executor);
@@ -187,7 +212,10 @@ impl Run<'_> {
         let tasks = self.scheduler_of(executor).tasks_of(id);
         let lost_with = is_loss.then(|| SimExecutor::capacity(self.cluster));
         let suspended = BTreeSet::new();
-        self.tell_jobs(dispatcher, JobsEvent::ExecutorGone { executor: id, tasks, lost_with, suspended });
+        self.tell_jobs(
+            dispatcher,
+            JobsEvent::ExecutorGone { executor: id, tasks, lost_with, suspended },
+        );
     }
 
     /// Gives back a node without tasks.
@@ -216,7 +244,8 @@ impl Run<'_> {
         let of = &self.membership.machines[machine as usize];
         if of.holdings == holding && of.since.is_some() {
             let executor = of.executor;
-            self.outcome.out_of_time += self.executors.get(executor).map_or(0, SimExecutor::running);
+            self.outcome.out_of_time +=
+                self.executors.get(executor).map_or(0, SimExecutor::running);
             self.end_node(executor);
             self.say(Fact::Gone { executor });
         }
@@ -227,7 +256,8 @@ impl Run<'_> {
         self.leave(executor, false);
         let machine = self.membership.machine_of(executor);
         self.membership.end_holding(machine, self.now);
-        self.events.schedule(self.now + MISSED_AFTER_NS, SimEvent::FactArrives(Fact::Gone { executor }));
+        self.events
+            .schedule(self.now + MISSED_AFTER_NS, SimEvent::FactArrives(Fact::Gone { executor }));
         if let Some(after) = self.cluster.failures.back_after_ns {
             self.events.schedule(self.now + after, SimEvent::MachineBack { machine });
         }
@@ -260,7 +290,8 @@ impl Run<'_> {
         self.end_session(executor, false, away_ns);
     }
 
-    /// Ends an executor's session. Its node joins again after `away_ns` with the content of its store.
+    /// Ends an executor's session. Its node joins again after `away_ns` with the content of its
+    /// store.
     pub(super) fn end_session(&mut self, executor: u32, serves: bool, away_ns: Ns) {
         let SimExecutor { replicas, pages, .. } = self.leave(executor, serves);
         let whole = replicas.into_iter().filter(|(_, replica)| matches!(replica, Replica::Whole));
@@ -283,13 +314,14 @@ impl Run<'_> {
         }
     }
 
-    /// A node joins again, unless it has ended in the meantime. A dispatcher that has not yet read of the broken
-    /// connection learns of it now.
+    /// A node joins again, unless it has ended in the meantime. A dispatcher that has not yet read
+    /// of the broken connection learns of it now.
     pub(super) fn rejoins(&mut self, machine: u32) {
         let of = &mut self.membership.machines[machine as usize];
         let was = of.executor;
         if of.left.is_some() && self.dispatchers[self.dispatcher_of_machine(machine)].is_down {
-            self.events.schedule(self.now + REJOINS_AFTER_NS, SimEvent::ExecutorRejoins { machine });
+            self.events
+                .schedule(self.now + REJOINS_AFTER_NS, SimEvent::ExecutorRejoins { machine });
         } else if let Some(left) = self.membership.machines[machine as usize].left.take() {
             if self.membership.is_known(was) {
                 self.forget(was, true);

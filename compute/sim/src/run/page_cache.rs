@@ -1,5 +1,5 @@
-//! A node's page cache: the most recently read or received objects that fit in its memory. They are read at the rate
-//! of the memory, by tasks and for peers. All others are read from disk.
+//! A node's page cache: the most recently read or received objects that fit in its memory. They are
+//! read at the rate of the memory, by tasks and for peers. All others are read from disk.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Active storage: all objects are pushed to all nodes, as the dispatcher's decider plans it. Along a spanning tree
-//! this happens before the first task arrives; in chains it happens while tasks run. It is the baseline for fetching
-//! on demand.
+//! Active storage: all objects are pushed to all nodes, as the dispatcher's decider plans it. Along
+//! a spanning tree this happens before the first task arrives; in chains it happens while tasks
+//! run. It is the baseline for fetching on demand.
 
 use eyas_node::Event as NodeEvent;
 use eyas_sched::{Event, Holder, Need, PushId, Recipients};
@@ -34,7 +34,10 @@ impl Run<'_> {
         let objects: Box<[_]> = objects.collect();
         for number in 0..pushing as usize {
             let to = Recipients::Takers([Need::from(Resources::default())].into());
-            self.tell_scheduler(number, Event::Push { push: PUSH, objects: objects.clone(), to, distribution });
+            self.tell_scheduler(
+                number,
+                Event::Push { push: PUSH, objects: objects.clone(), to, distribution },
+            );
         }
     }
 
@@ -58,7 +61,13 @@ impl Run<'_> {
         self.tell_scheduler(number, Event::PushEnded { push });
     }
 
-    pub(super) fn hold(&mut self, number: usize, executor: u32, object: u32, holders: Box<[Holder]>) {
+    pub(super) fn hold(
+        &mut self,
+        number: usize,
+        executor: u32,
+        object: u32,
+        holders: Box<[Holder]>,
+    ) {
         if let Some(executor) = self.executors.get_mut(executor) {
             executor.to_hold.insert(object, holders);
         }
@@ -87,7 +96,8 @@ mod tests {
     use crate::outcome::RunOutcome;
     use crate::run::tests::{pairs, plain};
 
-    /// Ten objects of 10 MB, which pass one card in 0.8 s, are pushed to eight nodes. Tasks take no time.
+    /// Ten objects of 10 MB, which pass one card in 0.8 s, are pushed to eight nodes. Tasks take no
+    /// time.
     fn pushed(distribution: Distribution) -> RunOutcome {
         let mut cluster = plain(8, 1);
         cluster.storage = SimStorage { bytes_per_s: 1e9, ..cluster.storage };
@@ -121,7 +131,8 @@ mod tests {
         let failures = Failures { lost_after_ns: Some(20 * SECOND), ..Failures::default() };
         let cluster = SimCluster { failures, ..plain(800, 1) };
         let run = move || crate::run(&cluster, &policies, &pairs(1, 5_000_000), 1);
-        let outcome = std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
+        let outcome =
+            std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
         assert!(outcome.is_complete() && outcome.lost_nodes > 100);
     }
 

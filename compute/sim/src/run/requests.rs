@@ -9,13 +9,14 @@ use super::{Run, SimEvent};
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::workload::{ClientRequests, Workload};
 
-/// The client repeats a request after this time if the dispatcher is down, or died before the request was on disk.
+/// The client repeats a request after this time if the dispatcher is down, or died before the
+/// request was on disk.
 const ASKS_AGAIN_NS: Ns = SECOND / 10;
 
 pub(super) struct SimClient {
     requests: ClientRequests,
-    /// Requests that no dispatcher has confirmed as being on disk: the dispatcher, the request, and the number of
-    /// entries that the dispatcher had written then.
+    /// Requests that no dispatcher has confirmed as being on disk: the dispatcher, the request,
+    /// and the number of entries that the dispatcher had written then.
     unanswered: Vec<(usize, u32, u64)>,
 }
 
@@ -38,7 +39,8 @@ impl Run<'_> {
     pub(super) fn plan_requests(&mut self) {
         for (request, (at_us, _)) in (0..).zip(&self.client.requests.cancels) {
             for dispatcher in 0..self.cluster.dispatchers {
-                self.events.schedule(at_us * MICROSECOND, SimEvent::ClientRequest { dispatcher, request });
+                self.events
+                    .schedule(at_us * MICROSECOND, SimEvent::ClientRequest { dispatcher, request });
             }
         }
     }
@@ -74,7 +76,8 @@ impl Run<'_> {
     /// Confirms to the client the requests that are on disk.
     pub(super) fn answer_client(&mut self, number: usize) {
         let on_disk = self.dispatchers[number].journal.on_disk();
-        let is_done = |(of, _, written): &mut (usize, u32, u64)| *of == number && *written <= on_disk;
+        let is_done =
+            |(of, _, written): &mut (usize, u32, u64)| *of == number && *written <= on_disk;
         let answered: Vec<_> = self.client.unanswered.extract_if(.., is_done).collect();
         for (_, request, _) in answered {
             let indices = self.indices(number, request);
@@ -86,17 +89,19 @@ impl Run<'_> {
 
     /// Repeats the requests that a dispatcher had not confirmed before it died.
     pub(super) fn ask_again(&mut self, number: usize) {
-        let unanswered: Vec<_> = self.client.unanswered.extract_if(.., |(of, ..)| *of == number).collect();
+        let unanswered: Vec<_> =
+            self.client.unanswered.extract_if(.., |(of, ..)| *of == number).collect();
         unanswered.into_iter().for_each(|(_, request, _)| self.ask_later(number, request));
     }
 
     fn ask_later(&mut self, number: usize, request: u32) {
         let dispatcher = number as u32;
-        self.events.schedule(self.now + ASKS_AGAIN_NS, SimEvent::ClientRequest { dispatcher, request });
+        self.events
+            .schedule(self.now + ASKS_AGAIN_NS, SimEvent::ClientRequest { dispatcher, request });
     }
 
-    /// After all jobs have ended, retries failed and cancelled tasks if the client wants that. Returns whether any
-    /// task runs again.
+    /// After all jobs have ended, retries failed and cancelled tasks if the client wants that.
+    /// Returns whether any task runs again.
     pub(super) fn retries_job(&mut self) -> bool {
         if self.client.requests.job_retries == 0 || !self.client.unanswered.is_empty() {
             return !self.client.unanswered.is_empty();
@@ -117,16 +122,19 @@ impl Run<'_> {
 
     /// Whether a kept output that was promised to the client is lost and can be recomputed.
     ///
-    /// Executors recompute outputs. Where a batch system gives nodes only for tasks that wait, and none wait, there may
-    /// be no executor.
+    /// Executors recompute outputs. Where a batch system gives nodes only for tasks that wait, and
+    /// none wait, there may be no executor.
     pub(super) fn lacks_promised(&self) -> bool {
-        let has_executors = || self.dispatchers.all().any(|of| of.scheduler.utilisation().total_milli > 0);
+        let has_executors =
+            || self.dispatchers.all().any(|of| of.scheduler.utilisation().total_milli > 0);
         self.batch.as_ref().is_none_or(|batch| batch.has_requests() || has_executors())
             && self.plan.outputs.has_kept()
             && self.dispatchers.all().any(|of| {
                 let is_lacking = |index: u32| {
-                    let mut promised = of.job().kept_by(index).filter(|(_, left)| left.is_promised());
-                    let may_be_made = of.job().tasks[index as usize].recomputed < eyas_jobs::MAX_RECOMPUTATIONS;
+                    let mut promised =
+                        of.job().kept_by(index).filter(|(_, left)| left.is_promised());
+                    let may_be_made =
+                        of.job().tasks[index as usize].recomputed < eyas_jobs::MAX_RECOMPUTATIONS;
                     may_be_made && promised.any(|(object, _)| !of.scheduler.is_held(object))
                 };
                 (0..of.job().tasks.len() as u32).any(is_lacking)

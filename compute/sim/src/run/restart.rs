@@ -1,5 +1,5 @@
-//! Dispatchers that die and are started again. State that was not on disk is lost, and executors lose their
-//! connections.
+//! Dispatchers that die and are started again. State that was not on disk is lost, and executors
+//! lose their connections.
 
 use eyas_jobs::{Event as JobsEvent, JournalRecord};
 
@@ -42,7 +42,8 @@ impl Run<'_> {
         let journal = &mut self.dispatchers[number].journal;
         if journal.write(record) {
             let (dispatcher, deaths) = (number as u32, journal.deaths);
-            self.events.schedule(self.now + WRITTEN_AFTER_NS, SimEvent::OnDisk { dispatcher, deaths });
+            self.events
+                .schedule(self.now + WRITTEN_AFTER_NS, SimEvent::OnDisk { dispatcher, deaths });
         }
     }
 
@@ -108,7 +109,11 @@ impl Run<'_> {
     pub(super) fn show_step(&mut self) {
         if let Some(audit) = &mut self.audit {
             let running = self.dispatchers.all().enumerate().filter(|(_, of)| !of.is_down);
-            let mut shown = running.map(|(number, of)| Audited { number, job: of.job(), scheduler: &of.scheduler });
+            let mut shown = running.map(|(number, of)| Audited {
+                number,
+                job: of.job(),
+                scheduler: &of.scheduler,
+            });
             audit.stepped(&mut shown);
         }
     }

@@ -33,7 +33,8 @@ pub(super) fn pairs(side: u32, compute_us: u64) -> AllPairs {
 
 #[test]
 fn first_available_is_as_fast_as_persistent_storage() {
-    let (cluster, policies) = (plain(4, 2), Policies::of_the_paper(PlacementPolicy::FirstAvailable));
+    let (cluster, policies) =
+        (plain(4, 2), Policies::of_the_paper(PlacementPolicy::FirstAvailable));
     let outcome = run(&cluster, &policies, &pairs(10, 1000), 1);
     assert!(outcome.is_complete());
     assert_eq!((outcome.storage_bytes, outcome.peer_bytes), (2_000_000_000, 0));
@@ -66,12 +67,22 @@ fn told_the_pattern_nodes_begin_sooner_and_move_less() {
     assert!(rows.is_complete() && tiles.is_complete());
     assert_eq!(tiles.storage_bytes, 64 * 10_000_000, "each object once");
     assert!(tiles.peer_bytes < rows.peer_bytes, "{} and {}", tiles.peer_bytes, rows.peer_bytes);
-    assert!(tiles.makespan_ns < rows.makespan_ns, "{} and {}", tiles.makespan_s(), rows.makespan_s());
+    assert!(
+        tiles.makespan_ns < rows.makespan_ns,
+        "{} and {}",
+        tiles.makespan_s(),
+        rows.makespan_s()
+    );
 }
 
 #[test]
 fn where_computing_is_all_that_takes_time_all_processors_compute() {
-    let outcome = run(&plain(4, 2), &Policies::of_eyas(PlacementPolicy::GoodCacheCompute), &pairs(40, 10_000_000), 1);
+    let outcome = run(
+        &plain(4, 2),
+        &Policies::of_eyas(PlacementPolicy::GoodCacheCompute),
+        &pairs(40, 10_000_000),
+        1,
+    );
     let ideal = 1600.0 * 10.0 / 8.0;
     assert!((1.0..1.02).contains(&(outcome.makespan_s() / ideal)), "{}", outcome.makespan_s());
     assert_eq!(outcome.computed_ns, 16_000_000_000_000);
@@ -82,17 +93,23 @@ fn a_small_store_reads_again_and_tasks_beyond_it_are_told_of() {
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
     let zipf = Zipf { objects: 100, tasks: 2000, ..Zipf::default() };
     let all = run(&plain(2, 1), &paper, &zipf, 1);
-    let few = run(&SimCluster { cache_bytes: 5 * zipf.object_bytes, ..plain(2, 1) }, &paper, &zipf, 1);
+    let few =
+        run(&SimCluster { cache_bytes: 5 * zipf.object_bytes, ..plain(2, 1) }, &paper, &zipf, 1);
     assert!(all.is_complete() && few.is_complete());
     assert!(few.storage_bytes > all.storage_bytes && few.makespan_ns > all.makespan_ns);
-    let none = run(&SimCluster { cache_bytes: zipf.object_bytes - 1, ..plain(2, 1) }, &paper, &zipf, 1);
+    let none =
+        run(&SimCluster { cache_bytes: zipf.object_bytes - 1, ..plain(2, 1) }, &paper, &zipf, 1);
     assert_eq!((none.done, none.failed), (0, none.tasks));
 }
 
 #[test]
 fn the_same_seed_is_the_same_run() {
     let workload = Zipf { objects: 300, tasks: 3000, ..Zipf::default() };
-    let cluster = SimCluster { nodes: 10, cache_bytes: 30 * workload.object_bytes, ..SimCluster::teragrid_64(0) };
+    let cluster = SimCluster {
+        nodes: 10,
+        cache_bytes: 30 * workload.object_bytes,
+        ..SimCluster::teragrid_64(0)
+    };
     for placement in PlacementPolicy::ALL {
         let run = || run(&cluster, &Policies::of_eyas(*placement), &workload, 7);
         let outcome = run();

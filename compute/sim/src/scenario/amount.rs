@@ -1,5 +1,5 @@
-//! Amounts in scenario files. An amount with a unit must be written with its unit, because readers would guess
-//! different units for a bare number. An amount must not be 0 where 0 makes no sense.
+//! Amounts in scenario files. An amount with a unit must be written with its unit, because readers
+//! would guess different units for a bare number. An amount must not be 0 where 0 makes no sense.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -140,6 +140,10 @@ impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let share = f64::deserialize(deserializer)?;
         let is_one = (0.0..=1.0).contains(&share);
-        if is_one { Ok(Share(share)) } else { Err(de::Error::custom(format!("{share} is not a number from 0 to 1"))) }
+        if is_one {
+            Ok(Share(share))
+        } else {
+            Err(de::Error::custom(format!("{share} is not a number from 0 to 1")))
+        }
     }
 }

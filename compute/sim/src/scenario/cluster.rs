@@ -77,10 +77,12 @@ impl ClusterFields {
         };
         cluster.decision_ns = EYAS_DECISION_NS;
         let set = |to: &mut f64, rate: Option<Rate>| *to = rate.map_or(*to, |rate| rate.0);
-        let set_ns = |to: &mut u64, time: Option<Time>| *to = time.map_or(*to, |time| time.0 * MICROSECOND);
+        let set_ns =
+            |to: &mut u64, time: Option<Time>| *to = time.map_or(*to, |time| time.0 * MICROSECOND);
         cluster.nodes = self.nodes.map_or(cluster.nodes, |count| count.0);
         cluster.cpus = self.slots.map_or(cluster.cpus, |count| count.0);
-        cluster.cache_bytes = self.cache.as_ref().map_or(cluster.cache_bytes, |size| size.get_ref().0);
+        cluster.cache_bytes =
+            self.cache.as_ref().map_or(cluster.cache_bytes, |size| size.get_ref().0);
         set(&mut cluster.memory_bytes_per_s, self.memory);
         set(&mut cluster.card_bytes_per_s, self.link);
         cluster.bisection_bytes_per_s = self.bisection.map(|rate| rate.0);
@@ -89,15 +91,16 @@ impl ClusterFields {
         set_ns(&mut cluster.storage.latency_ns, self.storage_latency);
         set_ns(&mut cluster.peer_latency_ns, self.peer_latency);
         set_ns(&mut cluster.message_ns, self.message);
-        cluster.dispatchers = self.dispatchers.as_ref().map_or(cluster.dispatchers, |count| count.get_ref().0);
+        cluster.dispatchers =
+            self.dispatchers.as_ref().map_or(cluster.dispatchers, |count| count.get_ref().0);
         set_ns(&mut cluster.decision_ns, self.decision);
         set_ns(&mut cluster.catalog_delay_ns, self.catalog_delay);
         self.set_disk(&mut cluster);
         cluster
     }
 
-    /// Sets the disk. A scenario that gives a disk rate has a disk; a machine without a disk then takes the other
-    /// rate from the paper's clusters.
+    /// Sets the disk. A scenario that gives a disk rate has a disk; a machine without a disk then
+    /// takes the other rate from the paper's clusters.
     fn set_disk(&self, cluster: &mut SimCluster) {
         let names_disk = self.disk_read.is_some() || self.disk_write.is_some();
         match self.store {
@@ -169,7 +172,8 @@ impl PolicyFields {
             Like::Paper => Policies::of_the_paper(placement),
         };
         policies.eviction = self.eviction.unwrap_or(policies.eviction);
-        policies.utilisation_threshold = self.utilisation.map_or(policies.utilisation_threshold, |share| share.0);
+        policies.utilisation_threshold =
+            self.utilisation.map_or(policies.utilisation_threshold, |share| share.0);
         policies.min_cache_hit = self.min_cache_hit.map_or(policies.min_cache_hit, |share| share.0);
         policies.patience = match self.patience {
             PatienceField::AsLike => policies.patience,

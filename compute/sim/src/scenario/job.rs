@@ -38,7 +38,9 @@ impl JobFields {
         let (outputs, output_bytes) = match (self.outputs, self.output_size) {
             (Some(outputs), Some(size)) => (outputs.0, size.0),
             (None, None) => (0, 0),
-            (Some(_), None) => return Err((None, needs("outputs", "output_size", "the size of an output"))),
+            (Some(_), None) => {
+                return Err((None, needs("outputs", "output_size", "the size of an output")));
+            }
             (None, Some(_)) => return Err((None, needs("output_size", "outputs", OUTPUTS))),
         };
         if u64::from(workload.objects()) + tasks * u64::from(outputs) > u32::MAX.into() {
@@ -61,12 +63,18 @@ impl JobFields {
             }
         }
         if let Some(reads) = self.reads.as_ref().filter(|_| self.stages.is_none()) {
-            return Err((Some(reads.span().start), needs("reads", "stages", "the number of stages")));
+            return Err((
+                Some(reads.span().start),
+                needs("reads", "stages", "the number of stages"),
+            ));
         }
         let cancels = match (self.cancel_at, self.cancel_share) {
             (None, None) => Vec::new(),
             (None, Some(share)) => {
-                return Err((Some(share.span().start), needs("cancel_share", "cancel_at", "the time of the cancel")));
+                return Err((
+                    Some(share.span().start),
+                    needs("cancel_share", "cancel_at", "the time of the cancel"),
+                ));
             }
             (Some(cancel_at), share) => {
                 let share = share.map_or(1.0, |share| share.get_ref().0);
@@ -79,7 +87,11 @@ impl JobFields {
             until_read: self.until_read.is_some_and(|until_read| *until_read.get_ref()),
         });
         let count = |count: Option<Count<MAX_RETRIES>>| count.map_or(0, |count| count.0);
-        let requests = ClientRequests { retries: count(self.retries), cancels, job_retries: count(self.job_retries) };
+        let requests = ClientRequests {
+            retries: count(self.retries),
+            cancels,
+            job_retries: count(self.job_retries),
+        };
         let stages = self.stages.map_or(1, |stages| stages.get_ref().0);
         let reads = self.reads.map_or(1, |reads| reads.get_ref().0);
         Ok(Box::new(Staged { workload, outputs, output_bytes, keep, stages, reads, requests }))

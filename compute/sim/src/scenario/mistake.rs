@@ -53,7 +53,9 @@ pub enum ScenarioMistake {
     #[error("`grant_least` is longer than `grant_most`")]
     GrantOrder,
     /// `target` is given for another policy than `demand`.
-    #[error("`target` belongs to the policy `demand`, and `policy` is `{0}`: leave one of them out")]
+    #[error(
+        "`target` belongs to the policy `demand`, and `policy` is `{0}`: leave one of them out"
+    )]
     TargetWithoutDemand(ProvisioningPolicy),
     /// The walltime is over before a node could get a task.
     #[error(
@@ -71,7 +73,10 @@ pub enum ScenarioMistake {
     #[error("`failed_requests` needs [provisioning]: without it, no nodes are requested")]
     NoRequests,
     /// Tasks write too many objects.
-    #[error("{tasks} tasks with {outputs} outputs each are too many objects: at most {} are possible", u32::MAX)]
+    #[error(
+        "{tasks} tasks with {outputs} outputs each are too many objects: at most {} are possible",
+        u32::MAX
+    )]
     TooManyOutputs {
         /// The number of tasks.
         tasks: u64,

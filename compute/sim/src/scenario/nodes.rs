@@ -43,7 +43,10 @@ impl ProvisioningFields {
         let notice_us = provision::Config::default().notice_us;
         let (least, most) = batch.grants_after_ns;
         if batch.min_nodes > cluster.nodes {
-            return Err(ScenarioMistake::TooFewNodes { min_nodes: batch.min_nodes, nodes: cluster.nodes });
+            return Err(ScenarioMistake::TooFewNodes {
+                min_nodes: batch.min_nodes,
+                nodes: cluster.nodes,
+            });
         }
         if least > most {
             return Err(ScenarioMistake::GrantOrder);
@@ -93,7 +96,8 @@ impl FailureFields {
             disconnected_after_ns: ns(self.disconnected_after),
             slow_disks: share(self.slow_disks),
             failed_requests: share(self.failed_requests),
-            leaves: ns(self.node_leaves_after).zip(Some(ns(self.node_away).unwrap_or(NODE_AWAY_NS))),
+            leaves: ns(self.node_leaves_after)
+                .zip(Some(ns(self.node_away).unwrap_or(NODE_AWAY_NS))),
             dispatcher_dies_after_ns: ns(self.dispatcher_dies_after),
             dispatcher_back_after_ns: ns(self.dispatcher_back_after).unwrap_or(DISPATCHER_BACK_NS),
             failed_tries: share(self.failed_tries),
@@ -103,17 +107,28 @@ impl FailureFields {
         if is_zero(failures.lost_after_ns) || is_zero(failures.disconnected_after_ns) {
             return Err(ScenarioMistake::NoTime("node_lost_after", "disconnected_after"));
         }
-        if is_zero(failures.leaves.map(|(after, _)| after)) || is_zero(failures.dispatcher_dies_after_ns) {
+        if is_zero(failures.leaves.map(|(after, _)| after))
+            || is_zero(failures.dispatcher_dies_after_ns)
+        {
             return Err(ScenarioMistake::NoTime("node_leaves_after", "dispatcher_dies_after"));
         }
         let pairs = [
             ("node_back_after", self.node_back_after, "node_lost_after", self.node_lost_after),
             ("node_away", self.node_away, "node_leaves_after", self.node_leaves_after),
-            ("dispatcher_back_after", self.dispatcher_back_after, "dispatcher_dies_after", self.dispatcher_dies_after),
+            (
+                "dispatcher_back_after",
+                self.dispatcher_back_after,
+                "dispatcher_dies_after",
+                self.dispatcher_dies_after,
+            ),
         ];
         for (key, given, needed, cause) in pairs {
             if given.is_some() && cause.is_none() {
-                return Err(ScenarioMistake::Needs { key, needed, missing: "the mean time until this failure" });
+                return Err(ScenarioMistake::Needs {
+                    key,
+                    needed,
+                    missing: "the mean time until this failure",
+                });
             }
         }
         if failures.failed_tries == 1.0 {

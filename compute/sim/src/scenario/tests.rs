@@ -14,7 +14,8 @@ fn parse(text: &str) -> Result<Scenario, (usize, ScenarioMistake)> {
 
 /// A scenario of a small Zipf workload, with lines before and after it.
 fn zipf(before: &str, after: &str) -> String {
-    let workload = "[workload.zipf]\nobjects = 100\nsize = \"10 MB\"\ntasks = 500\ncompute = \"10 ms\"\n";
+    let workload =
+        "[workload.zipf]\nobjects = 100\nsize = \"10 MB\"\ntasks = 500\ncompute = \"10 ms\"\n";
     format!("{before}{workload}{after}")
 }
 
@@ -52,12 +53,19 @@ fn what_is_said_is_heard() {
         [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\nidle = \"1 min\"\n\
         walltime = \"1 h\"\n[failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
         disconnected_after = \"1 h\"\nslow_disks = 0.25\nfailed_requests = 0.5\n";
-    let Scenario { name, cluster, policies, seed, limit_us, .. } = parse(&zipf(before, after)).unwrap();
+    let Scenario { name, cluster, policies, seed, limit_us, .. } =
+        parse(&zipf(before, after)).unwrap();
     assert_eq!((name.as_str(), seed, limit_us), ("mine", 7, 7_200_000_000));
     let disk = cluster.disk.expect("it was named");
     assert_eq!((cluster.nodes, cluster.cpus, cluster.cache_bytes), (3, 5, 1 << 30));
-    assert_eq!((disk.read_bytes_per_s, disk.write_bytes_per_s, cluster.card_bytes_per_s), (500e6, 73e6, 1.25e9));
-    assert_eq!((cluster.bisection_bytes_per_s, cluster.storage.client_bytes_per_s), (Some(1e9), Some(50e6)));
+    assert_eq!(
+        (disk.read_bytes_per_s, disk.write_bytes_per_s, cluster.card_bytes_per_s),
+        (500e6, 73e6, 1.25e9)
+    );
+    assert_eq!(
+        (cluster.bisection_bytes_per_s, cluster.storage.client_bytes_per_s),
+        (Some(1e9), Some(50e6))
+    );
     assert_eq!((cluster.storage.bytes_per_s, cluster.storage.latency_ns), (250e6, 5_000_000));
     assert_eq!((cluster.decision_ns, cluster.catalog_delay_ns), (10_000, 12_000_000_000));
     let batch = Batch {
@@ -104,14 +112,26 @@ fn every_workload_has_a_name() {
     for (text, tasks, data_bytes) in [
         ("[workload.monotonically_increasing]", 250_000, 100_000_000_000),
         ("[workload.sine_wave]\ncompute = \"1 ms\"", 2_000_000, 1_000_000_000_000),
-        ("[workload.all_pairs]\nside = 20\nsize = \"1 MB\"\ncompute = \"1 s\"\norder = \"random\"", 400, 40_000_000),
-        ("[workload.all_pairs]\nside = 20\nsize = \"1 B\"\ncompute = \"1 s\"\norder = \"tiles\"\ntile = 8", 400, 40),
+        (
+            "[workload.all_pairs]\nside = 20\nsize = \"1 MB\"\ncompute = \"1 s\"\norder = \"random\"",
+            400,
+            40_000_000,
+        ),
+        (
+            "[workload.all_pairs]\nside = 20\nsize = \"1 B\"\ncompute = \"1 s\"\norder = \"tiles\"\ntile = 8",
+            400,
+            40,
+        ),
         ("[workload.stacking]\nlocality = 30", 23_695, 1_580_000_000),
         ("[workload.uniform]\nobjects = 9\nsize = \"1 B\"\ntasks = 10\ncompute = \"1 s\"", 10, 9),
         ("[workload.scan]\nobjects = 9\nsize = \"1 B\"\nrounds = 3\ncompute = \"1 s\"", 27, 9),
     ] {
         let scenario = parse(text).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
-        assert_eq!((scenario.workload.tasks(), scenario.workload.data_bytes()), (tasks, data_bytes), "{text}");
+        assert_eq!(
+            (scenario.workload.tasks(), scenario.workload.data_bytes()),
+            (tasks, data_bytes),
+            "{text}"
+        );
     }
 }
 
@@ -132,21 +152,37 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("[cluster]\nlink = 1.5\n", ""), 2, "a rate with its unit"),
         (&zipf("[cluster]\nlink = \"1 GB\"\n", ""), 2, "is not a rate"),
         (&zipf("limit = \"soon\"\n", ""), 1, "is not a duration"),
-        (&zipf("[cluster]\nnodes = 4\ncache = \"9 MB\"\n", ""), 3, "no room for the inputs of a task, 10.0 MB"),
+        (
+            &zipf("[cluster]\nnodes = 4\ncache = \"9 MB\"\n", ""),
+            3,
+            "no room for the inputs of a task, 10.0 MB",
+        ),
         (
             &zipf("[cluster]\ncache = \"999 MB\"\n", "[policies]\ndistribution = \"chain\"\n"),
             2,
             "no room for all objects, 1.0 GB",
         ),
         (&zipf("", "[provisioning]\n[policies]\ndistribution = \"chain\"\n"), 6, "there are none"),
-        (&zipf("", "[policies]\nplacement = \"fa\"\ndistribution = \"chain\"\n"), 6, "under `fa` nodes store nothing"),
+        (
+            &zipf("", "[policies]\nplacement = \"fa\"\ndistribution = \"chain\"\n"),
+            6,
+            "under `fa` nodes store nothing",
+        ),
         (&zipf("", "[policies]\ndistribution = \"bush\"\n"), 7, "there are chain, spanning-tree"),
         (&zipf("[cluster]\nlike = \"cray\"\n", ""), 2, "cray"),
         (&zipf("[cluster]\nnodes = 4\ndispatchers = 5\n", ""), 3, "5 dispatchers for 4 nodes"),
         (&zipf("[cluster]\ndispatchers = 2\n", "[provisioning]\n"), 2, "for one dispatcher only"),
         (&zipf("", "[policies]\ndeal = \"cards\"\n"), 7, "`objects` or `turns`"),
-        (&zipf("[cluster]\nnodes = 4\n", "[provisioning]\nmin_nodes = 5\n"), 8, "`min_nodes` is 5, and the cluster"),
-        (&zipf("", "[provisioning]\npolicy = \"greedy\"\n"), 7, "there are one-at-a-time, additive,"),
+        (
+            &zipf("[cluster]\nnodes = 4\n", "[provisioning]\nmin_nodes = 5\n"),
+            8,
+            "`min_nodes` is 5, and the cluster",
+        ),
+        (
+            &zipf("", "[provisioning]\npolicy = \"greedy\"\n"),
+            7,
+            "there are one-at-a-time, additive,",
+        ),
         (
             &zipf("", "[provisioning]\npolicy = \"additive\"\ntarget = \"30 s\"\n"),
             6,
@@ -157,16 +193,29 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("", "[provisioning]\ngrant_least = \"61 s\"\n"), 6, "longer than `grant_most`"),
         (&zipf("", "[provisioning]\nwalltime = \"2 min\"\n"), 6, "`walltime` is too short"),
         (
-            &zipf("", "[provisioning]\nwalltime = \"3 min\"\n").replace("compute = \"10 ms\"", "compute = \"3 min\""),
+            &zipf("", "[provisioning]\nwalltime = \"3 min\"\n")
+                .replace("compute = \"10 ms\"", "compute = \"3 min\""),
             6,
             "a task computes for 3 min 0 s, and the walltime of a node is only 3 min 0 s: make `walltime` longer",
         ),
         (&zipf("", "[failures]\nnode_lost_after = \"0 s\"\n"), 6, "longer than 0"),
-        (&zipf("", "[failures]\nnode_back_after = \"1 s\"\n"), 6, "`node_back_after` needs `node_lost_after`"),
+        (
+            &zipf("", "[failures]\nnode_back_after = \"1 s\"\n"),
+            6,
+            "`node_back_after` needs `node_lost_after`",
+        ),
         (&zipf("", "[failures]\nslow_disks = 1.5\n"), 7, "from 0 to 1"),
-        (&zipf("[cluster]\nstore = \"memory\"\n", "[failures]\nslow_disks = 0.5\n"), 8, "are in memory"),
+        (
+            &zipf("[cluster]\nstore = \"memory\"\n", "[failures]\nslow_disks = 0.5\n"),
+            8,
+            "are in memory",
+        ),
         (&zipf("", "[failures]\nfailed_requests = 0.5\n"), 6, "no nodes are requested"),
-        (&zipf("", "[provisioning]\n[failures]\nfailed_requests = 1\n"), 7, "no node is ever granted"),
+        (
+            &zipf("", "[provisioning]\n[failures]\nfailed_requests = 1\n"),
+            7,
+            "no node is ever granted",
+        ),
         (&zipf("", "[job]\noutputs = 2\n"), 6, "`outputs` needs `output_size`"),
         (&zipf("", "[job]\noutput_size = \"1 MB\"\n"), 6, "`output_size` needs `outputs`"),
         (&zipf("", "[job]\noutputs = 101\n"), 7, "give at most 100"),
@@ -181,32 +230,69 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("", "[job]\ncancel_share = 0.5\n"), 7, "`cancel_share` needs `cancel_at`"),
         (&zipf("", "[job]\ncancel_at = \"1 s\"\ncancel_share = 2\n"), 8, "from 0 to 1"),
         (&job("kept = 1\n[policies]\nplacement = \"fa\"\n"), 6, "under `fa` nodes store nothing"),
-        (&zipf("[cluster]\ndispatchers = 2\n", &after_job("stages = 2\n")), 8, "2 dispatchers do not know"),
+        (
+            &zipf("[cluster]\ndispatchers = 2\n", &after_job("stages = 2\n")),
+            8,
+            "2 dispatchers do not know",
+        ),
         (&zipf("", "[failures]\nnode_leaves_after = \"0 s\"\n"), 6, "longer than 0"),
         (&zipf("", "[failures]\ndispatcher_dies_after = \"0 s\"\n"), 6, "longer than 0"),
-        (&zipf("", "[failures]\nnode_away = \"1 s\"\n"), 6, "`node_away` needs `node_leaves_after`"),
-        (&zipf("", "[failures]\ndispatcher_back_after = \"1 s\"\n"), 6, "needs `dispatcher_dies_after`"),
+        (
+            &zipf("", "[failures]\nnode_away = \"1 s\"\n"),
+            6,
+            "`node_away` needs `node_leaves_after`",
+        ),
+        (
+            &zipf("", "[failures]\ndispatcher_back_after = \"1 s\"\n"),
+            6,
+            "needs `dispatcher_dies_after`",
+        ),
         (&zipf("", "[failures]\nfailed_tries = 1\n"), 6, "no task ever succeeds"),
         (&zipf("", "[failures]\nuntil = 5\n"), 7, "no unit"),
-        (&zipf("", "[provisioning]\n[failures]\ndispatcher_dies_after = \"1 h\"\n"), 7, "leave one of them out"),
-        (&zipf("", "[policies]\nplacement = \"best\"\n"), 7, "there are fa, fca, mch, mcu, gcc, cost"),
+        (
+            &zipf("", "[provisioning]\n[failures]\ndispatcher_dies_after = \"1 h\"\n"),
+            7,
+            "leave one of them out",
+        ),
+        (
+            &zipf("", "[policies]\nplacement = \"best\"\n"),
+            7,
+            "there are fa, fca, mch, mcu, gcc, cost",
+        ),
         (&zipf("", "[policies]\nutilisation = 90\n"), 7, "from 0 to 1"),
         (&zipf("", "exponent = -1\n"), 1, "exponent"),
-        (&zipf("limit = \"60 s\"\n", "interval = \"1 s\""), 2, "arrival of all tasks takes at least"),
+        (
+            &zipf("limit = \"60 s\"\n", "interval = \"1 s\""),
+            2,
+            "arrival of all tasks takes at least",
+        ),
         (&zipf("limit = \"10 ms\"\n[cluster]\nnodes = 1\n", ""), 4, "computing takes at least"),
-        (&zipf("limit = \"1 s\"\n[cluster]\nstorage = \"1 MB/s\"\n", ""), 4, "reading each object once takes at least"),
+        (
+            &zipf("limit = \"1 s\"\n[cluster]\nstorage = \"1 MB/s\"\n", ""),
+            4,
+            "reading each object once takes at least",
+        ),
         (&zipf("", "interval = \"50 d\"\ncompute = \"1 s\""), 7, "duplicate key"),
         (&zipf("", "interval = \"36000 d\"\n"), 1, "hundred years"),
         ("[workload.stacking]\nlocality = 7", 2, "choose one of 1, 1.38"),
-        ("[workload.all_pairs]\nside = 60_000\nsize = \"1 B\"\ncompute = \"1 s\"", 1, "tasks are too many"),
-        ("[workload.all_pairs]\nside = 6\nsize = \"1 B\"\ncompute = \"1 s\"\ntile = 3", 5, "`tile` needs `order"),
+        (
+            "[workload.all_pairs]\nside = 60_000\nsize = \"1 B\"\ncompute = \"1 s\"",
+            1,
+            "tasks are too many",
+        ),
+        (
+            "[workload.all_pairs]\nside = 6\nsize = \"1 B\"\ncompute = \"1 s\"\ntile = 3",
+            5,
+            "`tile` needs `order",
+        ),
         ("[workload.trace]\nfile = \"job.jsonl\"", 2, "/nowhere/job.jsonl cannot be read"),
     ] {
         let Err(error) = parse(text) else { panic!("this is no mistake:\n{text}") };
         assert_eq!(error.0, line, "{error:?}\n{text}");
         assert!(error.1.to_string().contains(why), "{error:?}\n{text}");
     }
-    let error = Scenario::read(Path::new("/nowhere/it.toml")).err().expect("there is none").to_string();
+    let error =
+        Scenario::read(Path::new("/nowhere/it.toml")).err().expect("there is none").to_string();
     assert!(error.starts_with("/nowhere/it.toml cannot be read: "), "{error}");
 }
 
@@ -243,8 +329,12 @@ fn a_run_ends_at_its_limit() {
 
 #[test]
 fn dispatchers_and_what_they_are_dealt_are_heard() {
-    let scenario = parse(&zipf("[cluster]\ndispatchers = 8\n", "[policies]\ndeal = \"turns\"\n")).unwrap();
-    assert_eq!((scenario.cluster.dispatchers, scenario.policies.partitioning), (8, TaskPartitioning::RoundRobin));
+    let scenario =
+        parse(&zipf("[cluster]\ndispatchers = 8\n", "[policies]\ndeal = \"turns\"\n")).unwrap();
+    assert_eq!(
+        (scenario.cluster.dispatchers, scenario.policies.partitioning),
+        (8, TaskPartitioning::RoundRobin)
+    );
     assert_eq!(parse(&zipf("", "")).unwrap().policies.partitioning, TaskPartitioning::FirstInput);
     assert!(run(&scenario).is_complete());
 }

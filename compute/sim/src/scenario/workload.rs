@@ -10,7 +10,8 @@ use crate::clock::MAX_TIME_US;
 use crate::run::MAX_TASKS;
 use crate::trace::{Compute, Trace};
 use crate::workload::{
-    AllPairs, LOCALITIES, Locality, MonotonicallyIncreasing, Order, Scan, SharedWorkload, SineWave, Stacking, Zipf,
+    AllPairs, LOCALITIES, Locality, MonotonicallyIncreasing, Order, Scan, SharedWorkload, SineWave,
+    Stacking, Zipf,
 };
 
 /// Most objects; each takes some bytes of memory.
@@ -131,15 +132,23 @@ impl WorkloadFields {
         Ok(match self {
             WorkloadFields::MonotonicallyIncreasing(fields) => {
                 let paper = MonotonicallyIncreasing::paper(seed);
-                let (files, file_bytes, compute_us) = fields.or(paper.files, paper.file_bytes, paper.compute_us);
+                let (files, file_bytes, compute_us) =
+                    fields.or(paper.files, paper.file_bytes, paper.compute_us);
                 Box::new(MonotonicallyIncreasing { files, file_bytes, compute_us, seed })
             }
             WorkloadFields::SineWave(fields) => {
                 let paper = SineWave::paper(seed);
-                let (files, file_bytes, compute_us) = fields.or(paper.files, paper.file_bytes, paper.compute_us);
+                let (files, file_bytes, compute_us) =
+                    fields.or(paper.files, paper.file_bytes, paper.compute_us);
                 Box::new(SineWave { files, file_bytes, compute_us, seed })
             }
-            WorkloadFields::AllPairs(AllPairsFields { side: Count(side), size, compute, order, tile }) => {
+            WorkloadFields::AllPairs(AllPairsFields {
+                side: Count(side),
+                size,
+                compute,
+                order,
+                tile,
+            }) => {
                 check_arrivals(u64::from(side).pow(2), Time::default())?;
                 if let (OrderName::Rows | OrderName::Random, Some(tile)) = (order, &tile) {
                     return Err((Some(tile.span().start), ScenarioMistake::TileWithoutTiles));
@@ -157,23 +166,43 @@ impl WorkloadFields {
                 let compute_us = compute.map_or(paper.compute_us, |compute| compute.0);
                 Box::new(Stacking { file_bytes, compute_us, ..paper })
             }
-            WorkloadFields::Zipf(ZipfFields { objects, size, tasks, exponent, interval, compute }) => {
+            WorkloadFields::Zipf(ZipfFields {
+                objects,
+                size,
+                tasks,
+                exponent,
+                interval,
+                compute,
+            }) => {
                 if !(0.0..=10.0).contains(&exponent) {
                     return Err((None, ScenarioMistake::Exponent(exponent)));
                 }
-                let of_objects = Zipf { objects: objects.0, object_bytes: size.0, exponent, ..Zipf::default() };
+                let of_objects =
+                    Zipf { objects: objects.0, object_bytes: size.0, exponent, ..Zipf::default() };
                 let (tasks, interval_us) = check_arrivals(tasks.0.into(), interval)?;
                 Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
             }
             WorkloadFields::Uniform(UniformFields { objects, size, tasks, interval, compute }) => {
-                let of_objects = Zipf { objects: objects.0, object_bytes: size.0, exponent: 0.0, ..Zipf::default() };
+                let of_objects = Zipf {
+                    objects: objects.0,
+                    object_bytes: size.0,
+                    exponent: 0.0,
+                    ..Zipf::default()
+                };
                 let (tasks, interval_us) = check_arrivals(tasks.0.into(), interval)?;
                 Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
             }
             WorkloadFields::Scan(ScanFields { objects, size, rounds, interval, compute }) => {
-                let (_, interval_us) = check_arrivals(u64::from(objects.0) * u64::from(rounds.0), interval)?;
+                let (_, interval_us) =
+                    check_arrivals(u64::from(objects.0) * u64::from(rounds.0), interval)?;
                 let (objects, rounds) = (objects.0, rounds.0);
-                Box::new(Scan { objects, object_bytes: size.0, rounds, interval_us, compute_us: compute.0 })
+                Box::new(Scan {
+                    objects,
+                    object_bytes: size.0,
+                    rounds,
+                    interval_us,
+                    compute_us: compute.0,
+                })
             }
             WorkloadFields::Trace(TraceFields { file, compute }) => {
                 let path = folder.join(file.get_ref());
@@ -188,7 +217,8 @@ impl WorkloadFields {
 impl Files {
     fn or(self, files: u32, file_bytes: u64, compute_us: u64) -> (u32, u64, u64) {
         let Files { objects, size, compute } = self;
-        let (objects, size) = (objects.map_or(files, |count| count.0), size.map_or(file_bytes, |size| size.0));
+        let (objects, size) =
+            (objects.map_or(files, |count| count.0), size.map_or(file_bytes, |size| size.0));
         (objects, size, compute.map_or(compute_us, |time| time.0))
     }
 }

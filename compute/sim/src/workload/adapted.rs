@@ -1,4 +1,5 @@
-//! Another workload with a small change: only its first tasks, or computing times that vary a little.
+//! Another workload with a small change: only its first tasks, or computing times that vary a
+//! little.
 
 use std::ops::Deref;
 
@@ -6,8 +7,8 @@ use super::{ClientRequests, KeepRule, Workload};
 use crate::arrival::Arrival;
 use crate::random::Random;
 
-/// Largest relative change of a computing time. It is enough for the processors of a node to get out of step within a
-/// few tasks.
+/// Largest relative change of a computing time. It is enough for the processors of a node to get
+/// out of step within a few tasks.
 const VARIES: f64 = 0.1;
 
 /// Another workload with a change.
@@ -67,7 +68,9 @@ impl<W: Deref<Target: Workload>> Workload for Adapted<W> {
     fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
         let arrivals = self.workload.arrivals();
         match self.change {
-            Change::FirstTasks(most) => Box::new(arrivals.take(usize::try_from(most).unwrap_or(usize::MAX))),
+            Change::FirstTasks(most) => {
+                Box::new(arrivals.take(usize::try_from(most).unwrap_or(usize::MAX)))
+            }
             Change::Uneven(seed) => {
                 let mut dice = Random::new(seed);
                 Box::new(arrivals.map(move |task| {
@@ -93,7 +96,12 @@ mod tests {
         let pairs = AllPairs { side: 100, ..AllPairs::cluster(Order::Rows) };
         let times = |seed| {
             let uneven = Adapted::uneven(&pairs, seed);
-            assert!(uneven.arrivals().zip(pairs.arrivals()).all(|(one, other)| one.inputs == other.inputs));
+            assert!(
+                uneven
+                    .arrivals()
+                    .zip(pairs.arrivals())
+                    .all(|(one, other)| one.inputs == other.inputs)
+            );
             uneven.arrivals().map(|task| task.compute_us).collect::<Vec<_>>()
         };
         let (one, other) = (times(1), times(2));

@@ -1,9 +1,9 @@
 //! All-Pairs: each object of one set with each object of another (data-diffusion §5.3, figure 34).
 //!
-//! The order of the tasks matters. Row by row, a task shares an object with the task before it. In random order, it
-//! hardly ever does. In tiles, the job reveals its pattern: all tiles start at once at one corner and grow as
-//! squares. Each node then finds a tile of its own, whose objects fit in its store. While a tile has few objects,
-//! they form as many pairs as possible.
+//! The order of the tasks matters. Row by row, a task shares an object with the task before it. In
+//! random order, it hardly ever does. In tiles, the job reveals its pattern: all tiles start at
+//! once at one corner and grow as squares. Each node then finds a tile of its own, whose objects
+//! fit in its store. While a tile has few objects, they form as many pairs as possible.
 
 use smallvec::smallvec;
 
@@ -18,13 +18,13 @@ pub enum Order {
     Rows,
     /// Random, by this seed.
     Random(u64),
-    /// The first pair of each tile, then the second pair of each, and so on. A tile has this number of rows and
-    /// columns; tiles at the far edges are smaller.
+    /// The first pair of each tile, then the second pair of each, and so on. A tile has this number
+    /// of rows and columns; tiles at the far edges are smaller.
     Tiles(u32),
 }
 
-/// `side` times `side` tasks, which all arrive at the start. Task `i * side + j` reads the objects `i` and `side +
-/// j`.
+/// `side` times `side` tasks, which all arrive at the start. Task `i * side + j` reads the objects
+/// `i` and `side + j`.
 #[derive(Clone, Debug)]
 pub struct AllPairs {
     /// Objects in each set.
@@ -38,13 +38,14 @@ pub struct AllPairs {
 }
 
 impl AllPairs {
-    /// The workload of the cluster with 200 processors: 500 times 500 objects of 12 MB, 1 s of computing.
+    /// The workload of the cluster with 200 processors: 500 times 500 objects of 12 MB, 1 s of
+    /// computing.
     pub fn cluster(order: Order) -> Self {
         AllPairs { side: 500, object_bytes: 12_000_000, compute_us: 1_000_000, order }
     }
 
-    /// The workload of BlueGene/P and SiCortex, whose processors have a quarter of the speed: 1,000 times 1,000
-    /// objects, 4 s.
+    /// The workload of BlueGene/P and SiCortex, whose processors have a quarter of the speed: 1,000
+    /// times 1,000 objects, 4 s.
     pub fn supercomputer(order: Order) -> Self {
         AllPairs { side: 1_000, object_bytes: 12_000_000, compute_us: 4_000_000, order }
     }
@@ -92,7 +93,9 @@ impl Workload for AllPairs {
                 let of_each = move |(row, column)| {
                     let rows = corners().map(move |top| top + row).filter(move |row| *row < side);
                     rows.flat_map(move |row| {
-                        let columns = corners().map(move |left| left + column).filter(move |column| *column < side);
+                        let columns = corners()
+                            .map(move |left| left + column)
+                            .filter(move |column| *column < side);
                         columns.map(move |column| row * side + column)
                     })
                 };
@@ -112,7 +115,8 @@ mod tests {
         let workloads = [AllPairs::cluster(Order::Rows), AllPairs::supercomputer(Order::Rows)];
         assert_eq!(rows.clone().count(), workloads.len());
         for (row, workload) in rows.zip(workloads) {
-            let expected: Vec<f64> = row.split(',').take(6).map(|cell| cell.parse().expect("a number")).collect();
+            let expected: Vec<f64> =
+                row.split(',').take(6).map(|cell| cell.parse().expect("a number")).collect();
             let read_bytes = workload.tasks() * 2 * workload.object_bytes;
             let shape = [
                 f64::from(workload.side),
@@ -137,8 +141,12 @@ mod tests {
         assert_eq!(rows[1599], (39, 79));
         let mut random = pairs(Order::Random(1));
         assert_ne!(random, pairs(Order::Random(2)));
-        let neighbours = random.windows(2).filter(|two| two[0].0 == two[1].0 || two[0].1 == two[1].1).count();
-        assert!(neighbours < 160, "{neighbours} of 1,600 tasks share an object with the one before");
+        let neighbours =
+            random.windows(2).filter(|two| two[0].0 == two[1].0 || two[0].1 == two[1].1).count();
+        assert!(
+            neighbours < 160,
+            "{neighbours} of 1,600 tasks share an object with the one before"
+        );
         random.sort_unstable();
         assert_eq!(random, rows);
         let mut tiles = pairs(Order::Tiles(16));
@@ -147,7 +155,11 @@ mod tests {
         assert_eq!(tiles[9..12], [(0, 41), (0, 57), (0, 73)]);
         let first: std::collections::BTreeSet<_> =
             tiles[..9 * 16].iter().flat_map(|(row, column)| [*row, *column]).collect();
-        assert_eq!(first.len(), 2 * 3 * 4, "sixteen pairs of each tile are of eight objects of each");
+        assert_eq!(
+            first.len(),
+            2 * 3 * 4,
+            "sixteen pairs of each tile are of eight objects of each"
+        );
         tiles.sort_unstable();
         assert_eq!(tiles, rows);
     }

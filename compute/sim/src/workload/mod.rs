@@ -1,7 +1,8 @@
-//! Workloads: objects, and tasks that read them over time (data-diffusion §5 and §6.3, and two classics).
+//! Workloads: objects, and tasks that read them over time (data-diffusion §5 and §6.3, and two
+//! classics).
 //!
-//! The parameters and the seed determine a workload exactly, on any machine. Functions that differ between standard
-//! libraries are taken from `libm`.
+//! The parameters and the seed determine a workload exactly, on any machine. Functions that differ
+//! between standard libraries are taken from `libm`.
 
 mod adapted;
 mod all_pairs;
@@ -42,7 +43,8 @@ pub struct KeepRule {
 pub struct ClientRequests {
     /// Number of retries of a failed task.
     pub retries: u32,
-    /// Time of each cancel, in microseconds from the start of the run, and the numbers of the cancelled tasks.
+    /// Time of each cancel, in microseconds from the start of the run, and the numbers of the
+    /// cancelled tasks.
     pub cancels: Vec<(u64, Range<u32>)>,
     /// Number of times that the client retries the failed and cancelled tasks of an ended job.
     pub job_retries: u32,
@@ -85,8 +87,8 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
     }
 }
 
-/// A workload. Objects that exist from the start have the numbers `0 .. objects()`; outputs of tasks have higher
-/// numbers.
+/// A workload. Objects that exist from the start have the numbers `0 .. objects()`; outputs of
+/// tasks have higher numbers.
 pub trait Workload {
     /// Number of objects that exist from the start.
     fn objects(&self) -> u32;
@@ -172,7 +174,10 @@ mod tests {
                 assert!(task.inputs.iter().all(|object| *object < workload.objects()));
             }
             let again = workload.arrivals().zip(workload.arrivals());
-            assert!(again.take(10_000).all(|(one, other)| one == other), "the same seed has other tasks");
+            assert!(
+                again.take(10_000).all(|(one, other)| one == other),
+                "the same seed has other tasks"
+            );
         }
         assert_eq!(MonotonicallyIncreasing::paper(1).data_bytes(), 100_000_000_000);
         assert_eq!(SineWave::paper(1).data_bytes(), 1_000_000_000_000);

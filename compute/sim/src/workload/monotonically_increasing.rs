@@ -1,8 +1,8 @@
-//! MI: the rate of arrivals grows by the factor 1.3 every minute, up to 1,000 tasks per second (data-diffusion §5.1,
-//! equation 12).
+//! MI: the rate of arrivals grows by the factor 1.3 every minute, up to 1,000 tasks per second
+//! (data-diffusion §5.1, equation 12).
 //!
-//! All 24 minutes would have 275,100 tasks. The paper's 250,000 tasks and 1,415 s result when the last minute is cut
-//! at 34.9 s.
+//! All 24 minutes would have 275,100 tasks. The paper's 250,000 tasks and 1,415 s result when the
+//! last minute is cut at 34.9 s.
 
 use super::{Workload, of_any_file, spread};
 use crate::arrival::Arrival;
@@ -54,9 +54,9 @@ impl Workload for MonotonicallyIncreasing {
 
     fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
         let seconds = INTERVAL_US / 1_000_000;
-        let times = Self::rates()
-            .zip(0..)
-            .flat_map(move |(rate, interval)| spread(interval * INTERVAL_US, INTERVAL_US, rate * seconds));
+        let times = Self::rates().zip(0..).flat_map(move |(rate, interval)| {
+            spread(interval * INTERVAL_US, INTERVAL_US, rate * seconds)
+        });
         Box::new(of_any_file(times.take(TASKS as usize), self.files, self.compute_us, self.seed))
     }
 }
@@ -74,7 +74,11 @@ mod tests {
             let end_us = (interval as u64 + 1) * INTERVAL_US;
             let tasks = std::iter::from_fn(|| times.next_if(|at_us| *at_us < end_us)).count();
             let row: Vec<_> = rows.next().expect("24 rows").split(',').collect();
-            assert_eq!((row[1].parse(), row[4].parse()), (Ok(rate), Ok(tasks)), "minute {interval}");
+            assert_eq!(
+                (row[1].parse(), row[4].parse()),
+                (Ok(rate), Ok(tasks)),
+                "minute {interval}"
+            );
         }
         assert_eq!((rows.next(), times.next()), (None, None));
         // The last task takes a thousandth of a second like the tasks before it.

@@ -1,5 +1,5 @@
-//! Scan: all objects in turn, repeatedly. When they do not fit in the stores, this is the worst case of LRU: the next
-//! object is always the one that was just evicted.
+//! Scan: all objects in turn, repeatedly. When they do not fit in the stores, this is the worst
+//! case of LRU: the next object is always the one that was just evicted.
 
 use smallvec::smallvec;
 
@@ -22,9 +22,16 @@ pub struct Scan {
 }
 
 impl Default for Scan {
-    /// The data and computing time of [MI](super::MonotonicallyIncreasing), at 500 tasks per second.
+    /// The data and computing time of [MI](super::MonotonicallyIncreasing), at 500 tasks per
+    /// second.
     fn default() -> Self {
-        Scan { objects: 10_000, object_bytes: 10_000_000, rounds: 25, interval_us: 2_000, compute_us: 10_000 }
+        Scan {
+            objects: 10_000,
+            object_bytes: 10_000_000,
+            rounds: 25,
+            interval_us: 2_000,
+            compute_us: 10_000,
+        }
     }
 }
 

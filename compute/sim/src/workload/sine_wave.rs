@@ -1,8 +1,8 @@
-//! SW: waves of arrivals, each higher than the one before, up to 1,000 tasks per second (data-diffusion §5.2,
-//! equation 13).
+//! SW: waves of arrivals, each higher than the one before, up to 1,000 tasks per second
+//! (data-diffusion §5.2, equation 13).
 //!
-//! The equation gives tasks per second as a function of minutes. Evaluated at each whole second and rounded down, it
-//! gives exactly the paper's 2,000,000 tasks in 6,505 s.
+//! The equation gives tasks per second as a function of minutes. Evaluated at each whole second and
+//! rounded down, it gives exactly the paper's 2,000,000 tasks in 6,505 s.
 
 use super::{Workload, of_any_file, spread};
 use crate::arrival::Arrival;
@@ -56,8 +56,9 @@ impl Workload for SineWave {
     }
 
     fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
-        let times =
-            Self::rates().zip(0..).flat_map(|(rate, second): (u64, u64)| spread(second * 1_000_000, 1_000_000, rate));
+        let times = Self::rates()
+            .zip(0..)
+            .flat_map(|(rate, second): (u64, u64)| spread(second * 1_000_000, 1_000_000, rate));
         Box::new(of_any_file(times, self.files, self.compute_us, self.seed))
     }
 }
@@ -70,7 +71,9 @@ mod tests {
     fn rates_are_the_papers() {
         let rows = include_str!("../../tests/data/sw_rates.csv").lines().skip(1);
         let expected: Vec<u64> = rows
-            .map(|row| row.split_once(',').and_then(|(_, tasks)| tasks.parse().ok()).expect("second,tasks"))
+            .map(|row| {
+                row.split_once(',').and_then(|(_, tasks)| tasks.parse().ok()).expect("second,tasks")
+            })
             .collect();
         assert_eq!(SineWave::rates().collect::<Vec<_>>(), expected);
         assert_eq!((expected.iter().sum(), expected.iter().max()), (TASKS, Some(&1_000)));

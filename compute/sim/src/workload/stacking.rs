@@ -1,7 +1,7 @@
 //! Stacking: many sources are cut out of a few images of the sky (data-diffusion §6.3, table 3).
 //!
-//! A workload's *locality* is the mean number of tasks that read the same file. With ideal placement, `1 -
-//! 1/locality` of all reads find their file in a store (figure 46).
+//! A workload's *locality* is the mean number of tasks that read the same file. With ideal
+//! placement, `1 - 1/locality` of all reads find their file in a store (figure 46).
 
 use smallvec::smallvec;
 
@@ -37,8 +37,8 @@ pub const LOCALITIES: [Locality; 9] = [
     row(30.0, 23_695, 790),
 ];
 
-/// Each task reads the file with its source. All files have the same number of sources, up to rounding. Sources are
-/// requested in random order, all at the start.
+/// Each task reads the file with its source. All files have the same number of sources, up to
+/// rounding. Sources are requested in random order, all at the start.
 #[derive(Clone, Debug)]
 pub struct Stacking {
     /// Numbers of sources and files.
@@ -52,8 +52,8 @@ pub struct Stacking {
 }
 
 impl Stacking {
-    /// Compressed files, locality 30. Beyond metadata and I/O, the paper's figure 43 gives only "less than 1 ms" for
-    /// each of three steps.
+    /// Compressed files, locality 30. Beyond metadata and I/O, the paper's figure 43 gives only
+    /// "less than 1 ms" for each of three steps.
     pub fn paper(seed: u64) -> Self {
         Stacking { locality: LOCALITIES[8], file_bytes: 2_000_000, compute_us: 3_000, seed }
     }
@@ -77,7 +77,11 @@ impl Workload for Stacking {
         let file_of = |source| (u64::from(source) * u64::from(files) / u64::from(sources)) as u32;
         let mut reads: Vec<u32> = (0..sources).map(file_of).collect();
         Random::new(self.seed).shuffle(&mut reads);
-        let task = |file| Arrival { inputs: smallvec![file], compute_us: self.compute_us, ..Arrival::default() };
+        let task = |file| Arrival {
+            inputs: smallvec![file],
+            compute_us: self.compute_us,
+            ..Arrival::default()
+        };
         Box::new(reads.into_iter().map(task))
     }
 }
@@ -95,7 +99,11 @@ mod tests {
             let (least, most) = (reads.iter().min().copied(), reads.iter().max().copied());
             let average = f64::from(locality.sources) / f64::from(locality.files);
             assert_eq!((least, most), (Some(average.floor() as u32), Some(average.ceil() as u32)));
-            assert!((average / locality.locality - 1.0).abs() < 0.003, "{average} against {}", locality.locality);
+            assert!(
+                (average / locality.locality - 1.0).abs() < 0.003,
+                "{average} against {}",
+                locality.locality
+            );
         }
     }
 }

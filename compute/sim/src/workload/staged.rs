@@ -1,10 +1,12 @@
-//! A workload whose tasks write outputs and read outputs of earlier stages, with requests of the client.
+//! A workload whose tasks write outputs and read outputs of earlier stages, with requests of the
+//! client.
 
 use super::{ClientRequests, KeepRule, Workload};
 use crate::arrival::{Arrival, Objects};
 
-/// Another workload, whose tasks also write outputs. The tasks are divided into consecutive stages of equal size; the
-/// last may be smaller. A task of a later stage also reads the first outputs of some tasks of the stage before.
+/// Another workload, whose tasks also write outputs. The tasks are divided into consecutive stages
+/// of equal size; the last may be smaller. A task of a later stage also reads the first outputs of
+/// some tasks of the stage before.
 pub struct Staged<W> {
     /// The workload to extend.
     pub workload: W,
@@ -60,7 +62,8 @@ impl<W: Workload> Workload for Staged<W> {
         let reads = if outputs == 0 { 0 } else { self.reads.min(stage) };
         Box::new(self.workload.arrivals().zip(0..).map(move |(mut task, number)| {
             if let Some(before) = (number / stage).checked_sub(1) {
-                let producers = (0..reads).map(|next| before * stage + (number % stage + next) % stage);
+                let producers =
+                    (0..reads).map(|next| before * stage + (number % stage + next) % stage);
                 task.inputs.extend(producers.map(|producer| first + producer * outputs));
             }
             let own = first + number * outputs;
@@ -87,7 +90,8 @@ mod tests {
             reads: 2,
             requests: ClientRequests::default(),
         };
-        let tasks: Vec<_> = staged.arrivals().map(|task| (task.inputs.to_vec(), task.outputs.to_vec())).collect();
+        let tasks: Vec<_> =
+            staged.arrivals().map(|task| (task.inputs.to_vec(), task.outputs.to_vec())).collect();
         // The first stage has three tasks, with the outputs 5 and 6, 7 and 8, 9 and 10.
         assert_eq!(tasks[2], (vec![2], vec![9, 10]));
         assert_eq!(tasks[3], (vec![3, 5, 7], vec![11, 12]));

@@ -1,5 +1,6 @@
-//! Zipf: a few objects are read very often, and most of them rarely. The `k`-th object is read `1 / k^exponent` times
-//! as often as the first (data-diffusion §5 names it as the easier case, with hot spots).
+//! Zipf: a few objects are read very often, and most of them rarely. The `k`-th object is read `1 /
+//! k^exponent` times as often as the first (data-diffusion §5 names it as the easier case, with hot
+//! spots).
 
 use smallvec::smallvec;
 
@@ -14,7 +15,8 @@ pub struct Zipf {
     pub objects: u32,
     /// Size of each object in bytes.
     pub object_bytes: u64,
-    /// Skew of the reads. 0: all objects equally often; about 1: as for words, files and web pages.
+    /// Skew of the reads. 0: all objects equally often; about 1: as for words, files and web
+    /// pages.
     pub exponent: f64,
     /// Number of tasks.
     pub tasks: u64,
@@ -27,7 +29,8 @@ pub struct Zipf {
 }
 
 impl Default for Zipf {
-    /// The data and computing time of [MI](super::MonotonicallyIncreasing), at 500 tasks per second.
+    /// The data and computing time of [MI](super::MonotonicallyIncreasing), at 500 tasks per
+    /// second.
     fn default() -> Self {
         Zipf {
             objects: 10_000,
@@ -88,7 +91,10 @@ mod tests {
         for (place, reads) in reads.iter().enumerate() {
             let expected = 500_000.0 / harmonic / (place + 1) as f64;
             // Five standard deviations.
-            assert!((reads - expected).abs() < 5.0 * expected.sqrt(), "object {place}: {reads} against {expected}");
+            assert!(
+                (reads - expected).abs() < 5.0 * expected.sqrt(),
+                "object {place}: {reads} against {expected}"
+            );
         }
     }
 }

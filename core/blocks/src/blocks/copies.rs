@@ -1,5 +1,5 @@
-//! Work for idle workers: chunks that came back, chunks that others have not begun, and at the end a copy of a slow
-//! worker's block. Of a block and its copy, the first to commit counts.
+//! Work for idle workers: chunks that came back, chunks that others have not begun, and at the end
+//! a copy of a slow worker's block. Of a block and its copy, the first to commit counts.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,10 @@ impl Blocks {
         if self.is_complete() {
             self.idle.all().into_iter().for_each(|worker| self.serve(now_us, worker, effects));
         } else if is_time {
-            self.idle.take_turns().into_iter().for_each(|worker| self.serve(now_us, worker, effects));
+            self.idle
+                .take_turns()
+                .into_iter()
+                .for_each(|worker| self.serve(now_us, worker, effects));
         }
         while self.plan.has_free()
             && let Some(worker) = self.idle.first()
@@ -37,15 +40,21 @@ impl Blocks {
         }
     }
 
-    /// Gives a worker a copy of the block that it would finish earliest in comparison with the block's worker. With
-    /// 10 MB/s, the copy of a block of 100 MB for which its worker still needs 30 s gains 20 s.
+    /// Gives a worker a copy of the block that it would finish earliest in comparison with the
+    /// block's worker. With 10 MB/s, the copy of a block of 100 MB for which its worker still needs
+    /// 30 s gains 20 s.
     fn copy(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
         let Some(rate) = self.workers[worker].rate.or(self.workers.mean_rate()) else { return };
         let gain_us = |other: &WorkerId| {
             let run = &self.workers[*other];
-            run.left_us(now_us).checked_sub(duration_us(run.block_bytes, rate)).filter(|gain_us| *gain_us > 0)
+            run.left_us(now_us)
+                .checked_sub(duration_us(run.block_bytes, rate))
+                .filter(|gain_us| *gain_us > 0)
         };
-        let open = self.ledger.blocks().filter(|(_, block)| block.twin.is_none() && block.generation < MAX_COPIES);
+        let open = self
+            .ledger
+            .blocks()
+            .filter(|(_, block)| block.twin.is_none() && block.generation < MAX_COPIES);
         let gains = open.filter_map(|(other, _)| Some((gain_us(&other)?, other)));
         let Some((_, first)) = gains.max() else { return };
         // From now on both workers have the same chunks.

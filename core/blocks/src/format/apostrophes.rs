@@ -1,8 +1,8 @@
-//! Apostrophes in comma-separated values that stand where quotes would: at both ends of a field. If such a field has a
-//! line feed, the file has another dialect, and would be cut within a record.
+//! Apostrophes in comma-separated values that stand where quotes would: at both ends of a field. If
+//! such a field has a line feed, the file has another dialect, and would be cut within a record.
 //!
-//! An apostrophe at the start of a field that turns out to be one, as in `'tis isn't`, says that the file has a text
-//! with apostrophes. They are not looked at any further.
+//! An apostrophe at the start of a field that turns out to be one, as in `'tis isn't`, says that
+//! the file has a text with apostrophes. They are not looked at any further.
 
 use memchr::memchr;
 
@@ -14,7 +14,8 @@ pub(super) enum Apostrophes {
     /// No field begins with one here.
     #[default]
     None,
-    /// A field begins with one at this offset, and may have line feeds. The apostrophe at `skipped` is a doubled one.
+    /// A field begins with one at this offset, and may have line feeds. The apostrophe at `skipped`
+    /// is a doubled one.
     Open { opened: u64, has_line_feed: bool, skipped: u64 },
     /// The apostrophe was the last byte that was read.
     Closing { opened: u64, has_line_feed: bool },
@@ -28,8 +29,8 @@ impl Apostrophes {
         !matches!(self, Apostrophes::Text)
     }
 
-    /// Handles the apostrophe at index `at` of `bytes`, which are at `offset` in the file, outside of double quotes.
-    /// `before` is the byte before it.
+    /// Handles the apostrophe at index `at` of `bytes`, which are at `offset` in the file, outside
+    /// of double quotes. `before` is the byte before it.
     pub fn see(&mut self, bytes: &[u8], offset: u64, at: usize, before: u8) -> Result<(), Misfit> {
         let here = offset + at as u64;
         match *self {
@@ -64,14 +65,17 @@ impl Apostrophes {
     /// Ends a call that has read `bytes`, which are at `offset`.
     pub fn end_call(&mut self, bytes: &[u8], offset: u64) {
         if let Apostrophes::Open { opened, has_line_feed, .. } = self {
-            *has_line_feed = *has_line_feed || has_line_feed_in(bytes, offset, *opened, bytes.len());
+            *has_line_feed =
+                *has_line_feed || has_line_feed_in(bytes, offset, *opened, bytes.len());
         }
     }
 
     /// Checks the end of the file.
     pub fn end_file(self) -> Result<(), Misfit> {
         match self {
-            Apostrophes::Closing { opened, has_line_feed: true } => Err((opened, FormatProblem::SingleQuotes)),
+            Apostrophes::Closing { opened, has_line_feed: true } => {
+                Err((opened, FormatProblem::SingleQuotes))
+            }
             _ => Ok(()),
         }
     }

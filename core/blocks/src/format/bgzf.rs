@@ -1,11 +1,12 @@
-//! BGZF: members of gzip, each of which has its size in a field of its header (SAM specification, §4.1). A record is a
-//! member, which a program can decompress alone.
+//! BGZF: members of gzip, each of which has its size in a field of its header (SAM specification,
+//! §4.1). A record is a member, which a program can decompress alone.
 //!
 //! No content is refused: what follows a member that is no BGZF belongs to the last record.
 
 use super::{Ending, Misfit, Records};
 
-/// Bytes of a header up to the end of the field with the size of the member, which is the only field.
+/// Bytes of a header up to the end of the field with the size of the member, which is the only
+/// field.
 const HEADER_BYTES: usize = 18;
 
 /// State: the header so far, and how many bytes of the member follow.
@@ -55,7 +56,9 @@ impl Records for Bgzf {
 fn rest_bytes(header: &[u8; HEADER_BYTES]) -> Option<u64> {
     match *header {
         [0x1f, 0x8b, 8, 4, _, _, _, _, _, _, 6, 0, b'B', b'C', 2, 0, low, high] => {
-            (u64::from(u16::from_le_bytes([low, high])) + 1).checked_sub(HEADER_BYTES as u64).filter(|bytes| *bytes > 0)
+            (u64::from(u16::from_le_bytes([low, high])) + 1)
+                .checked_sub(HEADER_BYTES as u64)
+                .filter(|bytes| *bytes > 0)
         }
         _ => None,
     }

@@ -1,8 +1,9 @@
-//! Streams of bzip2, one after the other, as `pbzip2` and `lbzip2` write them. A record is a stream, which a program
-//! can decompress alone. The blocks of one stream do not begin at whole bytes, and cannot be cut.
+//! Streams of bzip2, one after the other, as `pbzip2` and `lbzip2` write them. A record is a
+//! stream, which a program can decompress alone. The blocks of one stream do not begin at whole
+//! bytes, and cannot be cut.
 //!
-//! A stream ends with a mark at any bit, a checksum of 32 bits, and bits that fill the last byte. No content is
-//! refused.
+//! A stream ends with a mark at any bit, a checksum of 32 bits, and bits that fill the last byte.
+//! No content is refused.
 
 use super::{Ending, Misfit, Records};
 

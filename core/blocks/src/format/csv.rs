@@ -1,14 +1,14 @@
-//! Comma-separated values (RFC 4180): a record ends with a line feed outside of quotes, with or without a carriage
-//! return before it.
+//! Comma-separated values (RFC 4180): a record ends with a line feed outside of quotes, with or
+//! without a carriage return before it.
 //!
-//! A quote opens at the beginning of a field: at the start of a record or after `,`, `;`, tab or `|`, so that files
-//! with any of these separators can be read. It closes at the next quote that is not doubled. Other quotes are
-//! ordinary content, as in most readers. A quote that is never closed is refused, since all that follows would be one
-//! record.
+//! A quote opens at the beginning of a field: at the start of a record or after `,`, `;`, tab or
+//! `|`, so that files with any of these separators can be read. It closes at the next quote that is
+//! not doubled. Other quotes are ordinary content, as in most readers. A quote that is never closed
+//! is refused, since all that follows would be one record.
 //!
-//! Files of other dialects would be cut within records. They are refused where they show: quotes that are escaped by a
-//! backslash make other quotes stand where none can be, another separator is between two quotes, and fields with line
-//! feeds are between apostrophes.
+//! Files of other dialects would be cut within records. They are refused where they show: quotes
+//! that are escaped by a backslash make other quotes stand where none can be, another separator is
+//! between two quotes, and fields with line feeds are between apostrophes.
 
 use memchr::{memchr, memchr2, memchr3};
 
@@ -35,13 +35,20 @@ enum Quote {
     None,
     /// Inside a quote that was opened at this offset.
     Open { opened: u64 },
-    /// The quote was closed just before `end`. If another quote follows there, both are one in the text.
+    /// The quote was closed just before `end`. If another quote follows there, both are one in the
+    /// text.
     Closed { opened: u64, end: u64 },
 }
 
 impl Default for Csv {
     fn default() -> Self {
-        Csv { last: b'\n', quote: Quote::None, is_escaped: false, doubtful: None, apostrophes: Apostrophes::None }
+        Csv {
+            last: b'\n',
+            quote: Quote::None,
+            is_escaped: false,
+            doubtful: None,
+            apostrophes: Apostrophes::None,
+        }
     }
 }
 
@@ -54,7 +61,9 @@ impl Csv {
             Quote::Closed { end, .. } if end + 1 == at && OTHER_DELIMITERS.contains(&before) => {
                 return Err((at, FormatProblem::OtherDelimiter));
             }
-            _ if let Some(doubtful) = self.doubtful => return Err((doubtful, FormatProblem::EscapedQuote)),
+            _ if let Some(doubtful) = self.doubtful => {
+                return Err((doubtful, FormatProblem::EscapedQuote));
+            }
             _ => Quote::None,
         };
         Ok(())
@@ -71,14 +80,17 @@ impl Csv {
     /// Checks the byte behind a quoted field.
     fn check_behind(&self, byte: u8) -> Result<(), Misfit> {
         match self.doubtful {
-            Some(doubtful) if !matches!(byte, b'"' | b'\n' | b'\r' | b',' | b';' | b'\t' | b'|') => {
+            Some(doubtful)
+                if !matches!(byte, b'"' | b'\n' | b'\r' | b',' | b';' | b'\t' | b'|') =>
+            {
                 Err((doubtful, FormatProblem::EscapedQuote))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether an odd number of backslashes is at the end of these bytes, which follow those of the last call.
+    /// Whether an odd number of backslashes is at the end of these bytes, which follow those of the
+    /// last call.
     fn ends_escaped(&self, bytes: &[u8]) -> bool {
         let backslashes = bytes.iter().rev().take_while(|byte| **byte == b'\\').count();
         (backslashes % 2 == 1) != (backslashes == bytes.len() && self.is_escaped)

@@ -1,5 +1,6 @@
-//! Comma-separated values of a named dialect. Records end as for Python's `csv.reader` on a file that was opened with
-//! `newline=""`: with a line feed, a carriage return, or both. A quote that is never closed is refused.
+//! Comma-separated values of a named dialect. Records end as for Python's `csv.reader` on a file
+//! that was opened with `newline=""`: with a line feed, a carriage return, or both. A quote that is
+//! never closed is refused.
 
 use eyas_types::dfs::CsvDialect;
 

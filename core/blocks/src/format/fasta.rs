@@ -1,8 +1,8 @@
-//! FASTA: a sequence begins with `>` at the start of a line, and includes everything up to the next one, also empty
-//! lines.
+//! FASTA: a sequence begins with `>` at the start of a line, and includes everything up to the next
+//! one, also empty lines.
 //!
-//! White space before the first sequence, and then a comment that begins with `;`, belong to the first sequence. Any
-//! other content there is refused.
+//! White space before the first sequence, and then a comment that begins with `;`, belong to the
+//! first sequence. Any other content there is refused.
 
 use memchr::memchr;
 
@@ -48,7 +48,9 @@ impl Fasta {
     fn begin(&mut self, bytes: &[u8], offset: u64) -> Result<usize, Misfit> {
         let mut at = 0;
         if self.part == Part::Blank {
-            let Some(found) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else { return Ok(bytes.len()) };
+            let Some(found) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+                return Ok(bytes.len());
+            };
             self.part = match bytes[found] {
                 b'>' => Part::Sequence,
                 b';' => Part::Comment,

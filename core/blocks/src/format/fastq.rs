@@ -1,11 +1,11 @@
-//! FASTQ: a read is a line `@` with its name, bases, a line `+`, and as many qualities as bases (Cock et al. 2010).
-//! Bases and qualities may each take several lines. So an `@` or `+` among the qualities begins nothing; this is known
-//! because chunks are read from their start. Spaces count like other bytes; the carriage return before a line feed
-//! does not count.
+//! FASTQ: a read is a line `@` with its name, bases, a line `+`, and as many qualities as bases
+//! (Cock et al. 2010). Bases and qualities may each take several lines. So an `@` or `+` among the
+//! qualities begins nothing; this is known because chunks are read from their start. Spaces count
+//! like other bytes; the carriage return before a line feed does not count.
 //!
-//! Qualities take at least one line, which is empty for a read without bases. Empty lines after a read belong to it,
-//! and those before the first read belong to that. Any other content between reads is refused, and so is a read with
-//! more or fewer qualities than bases.
+//! Qualities take at least one line, which is empty for a read without bases. Empty lines after a
+//! read belong to it, and those before the first read belong to that. Any other content between
+//! reads is refused, and so is a read with more or fewer qualities than bases.
 
 use memchr::memchr;
 

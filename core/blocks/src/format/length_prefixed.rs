@@ -1,5 +1,6 @@
-//! Records with a length prefix, which counts the bytes that follow it and may be 0. A last record that is shorter
-//! than its length is refused. This detects most content that does not have this format.
+//! Records with a length prefix, which counts the bytes that follow it and may be 0. A last record
+//! that is shorter than its length is refused. This detects most content that does not have this
+//! format.
 
 use super::{Ending, FormatProblem, Misfit, Records};
 
@@ -21,7 +22,14 @@ impl LengthPrefixed {
     /// The format with prefixes of this size.
     pub(super) fn new(prefix_bytes: u8, is_big_endian: bool) -> Self {
         assert!((1..=8).contains(&prefix_bytes), "prefixes have 1 to 8 bytes");
-        LengthPrefixed { prefix_bytes, is_big_endian, begun: 0, read_bytes: 0, length_bytes: 0, rest_bytes: 0 }
+        LengthPrefixed {
+            prefix_bytes,
+            is_big_endian,
+            begun: 0,
+            read_bytes: 0,
+            length_bytes: 0,
+            rest_bytes: 0,
+        }
     }
 
     /// Reads the next byte of a prefix.

@@ -1,5 +1,5 @@
-//! Lines: each ends with a line feed. Carriage returns, NUL bytes and empty lines are ordinary content. The last line
-//! may lack its line feed. No content is refused.
+//! Lines: each ends with a line feed. Carriage returns, NUL bytes and empty lines are ordinary
+//! content. The last line may lack its line feed. No content is refused.
 
 use memchr::memchr;
 

@@ -1,16 +1,17 @@
 //! Formats: where the records of a file end, and therefore its chunks.
 //!
-//! A record belongs to the chunk that has its first byte. So a chunk ends at the first border between records at or
-//! after a multiple of the chunk size: it never ends within a record, a record that is longer than a chunk makes one
-//! longer chunk, and no chunk is empty. With chunks of 10 bytes, records that end at 4, 9, 13 and 25 make chunks that
-//! end at 13 and 25. Borders depend on the content alone, not on how it is divided into calls.
+//! A record belongs to the chunk that has its first byte. So a chunk ends at the first border
+//! between records at or after a multiple of the chunk size: it never ends within a record, a
+//! record that is longer than a chunk makes one longer chunk, and no chunk is empty. With chunks of
+//! 10 bytes, records that end at 4, 9, 13 and 25 make chunks that end at 13 and 25. Borders depend
+//! on the content alone, not on how it is divided into calls.
 //!
-//! A [`Cutter`] finds borders in content that arrives piece by piece. It must never keep content; the state of a
-//! format is a few words. So it accepts records of any length, and callers that keep a chunk in memory need a limit of
-//! their own.
+//! A [`Cutter`] finds borders in content that arrives piece by piece. It must never keep content;
+//! the state of a format is a few words. So it accepts records of any length, and callers that keep
+//! a chunk in memory need a limit of their own.
 //!
-//! Content that turns out not to have the format is refused with its offset ([`BadContent`]). To add a format, write
-//! its file and add it to `records`.
+//! Content that turns out not to have the format is refused with its offset ([`BadContent`]). To
+//! add a format, write its file and add it to `records`.
 
 mod apostrophes;
 mod bgzf;
@@ -35,10 +36,12 @@ use eyas_types::dfs::Format;
 
 /// The state of one format, which reads content piece by piece from the first byte of a record.
 trait Records: Send {
-    /// Reads `bytes`, which are at `offset` in the file and follow the bytes of the last call. Returns the file offset
-    /// of the first border at or after `least`, and has then read up to it; or `None`, and has then read all of them.
+    /// Reads `bytes`, which are at `offset` in the file and follow the bytes of the last call.
+    /// Returns the file offset of the first border at or after `least`, and has then read up to it;
+    /// or `None`, and has then read all of them.
     ///
-    /// A border is within `bytes` or at their start or end. The start counts only if no earlier call could see it.
+    /// A border is within `bytes` or at their start or end. The start counts only if no earlier
+    /// call could see it.
     fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit>;
 
     /// The state of the file if it ended here.
@@ -69,8 +72,8 @@ fn records(format: Format) -> Box<dyn Records> {
     }
 }
 
-/// Smallest chunk of a file that is one record. A smaller file has one chunk, which a task on its node reads in place.
-/// Writers keep a few chunks in memory.
+/// Smallest chunk of a file that is one record. A smaller file has one chunk, which a task on its
+/// node reads in place. Writers keep a few chunks in memory.
 pub const WHOLE_CHUNK_BYTES: u64 = 64 << 20;
 
 /// Finds the borders of a file's chunks.
@@ -95,21 +98,23 @@ impl Cutter {
         Self::resume(format, chunk_bytes, 0)
     }
 
-    /// A cutter for the chunks in which a file is stored, from `offset`, where a chunk begins. They are those of
-    /// [`resume`](Self::resume), but a file that is one record is cut at any byte into chunks of at least
-    /// [`WHOLE_CHUNK_BYTES`].
+    /// A cutter for the chunks in which a file is stored, from `offset`, where a chunk begins. They
+    /// are those of [`resume`](Self::resume), but a file that is one record is cut at any byte into
+    /// chunks of at least [`WHOLE_CHUNK_BYTES`].
     pub fn storing(format: Format, chunk_bytes: u64, offset: u64) -> Self {
         match format {
-            Format::Whole => Self::resume(Format::BYTES, chunk_bytes.max(WHOLE_CHUNK_BYTES), offset),
+            Format::Whole => {
+                Self::resume(Format::BYTES, chunk_bytes.max(WHOLE_CHUNK_BYTES), offset)
+            }
             _ => Self::resume(format, chunk_bytes, offset),
         }
     }
 
     /// A cutter for a file from `offset`, where a chunk begins.
     ///
-    /// To append to a file, feed it the content of the last chunk and then the new content. The borders are the same
-    /// as if the whole file had been cut at once. If the first border is the end of the last chunk, that chunk stays;
-    /// otherwise a longer one replaces it.
+    /// To append to a file, feed it the content of the last chunk and then the new content. The
+    /// borders are the same as if the whole file had been cut at once. If the first border is the
+    /// end of the last chunk, that chunk stays; otherwise a longer one replaces it.
     ///
     /// # Panics
     /// As [`new`](Self::new).
@@ -120,14 +125,18 @@ impl Cutter {
         cutter
     }
 
-    /// Reads `bytes`, which follow those read so far. If the chunk ends in them, returns the number of bytes that
-    /// belong to it; the caller passes the others again. The number may be 0, because some formats recognize the end
-    /// of a record only at the next one. Returns `None` if all of them belong to the chunk.
+    /// Reads `bytes`, which follow those read so far. If the chunk ends in them, returns the number
+    /// of bytes that belong to it; the caller passes the others again. The number may be 0, because
+    /// some formats recognize the end of a record only at the next one. Returns `None` if all of
+    /// them belong to the chunk.
     ///
     /// # Errors
     /// The content does not have the format. The cutter cannot be used further.
     pub fn cut(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadContent> {
-        let border = self.records.border(bytes, self.offset, self.least).map_err(|misfit| self.bad(misfit))?;
+        let border = self
+            .records
+            .border(bytes, self.offset, self.least)
+            .map_err(|misfit| self.bad(misfit))?;
         let Some(border) = border else {
             self.offset += bytes.len() as u64;
             return Ok(None);
@@ -177,8 +186,9 @@ impl Cutter {
     }
 }
 
-/// Finds where the pieces of a chunk end, as offsets in its content, while the content is read. A piece has the records
-/// that begin in its part of the chunk, and all parts have about the same size. A piece without a record is empty.
+/// Finds where the pieces of a chunk end, as offsets in its content, while the content is read. A
+/// piece has the records that begin in its part of the chunk, and all parts have about the same
+/// size. A piece without a record is empty.
 pub struct PieceCutter {
     cutter: Cutter,
     pieces: usize,
@@ -209,7 +219,9 @@ impl PieceCutter {
         {
             rest = &rest[taken..];
             self.at += taken;
-            while self.ends.len() + 1 < self.pieces && (self.ends.len() + 1) * self.piece_bytes <= self.at {
+            while self.ends.len() + 1 < self.pieces
+                && (self.ends.len() + 1) * self.piece_bytes <= self.at
+            {
                 self.ends.push(self.at);
             }
         }
@@ -259,8 +271,8 @@ impl fmt::Display for BadContent {
         let BadContent { format, offset, problem } = self;
         write!(
             f,
-            "this is not {format}: {problem}, at byte {offset}. Correct the file, or name another format; `lines` \
-             accepts any file"
+            "this is not {format}: {problem}, at byte {offset}. Correct the file, or name another \
+             format; `lines` accepts any file"
         )
     }
 }
@@ -279,12 +291,13 @@ pub enum FormatProblem {
     },
     /// The quote at this offset is never closed.
     OpenQuote,
-    /// In quotes, a quote follows a backslash at this offset, and quotes behind it make no sense unless it is part of
-    /// the text.
+    /// In quotes, a quote follows a backslash at this offset, and quotes behind it make no sense
+    /// unless it is part of the text.
     EscapedQuote,
     /// The quote at this offset follows a quote and a byte that separates no fields in this format.
     OtherDelimiter,
-    /// The field that begins with an apostrophe at this offset has a line feed, and ends with an apostrophe.
+    /// The field that begins with an apostrophe at this offset has a line feed, and ends with an
+    /// apostrophe.
     SingleQuotes,
     /// A FASTA file begins with something other than `>` or a comment.
     NoSequence,
@@ -303,16 +316,16 @@ impl fmt::Display for FormatProblem {
             }
             FormatProblem::OpenQuote => f.write_str("a quote is never closed"),
             FormatProblem::EscapedQuote => f.write_str(
-                "a backslash is before a quote, and may escape it; name the dialect, such as csv:escape=\\, or \
-                 csv:delimiter=comma for quotes that are doubled",
+                "a backslash is before a quote, and may escape it; name the dialect, such as \
+                 csv:escape=\\, or csv:delimiter=comma for quotes that are doubled",
             ),
             FormatProblem::OtherDelimiter => f.write_str(
-                "fields seem to have another separator; name the dialect, such as csv:delimiter=^, or \
-                 csv:delimiter=comma",
+                "fields seem to have another separator; name the dialect, such as \
+                 csv:delimiter=^, or csv:delimiter=comma",
             ),
             FormatProblem::SingleQuotes => f.write_str(
-                "a field with a line feed seems to be in single quotes; name the dialect, such as csv:quote=', or \
-                 csv:delimiter=comma",
+                "a field with a line feed seems to be in single quotes; name the dialect, such as \
+                 csv:quote=', or csv:delimiter=comma",
             ),
             FormatProblem::NoSequence => f.write_str("the first sequence does not begin with `>`"),
             FormatProblem::NoRead => f.write_str("a read does not begin with `@`"),

@@ -10,9 +10,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Feeds `content` in pieces of these sizes, in rotation. Returns the borders of its chunks except the last one, and
-/// how the file ended.
-fn feed(cutter: &mut Cutter, content: &[u8], piece_bytes: &[usize]) -> (Vec<u64>, Result<Ending, BadContent>) {
+/// Feeds `content` in pieces of these sizes, in rotation. Returns the borders of its chunks except
+/// the last one, and how the file ended.
+fn feed(
+    cutter: &mut Cutter,
+    content: &[u8],
+    piece_bytes: &[usize],
+) -> (Vec<u64>, Result<Ending, BadContent>) {
     let (mut ends, mut rest) = (Vec::new(), content);
     let mut sizes = piece_bytes.iter().cycle();
     while !rest.is_empty() {
@@ -31,7 +35,11 @@ fn feed(cutter: &mut Cutter, content: &[u8], piece_bytes: &[usize]) -> (Vec<u64>
 }
 
 /// The chunks of a file, as text.
-fn chunks<'a>(format: &str, chunk_bytes: u64, content: &'a str) -> Result<(Vec<&'a str>, Ending), BadContent> {
+fn chunks<'a>(
+    format: &str,
+    chunk_bytes: u64,
+    content: &'a str,
+) -> Result<(Vec<&'a str>, Ending), BadContent> {
     let mut cutter = Cutter::new(format.parse().unwrap(), chunk_bytes);
     let (mut ends, ending) = feed(&mut cutter, content.as_bytes(), &[content.len()]);
     ends.push(content.len() as u64);
@@ -52,18 +60,30 @@ fn chunks_end_with_records() {
         ("lines", 4, "", &[], Whole),
         ("lines", 4, "ab", &["ab"], Open),
         ("lines", 4, "abc\nd\n\n\ne\nf", &["abc\n", "d\n\n\n", "e\nf"], Open),
-        // The second chunk would begin at 4. The record at 3 goes beyond that, and the next record belongs to the
-        // third chunk.
+        // The second chunk would begin at 4. The record at 3 goes beyond that, and the next record
+        // belongs to the third chunk.
         ("lines", 4, "ab\ncdefgh\ni\njk\nl\n", &["ab\ncdefgh\n", "i\n", "jk\nl\n"], Whole),
         ("lines", 1, "\n\r\n\0\n", &["\n", "\r\n", "\0\n"], Whole),
         ("lines", u64::MAX, "a\nb\n", &["a\nb\n"], Whole),
         ("json-lines", 3, "{}\n{\"a\":\"\\n\"}\n1\n", &["{}\n", "{\"a\":\"\\n\"}\n", "1\n"], Whole),
         ("csv", 1, "", &[], Whole),
         ("csv", 1, "a,b\r\n\"x\ny\",2\r\n\r\n3", &["a,b\r\n", "\"x\ny\",2\r\n", "\r\n", "3"], Open),
-        ("csv", 1, "\"a\"\"\n\",\"\"\n\"\"\"\n\"\n", &["\"a\"\"\n\",\"\"\n", "\"\"\"\n\"\n"], Whole),
+        (
+            "csv",
+            1,
+            "\"a\"\"\n\",\"\"\n\"\"\"\n\"\n",
+            &["\"a\"\"\n\",\"\"\n", "\"\"\"\n\"\n"],
+            Whole,
+        ),
         ("csv", 1, "5\" pipe\n\"\n\"\n", &["5\" pipe\n", "\"\n\"\n"], Whole),
         ("csv", 1, "a\"\"\nb\n", &["a\"\"\n", "b\n"], Whole),
-        ("csv", 1, "a;\"\n\"\nb\t\"\n\"\nc|\"\n\"\n", &["a;\"\n\"\n", "b\t\"\n\"\n", "c|\"\n\"\n"], Whole),
+        (
+            "csv",
+            1,
+            "a;\"\n\"\nb\t\"\n\"\nc|\"\n\"\n",
+            &["a;\"\n\"\n", "b\t\"\n\"\n", "c|\"\n\"\n"],
+            Whole,
+        ),
         ("csv", 1, "\"a\"", &["\"a\""], Open),
         ("fixed:3", 1, "", &[], Whole),
         ("fixed:3", 4, "abcdefghi\n\0\n", &["abcdef", "ghi", "\n\0\n"], Whole),
@@ -75,8 +95,20 @@ fn chunks_end_with_records() {
         ("fasta", 1, "\n;>x\n;y\n>a\r\nAC\r\n>\r\n", &["\n;>x\n;y\n>a\r\nAC\r\n", ">\r\n"], Whole),
         ("fasta", 9, ">a\nA\n>b\nA\n>c\nA\n", &[">a\nA\n>b\nA\n", ">c\nA\n"], Whole),
         ("fastq", 1, "", &[], Whole),
-        ("fastq", 1, "@a\nAC\n+\n@I\n@b\nG\n+b\n+\n", &["@a\nAC\n+\n@I\n", "@b\nG\n+b\n+\n"], Whole),
-        ("fastq", 1, "@a\nA\nC\n+\n+\n@\n@b\n\n+\n\n\n", &["@a\nA\nC\n+\n+\n@\n", "@b\n\n+\n\n\n"], Whole),
+        (
+            "fastq",
+            1,
+            "@a\nAC\n+\n@I\n@b\nG\n+b\n+\n",
+            &["@a\nAC\n+\n@I\n", "@b\nG\n+b\n+\n"],
+            Whole,
+        ),
+        (
+            "fastq",
+            1,
+            "@a\nA\nC\n+\n+\n@\n@b\n\n+\n\n\n",
+            &["@a\nA\nC\n+\n+\n@\n", "@b\n\n+\n\n\n"],
+            Whole,
+        ),
         (
             "fastq",
             1,
@@ -94,7 +126,11 @@ fn chunks_end_with_records() {
         ("whole", 1, "a\nb\n", &["a\nb\n"], Open),
     ];
     for &(format, chunk_bytes, content, expected, ending) in cases {
-        assert_eq!(chunks(format, chunk_bytes, content), Ok((expected.to_vec(), ending)), "{format} {content:?}");
+        assert_eq!(
+            chunks(format, chunk_bytes, content),
+            Ok((expected.to_vec(), ending)),
+            "{format} {content:?}"
+        );
     }
 }
 
@@ -151,7 +187,10 @@ fn one_record_is_stored_in_chunks_of_any_bytes_and_has_no_border() {
         feed(&mut cutter, &content, &[1000]).0
     };
     assert_eq!(ends(Cutter::storing(Format::Whole, 1, 0)), [WHOLE_CHUNK_BYTES]);
-    assert_eq!(ends(Cutter::storing(Format::Whole, WHOLE_CHUNK_BYTES + 10, 0)), [WHOLE_CHUNK_BYTES + 10]);
+    assert_eq!(
+        ends(Cutter::storing(Format::Whole, WHOLE_CHUNK_BYTES + 10, 0)),
+        [WHOLE_CHUNK_BYTES + 10]
+    );
     assert_eq!(ends(Cutter::new(Format::Whole, 1)), []);
 }
 
@@ -176,7 +215,8 @@ fn tables_of_other_dialects_are_refused_where_they_show() {
     ];
     for (content, problem) in cases {
         for piece_bytes in [1, 2, 3, 100] {
-            let (_, ending) = feed(&mut Cutter::new(Format::Csv, 1000), content.as_bytes(), &[piece_bytes]);
+            let (_, ending) =
+                feed(&mut Cutter::new(Format::Csv, 1000), content.as_bytes(), &[piece_bytes]);
             let found = ending.err().map(|error| (error.offset, error.problem));
             assert_eq!(found, *problem, "{content:?} {piece_bytes}");
         }
@@ -199,13 +239,17 @@ fn line_end() -> impl Strategy<Value = &'static str> {
 }
 
 /// Bytes that are none of the `refused` ones.
-fn without(refused: &'static [u8], bytes: core::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+fn without(
+    refused: &'static [u8],
+    bytes: core::ops::Range<usize>,
+) -> impl Strategy<Value = Vec<u8>> {
     vec_of(telling().prop_map(move |byte| if refused.contains(&byte) { b'a' } else { byte }), bytes)
 }
 
 /// `content` in lines of at most `width` bytes; one empty line if there is none.
 fn wrapped(content: &[u8], width: usize, line_end: &str) -> Vec<u8> {
-    let lines: Vec<&[u8]> = if content.is_empty() { vec![b""] } else { content.chunks(width).collect() };
+    let lines: Vec<&[u8]> =
+        if content.is_empty() { vec![b""] } else { content.chunks(width).collect() };
     lines.into_iter().flat_map(|line| [line, line_end.as_bytes()].concat()).collect()
 }
 
@@ -219,7 +263,8 @@ fn row() -> impl Strategy<Value = Vec<u8>> {
         _ => field,
     });
     let quoted = vec_of(telling(), 0..5).prop_map(|field| {
-        let doubled = field.iter().flat_map(|&byte| if byte == b'"' { vec![byte, byte] } else { vec![byte] });
+        let doubled =
+            field.iter().flat_map(|&byte| if byte == b'"' { vec![byte, byte] } else { vec![byte] });
         [vec![b'"'], doubled.collect(), vec![b'"']].concat()
     });
     (vec_of(prop_oneof![plain, quoted], 1..4), line_end())
@@ -227,24 +272,32 @@ fn row() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn sequence() -> impl Strategy<Value = Vec<u8>> {
-    (without(b"\n", 0..4), vec_of(without(b"\n", 0..5), 0..4), line_end()).prop_map(|(name, lines, end)| {
-        let inside =
-            lines.iter().map(|line| line.strip_prefix(b">").unwrap_or(line)).filter(|line| line.first() != Some(&b'>'));
-        let inside: Vec<u8> = inside.flat_map(|line| [line, end.as_bytes()].concat()).collect();
-        [b">", &name[..], end.as_bytes(), &inside].concat()
-    })
+    (without(b"\n", 0..4), vec_of(without(b"\n", 0..5), 0..4), line_end()).prop_map(
+        |(name, lines, end)| {
+            let inside = lines
+                .iter()
+                .map(|line| line.strip_prefix(b">").unwrap_or(line))
+                .filter(|line| line.first() != Some(&b'>'));
+            let inside: Vec<u8> = inside.flat_map(|line| [line, end.as_bytes()].concat()).collect();
+            [b">", &name[..], end.as_bytes(), &inside].concat()
+        },
+    )
 }
 
 fn read() -> impl Strategy<Value = Vec<u8>> {
-    let bases = vec_of((prop::sample::select(&b"ACGTN"[..]), prop::sample::select(&b"@+I!~"[..])), 0..9);
+    let bases =
+        vec_of((prop::sample::select(&b"ACGTN"[..]), prop::sample::select(&b"@+I!~"[..])), 0..9);
     let form = (1..10usize, 1..10usize, line_end(), 0..3usize);
-    (without(b"\n\r", 0..4), bases, form).prop_map(|(name, bases, (width, quality_width, end, blank))| {
-        let (bases, qualities): (Vec<u8>, Vec<u8>) = bases.into_iter().unzip();
-        let bases = wrapped(&bases, width, end);
-        let qualities = wrapped(&qualities, quality_width, end);
-        let end = end.as_bytes();
-        [b"@", &name[..], end, &bases, b"+", &name, end, &qualities, &end.repeat(blank)].concat()
-    })
+    (without(b"\n\r", 0..4), bases, form).prop_map(
+        |(name, bases, (width, quality_width, end, blank))| {
+            let (bases, qualities): (Vec<u8>, Vec<u8>) = bases.into_iter().unzip();
+            let bases = wrapped(&bases, width, end);
+            let qualities = wrapped(&qualities, quality_width, end);
+            let end = end.as_bytes();
+            [b"@", &name[..], end, &bases, b"+", &name, end, &qualities, &end.repeat(blank)]
+                .concat()
+        },
+    )
 }
 
 /// A format and the records of a file.
@@ -267,23 +320,26 @@ fn file() -> impl Strategy<Value = (Format, Vec<Vec<u8>>)> {
         (Just(Format::Fixed { record_bytes }), vec_of(vec_of(telling(), size..=size), 0..12))
     });
     let prefix = (prop::sample::select(vec![1u8, 2, 4, 8]), any::<bool>());
-    let prefixed = (prefix, vec_of(vec_of(telling(), 0..9), 0..12)).prop_map(|((size, is_big_endian), records)| {
-        let prefix = |length: usize| {
-            if is_big_endian {
-                length.to_be_bytes()[8 - size as usize..].to_vec()
-            } else {
-                length.to_le_bytes()[..size as usize].to_vec()
-            }
-        };
-        let records = records.into_iter().map(|record| [prefix(record.len()), record].concat()).collect();
-        (Format::LengthPrefixed { prefix_bytes: size, is_big_endian }, records)
-    });
+    let prefixed = (prefix, vec_of(vec_of(telling(), 0..9), 0..12)).prop_map(
+        |((size, is_big_endian), records)| {
+            let prefix = |length: usize| {
+                if is_big_endian {
+                    length.to_be_bytes()[8 - size as usize..].to_vec()
+                } else {
+                    length.to_le_bytes()[..size as usize].to_vec()
+                }
+            };
+            let records =
+                records.into_iter().map(|record| [prefix(record.len()), record].concat()).collect();
+            (Format::LengthPrefixed { prefix_bytes: size, is_big_endian }, records)
+        },
+    );
     let whole = (Just(Format::Whole), vec_of(vec_of(telling(), 1..50), 0..2));
     prop_oneof![5 => of_text, 1 => fixed, 1 => prefixed, 1 => whole]
 }
 
-/// The expected borders of the chunks of these records, except the last one: each record belongs to the chunk that has
-/// its first byte.
+/// The expected borders of the chunks of these records, except the last one: each record belongs to
+/// the chunk that has its first byte.
 fn expected(records: &[Vec<u8>], chunk_bytes: u64) -> Vec<u64> {
     let mut begins = Vec::new();
     let mut offset = 0;
@@ -390,11 +446,15 @@ fn pieces_have_whole_records() {
         let pieces = ends.iter().map(|end| &content[core::mem::replace(&mut begin, *end)..*end]);
         assert_eq!(pieces.collect::<Vec<_>>(), *expected, "{format}: {content:?}");
     }
-    assert!(piece_ends(Format::Csv, b"\"never closed\n", 2).is_ok(), "only the end of a file shows that");
+    assert!(
+        piece_ends(Format::Csv, b"\"never closed\n", 2).is_ok(),
+        "only the end of a file shows that"
+    );
     assert!(piece_ends(Format::Fasta, b"ACGT\n", 2).is_err());
 }
 
-/// Three members of BGZF with some bytes each, the last of which is empty; headers as `bgzip` writes them.
+/// Three members of BGZF with some bytes each, the last of which is empty; headers as `bgzip`
+/// writes them.
 fn bgzf(sizes: [usize; 3]) -> Vec<Vec<u8>> {
     let member = |size: usize| {
         let last = (18 + size - 1) as u16;
@@ -404,8 +464,8 @@ fn bgzf(sizes: [usize; 3]) -> Vec<Vec<u8>> {
     sizes.map(member).to_vec()
 }
 
-/// Frames of zstd: a raw block of 300 bytes without a checksum; a frame that is skipped; a repeated byte with a
-/// checksum, after two blocks.
+/// Frames of zstd: a raw block of 300 bytes without a checksum; a frame that is skipped; a repeated
+/// byte with a checksum, after two blocks.
 fn zstd() -> Vec<Vec<u8>> {
     let raw = [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 9][..], &[0x61, 9, 0], &[0xfd; 300]].concat();
     let skipped = [&[0x51, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &[0x28, 0xb5, 0x2f, 0xfd]].concat();
@@ -427,14 +487,19 @@ const BZIP2_NOTHING: &str = "425a683917724538509000000000";
 /// Streams of bzip2, of the bytes `a`, `b` and none, made by `bzip2`.
 fn bzip2() -> Vec<Vec<u8>> {
     let stream = |hex: &str| -> Vec<u8> {
-        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+        (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+            .collect()
     };
     [BZIP2_A, BZIP2_B, BZIP2_NOTHING].map(stream).to_vec()
 }
 
 #[test]
 fn compressed_files_are_cut_where_a_program_can_begin() {
-    for (format, records) in [(Format::Bgzf, bgzf([9, 65_000, 10])), (Format::Zstd, zstd()), (Format::Bzip2, bzip2())] {
+    for (format, records) in
+        [(Format::Bgzf, bgzf([9, 65_000, 10])), (Format::Zstd, zstd()), (Format::Bzip2, bzip2())]
+    {
         let content = records.concat();
         let mut expected: Vec<_> = records
             .iter()
@@ -457,7 +522,8 @@ fn compressed_files_are_cut_where_a_program_can_begin() {
             ends.retain(|end| *end < content.len() as u64);
             assert_eq!((&ends, ending), (&expected, Ok(Ending::Open)), "{format}");
         }
-        let (ends, ending) = feed(&mut Cutter::new(format, 1), b"no such file at all, and no mark", &[5]);
+        let (ends, ending) =
+            feed(&mut Cutter::new(format, 1), b"no such file at all, and no mark", &[5]);
         assert_eq!((ends, ending), (vec![], Ok(Ending::Open)), "{format}");
     }
 }

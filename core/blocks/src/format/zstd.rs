@@ -1,5 +1,5 @@
-//! Frames of zstd (RFC 8878, §3.1), as `pzstd` writes several of them. A record is a frame, which a program can
-//! decompress alone; frames that programs skip are records, too.
+//! Frames of zstd (RFC 8878, §3.1), as `pzstd` writes several of them. A record is a frame, which a
+//! program can decompress alone; frames that programs skip are records, too.
 //!
 //! No content is refused: what follows a frame that is none belongs to the last record.
 
@@ -51,7 +51,9 @@ impl Zstd {
         self.read_bytes = 0;
         (self.field, self.skip_bytes) = match self.field {
             Field::Magic if value == FRAME => (Field::Descriptor, 0),
-            Field::Magic if (FIRST_SKIPPED..=LAST_SKIPPED).contains(&value) => (Field::SkippedSize, 0),
+            Field::Magic if (FIRST_SKIPPED..=LAST_SKIPPED).contains(&value) => {
+                (Field::SkippedSize, 0)
+            }
             Field::Magic => {
                 self.is_lost = true;
                 return;

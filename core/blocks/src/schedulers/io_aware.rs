@@ -1,9 +1,9 @@
-//! I/O-aware: a chunk is assigned to the replica whose node is the least busy and has the fewest chunks
-//! (elastic-blocks §2.6, listing 3).
+//! I/O-aware: a chunk is assigned to the replica whose node is the least busy and has the fewest
+//! chunks (elastic-blocks §2.6, listing 3).
 //!
-//! The paper gave this policy up, because measurements from before a job were soon out of date. Here the chunks of a
-//! node are cut into leases of decreasing size, and a worker without chunks takes the next lease of the node with the
-//! lowest score at that time.
+//! The paper gave this policy up, because measurements from before a job were soon out of date.
+//! Here the chunks of a node are cut into leases of decreasing size, and a worker without chunks
+//! takes the next lease of the node with the lowest score at that time.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use super::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
 use crate::measures::NodeLoad;
 use crate::sizes::{Sizer, Sizes};
 
-/// The I/O-aware scheduler: the weights of measurements. The rest, `1 - alpha - beta`, is the weight of the chunks
-/// that a node already has.
+/// The I/O-aware scheduler: the weights of measurements. The rest, `1 - alpha - beta`, is the
+/// weight of the chunks that a node already has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoAware {
     /// Weight of the disk's use, from 0 to 1.
@@ -27,9 +27,9 @@ impl IoAware {
     /// Equal weights.
     pub const DEFAULT: IoAware = IoAware { alpha: 1.0 / 3.0, beta: 1.0 / 3.0 };
 
-    /// The score of a node that was assigned the fraction `usage` of the file's chunks; 1 is best. With weights of 1/2
-    /// for the disk and 1/4 for the load, a node with half of the chunks, a disk in use half of the time and a load of
-    /// 1/4 has the score 0.5625.
+    /// The score of a node that was assigned the fraction `usage` of the file's chunks; 1 is best.
+    /// With weights of 1/2 for the disk and 1/4 for the load, a node with half of the chunks, a
+    /// disk in use half of the time and a load of 1/4 has the score 0.5625.
     fn score(&self, usage: f64, node: &NodeLoad) -> f64 {
         let delta = 1.0 - self.alpha - self.beta;
         1.0 - (delta * usage + self.alpha * node.disk + self.beta * node.load)
@@ -39,7 +39,9 @@ impl IoAware {
 impl BlockScheduler for IoAware {
     fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks> {
         let all = input.chunks.len() as f64;
-        let score = |node, _, assigned| self.score(f64::from(assigned) / all, &input.measures[node as usize]);
+        let score = |node, _, assigned| {
+            self.score(f64::from(assigned) / all, &input.measures[node as usize])
+        };
         let mut shares = Vec::new();
         for (node, (slots, chunks)) in by_mark(input, input.free, score) {
             let mut sizer = Sizer::new(Sizes::Factoring);
@@ -64,19 +66,24 @@ mod tests {
     use super::*;
     use crate::chunks::ChunkTable;
 
-    /// Number of 90 chunks with replicas on nodes 1 and 2 that are assigned to node 1 with this load.
+    /// Number of 90 chunks with replicas on nodes 1 and 2 that are assigned to node 1 with this
+    /// load.
     fn assigned(busy: f64) -> usize {
         let mut chunks = ChunkTable::default();
         (0..90).for_each(|_| chunks.push(1, [1, 2].into_iter()));
         let free: Vec<u32> = (0..90).collect();
         let mut measures = [NodeLoad::default(); 3];
         measures[1].measured(0, busy, busy);
-        let input =
-            AssignmentInput { chunks: &chunks, free: &free, slots: &[(1, None), (2, None)], measures: &measures };
+        let input = AssignmentInput {
+            chunks: &chunks,
+            free: &free,
+            slots: &[(1, None), (2, None)],
+            measures: &measures,
+        };
         let shares = IoAware::DEFAULT.shares(&input);
-        assert!(
-            shares.windows(2).all(|pair| pair[0].node < pair[1].node || pair[0].chunks.len() >= pair[1].chunks.len())
-        );
+        assert!(shares.windows(2).all(
+            |pair| pair[0].node < pair[1].node || pair[0].chunks.len() >= pair[1].chunks.len()
+        ));
         assert_eq!(shares.iter().map(|share| share.chunks.len()).sum::<usize>(), 90);
         shares.iter().filter(|share| share.node == 1).map(|share| share.chunks.len()).sum()
     }

@@ -1,5 +1,5 @@
-//! Lean: a fraction of the chunks is assigned in advance, round robin over the nodes that have a replica. Workers ask
-//! for the others at run time (elastic-blocks §2.5).
+//! Lean: a fraction of the chunks is assigned in advance, round robin over the nodes that have a
+//! replica. Workers ask for the others at run time (elastic-blocks §2.5).
 
 use alloc::vec::Vec;
 
@@ -14,8 +14,9 @@ use crate::sizes::Sizes;
 pub enum Alpha {
     /// This fraction of the chunks, from 0 to 1.
     Fixed(f64),
-    /// The fraction that the slowest worker can process while the others do all else: its speed divided by the mean
-    /// speed. 0 if any speed is unknown, since that worker might be the slowest.
+    /// The fraction that the slowest worker can process while the others do all else: its speed
+    /// divided by the mean speed. 0 if any speed is unknown, since that worker might be the
+    /// slowest.
     Auto,
 }
 
@@ -40,19 +41,24 @@ impl BlockScheduler for Lean {
         let shares = nodes.into_iter().flat_map(|(node, (slots, chunks))| {
             let (count, mut rest) = (chunks.len(), chunks);
             let sizes = (0..slots as usize).map(move |slot| (count + slot) / slots as usize);
-            sizes.rev().map(move |size| AssignedChunks { wave: 0, node, chunks: rest.drain(..size).collect() })
+            sizes.rev().map(move |size| AssignedChunks {
+                wave: 0,
+                node,
+                chunks: rest.drain(..size).collect(),
+            })
         });
         shares.filter(|share| !share.chunks.is_empty()).collect()
     }
 }
 
-/// The largest fraction with which the slowest worker can finish with the others, since lean takes at least alpha * W
-/// / (P * slowest). It is 1/3 for workers with 100, 100 and 25 MB/s: a third of the chunks, divided by three, take the
-/// slowest as long as all take all.
+/// The largest fraction with which the slowest worker can finish with the others, since lean takes
+/// at least alpha * W / (P * slowest). It is 1/3 for workers with 100, 100 and 25 MB/s: a third of
+/// the chunks, divided by three, take the slowest as long as all take all.
 fn best_alpha(rates: impl Iterator<Item = ReadRate>) -> f64 {
     let Some(rates) = rates.collect::<Option<Vec<u64>>>() else { return 0.0 };
     let slowest = rates.iter().min().copied().unwrap_or(0);
-    slowest as f64 * rates.len() as f64 / rates.iter().map(|rate| *rate as f64).sum::<f64>().max(1.0)
+    slowest as f64 * rates.len() as f64
+        / rates.iter().map(|rate| *rate as f64).sum::<f64>().max(1.0)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Schedulers: what is assigned in advance, and whose chunks others take first; one file for each scheduler
-//! (elastic-blocks §2.5, §2.6).
+//! Schedulers: what is assigned in advance, and whose chunks others take first; one file for each
+//! scheduler (elastic-blocks §2.5, §2.6).
 //!
-//! A scheduler makes *shares*: chunks for one worker of a node, which are leased at once. All other chunks are leased
-//! at run time, and so are, under every scheduler, the chunks of failed workers.
+//! A scheduler makes *shares*: chunks for one worker of a node, which are leased at once. All other
+//! chunks are leased at run time, and so are, under every scheduler, the chunks of failed workers.
 
 mod io_aware;
 mod lean;
@@ -74,7 +74,8 @@ pub(crate) trait BlockScheduler: Send {
     /// The shares that are assigned in advance.
     fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks>;
 
-    /// How much a node needs others to take its shares, if it has the fraction `part` of all chunks in its shares.
+    /// How much a node needs others to take its shares, if it has the fraction `part` of all chunks
+    /// in its shares.
     fn need(&self, part: f64, _: &NodeLoad) -> f64 {
         part
     }
@@ -96,9 +97,14 @@ fn slots_of(slots: &[(NodeIndex, ReadRate)]) -> BTreeMap<NodeIndex, u32> {
     count
 }
 
-/// Divides chunks evenly over slots; the first slots get one more if there is a remainder: 10 chunks on 4 slots are 3,
-/// 3, 2 and 2. Chunks go to nodes with a replica as far as possible.
-fn evenly(wave: u32, all: &ChunkTable, chunks: &[u32], slots: &[(NodeIndex, ReadRate)]) -> Vec<AssignedChunks> {
+/// Divides chunks evenly over slots; the first slots get one more if there is a remainder: 10
+/// chunks on 4 slots are 3, 3, 2 and 2. Chunks go to nodes with a replica as far as possible.
+fn evenly(
+    wave: u32,
+    all: &ChunkTable,
+    chunks: &[u32],
+    slots: &[(NodeIndex, ReadRate)],
+) -> Vec<AssignedChunks> {
     let [each, more] = [chunks.len() / slots.len(), chunks.len() % slots.len()];
     let sizes = (0..slots.len()).map(|slot| each + usize::from(slot < more));
     let mut left: BTreeMap<NodeIndex, usize> = BTreeMap::new();
@@ -106,7 +112,10 @@ fn evenly(wave: u32, all: &ChunkTable, chunks: &[u32], slots: &[(NodeIndex, Read
     let mut given: BTreeMap<NodeIndex, Vec<u32>> = BTreeMap::new();
     let mut remote = Vec::new();
     for chunk in chunks {
-        let local = all.replicas(*chunk).iter().filter_map(|node| left.get(node).map(|left| (*left, *node)));
+        let local = all
+            .replicas(*chunk)
+            .iter()
+            .filter_map(|node| left.get(node).map(|left| (*left, *node)));
         // The first of the nodes with the most room.
         match local.max_by_key(|(left, node)| (*left, core::cmp::Reverse(*node))) {
             Some((1.., node)) => {
@@ -120,21 +129,28 @@ fn evenly(wave: u32, all: &ChunkTable, chunks: &[u32], slots: &[(NodeIndex, Read
         given.entry(node).or_default().extend(remote.drain(..left));
     }
     let shares = sizes.zip(slots).map(|(size, (node, _))| {
-        let chunks = given.get_mut(node).expect("each node was given what its slots need").drain(..size).collect();
+        let chunks = given
+            .get_mut(node)
+            .expect("each node was given what its slots need")
+            .drain(..size)
+            .collect();
         AssignedChunks { wave, node: *node, chunks }
     });
     shares.filter(|share| !share.chunks.is_empty()).collect()
 }
 
-/// Assigns each chunk to the replica's node with the best mark, given the chunks that the node was assigned so far;
-/// the first one if several are best. Chunks without a replica on a node with slots are left out.
+/// Assigns each chunk to the replica's node with the best mark, given the chunks that the node was
+/// assigned so far; the first one if several are best. Chunks without a replica on a node with
+/// slots are left out.
 fn by_mark(
     input: &AssignmentInput,
     chunks: &[u32],
     mark: impl Fn(NodeIndex, u32 /* slots */, u32 /* assigned */) -> f64,
 ) -> BTreeMap<NodeIndex, (u32, Vec<u32>)> {
-    let mut nodes: BTreeMap<NodeIndex, (u32, Vec<u32>)> =
-        slots_of(input.slots).into_iter().map(|(node, slots)| (node, (slots, Vec::new()))).collect();
+    let mut nodes: BTreeMap<NodeIndex, (u32, Vec<u32>)> = slots_of(input.slots)
+        .into_iter()
+        .map(|(node, slots)| (node, (slots, Vec::new())))
+        .collect();
     for chunk in chunks {
         let mut best: Option<(f64, NodeIndex)> = None;
         for node in input.chunks.replicas(*chunk).iter().filter(|node| **node != NO_NODE) {

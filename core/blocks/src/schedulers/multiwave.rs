@@ -1,11 +1,12 @@
-//! Multiwave: each wave has half of the remaining chunks, so workers that finish early get small blocks
-//! (elastic-blocks §2.6, listing 4).
+//! Multiwave: each wave has half of the remaining chunks, so workers that finish early get small
+//! blocks (elastic-blocks §2.6, listing 4).
 
 use alloc::vec::Vec;
 
 use super::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
 
-/// Minimum number of chunks that a wave gives each slot: the paper's MIN_BLOCK_SIZE of 8 MiB with chunks of 4 MiB.
+/// Minimum number of chunks that a wave gives each slot: the paper's MIN_BLOCK_SIZE of 8 MiB with
+/// chunks of 4 MiB.
 const MIN_BLOCK_CHUNKS: usize = 2;
 
 pub(super) struct Multiwave;
@@ -23,12 +24,13 @@ impl BlockScheduler for Multiwave {
     }
 }
 
-/// Number of chunks of each wave, largest first; half is rounded down. 70 chunks on 4 slots come in waves of 35, 17, 9
-/// and 9: another half would give a slot fewer than 2 chunks.
+/// Number of chunks of each wave, largest first; half is rounded down. 70 chunks on 4 slots come in
+/// waves of 35, 17, 9 and 9: another half would give a slot fewer than 2 chunks.
 fn waves(chunks: usize, slots: usize) -> Vec<usize> {
     let mut waves = Vec::new();
     let mut rest = chunks;
-    // The rest is divided if both halves are large enough for a wave; the second half is the larger one.
+    // The rest is divided if both halves are large enough for a wave; the second half is the larger
+    // one.
     while (rest - rest / 2) / slots >= MIN_BLOCK_CHUNKS {
         waves.push(rest / 2);
         rest -= rest / 2;

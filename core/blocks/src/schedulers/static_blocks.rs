@@ -1,4 +1,5 @@
-//! Static blocks: all chunks are divided evenly in advance, with local replicas where possible, as HDFS does.
+//! Static blocks: all chunks are divided evenly in advance, with local replicas where possible, as
+//! HDFS does.
 
 use alloc::vec::Vec;
 

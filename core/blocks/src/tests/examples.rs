@@ -7,17 +7,21 @@ use alloc::vec::Vec;
 use eyas_types::dfs::NodeId;
 
 use super::{MB, SECOND, job, lean};
-use crate::{Alpha, BlockPolicy, Blocks, Config, Effect, Lean, POLICIES, Sizes, WorkerBlock, WorkerId};
+use crate::{
+    Alpha, BlockPolicy, Blocks, Config, Effect, Lean, POLICIES, Sizes, WorkerBlock, WorkerId,
+};
 
 /// Seven workers at one chunk a second, and one at a quarter of that.
 const SPEEDS: [u64; 8] = [MB, MB, MB, MB, MB, MB, MB, MB / 4];
 
-/// The time at which all of 64 chunks are committed, in units of a chunk on a fast worker. If two workers ask at the
-/// same time, the lower one goes first. A worker asks when it has nothing more to read.
+/// The time at which all of 64 chunks are committed, in units of a chunk on a fast worker. If two
+/// workers ask at the same time, the lower one goes first. A worker asks when it has nothing more
+/// to read.
 fn makespan(config: Config, speeds: &[u64]) -> f64 {
     let nodes: Vec<_> = (0..speeds.len() as u64).map(NodeId).collect();
     let mut blocks = Blocks::new(config, vec![(MB, &nodes[..]); 64], 1, [], 0);
-    let mut owners: Vec<_> = nodes.iter().map(|node| WorkerBlock::new(WorkerId(node.0), *node)).collect();
+    let mut owners: Vec<_> =
+        nodes.iter().map(|node| WorkerBlock::new(WorkerId(node.0), *node)).collect();
     let mut turns: BTreeSet<(u64, usize)> = (0..owners.len()).map(|worker| (0, worker)).collect();
     let mut effects = Vec::new();
     while let Some((now_us, worker)) = turns.pop_first() {
@@ -50,7 +54,8 @@ fn plain(policy: BlockPolicy) -> Config {
 
 #[test]
 fn makespans_against_a_straggler() {
-    let lean_with = |alpha| BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(alpha), sizes: Sizes::Fixed(1) });
+    let lean_with =
+        |alpha| BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(alpha), sizes: Sizes::Fixed(1) });
     for (policy, expected) in [
         (BlockPolicy::Static, 32.0),
         (lean(Sizes::Fixed(1)), 9.0),
@@ -84,8 +89,11 @@ fn lean_as_it_is_meant_comes_close_to_the_bound() {
 /// The chunks of each worker if the workers take leases in turn until none is left.
 fn dealt(blocks: &mut Blocks, nodes: &[NodeId]) -> Vec<Vec<Vec<u32>>> {
     let mut dealt = vec![Vec::new(); nodes.len()];
-    let mut owners: Vec<_> =
-        nodes.iter().zip(0..).map(|(node, worker)| WorkerBlock::new(WorkerId(worker), *node)).collect();
+    let mut owners: Vec<_> = nodes
+        .iter()
+        .zip(0..)
+        .map(|(node, worker)| WorkerBlock::new(WorkerId(worker), *node))
+        .collect();
     let mut effects = Vec::new();
     while owners.iter().any(|owner| !owner.is_at_end()) {
         for (owner, dealt) in owners.iter_mut().zip(&mut dealt) {
@@ -112,7 +120,8 @@ fn multiwave_deals_the_largest_wave_first() {
         let slots = nodes.iter().map(|node| (*node, None)).collect();
         let mut blocks = job(&Config::new(BlockPolicy::Multiwave, slots), chunks, 1, Vec::new());
         let dealt = dealt(&mut blocks, &nodes);
-        let sizes: Vec<Vec<_>> = dealt.iter().map(|leases| leases.iter().map(Vec::len).collect()).collect();
+        let sizes: Vec<Vec<_>> =
+            dealt.iter().map(|leases| leases.iter().map(Vec::len).collect()).collect();
         assert_eq!(sizes[..3], [waves, waves, waves]);
         let mut all: Vec<_> = dealt.into_iter().flatten().flatten().collect();
         all.sort_unstable();
@@ -127,15 +136,18 @@ fn every_scheduler_deals_each_chunk_once_and_where_it_is() {
         let config = plain(*policy);
         let config = Config { slots: nodes.map(|node| (node, Some(MB))).to_vec(), ..config };
         // Each chunk is on two of the nodes, some are on none.
-        let replicas: Vec<_> = (0..96).map(|n| [nodes[n % 4], nodes[(n + 1 + n / 4 % 3) % 4]]).collect();
+        let replicas: Vec<_> =
+            (0..96).map(|n| [nodes[n % 4], nodes[(n + 1 + n / 4 % 3) % 4]]).collect();
         let chunks = replicas.iter().enumerate();
         let chunks = chunks.map(|(n, nodes)| (MB, if n % 24 == 0 { &[][..] } else { &nodes[..] }));
         let mut blocks = Blocks::new(config, chunks, 1, [], 0);
         let dealt = dealt(&mut blocks, &nodes);
         let mut local = 0;
         let mut all = BTreeMap::new();
-        for (node, chunk) in
-            nodes.iter().zip(&dealt).flat_map(|(node, leases)| leases.iter().flatten().map(move |chunk| (node, chunk)))
+        for (node, chunk) in nodes
+            .iter()
+            .zip(&dealt)
+            .flat_map(|(node, leases)| leases.iter().flatten().map(move |chunk| (node, chunk)))
         {
             local += usize::from(chunk % 24 != 0 && replicas[*chunk as usize].contains(node));
             assert!(all.insert(*chunk, *node).is_none(), "{name}: chunk {chunk} was dealt twice");

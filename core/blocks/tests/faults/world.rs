@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use eyas_blocks::{BlockPolicy, Blocks, Config, Effect, Event, LeaseId, Record, WorkerBlock, WorkerId};
+use eyas_blocks::{
+    BlockPolicy, Blocks, Config, Effect, Event, LeaseId, Record, WorkerBlock, WorkerId,
+};
 use eyas_faults::Dice;
 use eyas_types::dfs::NodeId;
 
@@ -30,8 +32,15 @@ pub struct Faults {
 }
 
 impl Faults {
-    pub const NONE: Faults =
-        Faults { until_us: 0, delay_us: 0, lost: 0.0, repeated: 0.0, died: 0.0, stalled: 0.0, leader_us: u64::MAX };
+    pub const NONE: Faults = Faults {
+        until_us: 0,
+        delay_us: 0,
+        lost: 0.0,
+        repeated: 0.0,
+        died: 0.0,
+        stalled: 0.0,
+        leader_us: u64::MAX,
+    };
 }
 
 /// A job, its workers, and the faults.
@@ -69,7 +78,8 @@ impl Case {
     pub fn run(&self) -> Outcome {
         let mut world = World::new(self);
         while !world.is_over() {
-            let ((now_us, _), next) = world.agenda.pop_first().expect("a job that is not complete goes on");
+            let ((now_us, _), next) =
+                world.agenda.pop_first().expect("a job that is not complete goes on");
             assert!(now_us < LIMIT_US, "{} chunks are committed: {self:?}", world.counted.len());
             world.now_us = now_us;
             world.happen(next);
@@ -81,7 +91,10 @@ impl Case {
 
     fn leader(&self, epoch: u32, records: &[Record], now_us: u64) -> Blocks {
         let nodes: Vec<_> = (0..self.speeds.len() as u64).map(NodeId).collect();
-        let slots = nodes.iter().zip(&self.speeds).map(|(node, speed)| (*node, self.is_known.then_some(*speed)));
+        let slots = nodes
+            .iter()
+            .zip(&self.speeds)
+            .map(|(node, speed)| (*node, self.is_known.then_some(*speed)));
         let config = Config {
             steal: self.steal,
             speculate: self.speculate,
@@ -92,7 +105,8 @@ impl Case {
         // Replicas of a chunk are on neighbouring nodes.
         let twice = nodes.repeat(2);
         let replicas = |chunk| &twice[chunk % nodes.len()..][..self.replication.min(nodes.len())];
-        let chunks = self.sizes_bytes.iter().enumerate().map(|(chunk, size)| (*size, replicas(chunk)));
+        let chunks =
+            self.sizes_bytes.iter().enumerate().map(|(chunk, size)| (*size, replicas(chunk)));
         Blocks::new(config, chunks, epoch, records.iter().cloned(), now_us)
     }
 }
@@ -194,7 +208,8 @@ impl<'a> World<'a> {
         let Faults { delay_us, lost, repeated, .. } = self.case.faults;
         let copies = if self.fails(lost) { 0 } else { 1 + u32::from(self.fails(repeated)) };
         for _ in 0..copies {
-            let delay_us = if self.is_faulty() { self.dice.below(delay_us) } else { delay_us.min(1_000) };
+            let delay_us =
+                if self.is_faulty() { self.dice.below(delay_us) } else { delay_us.min(1_000) };
             self.after(delay_us, message());
         }
     }
@@ -218,7 +233,8 @@ impl<'a> World<'a> {
             }
             Next::Crash => {
                 self.leader = None;
-                let kept = self.synced + self.dice.below((self.saved.len() - self.synced) as u64 + 1) as usize;
+                let kept = self.synced
+                    + self.dice.below((self.saved.len() - self.synced) as u64 + 1) as usize;
                 self.outcome.lost_records += (self.saved.len() - kept) as u64;
                 self.saved.truncate(kept);
                 self.after(SECOND, Next::Restart);
@@ -263,7 +279,8 @@ impl<'a> World<'a> {
             let worker = match &effect {
                 Effect::Save(record) => {
                     self.outcome.split += u64::from(matches!(record, Record::Shortened { .. }));
-                    self.outcome.copied += u64::from(matches!(record, Record::Granted { copy_of: Some(_), .. }));
+                    self.outcome.copied +=
+                        u64::from(matches!(record, Record::Granted { copy_of: Some(_), .. }));
                     self.saved.push(record.clone());
                     continue;
                 }
@@ -300,7 +317,14 @@ impl<'a> World<'a> {
         self.started += 1;
         let worker = WorkerId(self.started);
         let owner = WorkerBlock::new(worker, NodeId(slot as u64));
-        let state = Worker { owner, slot, is_reading: false, is_half: false, is_stalled: false, has_ended: false };
+        let state = Worker {
+            owner,
+            slot,
+            is_reading: false,
+            is_half: false,
+            is_stalled: false,
+            has_ended: false,
+        };
         self.workers.insert(worker, state);
         self.after(TERM_US / 4, Next::Beat(worker));
         self.drive(worker);
@@ -333,12 +357,15 @@ impl<'a> World<'a> {
 
     /// Lets a worker do what it can, and ask for what it needs.
     fn drive(&mut self, worker: WorkerId) {
-        let Some(state) = self.workers.get_mut(&worker).filter(|state| !state.is_stalled) else { return };
+        let Some(state) = self.workers.get_mut(&worker).filter(|state| !state.is_stalled) else {
+            return;
+        };
         if !state.is_reading
             && let Some(chunk) = state.owner.current()
         {
             state.is_reading = true;
-            let half_us = self.case.sizes_bytes[chunk as usize] * SECOND / 2 / self.case.speeds[state.slot];
+            let half_us =
+                self.case.sizes_bytes[chunk as usize] * SECOND / 2 / self.case.speeds[state.slot];
             self.after(half_us.max(1), Next::Step(worker));
         }
         let state = self.workers.get_mut(&worker).expect("it is still there");
@@ -377,7 +404,8 @@ impl<'a> World<'a> {
 
     fn beat(&mut self, worker: WorkerId) {
         let Some(state) = self.workers.get(&worker) else { return };
-        let event = if state.has_ended { state.owner.commit() } else { Some(state.owner.heartbeat()) };
+        let event =
+            if state.has_ended { state.owner.commit() } else { Some(state.owner.heartbeat()) };
         if let Some(event) = event.filter(|_| !state.is_stalled) {
             self.send(|| Next::ToLeader(event.clone()));
         }

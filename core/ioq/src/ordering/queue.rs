@@ -1,16 +1,16 @@
-//! Waiting requests of one class at one server, and the runs that they form (virtual aggregation, io-coordination
-//! §4.2).
+//! Waiting requests of one class at one server, and the runs that they form (virtual aggregation,
+//! io-coordination §4.2).
 //!
-//! In the order of keys, a request *continues* its predecessor if both have the same file and operation and it begins
-//! no later than the predecessor ends. Requests for the same bytes belong together as well. A request that continues
-//! nothing is the head of a chain. Heads are recognised by looking at the predecessor only, so an arrival or removal
-//! changes at most two chains.
+//! In the order of keys, a request *continues* its predecessor if both have the same file and
+//! operation and it begins no later than the predecessor ends. Requests for the same bytes belong
+//! together as well. A request that continues nothing is the head of a chain. Heads are recognised
+//! by looking at the predecessor only, so an arrival or removal changes at most two chains.
 //!
-//! Example, the paper's: read(30,40), read(20,30) and read(10,20) form one chain with the head read(10,20). They are
-//! granted in the order of offsets, as if they were read(10,40).
+//! Example, the paper's: read(30,40), read(20,30) and read(10,20) form one chain with the head
+//! read(10,20). They are granted in the order of offsets, as if they were read(10,40).
 //!
-//! The run of a chain is what could be granted now: as many requests from the head on as fit. Runs are kept up to date,
-//! so that policies compare runs and never look at requests.
+//! The run of a chain is what could be granted now: as many requests from the head on as fit. Runs
+//! are kept up to date, so that policies compare runs and never look at requests.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -21,8 +21,8 @@ use crate::event::RequestId;
 use crate::ordering::policies::{self, Policy, RunOrder};
 use crate::ordering::run::{QueueKey, QueuedRequest, RequestRun, Stream};
 
-/// Largest number of requests in a run; the rest of the chain is the next run. It bounds the work that one request can
-/// cause. For example a run of requests of 4 KiB has up to 4 MiB.
+/// Largest number of requests in a run; the rest of the chain is the next run. It bounds the work
+/// that one request can cause. For example a run of requests of 4 KiB has up to 4 MiB.
 pub(crate) const MAX_RUN_REQUESTS: usize = 1_024;
 
 pub(crate) struct RequestQueue {
@@ -63,7 +63,8 @@ impl RequestQueue {
         let is_head = self.relink(key);
         let is_split = self.next(&key).is_some_and(|next| self.relink(next));
         if !is_head {
-            // A request after the end of the run may lengthen the run; the requests in it stay the same.
+            // A request after the end of the run may lengthen the run; the requests in it stay the
+            // same.
             let head = *self.head_of(&key).expect("a request that continues another is in a chain");
             if is_split || key < self.runs[&head].last {
                 self.rebuild(head);
@@ -106,7 +107,9 @@ impl RequestQueue {
         self.order.remove(&run);
         self.order.granted();
         let keys: Vec<_> = self.queued.range(head..=run.last).map(|(key, _)| *key).collect();
-        let taken = keys.into_iter().map(|key| (key, self.queued.remove(&key).expect("it was found there")));
+        let taken = keys
+            .into_iter()
+            .map(|key| (key, self.queued.remove(&key).expect("it was found there")));
         let taken: Vec<_> = taken.collect();
         if let Some(next) = self.next(&run.last) {
             self.relink(next);
@@ -129,8 +132,8 @@ impl RequestQueue {
         !before.is_some_and(|(before, queued)| continues(before, queued, key))
     }
 
-    /// Makes a waiting request a head, or no longer a head, as its predecessor now requires. Returns whether it has
-    /// become one.
+    /// Makes a waiting request a head, or no longer a head, as its predecessor now requires.
+    /// Returns whether it has become one.
     fn relink(&mut self, key: QueueKey) -> bool {
         match (self.is_head(&key), self.runs.contains_key(&key)) {
             (true, false) => {
@@ -171,8 +174,8 @@ impl RequestQueue {
         run
     }
 
-    /// Adds the requests that continue the run, as long as they fit. A run is cut between requests only
-    /// (io-coordination §5.1).
+    /// Adds the requests that continue the run, as long as they fit. A run is cut between requests
+    /// only (io-coordination §5.1).
     fn extend(&self, run: &mut RequestRun) {
         let mut last = (run.last, self.queued[&run.last]);
         for (key, queued) in self.queued.range((Excluded(run.last), Unbounded)) {
@@ -194,7 +197,10 @@ impl RequestQueue {
         for (head, run) in &self.runs {
             assert_eq!(*run, self.built(*head));
             assert!(run.requests == 1 || run.size.bytes <= self.max_run_bytes, "{run:?}");
-            assert!(run.requests <= MAX_RUN_REQUESTS && run.head.stream == run.last.stream, "{run:?}");
+            assert!(
+                run.requests <= MAX_RUN_REQUESTS && run.head.stream == run.last.stream,
+                "{run:?}"
+            );
         }
         self.order.validate(&self.runs);
     }

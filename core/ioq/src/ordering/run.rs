@@ -4,8 +4,9 @@ use eyas_types::{Extent, Operation, StorageFileId};
 
 use crate::event::{Call, ClientId, RequestId};
 
-/// Largest number of bytes by which a request is ordered. It keeps sums of bytes times microseconds within 128 bits.
-/// For example 1,024 requests of that size that arrived at 2^64 us sum up to 2^122.
+/// Largest number of bytes by which a request is ordered. It keeps sums of bytes times microseconds
+/// within 128 bits. For example 1,024 requests of that size that arrived at 2^64 us sum up to
+/// 2^122.
 pub(crate) const MAX_WEIGHT_BYTES: u64 = 1 << 48;
 
 /// Sort key of a waiting request: requests of one stream follow each other by offset.
@@ -31,8 +32,8 @@ pub(crate) struct QueuedRequest {
 }
 
 impl QueuedRequest {
-    /// Bytes by which the request is ordered. They stand for the paper's execution time, `size / bandwidth` (§4.1): the
-    /// bandwidth of a server is the same for all of its requests.
+    /// Bytes by which the request is ordered. They stand for the paper's execution time, `size /
+    /// bandwidth` (§4.1): the bandwidth of a server is the same for all of its requests.
     pub fn weight_bytes(&self) -> u64 {
         self.extent.size_bytes.clamp(1, MAX_WEIGHT_BYTES)
     }
@@ -41,9 +42,9 @@ impl QueuedRequest {
 /// Tie-break between equal runs: the oldest first, then the smallest offset.
 pub(crate) type Seniority = (u64 /* arrived_us */, u64 /* offset */, RequestId);
 
-/// Total size of some requests, and the sum of each size times its arrival time. These two numbers are enough to know
-/// the virtual size of the requests at any later time (`policies/aging.rs`). For example four requests of 5 bytes that
-/// arrived at 0 and one that arrived at 15 have 25 and 75.
+/// Total size of some requests, and the sum of each size times its arrival time. These two numbers
+/// are enough to know the virtual size of the requests at any later time (`policies/aging.rs`). For
+/// example four requests of 5 bytes that arrived at 0 and one that arrived at 15 have 25 and 75.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AgedBytes {
     pub bytes: u64,
@@ -57,7 +58,8 @@ impl AgedBytes {
     }
 }
 
-/// Requests from the head of a chain on that can be granted together: the paper's aggregated request (§4.2).
+/// Requests from the head of a chain on that can be granted together: the paper's aggregated
+/// request (§4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestRun {
     pub head: QueueKey,
@@ -97,7 +99,8 @@ impl RequestRun {
         self.size.add(weight_bytes, queued.arrived_us);
         let call = queued.call.map(|call| (queued.client, call.number));
         if call.is_none() || call != self.call {
-            let demand = queued.call.map_or(weight_bytes, |call| call.size_bytes.clamp(1, MAX_WEIGHT_BYTES));
+            let demand =
+                queued.call.map_or(weight_bytes, |call| call.size_bytes.clamp(1, MAX_WEIGHT_BYTES));
             self.demand.add(demand, queued.arrived_us);
             self.call = call;
         }

@@ -1,19 +1,21 @@
-//! Anticipatory scheduling: an idle server is held for a moment, for the request that would continue a chain
-//! (io-coordination §6.3.3; Iyer and Druschel 2001).
+//! Anticipatory scheduling: an idle server is held for a moment, for the request that would
+//! continue a chain (io-coordination §6.3.3; Iyer and Druschel 2001).
 //!
-//! Two patterns gain by it. Processes that read one file in turns do not ask at the same time. If the run of the others
-//! is granted before the request that belongs in front of it arrives, that request comes too late in every round: the
-//! paper's shift phenomenon. And a process that reads piece after piece asks for the next one a moment after it had the
-//! last; if the disk has moved to another file by then, every piece costs a seek.
+//! Two patterns gain by it. Processes that read one file in turns do not ask at the same time. If
+//! the run of the others is granted before the request that belongs in front of it arrives, that
+//! request comes too late in every round: the paper's shift phenomenon. And a process that reads
+//! piece after piece asks for the next one a moment after it had the last; if the disk has moved to
+//! another file by then, every piece costs a seek.
 //!
-//! - A run that does not begin where its file was left (at its beginning, if nothing of the file was granted yet) is
-//!   held until its oldest request has waited for the anticipation window.
-//! - Before the server leaves a file, it is held for the window after it became idle. A run that continues the file
-//!   goes first, whatever the policy says, up to the size of one run a visit, so that other files do not starve.
+//! - A run that does not begin where its file was left (at its beginning, if nothing of the file
+//!   was granted yet) is held until its oldest request has waited for the anticipation window.
+//! - Before the server leaves a file, it is held for the window after it became idle. A run that
+//!   continues the file goes first, whatever the policy says, up to the size of one run a visit, so
+//!   that other files do not starve.
 //!
-//! Holding costs as much as it gains if nothing continues. So each file has to earn it: after [`MAX_WASTED_HOLDS`]
-//! wasted holds in a row there are no more until a request has arrived in time without one. A new file starts with the
-//! count of recent new files.
+//! Holding costs as much as it gains if nothing continues. So each file has to earn it: after
+//! [`MAX_WASTED_HOLDS`] wasted holds in a row there are no more until a request has arrived in time
+//! without one. A new file starts with the count of recent new files.
 
 use alloc::collections::BTreeMap;
 
@@ -21,10 +23,11 @@ use crate::event::ClassId;
 use crate::ordering::queue::RequestQueue;
 use crate::ordering::run::{QueueKey, RequestRun, Stream};
 
-/// Wasted holds in a row after which a file is no longer held. For example, with a window of 1 ms, a file that no
-/// request continues costs up to 3 ms.
+/// Wasted holds in a row after which a file is no longer held. For example, with a window of 1 ms,
+/// a file that no request continues costs up to 3 ms.
 const MAX_WASTED_HOLDS: u32 = 3;
-/// Streams whose history is remembered. Of more, the one that was granted least recently is forgotten.
+/// Streams whose history is remembered. Of more, the one that was granted least recently is
+/// forgotten.
 const MAX_HISTORIES: usize = 4_096;
 
 /// A stream and the class of its requests.
@@ -84,26 +87,40 @@ impl Anticipation {
         }
     }
 
-    /// Whether to grant the run that the policy has chosen, or one that continues the current stream, or none yet. For
-    /// example, with a window of 1 ms and runs of up to 16 MiB, a server that is idle since 10 ms is held until 11 ms,
-    /// and 16 pieces of 1 MiB that each arrive in time are granted before the policy chooses again.
-    pub fn advise(&mut self, now_us: u64, class: ClassId, queue: &RequestQueue, chosen: &RequestRun) -> HoldAdvice {
+    /// Whether to grant the run that the policy has chosen, or one that continues the current
+    /// stream, or none yet. For example, with a window of 1 ms and runs of up to 16 MiB, a server
+    /// that is idle since 10 ms is held until 11 ms, and 16 pieces of 1 MiB that each arrive in
+    /// time are granted before the policy chooses again.
+    pub fn advise(
+        &mut self,
+        now_us: u64,
+        class: ClassId,
+        queue: &RequestQueue,
+        chosen: &RequestRun,
+    ) -> HoldAdvice {
         let Some(idle_since_us) = self.idle_since_us else { return HoldAdvice::Grant(chosen.head) };
-        if let Some((key, history)) = self.last.and_then(|key| Some((key, *self.histories.get(&key)?)))
+        if let Some((key, history)) =
+            self.last.and_then(|key| Some((key, *self.histories.get(&key)?)))
             && key.0 == class
             && self.visit_bytes < self.max_visit_bytes
         {
             let left_bytes = self.max_visit_bytes - self.visit_bytes;
-            if let Some(run) = queue.run_at(key.1, history.end).filter(|run| run.size.bytes <= left_bytes) {
+            if let Some(run) =
+                queue.run_at(key.1, history.end).filter(|run| run.size.bytes <= left_bytes)
+            {
                 return HoldAdvice::Grant(run.head);
             }
-            if history.wasted_holds < MAX_WASTED_HOLDS && now_us < idle_since_us.saturating_add(self.window_us) {
+            if history.wasted_holds < MAX_WASTED_HOLDS
+                && now_us < idle_since_us.saturating_add(self.window_us)
+            {
                 return self.hold(key, idle_since_us);
             }
         }
         let key = (class, chosen.head.stream);
-        let (end, wasted_holds) =
-            self.histories.get(&key).map_or((0, self.wasted_holds), |history| (history.end, history.wasted_holds));
+        let (end, wasted_holds) = self
+            .histories
+            .get(&key)
+            .map_or((0, self.wasted_holds), |history| (history.end, history.wasted_holds));
         let is_young = now_us < chosen.oldest_us.saturating_add(self.window_us);
         if chosen.head.offset != end && wasted_holds < MAX_WASTED_HOLDS && is_young {
             return self.hold(key, chosen.oldest_us);
@@ -124,17 +141,23 @@ impl Anticipation {
         let key = (class, run.head.stream);
         let before = self.histories.get(&key).copied();
         let continues = run.head.offset == before.map_or(0, |history| history.end);
-        if let Some(held_for) = self.held_for.take().filter(|held_for| *held_for != key || !continues) {
+        if let Some(held_for) =
+            self.held_for.take().filter(|held_for| *held_for != key || !continues)
+        {
             self.count_wasted(held_for);
         }
         let is_in_time = |history: &StreamHistory| {
-            continues && history.idle_us.is_none_or(|idle_us| run.oldest_us <= idle_us.saturating_add(self.window_us))
+            continues
+                && history
+                    .idle_us
+                    .is_none_or(|idle_us| run.oldest_us <= idle_us.saturating_add(self.window_us))
         };
         let is_proven = before.as_ref().is_some_and(is_in_time);
         if is_proven {
             self.wasted_holds = 0;
         }
-        let wasted_holds = self.histories.get(&key).map_or(self.wasted_holds, |history| history.wasted_holds);
+        let wasted_holds =
+            self.histories.get(&key).map_or(self.wasted_holds, |history| history.wasted_holds);
         let history = StreamHistory {
             end,
             idle_us: None,

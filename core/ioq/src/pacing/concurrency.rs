@@ -1,22 +1,27 @@
 //! Number of grants outstanding at a time, found by hill climbing where it is not configured.
 //!
-//! A disk with one arm loses a seek for every piece of two parallel streams. A file server on flash, or many disks
-//! behind one mount, leave most of their capacity unused with one grant at a time. No mount option says which it is, so
-//! it is tried. The work done in an epoch is measured at the current *level*, then at twice or half the level (the
-//! *trial*), and then at the first level again (the *recheck*). A higher level is accepted if its rate exceeds both
-//! neighbours by [`GAIN`]; a lower one if its rate is about as high, since fewer grants keep a better order.
+//! A disk with one arm loses a seek for every piece of two parallel streams. A file server on
+//! flash, or many disks behind one mount, leave most of their capacity unused with one grant at a
+//! time. No mount option says which it is, so it is tried. The work done in an epoch is measured at
+//! the current *level*, then at twice or half the level (the *trial*), and then at the first level
+//! again (the *recheck*). A higher level is accepted if its rate exceeds both neighbours by
+//! [`GAIN`]; a lower one if its rate is about as high, since fewer grants keep a better order.
 //!
-//! - Work is counted in the durations that were predicted for the grants at the first level, so epochs with large and
-//!   with small grants compare. An epoch with unpredictable grants is discarded.
-//! - A trial ends as soon as it cannot succeed. After a failed trial the next one waits twice as long, and long enough
-//!   that the loss is one part in [`COST_TIMES`], but no longer than [`MAX_REST_US`].
-//! - Small and large grants are searched separately. Trials with small ones are cheap: each is one request to a disk
-//!   arm in any case. So they start at once, with [`STEP`] times as many. Where that pays, as many large ones are tried
-//!   next.
-//! - Otherwise the first trial with large grants could be expensive: two large reads at a time take a disk with one arm
-//!   ten times as long. So before two are tried, each grant leaves when the previous one has a part of its time left
-//!   ([`OVERLAP`]), and not before the possible loss is one part in [`RISK_TIMES`].
-//! - Time counts only while the server is busy, and higher levels are tried only while requests wait.
+//! - Work is counted in the durations that were predicted for the grants at the first level, so
+//!   epochs with large and with small grants compare. An epoch with unpredictable grants is
+//!   discarded.
+//! - A trial ends as soon as it cannot succeed. After a failed trial the next one waits twice as
+//!   long, and long enough that the loss is one part in [`COST_TIMES`], but no longer than
+//!   [`MAX_REST_US`].
+//! - Small and large grants are searched separately. Trials with small ones are cheap: each is one
+//!   request to a disk arm in any case. So they start at once, with [`STEP`] times as many. Where
+//!   that pays, as many large ones are tried next.
+//! - Otherwise the first trial with large grants could be expensive: two large reads at a time take
+//!   a disk with one arm ten times as long. So before two are tried, each grant leaves when the
+//!   previous one has a part of its time left ([`OVERLAP`]), and not before the possible loss is
+//!   one part in [`RISK_TIMES`].
+//! - Time counts only while the server is busy, and higher levels are tried only while requests
+//!   wait.
 
 use core::mem::replace;
 
@@ -30,29 +35,30 @@ const GAIN: f64 = 1.1;
 const MIN_KEPT_RATE: f64 = 0.95;
 /// A rate this many times higher is accepted without a recheck.
 const CLEAR_GAIN: f64 = 1.5;
-/// An epoch has at least the grants in [`EPOCH_GRANTS`], for small and for large ones, and this many for each grant
-/// that may be outstanding beside another: 12 at level 4, and 0 at level 1,
+/// An epoch has at least the grants in [`EPOCH_GRANTS`], for small and for large ones, and this
+/// many for each grant that may be outstanding beside another: 12 at level 4, and 0 at level 1,
 const EPOCH_ROUNDS: u32 = 4;
 const EPOCH_GRANTS: [u32; 2] = [3, 8];
 /// and at least this much busy time, for small and for large grants.
 const EPOCH_US: [u64; 2] = [5_000, 50_000];
-/// Factor from one level to the next higher one, for small and for large grants. For example 1, 4, 16 and 64 small
-/// ones.
+/// Factor from one level to the next higher one, for small and for large grants. For example 1, 4,
+/// 16 and 64 small ones.
 const STEP: [u32; 2] = [4, 2];
 /// Least busy time between a failed trial and the next one.
 const REST_US: u64 = 1_000_000;
-/// Longest busy time for which a search waits before a trial, whatever the last one lost or this one might lose. So a
-/// storage that stood still for a minute is tried again.
+/// Longest busy time for which a search waits before a trial, whatever the last one lost or this
+/// one might lose. So a storage that stood still for a minute is tried again.
 const MAX_REST_US: u64 = 300_000_000;
 /// Least busy time after a trial, as a multiple of what it lost, up to [`MAX_REST_US`].
 const COST_TIMES: u64 = 64;
-/// Least busy time before the first trial, as a multiple of what it might lose, up to [`MAX_REST_US`].
+/// Least busy time before the first trial, as a multiple of what it might lose, up to
+/// [`MAX_REST_US`].
 const RISK_TIMES: u64 = 32;
-/// During the overlap trial a grant leaves when the previous one has one part in this many of its time left. For
-/// example 10 ms before the end of a grant of 80 ms.
+/// During the overlap trial a grant leaves when the previous one has one part in this many of its
+/// time left. For example 10 ms before the end of a grant of 80 ms.
 pub(crate) const OVERLAP: u64 = 8;
-/// The overlap trial succeeds at this gain: half of what overlapping can gain. If one part in 8 overlaps, that is up to
-/// 8 / 7 = 1.14.
+/// The overlap trial succeeds at this gain: half of what overlapping can gain. If one part in 8
+/// overlaps, that is up to 8 / 7 = 1.14.
 const OVERLAP_GAIN: f64 = 1.07;
 
 pub(crate) struct ConcurrencySearch {
@@ -126,8 +132,9 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// Predicted work done in a unit of busy time. Outstanding grants count half. For example, in 50 ms, grants of 80
-    /// ms have ended; grants of 10 ms were outstanding at the beginning and of 20 ms are now: (80 + 10 / 2) / 50 = 1.7.
+    /// Predicted work done in a unit of busy time. Outstanding grants count half. For example, in
+    /// 50 ms, grants of 80 ms have ended; grants of 10 ms were outstanding at the beginning and of
+    /// 20 ms are now: (80 + 10 / 2) / 50 = 1.7.
     fn rate(&self) -> f64 {
         let done_us = self.work_us as f64 + (self.out_us as f64 - self.begin_out_us as f64) / 2.0;
         done_us / self.busy_us.max(1) as f64
@@ -179,9 +186,10 @@ impl ConcurrencySearch {
         self.load = load;
     }
 
-    /// A grant has ended. `predicted_us`: its predicted duration, if known; 0 if it was revoked. `out_us`: predicted
-    /// durations of all grants that are still outstanding. `small_level`: the best level for small grants. Returns
-    /// whether the duration of the grant says how long such grants usually take.
+    /// A grant has ended. `predicted_us`: its predicted duration, if known; 0 if it was revoked.
+    /// `out_us`: predicted durations of all grants that are still outstanding. `small_level`: the
+    /// best level for small grants. Returns whether the duration of the grant says how long such
+    /// grants usually take.
     pub fn grant_ended(
         &mut self,
         size: GrantSize,
@@ -220,13 +228,12 @@ impl ConcurrencySearch {
         is_steady
     }
 
-    /// Whether the epoch is complete. For example, at level 1, after 3 small grants and 5 ms, or 8 large ones and 50
-    /// ms; at level 4, after 12 grants of either size.
+    /// Whether the epoch is complete. For example, at level 1, after 3 small grants and 5 ms, or 8
+    /// large ones and 50 ms; at level 4, after 12 grants of either size.
     fn is_whole(&self) -> bool {
         let grants = EPOCH_GRANTS[self.size as usize];
         let us = EPOCH_US[self.size as usize];
-        let is_clear =
-            matches!(self.phase, Phase::Trial { level, before } if self.is_clear(level, before, &self.epoch));
+        let is_clear = matches!(self.phase, Phase::Trial { level, before } if self.is_clear(level, before, &self.epoch));
         let enough = if is_clear { grants } else { grants.max(EPOCH_ROUNDS * (self.limit() - 1)) };
         self.epoch.grants >= enough && self.epoch.busy_us >= if is_clear { us / 4 } else { us }
     }
@@ -236,21 +243,25 @@ impl ConcurrencySearch {
         level > self.level && epoch.rate() >= CLEAR_GAIN * before
     }
 
-    /// Whether the trial would fail even if everything outstanding were done now. For example, with a rate of 1.0
-    /// before, a higher level must do 55 ms of work in 50 ms: it fails if 30 ms are done and 20 ms are outstanding.
+    /// Whether the trial would fail even if everything outstanding were done now. For example, with
+    /// a rate of 1.0 before, a higher level must do 55 ms of work in 50 ms: it fails if 30 ms are
+    /// done and 20 ms are outstanding.
     fn is_hopeless(&self) -> bool {
         let needed = match self.phase {
             Phase::Overlap { before } => OVERLAP_GAIN * before,
             Phase::Trial { level, before } => self.needed(level) * before,
             Phase::Steady | Phase::Recheck { .. } => return false,
         };
-        (self.epoch.work_us.saturating_add(self.epoch.out_us) as f64) < needed * self.epoch.busy_us as f64
+        (self.epoch.work_us.saturating_add(self.epoch.out_us) as f64)
+            < needed * self.epoch.busy_us as f64
     }
 
-    /// Whether to accept the tried level, by its rate and the rates before and after it. For example, for a higher
-    /// level that had a rate of 1.2, rates of 1.0 and 1.08 are low enough, and 1.0 and 1.1 are not.
+    /// Whether to accept the tried level, by its rate and the rates before and after it. For
+    /// example, for a higher level that had a rate of 1.2, rates of 1.0 and 1.08 are low enough,
+    /// and 1.0 and 1.1 are not.
     fn is_good(&self, level: u32, before: f64, tried: f64, after: f64) -> bool {
-        let neighbours = if level > self.level { before.max(after) } else { (before + after) / 2.0 };
+        let neighbours =
+            if level > self.level { before.max(after) } else { (before + after) / 2.0 };
         tried >= self.needed(level) * neighbours
     }
 
@@ -262,7 +273,8 @@ impl ConcurrencySearch {
     /// Evaluates a complete epoch.
     fn end_epoch(&mut self, small_level: u32) {
         let out_us = self.epoch.out_us;
-        let epoch = replace(&mut self.epoch, Epoch { begin_out_us: out_us, out_us, ..Epoch::default() });
+        let epoch =
+            replace(&mut self.epoch, Epoch { begin_out_us: out_us, out_us, ..Epoch::default() });
         let rate = epoch.rate();
         let limit = self.limit();
         if epoch.own_work_us < epoch.work_us / 2 {
@@ -281,8 +293,12 @@ impl ConcurrencySearch {
             Phase::Overlap { before } if rate >= OVERLAP_GAIN * before => {
                 self.begin(Phase::Trial { level: 2, before }, 1);
             }
-            Phase::Trial { level, before } if self.is_clear(level, before, &epoch) => self.accept(level),
-            Phase::Trial { level, before } => self.begin(Phase::Recheck { level, before, tried: rate }, limit),
+            Phase::Trial { level, before } if self.is_clear(level, before, &epoch) => {
+                self.accept(level)
+            }
+            Phase::Trial { level, before } => {
+                self.begin(Phase::Recheck { level, before, tried: rate }, limit)
+            }
             Phase::Recheck { level, before, tried } if self.is_good(level, before, tried, rate) => {
                 self.accept(level);
             }
@@ -304,10 +320,12 @@ impl ConcurrencySearch {
             return None;
         }
         if self.size == GrantSize::Large && small_level.max(self.level) == 1 {
-            // Bytes that two average grants have in common while they overlap. For example grants of 1 MiB have 256 KiB
-            // in common, two pieces: 16 ms may be lost, so the trial waits for 512 ms.
+            // Bytes that two average grants have in common while they overlap. For example grants
+            // of 1 MiB have 256 KiB in common, two pieces: 16 ms may be lost, so the trial waits
+            // for 512 ms.
             let bytes = epoch.bytes / u64::from(epoch.grants) * 2 / OVERLAP;
-            let rest_us = BandwidthModel::apart_us(bytes).saturating_mul(RISK_TIMES).min(MAX_REST_US);
+            let rest_us =
+                BandwidthModel::apart_us(bytes).saturating_mul(RISK_TIMES).min(MAX_REST_US);
             return (self.rested_us >= rest_us).then_some(Phase::Overlap { before });
         }
         let more = self.level * STEP[self.size as usize];
@@ -322,8 +340,9 @@ impl ConcurrencySearch {
         self.begin(Phase::Steady, self.level);
     }
 
-    /// A trial has failed. For example the pauses after trials that lost nothing are 1, 2, 4 s and so on, up to 300 s;
-    /// after one that lost 100 ms, it is at least 6.4 s, and after one that lost a minute, it is 300 s.
+    /// A trial has failed. For example the pauses after trials that lost nothing are 1, 2, 4 s and
+    /// so on, up to 300 s; after one that lost 100 ms, it is at least 6.4 s, and after one that
+    /// lost a minute, it is 300 s.
     fn fail(&mut self) {
         let limit = self.limit();
         let lost_us = match self.phase {
@@ -332,7 +351,8 @@ impl ConcurrencySearch {
             }
             Phase::Steady | Phase::Recheck { .. } => 0,
         };
-        self.rest_us = (self.rest_us * 2).max(lost_us.saturating_mul(COST_TIMES)).clamp(REST_US, MAX_REST_US);
+        self.rest_us =
+            (self.rest_us * 2).max(lost_us.saturating_mul(COST_TIMES)).clamp(REST_US, MAX_REST_US);
         self.tries_fewer = !self.tries_fewer;
         self.begin(Phase::Steady, limit);
     }

@@ -1,8 +1,10 @@
-//! Forecast of a measured number. Several simple forecasters see the same history, and the one with the smallest recent
-//! error answers (the Network Weather Service, Wolski 1998, to which io-coordination §8 points).
+//! Forecast of a measured number. Several simple forecasters see the same history, and the one with
+//! the smallest recent error answers (the Network Weather Service, Wolski 1998, to which
+//! io-coordination §8 points).
 //!
-//! No single forecaster suits every series: the mean suits noise, the last value suits a step, the median suits
-//! outliers, exponential smoothing lies between. Running all of them costs less than choosing one by hand.
+//! No single forecaster suits every series: the mean suits noise, the last value suits a step, the
+//! median suits outliers, exponential smoothing lies between. Running all of them costs less than
+//! choosing one by hand.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -11,10 +13,12 @@ use alloc::vec::Vec;
 /// Decay of earlier errors: about the last ten decide which forecaster answers.
 const REMEMBERED: f64 = 0.9;
 
-/// Numbers of values that the medians are taken of. Of an even number, it is the upper of the two in the middle.
+/// Numbers of values that the medians are taken of. Of an even number, it is the upper of the two
+/// in the middle.
 const WINDOWS: [usize; 2] = [5, 31];
 
-/// Weights of a new value in exponential smoothing. For example 100 and a new value of 120 become 101, 104 and 110.
+/// Weights of a new value in exponential smoothing. For example 100 and a new value of 120 become
+/// 101, 104 and 110.
 const GAINS: [f64; 3] = [0.05, 0.2, 0.5];
 
 trait Forecaster: Send {
@@ -33,18 +37,21 @@ impl Forecast {
         let mut all: Vec<Box<dyn Forecaster>> = Vec::new();
         all.push(Box::new(Last(first)));
         all.push(Box::new(Mean { mean: first, values: 1.0 }));
-        all.extend(GAINS.map(|gain| -> Box<dyn Forecaster> { Box::new(Smoothed { value: first, gain }) }));
         all.extend(
-            WINDOWS.map(|window| -> Box<dyn Forecaster> { Box::new(Median { values: [first].into(), window }) }),
+            GAINS.map(|gain| -> Box<dyn Forecaster> { Box::new(Smoothed { value: first, gain }) }),
         );
+        all.extend(WINDOWS.map(|window| -> Box<dyn Forecaster> {
+            Box::new(Median { values: [first].into(), window })
+        }));
         Forecast { forecasters: all.into_iter().map(|forecaster| (0.0, forecaster)).collect() }
     }
 
-    /// Each forecaster learns a value after it is judged by it: one that is wrong by 20 twice has an error of 2, then
-    /// of 3.8.
+    /// Each forecaster learns a value after it is judged by it: one that is wrong by 20 twice has
+    /// an error of 2, then of 3.8.
     pub fn learn(&mut self, value: f64) {
         for (error, forecaster) in &mut self.forecasters {
-            *error = *error * REMEMBERED + (forecaster.forecast() - value).abs() * (1.0 - REMEMBERED);
+            *error =
+                *error * REMEMBERED + (forecaster.forecast() - value).abs() * (1.0 - REMEMBERED);
             forecaster.learn(value);
         }
     }

@@ -1,12 +1,12 @@
-//! Predicted duration of a grant, so that the next one can leave before the end is reported: size / bandwidth
-//! (io-coordination §4.1, formula 1).
+//! Predicted duration of a grant, so that the next one can leave before the end is reported: size /
+//! bandwidth (io-coordination §4.1, formula 1).
 //!
-//! Every grant also costs time that does not depend on its size: messages, a seek. So small grants see a lower
-//! bandwidth than large ones. The paper found no constant for that (§6.3.3). Here each power of two of the size has a
-//! bandwidth forecast of its own.
+//! Every grant also costs time that does not depend on its size: messages, a seek. So small grants
+//! see a lower bandwidth than large ones. The paper found no constant for that (§6.3.3). Here each
+//! power of two of the size has a bandwidth forecast of its own.
 //!
-//! Example: a disk that seeks for 8 ms and then reads 150 bytes a microsecond takes 8.03 ms for 4 KiB and 36 ms for 4
-//! MiB: 0.5 and 117 bytes a microsecond.
+//! Example: a disk that seeks for 8 ms and then reads 150 bytes a microsecond takes 8.03 ms for 4
+//! KiB and 36 ms for 4 MiB: 0.5 and 117 bytes a microsecond.
 
 use alloc::collections::BTreeMap;
 
@@ -25,27 +25,34 @@ pub(crate) struct BandwidthModel {
 
 impl BandwidthModel {
     pub fn new(nominal_bytes_per_s: u64) -> Self {
-        BandwidthModel { nominal_bytes_per_us: nominal_bytes_per_s.max(1) as f64 / 1e6, forecasts: BTreeMap::new() }
+        BandwidthModel {
+            nominal_bytes_per_us: nominal_bytes_per_s.max(1) as f64 / 1e6,
+            forecasts: BTreeMap::new(),
+        }
     }
 
-    /// Predicted duration, in microseconds. Sizes that were not measured are predicted like the next smaller one: where
-    /// the disk above was seen with 4 KiB and 4 MiB, 64 KiB are predicted to take 128 ms.
+    /// Predicted duration, in microseconds. Sizes that were not measured are predicted like the
+    /// next smaller one: where the disk above was seen with 4 KiB and 4 MiB, 64 KiB are predicted
+    /// to take 128 ms.
     pub fn predict_us(&self, bytes: u64) -> u64 {
         let magnitude = magnitude(bytes);
         let smaller = self.forecasts.range(..=magnitude).next_back();
         let known = smaller.or_else(|| self.forecasts.range(magnitude..).next());
-        let bytes_per_us = known.map_or(self.nominal_bytes_per_us, |(_, forecast)| forecast.value());
+        let bytes_per_us =
+            known.map_or(self.nominal_bytes_per_us, |(_, forecast)| forecast.value());
         (bytes as f64 / bytes_per_us) as u64
     }
 
     /// The same, if grants of this magnitude have been measured.
     pub fn known_us(&self, bytes: u64) -> Option<u64> {
-        self.forecasts.get(&magnitude(bytes)).map(|forecast| (bytes as f64 / forecast.value()) as u64)
+        self.forecasts
+            .get(&magnitude(bytes))
+            .map(|forecast| (bytes as f64 / forecast.value()) as u64)
     }
 
-    /// Extra time if a disk seeks before each piece of this many bytes, as it does for two large reads at a time. It is
-    /// not measured: small reads may have been fast because each continued the previous one. For example 1 MiB has 8
-    /// pieces: 64 ms.
+    /// Extra time if a disk seeks before each piece of this many bytes, as it does for two large
+    /// reads at a time. It is not measured: small reads may have been fast because each continued
+    /// the previous one. For example 1 MiB has 8 pieces: 64 ms.
     pub fn apart_us(bytes: u64) -> u64 {
         bytes / PIECE_BYTES * ARM_US
     }

@@ -1,5 +1,6 @@
-//! Concurrency found on simulated storages. A read consists of pieces. Each piece occupies one of the storage's
-//! channels for the time of its bytes, plus a seek unless it continues the channel's previous piece.
+//! Concurrency found on simulated storages. A read consists of pieces. Each piece occupies one of
+//! the storage's channels for the time of its bytes, plus a seek unless it continues the channel's
+//! previous piece.
 
 use super::*;
 
@@ -93,7 +94,13 @@ impl Readers {
         let (until_us, before) = (self.now_us + seconds * SECOND, self.done_bytes);
         while self.now_us < until_us {
             let piece_us = self.pieces.first().map(|(at_us, _)| *at_us);
-            let next_us = self.servers.next_timeout().into_iter().chain(piece_us).min().expect("something goes on");
+            let next_us = self
+                .servers
+                .next_timeout()
+                .into_iter()
+                .chain(piece_us)
+                .min()
+                .expect("something goes on");
             self.now_us = self.now_us.max(next_us);
             match piece_us {
                 Some(at_us) if at_us <= self.now_us => self.piece(storage),
@@ -113,12 +120,19 @@ impl Readers {
             self.out.remove(&id);
             self.done_bytes += bytes;
             let client = grant.client;
-            self.tell(Event::Completed { client, server: ServerId(0), grant: id, bytes, took_us: None });
+            self.tell(Event::Completed {
+                client,
+                server: ServerId(0),
+                grant: id,
+                bytes,
+                took_us: None,
+            });
             return self.ask(client.0);
         }
         let bytes = left.size_bytes.min(PIECE);
         let here = (grant.client.0, left.offset);
-        let channel = self.channels.iter_mut().min_by_key(|(free_us, _)| *free_us).expect("there is one");
+        let channel =
+            self.channels.iter_mut().min_by_key(|(free_us, _)| *free_us).expect("there is one");
         let seek_us = if channel.1 == Some(here) { 0 } else { storage.seek_us };
         channel.0 = channel.0.max(self.now_us) + seek_us + bytes / storage.bytes_per_us;
         *left = Extent { offset: left.offset + bytes, size_bytes: left.size_bytes - bytes };
@@ -139,11 +153,16 @@ const GROWING: &[u64] = &[64 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 8 << 20,
 
 #[test]
 fn a_disk_with_one_arm_is_given_one_at_a_time() {
-    for (sizes, clients, seconds) in [(SMALL, 8, 20), (LARGE, 8, 60), (GROWING, 8, 60), (LARGE, 2, 60)] {
+    for (sizes, clients, seconds) in
+        [(SMALL, 8, 20), (LARGE, 8, 60), (GROWING, 8, 60), (LARGE, 2, 60)]
+    {
         for storage in [DISK, LINK] {
-            let [found, said] =
-                [None, Some(1)].map(|number| Readers::new(clients, sizes, number).read(storage, seconds));
-            assert!(found > 0.97 * said, "{clients} of {sizes:?}, {storage:?}: {found} of {said} MB/s");
+            let [found, said] = [None, Some(1)]
+                .map(|number| Readers::new(clients, sizes, number).read(storage, seconds));
+            assert!(
+                found > 0.97 * said,
+                "{clients} of {sizes:?}, {storage:?}: {found} of {said} MB/s"
+            );
         }
     }
 }

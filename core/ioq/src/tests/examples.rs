@@ -34,7 +34,9 @@ fn sum(responses_us: &[u64]) -> u64 {
 
 #[test]
 fn t1_the_shortest_first_responds_sooner() {
-    for (policy, expected, total) in [(Policy::Fifo, [10, 11, 16], 37), (Policy::Sjf, [16, 1, 6], 23)] {
+    for (policy, expected, total) in
+        [(Policy::Fifo, [10, 11, 16], 37), (Policy::Sjf, [16, 1, 6], 23)]
+    {
         let mut world = World::new([plain(policy)]);
         for (size, client) in [10, 1, 5].into_iter().zip(1..) {
             world.arrive(0, read(0, client, 0, size * UNIT));
@@ -49,8 +51,10 @@ fn t1_the_shortest_first_responds_sooner() {
 fn t2_weighted_shortest_job_first() {
     for is_clamped in [true, false] {
         let Config { policy: Policy::Wsjf(wsjf), .. } = wsjf(30) else { unreachable!() };
-        let config = Config { max_run_bytes: 30 * UNIT, ..plain(Policy::Wsjf(Wsjf { is_clamped, ..wsjf })) };
-        let world = of_five(config, &[(1, &[(0, 4), (15, 1)]), (2, &[(0, 3)]), (3, &[(15, 4), (20, 3)])]);
+        let config =
+            Config { max_run_bytes: 30 * UNIT, ..plain(Policy::Wsjf(Wsjf { is_clamped, ..wsjf })) };
+        let world =
+            of_five(config, &[(1, &[(0, 4), (15, 1)]), (2, &[(0, 3)]), (3, &[(15, 4), (20, 3)])]);
         assert_eq!(world.finishes(2), [5, 10, 15]);
         assert_eq!(world.finishes(1), [20, 25, 30, 35, 40]);
         assert_eq!(world.finishes(3), [45, 50, 55, 60, 65, 70, 75]);
@@ -63,7 +67,10 @@ fn t2_weighted_shortest_job_first() {
 #[test]
 fn t3_multilevel_feedback() {
     let config = plain(Policy::Mlf(Mlf { quantum_bytes: 10 * UNIT, factor: 2 }));
-    let world = of_five(config, &[(1, &[(0, 4)]), (2, &[(0, 3), (3, 2), (10, 1)]), (3, &[(0, 1), (3, 1), (10, 3)])]);
+    let world = of_five(
+        config,
+        &[(1, &[(0, 4)]), (2, &[(0, 3), (3, 2), (10, 1)]), (3, &[(0, 1), (3, 1), (10, 3)])],
+    );
     let runs = [(0, 0..5, 1), (5, 0..20, 4), (25, 0..30, 6), (55, 5..25, 4)];
     assert_eq!(world.runs(), runs);
     assert_eq!(world.finishes(3), [5, 60, 65, 70, 75]);
@@ -93,7 +100,8 @@ fn t5_requests_between_others_make_one_run() {
     assert_eq!(world.runs(), [(0, 10..20, 1), (10, 20..50, 3)]);
 }
 
-/// When the calls of two clients end. On two servers, client 1 has three stripes of 5 and client 2 has two.
+/// When the calls of two clients end. On two servers, client 1 has three stripes of 5 and client 2
+/// has two.
 fn striped(policy: Policy) -> [u64; 2] {
     let mut world = World::new([plain(policy), plain(policy)]);
     for (client, server, units) in [(1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 1, 1)] {
@@ -114,8 +122,9 @@ fn t6_parts_of_one_call_go_at_the_same_time_everywhere() {
     assert_eq!(striped(Policy::Sojf(Sojf::DEFAULT)), [15, 5]);
 }
 
-/// Four processes read a file in turns for ten rounds; the first is always 0.2 later than the others. With
-/// `is_in_step`, a round begins when the previous one is over; else for each process when its own request is done.
+/// Four processes read a file in turns for ten rounds; the first is always 0.2 later than the
+/// others. With `is_in_step`, a round begins when the previous one is over; else for each process
+/// when its own request is done.
 fn shifted(policy: Policy, window_us: u64, is_in_step: bool) -> World {
     let mut world = World::new([Config { window_us, ..plain(policy) }]);
     let late_us = |process| if process == 0 { UNIT / 5 } else { 0 };
@@ -132,7 +141,9 @@ fn shifted(policy: Policy, window_us: u64, is_in_step: bool) -> World {
             (10, _) => vec![],
             (_, false) => vec![(done_us + late_us(process), piece(round, process))],
             (_, true) if done % 4 > 0 => vec![],
-            (_, true) => (0..4).map(|process| (done_us + late_us(process), piece(round, process))).collect(),
+            (_, true) => {
+                (0..4).map(|process| (done_us + late_us(process), piece(round, process))).collect()
+            }
         }
     });
     world
@@ -140,15 +151,22 @@ fn shifted(policy: Policy, window_us: u64, is_in_step: bool) -> World {
 
 #[test]
 fn t7_a_late_process_is_anticipated() {
-    let policies =
-        [Policy::Fifo, Policy::Sjf, Policy::Wsjf(Wsjf::DEFAULT), Policy::Mlf(Mlf { quantum_bytes: UNIT, factor: 2 })];
-    for (policy, is_in_step) in policies.into_iter().flat_map(|policy| [(policy, true), (policy, false)]) {
+    let policies = [
+        Policy::Fifo,
+        Policy::Sjf,
+        Policy::Wsjf(Wsjf::DEFAULT),
+        Policy::Mlf(Mlf { quantum_bytes: UNIT, factor: 2 }),
+    ];
+    for (policy, is_in_step) in
+        policies.into_iter().flat_map(|policy| [(policy, true), (policy, false)])
+    {
         let world = shifted(policy, UNIT / 5, is_in_step);
         assert_eq!(world.runs().len(), 10, "{policy:?}");
         let last_us = world.finished_us.values().max().expect("there were some");
         assert!(*last_us <= 40 * UNIT + 10 * UNIT / 5, "at most 0.2 a round is lost: {last_us}");
         let without = shifted(policy, 0, is_in_step).runs().len();
-        // By size, the late single request is granted as soon as it is there, and from then on the others with it.
+        // By size, the late single request is granted as soon as it is there, and from then on the
+        // others with it.
         let expected = if policy == Policy::Sjf && !is_in_step { without } else { 20 };
         assert_eq!(without, expected, "{policy:?}, {is_in_step}");
     }

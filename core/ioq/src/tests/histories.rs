@@ -1,4 +1,5 @@
-//! Single histories: turns, clients that disconnect, leases, prediction, budgets, classes, anticipation.
+//! Single histories: turns, clients that disconnect, leases, prediction, budgets, classes,
+//! anticipation.
 
 use super::*;
 use crate::{MAX_QUEUED, Wsjf};
@@ -15,7 +16,13 @@ fn shared(id: u64, client: u64, offset: u64, size_bytes: u64) -> Request {
 }
 
 fn completed(client: u64, grant: u64, bytes: u64) -> Event {
-    Event::Completed { client: ClientId(client), server: ServerId(0), grant: GrantId(grant), bytes, took_us: None }
+    Event::Completed {
+        client: ClientId(client),
+        server: ServerId(0),
+        grant: GrantId(grant),
+        bytes,
+        took_us: None,
+    }
 }
 
 fn cancelled(client: u64, request: u64) -> Event {
@@ -24,15 +31,23 @@ fn cancelled(client: u64, request: u64) -> Event {
 
 /// Client and requests of each grant.
 fn granted(effects: &[Effect]) -> Vec<(u64, Vec<u64>)> {
-    let grants =
-        effects.iter().filter_map(|effect| if let Effect::Granted(grant) = effect { Some(grant) } else { None });
-    grants.map(|grant| (grant.client.0, grant.requests.iter().map(|request| request.0).collect())).collect()
+    let grants = effects
+        .iter()
+        .filter_map(|effect| if let Effect::Granted(grant) = effect { Some(grant) } else { None });
+    grants
+        .map(|grant| (grant.client.0, grant.requests.iter().map(|request| request.0).collect()))
+        .collect()
 }
 
 #[test]
 fn clients_of_a_run_are_granted_one_after_the_other_without_others_between() {
     let mut servers = served(plain(Policy::Sjf));
-    let asked = vec![shared(1, 7, 30, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 7, 40, 10)];
+    let asked = vec![
+        shared(1, 7, 30, 10),
+        shared(2, 7, 10, 10),
+        shared(3, 8, 20, 10),
+        shared(4, 7, 40, 10),
+    ];
     let effects = servers.tell(0, Event::Asked(asked));
     assert_eq!(granted(&effects), [(7, vec![2])]);
     let short = servers.tell(1, Event::Asked(vec![read(5, 9, 0, 1)]));
@@ -57,8 +72,13 @@ fn requests_for_the_same_bytes_belong_together() {
 #[test]
 fn a_client_that_vanishes_takes_its_turns_with_it() {
     let mut servers = served(plain(Policy::Fifo));
-    let asked =
-        vec![shared(1, 7, 0, 10), shared(2, 8, 10, 10), shared(3, 7, 20, 10), read(4, 7, 0, 5), read(5, 9, 0, 1)];
+    let asked = vec![
+        shared(1, 7, 0, 10),
+        shared(2, 8, 10, 10),
+        shared(3, 7, 20, 10),
+        read(4, 7, 0, 5),
+        read(5, 9, 0, 1),
+    ];
     assert_eq!(granted(&servers.tell(0, Event::Asked(asked))), [(7, vec![1])]);
     let effects = servers.tell(1, Event::Gone { client: ClientId(7) });
     assert_eq!(granted(&effects), [(8, vec![2])]);
@@ -88,7 +108,9 @@ fn leases_grow_until_a_slow_server_keeps_them() {
     let mut servers = served(Config { lease_us: 1_000, ..plain(Policy::Fifo) });
     let (mut revoked, mut now_us) = (0, 0);
     for id in 1..=50 {
-        let [Effect::Granted(grant)] = &servers.tell(now_us, Event::Asked(vec![read(id, 1, 0, 1_000)]))[..] else {
+        let [Effect::Granted(grant)] =
+            &servers.tell(now_us, Event::Asked(vec![read(id, 1, 0, 1_000)]))[..]
+        else {
             panic!("nothing else is out")
         };
         // It is predicted to take 1 ms and takes 100 ms.
@@ -118,7 +140,8 @@ fn an_idle_server_can_be_forgotten() {
 #[test]
 fn requests_are_cancelled_wherever_they_are() {
     let mut servers = served(plain(Policy::Fifo));
-    let run = vec![shared(1, 7, 0, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 9, 30, 10)];
+    let run =
+        vec![shared(1, 7, 0, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 9, 30, 10)];
     assert_eq!(granted(&servers.tell(0, Event::Asked(run))), [(7, vec![1, 2])]);
     servers.tell(0, Event::Asked(vec![read(5, 5, 0, 10), read(6, 5, 10, 10), read(7, 5, 20, 10)]));
     assert_eq!(servers.tell(1, cancelled(8, 1)), [], "it is another's");
@@ -134,17 +157,22 @@ fn requests_are_cancelled_wherever_they_are() {
 fn with_prediction_the_next_grant_leaves_in_time_and_never_a_third() {
     let config = Config { margin_us: Some(50), ..plain(Policy::Fifo) };
     let mut servers = served(config);
-    let effects = servers.tell(0, Event::Asked((1..=4).map(|client| read(client, client, 0, 1_000)).collect()));
+    let effects = servers
+        .tell(0, Event::Asked((1..=4).map(|client| read(client, client, 0, 1_000)).collect()));
     assert_eq!(granted(&effects), [(1, vec![1])]);
     assert_eq!(servers.next_timeout(), Some(1_050), "size by bandwidth, and the margin");
     assert_eq!(granted(&servers.tell(1_050, Event::Tick)), [(2, vec![2])]);
     assert_eq!(servers.tell(9_000, Event::Tick), [], "two are out");
-    // The first took five times as long as predicted. The second begins now and is predicted to take as long as the
-    // first was.
+    // The first took five times as long as predicted. The second begins now and is predicted to
+    // take as long as the first was.
     assert_eq!(servers.tell(10_000, completed(1, 1, 1_000)), []);
     assert_eq!(servers.next_timeout(), Some(11_050));
     assert_eq!(granted(&servers.tell(11_050, Event::Tick)), [(3, vec![3])]);
-    assert_eq!(servers.tell(15_000, completed(2, 2, 1_000)), [], "what was measured is predicted from now on");
+    assert_eq!(
+        servers.tell(15_000, completed(2, 2, 1_000)),
+        [],
+        "what was measured is predicted from now on"
+    );
     let predicted_us = servers.next_timeout().unwrap() - 15_000;
     assert!((4_000..10_100).contains(&predicted_us), "{predicted_us}");
 }
@@ -153,10 +181,18 @@ fn with_prediction_the_next_grant_leaves_in_time_and_never_a_third() {
 fn an_object_store_is_coalesced_and_not_serialised() {
     let budget = Budget { concurrency: Some(3), requests_per_s: Some(100), ..Budget::default() };
     let mut servers = served(Config { budget, ..plain(Policy::Fifo) });
-    let asked = vec![shared(1, 7, 0, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 9, 30, 10)];
-    assert_eq!(granted(&servers.tell(0, Event::Asked(asked))), [(7, vec![1, 2]), (8, vec![3]), (9, vec![4])]);
+    let asked =
+        vec![shared(1, 7, 0, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 9, 30, 10)];
+    assert_eq!(
+        granted(&servers.tell(0, Event::Asked(asked))),
+        [(7, vec![1, 2]), (8, vec![3]), (9, vec![4])]
+    );
     servers.tell(1, completed(8, 2, 10));
-    assert_eq!(servers.tell(2, Event::Asked(vec![read(5, 5, 0, 1)])), [], "its requests of this moment are used up");
+    assert_eq!(
+        servers.tell(2, Event::Asked(vec![read(5, 5, 0, 1)])),
+        [],
+        "its requests of this moment are used up"
+    );
     assert_eq!(servers.next_timeout(), Some(40_000));
     assert_eq!(granted(&servers.tell(40_000, Event::Tick)), [(5, vec![5])]);
 }
@@ -167,7 +203,8 @@ fn requests_beyond_the_bound_go_unordered_and_are_counted() {
     let all = MAX_QUEUED as u64 + 2;
     let mut effects = Vec::new();
     servers.handle(0, Event::Asked((0..all).map(|id| read(id, id, 0, 10)).collect()), &mut effects);
-    let last = [all - 2, all - 1].map(|id| Effect::Uncoordinated { client: ClientId(id), request: RequestId(id) });
+    let last = [all - 2, all - 1]
+        .map(|id| Effect::Uncoordinated { client: ClientId(id), request: RequestId(id) });
     assert_eq!(effects[..2], last);
     let elsewhere = Request { server: ServerId(5), ..read(all, 1, 0, 10) };
     let effects = &mut Vec::new();
@@ -204,12 +241,17 @@ fn classes_share_by_weight_and_limits_are_waited_for() {
     ];
     let mut world = World::new([Config { classes: qualities.into(), ..plain(Policy::Fifo) }]);
     for client in 0..200 {
-        world.arrive(0, Request { class: ClassId((client % 2) as u32), ..read(0, client, 0, 1_000) });
+        world.arrive(
+            0,
+            Request { class: ClassId((client % 2) as u32), ..read(0, client, 0, 1_000) },
+        );
     }
     world.arrive(0, Request { class: limited, ..read(0, 1_000, 0, 1_000) });
     world.arrive(0, Request { class: limited, ..read(0, 1_001, 0, 1_000) });
     world.run(nothing_more);
-    let of_heavy = world.grants[..80].iter().filter(|(_, grant)| grant.client.0 < 1_000 && grant.client.0 % 2 == 1);
+    let of_heavy = world.grants[..80]
+        .iter()
+        .filter(|(_, grant)| grant.client.0 < 1_000 && grant.client.0 % 2 == 1);
     assert!((57..=60).contains(&of_heavy.count()), "three of four");
     let began: Vec<_> = world.grants.iter().filter(|(_, grant)| grant.client.0 >= 1_000).collect();
     assert!(began[1].0 >= 10_000, "{} microseconds after the first", began[1].0 - began[0].0);
@@ -218,20 +260,34 @@ fn classes_share_by_weight_and_limits_are_waited_for() {
 
 #[test]
 fn a_class_that_begins_between_the_requests_of_another_starves_nothing() {
-    // A client of the default class reads alone, piece by piece. While a piece is read, no request waits.
+    // A client of the default class reads alone, piece by piece. While a piece is read, no request
+    // waits.
     let late = ClassId(1);
-    let mut world = World::new([Config { classes: [(late, ClassQos::default())].into(), ..plain(Policy::Fifo) }]);
+    let mut world = World::new([Config {
+        classes: [(late, ClassQos::default())].into(),
+        ..plain(Policy::Fifo)
+    }]);
     world.arrive(0, read(0, 1, 0, UNIT));
     let begins_us = 1_000 * UNIT + UNIT / 2;
     world.arrive(begins_us, Request { class: late, ..read(0, 2, 0, UNIT) });
     world.run(|request, done_us| {
-        let next = Request { extent: Extent { offset: request.extent.end(), ..request.extent }, ..*request };
+        let next = Request {
+            extent: Extent { offset: request.extent.end(), ..request.extent },
+            ..*request
+        };
         if done_us < 1_200 * UNIT { vec![(done_us, next)] } else { vec![] }
     });
-    let both: Vec<_> = world.grants.iter().filter(|(began_us, _)| *began_us > begins_us).take(100).collect();
-    assert!(both[..2].iter().any(|(_, grant)| grant.client == ClientId(2)), "the late class is served at once");
+    let both: Vec<_> =
+        world.grants.iter().filter(|(began_us, _)| *began_us > begins_us).take(100).collect();
+    assert!(
+        both[..2].iter().any(|(_, grant)| grant.client == ClientId(2)),
+        "the late class is served at once"
+    );
     let of_first = both.iter().filter(|(_, grant)| grant.client == ClientId(1)).count();
-    assert!((49..=51).contains(&of_first), "{of_first} of 100: the late class gets its half, and no more");
+    assert!(
+        (49..=51).contains(&of_first),
+        "{of_first} of 100: the late class gets its half, and no more"
+    );
 }
 
 #[test]
@@ -244,7 +300,10 @@ fn ordered_requests_are_sequential() {
     }
     world.run(nothing_more);
     let stats = world.servers.stats(ServerId(0)).unwrap();
-    assert_eq!((stats.arrived.contiguous_fraction(), stats.ordered.contiguous_fraction()), (0.0, 0.99));
+    assert_eq!(
+        (stats.arrived.contiguous_fraction(), stats.ordered.contiguous_fraction()),
+        (0.0, 0.99)
+    );
     assert_eq!((stats.runs, stats.longest_run_bytes), (2, 100 * UNIT));
 }
 
@@ -252,7 +311,8 @@ fn ordered_requests_are_sequential() {
 fn wasted_holds_end() {
     // Each read is at an offset of its own, and asked for when the previous one is done.
     for is_one_file in [true, false] {
-        let mut world = World::new([Config { window_us: 500, ..plain(Policy::Wsjf(Wsjf::DEFAULT)) }]);
+        let mut world =
+            World::new([Config { window_us: 500, ..plain(Policy::Wsjf(Wsjf::DEFAULT)) }]);
         let piece = |n: u64| Request {
             file: StorageFileId(if is_one_file { 0 } else { n }),
             ..read(0, 1, (n * 7 + 3) % 101 * UNIT, 100)
@@ -271,7 +331,8 @@ fn wasted_holds_end() {
 #[test]
 fn a_sequential_reader_is_anticipated_before_the_server_moves_on() {
     let seeks = |window_us| {
-        let config = Config { window_us, max_run_bytes: 20 * UNIT, ..plain(Policy::Wsjf(Wsjf::DEFAULT)) };
+        let config =
+            Config { window_us, max_run_bytes: 20 * UNIT, ..plain(Policy::Wsjf(Wsjf::DEFAULT)) };
         let mut world = World::new([config]);
         // Each of the two asks again a tenth of a piece's duration after it had the last.
         [1, 2].into_iter().for_each(|client| world.arrive(0, read(0, client, 0, UNIT)));
@@ -285,8 +346,8 @@ fn a_sequential_reader_is_anticipated_before_the_server_moves_on() {
     assert!((9..=14).contains(&seeks(UNIT / 5)), "and now by 20 pieces: {}", seeks(UNIT / 5));
 }
 
-/// Waiting time of one request that arrives after `after` others, which all have the same size and are more than the
-/// server can execute. `None`: it is not granted.
+/// Waiting time of one request that arrives after `after` others, which all have the same size and
+/// are more than the server can execute. `None`: it is not granted.
 fn wait(policy: Policy, size: u64, others: u64, after: u64) -> Option<u64> {
     let mut servers = served(plain(policy));
     let mut out: Option<(u64, Grant)> = None;
@@ -295,7 +356,11 @@ fn wait(policy: Policy, size: u64, others: u64, after: u64) -> Option<u64> {
         let now_us = n * period_us;
         let mut effects = Vec::new();
         if let Some((_, grant)) = out.take_if(|(done_us, _)| *done_us <= now_us) {
-            servers.handle(now_us, completed(grant.client.0, grant.id.0, grant.extent.size_bytes), &mut effects);
+            servers.handle(
+                now_us,
+                completed(grant.client.0, grant.id.0, grant.extent.size_bytes),
+                &mut effects,
+            );
         }
         let odd = (n == after).then(|| read(2 * n, 0, 0, size));
         servers.handle(
@@ -323,13 +388,22 @@ fn no_request_starves() {
     let large = |policy| wait(policy, 1_000, 10, 1);
     assert_eq!(large(Policy::Sjf), None, "but by size alone");
     for policy in [Policy::Wsjf(wsjf), paper, sojf] {
-        assert!((4_900..6_500).contains(&large(policy).unwrap()), "{:?} under {policy:?}", large(policy));
+        assert!(
+            (4_900..6_500).contains(&large(policy).unwrap()),
+            "{:?} under {policy:?}",
+            large(policy)
+        );
     }
     assert!((50..200).contains(&large(mlf).unwrap()), "{:?}", large(mlf));
     let small = |policy| wait(policy, 10, 1_000, 200);
     assert_eq!(small(paper), None, "what is below 0 is lower the larger it is");
-    // A hundred of the others precede it, and each takes two periods, because completions are reported once a period.
+    // A hundred of the others precede it, and each takes two periods, because completions are
+    // reported once a period.
     for policy in [Policy::Wsjf(wsjf), sojf, mlf] {
-        assert!((140_000..200_000).contains(&small(policy).unwrap()), "{:?} under {policy:?}", small(policy));
+        assert!(
+            (140_000..200_000).contains(&small(policy).unwrap()),
+            "{:?} under {policy:?}",
+            small(policy)
+        );
     }
 }

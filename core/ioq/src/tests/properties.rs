@@ -1,5 +1,5 @@
-//! Properties of all histories: every policy chooses as a linear search over all requests would, and keeps its
-//! promises.
+//! Properties of all histories: every policy chooses as a linear search over all requests would,
+//! and keeps its promises.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,8 @@ impl Plain {
         let mut chain: Option<(QueueKey, u64)> = None;
         let mut is_open = false;
         for (key, (waiting, quantum)) in &self.waiting {
-            let continues = chain.is_some_and(|(last, end)| last.stream == key.stream && key.offset <= end);
+            let continues =
+                chain.is_some_and(|(last, end)| last.stream == key.stream && key.offset <= end);
             chain = Some((*key, waiting.extent.end()));
             match runs.last_mut() {
                 Some((run, of_oldest, oldest_us)) if continues => {
@@ -54,7 +55,14 @@ impl Plain {
     }
 
     /// Tv by the paper's formula, times M.
-    fn value(&self, run: &RequestRun, now_us: u64, patience_us: u64, is_clamped: bool, is_demand: bool) -> i128 {
+    fn value(
+        &self,
+        run: &RequestRun,
+        now_us: u64,
+        patience_us: u64,
+        is_clamped: bool,
+        is_demand: bool,
+    ) -> i128 {
         let members = self.waiting.range(run.head..=run.last).map(|(_, (waiting, _))| waiting);
         let mut last_call = None;
         let values = members.map(|waiting| {
@@ -79,24 +87,32 @@ impl Plain {
             let least = value(first);
             let junction = junction * least.abs();
             let close = runs.iter().filter(|(run, _)| 100 * value(run) <= 100 * least + junction);
-            let close = close.filter(|(run, _)| run.head.stream == first.head.stream).map(|(run, _)| run.head);
+            let close = close
+                .filter(|(run, _)| run.head.stream == first.head.stream)
+                .map(|(run, _)| run.head);
             if junction == 0 && least != 0 { Some(first.head) } else { close.min() }
         };
         match self.policy {
             Policy::Fifo => runs.first().map(|(run, _)| run.head),
-            Policy::Sjf => {
-                runs.iter().min_by_key(|(run, _)| (run.size.bytes, run.seniority())).map(|(run, _)| run.head)
-            }
-            Policy::Wsjf(Wsjf { patience_us, junction_percent, is_clamped }) => {
-                by_value(&|run| self.value(run, now_us, patience_us, is_clamped, false), junction_percent.into())
-            }
+            Policy::Sjf => runs
+                .iter()
+                .min_by_key(|(run, _)| (run.size.bytes, run.seniority()))
+                .map(|(run, _)| run.head),
+            Policy::Wsjf(Wsjf { patience_us, junction_percent, is_clamped }) => by_value(
+                &|run| self.value(run, now_us, patience_us, is_clamped, false),
+                junction_percent.into(),
+            ),
             Policy::Sojf(sojf) => {
-                let value = |run: &RequestRun| self.value(run, now_us, sojf.patience_us, true, true);
-                runs.iter().min_by_key(|(run, _)| (value(run), run.seniority())).map(|(run, _)| run.head)
+                let value =
+                    |run: &RequestRun| self.value(run, now_us, sojf.patience_us, true, true);
+                runs.iter()
+                    .min_by_key(|(run, _)| (value(run), run.seniority()))
+                    .map(|(run, _)| run.head)
             }
             Policy::Mlf(Mlf { factor, .. }) => loop {
                 let runs = self.runs();
-                let content = runs.iter().filter(|(run, quantum)| u128::from(run.size.bytes) <= *quantum);
+                let content =
+                    runs.iter().filter(|(run, quantum)| u128::from(run.size.bytes) <= *quantum);
                 if let Some((oldest, _)) = content.clone().min_by_key(|(run, _)| run.seniority()) {
                     let of_file = content.filter(|(run, _)| run.head.stream == oldest.head.stream);
                     return of_file.map(|(run, _)| run.head).min();
@@ -110,7 +126,8 @@ impl Plain {
     }
 
     fn take(&mut self, head: QueueKey) -> Vec<QueueKey> {
-        let (run, _) = self.runs().into_iter().find(|(run, _)| run.head == head).expect("it was chosen");
+        let (run, _) =
+            self.runs().into_iter().find(|(run, _)| run.head == head).expect("it was chosen");
         let taken: Vec<_> = self.waiting.range(head..=run.last).map(|(key, _)| *key).collect();
         self.waiting.retain(|key, _| !taken.contains(key));
         if let Policy::Mlf(Mlf { factor, .. }) = self.policy {

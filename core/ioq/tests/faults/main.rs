@@ -1,11 +1,12 @@
-//! Clients that misbehave: they disconnect, exceed their lease, cancel, report late and twice, ask for the same bytes
-//! and for too much at once.
+//! Clients that misbehave: they disconnect, exceed their lease, cancel, report late and twice, ask
+//! for the same bytes and for too much at once.
 //!
-//! After every step the decider's state is consistent, and no more grants are outstanding than permitted. In the end
-//! every request that its client still wanted was let go exactly once, and no run spanned two files or operations.
+//! After every step the decider's state is consistent, and no more grants are outstanding than
+//! permitted. In the end every request that its client still wanted was let go exactly once, and no
+//! run spanned two files or operations.
 //!
-//! `cargo test` tries 150 seeds, or as many as `EYAS_SEEDS=10000` says. `make soak MINUTES=10` tries new ones for that
-//! time. `EYAS_SEED=17 make soak` repeats a seed that failed.
+//! `cargo test` tries 150 seeds, or as many as `EYAS_SEEDS=10000` says. `make soak MINUTES=10`
+//! tries new ones for that time. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 mod world;
 
@@ -28,7 +29,10 @@ fn each_request_is_let_go_once() {
         sum(|of| of.together),
         sum(|of| of.granted) / 20,
     ];
-    assert!(all.iter().all(|count| *count > outcomes.len() as u64 / 2), "too few faults happened: {all:?}");
+    assert!(
+        all.iter().all(|count| *count > outcomes.len() as u64 / 2),
+        "too few faults happened: {all:?}"
+    );
 }
 
 fn try_seed(seed: u64) -> Outcome {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ioq::{
-    ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RequestRunId, ServerId, Servers,
+    ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RequestRunId,
+    ServerId, Servers,
 };
 use eyas_types::{Extent, Operation, StorageFileId};
 
@@ -24,7 +25,8 @@ pub struct Case {
     pub piece_bytes: u64,
     /// Longest delay of a message.
     pub delay_us: u64,
-    /// Probabilities, for each grant, that its client disconnects, exceeds its lease, or cancels a request.
+    /// Probabilities, for each grant, that its client disconnects, exceeds its lease, or cancels a
+    /// request.
     pub vanishes: f64,
     pub stalls: f64,
     pub cancels: f64,
@@ -80,8 +82,12 @@ struct World<'a> {
 impl Case {
     pub fn run(&self) -> Outcome {
         let mut servers = Servers::new();
-        self.configs.iter().zip(0..).for_each(|(config, id)| servers.serve(ServerId(id), config.clone()));
-        let client = |_| Client { asks: self.asks, offset: 0, is_gone: false, wants: BTreeSet::new() };
+        self.configs
+            .iter()
+            .zip(0..)
+            .for_each(|(config, id)| servers.serve(ServerId(id), config.clone()));
+        let client =
+            |_| Client { asks: self.asks, offset: 0, is_gone: false, wants: BTreeSet::new() };
         let mut world = World {
             case: self,
             dice: Dice::new(self.seed),
@@ -126,7 +132,9 @@ impl World<'_> {
     fn happen(&mut self, next: Next) {
         match next {
             Next::ToServers(event) => self.tell(event),
-            Next::Timer if self.servers.next_timeout().is_some_and(|us| us <= self.now_us) => self.tell(Event::Tick),
+            Next::Timer if self.servers.next_timeout().is_some_and(|us| us <= self.now_us) => {
+                self.tell(Event::Tick)
+            }
             Next::Timer => {}
             Next::ToClient(client, effect) => self.hear(client, effect),
             Next::Ask(client) => self.ask(client),
@@ -149,7 +157,8 @@ impl World<'_> {
                 _ => (self.dice.below(3), self.dice.below(50) * self.case.piece_bytes / 2),
             };
             client.offset += 1;
-            let operation = [Operation::Read, Operation::Write][usize::from(self.dice.below(5) == 0)];
+            let operation =
+                [Operation::Read, Operation::Write][usize::from(self.dice.below(5) == 0)];
             requests.push(Request {
                 id: RequestId(0),
                 client: id,
@@ -173,7 +182,11 @@ impl World<'_> {
                     self.asked += 1;
                     request.id = RequestId(self.asked);
                     self.requests.insert(request.id, *request);
-                    self.clients.get_mut(&request.client).expect("it is known").wants.insert(request.id);
+                    self.clients
+                        .get_mut(&request.client)
+                        .expect("it is known")
+                        .wants
+                        .insert(request.id);
                 }
             }
             Event::Completed { client, server, grant, .. } => {
@@ -223,16 +236,21 @@ impl World<'_> {
             let asked = &self.requests[request];
             let of_grant = (grant.server, grant.client, grant.file, grant.operation);
             assert_eq!((asked.server, asked.client, asked.file, asked.operation), of_grant);
-            assert!(asked.extent.offset >= grant.extent.offset && asked.extent.end() <= grant.extent.end());
+            assert!(
+                asked.extent.offset >= grant.extent.offset
+                    && asked.extent.end() <= grant.extent.end()
+            );
         }
         self.outcome.granted += grant.requests.len() as u64;
-        let run = self.runs.entry((grant.server, grant.run)).or_insert((grant.clone(), BTreeSet::new()));
+        let run =
+            self.runs.entry((grant.server, grant.run)).or_insert((grant.clone(), BTreeSet::new()));
         assert_eq!((run.0.file, run.0.operation), (grant.file, grant.operation));
         assert!(run.0.extent.offset <= grant.extent.offset, "turns are in the order of offsets");
         run.1.insert(grant.client);
         self.out.insert((grant.server, grant.id), grant.clone());
         let config = &self.case.configs[grant.server.0 as usize];
-        let limit = config.budget.concurrency.unwrap_or(64) as usize + usize::from(config.margin_us.is_some());
+        let limit = config.budget.concurrency.unwrap_or(64) as usize
+            + usize::from(config.margin_us.is_some());
         assert!(self.out.keys().filter(|(server, _)| *server == grant.server).count() <= limit);
     }
 
@@ -254,14 +272,21 @@ impl World<'_> {
             self.send(0, Event::Cancelled { client: id, server, request });
         }
         // Some 100 bytes a microsecond, after a seek.
-        let mut takes_us = self.dice.below(8_000) + grant.extent.size_bytes / (50 + self.dice.below(100));
+        let mut takes_us =
+            self.dice.below(8_000) + grant.extent.size_bytes / (50 + self.dice.below(100));
         if self.dice.happens(self.case.stalls) {
             takes_us += self.dice.below(SECOND);
         }
         let Grant { server, id: grant, extent, .. } = grant;
         self.send(
             takes_us,
-            Event::Completed { client: id, server, grant, bytes: extent.size_bytes, took_us: Some(takes_us) },
+            Event::Completed {
+                client: id,
+                server,
+                grant,
+                bytes: extent.size_bytes,
+                took_us: Some(takes_us),
+            },
         );
         let think_us = self.dice.below(1_000);
         self.after(takes_us + think_us, Next::Ask(id));
@@ -276,10 +301,14 @@ impl World<'_> {
             let stats = self.servers.stats(server).expect("it is served");
             assert_eq!((stats.queued, stats.outstanding), (0, 0), "{stats:?}");
             assert!(stats.arrived.bytes >= stats.ordered.bytes);
-            assert_eq!(stats.waits.values().map(|waits| waits.requests).sum::<u64>(), stats.granted);
+            assert_eq!(
+                stats.waits.values().map(|waits| waits.requests).sum::<u64>(),
+                stats.granted
+            );
             self.outcome.holds += stats.holds;
         }
-        self.outcome.together = self.runs.values().filter(|(_, clients)| clients.len() > 1).count() as u64;
+        self.outcome.together =
+            self.runs.values().filter(|(_, clients)| clients.len() > 1).count() as u64;
         self.outcome.ended_us = self.now_us;
         self.outcome
     }

@@ -1,5 +1,5 @@
-//! Kept outputs of other jobs that a job was submitted with: the tasks that read each, and the tasks that are blocked
-//! because no executor has one of them just now.
+//! Kept outputs of other jobs that a job was submitted with: the tasks that read each, and the
+//! tasks that are blocked because no executor has one of them just now.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -28,8 +28,8 @@ pub(crate) struct BorrowedObjects {
 }
 
 impl BorrowedObjects {
-    /// Finds the tasks that read kept outputs of other jobs, beginning with the task `first`. The objects from
-    /// `first_object` on are new; `ids` has the ids of all.
+    /// Finds the tasks that read kept outputs of other jobs, beginning with the task `first`. The
+    /// objects from `first_object` on are new; `ids` has the ids of all.
     pub fn find(&mut self, spec: &JobSpec, ids: &[ObjectId], first: u32, first_object: usize) {
         self.are_named |= spec.objects[first_object..].iter().any(ObjectSpec::is_kept);
         if !self.are_named {

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 
 /// The shortest interval of the course, microseconds.
 pub(crate) const SAMPLE_EVERY_US: u64 = 100_000;
-/// Samples that were closed while no task ended are written to the journal after this time, microseconds.
+/// Samples that were closed while no task ended are written to the journal after this time,
+/// microseconds.
 const WRITE_SAMPLES_EVERY_US: u64 = 5_000_000;
-/// A course has no more samples than this; then each two become one, and intervals are twice as long. For example
-/// intervals become 0.2 s after 102.5 s, and are 6.4 s in a job that runs for an hour.
+/// A course has no more samples than this; then each two become one, and intervals are twice as
+/// long. For example intervals become 0.2 s after 102.5 s, and are 6.4 s in a job that runs for an
+/// hour.
 const MAX_SAMPLES: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,8 +28,8 @@ pub(crate) struct JobCourse {
     /// Samples that were closed and not yet taken for the journal.
     #[serde(skip)]
     unwritten: Vec<Sample>,
-    /// Time without a known sample: those that were not on disk when a dispatcher died, and the time until the
-    /// next one was there.
+    /// Time without a known sample: those that were not on disk when a dispatcher died, and the
+    /// time until the next one was there.
     unsampled_us: u64,
 }
 
@@ -95,8 +97,8 @@ impl JobCourse {
         sums.last_end_us = sums.last_end_us.max(ended.at_us);
     }
 
-    /// Closes the current interval if it is over, or if `state.at_us` is the `last` moment. `state` says how things
-    /// stand; what happened in the interval is known here.
+    /// Closes the current interval if it is over, or if `state.at_us` is the `last` moment. `state`
+    /// says how things stand; what happened in the interval is known here.
     pub fn tick(&mut self, last: bool, state: Sample) {
         let interval_us = state.at_us.saturating_sub(self.began_us);
         if interval_us == 0 || (interval_us < self.interval_us && !last) {
@@ -142,7 +144,8 @@ impl JobCourse {
 
     /// The course up to its last closed interval, or up to the end of a job that has ended.
     pub fn closed(&self, ended_us: Option<u64>) -> Self {
-        let mut closed = JobCourse { current: Sample::default(), unwritten: Vec::new(), ..self.clone() };
+        let mut closed =
+            JobCourse { current: Sample::default(), unwritten: Vec::new(), ..self.clone() };
         if let Some(ended_us) = ended_us {
             closed.resume(ended_us);
         }
@@ -151,7 +154,9 @@ impl JobCourse {
 
     /// Whether samples have waited long enough for a result to be written with.
     pub fn has_old_samples(&self) -> bool {
-        self.unwritten.first().is_some_and(|first| self.began_us >= first.at_us + WRITE_SAMPLES_EVERY_US)
+        self.unwritten
+            .first()
+            .is_some_and(|first| self.began_us >= first.at_us + WRITE_SAMPLES_EVERY_US)
     }
 
     fn push(&mut self, sample: Sample) {
@@ -160,8 +165,11 @@ impl JobCourse {
         self.began_us = sample.at_us;
         if self.samples.len() > MAX_SAMPLES {
             self.interval_us *= 2;
-            self.samples =
-                self.samples.chunks(2).map(|pair| pair.iter().copied().reduce(merged).expect("not empty")).collect();
+            self.samples = self
+                .samples
+                .chunks(2)
+                .map(|pair| pair.iter().copied().reduce(merged).expect("not empty"))
+                .collect();
         }
     }
 
@@ -175,11 +183,11 @@ impl JobCourse {
         self.sums.reads
     }
 
-    /// Its sums and averages, where `elapsed_us` is the job's time. What needs every sample is left out if some were
-    /// lost.
+    /// Its sums and averages, where `elapsed_us` is the job's time. What needs every sample is left
+    /// out if some were lost.
     ///
-    /// For example, on two processors, tasks of 1 s and 0.5 s end in 1 s: a speedup of 1.5, an efficiency of 0.75 and,
-    /// with 2 / 3600 processor hours, a performance index of 2,700.
+    /// For example, on two processors, tasks of 1 s and 0.5 s end in 1 s: a speedup of 1.5, an
+    /// efficiency of 0.75 and, with 2 / 3600 processor hours, a performance index of 2,700.
     pub fn metrics(&self, elapsed_us: u64) -> Metrics {
         let sums = &self.sums;
         let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
@@ -236,7 +244,16 @@ mod tests {
         let mut reads = Reads::default();
         reads.local.add(30);
         reads.persistent.add(10);
-        EndedTask { at_us, ready_us: 0, queued_us: 5, waited_us: 3, ran_us, delivery_us: 2, cpu_us: ran_us, reads }
+        EndedTask {
+            at_us,
+            ready_us: 0,
+            queued_us: 5,
+            waited_us: 3,
+            ran_us,
+            delivery_us: 2,
+            cpu_us: ran_us,
+            reads,
+        }
     }
 
     #[test]
@@ -298,7 +315,10 @@ mod tests {
         again.tick(true, at(600_000));
         let metrics = again.metrics(600_000);
         assert_eq!(metrics.unsampled_us, 400_000);
-        assert_eq!((metrics.efficiency, metrics.held_cpu_us, metrics.performance_index), (None, None, None));
+        assert_eq!(
+            (metrics.efficiency, metrics.held_cpu_us, metrics.performance_index),
+            (None, None, None)
+        );
         // It stays known after the next restart.
         let mut third = JobCourse::default();
         third.recovered(&written);
@@ -319,8 +339,12 @@ mod tests {
 
     #[test]
     fn nothing_divided_by_nothing_is_nothing() {
-        let metrics =
-            Metrics { efficiency: Some(0.0), held_cpu_us: Some(0), performance_index: Some(0.0), ..Metrics::default() };
+        let metrics = Metrics {
+            efficiency: Some(0.0),
+            held_cpu_us: Some(0),
+            performance_index: Some(0.0),
+            ..Metrics::default()
+        };
         assert_eq!(JobCourse::default().metrics(0), metrics);
     }
 }

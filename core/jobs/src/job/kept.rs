@@ -1,4 +1,5 @@
-//! What tasks of a job have left in the cluster, and how many tasks still read what is kept only for them.
+//! What tasks of a job have left in the cluster, and how many tasks still read what is kept only
+//! for them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -23,7 +24,8 @@ pub struct RetainedOutput {
 }
 
 impl RetainedOutput {
-    /// Whether the job's user can have it, and only from here: until it is released, it is made again if it is lost.
+    /// Whether the job's user can have it, and only from here: until it is released, it is made
+    /// again if it is lost.
     pub fn is_promised(&self) -> bool {
         self.object.is_kept() && !self.until_read
     }
@@ -33,16 +35,16 @@ impl RetainedOutput {
 #[derive(Debug, Default)]
 pub(crate) struct RetainedOutputs {
     outputs: BTreeMap<(u32, ObjectId), RetainedOutput>,
-    /// Readers left: for each output that is kept until it is read, by task and place, the number of inputs of
-    /// unfinished tasks that still read it.
+    /// Readers left: for each output that is kept until it is read, by task and place, the number
+    /// of inputs of unfinished tasks that still read it.
     unread: BTreeMap<(u32, u16), u32>,
     /// They need not be kept any longer.
     is_released: bool,
 }
 
 impl RetainedOutputs {
-    /// Notes what a task has left in the cluster, instead of what it may have left before. `outputs` is what its
-    /// template says.
+    /// Notes what a task has left in the cluster, instead of what it may have left before.
+    /// `outputs` is what its template says.
     pub fn note(&mut self, index: u32, outputs: &[OutputSpec], outcome: &Outcome) {
         if outcome.outputs.is_empty() && self.outputs.is_empty() {
             return;
@@ -55,18 +57,27 @@ impl RetainedOutputs {
             return;
         }
         for delivered in &outcome.outputs {
-            let Some(spec) = outputs.get(usize::from(delivered.output)).filter(|spec| spec.replicas > 0) else {
+            let Some(spec) =
+                outputs.get(usize::from(delivered.output)).filter(|spec| spec.replicas > 0)
+            else {
                 continue;
             };
-            let (object, replicas, until_read) = (delivered.object.clone(), spec.replicas, spec.until_read);
+            let (object, replicas, until_read) =
+                (delivered.object.clone(), spec.replicas, spec.until_read);
             let left = RetainedOutput { object, replicas, output: delivered.output, until_read };
             self.outputs.insert((index, left.object.id()), left);
         }
     }
 
-    /// Counts the readers of each output that is kept until it is read, beginning with the task `first`.
+    /// Counts the readers of each output that is kept until it is read, beginning with the task
+    /// `first`.
     pub fn count_unread(&mut self, spec: &JobSpec, first: u32) {
-        if !spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.until_read) {
+        if !spec
+            .templates
+            .iter()
+            .flat_map(|template| &template.outputs)
+            .any(|output| output.until_read)
+        {
             return;
         }
         let mut count = |inputs: &[Input], readers: u32| {
@@ -116,8 +127,8 @@ impl RetainedOutputs {
         self.unread.contains_key(output)
     }
 
-    /// What a task has left is kept from now on only until it is read. Returns what was kept for longer: the object,
-    /// and its place in the template's outputs.
+    /// What a task has left is kept from now on only until it is read. Returns what was kept for
+    /// longer: the object, and its place in the template's outputs.
     pub fn keep_until_read(&mut self, index: u32) -> Vec<(ObjectId, u16)> {
         let all = (index, ObjectId([0; 16]))..=(index, ObjectId([0xff; 16]));
         let left = self.outputs.range_mut(all).filter(|(_, left)| !left.until_read);
@@ -136,7 +147,8 @@ impl RetainedOutputs {
     /// Whether what a task has left shall be held.
     pub fn is_wanted(&self, index: u32, object: ObjectId) -> bool {
         self.outputs.get(&(index, object)).is_some_and(|left| {
-            !left.until_read || self.unread.get(&(index, left.output)).is_some_and(|unread| *unread > 0)
+            !left.until_read
+                || self.unread.get(&(index, left.output)).is_some_and(|unread| *unread > 0)
         })
     }
 

@@ -16,7 +16,8 @@ use crate::spec::{Extension, SpecError};
 /// Failures that a report describes; it counts the others.
 const MAX_FAILURES: usize = 100;
 
-/// Bytes of ended tasks' items that may stay in memory. Of items of more than 4 MiB in all, up to a quarter may stay.
+/// Bytes of ended tasks' items that may stay in memory. Of items of more than 4 MiB in all, up to a
+/// quarter may stay.
 const MAX_DONE_BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 impl Job {
@@ -33,14 +34,16 @@ impl Job {
 
     // ---- tasks come
 
-    /// Notes what the tasks of a new job wait for: as it was found when the job was checked, or finds it.
+    /// Notes what the tasks of a new job wait for: as it was found when the job was checked, or
+    /// finds it.
     pub(super) fn depend(&mut self, known: Option<Dependencies>) {
         let Some(known) = known else { return drop(self.find_dependencies(0)) };
         self.dependencies = known;
         self.dependencies.waiting().into_iter().for_each(|index| self.enter(index, Phase::Blocked));
     }
 
-    /// Adds tasks. Returns those that may run, and those that never can. If anything is wrong, nothing is added.
+    /// Adds tasks. Returns those that may run, and those that never can. If anything is wrong,
+    /// nothing is added.
     pub(crate) fn extend(&mut self, extension: Extension) -> Result<FreedTasks, SpecError> {
         let (first, had_objects) = (self.tasks.len() as u32, self.objects.ids().len());
         Arc::make_mut(&mut self.spec).extend(extension)?;
@@ -53,15 +56,18 @@ impl Job {
         Ok(freed)
     }
 
-    /// Finds what tasks wait for, beginning with the task `first`. Returns those that may run, and those that never
-    /// can, because a task that they need has ended already.
+    /// Finds what tasks wait for, beginning with the task `first`. Returns those that may run, and
+    /// those that never can, because a task that they need has ended already.
     fn find_dependencies(&mut self, first: u32) -> FreedTasks {
         let mut freed = FreedTasks::default();
         for index in first..self.tasks.len() as u32 {
             let item = self.spec.items.get(index);
-            let mut producers: BTreeSet<u32> = self.spec.inputs_of(&item).filter_map(producer).collect();
+            let mut producers: BTreeSet<u32> =
+                self.spec.inputs_of(&item).filter_map(producer).collect();
             self.dependencies.depend(index, &producers);
-            let never_comes = producers.iter().any(|producer| self.tasks.phase(*producer).has_ended_unsuccessfully());
+            let never_comes = producers
+                .iter()
+                .any(|producer| self.tasks.phase(*producer).has_ended_unsuccessfully());
             let had_producers = !producers.is_empty();
             producers.retain(|producer| self.tasks.phase(*producer) != Phase::Succeeded);
             if never_comes {
@@ -115,8 +121,8 @@ impl Job {
 
     // ---- tasks end
 
-    /// The task has ended for good. Books the end, adds the result to the pending ones, and returns the tasks that may
-    /// run now, and those that never can.
+    /// The task has ended for good. Books the end, adds the result to the pending ones, and returns
+    /// the tasks that may run now, and those that never can.
     pub(crate) fn ended(
         &mut self,
         now_us: u64,
@@ -128,10 +134,12 @@ impl Job {
         let at_us = self.time_us(now_us);
         let state = self.tasks[index as usize];
         let was_assigned = state.phase == Phase::Assigned;
-        let queued_us = if was_assigned { state.assigned_us.saturating_sub(state.ready_us) } else { 0 };
+        let queued_us =
+            if was_assigned { state.assigned_us.saturating_sub(state.ready_us) } else { 0 };
         let ready_us = if state.ready_us == 0 { at_us } else { state.ready_us };
         let away_us = if was_assigned { at_us.saturating_sub(state.assigned_us) } else { 0 };
-        let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us + outcome.suspended_us);
+        let delivery_us =
+            away_us.saturating_sub(outcome.waited_us + outcome.ran_us + outcome.suspended_us);
         let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
         let end = JobEnd { at_us, ready_us, output_bytes: output_bytes(&result.outcome), result };
         let freed = self.book(&end);
@@ -182,7 +190,11 @@ impl Job {
         if !self.spec.is_attached {
             self.places.ended(index, &result.outcome, has_succeeded_before);
         }
-        self.kept.note(index, &self.spec.templates[usize::from(self.spec.items.template(index))].outputs, outcome);
+        self.kept.note(
+            index,
+            &self.spec.templates[usize::from(self.spec.items.template(index))].outputs,
+            outcome,
+        );
         let freed = self.free_dependents(index, phase, &result.outcome);
         for ready in &freed.ready {
             self.enter(*ready, Phase::Waiting);
@@ -198,8 +210,9 @@ impl Job {
         }
     }
 
-    /// Gives the outputs of an ended task to the tasks that read them. Returns the tasks that wait for no other one,
-    /// those that never can run, and the earlier outputs that assigned tasks were to read.
+    /// Gives the outputs of an ended task to the tasks that read them. Returns the tasks that wait
+    /// for no other one, those that never can run, and the earlier outputs that assigned tasks were
+    /// to read.
     fn free_dependents(&mut self, index: u32, phase: Phase, outcome: &Outcome) -> FreedTasks {
         let mut freed = FreedTasks::default();
         let dependents = self.dependencies.dependents(index).to_vec();
@@ -224,14 +237,15 @@ impl Job {
         freed
     }
 
-    /// Drops what is no longer needed of the item of a task that has ended, if the job is attached. The item stays if
-    /// the task may have to run again, because it keeps outputs in the cluster.
+    /// Drops what is no longer needed of the item of a task that has ended, if the job is attached.
+    /// The item stays if the task may have to run again, because it keeps outputs in the cluster.
     pub(crate) fn drop_item(&mut self, index: u32) {
         if !self.spec.is_attached || !self.is_done(index) {
             return;
         }
         self.done_bytes += self.spec.items.bytes_of(index);
-        if self.done_bytes < MAX_DONE_BYTES || self.done_bytes < self.spec.items.content_bytes() / 4 {
+        if self.done_bytes < MAX_DONE_BYTES || self.done_bytes < self.spec.items.content_bytes() / 4
+        {
             return;
         }
         let is_done: Vec<bool> = self.tasks.indices().map(|index| self.is_done(index)).collect();
@@ -248,7 +262,10 @@ impl Job {
     /// A task that waits must wait for the output of these, which they have written before.
     pub fn block(&mut self, index: u32, producers: impl IntoIterator<Item = u32>) {
         let phase = self.tasks.phase(index);
-        assert!(matches!(phase, Phase::Waiting | Phase::Blocked), "task {index} is to be blocked while {phase:?}");
+        assert!(
+            matches!(phase, Phase::Waiting | Phase::Blocked),
+            "task {index} is to be blocked while {phase:?}"
+        );
         self.dependencies.wait(index, producers);
         self.enter(index, Phase::Blocked);
     }
@@ -270,14 +287,17 @@ impl Job {
     /// An executor has the object. Returns the tasks that may run now.
     pub(crate) fn found(&mut self, object: ObjectId) -> Vec<u32> {
         let mut ready = self.lacking(object);
-        ready.retain(|index| self.borrowed.found(*index, object) && !self.dependencies.is_waiting(*index));
+        ready.retain(|index| {
+            self.borrowed.found(*index, object) && !self.dependencies.is_waiting(*index)
+        });
         ready.iter().for_each(|index| self.enter(*index, Phase::Waiting));
         ready
     }
 
     // ---- what tasks have left is no longer needed
 
-    /// Only tasks need what a task has left from now on, and only until they have read it. Returns it.
+    /// Only tasks need what a task has left from now on, and only until they have read it. Returns
+    /// it.
     pub fn note_unneeded(&mut self, index: u32) -> Vec<ObjectId> {
         let left = self.kept.keep_until_read(index);
         for (_, output) in &left {
@@ -321,15 +341,17 @@ impl Job {
         Arc::make_mut(&mut self.spec).replace_objects(current);
     }
 
-    /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may
-    /// be queued at once.
+    /// Makes these tasks, which have ended, run again: live, or again when it is read from the
+    /// journal. Tells which may be queued at once.
     pub(crate) fn retry_these(&mut self, again: &[u32], paused_us: u64) -> Vec<u32> {
         let mut ready = Vec::new();
         for index in again {
             let is_alone = self.dependencies.are_none();
             let item = (!is_alone).then(|| self.spec.items.get(*index));
-            let producers = item.iter().flat_map(|item| self.spec.inputs_of(item)).filter_map(producer);
-            let unmet: BTreeSet<u32> = producers.filter(|task| self.tasks.phase(*task) != Phase::Succeeded).collect();
+            let producers =
+                item.iter().flat_map(|item| self.spec.inputs_of(item)).filter_map(producer);
+            let unmet: BTreeSet<u32> =
+                producers.filter(|task| self.tasks.phase(*task) != Phase::Succeeded).collect();
             self.tasks.forget_failures(*index);
             if unmet.is_empty() {
                 self.enter(*index, Phase::Waiting);
@@ -345,8 +367,9 @@ impl Job {
         ready
     }
 
-    /// Makes these tasks, which have succeeded, run again because what they wrote is lost: live, or again when it is
-    /// read from the journal. Those that still need it go from `Waiting` to `Blocked`.
+    /// Makes these tasks, which have succeeded, run again because what they wrote is lost: live, or
+    /// again when it is read from the journal. Those that still need it go from `Waiting` to
+    /// `Blocked`.
     pub fn recompute(&mut self, again: &[u32], paused_us: u64) {
         for index in again {
             self.tasks.get_mut(*index).recomputed += 1;

@@ -7,8 +7,9 @@ use eyas_types::{JobId, ObjectSpec};
 use super::Job;
 use crate::spec::JobSpec;
 
-/// A job with all that can be found out before it has an id. For a million tasks or inputs this takes a while, so it is
-/// made before the decider of jobs, which does one thing at a time, hears of the job.
+/// A job with all that can be found out before it has an id. For a million tasks or inputs this
+/// takes a while, so it is made before the decider of jobs, which does one thing at a time, hears
+/// of the job.
 #[derive(Debug)]
 pub struct NewJob(Job);
 

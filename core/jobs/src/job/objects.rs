@@ -1,4 +1,5 @@
-//! The objects that a job's inputs stand for: those it was submitted with, and those its tasks write for others.
+//! The objects that a job's inputs stand for: those it was submitted with, and those its tasks
+//! write for others.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -8,7 +9,8 @@ use eyas_types::{Input, InputFrom, Need, ObjectId, ObjectSpec, Outcome, TaskItem
 
 use crate::spec::{JobSpec, in_order};
 
-/// An input, and the object that it stands for with its id; `None` while the task that writes it has not delivered.
+/// An input, and the object that it stands for with its id; `None` while the task that writes it
+/// has not delivered.
 pub(super) type ReadInput<'a> = (&'a Input, Option<(ObjectId, &'a ObjectSpec)>);
 
 /// The objects that tasks of a job read.
@@ -18,8 +20,8 @@ pub(super) struct ReadObjects {
     ids: Vec<ObjectId>,
     /// Of each template with many inputs, their ids and sizes in order, once they were needed.
     shared_inputs: BTreeMap<u16, Box<[(ObjectId, u64)]>>,
-    /// What tasks whose outputs are read have delivered. Ids are made when it comes, and not for all inputs of a task
-    /// at once.
+    /// What tasks whose outputs are read have delivered. Ids are made when it comes, and not for
+    /// all inputs of a task at once.
     produced: BTreeMap<(u32, u16), (ObjectId, ObjectSpec)>,
 }
 
@@ -50,17 +52,20 @@ impl ReadObjects {
         current.iter().for_each(|(place, object)| self.ids[*place as usize] = object.id());
     }
 
-    /// A task has delivered what others read, or may read. Returns what it had delivered before that is another object
-    /// now, with its output.
+    /// A task has delivered what others read, or may read. Returns what it had delivered before
+    /// that is another object now, with its output.
     pub fn produce(&mut self, index: u32, outcome: &Outcome) -> Vec<(u16, ObjectSpec)> {
         let before = self.produced.range((index, 0)..=(index, u16::MAX));
-        let before: Vec<_> = before.map(|((_, output), (_, object))| (*output, object.clone())).collect();
-        // The files of a glob share one output index. They are inserted in reverse, so the first file is kept.
+        let before: Vec<_> =
+            before.map(|((_, output), (_, object))| (*output, object.clone())).collect();
+        // The files of a glob share one output index. They are inserted in reverse, so the first
+        // file is kept.
         for delivered in outcome.outputs.iter().rev() {
             let object = delivered.object.clone();
             self.produced.insert((index, delivered.output), (object.id(), object));
         }
-        let is_other = |(output, object): &(u16, ObjectSpec)| self.produced[&(index, *output)].1 != *object;
+        let is_other =
+            |(output, object): &(u16, ObjectSpec)| self.produced[&(index, *output)].1 != *object;
         before.into_iter().filter(is_other).collect()
     }
 
@@ -81,18 +86,23 @@ impl ReadObjects {
 
     /// Takes what a snapshot says that tasks have delivered.
     pub fn give(&mut self, produced: Vec<((u32, u16), ObjectSpec)>) {
-        self.produced = produced.into_iter().map(|(key, object)| (key, (object.id(), object))).collect();
+        self.produced =
+            produced.into_iter().map(|(key, object)| (key, (object.id(), object))).collect();
     }
 
     /// The outputs of a task that are this object.
     pub fn outputs_with(&self, index: u32, object: ObjectId) -> Vec<u16> {
         let outputs = self.produced.range((index, 0)..=(index, u16::MAX));
-        let is_it = |(_, (id, found)): &(_, &(ObjectId, ObjectSpec))| *id == object && found.is_kept();
+        let is_it =
+            |(_, (id, found)): &(_, &(ObjectId, ObjectSpec))| *id == object && found.is_kept();
         outputs.filter(is_it).map(|((_, output), _)| *output).collect()
     }
 
     /// All objects: those the job was submitted with, then those its tasks wrote for others.
-    pub fn all<'a>(&'a self, spec: &'a JobSpec) -> impl Iterator<Item = (ObjectId, &'a ObjectSpec)> {
+    pub fn all<'a>(
+        &'a self,
+        spec: &'a JobSpec,
+    ) -> impl Iterator<Item = (ObjectId, &'a ObjectSpec)> {
         let submitted = self.ids.iter().copied().zip(&spec.objects);
         submitted.chain(self.produced.values().map(|(id, object)| (*id, object)))
     }
@@ -137,7 +147,9 @@ impl ReadObjects {
             return (inputs.clone(), need);
         }
         match spec.shared_inputs_of(item.template, &self.ids) {
-            Some(inputs) => (self.shared_inputs.entry(item.template).or_insert(inputs).clone(), need),
+            Some(inputs) => {
+                (self.shared_inputs.entry(item.template).or_insert(inputs).clone(), need)
+            }
             None => (self.input_ids(spec, item).into(), need),
         }
     }

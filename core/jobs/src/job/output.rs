@@ -1,4 +1,5 @@
-//! Captured output of tasks, which the journal keeps: its size, and cutting it where there is no room.
+//! Captured output of tasks, which the journal keeps: its size, and cutting it where there is no
+//! room.
 
 use eyas_types::Outcome;
 
@@ -23,7 +24,8 @@ mod tests {
 
     #[test]
     fn output_is_cut_from_its_end_and_counted() {
-        for (room, kept) in [(0, (0, 0)), (4, (4, 0)), (7, (5, 2)), (8, (5, 3)), (u64::MAX, (5, 3))] {
+        for (room, kept) in [(0, (0, 0)), (4, (4, 0)), (7, (5, 2)), (8, (5, 3)), (u64::MAX, (5, 3))]
+        {
             let mut outcome = Outcome {
                 stdout: b"works".into(),
                 stderr: b"err".into(),

@@ -11,8 +11,8 @@ use crate::log::JobEnd;
 
 /// Results in one entry.
 const ENTRY_RESULTS: usize = 4096;
-/// An entry takes no more results once it has this many bytes of output. For example four results with 1 MiB of output
-/// each.
+/// An entry takes no more results once it has this many bytes of output. For example four results
+/// with 1 MiB of output each.
 const ENTRY_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,8 @@ impl Pending {
     /// Adds a result. Returns the index of its entry among the coming ones, from 0.
     pub fn push(&mut self, end: JobEnd) -> u64 {
         let bytes = output_bytes(&end.result.outcome);
-        let has_room = |last: &&mut Vec<_>| last.len() < ENTRY_RESULTS && self.last_bytes < ENTRY_BYTES;
+        let has_room =
+            |last: &&mut Vec<_>| last.len() < ENTRY_RESULTS && self.last_bytes < ENTRY_BYTES;
         match self.entries.last_mut().filter(has_room) {
             Some(last) => {
                 last.push(end);
@@ -51,7 +52,12 @@ impl Pending {
 
     /// The latest result of a task.
     pub fn last(&self, index: u32) -> Option<&TaskResult> {
-        self.entries.iter().flatten().rev().map(|end| &end.result).find(|result| result.index == index)
+        self.entries
+            .iter()
+            .flatten()
+            .rev()
+            .map(|end| &end.result)
+            .find(|result| result.index == index)
     }
 
     /// Takes all entries, in order.
@@ -66,8 +72,16 @@ mod tests {
     use eyas_types::{Outcome, Status};
 
     fn end(index: u32, bytes: u64) -> JobEnd {
-        let outcome = Outcome { stdout: vec![b'x'; bytes as usize], ..Outcome::of(Status::Succeeded) };
-        let result = TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome };
+        let outcome =
+            Outcome { stdout: vec![b'x'; bytes as usize], ..Outcome::of(Status::Succeeded) };
+        let result = TaskResult {
+            index,
+            attempt: 0,
+            executor: "n1".into(),
+            queued_us: 0,
+            delivery_us: 0,
+            outcome,
+        };
         JobEnd { at_us: 0, ready_us: 0, output_bytes: bytes, result }
     }
 

@@ -1,15 +1,16 @@
-//! Which task of a job has which place in persistent storage. Of two tasks whose outputs would be one file, the second
-//! would replace what the first wrote. What tasks write is known only when they have run: a pattern finds it, a
-//! symbolic link leads to it. So each task claims its places before its outputs appear, and has all of them or none.
+//! Which task of a job has which place in persistent storage. Of two tasks whose outputs would be
+//! one file, the second would replace what the first wrote. What tasks write is known only when
+//! they have run: a pattern finds it, a symbolic link leads to it. So each task claims its places
+//! before its outputs appear, and has all of them or none.
 //!
 //! A place that the job says a task has is not claimed: it is that task's from the beginning.
 //!
-//! Tasks of an attached job have no places: a client that adds a task later may mean to replace what an earlier one
-//! wrote, and the last one counts.
+//! Tasks of an attached job have no places: a client that adds a task later may mean to replace
+//! what an earlier one wrote, and the last one counts.
 //!
-//! A place stays with its task as long as the job is remembered: the same task may write there again, after a failure
-//! or when its output is made again. A task that ends without success lets go of what it claimed. Another job knows
-//! nothing of it, and may replace all.
+//! A place stays with its task as long as the job is remembered: the same task may write there
+//! again, after a failure or when its output is made again. A task that ends without success lets
+//! go of what it claimed. Another job knows nothing of it, and may replace all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -34,7 +35,12 @@ impl Places {
     ///
     /// # Errors
     /// The first place that another task has, and which that is; then the task is given none.
-    pub fn claim(&mut self, task: u32, places: Vec<PlaceId>, spec: &JobSpec) -> Result<(), (PlaceId, u32)> {
+    pub fn claim(
+        &mut self,
+        task: u32,
+        places: Vec<PlaceId>,
+        spec: &JobSpec,
+    ) -> Result<(), (PlaceId, u32)> {
         self.declared.get_or_insert_with(|| spec.declared_places());
         if let Some(taken) = self.taken(task, places.iter().copied()) {
             return Err(taken);
@@ -45,9 +51,14 @@ impl Places {
     }
 
     /// The first place that another task has, and which that is.
-    fn taken(&self, task: u32, places: impl IntoIterator<Item = PlaceId>) -> Option<(PlaceId, u32)> {
+    fn taken(
+        &self,
+        task: u32,
+        places: impl IntoIterator<Item = PlaceId>,
+    ) -> Option<(PlaceId, u32)> {
         let declared = |place: PlaceId| self.declared.as_ref()?.get(&place);
-        let owner = |place: PlaceId| Some((place, *self.owners.get(&place).or_else(|| declared(place))?));
+        let owner =
+            |place: PlaceId| Some((place, *self.owners.get(&place).or_else(|| declared(place))?));
         places.into_iter().filter_map(owner).find(|(_, owner)| *owner != task)
     }
 
@@ -66,8 +77,8 @@ impl Places {
         self.owners.extend(owners);
     }
 
-    /// A task has ended: it has the places of what it delivered, and no other that it claimed since it ended last. One
-    /// that had succeeded before, and has not now, has none.
+    /// A task has ended: it has the places of what it delivered, and no other that it claimed since
+    /// it ended last. One that had succeeded before, and has not now, has none.
     pub fn ended(&mut self, task: u32, outcome: &Outcome, has_succeeded_before: bool) {
         for place in self.claimed.remove(&task).unwrap_or_default() {
             self.owners.remove(&place);
@@ -105,7 +116,8 @@ mod tests {
     fn delivered(places: &[PlaceId]) -> Outcome {
         let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
         let object = ObjectSpec { source: "file:///x".into(), version, mode: FileMode::READABLE };
-        let output = |place: &PlaceId| Delivered { output: 0, object: object.clone(), place: Some(*place) };
+        let output =
+            |place: &PlaceId| Delivered { output: 0, object: object.clone(), place: Some(*place) };
         Outcome { outputs: places.iter().map(output).collect(), ..Outcome::of(Status::Succeeded) }
     }
 
@@ -113,7 +125,11 @@ mod tests {
     fn a_place_is_one_tasks_until_that_fails() {
         let mut places = Places::default();
         assert_eq!(claim(&mut places, 0, vec![A]), Ok(()));
-        assert_eq!(claim(&mut places, 1, vec![B, A]), Err((A, 0)), "before the first has ended, too");
+        assert_eq!(
+            claim(&mut places, 1, vec![B, A]),
+            Err((A, 0)),
+            "before the first has ended, too"
+        );
         assert_eq!(claim(&mut places, 2, vec![B]), Ok(()), "a refused task has no place");
         places.ended(0, &delivered(&[A]), false);
         assert_eq!(claim(&mut places, 1, vec![A]), Err((A, 0)));

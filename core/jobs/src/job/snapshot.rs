@@ -1,9 +1,10 @@
-//! A job's durable state as one value. A snapshot replaces the entries that it covers: a job that is made from a
-//! snapshot and the entries after it is the job that all of its entries give.
+//! A job's durable state as one value. A snapshot replaces the entries that it covers: a job that
+//! is made from a snapshot and the entries after it is the job that all of its entries give.
 //!
-//! What the journal does not know is not in it: which tasks are at executors, how often they failed there, and whether
-//! a task waits because an object is missing just now. So the snapshot of a live job and that of the same job read
-//! again are equal, which the dispatcher checks while it is tested.
+//! What the journal does not know is not in it: which tasks are at executors, how often they failed
+//! there, and whether a task waits because an object is missing just now. So the snapshot of a live
+//! job and that of the same job read again are equal, which the dispatcher checks while it is
+//! tested.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -41,8 +42,8 @@ pub struct JobSnapshot {
     produced: Vec<((u32, u16), ObjectSpec)>,
     course: JobCourse,
     peak_memory_bytes: u64,
-    /// Tasks that started again because executors were lost, and because they were ended in good order: the number of
-    /// times.
+    /// Tasks that started again because executors were lost, and because they were ended in good
+    /// order: the number of times.
     restarts: Vec<(u32, u16, u8)>,
 }
 
@@ -89,7 +90,8 @@ pub struct JobSummary {
     pub entries: u64,
     /// Results that were removed because the task has a later one.
     pub dropped_results: u64,
-    /// A dispatcher that starts must read the whole job: it keeps objects in the cluster, or its results can be reused.
+    /// A dispatcher that starts must read the whole job: it keeps objects in the cluster, or its
+    /// results can be reused.
     pub must_be_loaded: bool,
     /// Most memory that one of its tasks used; 0 if unknown.
     pub peak_memory_bytes: u64,
@@ -106,12 +108,13 @@ impl JobSnapshot {
         self.tasks.get(index as usize).filter(|task| task.phase.has_ended()).map(|task| task.entry)
     }
 
-    /// Whether both are the same state of a job. The course of a job that has not ended is left out, because its last
-    /// interval is still open. Whether output was cut and which results were removed is left out too: entries do not
-    /// say it.
+    /// Whether both are the same state of a job. The course of a job that has not ended is left
+    /// out, because its last interval is still open. Whether output was cut and which results were
+    /// removed is left out too: entries do not say it.
     pub fn agrees_with(&self, other: &JobSnapshot) -> bool {
         let comparable = |snapshot: &JobSnapshot| {
-            let mut snapshot = JobSnapshot { lacked_output_room: false, dropped_results: 0, ..snapshot.clone() };
+            let mut snapshot =
+                JobSnapshot { lacked_output_room: false, dropped_results: 0, ..snapshot.clone() };
             if snapshot.ended_us.is_none() {
                 snapshot.course = JobCourse::default();
             }
@@ -127,7 +130,12 @@ impl Job {
         let task = |state: &super::TaskState| {
             let recomputed = state.recomputed;
             if state.phase.has_ended() {
-                TaskSnapshot { phase: state.phase, recomputed, ready_us: state.ready_us, entry: state.entry }
+                TaskSnapshot {
+                    phase: state.phase,
+                    recomputed,
+                    ready_us: state.ready_us,
+                    entry: state.entry,
+                }
             } else {
                 TaskSnapshot { phase: Phase::Waiting, recomputed, ready_us: 0, entry: 0 }
             }
@@ -170,7 +178,8 @@ impl Job {
         for (index, task) in snapshot.tasks.iter().enumerate() {
             let index = index as u32;
             let state = job.tasks.get_mut(index);
-            (state.recomputed, state.ready_us, state.entry) = (task.recomputed, task.ready_us, task.entry);
+            (state.recomputed, state.ready_us, state.entry) =
+                (task.recomputed, task.ready_us, task.entry);
             if task.phase.has_ended() {
                 job.dependencies.stop_waiting(index);
                 job.enter(index, task.phase);
@@ -186,7 +195,8 @@ impl Job {
         let tasks = &job.tasks;
         let free = job.dependencies.meet_all(|producer| tasks.phase(producer) == Phase::Succeeded);
         free.into_iter().for_each(|index| job.enter(index, Phase::Waiting));
-        (job.retried, job.reused, job.recomputed) = (snapshot.retried, snapshot.reused, snapshot.recomputed);
+        (job.retried, job.reused, job.recomputed) =
+            (snapshot.retried, snapshot.reused, snapshot.recomputed);
         job.recorded = RecordedJob {
             entries: snapshot.entries,
             snapshot_entries: Some(snapshot.entries),
@@ -239,7 +249,8 @@ impl Job {
     pub(crate) fn memory_bytes(&self) -> u64 {
         /// An object's spec with a source of usual length, its id, and its places in maps.
         const OBJECT_BYTES: usize = 300;
-        let tasks = self.tasks.len() * size_of::<super::TaskState>() + self.spec.items.memory_bytes();
+        let tasks =
+            self.tasks.len() * size_of::<super::TaskState>() + self.spec.items.memory_bytes();
         (tasks + (self.spec.objects.len() + self.objects.produced().len()) * OBJECT_BYTES) as u64
     }
 }

@@ -8,8 +8,8 @@ use eyas_types::course::TaskCounts;
 use eyas_types::{ExecutorId, ObjectId, TaskId};
 use serde::{Deserialize, Serialize};
 
-/// Tasks with up to this many inputs do not count among those whose inputs are bounded: what is kept of them is as much
-/// as what is kept of any task.
+/// Tasks with up to this many inputs do not count among those whose inputs are bounded: what is
+/// kept of them is as much as what is kept of any task.
 const FEW_INPUTS: usize = 64;
 
 /// The phase of a task.
@@ -41,8 +41,8 @@ impl Phase {
         self.has_ended() && self != Phase::Succeeded
     }
 
-    /// Whether a task may go from this phase to the next one. A retry goes on from `Failed` and `Cancelled`, a lost
-    /// output from `Succeeded`.
+    /// Whether a task may go from this phase to the next one. A retry goes on from `Failed` and
+    /// `Cancelled`, a lost output from `Succeeded`.
     fn may_become(self, next: Phase) -> bool {
         use Phase::{Assigned, Blocked, Cancelled, Failed, Succeeded, Waiting};
         matches!(
@@ -68,7 +68,8 @@ impl Phase {
     }
 }
 
-/// The state of a task in memory; by default, of one that has not run. Its result is in the journal.
+/// The state of a task in memory; by default, of one that has not run. Its result is in the
+/// journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskState {
     /// The phase of the task.
@@ -147,7 +148,10 @@ impl TaskTable {
     pub(super) fn enter(&mut self, task: TaskId, phase: Phase) -> Phase {
         let state = &mut self.states[task.index as usize];
         let before = state.phase;
-        assert!(before.may_become(phase), "task {task} cannot go from {before:?} to {phase:?}: {state:?}");
+        assert!(
+            before.may_become(phase),
+            "task {task} cannot go from {before:?} to {phase:?}: {state:?}"
+        );
         state.phase = phase;
         if phase != Phase::Waiting {
             self.waiting_inputs -= u64::from(core::mem::take(&mut state.waiting_inputs));
@@ -171,7 +175,8 @@ impl TaskTable {
         self.waiting_inputs
     }
 
-    /// A task starts again because its executor is gone: live, or again when it is read from the journal.
+    /// A task starts again because its executor is gone: live, or again when it is read from the
+    /// journal.
     pub(crate) fn count_restart(&mut self, index: u32, is_loss: bool) {
         let state = self.get_mut(index);
         if is_loss {

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use eyas_types::course::{JobState, Sample};
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskId, TaskItem,
-    TaskTemplate, Template, Version,
+    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program,
+    Status, TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 
 use super::{FreedTasks, Job, JobSpec, Phase};
@@ -32,8 +32,14 @@ fn diamond_of(change: impl FnOnce(&mut OutputSpec)) -> Job {
     change(&mut template.outputs[0]);
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
     for needs in [&[][..], &[], &[0, 1], &[2], &[]] {
-        let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
-        spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: needs.iter().map(input).collect() }]).unwrap();
+        let input =
+            |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
+        spec.push(&[TaskItem {
+            template: 0,
+            values: Vec::new(),
+            inputs: needs.iter().map(input).collect(),
+        }])
+        .unwrap();
     }
     spec.validate(&|_, _| Ok(None)).unwrap();
     Job::new(JobId(1), spec)
@@ -41,8 +47,15 @@ fn diamond_of(change: impl FnOnce(&mut OutputSpec)) -> Job {
 
 fn wrote(index: u32) -> Outcome {
     let version = Version::Modified { mtime_ns: 1, size_bytes: 100 + u64::from(index) };
-    let object = ObjectSpec { source: format!("file:///out/{index}").into(), version, mode: FileMode::READABLE };
-    Outcome { outputs: vec![Delivered { output: 0, object, place: None }], ..Outcome::of(Status::Succeeded) }
+    let object = ObjectSpec {
+        source: format!("file:///out/{index}").into(),
+        version,
+        mode: FileMode::READABLE,
+    };
+    Outcome {
+        outputs: vec![Delivered { output: 0, object, place: None }],
+        ..Outcome::of(Status::Succeeded)
+    }
 }
 
 fn run(job: &mut Job, index: u32, outcome: Outcome) -> FreedTasks {
@@ -103,7 +116,11 @@ fn a_retry_forgets_how_often_the_task_has_failed() {
 fn results_read_from_the_journal_give_the_same_job() {
     let mut live = diamond();
     for index in [1, 0, 4] {
-        run(&mut live, index, if index == 0 { Outcome::of(Status::Signalled(9)) } else { wrote(index) });
+        run(
+            &mut live,
+            index,
+            if index == 0 { Outcome::of(Status::Signalled(9)) } else { wrote(index) },
+        );
     }
     let mut again = diamond();
     for end in live.recorded.pending.take().iter().flatten() {
@@ -138,11 +155,22 @@ fn a_jobs_time_stands_still_between_its_end_and_a_retry() {
 #[test]
 fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
     let kept = |index| {
-        let object = ObjectSpec::kept(TaskId { job: JobId(1), index }, "out", 7, "content", FileMode::READABLE);
-        Outcome { outputs: vec![Delivered { output: 0, object, place: None }], ..Outcome::of(Status::Succeeded) }
+        let object = ObjectSpec::kept(
+            TaskId { job: JobId(1), index },
+            "out",
+            7,
+            "content",
+            FileMode::READABLE,
+        );
+        Outcome {
+            outputs: vec![Delivered { output: 0, object, place: None }],
+            ..Outcome::of(Status::Succeeded)
+        }
     };
     // Task 2 reads the outputs of 0 and 1, task 3 that of 2; task 4 stands alone.
-    let mut job = diamond_of(|output| (output.destination, output.replicas, output.until_read) = (None, 1, true));
+    let mut job = diamond_of(|output| {
+        (output.destination, output.replicas, output.until_read) = (None, 1, true)
+    });
     let wanted = |job: &Job| {
         let left = job.kept.keys().filter(|(index, object)| job.is_wanted(*index, *object));
         left.map(|(index, _)| index).collect::<Vec<_>>()
@@ -175,7 +203,10 @@ fn what_an_assigned_task_was_to_read_is_told_when_another_run_replaces_it() {
         job.recompute(&[0], 0);
         let replaced = run(&mut job, 0, second.clone()).replaced;
         let is_told = is_assigned && second != first;
-        assert_eq!(replaced, if is_told { vec![(0, first.outputs[0].object.clone())] } else { vec![] });
+        assert_eq!(
+            replaced,
+            if is_told { vec![(0, first.outputs[0].object.clone())] } else { vec![] }
+        );
     }
 }
 

@@ -25,10 +25,15 @@ pub(super) fn extension(job: &Job, readers: &[u8], unneeded: &BTreeSet<TaskId>) 
                 && job.spec.items.template(task) == 0
                 && !unneeded.contains(&TaskId { job: job.id, index: task })
         };
-        let task = (u32::from(*reads)).checked_rem(job.tasks.len() as u32).filter(|task| keeps(*task));
+        let task =
+            (u32::from(*reads)).checked_rem(job.tasks.len() as u32).filter(|task| keeps(*task));
         let input = |task| Input { from: InputFrom::Output { task, output: 0 }, name: None };
         let values = vec![Value { text: "some content of a task".into(), input: None }];
-        extension.items.push(TaskItem { template, values, inputs: task.map(input).into_iter().collect() });
+        extension.items.push(TaskItem {
+            template,
+            values,
+            inputs: task.map(input).into_iter().collect(),
+        });
     }
     extension
 }
@@ -42,7 +47,10 @@ fn what_is_wrong_with_an_extension_is_said_and_none_of_it_is_added() {
     let item = |template, inputs| TaskItem { template, values: vec![], inputs };
     let later = Input { from: InputFrom::Output { task: 4, output: 0 }, name: None };
     for (items, wrong) in [
-        (vec![item(0, vec![]), item(7, vec![])], SpecError::Task { task: 3, source: TaskError::NoTemplate(7) }),
+        (
+            vec![item(0, vec![]), item(7, vec![])],
+            SpecError::Task { task: 3, source: TaskError::NoTemplate(7) },
+        ),
         (vec![item(0, vec![later])], SpecError::Task { task: 2, source: TaskError::NoSuchTask(4) }),
     ] {
         let mut job = world.jobs.jobs.remove(&id).expect("it is attached");
@@ -64,7 +72,9 @@ fn content_of_ended_tasks_goes_and_that_of_others_stays() {
     (0..20).for_each(|_| apply(&mut world, Step::Extend(0, vec![0, 1])));
     world.join();
     let id = *world.delivered.keys().next().expect("it is attached");
-    let values = |world: &World, index| world.jobs.get(id).expect("it is attached").spec.items.get(index).values.len();
+    let values = |world: &World, index| {
+        world.jobs.get(id).expect("it is attached").spec.items.get(index).values.len()
+    };
     for _ in 0..30 {
         let task = world.executors.iter().find_map(|(by, has)| Some((*by, *has.tasks.last()?)));
         let (executor, task) = task.expect("tasks run");
@@ -75,8 +85,16 @@ fn content_of_ended_tasks_goes_and_that_of_others_stays() {
     let job = world.jobs.get(id).expect("it is attached");
     let has_ended = |index: &u32| job.tasks[*index as usize].phase.has_ended();
     let count = job.tasks.len() as u32;
-    assert!((0..count).filter(|index| index % 2 == 0 || !has_ended(index)).all(|index| values(&world, index) == 1));
-    assert!((0..count).filter(|index| index % 2 == 1 && has_ended(index)).any(|index| values(&world, index) == 0));
+    assert!(
+        (0..count)
+            .filter(|index| index % 2 == 0 || !has_ended(index))
+            .all(|index| values(&world, index) == 1)
+    );
+    assert!(
+        (0..count)
+            .filter(|index| index % 2 == 1 && has_ended(index))
+            .any(|index| values(&world, index) == 0)
+    );
 }
 
 #[test]
@@ -84,7 +102,8 @@ fn outputs_that_nobody_needs_are_released_when_their_last_reader_has_ended() {
     let mut world = World::new();
     apply(&mut world, Step::Attach);
     let id = *world.delivered.keys().next().expect("it is attached");
-    // The second task reads the output of the first, and keeps one, which the third reads. The third keeps nothing.
+    // The second task reads the output of the first, and keeps one, which the third reads. The
+    // third keeps nothing.
     apply(&mut world, Step::Extend(0, vec![0]));
     for (template, reads) in [(0, 0), (1, 1)] {
         let mut extension = Extension::default();
@@ -95,12 +114,15 @@ fn outputs_that_nobody_needs_are_released_when_their_last_reader_has_ended() {
     world.join();
     let end = |world: &mut World, index| {
         let task = TaskId { job: id, index };
-        let by = world.executors.iter().find(|(_, has)| has.tasks.contains(&task)).map(|(by, _)| *by);
+        let by =
+            world.executors.iter().find(|(_, has)| has.tasks.contains(&task)).map(|(by, _)| *by);
         world.end(by.expect("the task runs"), task, 9);
         world.tell(Event::Deliver);
         world.validate();
     };
-    let keeps = |world: &World, index| world.jobs.get(id).is_some_and(|job| job.kept_by(index).next().is_some());
+    let keeps = |world: &World, index| {
+        world.jobs.get(id).is_some_and(|job| job.kept_by(index).next().is_some())
+    };
     let unneeded = |world: &mut World, index| {
         world.tell(Event::Unneeded { job: id, tasks: vec![index] });
         world.validate();
@@ -112,7 +134,10 @@ fn outputs_that_nobody_needs_are_released_when_their_last_reader_has_ended() {
     assert!(world.kept.contains_key(&first));
     end(&mut world, 1);
     assert!(!world.kept.contains_key(&first), "all that read it have done so");
-    assert!(keeps(&world, 0), "it may be made again for the second task, whose output the third needs");
+    assert!(
+        keeps(&world, 0),
+        "it may be made again for the second task, whose output the third needs"
+    );
     end(&mut world, 2);
     unneeded(&mut world, 1);
     assert!(!keeps(&world, 0) && !keeps(&world, 1));

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A job whose one task keeps its output, and a job with a task that reads it and waits, as no executor has room.
+/// A job whose one task keeps its output, and a job with a task that reads it and waits, as no
+/// executor has room.
 fn lender_and_borrower() -> (World, ObjectId) {
     let mut world = World::new();
     world.join();
@@ -26,7 +27,10 @@ fn what_another_job_reads_is_held_until_that_job_ends() {
         world.validate();
         assert!(world.kept.contains_key(&object), "a dispatcher that starts holds it again");
         let (executor, task) = (ExecutorId(1), TaskId { job: JobId(2), index: 0 });
-        assert!(world.executors[&executor].tasks.contains(&task), "it runs, as an executor came back with its input");
+        assert!(
+            world.executors[&executor].tasks.contains(&task),
+            "it runs, as an executor came back with its input"
+        );
         world.end(executor, task, 9);
         world.validate();
         assert!(!world.kept.contains_key(&object), "nothing reads it");
@@ -45,7 +49,10 @@ fn what_another_job_reads_is_made_again_while_the_job_that_made_it_keeps_it() {
     assert_eq!(world.jobs.phase(TaskId { job: JobId(2), index: 0 }), Some(Phase::Blocked));
     world.end(executor, made, 9);
     world.validate();
-    assert!(world.executors[&executor].tasks.contains(&TaskId { job: JobId(2), index: 0 }), "its reader runs");
+    assert!(
+        world.executors[&executor].tasks.contains(&TaskId { job: JobId(2), index: 0 }),
+        "its reader runs"
+    );
     assert!(world.kept[&object]);
 }
 

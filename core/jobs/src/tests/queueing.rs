@@ -6,7 +6,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use eyas_types::{
-    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Version,
+    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem,
+    TaskTemplate, Version,
 };
 
 use super::{World, config, job, submitted};
@@ -36,12 +37,19 @@ fn tasks_that_one_end_frees_are_queued_in_parts_and_each_once() {
 /// A job of tasks that all read the same number of files.
 fn wide(inputs: u32, tasks: usize) -> JobSpec {
     let mut template = TaskTemplate::new(Program::Noop);
-    template.inputs = (0..inputs).map(|object| Input { from: InputFrom::Object(object), name: None }).collect();
+    template.inputs =
+        (0..inputs).map(|object| Input { from: InputFrom::Object(object), name: None }).collect();
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
-    let version = |size_bytes: u32| Version::Modified { mtime_ns: 0, size_bytes: size_bytes.into() };
-    let object = |number| ObjectSpec { source: "file:///x".into(), version: version(number), mode: FileMode::READABLE };
+    let version =
+        |size_bytes: u32| Version::Modified { mtime_ns: 0, size_bytes: size_bytes.into() };
+    let object = |number| ObjectSpec {
+        source: "file:///x".into(),
+        version: version(number),
+        mode: FileMode::READABLE,
+    };
     spec.push_objects((0..inputs).map(object).collect()).unwrap();
-    spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks]).unwrap();
+    spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks])
+        .unwrap();
     spec.validate(&|_, _| Ok(None)).unwrap();
     spec
 }

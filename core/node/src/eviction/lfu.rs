@@ -1,5 +1,5 @@
-//! LFU: the object that was used least often leaves first. Of equal counts, the object that was used longest ago leaves
-//! first.
+//! LFU: the object that was used least often leaves first. Of equal counts, the object that was
+//! used longest ago leaves first.
 
 use eyas_types::ObjectId;
 

@@ -22,8 +22,8 @@ pub trait Eviction: Send {
     /// The object is no longer in the store.
     fn removed(&mut self, object: ObjectId);
 
-    /// Chooses the next object to evict, from those for which `may_leave` is true. The store then calls
-    /// [`removed`](Self::removed).
+    /// Chooses the next object to evict, from those for which `may_leave` is true. The store then
+    /// calls [`removed`](Self::removed).
     fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId>;
 }
 
@@ -126,7 +126,10 @@ mod tests {
         assert_eq!(taken[3], 0, "this object may not leave");
         let even = 10_000 / 9;
         assert!(
-            taken.iter().enumerate().all(|(n, count)| n == 3 || (even - 250..even + 250).contains(count)),
+            taken
+                .iter()
+                .enumerate()
+                .all(|(n, count)| n == 3 || (even - 250..even + 250).contains(count)),
             "{taken:?}"
         );
     }

@@ -17,7 +17,11 @@ pub(super) struct RandomEviction {
 
 impl RandomEviction {
     pub fn new(seed: u64) -> Self {
-        RandomEviction { objects: Vec::new(), indices: BTreeMap::new(), random: SplitMix64::new(seed) }
+        RandomEviction {
+            objects: Vec::new(),
+            indices: BTreeMap::new(),
+            random: SplitMix64::new(seed),
+        }
     }
 }
 
@@ -41,8 +45,8 @@ impl Eviction for RandomEviction {
     }
 
     fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId> {
-        // Usually most objects may leave, so a few random tries find one. Otherwise all objects are searched, from a
-        // random index on.
+        // Usually most objects may leave, so a few random tries find one. Otherwise all objects are
+        // searched, from a random index on.
         let count = self.objects.len();
         for _ in 0..count.min(8) {
             let index = (self.random.throw() % count as u64) as usize;

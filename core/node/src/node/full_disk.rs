@@ -1,5 +1,6 @@
-//! Tasks that have found the disk full. What other tasks need will be free later, and idle objects can leave at once,
-//! so these tasks start again. From then on, each task has room for what it writes, and not only for its inputs.
+//! Tasks that have found the disk full. What other tasks need will be free later, and idle objects
+//! can leave at once, so these tasks start again. From then on, each task has room for what it
+//! writes, and not only for its inputs.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,11 +22,19 @@ impl Node {
     }
 
     /// A started task has found the disk full after it had written this much.
-    pub(super) fn out_of_disk(&mut self, task: TaskId, written_bytes: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn out_of_disk(
+        &mut self,
+        task: TaskId,
+        written_bytes: u64,
+        effects: &mut Vec<Effect>,
+    ) {
         let starts = self.tasks[task].found_full.min(STARTS_ON_FULL_DISK);
-        // Twice as much with each start: a task that finds the disk full after 3 GB, and again after 3 GB, makes each
-        // task get room for 3 GB and then for 6 GB.
-        self.scratch_bytes = self.scratch_bytes.max(written_bytes.saturating_mul(1 << starts)).max(MIN_SCRATCH_BYTES);
+        // Twice as much with each start: a task that finds the disk full after 3 GB, and again
+        // after 3 GB, makes each task get room for 3 GB and then for 6 GB.
+        self.scratch_bytes = self
+            .scratch_bytes
+            .max(written_bytes.saturating_mul(1 << starts))
+            .max(MIN_SCRATCH_BYTES);
         // Its own inputs are still pinned, so they stay.
         let could_evict = self.make_scratch_room(effects);
         let entry = self.forget(task, effects);
@@ -39,17 +48,20 @@ impl Node {
         self.make_scratch_room(effects);
     }
 
-    /// Evicts idle objects until there is room for what all admitted tasks write. Whether any was evicted.
+    /// Evicts idle objects until there is room for what all admitted tasks write. Whether any was
+    /// evicted.
     fn make_scratch_room(&mut self, effects: &mut Vec<Effect>) -> bool {
         let mut evicted = Vec::new();
-        self.objects.space.free_up(self.scratch_bytes.saturating_mul(self.admitted() as u64), &mut evicted);
+        self.objects
+            .space
+            .free_up(self.scratch_bytes.saturating_mul(self.admitted() as u64), &mut evicted);
         let has_evicted = !evicted.is_empty();
         effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
         has_evicted
     }
 
-    /// Puts a forgotten task, which has found the disk full, back into the queue, if there is more room now or other
-    /// tasks will leave room. If not, it is refused for now.
+    /// Puts a forgotten task, which has found the disk full, back into the queue, if there is more
+    /// room now or other tasks will leave room. If not, it is refused for now.
     pub(super) fn await_disk(
         &mut self,
         task: TaskId,

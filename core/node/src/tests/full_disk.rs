@@ -22,7 +22,8 @@ struct Disk {
 impl Disk {
     fn new(size_bytes: u64) -> Self {
         let limits = StoreLimits { bytes: u64::MAX, inodes: u64::MAX, ..LIMITS };
-        let node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), 100, 1);
+        let node =
+            Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), 100, 1);
         Disk { node, size_bytes, stored: Vec::new() }
     }
 
@@ -31,7 +32,8 @@ impl Disk {
         Event::FreeSpace { bytes: self.size_bytes - used, inodes: u64::MAX }
     }
 
-    /// Carries out effects on the disk, and fetches at once. Returns the tasks that have started or were refused.
+    /// Carries out effects on the disk, and fetches at once. Returns the tasks that have started or
+    /// were refused.
     fn carry_out(&mut self, effects: Vec<Effect>) -> Vec<(u32, bool)> {
         let mut ends = Vec::new();
         for effect in effects {

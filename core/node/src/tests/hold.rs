@@ -9,8 +9,12 @@ fn what_is_held_stays_until_it_is_released() {
     assert_eq!(node.run(hold(1, 60)), [Effect::Fetch { object: id(1), task: None }]);
     assert_eq!(node.fetched_here(1), [Effect::Held { object: id(1) }]);
     assert_eq!(node.run(hold(1, 60)), [Effect::Held { object: id(1) }]);
-    let [Effect::Refuse { for_now: true, .. }] = node.assign(0, &[(2, 60)])[..] else { panic!("there is no room") };
-    let [Effect::NotHeld { object, reason }] = &node.run(hold(3, 60))[..] else { panic!("there is no room") };
+    let [Effect::Refuse { for_now: true, .. }] = node.assign(0, &[(2, 60)])[..] else {
+        panic!("there is no room")
+    };
+    let [Effect::NotHeld { object, reason }] = &node.run(hold(3, 60))[..] else {
+        panic!("there is no room")
+    };
     assert!(*object == id(3) && reason.contains("60 B"), "{reason}");
     assert_eq!(node.run(Event::Release { object: id(1) }), []);
     let fetch = Effect::Fetch { object: id(2), task: Some(task(1)) };
@@ -47,8 +51,12 @@ fn what_nothing_will_need_again_is_evicted_as_soon_as_no_task_needs_it() {
 fn what_was_discarded_and_has_left_is_an_object_like_others_when_it_comes_again() {
     type Leave = fn(&mut Node) -> Vec<Effect>;
     let ways: [(&str, Leave); 4] = [
-        ("its fetch fails", |node| node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Unavailable })),
-        ("its task is recalled before its fetch begins", |node| node.run(Event::Recalled { task: task(0) })),
+        ("its fetch fails", |node| {
+            node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Unavailable })
+        }),
+        ("its task is recalled before its fetch begins", |node| {
+            node.run(Event::Recalled { task: task(0) })
+        }),
         ("it is lost", |node| {
             node.fetched_here(1);
             node.run(Event::Lost { object: id(1) });
@@ -85,7 +93,11 @@ fn what_is_discarded_leaves_at_once_where_no_task_needs_it_and_stays_if_it_is_he
     node.run(Event::Discard { object: id(2) });
     assert_eq!(node.run(Event::Produced { task: task(0), object: id(2), size_bytes: 10 }), []);
     assert_eq!(node.run(Event::Ended { task: task(0) }), []);
-    assert_eq!(node.run(Event::Release { object: id(2) }), [], "it may be evicted, and need not be");
+    assert_eq!(
+        node.run(Event::Release { object: id(2) }),
+        [],
+        "it may be evicted, and need not be"
+    );
     // It was never held.
     assert_eq!(node.run(Event::Discard { object: id(1) }), [Effect::Evict { object: id(1) }]);
 }
@@ -106,6 +118,8 @@ fn tasks_fetch_what_another_process_does_not_send() {
     assert_eq!(expected, [Effect::Expected { object: id(1) }]);
     assert_eq!(node.assign(0, &[(1, 10)]), []);
     let effects = node.run(Event::TransferEnded { object: id(1), is_here: false });
-    let [Effect::NotHeld { .. }, Effect::Fetch { object, task: Some(by) }] = effects[..] else { panic!("{effects:?}") };
+    let [Effect::NotHeld { .. }, Effect::Fetch { object, task: Some(by) }] = effects[..] else {
+        panic!("{effects:?}")
+    };
     assert_eq!((object, by), (id(1), task(0)));
 }

@@ -4,7 +4,13 @@ use super::*;
 use crate::turns::{MAX_PASSED, MAX_SUSPENSIONS};
 
 impl Node {
-    fn assign_at(&mut self, priority: i32, index: u32, inputs: &[(u8, u64)], need: Resources) -> Vec<Effect> {
+    fn assign_at(
+        &mut self,
+        priority: i32,
+        index: u32,
+        inputs: &[(u8, u64)],
+        need: Resources,
+    ) -> Vec<Effect> {
         let inputs = inputs.iter().map(|(n, size)| (id(*n), *size)).collect();
         self.run(Event::Assigned { task: task(index), inputs, need, priority })
     }
@@ -24,7 +30,9 @@ fn node_of(cpus_milli: u32, is_on: bool) -> Node {
 fn started(effects: &[Effect]) -> Vec<u32> {
     effects
         .iter()
-        .filter_map(|effect| if let Effect::Start { task, .. } = effect { Some(task.index) } else { None })
+        .filter_map(
+            |effect| if let Effect::Start { task, .. } = effect { Some(task.index) } else { None },
+        )
         .collect()
 }
 
@@ -41,11 +49,19 @@ fn a_staged_task_of_higher_priority_suspends_a_lower_one_which_resumes_afterward
     let mut node = node_of(1000, true);
     assert_eq!(node.assign_at(5, 0, &[(1, 20)], cpus(1000)).len(), 1, "task 0 is staged");
     assert_eq!(node.load().lent_milli, 1000);
-    assert_eq!(started(&node.assign_at(0, 1, &[], cpus(1000))), [1], "task 0 lends its processor meanwhile");
+    assert_eq!(
+        started(&node.assign_at(0, 1, &[], cpus(1000))),
+        [1],
+        "task 0 lends its processor meanwhile"
+    );
     let effects = node.fetched_here(1);
     assert_eq!((&effects[0], started(&effects)), (&suspend(1), vec![0]));
     assert_eq!((node.load().lent_milli, node.load().suspended, node.load().computing), (0, 1, 1));
-    assert_eq!(node.assign_at(0, 2, &[], cpus(1000)), [], "a task of equal priority does not start before task 1");
+    assert_eq!(
+        node.assign_at(0, 2, &[], cpus(1000)),
+        [],
+        "a task of equal priority does not start before task 1"
+    );
     assert_eq!(node.end(0), [resume(1)]);
     assert_eq!(started(&node.end(1)), [2]);
 }
@@ -71,7 +87,11 @@ fn the_lowest_and_newest_are_suspended_as_few_as_suffice() {
     }
     let effects = node.assign_at(3, 4, &[], cpus(2000));
     assert_eq!((&effects[..2], started(&effects)), (&[suspend(2), suspend(1)][..], vec![4]));
-    assert_eq!(node.assign_at(3, 5, &[], cpus(3000)), [], "0 and 3 would not free enough, so none is suspended");
+    assert_eq!(
+        node.assign_at(3, 5, &[], cpus(3000)),
+        [],
+        "0 and 3 would not free enough, so none is suspended"
+    );
     let effects = node.end(4);
     assert_eq!((&effects[..1], started(&effects)), (&[suspend(0)][..], vec![5]));
     assert_eq!(node.end(5), [resume(0), resume(2), resume(1)]);
@@ -79,8 +99,10 @@ fn the_lowest_and_newest_are_suspended_as_few_as_suffice() {
 
 #[test]
 fn a_task_that_waits_for_others_lends_its_processors_until_it_reclaims_them() {
-    let (lent, reclaimed) = (|n| Event::Lent { task: task(n) }, |n| Event::Reclaimed { task: task(n) });
-    let (lend, granted) = (|n| Effect::Lend { task: task(n) }, |n| Effect::Granted { task: task(n) });
+    let (lent, reclaimed) =
+        (|n| Event::Lent { task: task(n) }, |n| Event::Reclaimed { task: task(n) });
+    let (lend, granted) =
+        (|n| Effect::Lend { task: task(n) }, |n| Effect::Granted { task: task(n) });
     let mut node = node_of(1000, true);
     node.assign_at(0, 0, &[], cpus(1000));
     assert_eq!(node.assign_at(0, 1, &[], cpus(1000)), [], "task 0 holds the processor");
@@ -121,7 +143,11 @@ fn a_suspended_task_keeps_its_memory_and_no_task_is_suspended_for_memory() {
     assert_eq!((&effects[0], started(&effects)), (&suspend(1), vec![3]));
     let effects = node.assign_at(1, 4, &[], cpus(1000));
     assert_eq!((&effects[0], started(&effects)), (&suspend(0), vec![4]));
-    assert_eq!(node.end(3), [resume(1)], "task 0 holds the memory that task 2 lacks, and resumes when it can");
+    assert_eq!(
+        node.end(3),
+        [resume(1)],
+        "task 0 holds the memory that task 2 lacks, and resumes when it can"
+    );
     assert_eq!(node.end(4), [resume(0)]);
     let effects = node.end(0);
     assert_eq!(started(&effects), [2]);
@@ -170,7 +196,10 @@ fn a_suspended_task_that_is_killed_frees_its_resources() {
     assert_eq!(node.run(Event::Cancelled { task: task(0) }), [Effect::Kill { task: task(0) }]);
     assert_eq!(node.end(0), []);
     node.end(1);
-    assert_eq!(started(&node.assign_at(0, 2, &[], Resources { memory_bytes: 10, ..cpus(1000) })), [2]);
+    assert_eq!(
+        started(&node.assign_at(0, 2, &[], Resources { memory_bytes: 10, ..cpus(1000) })),
+        [2]
+    );
 }
 
 #[test]
@@ -187,7 +216,8 @@ fn without_overlap_a_slot_is_held_while_its_task_is_staged() {
 
 #[test]
 fn a_task_whose_fetches_would_take_long_is_data_intensive() {
-    let overlap = Overlap { is_on: true, data_intensive_bytes: u64::MAX, data_intensive_us: 1_000_000 };
+    let overlap =
+        Overlap { is_on: true, data_intensive_bytes: u64::MAX, data_intensive_us: 1_000_000 };
     let limits = StoreLimits { bytes: u64::MAX, ..LIMITS };
     let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, overlap, 3, 1);
     node.assign_at(0, 0, &[(1, 10_000_000)], cpus(1000));
@@ -197,5 +227,9 @@ fn a_task_whose_fetches_would_take_long_is_data_intensive() {
     node.assign_at(0, 1, &[(2, 5_000_000)], cpus(1000));
     node.assign_at(0, 2, &[(3, 4_999_999)], cpus(1000));
     node.assign_at(0, 3, &[(1, 10_000_000)], cpus(1000));
-    assert_eq!(node.load().staging, 1, "task 2 is below the threshold, and the store has the input of task 3");
+    assert_eq!(
+        node.load().staging,
+        1,
+        "task 2 is below the threshold, and the store has the input of task 3"
+    );
 }

@@ -1,7 +1,8 @@
-//! Demand: enough nodes to keep up with arriving tasks, and to complete the waiting tasks in a target time.
+//! Demand: enough nodes to keep up with arriving tasks, and to complete the waiting tasks in a
+//! target time.
 //!
-//! A node runs one task after another in each slot, and fetches missing inputs over one link meanwhile. The longer of
-//! the two times says how much of a node one task takes:
+//! A node runs one task after another in each slot, and fetches missing inputs over one link
+//! meanwhile. The longer of the two times says how much of a node one task takes:
 //!
 //! ```text
 //! node_us  = max(task_us / slots, transfer_us)
@@ -10,17 +11,20 @@
 //! wanted   = max(ceil(keep up + drain), holding, 1 if a task waits)
 //! ```
 //!
-//! For example, tasks of 1 s on nodes with 4 slots take 0.25 s of a node each. With 8 arrivals a second, 100 tasks
-//! waiting and a target of 10 s, 2 nodes keep up and 2.5 nodes drain the queue: 5 nodes are wanted.
+//! For example, tasks of 1 s on nodes with 4 slots take 0.25 s of a node each. With 8 arrivals a
+//! second, 100 tasks waiting and a target of 10 s, 2 nodes keep up and 2.5 nodes drain the queue: 5
+//! nodes are wanted.
 //!
-//! Where tasks read again what full stores had to evict, the queue drains only as fast as it recently did per node
-//! (`refetch_us`). Before anything is measured, each task gets a slot, as under the other policies. For example, if a
-//! `refetch_us` of 0.5 s is added to the example above, 5 nodes drain the queue, and 7 are wanted. Before anything is
-//! measured, the 100 waiting tasks get 25 nodes.
+//! Where tasks read again what full stores had to evict, the queue drains only as fast as it
+//! recently did per node (`refetch_us`). Before anything is measured, each task gets a slot, as
+//! under the other policies. For example, if a `refetch_us` of 0.5 s is added to the example above,
+//! 5 nodes drain the queue, and 7 are wanted. Before anything is measured, the 100 waiting tasks
+//! get 25 nodes.
 //!
-//! Placement keeps all nodes a little busy, so this policy does not wait for an idle node. When fewer nodes would have
-//! been enough for the whole idle time, the youngest nodes leave, because their stores hold the least; except nodes
-//! that hold what persistent storage could not deliver as fast as it is read.
+//! Placement keeps all nodes a little busy, so this policy does not wait for an idle node. When
+//! fewer nodes would have been enough for the whole idle time, the youngest nodes leave, because
+//! their stores hold the least; except nodes that hold what persistent storage could not deliver as
+//! fast as it is read.
 
 use super::Provisioning;
 use crate::event::OutstandingWork;

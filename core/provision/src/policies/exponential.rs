@@ -1,5 +1,5 @@
-//! Exponential: requests for one node, two nodes, four nodes … For example 7 requests for 100 nodes: the last one is
-//! for 37.
+//! Exponential: requests for one node, two nodes, four nodes … For example 7 requests for 100
+//! nodes: the last one is for 37.
 
 use super::Provisioning;
 

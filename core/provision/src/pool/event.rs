@@ -166,8 +166,8 @@ pub struct PoolNodeState {
     pub tasks: u64,
     /// Whether it has no task, and is ended before the waiting tasks that fit it could end.
     pub lacks_time: bool,
-    /// If it has no task: how long it would take to fetch again what only it holds and tasks are going to read,
-    /// microseconds.
+    /// If it has no task: how long it would take to fetch again what only it holds and tasks are
+    /// going to read, microseconds.
     pub refill_us: u64,
     /// Number of tasks that have ended on it.
     pub ended: u64,
@@ -184,7 +184,8 @@ pub enum SubmissionAnswer {
     Accepted(BatchJobId),
     /// The batch system does not have the request, and will not have it, for this reason.
     Refused(String),
-    /// The batch system may have the request, or may have it later: there was no answer, or none that is understood.
+    /// The batch system may have the request, or may have it later: there was no answer, or none
+    /// that is understood.
     Unclear(String),
 }
 
@@ -223,7 +224,8 @@ pub enum BatchState {
 pub struct BatchEnd {
     /// The batch system's own word.
     pub says: String,
-    /// Whether a fault of the node, or a decision of the batch system, ended it: it says nothing against the request.
+    /// Whether a fault of the node, or a decision of the batch system, ended it: it says nothing
+    /// against the request.
     pub is_of_node: bool,
 }
 
@@ -239,7 +241,8 @@ pub struct NodeTraces {
 /// What has happened.
 #[derive(Clone, Debug)]
 pub enum PoolEvent {
-    /// These nodes of the pool are connected now. The pool requests no node before the first such report.
+    /// These nodes of the pool are connected now. The pool requests no node before the first such
+    /// report.
     NodesSeen(Vec<PoolNodeState>),
     /// There is this much work for the pool.
     Work {
@@ -280,8 +283,8 @@ pub enum PoolEvent {
         /// What its nodes have left.
         traces: NodeTraces,
     },
-    /// A request whose submission had no clear answer could not be looked for: the command failed in a way that a
-    /// further one would, too. This says nothing about the request.
+    /// A request whose submission had no clear answer could not be looked for: the command failed
+    /// in a way that a further one would, too. This says nothing about the request.
     LookFailed {
         /// Number of the request.
         request: u64,
@@ -303,11 +306,13 @@ pub enum PoolEvent {
     Stopping,
     /// The cluster stops, and all requests are withdrawn.
     AllWithdrawn,
-    /// The time that [`PoolDecider::next_timeout`](crate::PoolDecider::next_timeout) named has come.
+    /// The time that [`PoolDecider::next_timeout`](crate::PoolDecider::next_timeout) named has
+    /// come.
     TimePassed,
 }
 
-/// An action of the shell. Actions are carried out in their order; a save must be on disk before the next one begins.
+/// An action of the shell. Actions are carried out in their order; a save must be on disk before
+/// the next one begins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolEffect {
     /// Write the pool to disk.
@@ -319,7 +324,8 @@ pub enum PoolEffect {
         /// The request.
         state: PoolRequest,
     },
-    /// No node of the request may join any longer: if the batch system starts it later, it must end at once.
+    /// No node of the request may join any longer: if the batch system starts it later, it must end
+    /// at once.
     ShutOut {
         /// Number of the request.
         request: u64,
@@ -329,7 +335,8 @@ pub enum PoolEffect {
         /// Number of the request.
         request: u64,
     },
-    /// Submit a request to the batch system, under the name that [`request_name`](crate::request_name) says.
+    /// Submit a request to the batch system, under the name that
+    /// [`request_name`](crate::request_name) says.
     Submit {
         /// Number of the request.
         request: u64,

@@ -1,5 +1,5 @@
-//! Why a pool stands as it does: why it requests no nodes, why requested nodes have not joined, and why each node stays
-//! or leaves. The answers come from the state that decides.
+//! Why a pool stands as it does: why it requests no nodes, why requested nodes have not joined, and
+//! why each node stays or leaves. The answers come from the state that decides.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -34,7 +34,8 @@ impl PoolDecider {
     pub fn standing(&self) -> (&'static str, Option<String>) {
         match &self.status {
             PoolStatus::Active => {
-                let unfound = self.look_failure.as_ref().filter(|_| self.unclear().next().is_some());
+                let unfound =
+                    self.look_failure.as_ref().filter(|_| self.unclear().next().is_some());
                 let unknown = self.states_failure.as_ref().or(unfound);
                 ("active", self.backing_off().or_else(|| unknown.cloned()))
             }
@@ -57,10 +58,13 @@ impl PoolDecider {
 
     /// Why requested nodes have not joined: how the oldest request stands.
     pub fn why_requested_wait(&self, now_us: u64) -> Option<String> {
-        let Some((number, request)) = self.requests.iter().find(|(_, request)| request.missing() > 0) else {
+        let Some((number, request)) =
+            self.requests.iter().find(|(_, request)| request.missing() > 0)
+        else {
             return self.why_full();
         };
-        let waited = units::format_duration_us(now_us.saturating_sub(request.requested_unix_ms * 1000));
+        let waited =
+            units::format_duration_us(now_us.saturating_sub(request.requested_unix_ms * 1000));
         let phase = match request.phase() {
             RequestPhase::Unclear => "is looked for in the batch system",
             RequestPhase::Submitting => "is being submitted",
@@ -73,11 +77,14 @@ impl PoolDecider {
 
     /// Why nodes that are wanted are not requested, if a withdrawn request has their places.
     fn why_full(&self) -> Option<String> {
-        let is_short = self.provisioner.staying() < self.provisioner.wanted() && self.provisioner.withdrawn() > 0;
+        let is_short = self.provisioner.staying() < self.provisioner.wanted()
+            && self.provisioner.withdrawn() > 0;
         let is_withdrawn = |request: &PoolRequest| request.is_open() && request.is_withdrawn();
-        let (number, _) = self.requests.iter().find(|(_, request)| is_short && is_withdrawn(request))?;
+        let (number, _) =
+            self.requests.iter().find(|(_, request)| is_short && is_withdrawn(request))?;
         Some(format!(
-            "request {number} is withdrawn, and counts among the {} of --max-nodes until the batch system has ended it",
+            "request {number} is withdrawn, and counts among the {} of --max-nodes until the \
+             batch system has ended it",
             self.config.max_nodes
         ))
     }
@@ -91,7 +98,8 @@ impl PoolDecider {
     pub fn node_standings(&self, now_us: u64) -> Vec<NodeStanding> {
         let standing = |node: &PoolNode| {
             let (state, why) = self.state_of(now_us, node);
-            let (name, host, request, until_us) = (node.name.clone(), node.host.clone(), node.request, node.until_us);
+            let (name, host, request, until_us) =
+                (node.name.clone(), node.host.clone(), node.request, node.until_us);
             NodeStanding { name, host, request, state, why, until_us }
         };
         self.nodes.values().map(standing).collect()
@@ -107,10 +115,19 @@ impl PoolDecider {
             return ("leaving", format!("it was told to stop: {leaves}"));
         }
         if node.is_draining && node.is_busy {
-            return ("draining", format!("it leaves after its {}: {leaves}", units::format_count(node.tasks, "task")));
+            return (
+                "draining",
+                format!(
+                    "it leaves after its {}: {leaves}",
+                    units::format_count(node.tasks, "task")
+                ),
+            );
         }
         if node.is_draining {
-            return ("draining", format!("it leaves when other nodes have what only it holds: {leaves}"));
+            return (
+                "draining",
+                format!("it leaves when other nodes have what only it holds: {leaves}"),
+            );
         }
         if node.is_busy {
             return ("busy", format!("it has {}", units::format_count(node.tasks, "task")));
@@ -118,7 +135,8 @@ impl PoolDecider {
         let why = if self.provisioner.staying() <= self.provisioner.wanted() {
             let wanted = units::format_count(self.provisioner.wanted().into(), "node");
             format!("it has had no task for {idle}; the work, or --min-nodes, is worth {wanted}")
-        } else if let Some(kept) = why_kept(node).filter(|_| idle_us >= self.config.idle_timeout_us) {
+        } else if let Some(kept) = why_kept(node).filter(|_| idle_us >= self.config.idle_timeout_us)
+        {
             format!("it has had no task for {idle}; {kept}")
         } else {
             format!("it has had no task for {idle}, and leaves after {timeout} (--idle-timeout)")
@@ -143,7 +161,12 @@ impl PoolDecider {
     }
 
     /// Says once of an idle node that it is kept for what it holds.
-    pub(super) fn explain_idle(&mut self, now_us: u64, id: ExecutorId, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn explain_idle(
+        &mut self,
+        now_us: u64,
+        id: ExecutorId,
+        effects: &mut Vec<PoolEffect>,
+    ) {
         let is_crowded = self.provisioner.staying() > self.provisioner.wanted();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let is_over = !node.is_busy && now_us >= node.idle_since_us + self.config.idle_timeout_us;
@@ -152,7 +175,8 @@ impl PoolDecider {
         }
         if let Some(kept) = why_kept(node) {
             node.is_explained = true;
-            effects.push(PoolEffect::Note(format!("node {} stays without tasks: {kept}", node.name)));
+            effects
+                .push(PoolEffect::Note(format!("node {} stays without tasks: {kept}", node.name)));
         }
     }
 }
@@ -161,6 +185,9 @@ impl PoolDecider {
 fn why_kept(node: &PoolNode) -> Option<String> {
     (node.refill_us > 0).then(|| {
         let refill = units::format_duration_us(node.refill_us);
-        format!("it is kept for {refill}, because it would take as long to fetch again what only it holds")
+        format!(
+            "it is kept for {refill}, because it would take as long to fetch again what only it \
+             holds"
+        )
     })
 }

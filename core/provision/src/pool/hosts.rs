@@ -1,12 +1,14 @@
-//! Hosts on which requests fail. After [`MAX_FAILURES_THERE`] failures in a row, no node is requested on a host for
-//! [`REST_US`], so that one bad host costs a pool a few requests and does not pause it.
+//! Hosts on which requests fail. After [`MAX_FAILURES_THERE`] failures in a row, no node is
+//! requested on a host for [`REST_US`], so that one bad host costs a pool a few requests and does
+//! not pause it.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Failures on a host, without a node that joined from there in between, after which the host is excluded.
+/// Failures on a host, without a node that joined from there in between, after which the host is
+/// excluded.
 pub(super) const MAX_FAILURES_THERE: u32 = 2;
 /// Time for which a host is excluded after a failure.
 pub(super) const REST_US: u64 = 1_800_000_000;
@@ -43,16 +45,18 @@ impl FailedHost {
 }
 
 impl FailedHosts {
-    /// Counts `failures` more on a host. Returns whether they are its first ones since the pool's last node joined, and
-    /// whether the host is excluded only from now on.
+    /// Counts `failures` more on a host. Returns whether they are its first ones since the pool's
+    /// last node joined, and whether the host is excluded only from now on.
     pub fn add(&mut self, now_us: u64, host: &str, failures: u32, why: &str) -> (bool, bool) {
         if self.0.len() == MAX_HOSTS
             && !self.0.contains_key(host)
-            && let Some(oldest) = self.0.iter().min_by_key(|(_, host)| host.failed_us).map(|(name, _)| name.clone())
+            && let Some(oldest) =
+                self.0.iter().min_by_key(|(_, host)| host.failed_us).map(|(name, _)| name.clone())
         {
             self.0.remove(&oldest);
         }
-        let unknown = FailedHost { failures: 0, failed_us: 0, is_in_row: false, why: String::new() };
+        let unknown =
+            FailedHost { failures: 0, failed_us: 0, is_in_row: false, why: String::new() };
         let entry = self.0.entry(host.to_owned()).or_insert(unknown);
         let (was_excluded, was_in_row) = (entry.is_excluded(now_us), entry.is_in_row);
         let failures = entry.failures.saturating_add(failures);

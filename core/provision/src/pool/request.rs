@@ -61,9 +61,10 @@ impl RequestPhase {
         RequestPhase::Ended,
     ];
 
-    /// Whether a request may go from this phase to the next one. From `Submitting` and `Unclear` it goes to `Running`
-    /// when a node of it has joined before the batch system has answered; from `Running` back to `Pending` when the
-    /// batch system queues it again. No command is run again for a request that has ended.
+    /// Whether a request may go from this phase to the next one. From `Submitting` and `Unclear` it
+    /// goes to `Running` when a node of it has joined before the batch system has answered; from
+    /// `Running` back to `Pending` when the batch system queues it again. No command is run again
+    /// for a request that has ended.
     fn may_become(self, next: RequestPhase) -> bool {
         use RequestPhase::{Ended, Pending, Running, Submitting, Unclear};
         matches!(
@@ -108,7 +109,8 @@ pub struct PoolRequest {
     pub has_failed: bool,
     /// When it was made.
     pub requested_unix_ms: u64,
-    /// The part of its name that no other request has, also none of another dispatcher or an earlier pool.
+    /// The part of its name that no other request has, also none of another dispatcher or an
+    /// earlier pool.
     #[serde(default)]
     pub mark: String,
     /// The request in the batch system, once it is submitted.
@@ -120,7 +122,8 @@ pub struct PoolRequest {
     /// Number of its nodes that are connected.
     #[serde(skip)]
     pub present: u32,
-    /// Time from which a node that should have joined, or an end that should have come, is overdue, microseconds.
+    /// Time from which a node that should have joined, or an end that should have come, is
+    /// overdue, microseconds.
     #[serde(skip)]
     pub waits_since_us: Option<u64>,
     /// Number of times in a row that the batch system did not know it.
@@ -168,7 +171,10 @@ impl PoolRequest {
     /// If the move is not allowed.
     pub(super) fn enter(&mut self, now_us: u64, phase: RequestPhase, why: &'static str) {
         let before = self.phase;
-        assert!(before.may_become(phase), "a request cannot go from {before:?} to {phase:?} ({why}): {self:?}");
+        assert!(
+            before.may_become(phase),
+            "a request cannot go from {before:?} to {phase:?} ({why}): {self:?}"
+        );
         self.phase = phase;
         self.tell(now_us, why);
     }
@@ -200,7 +206,11 @@ impl PoolRequest {
 
     /// Number of nodes that may still join and are wanted.
     pub fn missing(&self) -> u32 {
-        if !self.is_open() || self.is_withdrawn { 0 } else { self.nodes.saturating_sub(self.joined) }
+        if !self.is_open() || self.is_withdrawn {
+            0
+        } else {
+            self.nodes.saturating_sub(self.joined)
+        }
     }
 
     /// Whether it has ended and has no node.
@@ -234,8 +244,13 @@ mod tests {
         let allowed = |from: RequestPhase| {
             let enters = |to: &RequestPhase| {
                 let mut request = request(from);
-                let is_done = catch_unwind(AssertUnwindSafe(|| request.enter(0, *to, "a test"))).is_ok();
-                assert_eq!(request.phase, if is_done { *to } else { from }, "a refused move changes nothing");
+                let is_done =
+                    catch_unwind(AssertUnwindSafe(|| request.enter(0, *to, "a test"))).is_ok();
+                assert_eq!(
+                    request.phase,
+                    if is_done { *to } else { from },
+                    "a refused move changes nothing"
+                );
                 is_done
             };
             RequestPhase::ALL.into_iter().filter(enters).collect::<Vec<_>>()
@@ -248,7 +263,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a request cannot go from Ended to Pending (it is listed): PoolRequest { nodes: 1, ")]
+    #[should_panic(expected = "a request cannot go from Ended to Pending (it is listed): \
+                               PoolRequest { nodes: 1, ")]
     fn a_request_that_has_ended_does_not_wait_again() {
         let mut request = request(RequestPhase::Submitting);
         request.enter(1, RequestPhase::Ended, "it was refused");
@@ -263,7 +279,8 @@ mod tests {
             request.enter(at_us, next, "the batch system says so");
         }
         assert_eq!(request.story.len(), MAX_STORY);
-        let last = Move { at_us: 16, phase: RequestPhase::Pending, why: "the batch system says so" };
+        let last =
+            Move { at_us: 16, phase: RequestPhase::Pending, why: "the batch system says so" };
         assert_eq!((request.story[0].at_us, request.story.back()), (1, Some(&last)));
     }
 

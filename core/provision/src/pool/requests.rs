@@ -1,4 +1,5 @@
-//! The requests of a pool: how they are submitted, change their states, fail, and are forgotten after their end.
+//! The requests of a pool: how they are submitted, change their states, fail, and are forgotten
+//! after their end.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -10,7 +11,10 @@ use alloc::vec::Vec;
 use eyas_types::units;
 
 use super::PoolDecider;
-use super::event::{BatchReport, BatchState, NodeTraces, PoolEffect, PoolStatus, RememberedRequest, SubmissionAnswer};
+use super::event::{
+    BatchReport, BatchState, NodeTraces, PoolEffect, PoolStatus, RememberedRequest,
+    SubmissionAnswer,
+};
 use super::hosts::{MAX_FAILURES_THERE, REST_US};
 use super::request::{BatchJobId, MAX_UNKNOWN, PoolRequest, RequestPhase, mark_of, request_name};
 use crate::event::{Event, Mode, NodeRequestId};
@@ -94,15 +98,19 @@ impl PoolDecider {
         // After a crash, the request is looked for by the name that is written here.
         self.save_request(number, effects);
         let work = units::format_count(self.waiting, "waiting task");
-        let text = format!("request {number} for {}: {work}", units::format_count(nodes.into(), "node"));
+        let text =
+            format!("request {number} for {}: {work}", units::format_count(nodes.into(), "node"));
         effects.push(PoolEffect::Note(text));
         PoolEffect::Submit { request: number, nodes, mark, excluded: self.excluded(now_us) }
     }
 
     /// Keeps the [`MAX_ENDED`] newest requests that have ended, and forgets the others.
     pub(super) fn forget_ended(&mut self, effects: &mut Vec<PoolEffect>) {
-        let ended: Vec<_> =
-            self.requests().filter(|(_, request)| request.is_over()).map(|(number, _)| number).collect();
+        let ended: Vec<_> = self
+            .requests()
+            .filter(|(_, request)| request.is_over())
+            .map(|(number, _)| number)
+            .collect();
         for number in ended.iter().take(ended.len().saturating_sub(MAX_ENDED)) {
             self.requests.remove(number);
             effects.push(PoolEffect::ForgetRequest { request: *number });
@@ -112,7 +120,8 @@ impl PoolDecider {
     pub(super) fn withdraw(&mut self, now_us: u64, number: u64, effects: &mut Vec<PoolEffect>) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.unwant(now_us, "fewer nodes are enough");
-        // To withdraw a request ends all of its nodes. If some have joined, they are given back one by one instead.
+        // To withdraw a request ends all of its nodes. If some have joined, they are given back one
+        // by one instead.
         let job = request.job.clone().filter(|_| request.present == 0);
         self.save_request(number, effects);
         effects.extend(job.map(|job| PoolEffect::Withdraw(vec![(number, job)])));
@@ -121,7 +130,13 @@ impl PoolDecider {
     }
 
     /// A node of a request is here, perhaps again.
-    pub(super) fn count_joined(&mut self, now_us: u64, number: u64, is_back: bool, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn count_joined(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        is_back: bool,
+        effects: &mut Vec<PoolEffect>,
+    ) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.present += 1;
         if !is_back && request.joined < request.nodes {
@@ -147,7 +162,8 @@ impl PoolDecider {
         match answer {
             SubmissionAnswer::Accepted(job) => {
                 request.unknown = 0;
-                let phase = if request.present > 0 { RequestPhase::Running } else { RequestPhase::Pending };
+                let phase =
+                    if request.present > 0 { RequestPhase::Running } else { RequestPhase::Pending };
                 request.enter(now_us, phase, "the batch system has it");
                 request.job = Some(job.clone());
                 let is_withdrawn = request.is_withdrawn();
@@ -163,11 +179,18 @@ impl PoolDecider {
             SubmissionAnswer::Unclear(why) => {
                 // The command was ended because the cluster stops.
                 if request.phase() != RequestPhase::Unclear {
-                    request.enter(now_us, RequestPhase::Unclear, "its submission had no clear answer");
+                    request.enter(
+                        now_us,
+                        RequestPhase::Unclear,
+                        "its submission had no clear answer",
+                    );
                 }
                 request.says = Some(why.clone());
                 let name = self.name_of(number, &self.requests[&number]);
-                let text = format!("request {number} is looked for by its name {name}, as it may have been submitted");
+                let text = format!(
+                    "request {number} is looked for by its name {name}, as it may have been \
+                     submitted"
+                );
                 effects.push(PoolEffect::Note(format!("{text}: {why}")));
                 self.save_request(number, effects);
             }
@@ -176,19 +199,37 @@ impl PoolDecider {
 
     /// The request of that number, if it is looked for. The batch system has answered.
     fn looked_for(&mut self, number: u64) -> Option<&mut PoolRequest> {
-        let request = self.requests.get_mut(&number).filter(|request| request.phase() == RequestPhase::Unclear)?;
+        let request = self
+            .requests
+            .get_mut(&number)
+            .filter(|request| request.phase() == RequestPhase::Unclear)?;
         (self.states_failure, self.look_failure) = (None, None);
         Some(request)
     }
 
-    pub(super) fn found(&mut self, now_us: u64, number: u64, job: BatchJobId, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn found(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        job: BatchJobId,
+        effects: &mut Vec<PoolEffect>,
+    ) {
         if self.looked_for(number).is_some() {
-            effects.push(PoolEffect::Note(format!("request {number} was submitted: it is job {}", job.id)));
+            effects.push(PoolEffect::Note(format!(
+                "request {number} was submitted: it is job {}",
+                job.id
+            )));
             self.submitted(now_us, number, SubmissionAnswer::Accepted(job), effects);
         }
     }
 
-    pub(super) fn not_found(&mut self, now_us: u64, number: u64, traces: NodeTraces, effects: &mut Vec<PoolEffect>) {
+    pub(super) fn not_found(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        traces: NodeTraces,
+        effects: &mut Vec<PoolEffect>,
+    ) {
         let Some(request) = self.looked_for(number) else { return };
         request.unknown += 1;
         if request.unknown >= MAX_UNKNOWN {
@@ -197,8 +238,9 @@ impl PoolDecider {
         }
     }
 
-    /// A job that starts for a request that is shut out ends at once, so nothing is lost if such a request counts as
-    /// not there. Else a pool could not be removed while its batch system cannot be asked.
+    /// A job that starts for a request that is shut out ends at once, so nothing is lost if such a
+    /// request counts as not there. Else a pool could not be removed while its batch system cannot
+    /// be asked.
     pub(super) fn look_failed(
         &mut self,
         now_us: u64,
@@ -234,7 +276,10 @@ impl PoolDecider {
         traces: NodeTraces,
         effects: &mut Vec<PoolEffect>,
     ) {
-        let Some(request) = self.requests.get_mut(&number).filter(|request| request.is_open()) else { return };
+        let Some(request) = self.requests.get_mut(&number).filter(|request| request.is_open())
+        else {
+            return;
+        };
         let before = request.phase();
         self.states_failure = None;
         request.unknown = if report.state == BatchState::Unknown { request.unknown + 1 } else { 0 };
@@ -242,12 +287,18 @@ impl PoolDecider {
         match report.state {
             BatchState::Pending(says) => {
                 if before != RequestPhase::Pending {
-                    request.enter(now_us, RequestPhase::Pending, "the batch system has queued it again");
+                    request.enter(
+                        now_us,
+                        RequestPhase::Pending,
+                        "the batch system has queued it again",
+                    );
                 }
                 (request.says, request.waits_since_us) = (says, None);
                 if request.is_withdrawn() {
                     // The command may have failed.
-                    effects.extend(request.job.clone().map(|job| PoolEffect::Withdraw(vec![(number, job)])));
+                    effects.extend(
+                        request.job.clone().map(|job| PoolEffect::Withdraw(vec![(number, job)])),
+                    );
                 }
             }
             BatchState::Running | BatchState::Starting(_) => {
@@ -261,7 +312,9 @@ impl PoolDecider {
                     self.check_overdue(now_us, number, since_us, traces, effects);
                 }
             }
-            BatchState::Ended(end) => return self.ended(now_us, number, end.says, traces, !end.is_of_node, effects),
+            BatchState::Ended(end) => {
+                return self.ended(now_us, number, end.says, traces, !end.is_of_node, effects);
+            }
             BatchState::Unknown if request.unknown >= MAX_UNKNOWN => {
                 let says = "the batch system no longer knows it".to_owned();
                 return self.ended(now_us, number, says, traces, false, effects);
@@ -296,7 +349,8 @@ impl PoolDecider {
             request.waits_since_us = Some(now_us);
             let after = units::format_duration_us(self.config.join_timeout_us);
             let because = request.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
-            let says = format!("no node joined within {after} after the request was granted{because}");
+            let says =
+                format!("no node joined within {after} after the request was granted{because}");
             let why = request.take_end(says, traces);
             effects.push(PoolEffect::Withdraw(vec![(number, job)]));
             let overdue = Event::RequestOverdue { request: NodeRequestId(number) };
@@ -332,18 +386,30 @@ impl PoolDecider {
     }
 
     /// A request is over before a node has joined.
-    fn failed(&mut self, now_us: u64, number: u64, why: String, counts: bool, effects: &mut Vec<PoolEffect>) {
+    fn failed(
+        &mut self,
+        now_us: u64,
+        number: u64,
+        why: String,
+        counts: bool,
+        effects: &mut Vec<PoolEffect>,
+    ) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.enter(now_us, RequestPhase::Ended, "it is over before a node has joined");
         if request.is_withdrawn() {
             self.save_request(number, effects);
-            return self.tell(now_us, Event::RequestEnded { request: NodeRequestId(number) }, effects);
+            return self.tell(
+                now_us,
+                Event::RequestEnded { request: NodeRequestId(number) },
+                effects,
+            );
         }
         let failed = Event::RequestFailed { request: NodeRequestId(number) };
         self.count_failure(now_us, failed, number, why, counts, effects);
     }
 
-    /// A request failed before a node joined. Only failures that say something about the request lead to a pause.
+    /// A request failed before a node joined. Only failures that say something about the request
+    /// lead to a pause.
     fn count_failure(
         &mut self,
         now_us: u64,
@@ -373,7 +439,8 @@ impl PoolDecider {
                 false => format!("; hosts that failed are excluded: {}", excluded.join(", ")),
             };
             let why = format!(
-                "{} in a row failed, the last one so: {why}{hosts}; mend the cause, then `eyas pool resume {}`",
+                "{} in a row failed, the last one so: {why}{hosts}; mend the cause, then `eyas \
+                 pool resume {}`",
                 units::format_count(MAX_FAILURES.into(), "request"),
                 self.config.name
             );
@@ -382,7 +449,8 @@ impl PoolDecider {
         }
     }
 
-    /// Requests have failed on a host. Returns whether no request has failed there since the last node joined.
+    /// Requests have failed on a host. Returns whether no request has failed there since the last
+    /// node joined.
     fn host_failed(
         &mut self,
         now_us: u64,
@@ -399,16 +467,21 @@ impl PoolDecider {
         is_new
     }
 
-    /// Hosts on which the batch system could start no node, and why. Each costs a submission a while, so it is excluded
-    /// at once.
-    pub(super) fn pass_over(&mut self, now_us: u64, hosts: Vec<(String, String)>, effects: &mut Vec<PoolEffect>) {
+    /// Hosts on which the batch system could start no node, and why. Each costs a submission a
+    /// while, so it is excluded at once.
+    pub(super) fn pass_over(
+        &mut self,
+        now_us: u64,
+        hosts: Vec<(String, String)>,
+        effects: &mut Vec<PoolEffect>,
+    ) {
         for (host, why) in hosts {
             self.host_failed(now_us, &host, MAX_FAILURES_THERE, &why, effects);
         }
     }
 
-    /// The cluster stops, and wants no request any longer. Requests that cannot be withdrawn now are withdrawn at the
-    /// next start of the cluster.
+    /// The cluster stops, and wants no request any longer. Requests that cannot be withdrawn now
+    /// are withdrawn at the next start of the cluster.
     pub(super) fn unwant_all(&mut self, now_us: u64, effects: &mut Vec<PoolEffect>) {
         self.tell(now_us, Event::ModeSet(Mode::Paused), effects);
         for number in self.open_numbers() {
@@ -416,7 +489,11 @@ impl PoolDecider {
             request.unwant(now_us, "the cluster stops");
             // Its command has ended, or will be ended.
             if request.phase() == RequestPhase::Submitting {
-                request.enter(now_us, RequestPhase::Unclear, "the cluster stops during its submission");
+                request.enter(
+                    now_us,
+                    RequestPhase::Unclear,
+                    "the cluster stops during its submission",
+                );
             }
             request.says = Some("the cluster was stopped".into());
             // Also nodes of a request that has some.
@@ -444,7 +521,8 @@ impl PoolDecider {
         for (number, RememberedRequest { mut request, has_script }) in remembered {
             request.take_up(now_us);
             if request.is_open() {
-                // Its nodes connect again, and join anew; also before the batch system has answered the submission.
+                // Its nodes connect again, and join anew; also before the batch system has answered
+                // the submission.
                 let joined = core::mem::take(&mut request.joined);
                 self.counts.nodes_granted = self.counts.nodes_granted.saturating_sub(joined.into());
             }
@@ -456,7 +534,11 @@ impl PoolDecider {
                 let phase = if has_script { RequestPhase::Unclear } else { RequestPhase::Ended };
                 request.enter(now_us, phase, "the dispatcher ended during its submission");
             } else if request.phase() == RequestPhase::Unclear && !has_script {
-                request.enter(now_us, RequestPhase::Ended, "the dispatcher ended before its submission");
+                request.enter(
+                    now_us,
+                    RequestPhase::Ended,
+                    "the dispatcher ended before its submission",
+                );
             }
             let nodes = if request.is_open() { request.nodes } else { 0 };
             let is_withdrawn = request.is_withdrawn();
@@ -466,17 +548,23 @@ impl PoolDecider {
         }
         let newest = self.requests.last_key_value().map_or(0, |(number, _)| number + 1);
         if let Some(last) = self.counts.next_request.checked_sub(1).filter(|last| *last >= newest) {
-            let found = Event::RequestFound { request: NodeRequestId(last), nodes: 0, is_withdrawn: false };
+            let found =
+                Event::RequestFound { request: NodeRequestId(last), nodes: 0, is_withdrawn: false };
             self.provisioner.handle(now_us, found, &mut Vec::new());
         }
     }
 }
 
 impl PoolRequest {
-    /// Takes note of what the request says at its end. Returns that, with the last lines that its nodes have printed.
+    /// Takes note of what the request says at its end. Returns that, with the last lines that its
+    /// nodes have printed.
     fn take_end(&mut self, says: String, traces: NodeTraces) -> String {
         self.host = self.host.take().or(traces.host);
         self.says = Some(says.clone());
-        if traces.said.is_empty() { says } else { format!("{says}; the node said: {}", traces.said) }
+        if traces.said.is_empty() {
+            says
+        } else {
+            format!("{says}; the node said: {}", traces.said)
+        }
     }
 }

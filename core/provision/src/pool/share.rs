@@ -14,8 +14,9 @@ pub struct PoolOffer {
     pub can_grow: bool,
 }
 
-/// The tasks that each pool should have nodes for, in the order of the pools; [`FittingWork::fits`] has a bit for each.
-/// The cheapest pool has all tasks that fit it. A pool that cannot get more nodes leaves them to the next pool, too.
+/// The tasks that each pool should have nodes for, in the order of the pools; [`FittingWork::fits`]
+/// has a bit for each. The cheapest pool has all tasks that fit it. A pool that cannot get more
+/// nodes leaves them to the next pool, too.
 pub fn share_work(work: &[FittingWork], pools: &[PoolOffer]) -> Vec<FittingWork> {
     let mut left = work.to_vec();
     let mut shares = vec![FittingWork::default(); pools.len()];
@@ -46,8 +47,16 @@ mod tests {
         };
         assert_eq!(shares([(1.0, true), (2.0, true), (3.0, true)]), [5, 7, 1]);
         assert_eq!(shares([(3.0, true), (2.0, true), (1.0, true)]), [0, 5, 8]);
-        assert_eq!(shares([(1.0, false), (2.0, true), (3.0, true)]), [5, 12, 1], "one that is full counts them, too");
-        assert_eq!(shares([(1.0, true), (1.0, true), (1.0, true)]), [5, 7, 1], "of equal prices, the first");
+        assert_eq!(
+            shares([(1.0, false), (2.0, true), (3.0, true)]),
+            [5, 12, 1],
+            "one that is full counts them, too"
+        );
+        assert_eq!(
+            shares([(1.0, true), (1.0, true), (1.0, true)]),
+            [5, 7, 1],
+            "of equal prices, the first"
+        );
         assert!(share_work(&work, &[]).is_empty());
     }
 }

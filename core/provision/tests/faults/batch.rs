@@ -73,7 +73,9 @@ impl Batch {
 
     /// What it says of a job. `leaves_out`: it leaves the job out of the list, if it may once more.
     pub fn says(&mut self, now_us: u64, id: u64, leaves_out: bool) -> BatchState {
-        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_known(now_us)) else { return BatchState::Unknown };
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_known(now_us)) else {
+            return BatchState::Unknown;
+        };
         if now_us < job.listed_us || leaves_out && job.left_out < MAX_LEFT_OUT {
             job.left_out += 1;
             return BatchState::Unknown;
@@ -82,7 +84,9 @@ impl Batch {
         match job.state {
             JobState::Pending => BatchState::Pending(None),
             JobState::Running => BatchState::Running,
-            JobState::Ended { says, is_of_node, .. } => BatchState::Ended(BatchEnd { says: says.into(), is_of_node }),
+            JobState::Ended { says, is_of_node, .. } => {
+                BatchState::Ended(BatchEnd { says: says.into(), is_of_node })
+            }
         }
     }
 

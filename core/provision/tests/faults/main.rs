@@ -1,13 +1,14 @@
-//! A pool on a batch system with faults: answers are lost, late or not understood after the job was taken; jobs are
-//! listed late, start late, hang, fail and are forgotten; withdrawals are lost; the dispatcher is killed between any
-//! two effects, or the cluster is stopped, and goes on from what was saved.
+//! A pool on a batch system with faults: answers are lost, late or not understood after the job was
+//! taken; jobs are listed late, start late, hang, fail and are forgotten; withdrawals are lost; the
+//! dispatcher is killed between any two effects, or the cluster is stopped, and goes on from what
+//! was saved.
 //!
-//! Whatever fails, there are never more nodes than the pool may have, with those that may still start. A request is
-//! over only when no node of it can come. Once the faults end, the tasks get their nodes. A pool that is removed leaves
-//! no job and no node behind.
+//! Whatever fails, there are never more nodes than the pool may have, with those that may still
+//! start. A request is over only when no node of it can come. Once the faults end, the tasks get
+//! their nodes. A pool that is removed leaves no job and no node behind.
 //!
-//! `cargo test` tries 100 seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10` tries new seeds for 10
-//! minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
+//! `cargo test` tries 100 seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10` tries
+//! new seeds for 10 minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 mod batch;
 mod world;
@@ -35,7 +36,10 @@ fn whatever_fails_no_request_is_lost_and_no_node_is_too_many() {
         sum(|of| of.hung),
         sum(|of| of.joined) / 10,
     ];
-    assert!(all.iter().all(|count| *count > outcomes.len() as u64 / 10), "too few faults happened: {all:?}");
+    assert!(
+        all.iter().all(|count| *count > outcomes.len() as u64 / 10),
+        "too few faults happened: {all:?}"
+    );
 }
 
 fn try_seed(seed: u64) -> Outcome {

@@ -1,11 +1,13 @@
-//! A dispatcher with one pool, its disk, the commands that it has started, and the batch system, on one clock.
+//! A dispatcher with one pool, its disk, the commands that it has started, and the batch system, on
+//! one clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_provision::{
-    BatchJobId, FittingWork, NodeTraces, OutstandingWork, PoolConfig, PoolCounts, PoolDecider, PoolEffect, PoolEvent,
-    PoolNodeState, PoolRequest, PoolStatus, RememberedRequest, RequestPhase, SavedPool, SubmissionAnswer, request_name,
+    BatchJobId, FittingWork, NodeTraces, OutstandingWork, PoolConfig, PoolCounts, PoolDecider,
+    PoolEffect, PoolEvent, PoolNodeState, PoolRequest, PoolStatus, RememberedRequest, RequestPhase,
+    SavedPool, SubmissionAnswer, request_name,
 };
 use eyas_types::{ExecutorId, ProvisioningPolicy, Resources};
 
@@ -15,10 +17,11 @@ pub const SECOND_US: u64 = 1_000_000;
 /// Faults happen until then.
 const FAULTS_S: u64 = 1_200;
 const TIME_LIMIT_S: u64 = 1_800;
-/// Tasks must have their nodes within this time once the faults have ended. A request of several nodes may keep the
-/// places of nodes that have died, for as long as its time limit.
+/// Tasks must have their nodes within this time once the faults have ended. A request of several
+/// nodes may keep the places of nodes that have died, for as long as its time limit.
 const PATIENCE_S: u64 = 3 * TIME_LIMIT_S;
-/// A removed pool must be gone within this time once the faults have ended: no job waits for its time limit.
+/// A removed pool must be gone within this time once the faults have ended: no job waits for its
+/// time limit.
 const REMOVAL_S: u64 = TIME_LIMIT_S / 2;
 const ASK_EVERY_S: u64 = 10;
 /// A command that has not answered by then is given up.
@@ -27,9 +30,10 @@ const COMMAND_DEADLINE_S: u64 = 60;
 const ANSWER_S: u64 = 5;
 const POOL: &str = "mine";
 
-/// Probabilities: for each submission, that its answer is lost, or not understood, that it is refused, or taken late;
-/// for each answer, that it leaves a job out, or is missing; for each job, that a withdrawal is lost, that its nodes
-/// hang or die; for each effect, that the dispatcher is killed before it; for each second, that the cluster is stopped.
+/// Probabilities: for each submission, that its answer is lost, or not understood, that it is
+/// refused, or taken late; for each answer, that it leaves a job out, or is missing; for each job,
+/// that a withdrawal is lost, that its nodes hang or die; for each effect, that the dispatcher is
+/// killed before it; for each second, that the cluster is stopped.
 #[derive(Clone, Debug)]
 pub struct Faults {
     pub lost: f64,
@@ -82,7 +86,8 @@ pub struct Outcome {
     pub ended_us: u64,
 }
 
-/// A submission whose command waits for its turn, or has begun and has not reached the batch system.
+/// A submission whose command waits for its turn, or has begun and has not reached the batch
+/// system.
 #[derive(Clone, Debug)]
 struct Submission {
     name: String,
@@ -122,8 +127,8 @@ struct World<'a> {
     case: &'a Case,
     dice: Dice,
     now_us: u64,
-    /// What happens, by time, then in the order in which it was added; what ends with a life of the dispatcher has the
-    /// number of that life.
+    /// What happens, by time, then in the order in which it was added; what ends with a life of
+    /// the dispatcher has the number of that life.
     agenda: BTreeMap<(u64, u64), (Option<u64>, Next)>,
     added: u64,
     /// The dispatcher, while it runs.
@@ -176,12 +181,21 @@ impl Case {
         world.pass(FAULTS_S, |_| false);
         world.has_faults = false;
         world.tasks = 1 + world.dice.below(2 * self.slots * u64::from(self.max_nodes));
-        assert!(world.pass(PATIENCE_S, World::is_satisfied), "{} tasks wait for ever: {}", world.tasks, world.story());
+        assert!(
+            world.pass(PATIENCE_S, World::is_satisfied),
+            "{} tasks wait for ever: {}",
+            world.tasks,
+            world.story()
+        );
         // The user removes the pool, while things fail again for a while.
         (world.is_removing, world.has_faults) = (true, true);
         world.pass(FAULTS_S / 4, |_| false);
         world.has_faults = false;
-        assert!(world.pass(REMOVAL_S, World::is_removed), "something stays for ever: {}", world.story());
+        assert!(
+            world.pass(REMOVAL_S, World::is_removed),
+            "something stays for ever: {}",
+            world.story()
+        );
         world.outcome.ended_us = world.now_us;
         world.outcome
     }
@@ -321,7 +335,9 @@ impl World<'_> {
     fn carry_out(&mut self, effect: PoolEffect) {
         match effect {
             PoolEffect::SavePool(saved) => self.disk.pool = Some(saved),
-            PoolEffect::SaveRequest { request, state } => _ = self.disk.requests.insert(request, state),
+            PoolEffect::SaveRequest { request, state } => {
+                _ = self.disk.requests.insert(request, state)
+            }
             PoolEffect::ShutOut { request } => _ = self.disk.access.remove(&request),
             PoolEffect::ForgetRequest { request } => {
                 self.disk.requests.remove(&request);
@@ -333,22 +349,32 @@ impl World<'_> {
                 let saved = self.disk.requests.get(&request).map(|saved| &saved.mark);
                 assert_eq!(saved, Some(&mark), "request {request} is submitted before it is saved");
                 let next = self.disk.pool.as_ref().expect("it is there").counts.next_request;
-                assert!(next > request, "request {request} is submitted, and its number may be used again");
+                assert!(
+                    next > request,
+                    "request {request} is submitted, and its number may be used again"
+                );
                 let name = request_name(POOL, request, &mark);
                 assert!(self.names.insert(name.clone()), "{name} is submitted twice");
-                self.submissions.insert(request, Submission { name, request, nodes, has_begun: false });
+                self.submissions
+                    .insert(request, Submission { name, request, nodes, has_begun: false });
                 self.outcome.submitted += 1;
                 let turn_us = self.some_us(3);
                 self.later_in_life(turn_us, Next::Begin(request));
             }
             PoolEffect::Withdraw(jobs) => {
-                let jobs = jobs.into_iter().map(|(_, job)| job.id.parse().expect("a number")).collect();
+                let jobs =
+                    jobs.into_iter().map(|(_, job)| job.id.parse().expect("a number")).collect();
                 let turn_us = self.some_us(3);
                 self.later_in_life(turn_us, Next::Withdraw(jobs));
             }
             PoolEffect::Drain { node } => _ = self.draining.insert(node.0),
             PoolEffect::Release { node } => {
-                let released = self.batch.nodes.iter().find(|(_, of)| of.executor == node.0).map(|(id, _)| *id);
+                let released = self
+                    .batch
+                    .nodes
+                    .iter()
+                    .find(|(_, of)| of.executor == node.0)
+                    .map(|(id, _)| *id);
                 released.into_iter().for_each(|id| self.batch.node_ends(self.now_us, id, false));
             }
             PoolEffect::Note(_) => {}
@@ -362,9 +388,16 @@ impl World<'_> {
         let seen = self.seen();
         let waiting = self.tasks - seen.iter().map(|node| node.tasks).sum::<u64>();
         self.tell(PoolEvent::NodesSeen(seen));
-        let fitting = FittingWork { fits: 1, tasks: waiting, cpus_milli: 1000 * waiting, ..FittingWork::default() };
+        let fitting = FittingWork {
+            fits: 1,
+            tasks: waiting,
+            cpus_milli: 1000 * waiting,
+            ..FittingWork::default()
+        };
         self.tell(PoolEvent::Work { fitting, measured: OutstandingWork::default() });
-        let is_due = |decider: &PoolDecider| decider.next_timeout().is_some_and(|due_us| due_us <= self.now_us);
+        let is_due = |decider: &PoolDecider| {
+            decider.next_timeout().is_some_and(|due_us| due_us <= self.now_us)
+        };
         if self.decider.as_ref().is_some_and(is_due) {
             self.tell(PoolEvent::TimePassed);
         }
@@ -376,12 +409,15 @@ impl World<'_> {
 
     fn use_pool(&mut self) {
         if self.has_faults && !self.is_removing && self.dice.below(60) == 0 {
-            self.tasks = self.dice.below(3) * self.dice.below(2 * self.case.slots * u64::from(self.case.max_nodes));
+            self.tasks = self.dice.below(3)
+                * self.dice.below(2 * self.case.slots * u64::from(self.case.max_nodes));
         }
         if self.fails(|faults| faults.stopped) && self.decider.is_some() {
             return self.stop();
         }
-        let Some(status) = self.decider.as_ref().map(|decider| decider.status().clone()) else { return };
+        let Some(status) = self.decider.as_ref().map(|decider| decider.status().clone()) else {
+            return;
+        };
         if self.is_removing && status != PoolStatus::Closing {
             self.tell(PoolEvent::StatusSet(PoolStatus::Closing));
             if self.case.is_forced {
@@ -410,7 +446,10 @@ impl World<'_> {
                 pool: POOL.into(),
                 request: node.request,
                 left_us: None,
-                capacity: Resources { cpus_milli: 1000 * self.case.slots as u32, ..Resources::default() },
+                capacity: Resources {
+                    cpus_milli: 1000 * self.case.slots as u32,
+                    ..Resources::default()
+                },
                 tasks,
                 lacks_time: false,
                 refill_us: 0,
@@ -422,7 +461,8 @@ impl World<'_> {
         connected.map(state).collect()
     }
 
-    /// The cluster stops, and starts again later. Its nodes stop. Nodes that start meanwhile find no dispatcher.
+    /// The cluster stops, and starts again later. Its nodes stop. Nodes that start meanwhile find
+    /// no dispatcher.
     fn stop(&mut self) {
         let life = self.life;
         self.submissions.retain(|_, submission| submission.has_begun);
@@ -432,9 +472,12 @@ impl World<'_> {
         }
         self.outcome.stopped += 1;
         let Some(decider) = &self.decider else { return };
-        let mut jobs: Vec<u64> =
-            decider.jobs_without_nodes().map(|(_, job)| job.id.parse().expect("a number")).collect();
-        let names = decider.unclear().map(|(number, request)| request_name(POOL, number, &request.mark));
+        let mut jobs: Vec<u64> = decider
+            .jobs_without_nodes()
+            .map(|(_, job)| job.id.parse().expect("a number"))
+            .collect();
+        let names =
+            decider.unclear().map(|(number, request)| request_name(POOL, number, &request.mark));
         jobs.extend(names.filter_map(|name| self.batch.find(self.now_us, &name)));
         if !self.fails(|faults| faults.lost_withdrawal) {
             jobs.into_iter().for_each(|job| self.batch.end(self.now_us, job, "CANCELLED", false));
@@ -459,7 +502,10 @@ impl World<'_> {
         if self.fails(|faults| faults.refused) {
             self.submissions.remove(&number);
             let answer = SubmissionAnswer::Refused("invalid partition".into());
-            return self.later_in_life(answer_us, Next::Tell(PoolEvent::Submitted { request: number, answer }));
+            return self.later_in_life(
+                answer_us,
+                Next::Tell(PoolEvent::Submitted { request: number, answer }),
+            );
         }
         if self.fails(|faults| faults.lost) {
             self.outcome.unclear += 1;
@@ -473,7 +519,11 @@ impl World<'_> {
                 self.submissions.remove(&number);
                 return;
             }
-            let after_us = if is_late { COMMAND_DEADLINE_S * SECOND_US + self.some_us(300) } else { answer_us };
+            let after_us = if is_late {
+                COMMAND_DEADLINE_S * SECOND_US + self.some_us(300)
+            } else {
+                answer_us
+            };
             return self.later(after_us, Next::Take(number));
         }
         // It has an answer, which reaches the dispatcher if that still lives.
@@ -481,11 +531,15 @@ impl World<'_> {
     }
 
     fn take(&mut self, number: u64) {
-        let Some(Submission { name, request, nodes, .. }) = self.submissions.remove(&number) else { return };
+        let Some(Submission { name, request, nodes, .. }) = self.submissions.remove(&number) else {
+            return;
+        };
         let listed_us = self.now_us + if self.has_faults { self.some_us(15) } else { 0 };
         let job = self.batch.take(name, request, nodes, listed_us);
         // An answer that says that a job is not there comes before the job starts.
-        let start_us = listed_us - self.now_us + 2 * ANSWER_S * SECOND_US + self.some_us(self.case.starts_within_s);
+        let start_us = listed_us - self.now_us
+            + 2 * ANSWER_S * SECOND_US
+            + self.some_us(self.case.starts_within_s);
         self.later(start_us, Next::Start(job));
         let answer = if self.fails(|faults| faults.garbage) {
             self.outcome.unclear += 1;
@@ -494,7 +548,9 @@ impl World<'_> {
             SubmissionAnswer::Accepted(id_of(job))
         };
         let is_waited_for = |decider: &PoolDecider| {
-            decider.request_of(request).is_some_and(|request| request.phase() == RequestPhase::Submitting)
+            decider
+                .request_of(request)
+                .is_some_and(|request| request.phase() == RequestPhase::Submitting)
         };
         if self.decider.as_ref().is_some_and(is_waited_for) && !self.is_given_up(request) {
             let answer_us = self.some_us(ANSWER_S);
@@ -504,8 +560,7 @@ impl World<'_> {
 
     /// Whether the command of a submission will be given up, so that its answer is lost.
     fn is_given_up(&self, number: u64) -> bool {
-        let is_it =
-            |next: &Next| matches!(next, Next::Tell(PoolEvent::Submitted { request, .. }) if *request == number);
+        let is_it = |next: &Next| matches!(next, Next::Tell(PoolEvent::Submitted { request, .. }) if *request == number);
         self.agenda.values().any(|(life, next)| *life == Some(self.life) && is_it(next))
     }
 
@@ -522,10 +577,14 @@ impl World<'_> {
     fn ask(&mut self) {
         self.later(ASK_EVERY_S * SECOND_US, Next::Ask);
         let Some(decider) = self.decider.as_ref().filter(|_| !self.is_asking) else { return };
-        let open: Vec<(u64, u64)> =
-            decider.open_jobs().map(|(number, job)| (number, job.id.parse().expect("a number"))).collect();
-        let unclear: Vec<_> =
-            decider.unclear().map(|(number, request)| (number, request_name(POOL, number, &request.mark))).collect();
+        let open: Vec<(u64, u64)> = decider
+            .open_jobs()
+            .map(|(number, job)| (number, job.id.parse().expect("a number")))
+            .collect();
+        let unclear: Vec<_> = decider
+            .unclear()
+            .map(|(number, request)| (number, request_name(POOL, number, &request.mark)))
+            .collect();
         let mut answers = Vec::new();
         if self.fails(|faults| faults.silent) {
             answers.push(PoolEvent::StatesUnknown { why: "no answer".into() });
@@ -533,7 +592,11 @@ impl World<'_> {
             for (request, job) in open {
                 let leaves_out = self.fails(|faults| faults.unknown);
                 let report = self.batch.says(self.now_us, job, leaves_out).into();
-                answers.push(PoolEvent::StateSeen { request, report, traces: NodeTraces::default() });
+                answers.push(PoolEvent::StateSeen {
+                    request,
+                    report,
+                    traces: NodeTraces::default(),
+                });
             }
             for (request, name) in unclear {
                 answers.push(match self.batch.find(self.now_us, &name) {
@@ -574,7 +637,9 @@ impl World<'_> {
             self.executors += 1;
             let joins_us = if hangs { u64::MAX } else { self.now_us + self.some_us(8) };
             let node = u64::from(self.executors);
-            self.batch.nodes.insert(node, Node { job: id, request, joins_us, executor: self.executors });
+            self.batch
+                .nodes
+                .insert(node, Node { job: id, request, joins_us, executor: self.executors });
             if self.fails(|faults| faults.dies) {
                 let dies_us = self.some_us(200);
                 self.later(dies_us, Next::Die(node));
@@ -599,18 +664,27 @@ impl World<'_> {
         for (id, job) in &self.batch.jobs {
             *nodes.entry(job.request).or_default() += self.nodes_of(*id);
         }
-        let may_start =
-            |submission: &&Submission| !submission.has_begun || self.disk.access.contains(&submission.request);
+        let may_start = |submission: &&Submission| {
+            !submission.has_begun || self.disk.access.contains(&submission.request)
+        };
         for submission in self.submissions.values().filter(may_start) {
             *nodes.entry(submission.request).or_default() += submission.nodes;
         }
         nodes.retain(|_, nodes| *nodes > 0);
         let all = nodes.values().sum::<u32>();
-        assert!(all <= self.case.max_nodes, "{all} nodes are there or may start: {nodes:?}, {}", self.story());
+        assert!(
+            all <= self.case.max_nodes,
+            "{all} nodes are there or may start: {nodes:?}, {}",
+            self.story()
+        );
         let Some(decider) = &self.decider else { return };
         for number in nodes.keys() {
             let is_open = decider.request_of(*number).is_some_and(PoolRequest::is_open);
-            assert!(is_open, "request {number} is over, and a node of it may come: {}", self.story());
+            assert!(
+                is_open,
+                "request {number} is over, and a node of it may come: {}",
+                self.story()
+            );
         }
     }
 
@@ -628,8 +702,13 @@ impl World<'_> {
 
     /// What is known of the run, for a message.
     fn story(&self) -> String {
-        let requests = self.decider.iter().flat_map(PoolDecider::requests).filter(|(_, request)| request.is_open());
-        let jobs: BTreeMap<_, _> = self.batch.jobs.iter().filter(|(_, job)| job.is_alive()).collect();
+        let requests = self
+            .decider
+            .iter()
+            .flat_map(PoolDecider::requests)
+            .filter(|(_, request)| request.is_open());
+        let jobs: BTreeMap<_, _> =
+            self.batch.jobs.iter().filter(|(_, job)| job.is_alive()).collect();
         format!(
             "at {} s, jobs {jobs:?}, nodes {:?}, submissions {:?}, requests {:#?}, {:?}",
             self.now_us / SECOND_US,

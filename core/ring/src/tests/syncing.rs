@@ -21,7 +21,9 @@ impl Alone {
     /// The chunks under a name; `None` if there is no file.
     fn chunks(&mut self, of: &str) -> Option<Vec<u8>> {
         match self.ask(FileOperation::Stat { name: name(of) }) {
-            Ok(FileAnswer::Found { record, .. }) => Some(record.chunks.iter().map(|chunk| chunk.object.0[0]).collect()),
+            Ok(FileAnswer::Found { record, .. }) => {
+                Some(record.chunks.iter().map(|chunk| chunk.object.0[0]).collect())
+            }
             Err(Refusal::NotFound) => None,
             other => panic!("{other:?}"),
         }
@@ -29,21 +31,29 @@ impl Alone {
 
     /// Replaces the content of `/a`.
     fn replace(&mut self, record: FileRecord) -> Vec<u8> {
-        let Ok(FileAnswer::Found { version, .. }) = self.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
+        let Ok(FileAnswer::Found { version, .. }) =
+            self.ask(FileOperation::Stat { name: name("a") })
+        else {
+            panic!()
+        };
         let operation = FileOperation::Replace { name: name("a"), version, record };
         dropped(self.run(Event::Requested { request: 7, operation }))
     }
 
-    /// The version and the chunks of which nodes are asked to force them to their disks within this time.
+    /// The version and the chunks of which nodes are asked to force them to their disks within this
+    /// time.
     fn asked_within(&mut self, us: u64) -> Option<(RecordVersion, Vec<u8>)> {
         self.now_us += us;
         let asked = asked(self.run(Event::Tick));
         assert_eq!(asked.get(&ME), asked.get(&OTHER));
-        let [FileChunks { version, objects, .. }] = &asked.get(&ME)?[..] else { panic!("{asked:?}") };
+        let [FileChunks { version, objects, .. }] = &asked.get(&ME)?[..] else {
+            panic!("{asked:?}")
+        };
         Some((*version, objects.iter().map(|object| object.0[0]).collect()))
     }
 
-    /// A node answers with chunks that are bad there. Returns the chunks that are deleted on this node.
+    /// A node answers with chunks that are bad there. Returns the chunks that are deleted on this
+    /// node.
     fn answers(&mut self, version: RecordVersion, node: NodeId, bad: &[u8]) -> Vec<u8> {
         let objects = bad.iter().map(|object| ObjectId([*object; 16])).collect();
         let bad = vec![FileChunks { name: name("a"), version, objects }];
@@ -82,12 +92,16 @@ fn holes_are_neither_lost_nor_repaired() {
     let [FileChunks { version, objects, .. }] = &asked[&ME][..] else { panic!("{asked:?}") };
     assert_eq!(objects.len(), 1, "the other chunk is forced to the disk");
     alone.answers(*version, ME, &[]);
-    let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
+    let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") })
+    else {
+        panic!()
+    };
     assert_eq!((record.unsynced, record.chunks.len()), (None, 2));
     for _ in 0..3 {
         alone.now_us += 10_000_000;
         let effects = alone.run(Event::Tick);
-        let is_repair = |effect: &Effect| matches!(effect, Effect::Fetch { .. } | Effect::Search { .. });
+        let is_repair =
+            |effect: &Effect| matches!(effect, Effect::Fetch { .. } | Effect::Search { .. });
         assert!(!effects.iter().any(is_repair), "{effects:?}");
     }
 }
@@ -108,12 +122,21 @@ fn files_that_are_written_at_about_the_same_time_are_synced_together() {
         assert_eq!(files.get(&ME), files.get(&OTHER));
         questions.extend(files.into_values().next());
     }
-    assert_eq!(questions.iter().map(Vec::len).collect::<Vec<_>>(), [10], "one question for all of them");
-    let bad: Vec<FileChunks> =
-        questions.remove(0).into_iter().map(|file| FileChunks { objects: vec![], ..file }).collect();
+    assert_eq!(
+        questions.iter().map(Vec::len).collect::<Vec<_>>(),
+        [10],
+        "one question for all of them"
+    );
+    let bad: Vec<FileChunks> = questions
+        .remove(0)
+        .into_iter()
+        .map(|file| FileChunks { objects: vec![], ..file })
+        .collect();
     alone.run(Event::Synced { node: OTHER, bad: bad.clone() });
-    let saved =
-        alone.run(Event::Synced { node: ME, bad }).into_iter().filter(|effect| matches!(effect, Effect::Save(_)));
+    let saved = alone
+        .run(Event::Synced { node: ME, bad })
+        .into_iter()
+        .filter(|effect| matches!(effect, Effect::Save(_)));
     assert_eq!(saved.count(), 10, "one answer settles all of them");
 }
 
@@ -193,23 +216,32 @@ fn a_reader_that_finds_a_bad_replica_has_all_nodes_asked() {
     alone.run(bad(ME));
     alone.run(bad(OTHER));
     let (version, asked) = alone.asked_within(100_000).expect("at once");
-    // A node that had just started has recorded the chunk after all. The other one fetches it again.
+    // A node that had just started has recorded the chunk after all. The other one fetches it
+    // again.
     alone.answers(version, ME, &[1]);
     assert_eq!((alone.answers(version, OTHER, &[]), asked), (vec![], vec![1]));
-    let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
+    let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") })
+    else {
+        panic!()
+    };
     assert_eq!((record.unsynced, &record.chunks[..]), (None, &[chunk(1, &[OTHER])][..]));
 }
 
 #[test]
 fn a_rename_takes_along_what_a_file_falls_back_to() {
-    for (own, over, expected) in [(&[][..], &[9][..], Some(vec![9])), (&[1], &[9], Some(vec![1])), (&[], &[], None)] {
+    for (own, over, expected) in
+        [(&[][..], &[9][..], Some(vec![9])), (&[1], &[9], Some(vec![1])), (&[], &[], None)]
+    {
         let mut alone = Alone::new();
-        let mut version = alone.done(FileOperation::Create { name: name("b"), record: unsynced(1, &[3]) });
+        let mut version =
+            alone.done(FileOperation::Create { name: name("b"), record: unsynced(1, &[3]) });
         if !own.is_empty() {
             alone.done(FileOperation::Remove { name: name("b"), id: FileId(1) });
-            let first = alone.done(FileOperation::Create { name: name("b"), record: synced(2, own) });
+            let first =
+                alone.done(FileOperation::Create { name: name("b"), record: synced(2, own) });
             let record = unsynced(2, &[3]);
-            version = alone.done(FileOperation::Replace { name: name("b"), version: first, record });
+            version =
+                alone.done(FileOperation::Replace { name: name("b"), version: first, record });
         }
         if !over.is_empty() {
             alone.done(FileOperation::Create { name: name("a"), record: synced(3, over) });

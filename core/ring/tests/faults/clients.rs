@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_ring::{
-    Event, FileAnswer, FileOperation, ListDepth, RecordVersion, Refusal, Replaceable, Ring, replica_targets,
+    Event, FileAnswer, FileOperation, ListDepth, RecordVersion, Refusal, Replaceable, Ring,
+    replica_targets,
 };
-use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileName, FileRecord, NodeId, Unsynced};
+use eyas_types::dfs::{
+    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, NodeId, Unsynced,
+};
 
 use crate::cluster::{Cluster, MAX_DELAY_US, MS};
 use crate::history::Attempt;
@@ -43,9 +46,17 @@ pub struct Clients {
 
 impl Clients {
     pub fn new(names: u64, clients: u64) -> Self {
-        let names = (0..names).map(|index| format!("/{}/{index}", index % 2).parse().unwrap()).collect();
+        let names =
+            (0..names).map(|index| format!("/{}/{index}", index % 2).parse().unwrap()).collect();
         let clients = (0..clients).map(|_| Client::default()).collect();
-        Clients { names, clients, history: Vec::new(), void: Vec::new(), requests: 0, acknowledged: 0 }
+        Clients {
+            names,
+            clients,
+            history: Vec::new(),
+            void: Vec::new(),
+            requests: 0,
+            acknowledged: 0,
+        }
     }
 
     /// No client asks for anything any longer.
@@ -62,14 +73,22 @@ impl Clients {
             let stat = FileOperation::Stat { name: name.clone() };
             let leader = leader_of(&stat, cluster).expect("all run");
             if let Ok(FileAnswer::Found { record, .. }) = self.answer(leader, stat, cluster) {
-                let removed = self.answer(leader, FileOperation::Remove { name, id: record.id }, cluster);
+                let removed =
+                    self.answer(leader, FileOperation::Remove { name, id: record.id }, cluster);
                 assert!(matches!(removed, Ok(FileAnswer::Done { .. })), "{removed:?}");
             }
         }
         let (names, count) = (std::mem::take(&mut self.names), self.clients.len());
         let clients = (0..count).map(|_| Client::default()).collect();
         let Clients { requests, acknowledged, .. } = *self;
-        *self = Clients { names, clients, history: Vec::new(), void: Vec::new(), requests, acknowledged };
+        *self = Clients {
+            names,
+            clients,
+            history: Vec::new(),
+            void: Vec::new(),
+            requests,
+            acknowledged,
+        };
     }
 
     /// Checks every name when nothing fails, and that the lists of all folders have the same files.
@@ -81,17 +100,26 @@ impl Clients {
         for name in self.names.clone() {
             let operation = FileOperation::Stat { name: name.clone() };
             let leader = leader_of(&operation, cluster).expect("all run");
-            let (asked_us, answer) = (cluster.now_us, self.answer(leader, operation.clone(), cluster));
+            let (asked_us, answer) =
+                (cluster.now_us, self.answer(leader, operation.clone(), cluster));
             if let Ok(FileAnswer::Found { record, .. }) = &answer {
                 found.insert(name, record.id);
             }
-            self.history.push(Attempt { operation, stamp: 0, asked_us, answer: Some((cluster.now_us, answer)) });
+            self.history.push(Attempt {
+                operation,
+                stamp: 0,
+                asked_us,
+                answer: Some((cluster.now_us, answer)),
+            });
         }
         for folder in ["", "/", "/0", "/1/", "/1/1", "/elsewhere"] {
             let listed = self.list(folder, cluster);
             let within = found.iter().filter(|(name, _)| name.is_within(folder));
             assert!(listed.iter().eq(within), "{folder}: {listed:?} of {found:?}");
-            let below = found.keys().filter(|name| name.is_within(folder) && name.as_str() != folder).count();
+            let below = found
+                .keys()
+                .filter(|name| name.is_within(folder) && name.as_str() != folder)
+                .count();
             assert_eq!(self.used(folder, cluster), below as u64, "{folder}: {found:?}");
         }
     }
@@ -121,9 +149,12 @@ impl Clients {
             loop {
                 let view = cluster.machines[&node].node.as_ref().unwrap().view().unwrap().number;
                 let (folder, depth) = (folder.to_owned(), ListDepth::All);
-                let operation = FileOperation::List { view, folder, from: from.clone(), most: 2, depth };
+                let operation =
+                    FileOperation::List { view, folder, from: from.clone(), most: 2, depth };
                 let (files, next) = match self.answer(node, operation, cluster) {
-                    Ok(FileAnswer::Listed { entries, implied, next }) if implied.is_empty() => (entries, next),
+                    Ok(FileAnswer::Listed { entries, implied, next }) if implied.is_empty() => {
+                        (entries, next)
+                    }
                     // The new view has the same members.
                     Err(Refusal::OtherView { .. }) => continue,
                     other => panic!("{other:?} is no list"),
@@ -171,20 +202,23 @@ impl Clients {
 
     /// Names whose file an attempt may still remove or rename, although no client knows it yet.
     pub fn in_doubt(&self, now_us: u64) -> BTreeSet<FileName> {
-        let is_open =
-            |attempt: &&Attempt| attempt.answer.is_none() && attempt.asked_us + MAX_DELAY_US + PATIENCE_US >= now_us;
-        let names = self.history.iter().filter(is_open).flat_map(|attempt| match &attempt.operation {
-            FileOperation::Remove { name, .. } => vec![name.clone()],
-            FileOperation::Rename { from, to, .. } => vec![from.clone(), to.clone()],
-            _ => Vec::new(),
-        });
+        let is_open = |attempt: &&Attempt| {
+            attempt.answer.is_none() && attempt.asked_us + MAX_DELAY_US + PATIENCE_US >= now_us
+        };
+        let names =
+            self.history.iter().filter(is_open).flat_map(|attempt| match &attempt.operation {
+                FileOperation::Remove { name, .. } => vec![name.clone()],
+                FileOperation::Rename { from, to, .. } => vec![from.clone(), to.clone()],
+                _ => Vec::new(),
+            });
         names.collect()
     }
 
     /// Lets clients that are not waiting do something.
     pub fn act(&mut self, cluster: &mut Cluster) {
         for (request, answer) in std::mem::take(&mut cluster.answers) {
-            let waits = |client: &&mut Client| client.waits.is_some_and(|(other, _)| other == request);
+            let waits =
+                |client: &&mut Client| client.waits.is_some_and(|(other, _)| other == request);
             if let Some(client) = self.clients.iter_mut().find(waits) {
                 let (_, index) = client.waits.take().unwrap();
                 let attempt = &mut self.history[index];
@@ -194,13 +228,17 @@ impl Clients {
                         client.again = Some((attempt.operation.clone(), attempt.stamp, *leader));
                         self.void.push(index);
                     }
-                    Err(Refusal::NotYet | Refusal::Busy | Refusal::OtherView { .. }) => self.void.push(index),
+                    Err(Refusal::NotYet | Refusal::Busy | Refusal::OtherView { .. }) => {
+                        self.void.push(index)
+                    }
                     Err(Refusal::Unknown) => {}
                     _ => {
                         self.acknowledged += 1;
                         attempt.answer = Some((cluster.now_us, answer.clone()));
-                        if let (FileOperation::Stat { name }, Ok(FileAnswer::Found { version, record })) =
-                            (&attempt.operation, answer)
+                        if let (
+                            FileOperation::Stat { name },
+                            Ok(FileAnswer::Found { version, record }),
+                        ) = (&attempt.operation, answer)
                         {
                             client.known.insert(name.clone(), (version, record));
                         }
@@ -222,7 +260,8 @@ impl Clients {
         if let Some((_, attempt)) = client.waits.take() {
             let Attempt { operation, stamp, .. } = &self.history[attempt];
             if cluster.dice.chance(600) {
-                client.again = leader_of(operation, cluster).map(|leader| (operation.clone(), *stamp, leader));
+                client.again =
+                    leader_of(operation, cluster).map(|leader| (operation.clone(), *stamp, leader));
             }
         }
         let (operation, stamp, to) = match client.again.take() {
@@ -236,11 +275,20 @@ impl Clients {
         let client = &mut self.clients[index];
         client.waits = Some((self.requests, self.history.len()));
         client.next_us = now_us + PATIENCE_US;
-        self.history.push(Attempt { operation: operation.clone(), stamp, asked_us: now_us, answer: None });
+        self.history.push(Attempt {
+            operation: operation.clone(),
+            stamp,
+            asked_us: now_us,
+            answer: None,
+        });
         cluster.ask(to, self.requests, operation);
     }
 
-    fn invent(&mut self, index: usize, cluster: &mut Cluster) -> Option<(FileOperation, u64, NodeId)> {
+    fn invent(
+        &mut self,
+        index: usize,
+        cluster: &mut Cluster,
+    ) -> Option<(FileOperation, u64, NodeId)> {
         let name = cluster.dice.any(&self.names)?;
         let other = cluster.dice.any(&self.names)?;
         let known = self.clients[index].known.get(&name).cloned();
@@ -261,19 +309,22 @@ impl Clients {
             }
             (9, Some((version, record))) if cluster.dice.chance(500) => {
                 stamp = record.attributes.modified_ns;
-                let attributes = Attributes { modified_ns: cluster.dice.throw(), ..record.attributes };
+                let attributes =
+                    Attributes { modified_ns: cluster.dice.throw(), ..record.attributes };
                 FileOperation::SetAttributes { name, version, attributes }
             }
             (4, Some((_, record))) => FileOperation::Remove { name, id: record.id },
             (5..7, Some((version, record))) if other != name => {
                 stamp = record.attributes.modified_ns;
-                let over = if cluster.dice.chance(500) { Replaceable::File } else { Replaceable::Nothing };
+                let over =
+                    if cluster.dice.chance(500) { Replaceable::File } else { Replaceable::Nothing };
                 FileOperation::Rename { from: name, version, id: record.id, to: other, over }
             }
             (7, Some((_, record))) => {
                 let chunk = record.chunks.last()?;
                 let node = chunk.replicas[0];
-                let bad = Event::BadReplicas { name: name.clone(), objects: vec![chunk.object], node };
+                let bad =
+                    Event::BadReplicas { name: name.clone(), objects: vec![chunk.object], node };
                 let leader = leader_of(&FileOperation::Stat { name }, cluster)?;
                 cluster.handle(leader, bad);
                 return None;
@@ -302,7 +353,8 @@ impl Clients {
     }
 }
 
-/// Stores a new chunk on the nodes of its replicas. A client that waits for the disks has older chunks forced there.
+/// Stores a new chunk on the nodes of its replicas. A client that waits for the disks has older
+/// chunks forced there.
 fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
     let Some(ring) = any_ring(cluster) else { return };
     let checksum = cluster.dice.throw();
@@ -345,6 +397,8 @@ fn leader_of(operation: &FileOperation, cluster: &mut Cluster) -> Option<NodeId>
         | FileOperation::Remove { name, .. }
         | FileOperation::Stat { name } => Some(ring.leader(name)),
         FileOperation::Rename { to, .. } => Some(ring.leader(to)),
-        FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => None,
+        FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => {
+            None
+        }
     }
 }

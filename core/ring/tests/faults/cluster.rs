@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ring::{
-    Config, Effect, Event, FileChunks, FileOperation, Records, Refusal, RingMessage, RingNode, Round, Save, Saved,
-    Stored,
+    Config, Effect, Event, FileChunks, FileOperation, Records, Refusal, RingMessage, RingNode,
+    Round, Save, Saved, Stored,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
@@ -65,7 +65,9 @@ impl Disk {
             Save::Record { partition, name, stored } => {
                 self.records.insert((partition, name.as_str().to_owned()), stored);
             }
-            Save::Erase { partition, name } => drop(self.records.remove(&(partition, name.as_str().to_owned()))),
+            Save::Erase { partition, name } => {
+                drop(self.records.remove(&(partition, name.as_str().to_owned())))
+            }
             Save::Clear { partition } => self.records.retain(|(of, _), _| *of != partition),
         }
     }
@@ -96,7 +98,8 @@ impl Machine {
     }
 }
 
-/// A second node that is told the same as the first, and reads only what its own effects have saved.
+/// A second node that is told the same as the first, and reads only what its own effects have
+/// saved.
 struct Twin {
     node: RingNode,
     disk: Disk,
@@ -138,8 +141,9 @@ pub struct Cluster {
     pub machines: BTreeMap<NodeId, Machine>,
     pub dice: Dice,
     pub faults: Faults,
-    /// Content that clients do not wait for until it is on the disks, in thousandths. Its files get another version
-    /// soon, so requests of clients that know the earlier one are refused, and more histories have to be tried.
+    /// Content that clients do not wait for until it is on the disks, in thousandths. Its files
+    /// get another version soon, so requests of clients that know the earlier one are refused, and
+    /// more histories have to be tried.
     pub unsynced: u64,
     /// Whether each node has a twin, which must have the same effects.
     pub has_twins: bool,
@@ -200,11 +204,19 @@ impl Cluster {
     }
 
     pub fn up(&self) -> Vec<NodeId> {
-        self.machines.iter().filter(|(_, machine)| machine.node.is_some()).map(|(node, _)| *node).collect()
+        self.machines
+            .iter()
+            .filter(|(_, machine)| machine.node.is_some())
+            .map(|(node, _)| *node)
+            .collect()
     }
 
     pub fn down(&self) -> Vec<NodeId> {
-        self.machines.iter().filter(|(_, machine)| machine.node.is_none()).map(|(node, _)| *node).collect()
+        self.machines
+            .iter()
+            .filter(|(_, machine)| machine.node.is_none())
+            .map(|(node, _)| *node)
+            .collect()
     }
 
     pub fn start(&mut self, node: NodeId) {
@@ -215,8 +227,11 @@ impl Cluster {
         machine.starts += 1;
         let mut effects = Vec::new();
         let clock_us = machine.clock_us(now_us);
-        machine.node = Some(RingNode::new(machine.config, machine.disk.saved.clone(), clock_us, &mut effects));
-        machine.twin = self.has_twins.then(|| Twin::start(machine.config, machine.disk.clone(), clock_us, &effects));
+        machine.node =
+            Some(RingNode::new(machine.config, machine.disk.saved.clone(), clock_us, &mut effects));
+        machine.twin = self
+            .has_twins
+            .then(|| Twin::start(machine.config, machine.disk.clone(), clock_us, &effects));
         let start = machine.starts;
         self.schedule(0, What::Tick { node, start });
         self.schedule(MS, What::Gossip { node });
@@ -232,7 +247,10 @@ impl Cluster {
     /// Ends the connections of a node, as far as the other nodes notice.
     fn close(&mut self, node: NodeId) {
         let group = self.machines[&node].group;
-        let others = self.machines.iter().filter(|(other, machine)| **other != node && machine.group == group);
+        let others = self
+            .machines
+            .iter()
+            .filter(|(other, machine)| **other != node && machine.group == group);
         for to in others.map(|(other, _)| *other).collect::<Vec<_>>() {
             let in_us = self.delay_us();
             self.schedule(in_us, What::Closed { node, to });
@@ -287,7 +305,11 @@ impl Cluster {
                 }
             }
             What::Tick { node, start } => {
-                if self.machines.get(&node).is_some_and(|machine| machine.starts == start && machine.node.is_some()) {
+                if self
+                    .machines
+                    .get(&node)
+                    .is_some_and(|machine| machine.starts == start && machine.node.is_some())
+                {
                     self.handle(node, Event::Tick);
                     let machine = &self.machines[&node];
                     let due_us = machine.node.as_ref().map_or(0, RingNode::next_timeout_us);
@@ -295,7 +317,9 @@ impl Cluster {
                     self.schedule(in_us.max(MS), What::Tick { node, start });
                 }
             }
-            What::Ask { node, request, operation } => self.handle(node, Event::Requested { request, operation }),
+            What::Ask { node, request, operation } => {
+                self.handle(node, Event::Requested { request, operation })
+            }
             What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
             What::Search { leader, name, objects } => self.search(leader, &name, &objects),
             What::Sync { leader, node, files } => self.sync(leader, node, files),
@@ -306,14 +330,21 @@ impl Cluster {
     }
 
     fn gossip(&mut self, node: NodeId) {
-        let Some(group) =
-            self.machines.get(&node).filter(|machine| machine.node.is_some()).map(|machine| machine.group)
+        let Some(group) = self
+            .machines
+            .get(&node)
+            .filter(|machine| machine.node.is_some())
+            .map(|machine| machine.group)
         else {
             return;
         };
         let hears = |machine: &Machine| machine.node.is_some() && machine.group == group;
-        let mut alive: BTreeSet<NodeId> =
-            self.machines.iter().filter(|(_, machine)| hears(machine)).map(|(node, _)| *node).collect();
+        let mut alive: BTreeSet<NodeId> = self
+            .machines
+            .iter()
+            .filter(|(_, machine)| hears(machine))
+            .map(|(node, _)| *node)
+            .collect();
         if self.dice.chance(self.faults.wrong) {
             let all: Vec<NodeId> = self.machines.keys().copied().collect();
             let other = self.dice.any(&all).unwrap();
@@ -330,11 +361,14 @@ impl Cluster {
 
     fn fetch(&mut self, node: NodeId, start: u64, object: ObjectId, from: &[NodeId]) {
         let is_up = |machine: &Machine| machine.node.is_some();
-        if self.machines.get(&node).is_none_or(|machine| machine.starts != start || !is_up(machine)) {
+        if self.machines.get(&node).is_none_or(|machine| machine.starts != start || !is_up(machine))
+        {
             return;
         }
         let group = self.machines[&node].group;
-        let has = |machine: &Machine| is_up(machine) && machine.group == group && machine.store.contains(&object);
+        let has = |machine: &Machine| {
+            is_up(machine) && machine.group == group && machine.store.contains(&object)
+        };
         let is_here = self.machines[&node].store.contains(&object);
         if is_here || from.iter().any(|node| self.machines.get(node).is_some_and(has)) {
             self.machines.get_mut(&node).unwrap().store.insert(object);
@@ -347,7 +381,10 @@ impl Cluster {
     /// All nodes that a leader can reach report which of the searched chunks they have.
     fn search(&mut self, leader: NodeId, name: &FileName, objects: &[ObjectId]) {
         let Some(group) = self.machines.get(&leader).map(|machine| machine.group) else { return };
-        let reached = self.machines.iter().filter(|(_, machine)| machine.node.is_some() && machine.group == group);
+        let reached = self
+            .machines
+            .iter()
+            .filter(|(_, machine)| machine.node.is_some() && machine.group == group);
         let found = reached.map(|(node, machine)| {
             let has = objects.iter().filter(|object| machine.store.contains(object));
             (*node, has.copied().collect::<Vec<_>>())
@@ -395,7 +432,8 @@ impl Cluster {
         self.at_most_one_answers(at);
     }
 
-    /// After an event at a node: no partition that it answers for is answered by another node as well.
+    /// After an event at a node: no partition that it answers for is answered by another node as
+    /// well.
     fn at_most_one_answers(&self, at: NodeId) {
         let answers = |machine: &Machine, partition| {
             let clock_us = machine.clock_us(self.now_us);
@@ -423,7 +461,10 @@ impl Cluster {
                     for _ in 0..times {
                         let in_us = self.delay_us();
                         if !self.dice.chance(self.faults.lost) {
-                            self.schedule(in_us, What::Deliver { from: node, to, message: message.clone() });
+                            self.schedule(
+                                in_us,
+                                What::Deliver { from: node, to, message: message.clone() },
+                            );
                         }
                     }
                 }
@@ -444,7 +485,9 @@ impl Cluster {
                     let in_us = self.delay_us();
                     self.schedule(in_us, What::Sync { leader: node, node: of, files });
                 }
-                Effect::Drop { object } => drop(self.machines.get_mut(&node).unwrap().store.remove(&object)),
+                Effect::Drop { object } => {
+                    drop(self.machines.get_mut(&node).unwrap().store.remove(&object))
+                }
             }
         }
     }

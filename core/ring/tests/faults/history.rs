@@ -1,4 +1,5 @@
-//! Linearizability of what clients saw (Herlihy and Wing 1990), checked as by Lowe 2017 in the order of answers.
+//! Linearizability of what clients saw (Herlihy and Wing 1990), checked as by Lowe 2017 in the
+//! order of answers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
@@ -11,7 +12,8 @@ use eyas_types::dfs::{FileId, FileName};
 #[derive(Clone, Debug)]
 pub struct Attempt {
     pub operation: FileOperation,
-    /// The version that the client intends to replace or rename, given by the time when it was written.
+    /// The version that the client intends to replace or rename, given by the time when it was
+    /// written.
     pub stamp: u64,
     pub asked_us: u64,
     /// `None` if the operation may happen at any later time.
@@ -24,7 +26,9 @@ impl fmt::Display for Attempt {
         let ms = |us: u64| us as f64 / 1000.0;
         write!(f, "{:9.3} ", ms(self.asked_us))?;
         match &self.operation {
-            FileOperation::Create { name, record } => write!(f, "create {name} {}", short(record.id))?,
+            FileOperation::Create { name, record } => {
+                write!(f, "create {name} {}", short(record.id))?
+            }
             FileOperation::Replace { name, record, .. } => {
                 let (old, new) = (self.stamp % 10_000, record.attributes.modified_ns % 10_000);
                 write!(f, "replace {name} {} written {old} by {new}", short(record.id))?;
@@ -59,7 +63,8 @@ pub fn check(history: &[Attempt]) {
     let mut ids = BTreeSet::new();
     for attempt in history {
         match &attempt.operation {
-            FileOperation::Create { name, record } | FileOperation::Replace { name, record, .. } => {
+            FileOperation::Create { name, record }
+            | FileOperation::Replace { name, record, .. } => {
                 names.insert(name.clone());
                 ids.insert(record.id);
             }
@@ -67,19 +72,25 @@ pub fn check(history: &[Attempt]) {
             | FileOperation::SetAttributes { name, .. }
             | FileOperation::Stat { name } => drop(names.insert(name.clone())),
             FileOperation::Rename { from, to, .. } => names.extend([from.clone(), to.clone()]),
-            FileOperation::List { .. } | FileOperation::Use { .. } | FileOperation::Recover { .. } => {}
+            FileOperation::List { .. }
+            | FileOperation::Use { .. }
+            | FileOperation::Recover { .. } => {}
         }
     }
     for name in names {
-        linearize(&format!("{name}"), history, None, |attempt, state| at_name(&name, attempt, state));
+        linearize(&format!("{name}"), history, None, |attempt, state| {
+            at_name(&name, attempt, state)
+        });
     }
     for id in ids {
-        linearize(&format!("file {id}"), history, None, |attempt, state| of_file(id, attempt, state));
+        linearize(&format!("file {id}"), history, None, |attempt, state| {
+            of_file(id, attempt, state)
+        });
     }
 }
 
-/// The state of a name after an attempt: its file and when it was written. `None` if the attempt does not concern the
-/// name.
+/// The state of a name after an attempt: its file and when it was written. `None` if the attempt
+/// does not concern the name.
 type AtName = Option<(FileId, u64)>;
 
 fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtName>> {
@@ -143,7 +154,9 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
             match answer {
                 Some(Ok(_)) if id == Some(*renamed) => vec![*state],
                 Some(Ok(_)) => only_if(is_free, Some((*renamed, attempt.stamp))),
-                Some(Err(Refusal::Exists { id: other, .. })) => only_if(id == Some(*other) && !is_free, *state),
+                Some(Err(Refusal::Exists { id: other, .. })) => {
+                    only_if(id == Some(*other) && !is_free, *state)
+                }
                 Some(Err(Refusal::Changed)) => only_if(is_free, *state),
                 Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
                 None => unknown(is_free, Some((*renamed, attempt.stamp))),
@@ -154,7 +167,11 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
 }
 
 /// The state of a file: its name.
-fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Vec<Option<FileName>>> {
+fn of_file(
+    id: FileId,
+    attempt: &Attempt,
+    state: &Option<FileName>,
+) -> Option<Vec<Option<FileName>>> {
     let answer = attempt.answer.as_ref().map(|(_, answer)| answer);
     let is_at = |name: &FileName| state.as_ref() == Some(name);
     let same = || vec![state.clone()];
@@ -176,20 +193,32 @@ fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Ve
         (FileOperation::Rename { from, to, id: of, .. }, Some(Ok(_))) if *of == id => {
             only_if(is_at(from) || is_at(to), Some(to.clone()))
         }
-        (FileOperation::Rename { from, to, id: of, .. }, None) if *of == id && is_at(from) => vec![Some(to.clone())],
+        (FileOperation::Rename { from, to, id: of, .. }, None) if *of == id && is_at(from) => {
+            vec![Some(to.clone())]
+        }
         // Another file replaces this one.
-        (FileOperation::Rename { to, over: Replaceable::File, id: of, .. }, answer) if *of != id => match answer {
-            Some(Ok(_)) if is_at(to) => vec![None],
-            None if is_at(to) => vec![None, state.clone()],
-            _ => same(),
-        },
+        (FileOperation::Rename { to, over: Replaceable::File, id: of, .. }, answer)
+            if *of != id =>
+        {
+            match answer {
+                Some(Ok(_)) if is_at(to) => vec![None],
+                None if is_at(to) => vec![None, state.clone()],
+                _ => same(),
+            }
+        }
         (FileOperation::Stat { name }, Some(Ok(FileAnswer::Found { record, .. }))) => {
             only_if(is_at(name) == (record.id == id), state.clone())
         }
-        (FileOperation::Stat { name }, Some(Err(Refusal::NotFound))) => only_if(!is_at(name), state.clone()),
+        (FileOperation::Stat { name }, Some(Err(Refusal::NotFound))) => {
+            only_if(!is_at(name), state.clone())
+        }
         (FileOperation::Stat { .. }, _) => return None,
         (FileOperation::Create { record, .. }, None) if record.id == id => same(),
-        (FileOperation::Remove { id: of, .. } | FileOperation::Rename { id: of, .. }, None) if *of == id => same(),
+        (FileOperation::Remove { id: of, .. } | FileOperation::Rename { id: of, .. }, None)
+            if *of == id =>
+        {
+            same()
+        }
         _ => return None,
     })
 }
@@ -197,8 +226,9 @@ fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Ve
 /// States, each with the sets of open attempts that may have happened in it.
 type Cases<S> = BTreeMap<S, Vec<BTreeSet<usize>>>;
 
-/// Adds a case, unless another one explains all that it explains: one with the same state, in which fewer attempts have
-/// happened that have no answer, since such an attempt can happen later or never. Returns whether it was added.
+/// Adds a case, unless another one explains all that it explains: one with the same state, in which
+/// fewer attempts have happened that have no answer, since such an attempt can happen later or
+/// never. Returns whether it was added.
 fn add_case<S: Ord>(
     cases: &mut Cases<S>,
     (state, happened): (S, BTreeSet<usize>),
@@ -223,7 +253,8 @@ fn linearize<S: Clone + Ord + Debug>(
     start: S,
     step: impl Fn(&Attempt, &S) -> Option<Vec<S>>,
 ) {
-    let of_it: Vec<&Attempt> = history.iter().filter(|attempt| step(attempt, &start).is_some()).collect();
+    let of_it: Vec<&Attempt> =
+        history.iter().filter(|attempt| step(attempt, &start).is_some()).collect();
     let mut moments = Vec::new();
     for (index, attempt) in of_it.iter().enumerate() {
         moments.push((attempt.asked_us, 0, index));
@@ -239,8 +270,9 @@ fn linearize<S: Clone + Ord + Debug>(
             open.insert(*index);
             continue;
         }
-        let all =
-            cases.iter().flat_map(|(state, some)| some.iter().map(move |happened| (state.clone(), happened.clone())));
+        let all = cases.iter().flat_map(|(state, some)| {
+            some.iter().map(move |happened| (state.clone(), happened.clone()))
+        });
         let mut queue: VecDeque<(S, BTreeSet<usize>)> = all.collect();
         let mut seen = cases.clone();
         let mut next = Cases::new();
@@ -263,9 +295,14 @@ fn linearize<S: Clone + Ord + Debug>(
             }
         }
         if next.is_empty() {
-            let told: BTreeMap<_, _> = moments[..=place].iter().map(|(_, _, index)| (*index, of_it[*index])).collect();
+            let told: BTreeMap<_, _> =
+                moments[..=place].iter().map(|(_, _, index)| (*index, of_it[*index])).collect();
             let told: Vec<String> = told.values().map(|attempt| format!("{attempt}")).collect();
-            panic!("{of}: nothing explains {}; it could be {cases:?} after\n{}", of_it[*index], told.join("\n"));
+            panic!(
+                "{of}: nothing explains {}; it could be {cases:?} after\n{}",
+                of_it[*index],
+                told.join("\n")
+            );
         }
         cases = next;
         open.remove(index);
@@ -284,7 +321,10 @@ fn what_cannot_be_is_found() {
     };
     let version = RecordVersion { round: Round::default(), sequence: 1 };
     let create = Attempt {
-        operation: FileOperation::Create { name: name.clone(), record: crate::clients::record(FileId(1), 1) },
+        operation: FileOperation::Create {
+            name: name.clone(),
+            record: crate::clients::record(FileId(1), 1),
+        },
         stamp: 0,
         asked_us: 0,
         answer: Some((5, Ok(FileAnswer::Done { version }))),

@@ -1,13 +1,13 @@
-//! Small clusters with faults: the network loses, delays, repeats and reorders messages, and is split; nodes crash
-//! between any two effects; clocks differ; gossip is wrong; nodes are lost for ever, and new ones join. One seed
-//! decides everything.
+//! Small clusters with faults: the network loses, delays, repeats and reorders messages, and is
+//! split; nodes crash between any two effects; clocks differ; gossip is wrong; nodes are lost for
+//! ever, and new ones join. One seed decides everything.
 //!
-//! At each step at most one node answers for a partition. After each run all faults are healed. Then every
-//! acknowledged entry is there, the history that clients saw is linearizable, and every chunk has its number of
-//! replicas.
+//! At each step at most one node answers for a partition. After each run all faults are healed.
+//! Then every acknowledged entry is there, the history that clients saw is linearizable, and every
+//! chunk has its number of replicas.
 //!
-//! `cargo test` tries a few seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10` tries new seeds for 10
-//! minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
+//! `cargo test` tries a few seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10`
+//! tries new seeds for 10 minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 mod clients;
 mod cluster;
@@ -26,8 +26,8 @@ use cluster::{Cluster, Faults, MS};
 const SEEDS: u64 = 40;
 /// A cluster that is not healthy this long after all faults were healed never becomes so.
 const HEALED_WITHIN_US: u64 = 120_000 * MS;
-/// The cluster is healthy if nothing was wrong in this number of consecutive checks, which take longer than noticing a
-/// missing node.
+/// The cluster is healthy if nothing was wrong in this number of consecutive checks, which take
+/// longer than noticing a missing node.
 const QUIET: u64 = 3;
 
 #[test]
@@ -36,12 +36,15 @@ fn whatever_breaks_nothing_acknowledged_is_lost() {
     let seeds = outcomes.len() as u64;
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     assert!(sum(|of| of.crashes) > seeds && sum(|of| of.views) > seeds, "too few faults happened");
-    assert!(sum(|of| of.acknowledged) > 50 * seeds && sum(|of| of.lost) > seeds / 4, "too few operations were done");
+    assert!(
+        sum(|of| of.acknowledged) > 50 * seeds && sum(|of| of.lost) > seeds / 4,
+        "too few operations were done"
+    );
     assert_eq!(try_seed(0), outcomes[0], "the same seed gave two different runs");
 }
 
-/// A node reads records while it decides. They are those that its own effects have saved, so its decisions follow from
-/// its events.
+/// A node reads records while it decides. They are those that its own effects have saved, so its
+/// decisions follow from its events.
 #[test]
 fn the_same_events_give_the_same_effects() {
     try_seeds(SEEDS / 10, |seed| {
@@ -72,7 +75,8 @@ fn try_seed(seed: u64) -> Outcome {
     run.check();
     let (views, _) = run.view();
     let Run { cluster, clients, lost, .. } = run;
-    let (crashes, messages, acknowledged) = (cluster.crashes, cluster.messages, clients.acknowledged);
+    let (crashes, messages, acknowledged) =
+        (cluster.crashes, cluster.messages, clients.acknowledged);
     Outcome { crashes, views, acknowledged, lost, messages }
 }
 
@@ -96,7 +100,8 @@ impl Run {
     }
 
     fn of(mut cluster: Cluster) -> Self {
-        let (partitions, replication) = (1 + cluster.dice.below(6) as u16, 1 + cluster.dice.below(3) as u8);
+        let (partitions, replication) =
+            (1 + cluster.dice.below(6) as u16, 1 + cluster.dice.below(3) as u8);
         let nodes = 3 + cluster.dice.below(7);
         cluster.add(true, partitions, replication);
         for _ in 1..nodes {
@@ -108,8 +113,10 @@ impl Run {
 
     /// The number and the members of the latest view.
     fn view(&self) -> (u64, Vec<NodeId>) {
-        let nodes = self.cluster.machines.values().filter_map(|machine| machine.node.as_ref()?.view());
-        let latest = nodes.max_by_key(|view| view.number).expect("a node has founded the file system");
+        let nodes =
+            self.cluster.machines.values().filter_map(|machine| machine.node.as_ref()?.view());
+        let latest =
+            nodes.max_by_key(|view| view.number).expect("a node has founded the file system");
         (latest.number, latest.members.iter().copied().collect())
     }
 
@@ -124,7 +131,13 @@ impl Run {
     fn break_things(&mut self) {
         let dice = &mut self.cluster.dice;
         let mut some = |most: u64| if dice.chance(500) { dice.below(most) } else { 0 };
-        let faults = Faults { lost: some(200), twice: some(100), late: some(100), crash: some(40), wrong: some(150) };
+        let faults = Faults {
+            lost: some(200),
+            twice: some(100),
+            late: some(100),
+            crash: some(40),
+            wrong: some(150),
+        };
         self.cluster.faults = faults;
         for _ in 0..3 + self.cluster.dice.below(8) {
             match self.cluster.dice.below(6) {
@@ -197,11 +210,17 @@ impl Run {
                 NameEntry::File(record) => {
                     for chunk in &record.chunks {
                         let has = |node: &&NodeId| {
-                            self.cluster.machines.get(node).is_some_and(|machine| machine.store.contains(&chunk.object))
+                            self.cluster
+                                .machines
+                                .get(node)
+                                .is_some_and(|machine| machine.store.contains(&chunk.object))
                         };
                         let has = chunk.replicas.iter().filter(has).count();
                         if has < members.len().min(record.replication.into()) {
-                            return Some(format!("a chunk of {name} is at {has} of {:?}", chunk.replicas));
+                            return Some(format!(
+                                "a chunk of {name} is at {has} of {:?}",
+                                chunk.replicas
+                            ));
                         }
                     }
                 }

@@ -1,5 +1,5 @@
-//! Runs in which the power of all nodes is cut: what was on the disks is there again, and no name leads to content that
-//! is gone.
+//! Runs in which the power of all nodes is cut: what was on the disks is there again, and no name
+//! leads to content that is gone.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,10 @@ use crate::{Run, SEEDS};
 fn a_power_failure_takes_no_content_that_was_on_the_disks() {
     let Some(outcomes) = try_seeds(SEEDS, cut_power) else { return };
     let fell_back: u64 = outcomes.iter().sum();
-    assert!(fell_back > outcomes.len() as u64 / 4, "too few files had content that was not on the disks");
+    assert!(
+        fell_back > outcomes.len() as u64 / 4,
+        "too few files had content that was not on the disks"
+    );
 }
 
 /// Returns the number of files whose content the power failure has taken.
@@ -33,7 +36,9 @@ fn cut_power(seed: u64) -> u64 {
     run.heal();
     let after = run.files();
     let mut fell_back = 0;
-    for (name, (contents, synced)) in before.into_iter().filter(|(name, _)| !in_doubt.contains(name)) {
+    for (name, (contents, synced)) in
+        before.into_iter().filter(|(name, _)| !in_doubt.contains(name))
+    {
         let now = after.get(&name).map(|(contents, _)| contents.clone());
         assert!(now.is_some() || synced.is_none(), "{name} has lost what was on the disks");
         fell_back += u64::from(now != Some(contents));

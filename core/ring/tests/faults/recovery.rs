@@ -1,7 +1,8 @@
-//! Runs in which more than half of the nodes are lost, a person lets the others continue, and some lost nodes come
-//! back.
+//! Runs in which more than half of the nodes are lost, a person lets the others continue, and some
+//! lost nodes come back.
 //!
-//! Entries from before may be gone. The rest is a working file system, which loses nothing from then on.
+//! Entries from before may be gone. The rest is a working file system, which loses nothing from
+//! then on.
 
 use std::collections::BTreeSet;
 
@@ -49,14 +50,21 @@ impl Run {
     }
 
     fn view_of(&self, node: NodeId) -> (u64, Vec<NodeId>) {
-        let view = self.cluster.machines[&node].node.as_ref().and_then(|node| node.view()).expect("it is a member");
+        let view = self.cluster.machines[&node]
+            .node
+            .as_ref()
+            .and_then(|node| node.view())
+            .expect("it is a member");
         (view.number, view.members.iter().copied().collect())
     }
 
     fn recover(&mut self, lost: &BTreeSet<NodeId>) {
         self.go_on(MISSED_US);
         let mut asked = self.cluster.up()[0];
-        let without = |without: &BTreeSet<NodeId>| FileOperation::Recover { without: without.clone(), now_s: 7 };
+        let without = |without: &BTreeSet<NodeId>| FileOperation::Recover {
+            without: without.clone(),
+            now_s: 7,
+        };
         let fewer = lost.iter().skip(1).copied().collect();
         match self.clients.answer(asked, without(&fewer), &mut self.cluster) {
             Err(Refusal::Missing(missing)) => assert_eq!(missing, *lost),
@@ -68,7 +76,10 @@ impl Run {
         assert_eq!(recovered, Ok(FileAnswer::Recovered { members: left }));
         // The second time there is nothing to do.
         self.go_on(MISSED_US);
-        assert_eq!(self.clients.answer(asked, without(lost), &mut self.cluster), Err(Refusal::HasMajority));
+        assert_eq!(
+            self.clients.answer(asked, without(lost), &mut self.cluster),
+            Err(Refusal::HasMajority)
+        );
         self.clients.begin_anew(&mut self.cluster);
     }
 }

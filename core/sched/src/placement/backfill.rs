@@ -1,13 +1,14 @@
-//! Backfilling: while the inputs of a node's data-intensive tasks are staged, tasks that read little use their
-//! processors. Such a task overtakes tasks that could not run yet anyway. When the staged tasks are ready, the node
-//! starts them first.
+//! Backfilling: while the inputs of a node's data-intensive tasks are staged, tasks that read
+//! little use their processors. Such a task overtakes tasks that could not run yet anyway. When the
+//! staged tasks are ready, the node starts them first.
 
 use alloc::vec::Vec;
 
 use super::steal::round_robin;
 use crate::state::{ClassNeed, ExecutorKey, Executors, SchedulerState, TaskKey};
 
-/// Waiting tasks of a class that are checked for one that reads little, from where the last search ended.
+/// Waiting tasks of a class that are checked for one that reads little, from where the last search
+/// ended.
 const BACKFILL_LOOKS: usize = 1024;
 /// Executors that lend processors and are checked after one event, from where the last check ended.
 const LENDING_LOOKS: usize = 64;
@@ -28,14 +29,25 @@ impl Default for Backfilling {
 }
 
 impl Backfilling {
-    /// An executor lends processors of tasks that it stages, to tasks that read fewer than `light_bytes`.
-    pub fn lend(&mut self, state: &mut SchedulerState, executor: ExecutorKey, lent_milli: u64, light_bytes: u64) {
+    /// An executor lends processors of tasks that it stages, to tasks that read fewer than
+    /// `light_bytes`.
+    pub fn lend(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        lent_milli: u64,
+        light_bytes: u64,
+    ) {
         state.executors.lend(executor, lent_milli);
-        self.light_bytes =
-            if state.executors.lending().is_empty() { u64::MAX } else { self.light_bytes.min(light_bytes) };
+        self.light_bytes = if state.executors.lending().is_empty() {
+            u64::MAX
+        } else {
+            self.light_bytes.min(light_bytes)
+        };
     }
 
-    /// The executors that may be given light tasks after this event; none if there is no light task.
+    /// The executors that may be given light tasks after this event; none if there is no light
+    /// task.
     pub fn lenders(&mut self, state: &mut SchedulerState) -> Vec<ExecutorKey> {
         if state.queue.waiting() == 0 || state.executors.lending().is_empty() {
             return Vec::new();
@@ -52,7 +64,11 @@ impl Backfilling {
     }
 
     /// A light task for an executor that lends processors.
-    pub fn task_for(&mut self, state: &mut SchedulerState, executor: ExecutorKey) -> Option<TaskKey> {
+    pub fn task_for(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+    ) -> Option<TaskKey> {
         self.last = executor;
         self.light_task(state, |executors, need| executors[executor].has_room_to_backfill(need))
     }
@@ -64,7 +80,8 @@ impl Backfilling {
         may_take: impl Fn(&Executors, &ClassNeed) -> bool,
     ) -> Option<TaskKey> {
         // Which executors may take a constrained task is not known when the task is passed over.
-        let mut roomy: Vec<_> = state.queue.waiting_classes().filter(|class| !state.is_constrained(*class)).collect();
+        let mut roomy: Vec<_> =
+            state.queue.waiting_classes().filter(|class| !state.is_constrained(*class)).collect();
         roomy.retain(|class| may_take(&state.executors, state.queue.need(*class)));
         let SchedulerState { queue, catalog, .. } = state;
         roomy.into_iter().find_map(|class| {

@@ -1,4 +1,5 @@
-//! The task that an executor is given: what it holds entirely, otherwise what the policy lets it take.
+//! The task that an executor is given: what it holds entirely, otherwise what the policy lets it
+//! take.
 
 use alloc::vec::Vec;
 
@@ -8,21 +9,23 @@ use super::{Placement, constrained};
 use crate::event::HolderPatience;
 use crate::state::{ClassKey, ExecutorKey, PlacementLevel, SchedulerState, TaskKey};
 
-/// Tasks of one class that are checked, from the oldest on, for one that the executor has not refused. An executor that
-/// has refused all of them gets none until others have taken them.
+/// Tasks of one class that are checked, from the oldest on, for one that the executor has not
+/// refused. An executor that has refused all of them gets none until others have taken them.
 const HEAD_LOOKS: usize = 1024;
 /// The smallest window `W`, and the number of entries that are read in one decision by default.
 const LEAST_WINDOW: u64 = 2_500;
-/// The most turns by which a partial hit is set back: turns wrap around, and the order is lost once where they do.
+/// The most turns by which a partial hit is set back: turns wrap around, and the order is lost once
+/// where they do.
 const MAX_SET_BACK: u64 = 1 << 30;
 /// Tasks that are given a home in one search for a holderless task.
 const GIVE_HOME_LOOKS: usize = 64;
 
 impl Placement {
-    /// The number of tasks that may leave the queue between two of a class. For example 2,500 with 4 executors, and
-    /// 10,000 with 100.
+    /// The number of tasks that may leave the queue between two of a class. For example 2,500 with
+    /// 4 executors, and 10,000 with 100.
     pub(super) fn window(&self, state: &SchedulerState) -> u64 {
-        let window = self.window.unwrap_or_else(|| (100 * state.executors.len() as u64).max(LEAST_WINDOW));
+        let window =
+            self.window.unwrap_or_else(|| (100 * state.executors.len() as u64).max(LEAST_WINDOW));
         window.max(1)
     }
 
@@ -45,11 +48,13 @@ impl Placement {
         if !self.policy.places_by_data {
             return self.oldest_for(state, executor, level, i32::MIN);
         }
-        // A task of the highest priority that it has room for, if it may take one; otherwise any that it may take.
+        // A task of the highest priority that it has room for, if it may take one; otherwise any
+        // that it may take.
         let mut classes = state.queue.waiting_classes().filter(|_| state.queue.has_priorities());
         let first = classes.find(|class| state.has_room(executor, *class, level));
         let floor = first.map(|class| state.queue.priority(class));
-        let of_first = floor.and_then(|floor| self.choose_from(state, executor, level, fallback, floor));
+        let of_first =
+            floor.and_then(|floor| self.choose_from(state, executor, level, fallback, floor));
         of_first.or_else(|| self.choose_from(state, executor, level, fallback, i32::MIN))
     }
 
@@ -71,8 +76,9 @@ impl Placement {
         if let Some(task) = search::next_full_hit(state, search, &mut looks) {
             return Some(task);
         }
-        let may_have =
-            |state: &SchedulerState, task| self.policy.permission(state).holder_may_take(executor, task, fallback);
+        let may_have = |state: &SchedulerState, task| {
+            self.policy.permission(state).holder_may_take(executor, task, fallback)
+        };
         search::best_partial_hit(state, search, may_have)
             .or_else(|| self.without_hit(state, executor, level, fallback, floor))
     }
@@ -94,7 +100,8 @@ impl Placement {
         }
     }
 
-    /// The number of tasks that may leave the queue between two of a class, before any executor may take its oldest.
+    /// The number of tasks that may leave the queue between two of a class, before any executor may
+    /// take its oldest.
     pub(super) fn patience(&self, state: &SchedulerState) -> u64 {
         match self.patience {
             HolderPatience::Tasks(tasks) => tasks.max(1),
@@ -102,8 +109,9 @@ impl Placement {
         }
     }
 
-    /// Aging: returns the oldest task of an overdue class, and marks the turn of the class as used. If patience is
-    /// unlimited, the executor gets the task only if it need not leave it to another.
+    /// Aging: returns the oldest task of an overdue class, and marks the turn of the class as used.
+    /// If patience is unlimited, the executor gets the task only if it need not leave it to
+    /// another.
     pub(super) fn overdue_for(
         &self,
         state: &mut SchedulerState,
@@ -115,14 +123,17 @@ impl Placement {
         state.queue.overdue_classes(patience).next()?;
         let overdue: Vec<_> = state.queue.overdue_classes(patience).collect();
         let task = match self.patience {
-            HolderPatience::Unlimited => self.oldest_permitted(state, executor, level, fallback, &overdue),
+            HolderPatience::Unlimited => {
+                self.oldest_permitted(state, executor, level, fallback, &overdue)
+            }
             _ => self.oldest_of(state, executor, level, |class| overdue.contains(&class)),
         }?;
         state.queue.note_turn(task);
         Some(task)
     }
 
-    /// The oldest task of one of the classes, if the executor may take it and need not leave it to another.
+    /// The oldest task of one of the classes, if the executor may take it and need not leave it to
+    /// another.
     fn oldest_permitted(
         &self,
         state: &SchedulerState,
@@ -186,7 +197,13 @@ impl Placement {
             }
             if state.is_constrained(class) {
                 let permission = self.policy.permission(state);
-                let task = constrained::task_for(&permission, executor, level, Fallback::OnlyBestHolder, class);
+                let task = constrained::task_for(
+                    &permission,
+                    executor,
+                    level,
+                    Fallback::OnlyBestHolder,
+                    class,
+                );
                 if task.is_some() {
                     return task;
                 }
@@ -202,8 +219,9 @@ impl Placement {
         None
     }
 
-    /// The holderless task at that index of the class's list. Entries there of tasks that are no longer holderless are
-    /// dropped. Such tasks are given a home, up to [`GIVE_HOME_LOOKS`] in one decision.
+    /// The holderless task at that index of the class's list. Entries there of tasks that are no
+    /// longer holderless are dropped. Such tasks are given a home, up to [`GIVE_HOME_LOOKS`] in one
+    /// decision.
     pub(super) fn next_holderless(
         &mut self,
         state: &mut SchedulerState,
@@ -212,13 +230,17 @@ impl Placement {
     ) -> Option<TaskKey> {
         let mut looks = GIVE_HOME_LOOKS;
         while let Some(ticket) = self.holderless.as_ref()?.get(class, index).filter(|_| looks > 0) {
-            if state.queue.is_waiting(ticket) && self.policy.permission(state).is_holderless(ticket.task) {
+            if state.queue.is_waiting(ticket)
+                && self.policy.permission(state).is_holderless(ticket.task)
+            {
                 return Some(ticket.task);
             }
             let waits = self.holderless.as_mut()?.drop_entry(state, class, index);
             if waits && self.policy.give_home(state, ticket) {
                 let home = self.policy.home_of(ticket.task);
-                if home.is_some_and(|home| state.executors.is_parked(home, PlacementLevel::Lookahead)) {
+                if home
+                    .is_some_and(|home| state.executors.is_parked(home, PlacementLevel::Lookahead))
+                {
                     self.newcomers.push(ticket);
                 }
                 looks -= 1;

@@ -1,17 +1,21 @@
 //! Homes: where waiting tasks would be done the soonest (`cost` placement).
 //!
-//! A task that comes to wait gets a home: the one of the executors that hold or are receiving its inputs where it would
-//! be done first. So the load that waits for each executor is known, not only the load that it was assigned. An
-//! executor goes on finding tasks that it holds by search, whatever their homes are. Homes decide when data moves: an
-//! executor that holds less of a task, or nothing, takes it only if the task would be done there sooner than at its
-//! home. While fetching takes longer than waiting, tasks wait for their data. When a home has too many tasks for that,
-//! idle executors take from the end of its list, and with the tasks come replicas, which shorten the list further.
+//! A task that comes to wait gets a home: the one of the executors that hold or are receiving its
+//! inputs where it would be done first. So the load that waits for each executor is known, not only
+//! the load that it was assigned. An executor goes on finding tasks that it holds by search,
+//! whatever their homes are. Homes decide when data moves: an executor that holds less of a task,
+//! or nothing, takes it only if the task would be done there sooner than at its home. While
+//! fetching takes longer than waiting, tasks wait for their data. When a home has too many tasks
+//! for that, idle executors take from the end of its list, and with the tasks come replicas, which
+//! shorten the list further.
 //!
-//! For example A holds a task's input of 1 GB, and B is idle and would fetch it in 8 s. Each has one slot, and tasks
-//! run for 10 s. While A has one task, the task would be done there after 5 + 10 s and on B after 8 + 10 s: it waits
-//! for A. With another task before it there, it would be done on A after 15 + 10 s: B takes it.
+//! For example A holds a task's input of 1 GB, and B is idle and would fetch it in 8 s. Each has
+//! one slot, and tasks run for 10 s. While A has one task, the task would be done there after 5 +
+//! 10 s and on B after 8 + 10 s: it waits for A. With another task before it there, it would be
+//! done on A after 15 + 10 s: B takes it.
 //!
-//! Tasks of which no executor holds or receives anything have no home; they are [holderless](super::holderless).
+//! Tasks of which no executor holds or receives anything have no home; they are
+//! [holderless](super::holderless).
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -25,27 +29,32 @@ use crate::growth;
 use crate::hash::FixedHash;
 #[cfg(test)]
 use crate::state::PlacementState;
-use crate::state::{ExecutorKey, LoadPpm, PlacementLevel, SchedulerState, TaskKey, TaskQueue, Ticket};
+use crate::state::{
+    ExecutorKey, LoadPpm, PlacementLevel, SchedulerState, TaskKey, TaskQueue, Ticket,
+};
 
-/// Holders, and receivers, of each input that are compared for a task's home: the better of two taken at random leaves
-/// the loads nearly as even as the best of all does (Mitzenmacher, "The Power of Two Choices", 2001). For example, for
-/// a task with three inputs, up to 12 executors are compared.
+/// Holders, and receivers, of each input that are compared for a task's home: the better of two
+/// taken at random leaves the loads nearly as even as the best of all does (Mitzenmacher, "The
+/// Power of Two Choices", 2001). For example, for a task with three inputs, up to 12 executors are
+/// compared.
 const HOME_LOOKS: usize = 2;
-/// Executors that are compared for a task's home. A task of many inputs names the same executors again and again, and
-/// each comparison looks at all inputs. The last input that is looked at may add up to three more.
+/// Executors that are compared for a task's home. A task of many inputs names the same executors
+/// again and again, and each comparison looks at all inputs. The last input that is looked at may
+/// add up to three more.
 const HOME_CANDIDATES: usize = 64;
 /// Homes that are compared for the longest wait, in one decision.
 const LONGEST_LOOKS: usize = 16;
 /// Tasks at either end of a home's list that are checked in one decision.
 const TASK_LOOKS_AT_HOME: usize = 8;
-/// Slack before the list of a home is compacted: when `entries > 2 * waiting + 16`. For example, 10 waiting tasks allow
-/// 36 entries.
+/// Slack before the list of a home is compacted: when `entries > 2 * waiting + 16`. For example, 10
+/// waiting tasks allow 36 entries.
 const STALE_ENTRIES: u32 = 16;
 
 /// All homes.
 #[derive(Default)]
 pub(super) struct Homes {
-    /// The home of each task, by its index in the queue's table; small, because every decision reads it.
+    /// The home of each task, by its index in the queue's table; small, because every decision
+    /// reads it.
     homes: Vec<ExecutorKey>,
     /// The load at each home.
     loads: Vec<HomeLoad>,
@@ -77,27 +86,32 @@ impl Homes {
         self.loads.get(home.index()).map_or(LoadPpm::NONE, |home| home.load)
     }
 
-    /// The home of a task or the executor that it is assigned to, and how soon it would be done there after all other
-    /// tasks.
-    pub fn estimate(&self, state: &SchedulerState, task: TaskKey) -> Option<(ExecutorKey, Estimate)> {
+    /// The home of a task or the executor that it is assigned to, and how soon it would be done
+    /// there after all other tasks.
+    pub fn estimate(
+        &self,
+        state: &SchedulerState,
+        task: TaskKey,
+    ) -> Option<(ExecutorKey, Estimate)> {
         let home = self.of(task).map(|home| (home, self.load(home)));
         Estimator::new(state).at_home(task, home)
     }
 
-    /// Whether the task would be done no later on the executor than at its home or where it is assigned. Before a task
-    /// of the job has ended, nothing is known of how long a slot takes to become free; until then no slot is waited
-    /// for.
+    /// Whether the task would be done no later on the executor than at its home or where it is
+    /// assigned. Before a task of the job has ended, nothing is known of how long a slot takes to
+    /// become free; until then no slot is waited for.
     pub fn is_soonest(&self, state: &SchedulerState, task: TaskKey, executor: ExecutorKey) -> bool {
         self.estimate(state, task).is_none_or(|(home, there)| {
             home == executor
                 || (there.wait_us > 0 && !state.run_times.is_known(state.queue[task].id.job))
-                || Estimator::new(state).behind_assigned(task, executor).finish_us() <= there.finish_us()
+                || Estimator::new(state).behind_assigned(task, executor).finish_us()
+                    <= there.finish_us()
                 || !state.may_ever_take(home, task)
         })
     }
 
-    /// Gives a waiting task a home, if an executor that could take it holds or is receiving one of its inputs. Whether
-    /// it has one.
+    /// Gives a waiting task a home, if an executor that could take it holds or is receiving one of
+    /// its inputs. Whether it has one.
     pub fn give_home(&mut self, state: &SchedulerState, ticket: Ticket) -> bool {
         let task = ticket.task;
         if state.queue[task].was_refused {
@@ -110,8 +124,10 @@ impl Homes {
         for input in state.inputs(task) {
             let holders = &state.catalog[*input].holders;
             let (before, after) = holders.split_at(turn % holders.len().max(1));
-            let some_holders = after.iter().chain(before).copied().filter(can_take).take(HOME_LOOKS);
-            let some_receivers = state.transfers.receivers(*input).filter(can_take).take(HOME_LOOKS);
+            let some_holders =
+                after.iter().chain(before).copied().filter(can_take).take(HOME_LOOKS);
+            let some_receivers =
+                state.transfers.receivers(*input).filter(can_take).take(HOME_LOOKS);
             for candidate in some_holders.chain(some_receivers) {
                 if !candidates.contains(&candidate) {
                     candidates.push(candidate);
@@ -158,8 +174,9 @@ impl Homes {
         let Some(home) = self.of(task) else { return };
         self.homes[task.index()] = ExecutorKey::NONE;
         let at_home = &mut self.loads[home.index()];
-        // The mean of the tasks there, so that the executor need not be read. For example, of tasks with loads of 0.25,
-        // 0.25 and 1, the first one that leaves takes 0.5 along, and the last one takes what is left.
+        // The mean of the tasks there, so that the executor need not be read. For example, of tasks
+        // with loads of 0.25, 0.25 and 1, the first one that leaves takes 0.5 along, and the last
+        // one takes what is left.
         at_home.load -= at_home.load.mean_of(at_home.tasks);
         at_home.tasks -= 1;
         if at_home.tasks == 0 {
@@ -169,12 +186,14 @@ impl Homes {
         } else if at_home.entries > 2 * at_home.tasks + STALE_ENTRIES {
             let (homes, tickets) = (&self.homes, &mut self.tickets[home.index()]);
             // Most tasks that have left are known by their homes, without a look at the queue.
-            tickets.retain(|ticket| homes[ticket.task.index()] == home && queue.is_waiting(*ticket));
+            tickets
+                .retain(|ticket| homes[ticket.task.index()] == home && queue.is_waiting(*ticket));
             at_home.entries = at_home.tasks;
         }
     }
 
-    /// The executor takes no more tasks and is the home of none. Returns the tasks whose home it was.
+    /// The executor takes no more tasks and is the home of none. Returns the tasks whose home it
+    /// was.
     pub fn dissolve(&mut self, queue: &TaskQueue, home: ExecutorKey) -> Vec<Ticket> {
         let Some(tickets) = self.tickets.get_mut(home.index()) else { return Vec::new() };
         let mut homeless: Vec<_> = core::mem::take(tickets).into();
@@ -185,8 +204,8 @@ impl Homes {
         homeless
     }
 
-    /// A task that the executor may take: an old one whose home it is, otherwise one from the end of the list of
-    /// another home with too many.
+    /// A task that the executor may take: an old one whose home it is, otherwise one from the end
+    /// of the list of another home with too many.
     pub fn task_for(
         &mut self,
         state: &SchedulerState,
@@ -195,13 +214,16 @@ impl Homes {
         floor: i32,
     ) -> Option<TaskKey> {
         let may_have = |task: TaskKey| {
-            state.queue.priority(state.queue[task].class) >= floor && state.may_take(executor, task, level)
+            state.queue.priority(state.queue[task].class) >= floor
+                && state.may_take(executor, task, level)
         };
         let own = self.oldest(&state.queue, executor).into_iter().find(|task| may_have(*task));
         own.or_else(|| {
             let home = self.longest_wait(state, executor)?;
             let newest = self.newest(&state.queue, home);
-            newest.into_iter().find(|task| may_have(*task) && self.is_soonest(state, *task, executor))
+            newest
+                .into_iter()
+                .find(|task| may_have(*task) && self.is_soonest(state, *task, executor))
         })
     }
 
@@ -221,7 +243,8 @@ impl Homes {
     /// The oldest tasks at a home. Entries before them of tasks that have left are dropped.
     fn oldest(&mut self, queue: &TaskQueue, home: ExecutorKey) -> Vec<TaskKey> {
         let Some(mut tickets) = self.take_tickets(home) else { return Vec::new() };
-        let is_here = |ticket: &Ticket| self.of(ticket.task) == Some(home) && queue.is_waiting(*ticket);
+        let is_here =
+            |ticket: &Ticket| self.of(ticket.task) == Some(home) && queue.is_waiting(*ticket);
         while tickets.pop_front_if(|ticket| !is_here(ticket)).is_some() {}
         let here = tickets.iter().filter(|ticket| is_here(ticket)).take(TASK_LOOKS_AT_HOME);
         let tasks = here.map(|ticket| ticket.task).collect();
@@ -229,10 +252,12 @@ impl Homes {
         tasks
     }
 
-    /// The newest tasks at a home, the newest first. Entries behind them of tasks that have left are dropped.
+    /// The newest tasks at a home, the newest first. Entries behind them of tasks that have left
+    /// are dropped.
     fn newest(&mut self, queue: &TaskQueue, home: ExecutorKey) -> Vec<TaskKey> {
         let Some(mut tickets) = self.take_tickets(home) else { return Vec::new() };
-        let is_here = |ticket: &Ticket| self.of(ticket.task) == Some(home) && queue.is_waiting(*ticket);
+        let is_here =
+            |ticket: &Ticket| self.of(ticket.task) == Some(home) && queue.is_waiting(*ticket);
         while tickets.pop_back_if(|ticket| !is_here(ticket)).is_some() {}
         let here = tickets.iter().filter(|ticket| is_here(ticket)).rev().take(TASK_LOOKS_AT_HOME);
         let tasks = here.map(|ticket| ticket.task).collect();
@@ -252,14 +277,27 @@ impl Homes {
     #[cfg(test)]
     pub fn validate(&self, queue: &TaskQueue) {
         for (index, (at_home, tickets)) in self.loads.iter().zip(&self.tickets).enumerate() {
-            let mut here: Vec<_> = tickets.iter().filter(|ticket| queue.is_waiting(**ticket)).collect();
+            let mut here: Vec<_> =
+                tickets.iter().filter(|ticket| queue.is_waiting(**ticket)).collect();
             here.retain(|ticket| self.of(ticket.task).is_some_and(|home| home.index() == index));
-            assert!(at_home.tasks > 0 || at_home.load == LoadPpm::NONE, "a home without tasks has a load");
-            assert_eq!((here.len(), tickets.len()), (at_home.tasks as usize, at_home.entries as usize));
+            assert!(
+                at_home.tasks > 0 || at_home.load == LoadPpm::NONE,
+                "a home without tasks has a load"
+            );
+            assert_eq!(
+                (here.len(), tickets.len()),
+                (at_home.tasks as usize, at_home.entries as usize)
+            );
         }
         assert_eq!(self.used.len(), self.loads.iter().filter(|at_home| at_home.tasks > 0).count());
         let homes: Vec<_> = queue.tasks().filter(|(task, _)| self.of(*task).is_some()).collect();
-        assert!(homes.iter().all(|(_, task)| task.state == PlacementState::Waiting), "only waiting tasks have a home");
-        assert_eq!(homes.len(), self.loads.iter().map(|at_home| at_home.tasks as usize).sum::<usize>());
+        assert!(
+            homes.iter().all(|(_, task)| task.state == PlacementState::Waiting),
+            "only waiting tasks have a home"
+        );
+        assert_eq!(
+            homes.len(),
+            self.loads.iter().map(|at_home| at_home.tasks as usize).sum::<usize>()
+        );
     }
 }

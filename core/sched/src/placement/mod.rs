@@ -1,9 +1,9 @@
-//! Placement: what each executor is given. Each executor that can take work looks for some; what is left is offered to
-//! executors that found none before.
+//! Placement: what each executor is given. Each executor that can take work looks for some; what is
+//! left is offered to executors that found none before.
 //!
-//! No task is passed over for ever. A class of which no task had its turn while a whole window of others left the queue
-//! is overdue. Its oldest task goes before tasks whose inputs executors hold; where it is too large for what is free,
-//! an executor takes nothing until it has room for it.
+//! No task is passed over for ever. A class of which no task had its turn while a whole window of
+//! others left the queue is overdue. Its oldest task goes before tasks whose inputs executors hold;
+//! where it is too large for what is free, an executor takes nothing until it has room for it.
 
 mod backfill;
 mod choice;
@@ -24,7 +24,9 @@ use eyas_types::{Estimate, PlacementPolicy};
 use crate::estimate::Estimator;
 use crate::event::{Config, Effect, HolderPatience, PlacementCommand};
 use crate::replication::Replication;
-use crate::state::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, SchedulerState, TaskKey, Ticket};
+use crate::state::{
+    ClassKey, ExecutorKey, ObjectKey, PlacementLevel, SchedulerState, TaskKey, Ticket,
+};
 use backfill::Backfilling;
 use holderless::HolderlessTasks;
 pub(crate) use parts::ChosenParts;
@@ -104,17 +106,25 @@ impl Placement {
         }
     }
 
-    /// An executor takes no more tasks: those whose home it was are given another one when they are looked at.
+    /// An executor takes no more tasks: those whose home it was are given another one when they are
+    /// looked at.
     pub fn dissolve_home(&mut self, state: &mut SchedulerState, executor: ExecutorKey) {
         let Some(homes) = &mut self.policy.homes else { return };
         let homeless = homes.dissolve(&state.queue, executor);
         if let Some(holderless) = &mut self.holderless {
-            homeless.into_iter().for_each(|ticket| holderless.list(&mut state.queue, ticket, false));
+            homeless
+                .into_iter()
+                .for_each(|ticket| holderless.list(&mut state.queue, ticket, false));
         }
     }
 
     /// Recalls all tasks of an executor that it has not started.
-    pub fn recall_all(&mut self, state: &mut SchedulerState, executor: ExecutorKey, effects: &mut Vec<Effect>) {
+    pub fn recall_all(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        effects: &mut Vec<Effect>,
+    ) {
         steal::recall_all(state, executor, effects);
     }
 
@@ -123,9 +133,14 @@ impl Placement {
         steal::expect_started(state, executor);
     }
 
-    /// A recalled task is back: the idle executor for which it was recalled takes it, if it still would. It might not
-    /// find the task itself where tasks have homes, of which it compares a few.
-    pub fn offer_returned(&mut self, state: &mut SchedulerState, task: TaskKey, sink: &mut AssignmentSink) {
+    /// A recalled task is back: the idle executor for which it was recalled takes it, if it still
+    /// would. It might not find the task itself where tasks have homes, of which it compares a few.
+    pub fn offer_returned(
+        &mut self,
+        state: &mut SchedulerState,
+        task: TaskKey,
+        sink: &mut AssignmentSink,
+    ) {
         if self.policy.homes.is_some()
             && let Some(executor) = steal::idle_taker(state, &self.policy, task)
         {
@@ -134,8 +149,8 @@ impl Placement {
         }
     }
 
-    /// An executor is done with a task, and objects that it was fetching may not come. Other tasks may have their home
-    /// there because of those.
+    /// An executor is done with a task, and objects that it was fetching may not come. Other tasks
+    /// may have their home there because of those.
     pub fn fetches_ended(&mut self, state: &mut SchedulerState, task: TaskKey) {
         if self.policy.homes.is_none() {
             return;
@@ -153,8 +168,8 @@ impl Placement {
         }
     }
 
-    /// A replica of the object is gone: of the tasks that want it, some may be holderless now, and others may have
-    /// another best holder, which idles.
+    /// A replica of the object is gone: of the tasks that want it, some may be holderless now, and
+    /// others may have another best holder, which idles.
     pub fn replica_gone(&mut self, state: &mut SchedulerState, key: ObjectKey) {
         let object = &state.catalog[key];
         let Some(holderless) = &mut self.holderless else { return };
@@ -167,14 +182,16 @@ impl Placement {
             holders.any(|holder| holder.takes_tasks() && holder.is_large_enough(need))
         };
         // Nearly always there is another holder that is large enough for any class.
-        let may_be_holderless = self.policy.has_min_cache_hit() || !state.queue.waiting_classes().all(has_taker);
+        let may_be_holderless =
+            self.policy.has_min_cache_hit() || !state.queue.waiting_classes().all(has_taker);
         let wakes = state.executors.parked(PlacementLevel::Lookahead).len() > 0;
         let entries = match (may_be_holderless, wakes) {
             (true, _) => object.waiting.len(),
             (false, true) => WAKE_LOOKS,
             (false, false) => 0,
         };
-        let tickets = object.waiting.tickets().take(entries).filter(|ticket| state.queue.is_waiting(*ticket));
+        let tickets =
+            object.waiting.tickets().take(entries).filter(|ticket| state.queue.is_waiting(*ticket));
         for ticket in tickets.collect::<Vec<_>>() {
             if may_be_holderless && self.policy.permission(state).is_holderless(ticket.task) {
                 holderless.list(&mut state.queue, ticket, false);
@@ -184,15 +201,27 @@ impl Placement {
         }
     }
 
-    /// An executor lends processors of tasks that it stages, to tasks that read fewer than `light_bytes`.
-    pub fn lend(&mut self, state: &mut SchedulerState, executor: ExecutorKey, lent_milli: u64, light_bytes: u64) {
+    /// An executor lends processors of tasks that it stages, to tasks that read fewer than
+    /// `light_bytes`.
+    pub fn lend(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        lent_milli: u64,
+        light_bytes: u64,
+    ) {
         self.backfilling.lend(state, executor, lent_milli, light_bytes);
     }
 
     // ---- what is asked
 
-    /// Where the task would be done the soonest: its home or its executor, and how soon after all other tasks there.
-    pub fn estimate_at_home(&self, state: &SchedulerState, task: TaskKey) -> Option<(ExecutorKey, Estimate)> {
+    /// Where the task would be done the soonest: its home or its executor, and how soon after all
+    /// other tasks there.
+    pub fn estimate_at_home(
+        &self,
+        state: &SchedulerState,
+        task: TaskKey,
+    ) -> Option<(ExecutorKey, Estimate)> {
         self.policy.homes.as_ref()?.estimate(state, task)
     }
 
@@ -212,7 +241,8 @@ impl Placement {
 
     #[cfg(test)]
     pub fn is_holder(&self, state: &SchedulerState, task: TaskKey, executor: ExecutorKey) -> bool {
-        !state.share_held(task, executor).is_none() && self.policy.permission(state).is_holder(executor, task)
+        !state.share_held(task, executor).is_none()
+            && self.policy.permission(state).is_holder(executor, task)
     }
 
     #[cfg(test)]
@@ -253,7 +283,13 @@ impl Placement {
         }
     }
 
-    fn assign(&mut self, state: &mut SchedulerState, executor: ExecutorKey, task: TaskKey, sink: &mut AssignmentSink) {
+    fn assign(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        task: TaskKey,
+        sink: &mut AssignmentSink,
+    ) {
         self.dequeue(state, task);
         let estimate = (self.policy.homes.is_some() && !state.inputs(task).is_empty())
             .then(|| Estimator::new(state).behind_assigned(task, executor));
@@ -267,11 +303,17 @@ impl Placement {
             false => sink.replication.hints(state, executor, task),
         };
         let (executor, task) = (state.executors[executor].id, state.queue[task].id);
-        sink.effects.push(Effect::Command(PlacementCommand::Assign { executor, task, attempt, hints, in_parts }));
+        sink.effects.push(Effect::Command(PlacementCommand::Assign {
+            executor,
+            task,
+            attempt,
+            hints,
+            in_parts,
+        }));
     }
 
-    /// Assigns a task to an executor that was parked, which then looks for more. If it was the only task that waited,
-    /// there is nothing to find, and the executor may stay parked where it is.
+    /// Assigns a task to an executor that was parked, which then looks for more. If it was the only
+    /// task that waited, there is nothing to find, and the executor may stay parked where it is.
     fn assign_parked(
         &mut self,
         state: &mut SchedulerState,
@@ -281,14 +323,20 @@ impl Placement {
     ) {
         self.assign(state, executor, task, sink);
         let is_last = state.queue.waiting() == 0 && state.inputs(task).is_empty();
-        if is_last && level == PlacementLevel::Lookahead && state.executors.continues_turn(executor) {
+        if is_last && level == PlacementLevel::Lookahead && state.executors.continues_turn(executor)
+        {
             return;
         }
         state.executors.make_ready(executor, level);
         self.serve_ready(state, level, sink);
     }
 
-    fn serve_ready(&mut self, state: &mut SchedulerState, level: PlacementLevel, sink: &mut AssignmentSink) {
+    fn serve_ready(
+        &mut self,
+        state: &mut SchedulerState,
+        level: PlacementLevel,
+        sink: &mut AssignmentSink,
+    ) {
         while let Some(executor) = state.executors.next_ready(level) {
             if state.queue.waiting() > 0 {
                 self.serve(state, executor, level, sink);
@@ -308,14 +356,19 @@ impl Placement {
     ) {
         loop {
             let is_reserved = self.reserve(state, executor, level);
-            let has_room =
-                !is_reserved && state.queue.waiting_classes().any(|class| state.has_room(executor, class, level));
+            let has_room = !is_reserved
+                && state
+                    .queue
+                    .waiting_classes()
+                    .any(|class| state.has_room(executor, class, level));
             if !has_room {
                 if level == PlacementLevel::Slot {
                     state.executors.make_ready(executor, PlacementLevel::Lookahead);
-                } else if !is_reserved && (state.executors[executor].has_any_room() || state.queue.has_priorities()) {
-                    // Too little is free for the tasks that wait now, or they do not match. Other tasks may come, also
-                    // of higher priority.
+                } else if !is_reserved
+                    && (state.executors[executor].has_any_room() || state.queue.has_priorities())
+                {
+                    // Too little is free for the tasks that wait now, or they do not match. Other
+                    // tasks may come, also of higher priority.
                     state.executors.park(executor);
                 }
                 return;
@@ -324,26 +377,38 @@ impl Placement {
             match self.choose(state, executor, level, fallback) {
                 Some(task) => self.assign(state, executor, task, sink),
                 // The window ended the search: it goes on where it stopped.
-                None if self.searches(fallback) && !state.executors[executor].agenda.is_empty() => {}
+                None if self.searches(fallback) && !state.executors[executor].agenda.is_empty() => {
+                }
                 None => return state.executors.park(executor),
             }
         }
     }
 
-    /// If an overdue task is too large for what is free on the executor, the executor takes nothing until that has
-    /// changed, unless another one is reserved for tasks of that class. Whether the executor is reserved. For example
-    /// an executor with 4 processors runs two tasks with 2 each, and an overdue task needs 4: the executor is given no
-    /// other task until both have ended.
-    fn reserve(&mut self, state: &mut SchedulerState, executor: ExecutorKey, level: PlacementLevel) -> bool {
+    /// If an overdue task is too large for what is free on the executor, the executor takes nothing
+    /// until that has changed, unless another one is reserved for tasks of that class. Whether the
+    /// executor is reserved. For example an executor with 4 processors runs two tasks with 2 each,
+    /// and an overdue task needs 4: the executor is given no other task until both have ended.
+    fn reserve(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        level: PlacementLevel,
+    ) -> bool {
         if state.queue.only_class().is_some() {
             return false;
         }
         let overdue: Vec<_> = state.queue.overdue_classes(self.window(state)).collect();
         for class in overdue {
-            let could_make_room = state.executors[executor].is_large_enough(state.queue.need(class))
+            let could_make_room = state.executors[executor]
+                .is_large_enough(state.queue.need(class))
                 && !state.has_room(executor, class, level);
-            let Some(oldest) = state.queue.waiting_in(class).next().filter(|_| could_make_room) else { continue };
-            let may_have = |executor| !state.queue.has_refused(executor, oldest) && state.suits(executor, oldest);
+            let Some(oldest) = state.queue.waiting_in(class).next().filter(|_| could_make_room)
+            else {
+                continue;
+            };
+            let may_have = |executor| {
+                !state.queue.has_refused(executor, oldest) && state.suits(executor, oldest)
+            };
             let other = state.queue.reserved_executor(class).filter(|other| *other != executor);
             if other.is_some_and(may_have) || !may_have(executor) {
                 continue;
@@ -358,7 +423,12 @@ impl Placement {
     }
 
     /// Gives constrained tasks to the best of the parked executors.
-    fn offer_constrained(&mut self, state: &mut SchedulerState, level: PlacementLevel, sink: &mut AssignmentSink) {
+    fn offer_constrained(
+        &mut self,
+        state: &mut SchedulerState,
+        level: PlacementLevel,
+        sink: &mut AssignmentSink,
+    ) {
         let mut looks = constrained::EXECUTOR_LOOKS;
         while state.is_any_constrained()
             && let Some(pair) = self.constrained_pair(state, level, &mut looks)
@@ -386,23 +456,35 @@ impl Placement {
         None
     }
 
-    /// Figure 4: a task that came to wait goes to the parked executor that holds the most of it. If all parked holders
-    /// looked for themselves instead, one task would wake all of them.
-    fn offer_newcomers(&mut self, state: &mut SchedulerState, level: PlacementLevel, sink: &mut AssignmentSink) {
+    /// Figure 4: a task that came to wait goes to the parked executor that holds the most of it. If
+    /// all parked holders looked for themselves instead, one task would wake all of them.
+    fn offer_newcomers(
+        &mut self,
+        state: &mut SchedulerState,
+        level: PlacementLevel,
+        sink: &mut AssignmentSink,
+    ) {
         for index in 0..self.newcomers.len() {
             let ticket = self.newcomers[index];
             if state.queue.is_waiting(ticket)
                 && !state.is_constrained(state.queue[ticket.task].class)
-                && let Some(executor) = self.policy.permission(state).parked_taker(ticket.task, level)
+                && let Some(executor) =
+                    self.policy.permission(state).parked_taker(ticket.task, level)
             {
                 self.assign_parked(state, (executor, ticket.task), level, sink);
             }
         }
     }
 
-    /// Executors that found nothing are offered what may be taken without a search: utilisation may have fallen, a task
-    /// may have come of which no executor holds anything, or a class may have become overdue.
-    fn offer_to_parked(&mut self, state: &mut SchedulerState, level: PlacementLevel, sink: &mut AssignmentSink) {
+    /// Executors that found nothing are offered what may be taken without a search: utilisation may
+    /// have fallen, a task may have come of which no executor holds anything, or a class may have
+    /// become overdue.
+    fn offer_to_parked(
+        &mut self,
+        state: &mut SchedulerState,
+        level: PlacementLevel,
+        sink: &mut AssignmentSink,
+    ) {
         let mut looks = PARKED_LOOKS;
         while state.queue.waiting() > 0
             && state.executors.parked(level).len() > 0
@@ -443,15 +525,16 @@ impl Placement {
         self.parked_with_home_task(state, level, fallback)
     }
 
-    /// The executor that is parked the longest, and a task that it takes from a home. If it takes none, another
-    /// executor has its turn after the next event.
+    /// The executor that is parked the longest, and a task that it takes from a home. If it takes
+    /// none, another executor has its turn after the next event.
     fn parked_with_home_task(
         &mut self,
         state: &mut SchedulerState,
         level: PlacementLevel,
         fallback: Fallback,
     ) -> Option<(ExecutorKey, TaskKey)> {
-        let executor = state.executors.parked(level).next().filter(|_| fallback == Fallback::Soonest)?;
+        let executor =
+            state.executors.parked(level).next().filter(|_| fallback == Fallback::Soonest)?;
         let task = self.policy.homes.as_mut()?.task_for(state, executor, level, i32::MIN);
         if task.is_none() {
             state.executors.park(executor);
@@ -459,8 +542,8 @@ impl Placement {
         task.map(|task| (executor, task))
     }
 
-    /// The task that a parked executor takes. It searches for what it holds only if it may take any task: otherwise it
-    /// would have been offered the task of which it holds the most.
+    /// The task that a parked executor takes. It searches for what it holds only if it may take any
+    /// task: otherwise it would have been offered the task of which it holds the most.
     fn choose_parked(
         &mut self,
         state: &mut SchedulerState,
@@ -470,11 +553,15 @@ impl Placement {
     ) -> Option<TaskKey> {
         if fallback != Fallback::AnyTask {
             let overdue = self.overdue_for(state, executor, level, fallback);
-            return overdue.or_else(|| self.without_hit(state, executor, level, fallback, i32::MIN));
+            return overdue
+                .or_else(|| self.without_hit(state, executor, level, fallback, i32::MIN));
         }
         loop {
             let task = self.choose(state, executor, level, fallback);
-            if task.is_some() || !self.searches(fallback) || state.executors[executor].agenda.is_empty() {
+            if task.is_some()
+                || !self.searches(fallback)
+                || state.executors[executor].agenda.is_empty()
+            {
                 return task;
             }
         }

@@ -41,7 +41,9 @@ impl ActivePolicy {
 
     /// Gives a waiting task a home, where tasks have one. Whether it has one now.
     pub fn give_home(&mut self, state: &SchedulerState, ticket: Ticket) -> bool {
-        self.homes.as_mut().is_some_and(|homes| homes.of(ticket.task).is_none() && homes.give_home(state, ticket))
+        self.homes
+            .as_mut()
+            .is_some_and(|homes| homes.of(ticket.task).is_none() && homes.give_home(state, ticket))
     }
 
     /// The task's home, if it has one.
@@ -66,20 +68,30 @@ impl Permission<'_> {
         if nothing_runs { Fallback::AnyTask } else { self.fallback() }
     }
 
-    /// The share of the task's inputs that the executor holds, where tasks go to their inputs; otherwise any executor
-    /// is as good as one that holds all of them.
+    /// The share of the task's inputs that the executor holds, where tasks go to their inputs;
+    /// otherwise any executor is as good as one that holds all of them.
     pub fn share_held(&self, task: TaskKey, executor: ExecutorKey) -> LocalShare {
-        if self.policy.places_by_data { self.state.share_held(task, executor) } else { LocalShare::FULL }
+        if self.policy.places_by_data {
+            self.state.share_held(task, executor)
+        } else {
+            LocalShare::FULL
+        }
     }
 
-    /// Whether the executor, which holds an input of the task or none, need not leave it to another executor.
+    /// Whether the executor, which holds an input of the task or none, need not leave it to another
+    /// executor.
     pub fn may_take(&self, executor: ExecutorKey, task: TaskKey, fallback: Fallback) -> bool {
         (fallback == Fallback::OnlyBestHolder && self.is_holderless(task))
             || self.holder_may_take(executor, task, fallback)
     }
 
     /// The same for an executor that holds an input of the task.
-    pub fn holder_may_take(&self, executor: ExecutorKey, task: TaskKey, fallback: Fallback) -> bool {
+    pub fn holder_may_take(
+        &self,
+        executor: ExecutorKey,
+        task: TaskKey,
+        fallback: Fallback,
+    ) -> bool {
         match fallback {
             Fallback::AnyTask => true,
             Fallback::OnlyBestHolder => {
@@ -96,31 +108,34 @@ impl Permission<'_> {
 
     /// Whether an executor that holds an input of the task holds enough of it.
     pub fn is_holder(&self, executor: ExecutorKey, task: TaskKey) -> bool {
-        !self.policy.has_min_cache_hit() || self.state.share_held(task, executor) > self.policy.min_cache_hit
+        !self.policy.has_min_cache_hit()
+            || self.state.share_held(task, executor) > self.policy.min_cache_hit
     }
 
-    /// Whether waiting for a holder is pointless: no executor that could take the task holds an input or, where tasks
-    /// have homes, is receiving one; or an executor has refused the task.
+    /// Whether waiting for a holder is pointless: no executor that could take the task holds an
+    /// input or, where tasks have homes, is receiving one; or an executor has refused the task.
     pub fn is_holderless(&self, task: TaskKey) -> bool {
         let SchedulerState { queue, catalog, transfers, .. } = self.state;
         let could_take = |executor: ExecutorKey| self.state.may_ever_take(executor, task);
         let has_taker = |input: &_| {
-            let is_holder = |executor: &ExecutorKey| could_take(*executor) && self.is_holder(*executor, task);
+            let is_holder =
+                |executor: &ExecutorKey| could_take(*executor) && self.is_holder(*executor, task);
             catalog[*input].holders.iter().any(is_holder)
                 || (self.policy.homes.is_some() && transfers.receivers(*input).any(could_take))
         };
         queue[task].was_refused || !self.state.inputs(task).iter().any(has_taker)
     }
 
-    /// Of the parked executors, the one that holds the most of the task, if it may take that; otherwise the task's
-    /// home. None where tasks go anywhere.
+    /// Of the parked executors, the one that holds the most of the task, if it may take that;
+    /// otherwise the task's home. None where tasks go anywhere.
     pub fn parked_taker(&self, task: TaskKey, level: PlacementLevel) -> Option<ExecutorKey> {
         if !self.policy.places_by_data {
             return None;
         }
         let best = search::best_parked_holder(self.state, task, level);
-        let best = best
-            .filter(|(executor, share)| *share == LocalShare::FULL || self.may_take(*executor, task, self.fallback()));
+        let best = best.filter(|(executor, share)| {
+            *share == LocalShare::FULL || self.may_take(*executor, task, self.fallback())
+        });
         let is_parked = |home: &ExecutorKey| self.state.executors.is_parked(*home, level);
         let may_take = |home: &ExecutorKey| self.state.may_take(*home, task, level);
         let home = || self.policy.home_of(task).filter(is_parked).filter(may_take);

@@ -1,28 +1,31 @@
 //! Finding the task for an executor: the paper's figure 5 by an index instead of a scan.
 //!
-//! Figure 5 walks the window of the queue and scores each task by the share of its bytes that the executor holds. A
-//! task that is held entirely is taken at once, otherwise the best of the window. Only tasks that want something the
-//! executor holds can score, and those are in the waiting lists of its objects. So each list entry is read once: a full
-//! hit is taken, a partial hit is remembered with its share, and later decisions go on from there. A remembered share
-//! is checked before the task is taken, because objects may have been evicted since.
+//! Figure 5 walks the window of the queue and scores each task by the share of its bytes that the
+//! executor holds. A task that is held entirely is taken at once, otherwise the best of the window.
+//! Only tasks that want something the executor holds can score, and those are in the waiting lists
+//! of its objects. So each list entry is read once: a full hit is taken, a partial hit is
+//! remembered with its share, and later decisions go on from there. A remembered share is checked
+//! before the task is taken, because objects may have been evicted since.
 //!
-//! The window `W` bounds the entries read in one decision, as in the paper; the next decision goes on beyond it.
+//! The window `W` bounds the entries read in one decision, as in the paper; the next decision goes
+//! on beyond it.
 //!
-//! The cost of a decision is the number of cache lines that it reads for the first time. So entries are read in
-//! batches, so that their misses overlap, and the entry of a task with two inputs names the other input: the task
-//! itself is read only if it is held entirely, or if the executor does not remember enough better tasks.
+//! The cost of a decision is the number of cache lines that it reads for the first time. So entries
+//! are read in batches, so that their misses overlap, and the entry of a task with two inputs names
+//! the other input: the task itself is read only if it is held entirely, or if the executor does
+//! not remember enough better tasks.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::state::{
-    ExecutorKey, LocalShare, ObjectKey, PartialHit, PlacementLevel, ReadAhead, SchedulerState, TaskKey, Ticket,
-    WaitingTask,
+    ExecutorKey, LocalShare, ObjectKey, PartialHit, PlacementLevel, ReadAhead, SchedulerState,
+    TaskKey, Ticket, WaitingTask,
 };
 
-/// Entries of a waiting list that are read before any is processed, so that their cache misses overlap; fewer at first,
-/// because a full hit ends the search.
+/// Entries of a waiting list that are read before any is processed, so that their cache misses
+/// overlap; fewer at first, because a full hit ends the search.
 const LOOKS_AT_ONCE: usize = 16;
 const LOOKS_AT_FIRST: usize = 4;
 /// Lists of up to this many holders are compared one by one.
@@ -43,9 +46,13 @@ pub(super) struct TaskSearch {
     pub window: u32,
 }
 
-/// The next waiting task that the executor holds entirely and has room for. Reads up to `looks` entries; partial hits
-/// met on the way are remembered.
-pub(super) fn next_full_hit(state: &mut SchedulerState, search: TaskSearch, looks: &mut u64) -> Option<TaskKey> {
+/// The next waiting task that the executor holds entirely and has room for. Reads up to `looks`
+/// entries; partial hits met on the way are remembered.
+pub(super) fn next_full_hit(
+    state: &mut SchedulerState,
+    search: TaskSearch,
+    looks: &mut u64,
+) -> Option<TaskKey> {
     let TaskSearch { executor, level, floor, window } = search;
     let takes_any = takes_any(state, executor);
     let mut read_ahead = ReadAhead::default();
@@ -63,14 +70,17 @@ pub(super) fn next_full_hit(state: &mut SchedulerState, search: TaskSearch, look
             read_batch(state, search, object, index, takes_any, &mut met[..count]);
             for met in &met[..count] {
                 index += 1;
-                let mut is_again = |task| state.inputs(task).len() > FEW_INPUTS && !scored.insert(task);
+                let mut is_again =
+                    |task| state.inputs(task).len() > FEW_INPUTS && !scored.insert(task);
                 if met.is_some_and(|ticket| is_again(ticket.task)) {
                     continue;
                 }
                 *looks -= 1;
                 let Some(ticket) = *met else { continue };
                 let share = state.share_held(ticket.task, executor);
-                if share.is_full() && is_from(state, ticket.task, floor) && state.may_take(executor, ticket.task, level)
+                if share.is_full()
+                    && is_from(state, ticket.task, floor)
+                    && state.may_take(executor, ticket.task, level)
                 {
                     state.note_searched(executor, object, ticket.turn);
                     return Some(ticket.task);
@@ -95,7 +105,8 @@ pub(super) fn next_full_hit(state: &mut SchedulerState, search: TaskSearch, look
     None
 }
 
-/// Reads entries of a waiting list from `index` on. Those that still have to be processed are put into `met`.
+/// Reads entries of a waiting list from `index` on. Those that still have to be processed are put
+/// into `met`.
 fn read_batch(
     state: &mut SchedulerState,
     search: TaskSearch,
@@ -109,7 +120,8 @@ fn read_batch(
     let entries = catalog[object].waiting.range(index..index + met.len());
     for (met, entry) in met.iter_mut().zip(entries) {
         let WaitingTask { ticket, other } = *entry;
-        let is_half_held = other != ObjectKey::NONE && !executors[search.executor].replicas.contains_key(&other);
+        let is_half_held =
+            other != ObjectKey::NONE && !executors[search.executor].replicas.contains_key(&other);
         let is_settled = is_half_held && {
             let share = LocalShare::partial(weight, weight + catalog.weight(other));
             let hits = executors.partial_hits_mut(search.executor);
@@ -132,7 +144,8 @@ fn read_batch(
     }
 }
 
-/// The waiting task of which the executor holds the largest share, as far as searched, of those that it `may_have`.
+/// The waiting task of which the executor holds the largest share, as far as searched, of those
+/// that it `may_have`.
 pub(super) fn best_partial_hit(
     state: &mut SchedulerState,
     search: TaskSearch,
@@ -155,13 +168,19 @@ pub(super) fn best_partial_hit(
             }
             continue;
         }
-        if is_from(state, task, floor) && state.may_take(executor, task, level) && may_have(state, task) {
+        if is_from(state, task, floor)
+            && state.may_take(executor, task, level)
+            && may_have(state, task)
+        {
             found = Some(task);
             break;
         }
         put_back.push(hit);
     }
-    if found.is_none() && put_back.is_empty() && state.executors.partial_hits_mut(executor).has_forgotten() {
+    if found.is_none()
+        && put_back.is_empty()
+        && state.executors.partial_hits_mut(executor).has_forgotten()
+    {
         state.search_again(executor);
     }
     for hit in put_back.into_iter().rev() {
@@ -180,10 +199,10 @@ pub(super) fn is_outdone(state: &SchedulerState, task: TaskKey, executor: Execut
         placed().filter(|input| is_held(input.object)).map(|input| input.weight()).sum::<u64>()
     };
     let local = weight_where(&|input| replicas.contains_key(&input));
-    // An executor that holds only some inputs holds no more than their weight. So the holders of inputs that together
-    // weigh no more than `local` need no look; those with the most holders are left out first. For example a task has
-    // inputs of 60, 30 and 10 MB. The executor holds that of 60 MB, and so do most others: only the holders of the
-    // other two inputs are compared.
+    // An executor that holds only some inputs holds no more than their weight. So the holders of
+    // inputs that together weigh no more than `local` need no look; those with the most holders are
+    // left out first. For example a task has inputs of 60, 30 and 10 MB. The executor holds that of
+    // 60 MB, and so do most others: only the holders of the other two inputs are compared.
     let mut may_leave_out = local;
     // Holders of one of many inputs mostly hold others too.
     let mut compared = BTreeSet::new();
@@ -202,7 +221,9 @@ pub(super) fn is_outdone(state: &SchedulerState, task: TaskKey, executor: Execut
                 holders if holders.len() <= FEW_HOLDERS => holders.contains(holder),
                 _ => executors[*holder].replicas.contains_key(&input),
             };
-            weight_where(&is_held) > local && state.may_ever_take(*holder, task) && state.suits(*holder, task)
+            weight_where(&is_held) > local
+                && state.may_ever_take(*holder, task)
+                && state.suits(*holder, task)
         })
     })
 }
@@ -218,8 +239,8 @@ fn is_from(state: &SchedulerState, task: TaskKey, floor: i32) -> bool {
     state.queue.priority(state.queue[task].class) >= floor
 }
 
-/// Figure 4: of the executors parked at `level`, the one that holds the largest share of the task's inputs, among
-/// [`HOLDER_LOOKS`] of them.
+/// Figure 4: of the executors parked at `level`, the one that holds the largest share of the task's
+/// inputs, among [`HOLDER_LOOKS`] of them.
 pub(super) fn best_parked_holder(
     state: &SchedulerState,
     task: TaskKey,
@@ -227,7 +248,8 @@ pub(super) fn best_parked_holder(
 ) -> Option<(ExecutorKey, LocalShare)> {
     let SchedulerState { catalog, executors, .. } = state;
     let parked = executors.parked(level);
-    let mut holders_of: Vec<_> = state.inputs(task).iter().map(|input| &catalog[*input].holders).collect();
+    let mut holders_of: Vec<_> =
+        state.inputs(task).iter().map(|input| &catalog[*input].holders).collect();
     let best = |candidates: &mut dyn Iterator<Item = ExecutorKey>| {
         let mut best: Option<(ExecutorKey, LocalShare)> = None;
         for executor in candidates.take(HOLDER_LOOKS) {
@@ -242,7 +264,9 @@ pub(super) fn best_parked_holder(
         }
         best
     };
-    if parked.len() <= HOLDER_LOOKS && parked.len() < holders_of.iter().map(|holders| holders.len()).sum() {
+    if parked.len() <= HOLDER_LOOKS
+        && parked.len() < holders_of.iter().map(|holders| holders.len()).sum()
+    {
         return best(&mut parked.into_iter());
     }
     // An executor that holds an object with few holders is likelier to hold the rest too.

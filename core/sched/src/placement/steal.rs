@@ -1,8 +1,8 @@
 //! Work stealing: idle slots take tasks that wait behind the slots of other executors.
 //!
-//! The other executor is asked to return the task. A task that has started in the meantime is not returned; the
-//! executor does not answer then, and the task ends where it is. So a task for which its executor has a slot by now is
-//! no longer expected back.
+//! The other executor is asked to return the task. A task that has started in the meantime is not
+//! returned; the executor does not answer then, and the task ends where it is. So a task for which
+//! its executor has a slot by now is no longer expected back.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -31,10 +31,15 @@ impl Default for Stealing {
 }
 
 impl Stealing {
-    /// Recalls as many tasks as there are idle slots for; of each executor the newest first, because it starts them
-    /// last. For example, of 7 tasks with a processor each on an executor with 4, two idle slots recall the two newest,
-    /// and five idle slots the three that wait.
-    pub fn steal(&mut self, state: &mut SchedulerState, policy: &ActivePolicy, effects: &mut Vec<Effect>) {
+    /// Recalls as many tasks as there are idle slots for; of each executor the newest first,
+    /// because it starts them last. For example, of 7 tasks with a processor each on an executor
+    /// with 4, two idle slots recall the two newest, and five idle slots the three that wait.
+    pub fn steal(
+        &mut self,
+        state: &mut SchedulerState,
+        policy: &ActivePolicy,
+        effects: &mut Vec<Effect>,
+    ) {
         let utilisation = state.executors.utilisation();
         let idle_milli = utilisation.total_milli - utilisation.busy_milli;
         let mut idle_milli = idle_milli.saturating_sub(state.executors.returning_milli());
@@ -42,7 +47,8 @@ impl Stealing {
             return;
         }
         let mut looks = STEAL_LOOKS;
-        let overbooked: Vec<_> = round_robin(state.executors.overbooked(), self.last).take(STEAL_LOOKS).collect();
+        let overbooked: Vec<_> =
+            round_robin(state.executors.overbooked(), self.last).take(STEAL_LOOKS).collect();
         for executor in overbooked {
             if looks == 0 || idle_milli == 0 {
                 break;
@@ -79,8 +85,13 @@ impl Stealing {
 }
 
 /// Recalls all tasks of an executor that it has not started.
-pub(super) fn recall_all(state: &mut SchedulerState, executor: ExecutorKey, effects: &mut Vec<Effect>) {
-    let tasks: Vec<_> = state.executors[executor].in_flight.iter().map(|given| given.task).collect();
+pub(super) fn recall_all(
+    state: &mut SchedulerState,
+    executor: ExecutorKey,
+    effects: &mut Vec<Effect>,
+) {
+    let tasks: Vec<_> =
+        state.executors[executor].in_flight.iter().map(|given| given.task).collect();
     for task in tasks {
         if matches!(state.queue[task].state, PlacementState::Assigned { recalled: false, .. }) {
             recall(state, task, effects);
@@ -96,14 +107,15 @@ fn recall(state: &mut SchedulerState, task: TaskKey, effects: &mut Vec<Effect>) 
     }));
 }
 
-/// A task of the executor has ended, so it starts the oldest of the tasks behind its slots: those are no longer
-/// expected back.
+/// A task of the executor has ended, so it starts the oldest of the tasks behind its slots: those
+/// are no longer expected back.
 pub(super) fn expect_started(state: &mut SchedulerState, executor: ExecutorKey) {
     if state.executors[executor].recalled_milli == 0 {
         return;
     }
     let mut free_milli = u64::from(state.executors[executor].capacity.cpus_milli);
-    let oldest: Vec<_> = state.executors[executor].in_flight.iter().map(|given| given.task).collect();
+    let oldest: Vec<_> =
+        state.executors[executor].in_flight.iter().map(|given| given.task).collect();
     for task in oldest {
         let need_milli = u64::from(state.resources_of(task).cpus_milli);
         if free_milli < need_milli {
@@ -116,9 +128,13 @@ pub(super) fn expect_started(state: &mut SchedulerState, executor: ExecutorKey) 
     }
 }
 
-/// An idle executor that would take the task if it waited. If there is none, a recalled task would only go back to
-/// where it was.
-pub(super) fn idle_taker(state: &mut SchedulerState, policy: &ActivePolicy, task: TaskKey) -> Option<ExecutorKey> {
+/// An idle executor that would take the task if it waited. If there is none, a recalled task would
+/// only go back to where it was.
+pub(super) fn idle_taker(
+    state: &mut SchedulerState,
+    policy: &ActivePolicy,
+    task: TaskKey,
+) -> Option<ExecutorKey> {
     let level = PlacementLevel::Slot;
     let permission = policy.permission(state);
     let class = state.queue[task].class;
@@ -139,7 +155,8 @@ pub(super) fn idle_taker(state: &mut SchedulerState, policy: &ActivePolicy, task
     let mut first = 0;
     for _ in 0..looks {
         let (parking, executor) = state.parked_with_room(class, level, first)?;
-        let may_take = fallback != Fallback::Soonest || policy.permission(state).is_soonest(executor, task);
+        let may_take =
+            fallback != Fallback::Soonest || policy.permission(state).is_soonest(executor, task);
         if may_take && !state.queue.has_refused(executor, task) {
             return Some(executor);
         }
@@ -149,7 +166,10 @@ pub(super) fn idle_taker(state: &mut SchedulerState, policy: &ActivePolicy, task
 }
 
 /// All executors, the one after `last` first.
-pub(super) fn round_robin(executors: &BTreeSet<ExecutorKey>, last: ExecutorKey) -> impl Iterator<Item = ExecutorKey> {
+pub(super) fn round_robin(
+    executors: &BTreeSet<ExecutorKey>,
+    last: ExecutorKey,
+) -> impl Iterator<Item = ExecutorKey> {
     let after = executors.range((Bound::Excluded(last), Bound::Unbounded));
     after.chain(executors.range(..=last)).copied()
 }

@@ -1,8 +1,10 @@
-//! Kept objects: how many executors hold each on purpose, which executors are told to, and which objects are lost.
+//! Kept objects: how many executors hold each on purpose, which executors are told to, and which
+//! objects are lost.
 //!
-//! A replica that an executor has because its tasks read it can be evicted at any time; one that it was told to hold
-//! cannot. Each kept object is held by as many executors as were asked for, as far as there are executors: those that
-//! have it already are told first, then those with the fewest objects.
+//! A replica that an executor has because its tasks read it can be evicted at any time; one that it
+//! was told to hold cannot. Each kept object is held by as many executors as were asked for, as far
+//! as there are executors: those that have it already are told first, then those with the fewest
+//! objects.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -50,7 +52,8 @@ impl KeptObjects {
         self.objects.contains_key(&object)
     }
 
-    /// The number of objects that only this executor has, which is leaving, and that others were told to fetch from it.
+    /// The number of objects that only this executor has, which is leaving, and that others were
+    /// told to fetch from it.
     pub fn moving_from(&self, executor: ExecutorId) -> usize {
         self.objects.values().filter(|kept| kept.last == Some(executor) && kept.is_moving()).count()
     }
@@ -79,7 +82,8 @@ impl KeptObjects {
         executor: Option<ExecutorId>,
         effects: &mut Vec<Effect>,
     ) {
-        let stays = executor.and_then(|id| Some(!state.executors[state.executors.find(id)?].is_draining));
+        let stays =
+            executor.and_then(|id| Some(!state.executors[state.executors.find(id)?].is_draining));
         let kept = self.objects.entry(object).or_insert_with(|| KeptObject {
             replicas,
             appointed: BTreeMap::new(),
@@ -106,7 +110,10 @@ impl KeptObjects {
     pub fn verify(&self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
         if self.contains(object) {
             let holders = state.sorted_holders(object).into_iter();
-            effects.extend(holders.map(|executor| Effect::Command(PlacementCommand::Verify { executor, object })));
+            effects
+                .extend(holders.map(|executor| {
+                    Effect::Command(PlacementCommand::Verify { executor, object })
+                }));
         }
     }
 
@@ -130,7 +137,13 @@ impl KeptObjects {
     }
 
     /// An executor does not have the object: no longer, or it could not get it.
-    pub fn gone(&mut self, state: &SchedulerState, executor: ExecutorId, object: ObjectId, effects: &mut Vec<Effect>) {
+    pub fn gone(
+        &mut self,
+        state: &SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(kept) = self.objects.get_mut(&object) else { return };
         if kept.appointed.remove(&executor) == Some(false) {
             kept.unable.push(executor);
@@ -140,8 +153,8 @@ impl KeptObjects {
         self.replicate(state, object, effects);
     }
 
-    /// An executor is leaving, and its replicas no longer count. What only that executor has can still be fetched from
-    /// it.
+    /// An executor is leaving, and its replicas no longer count. What only that executor has can
+    /// still be fetched from it.
     pub fn draining(
         &mut self,
         state: &SchedulerState,
@@ -162,7 +175,12 @@ impl KeptObjects {
     }
 
     /// An executor has left.
-    pub fn left(&mut self, state: &SchedulerState, executor: ExecutorId, effects: &mut Vec<Effect>) {
+    pub fn left(
+        &mut self,
+        state: &SchedulerState,
+        executor: ExecutorId,
+        effects: &mut Vec<Effect>,
+    ) {
         for (object, kept) in &mut self.objects {
             kept.unable.retain(|other| *other != executor);
             if kept.last == Some(executor) {
@@ -173,8 +191,8 @@ impl KeptObjects {
         self.replicate_all(state, effects);
     }
 
-    /// Has further executors hold every object that is under-replicated. So an executor that is leaving does so in good
-    /// order: others fetch what only it has.
+    /// Has further executors hold every object that is under-replicated. So an executor that is
+    /// leaving does so in good order: others fetch what only it has.
     pub fn replicate_all(&mut self, state: &SchedulerState, effects: &mut Vec<Effect>) {
         let under_replicated = self.objects.iter().filter(|(_, kept)| kept.is_under_replicated());
         let under_replicated: Vec<_> = under_replicated.map(|(id, _)| *id).collect();
@@ -183,8 +201,10 @@ impl KeptObjects {
 
     /// Asks executors that could not hold an object again, where it is under-replicated.
     pub fn ask_again(&mut self, state: &SchedulerState, effects: &mut Vec<Effect>) {
-        let under_replicated =
-            self.objects.iter_mut().filter(|(_, kept)| kept.is_under_replicated() && !kept.unable.is_empty());
+        let under_replicated = self
+            .objects
+            .iter_mut()
+            .filter(|(_, kept)| kept.is_under_replicated() && !kept.unable.is_empty());
         let asked_again = under_replicated.map(|(object, kept)| {
             kept.unable.clear();
             *object
@@ -195,7 +215,12 @@ impl KeptObjects {
     }
 
     /// Reports that a kept object is lost or found, if that has changed.
-    fn report_lost_or_found(&mut self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
+    fn report_lost_or_found(
+        &mut self,
+        state: &SchedulerState,
+        object: ObjectId,
+        effects: &mut Vec<Effect>,
+    ) {
         let is_lost = state.replicas(object) == 0;
         if let Some(kept) = self.objects.get_mut(&object).filter(|kept| kept.is_lost != is_lost) {
             kept.is_lost = is_lost;
@@ -207,10 +232,14 @@ impl KeptObjects {
         }
     }
 
-    /// Has further executors hold the object if it is under-replicated. For example only A holds an object that is to
-    /// be kept twice; B holds 5 objects, and C holds 3. A and C are told to hold it.
+    /// Has further executors hold the object if it is under-replicated. For example only A holds an
+    /// object that is to be kept twice; B holds 5 objects, and C holds 3. A and C are told to hold
+    /// it.
     fn replicate(&mut self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
-        let Some(kept) = self.objects.get_mut(&object).filter(|kept| kept.is_under_replicated()) else { return };
+        let Some(kept) = self.objects.get_mut(&object).filter(|kept| kept.is_under_replicated())
+        else {
+            return;
+        };
         let holders = state.sorted_holders(object);
         let sources: Vec<_> = holders.iter().copied().chain(kept.last).take(MAX_HINTS).collect();
         if sources.is_empty() {
@@ -219,13 +248,19 @@ impl KeptObjects {
         let may = |id: ExecutorId| !kept.appointed.contains_key(&id) && !kept.unable.contains(&id);
         let free = state.executors.all().map(|(_, executor)| executor);
         let free = free.filter(|executor| !executor.is_draining && may(executor.id));
-        let mut free: Vec<_> =
-            free.map(|executor| (!holders.contains(&executor.id), executor.replicas.len(), executor.id)).collect();
+        let mut free: Vec<_> = free
+            .map(|executor| (!holders.contains(&executor.id), executor.replicas.len(), executor.id))
+            .collect();
         free.sort_unstable();
         let missing = usize::from(kept.replicas).saturating_sub(kept.appointed.len());
         for (_, _, executor) in free.into_iter().take(missing) {
             kept.appointed.insert(executor, false);
-            let holders = sources.iter().filter(|source| **source != executor).copied().map(Holder::of_whole).collect();
+            let holders = sources
+                .iter()
+                .filter(|source| **source != executor)
+                .copied()
+                .map(Holder::of_whole)
+                .collect();
             effects.push(Effect::Command(PlacementCommand::Hold { executor, object, holders }));
         }
     }

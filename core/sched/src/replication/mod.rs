@@ -1,5 +1,5 @@
-//! Replication: which executors get which objects from where, beyond what tasks read: kept objects, pushes, and the
-//! sources of all fetches.
+//! Replication: which executors get which objects from where, beyond what tasks read: kept objects,
+//! pushes, and the sources of all fetches.
 
 mod kept;
 mod pushes;
@@ -34,7 +34,12 @@ pub(crate) struct Replication {
 
 impl Replication {
     pub fn new(gives_hints: bool, from_relays: bool) -> Self {
-        Replication { kept: KeptObjects::default(), pushes: PushTable::default(), gives_hints, from_relays }
+        Replication {
+            kept: KeptObjects::default(),
+            pushes: PushTable::default(),
+            gives_hints,
+            from_relays,
+        }
     }
 
     pub fn kept(&self) -> &KeptObjects {
@@ -45,9 +50,14 @@ impl Replication {
         &self.pushes
     }
 
-    /// Holders of the task's inputs that the executor lacks, from which it is to fetch them. None where executors cache
-    /// nothing.
-    pub fn hints(&self, state: &mut SchedulerState, executor: ExecutorKey, task: TaskKey) -> Box<[Hint]> {
+    /// Holders of the task's inputs that the executor lacks, from which it is to fetch them. None
+    /// where executors cache nothing.
+    pub fn hints(
+        &self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        task: TaskKey,
+    ) -> Box<[Hint]> {
         if !self.gives_hints {
             return Box::default();
         }
@@ -64,8 +74,9 @@ impl Replication {
         hints.into()
     }
 
-    /// Plans the same for the sample of a task that an executor has just got. Its other inputs are planned when they
-    /// are sent; until then, the plans for the sample tell where the inputs will be.
+    /// Plans the same for the sample of a task that an executor has just got. Its other inputs are
+    /// planned when they are sent; until then, the plans for the sample tell where the inputs will
+    /// be.
     pub fn plan_sample(&self, state: &mut SchedulerState, executor: ExecutorKey, task: TaskKey) {
         if !self.gives_hints {
             return;
@@ -80,7 +91,8 @@ impl Replication {
         }
     }
 
-    /// The same for some inputs of a sampled task, which the executor has. Hints name places among these inputs.
+    /// The same for some inputs of a sampled task, which the executor has. Hints name places among
+    /// these inputs.
     pub fn hints_of_part(
         &self,
         state: &mut SchedulerState,
@@ -117,7 +129,8 @@ impl Replication {
     ) -> Box<[Holder]> {
         let crosses_sites = self.kept.contains(state.catalog[object].id);
         let from_relays = self.from_relays;
-        let request = SourceRequest { object, executor, task: Some(task), crosses_sites, from_relays };
+        let request =
+            SourceRequest { object, executor, task: Some(task), crosses_sites, from_relays };
         // Different holders for each task, so that none serves all of them.
         let turn = state.assignments() as usize;
         sources::plan(state, request, turn)
@@ -156,7 +169,12 @@ impl Replication {
     }
 
     /// An executor has left.
-    pub fn left(&mut self, state: &SchedulerState, executor: ExecutorId, effects: &mut Vec<Effect>) {
+    pub fn left(
+        &mut self,
+        state: &SchedulerState,
+        executor: ExecutorId,
+        effects: &mut Vec<Effect>,
+    ) {
         self.kept.left(state, executor, effects);
     }
 
@@ -219,8 +237,12 @@ impl Replication {
 
     pub fn release(&mut self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
         let appointed = self.kept.release(object);
-        let appointed = appointed.filter(|executor| !self.pushes.is_pushed_to(state, *executor, object));
-        effects.extend(appointed.map(|executor| Effect::Command(PlacementCommand::Release { executor, object })));
+        let appointed =
+            appointed.filter(|executor| !self.pushes.is_pushed_to(state, *executor, object));
+        effects.extend(
+            appointed
+                .map(|executor| Effect::Command(PlacementCommand::Release { executor, object })),
+        );
     }
 
     pub fn verify(&self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {

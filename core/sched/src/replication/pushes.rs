@@ -1,10 +1,11 @@
-//! Pushes: objects that executors get ahead of demand, because a user asks for it, or because the tasks of a job will
-//! read them wherever they run.
+//! Pushes: objects that executors get ahead of demand, because a user asks for it, or because the
+//! tasks of a job will read them wherever they run.
 //!
-//! Pushed objects take the way of simultaneous demand: each executor is told to fetch each object from the source that
-//! is planned for it, so a push to many executors is a chain. An executor holds an object while it is fetched, so that
-//! tasks that are cancelled do not take it along, and is told to release it as soon as it is there: from then on it is
-//! cached as any other. An executor is told of a few objects at a time, in the order of the push, so that a push that
+//! Pushed objects take the way of simultaneous demand: each executor is told to fetch each object
+//! from the source that is planned for it, so a push to many executors is a chain. An executor
+//! holds an object while it is fetched, so that tasks that are cancelled do not take it along, and
+//! is told to release it as soon as it is there: from then on it is cached as any other. An
+//! executor is told of a few objects at a time, in the order of the push, so that a push that
 //! ends leaves little behind.
 //!
 //! Along a [spanning tree](super::spanning_tree), executors are told in rounds instead.
@@ -21,8 +22,8 @@ use super::spanning_tree::SpanningTree;
 use crate::event::{Effect, Holder, PlacementCommand, PushId, Recipients};
 use crate::state::{ExecutorKey, ObjectKey, SchedulerState};
 
-/// Objects of one push that an executor is told of and does not have yet. For example a push to 50 executors has up to
-/// 400 fetches at a time.
+/// Objects of one push that an executor is told of and does not have yet. For example a push to 50
+/// executors has up to 400 fetches at a time.
 pub(crate) const MAX_PUSHED_AT_ONCE: usize = 8;
 
 /// All pushes that have not ended.
@@ -41,7 +42,8 @@ pub(crate) struct NewPush<'a> {
 
 struct ActivePush {
     objects: Box<[ObjectKey]>,
-    /// An executor that joins later and may take tasks with one of these needs gets the objects, too.
+    /// An executor that joins later and may take tasks with one of these needs gets the objects,
+    /// too.
     open_to: Box<[Need]>,
     recipients: BTreeMap<ExecutorId, Recipient>,
     tree: Option<SpanningTree>,
@@ -104,20 +106,32 @@ impl PushTable {
     }
 
     /// Pushes that wait for an executor's answer about an object.
-    pub fn awaiting(&self, state: &SchedulerState, executor: ExecutorId, object: ObjectId) -> Vec<PushId> {
+    pub fn awaiting(
+        &self,
+        state: &SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+    ) -> Vec<PushId> {
         let Some(key) = state.catalog.find(object) else { return Vec::new() };
-        self.pushes.iter().filter(|(_, push)| push.awaits(executor, key)).map(|(id, _)| *id).collect()
+        self.pushes
+            .iter()
+            .filter(|(_, push)| push.awaits(executor, key))
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// Objects of a push that executors have stored, and evicted since.
     pub fn evicted(&self, state: &SchedulerState, id: PushId) -> Vec<(ExecutorId, ObjectId)> {
         let Some(push) = self.pushes.get(&id) else { return Vec::new() };
         let mut evicted = Vec::new();
-        for (executor, recipient) in push.recipients.iter().filter(|(_, recipient)| !recipient.has_left) {
+        for (executor, recipient) in
+            push.recipients.iter().filter(|(_, recipient)| !recipient.has_left)
+        {
             let Some(key) = state.executors.find(*executor) else { continue };
             let sent = push.objects[..recipient.sent].iter();
             let gone = sent.filter(|object| {
-                let is_known = recipient.missed.contains(object) || recipient.awaited.contains(object);
+                let is_known =
+                    recipient.missed.contains(object) || recipient.awaited.contains(object);
                 !is_known && !state.executors[key].replicas.contains_key(*object)
             });
             evicted.extend(gone.map(|object| (*executor, state.catalog[*object].id)));
@@ -126,7 +140,12 @@ impl PushTable {
     }
 
     /// Whether an executor is told to hold an object because it is pushed.
-    pub fn is_pushed_to(&self, state: &SchedulerState, executor: ExecutorId, object: ObjectId) -> bool {
+    pub fn is_pushed_to(
+        &self,
+        state: &SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+    ) -> bool {
         let key = state.catalog.find(object);
         key.is_some_and(|key| self.pushes.values().any(|push| push.awaits(executor, key)))
     }
@@ -139,11 +158,13 @@ impl PushTable {
         effects: &mut Vec<Effect>,
     ) {
         let NewPush { id, objects, to, distribution } = push;
-        let objects: Box<[_]> = objects.iter().map(|(id, size_bytes)| state.catalog.refer(*id, *size_bytes)).collect();
+        let objects: Box<[_]> =
+            objects.iter().map(|(id, size_bytes)| state.catalog.refer(*id, *size_bytes)).collect();
         let executors: Vec<_> = match &to {
-            Recipients::Executors(executors) => {
-                executors.iter().filter_map(|executor| state.executors.find_staying(*executor)).collect()
-            }
+            Recipients::Executors(executors) => executors
+                .iter()
+                .filter_map(|executor| state.executors.find_staying(*executor))
+                .collect(),
             Recipients::Takers(needs) => {
                 let all = state.executors.all().map(|(executor, _)| executor);
                 all.filter(|executor| could_take_one_of(state, *executor, needs)).collect()
@@ -152,15 +173,23 @@ impl PushTable {
         let id_of = |executor: &ExecutorKey| state.executors[*executor].id;
         let tree = (distribution == Distribution::SpanningTree).then(|| {
             let has_all = |executor: &ExecutorKey| {
-                objects.iter().all(|object| state.executors[*executor].replicas.contains_key(object))
+                objects
+                    .iter()
+                    .all(|object| state.executors[*executor].replicas.contains_key(object))
             };
-            let (complete, pending): (Vec<_>, Vec<_>) = executors.iter().copied().partition(has_all);
-            SpanningTree::new(complete.iter().map(id_of).collect(), pending.iter().map(id_of).collect())
+            let (complete, pending): (Vec<_>, Vec<_>) =
+                executors.iter().copied().partition(has_all);
+            SpanningTree::new(
+                complete.iter().map(id_of).collect(),
+                pending.iter().map(id_of).collect(),
+            )
         });
         let recipients: BTreeMap<_, _> =
             executors.iter().map(|executor| (id_of(executor), Recipient::default())).collect();
-        // In a tree, executors that have everything are asked whether it is so; others wait for their round.
-        let is_recipient_now = |executor: &ExecutorId| tree.as_ref().is_none_or(|tree| tree.is_complete(*executor));
+        // In a tree, executors that have everything are asked whether it is so; others wait for
+        // their round.
+        let is_recipient_now =
+            |executor: &ExecutorId| tree.as_ref().is_none_or(|tree| tree.is_complete(*executor));
         let first: Vec<_> = recipients.keys().copied().filter(is_recipient_now).collect();
         let open_to = match to {
             Recipients::Takers(needs) if tree.is_none() => needs,
@@ -172,7 +201,8 @@ impl PushTable {
         self.go_on(state, kept, id, effects);
     }
 
-    /// No executor is told of the push's objects any longer, and fetches that have not begun do not begin.
+    /// No executor is told of the push's objects any longer, and fetches that have not begun do not
+    /// begin.
     pub(super) fn end(
         &mut self,
         state: &mut SchedulerState,
@@ -195,11 +225,18 @@ impl PushTable {
         executor: ExecutorKey,
         effects: &mut Vec<Effect>,
     ) {
-        let wanted = self.pushes.iter().filter(|(_, push)| could_take_one_of(state, executor, &push.open_to));
+        let wanted = self
+            .pushes
+            .iter()
+            .filter(|(_, push)| could_take_one_of(state, executor, &push.open_to));
         let wanted: Vec<_> = wanted.map(|(id, _)| *id).collect();
         let executor = state.executors[executor].id;
         for id in wanted {
-            self.pushes.get_mut(&id).expect("just looked up").recipients.insert(executor, Recipient::default());
+            self.pushes
+                .get_mut(&id)
+                .expect("just looked up")
+                .recipients
+                .insert(executor, Recipient::default());
             self.send(state, kept, id, executor, effects);
         }
     }
@@ -220,7 +257,12 @@ impl PushTable {
         }
     }
 
-    pub(super) fn continue_all(&mut self, state: &mut SchedulerState, kept: &KeptObjects, effects: &mut Vec<Effect>) {
+    pub(super) fn continue_all(
+        &mut self,
+        state: &mut SchedulerState,
+        kept: &KeptObjects,
+        effects: &mut Vec<Effect>,
+    ) {
         let ids: Vec<_> = self.pushes.keys().copied().collect();
         ids.into_iter().for_each(|id| self.go_on(state, kept, id, effects));
     }
@@ -234,11 +276,14 @@ impl PushTable {
         (object, is_there): (ObjectId, bool),
         effects: &mut Vec<Effect>,
     ) {
-        let (false, Some(key)) = (self.pushes.is_empty(), state.catalog.find(object)) else { return };
+        let (false, Some(key)) = (self.pushes.is_empty(), state.catalog.find(object)) else {
+            return;
+        };
         let ids = self.awaiting(state, executor, object);
         for id in &ids {
             let push = self.pushes.get_mut(id).expect("just looked up");
-            let recipient = push.recipients.get_mut(&executor).expect("an answer is awaited from a recipient");
+            let recipient =
+                push.recipients.get_mut(&executor).expect("an answer is awaited from a recipient");
             recipient.awaited.retain(|other| *other != key);
             if is_there {
                 recipient.stored += 1;
@@ -259,8 +304,8 @@ impl PushTable {
         }
     }
 
-    /// A push does not wait any longer for these objects at an executor. The executor need not hold them, unless
-    /// another push waits for them there or they are kept there.
+    /// A push does not wait any longer for these objects at an executor. The executor need not hold
+    /// them, unless another push waits for them there or they are kept there.
     fn let_go(
         &self,
         state: &mut SchedulerState,
@@ -293,7 +338,9 @@ impl PushTable {
     ) {
         let turn = state.events as usize;
         let push = self.pushes.get_mut(&id).expect("the caller has looked it up");
-        let (Some(key), Some(recipient)) = (state.executors.find(executor), push.recipients.get_mut(&executor)) else {
+        let (Some(key), Some(recipient)) =
+            (state.executors.find(executor), push.recipients.get_mut(&executor))
+        else {
             return;
         };
         while recipient.awaited.len() < MAX_PUSHED_AT_ONCE && recipient.sent < push.objects.len() {
@@ -307,7 +354,13 @@ impl PushTable {
                 Some(tree) => tree.giver_of(executor).map(Holder::of_whole).into_iter().collect(),
                 None => {
                     let crosses_sites = kept.contains(id);
-                    let request = SourceRequest { object, executor: key, task: None, crosses_sites, from_relays: true };
+                    let request = SourceRequest {
+                        object,
+                        executor: key,
+                        task: None,
+                        crosses_sites,
+                        from_relays: true,
+                    };
                     sources::plan(state, request, turn)
                 }
             };
@@ -316,7 +369,13 @@ impl PushTable {
     }
 
     /// Begins the next round if the last is over, and reports when the push is complete.
-    fn go_on(&mut self, state: &mut SchedulerState, kept: &KeptObjects, id: PushId, effects: &mut Vec<Effect>) {
+    fn go_on(
+        &mut self,
+        state: &mut SchedulerState,
+        kept: &KeptObjects,
+        id: PushId,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(push) = self.pushes.get_mut(&id) else { return };
         let mut receivers = Vec::new();
         if let Some(mut tree) = push.tree.take() {
@@ -332,7 +391,9 @@ impl PushTable {
             receivers = tree.next_round();
             push.tree = Some(tree);
         }
-        if push.open_to.is_empty() && push.recipients.values().all(|recipient| push.is_over_with(recipient)) {
+        if push.open_to.is_empty()
+            && push.recipients.values().all(|recipient| push.is_over_with(recipient))
+        {
             effects.push(Effect::Command(PlacementCommand::Pushed { push: id }));
         }
         receivers.into_iter().for_each(|executor| self.send(state, kept, id, executor, effects));
@@ -343,7 +404,10 @@ impl PushTable {
         for recipient in self.pushes.values().flat_map(|push| push.recipients.values()) {
             let Recipient { sent, awaited, stored, missed, has_left, .. } = recipient;
             assert!(awaited.len() <= MAX_PUSHED_AT_ONCE);
-            assert!(*has_left || *sent == awaited.len() + *stored as usize + missed.len(), "each is answered for once");
+            assert!(
+                *has_left || *sent == awaited.len() + *stored as usize + missed.len(),
+                "each is answered for once"
+            );
         }
     }
 }

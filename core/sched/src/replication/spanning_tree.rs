@@ -1,11 +1,12 @@
-//! A spanning tree by rounds: the best case of active storage (data-diffusion §5.3), to which the paper compares data
-//! diffusion.
+//! A spanning tree by rounds: the best case of active storage (data-diffusion §5.3), to which the
+//! paper compares data diffusion.
 //!
-//! One node reads persistent storage once. Then there are rounds. In each round, every node that has everything gives
-//! all of it to one node that has nothing yet. The number of nodes that have everything doubles, so `ceil(log2(n + 1))`
-//! rounds serve `n` nodes beside the first; for example 3 rounds serve 7. Objects are whole when they are passed on,
-//! and no round begins before the last has ended. Nodes that leave, or cannot take everything, are left out, and the
-//! rounds go on among the others.
+//! One node reads persistent storage once. Then there are rounds. In each round, every node that
+//! has everything gives all of it to one node that has nothing yet. The number of nodes that have
+//! everything doubles, so `ceil(log2(n + 1))` rounds serve `n` nodes beside the first; for example
+//! 3 rounds serve 7. Objects are whole when they are passed on, and no round begins before the last
+//! has ended. Nodes that leave, or cannot take everything, are left out, and the rounds go on among
+//! the others.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -30,7 +31,8 @@ impl SpanningTree {
         self.complete.contains(&executor)
     }
 
-    /// The executors that receive everything in the next round; none while a round goes on, or when all is done.
+    /// The executors that receive everything in the next round; none while a round goes on, or when
+    /// all is done.
     pub fn next_round(&mut self) -> Vec<ExecutorId> {
         if !self.receiving.is_empty() {
             return Vec::new();

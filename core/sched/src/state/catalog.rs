@@ -1,7 +1,8 @@
-//! The catalog: which executor holds which object, and which waiting tasks want it (the paper's `I_map`).
+//! The catalog: which executor holds which object, and which waiting tasks want it (the paper's
+//! `I_map`).
 //!
-//! Loosely coherent: it is what executors last reported. An object is remembered while a task names it or an executor
-//! holds it.
+//! Loosely coherent: it is what executors last reported. An object is remembered while a task names
+//! it or an executor holds it.
 
 use alloc::vec::Vec;
 
@@ -15,8 +16,9 @@ use crate::hash::Map;
 pub(crate) struct Catalog {
     keys: Map<ObjectId, ObjectKey>,
     objects: Vec<CatalogObject>,
-    /// Sizes by the index of the object. Apart from the objects, so that all sizes fit a processor's cache: shares are
-    /// computed for tasks that are met once, and whose objects are not read otherwise.
+    /// Sizes by the index of the object. Apart from the objects, so that all sizes fit a
+    /// processor's cache: shares are computed for tasks that are met once, and whose objects are
+    /// not read otherwise.
     sizes_bytes: Vec<u64>,
     free: Vec<ObjectKey>,
     /// Number of times that a replica was added or removed.
@@ -33,15 +35,16 @@ pub(crate) struct CatalogObject {
 }
 
 impl Catalog {
-    /// The object's key, for a task or push that names the object until it is [released](Self::release).
+    /// The object's key, for a task or push that names the object until it is
+    /// [released](Self::release).
     pub fn refer(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
         let key = self.key_for_replica(id, size_bytes);
         self.get_mut(key).references += 1;
         key
     }
 
-    /// Room for further objects: an executor may be told to fetch a million, and tables that grow step by step are
-    /// copied again and again.
+    /// Room for further objects: an executor may be told to fetch a million, and tables that grow
+    /// step by step are copied again and again.
     pub fn reserve(&mut self, objects: usize) {
         let new = objects.saturating_sub(self.free.len());
         self.keys.reserve(objects);
@@ -53,7 +56,12 @@ impl Catalog {
     pub(super) fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
         let Catalog { keys, objects, sizes_bytes, free, .. } = self;
         let key = *keys.entry(id).or_insert_with(|| {
-            let object = CatalogObject { id, holders: Vec::new(), waiting: WaitingList::default(), references: 0 };
+            let object = CatalogObject {
+                id,
+                holders: Vec::new(),
+                waiting: WaitingList::default(),
+                references: 0,
+            };
             match free.pop() {
                 Some(key) => {
                     objects[key.index()] = object;
@@ -99,8 +107,8 @@ impl Catalog {
         self.sizes_bytes[key.index()]
     }
 
-    /// The weight of an object in a task's share. An empty file counts as one byte, so that the share of a task whose
-    /// inputs are all empty is defined.
+    /// The weight of an object in a task's share. An empty file counts as one byte, so that the
+    /// share of a task whose inputs are all empty is defined.
     pub fn weight(&self, key: ObjectKey) -> u64 {
         self.size_bytes(key).max(1)
     }
@@ -111,8 +119,8 @@ impl Catalog {
         self.get_mut(key)
     }
 
-    /// Number of times that a replica was added or removed. While the number is the same, so are the holders of all
-    /// objects.
+    /// Number of times that a replica was added or removed. While the number is the same, so are
+    /// the holders of all objects.
     pub fn replica_changes(&self) -> u64 {
         self.replica_changes
     }

@@ -1,4 +1,5 @@
-//! Executors: what they have, run and hold (the paper's `E_set` and `E_map`), and which of them ask for work.
+//! Executors: what they have, run and hold (the paper's `E_set` and `E_map`), and which of them ask
+//! for work.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -47,8 +48,8 @@ pub(crate) struct Executor {
     pub agenda: SearchAgenda,
     /// `None` before a task has run on any executor.
     mean_run_us: Option<u64>,
-    /// The moving mean of its fetches. The first few move it little, because one slow fetch says nothing yet. For
-    /// example three fetches of 80 ms lead to 10, 18.75 and 26.4 ms.
+    /// The moving mean of its fetches. The first few move it little, because one slow fetch says
+    /// nothing yet. For example three fetches of 80 ms lead to 10, 18.75 and 26.4 ms.
     mean_fetch_us: u64,
     /// How many times longer its tasks run than other tasks of their jobs.
     pub slowness: f64,
@@ -92,13 +93,15 @@ pub(crate) struct Executors {
     table: Vec<Executor>,
     free: Vec<ExecutorKey>,
     keys: Map<ExecutorId, ExecutorKey>,
-    /// Executors that ask for work, first come, first served. Entries whose work state differs are skipped.
+    /// Executors that ask for work, first come, first served. Entries whose work state differs are
+    /// skipped.
     ready: [VecDeque<ExecutorKey>; 2],
-    /// Parked executors with a free slot, and all parked executors; with the number of their parking, which counts up.
+    /// Parked executors with a free slot, and all parked executors; with the number of their
+    /// parking, which counts up.
     parked: [BTreeSet<(u64, ExecutorKey)>; 2],
     parkings: u64,
-    /// The level at which each executor is parked. Apart from the table, because a new task asks this of many
-    /// executors.
+    /// The level at which each executor is parked. Apart from the table, because a new task asks
+    /// this of many executors.
     parked_at: Vec<Option<PlacementLevel>>,
     busy_milli: u64,
     total_milli: u64,
@@ -116,7 +119,12 @@ pub(crate) struct Executors {
 }
 
 impl Executors {
-    pub(super) fn join(&mut self, id: ExecutorId, capacity: Resources, profile: Box<ExecutorProfile>) -> ExecutorKey {
+    pub(super) fn join(
+        &mut self,
+        id: ExecutorId,
+        capacity: Resources,
+        profile: Box<ExecutorProfile>,
+    ) -> ExecutorKey {
         self.total_milli += u64::from(capacity.cpus_milli);
         self.constraining += u32::from(profile.is_constraining());
         let executor = Executor {
@@ -196,7 +204,8 @@ impl Executors {
         before
     }
 
-    /// Sets the time until each executor is ended. Returns the shortest of executors that take tasks.
+    /// Sets the time until each executor is ended. Returns the shortest of executors that take
+    /// tasks.
     pub(super) fn set_times_left(&mut self, left: &[(ExecutorId, u64)]) -> u64 {
         self.table.iter_mut().for_each(|executor| executor.left_us = u64::MAX);
         for (id, left_us) in left {
@@ -210,7 +219,8 @@ impl Executors {
 
     /// One executor less has that amount of free disk.
     fn uncount_free_disk(&mut self, bytes: u64) {
-        let count = self.free_disks.get_mut(&bytes).expect("the free disk of each executor is counted");
+        let count =
+            self.free_disks.get_mut(&bytes).expect("the free disk of each executor is counted");
         *count -= 1;
         if *count == 0 {
             self.free_disks.remove(&bytes);
@@ -227,7 +237,11 @@ impl Executors {
     }
 
     pub fn all(&self) -> impl Iterator<Item = (ExecutorKey, &Executor)> {
-        let present = self.table.iter().enumerate().filter(|(_, executor)| executor.work_state != WorkState::Gone);
+        let present = self
+            .table
+            .iter()
+            .enumerate()
+            .filter(|(_, executor)| executor.work_state != WorkState::Gone);
         present.map(|(index, executor)| (ExecutorKey::at(index), executor))
     }
 
@@ -244,8 +258,8 @@ impl Executors {
         &self.overbooked
     }
 
-    /// Processors of tasks that were recalled and may still return, in thousandths. A task that had started when it was
-    /// recalled runs to its end where it is.
+    /// Processors of tasks that were recalled and may still return, in thousandths. A task that had
+    /// started when it was recalled runs to its end where it is.
     pub fn returning_milli(&self) -> u64 {
         self.returning_milli
     }
@@ -283,14 +297,21 @@ impl Executors {
     }
 
     /// Takes a task off an executor.
-    pub(super) fn unassign(&mut self, key: ExecutorKey, number: u64, was_recalled: bool, need: &Need) {
+    pub(super) fn unassign(
+        &mut self,
+        key: ExecutorKey,
+        number: u64,
+        was_recalled: bool,
+        need: &Need,
+    ) {
         self.change(key, |executor| {
             executor.usage.subtract(&need.resources);
             executor.usage_of_priority_mut(need.priority).subtract(&need.resources);
             if executor.usage_of_priority.len() > MAX_IDLE_PRIORITIES {
                 executor.usage_of_priority.retain(|(_, usage)| usage.cpus_milli > 0);
             }
-            executor.recalled_milli -= if was_recalled { need.resources.cpus_milli.into() } else { 0 };
+            executor.recalled_milli -=
+                if was_recalled { need.resources.cpus_milli.into() } else { 0 };
             let index = executor.in_flight.binary_search_by_key(&number, |given| given.number);
             executor.in_flight.remove(index.expect("an assigned task is in flight"));
         });
@@ -384,19 +405,26 @@ impl Executors {
     }
 
     pub fn is_any_ready(&self, level: PlacementLevel) -> bool {
-        self.ready[level as usize].iter().any(|key| self[*key].work_state == WorkState::Ready(level))
+        self.ready[level as usize]
+            .iter()
+            .any(|key| self[*key].work_state == WorkState::Ready(level))
     }
 
     /// The executor found nothing to take; it waits for a cause to look again.
     pub fn park(&mut self, key: ExecutorKey) {
         self.parkings += 1;
         self.table[key.index()].taken_in_turn = 0;
-        let level = if self[key].has_free_slot() { PlacementLevel::Slot } else { PlacementLevel::Lookahead };
+        let level = if self[key].has_free_slot() {
+            PlacementLevel::Slot
+        } else {
+            PlacementLevel::Lookahead
+        };
         self.set_work_state(key, WorkState::Parked(level, self.parkings));
     }
 
-    /// A parked executor has taken a task. Whether it stays the next to be offered tasks in advance: very short tasks
-    /// then go to one executor in a single message, and not one by one to each executor that is parked.
+    /// A parked executor has taken a task. Whether it stays the next to be offered tasks in
+    /// advance: very short tasks then go to one executor in a single message, and not one by one to
+    /// each executor that is parked.
     pub fn continues_turn(&mut self, key: ExecutorKey) -> bool {
         let executor = &mut self.table[key.index()];
         executor.taken_in_turn += 1;
@@ -412,8 +440,8 @@ impl Executors {
         }
     }
 
-    /// Executors that are parked and may be offered tasks at `level`, the longest parked first. An executor with a part
-    /// of a slot free may also be offered tasks in advance.
+    /// Executors that are parked and may be offered tasks at `level`, the longest parked first. An
+    /// executor with a part of a slot free may also be offered tasks in advance.
     pub fn parked(&self, level: PlacementLevel) -> impl ExactSizeIterator<Item = ExecutorKey> {
         self.parked[level as usize].iter().map(|(_, key)| *key)
     }
@@ -422,8 +450,13 @@ impl Executors {
         self.parked_at[key.index()].is_some_and(|at| at <= level)
     }
 
-    /// The executors of [`parked`](Self::parked) from that parking on, with the numbers of their parkings.
-    pub(super) fn parked_from(&self, level: PlacementLevel, first: u64) -> impl Iterator<Item = (u64, ExecutorKey)> {
+    /// The executors of [`parked`](Self::parked) from that parking on, with the numbers of their
+    /// parkings.
+    pub(super) fn parked_from(
+        &self,
+        level: PlacementLevel,
+        first: u64,
+    ) -> impl Iterator<Item = (u64, ExecutorKey)> {
         self.parked[level as usize].range((first, ExecutorKey::FIRST)..).copied()
     }
 
@@ -435,19 +468,23 @@ impl Executors {
     fn set_work_state(&mut self, key: ExecutorKey, work_state: WorkState) {
         let executor = &mut self.table[key.index()];
         if let WorkState::Parked(level, since) = executor.work_state {
-            self.parked[level as usize..].iter_mut().for_each(|parked| _ = parked.remove(&(since, key)));
+            self.parked[level as usize..]
+                .iter_mut()
+                .for_each(|parked| _ = parked.remove(&(since, key)));
             self.parked_at[key.index()] = None;
         }
         executor.work_state = work_state;
         if let WorkState::Parked(level, since) = work_state {
-            self.parked[level as usize..].iter_mut().for_each(|parked| _ = parked.insert((since, key)));
+            self.parked[level as usize..]
+                .iter_mut()
+                .for_each(|parked| _ = parked.insert((since, key)));
             self.parked_at[key.index()] = Some(level);
         }
     }
 }
 
-/// A moving mean over about eight values, so that a change of jobs shows within a few: `(7 * mean + new) / 8`. For
-/// example 100 ms and a new value of 20 ms give 90 ms.
+/// A moving mean over about eight values, so that a change of jobs shows within a few: `(7 * mean +
+/// new) / 8`. For example 100 ms and a new value of 20 ms give 90 ms.
 fn moved_mean(mean_us: u64, us: u64) -> u64 {
     mean_us.saturating_mul(7).saturating_add(us) / 8
 }

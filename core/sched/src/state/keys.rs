@@ -1,4 +1,5 @@
-//! Keys into the tables of the scheduler's state: small numbers that are reused when an entry is removed.
+//! Keys into the tables of the scheduler's state: small numbers that are reused when an entry is
+//! removed.
 
 use core::num::NonZeroU32;
 
@@ -19,13 +20,16 @@ impl ExecutorKey {
     }
 }
 
-/// A task's index in the table of tasks, counted from 1 so that `Option<TaskKey>` needs no extra byte.
+/// A task's index in the table of tasks, counted from 1 so that `Option<TaskKey>` needs no extra
+/// byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TaskKey(NonZeroU32);
 
 impl TaskKey {
     pub(super) fn at(index: usize) -> Self {
-        TaskKey(u32::try_from(index + 1).ok().and_then(NonZeroU32::new).expect("fewer than 2^32 tasks"))
+        TaskKey(
+            u32::try_from(index + 1).ok().and_then(NonZeroU32::new).expect("fewer than 2^32 tasks"),
+        )
     }
 
     pub fn index(self) -> usize {
@@ -49,7 +53,8 @@ impl ObjectKey {
     }
 }
 
-/// A class's index in the list of classes. A class is all tasks with the same [`Need`](eyas_types::Need).
+/// A class's index in the list of classes. A class is all tasks with the same
+/// [`Need`](eyas_types::Need).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassKey(u32);
 
@@ -65,7 +70,8 @@ impl ClassKey {
 
 /// Names one wait of one task: a task that is queued again gets another `turn`.
 ///
-/// Turns wrap around. Two turns that are compared are never 2^31 apart, because no queue is that long.
+/// Turns wrap around. Two turns that are compared are never 2^31 apart, because no queue is that
+/// long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub task: TaskKey,

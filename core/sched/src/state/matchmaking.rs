@@ -1,12 +1,12 @@
-//! Whether a task and an executor suit each other (the paper's matchmaker): what both require by expressions, and
-//! whether the node's disk has room.
+//! Whether a task and an executor suit each other (the paper's matchmaker): what both require by
+//! expressions, and whether the node's disk has room.
 //!
-//! Most requirements never change while an executor is there: labels, processors, memory. They are evaluated once for
-//! each class of tasks and each executor, and the result is kept as a bit with the executor. Only attributes of one
-//! task or of the moment are evaluated at each decision.
+//! Most requirements never change while an executor is there: labels, processors, memory. They are
+//! evaluated once for each class of tasks and each executor, and the result is kept as a bit with
+//! the executor. Only attributes of one task or of the moment are evaluated at each decision.
 //!
-//! Expressions come compiled, with the tasks and executors that they belong to, and are evaluated through a trait. So
-//! this crate needs no language, and no standard library.
+//! Expressions come compiled, with the tasks and executors that they belong to, and are evaluated
+//! through a trait. So this crate needs no language, and no standard library.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -59,9 +59,11 @@ impl<'a> Pairing<'a> {
         Pairing { need, executor: &state.executors[executor], task: Some(candidate) }
     }
 
-    /// Parts of the requirements, and then parts of what the executor accepts; whether the part is a requirement.
+    /// Parts of the requirements, and then parts of what the executor accepts; whether the part is
+    /// a requirement.
     fn parts(&self) -> impl Iterator<Item = (bool, &'a Arc<dyn Expression>)> {
-        let required = self.need.terms.iter().flat_map(|terms| &terms.requirements).map(|part| (true, part));
+        let required =
+            self.need.terms.iter().flat_map(|terms| &terms.requirements).map(|part| (true, part));
         required.chain(self.executor.profile.accept.iter().map(|part| (false, part)))
     }
 
@@ -77,20 +79,24 @@ impl<'a> Pairing<'a> {
             && self.parts().all(|(_, part)| part.is_fixed() || part.holds(self) == Ok(true))
     }
 
-    /// How good the executor is for the task. If the expression has no value there, no executor is worse.
+    /// How good the executor is for the task. If the expression has no value there, no executor is
+    /// worse.
     pub fn rank(&self) -> f64 {
         let rank = self.need.terms.as_ref().and_then(|terms| terms.rank.as_ref());
         rank.map_or(0.0, |rank| rank.number(self).unwrap_or(f64::NEG_INFINITY))
     }
 
-    /// Inputs that the node holds count as those that are missing: the free disk includes what the store could give up.
+    /// Inputs that the node holds count as those that are missing: the free disk includes what the
+    /// store could give up.
     fn has_disk(&self) -> bool {
-        self.input_bytes().saturating_add(self.need.resources.disk_bytes) <= self.executor.free_disk_bytes
+        self.input_bytes().saturating_add(self.need.resources.disk_bytes)
+            <= self.executor.free_disk_bytes
     }
 
-    /// Whether the task can end before the executor is ended, by its [expected](SchedulerState::expected_seconds) time.
-    /// `is_behind`: behind the tasks that are there. A task whose run time is not known may start. For example a task
-    /// of 600 s waits for 300 s behind one task on one slot: it may start there if 900 s are left.
+    /// Whether the task can end before the executor is ended, by its
+    /// [expected](SchedulerState::expected_seconds) time. `is_behind`: behind the tasks that are
+    /// there. A task whose run time is not known may start. For example a task of 600 s waits for
+    /// 300 s behind one task on one slot: it may start there if 900 s are left.
     fn has_time(&self, is_behind: bool) -> bool {
         if self.executor.left_us == u64::MAX {
             return true;
@@ -99,7 +105,11 @@ impl<'a> Pairing<'a> {
         let Executor { left_us, slowness, .. } = *self.executor;
         let seconds = state.expected_seconds(*task, slowness);
         let own = self.executor.load_of(&self.need.resources);
-        let wait = if is_behind { self.executor.wait_seconds(self.executor.load(), own, seconds) } else { 0.0 };
+        let wait = if is_behind {
+            self.executor.wait_seconds(self.executor.load(), own, seconds)
+        } else {
+            0.0
+        };
         seconds == 0.0 || (wait + seconds) * 1e6 <= left_us as f64
     }
 
@@ -137,7 +147,10 @@ impl<'a> Pairing<'a> {
     }
 
     fn bytes_where(&self, counts: impl Fn(ObjectKey) -> bool) -> u64 {
-        let inputs = self.inputs().placed(&self.candidate().state.catalog).filter(|input| counts(input.object));
+        let inputs = self
+            .inputs()
+            .placed(&self.candidate().state.catalog)
+            .filter(|input| counts(input.object));
         inputs.map(|input| input.bytes).fold(0, u64::saturating_add)
     }
 
@@ -190,12 +203,13 @@ impl Facts for Pairing<'_> {
 }
 
 impl SchedulerState {
-    /// Seconds that a task runs on an executor with that slowness: the mean of its job, or its own timeout if that is
-    /// shorter; but at least as long as it ran before it was interrupted. For example a mean of 60 s, a timeout of 30 s
-    /// and an interrupted run of 45 s give 45 s.
+    /// Seconds that a task runs on an executor with that slowness: the mean of its job, or its own
+    /// timeout if that is shorter; but at least as long as it ran before it was interrupted. For
+    /// example a mean of 60 s, a timeout of 30 s and an interrupted run of 45 s give 45 s.
     ///
-    /// While the mean is not known, the timeout says nothing: most tasks end long before, and a job whose timeout is
-    /// longer than nodes stay would never start. The time is 0 then, unless the task was interrupted.
+    /// While the mean is not known, the timeout says nothing: most tasks end long before, and a job
+    /// whose timeout is longer than nodes stay would never start. The time is 0 then, unless the
+    /// task was interrupted.
     pub fn expected_seconds(&self, task: TaskKey, slowness: f64) -> f64 {
         let id = self.queue[task].id;
         let usual = self.run_times.seconds(id.job, slowness);
@@ -218,20 +232,21 @@ impl SchedulerState {
 
     fn match_one(&mut self, class: ClassKey, executor: ExecutorKey) {
         let need = &self.queue.need(class).need;
-        let suits = Pairing { need, executor: &self.executors[executor], task: None }.suits_for_ever();
+        let suits =
+            Pairing { need, executor: &self.executors[executor], task: None }.suits_for_ever();
         self.executors.get_mut(executor).excluded.set(class, !suits);
     }
 
-    /// Whether the executor could ever be given a task with that need: it is large enough, and matches the task by
-    /// everything that never changes.
+    /// Whether the executor could ever be given a task with that need: it is large enough, and
+    /// matches the task by everything that never changes.
     pub fn could_ever_take(&self, executor: ExecutorKey, need: &Need) -> bool {
         let executor = &self.executors[executor];
         let is_large_enough = !executor.is_draining && executor.capacity.covers(&need.resources);
         is_large_enough && Pairing { need, executor, task: None }.suits_for_ever()
     }
 
-    /// Whether tasks of the class are constrained: which executors may take them, or which is the best, depends on the
-    /// moment.
+    /// Whether tasks of the class are constrained: which executors may take them, or which is the
+    /// best, depends on the moment.
     pub fn is_constrained(&self, class: ClassKey) -> bool {
         let need = self.queue.need(class);
         need.is_constrained
@@ -248,15 +263,19 @@ impl SchedulerState {
             || self.is_short_of_time
     }
 
-    /// Whether the task and the executor, which is large enough for its class, suit each other at this moment.
+    /// Whether the task and the executor, which is large enough for its class, suit each other at
+    /// this moment.
     pub fn suits(&self, executor: ExecutorKey, task: TaskKey) -> bool {
-        !self.is_constrained(self.queue[task].class) || Pairing::of_task(self, executor, task).suits_now()
+        !self.is_constrained(self.queue[task].class)
+            || Pairing::of_task(self, executor, task).suits_now()
     }
 
     /// Whether the executor takes tasks, is large enough for the task and has not refused it.
     pub fn may_ever_take(&self, executor: ExecutorKey, task: TaskKey) -> bool {
         let entry = &self.executors[executor];
-        entry.takes_tasks() && entry.is_large_enough(self.need_of(task)) && !self.queue.has_refused(executor, task)
+        entry.takes_tasks()
+            && entry.is_large_enough(self.need_of(task))
+            && !self.queue.has_refused(executor, task)
     }
 
     /// Whether the executor has room for the task, has not refused it, and suits it.
@@ -271,8 +290,9 @@ impl SchedulerState {
         self.executors[executor].has_room(self.queue.need(class), level)
     }
 
-    /// The first executor that has room for tasks of the class, of those parked at that number or later; with the
-    /// number of its parking. Room does not grow while an executor is parked, so each is checked once for each class.
+    /// The first executor that has room for tasks of the class, of those parked at that number or
+    /// later; with the number of its parking. Room does not grow while an executor is parked, so
+    /// each is checked once for each class.
     pub fn parked_with_room(
         &mut self,
         class: ClassKey,
@@ -289,17 +309,20 @@ impl SchedulerState {
         found
     }
 
-    /// Whether tasks wait that the executor is large enough for, and of the oldest none could end there before the
-    /// executor is ended.
+    /// Whether tasks wait that the executor is large enough for, and of the oldest none could end
+    /// there before the executor is ended.
     pub fn lacks_time(&self, executor: ExecutorKey) -> bool {
         const LOOKS: usize = 32;
         if !self.is_short_of_time {
             return false;
         }
         let entry = &self.executors[executor];
-        let classes = self.queue.classes().filter(|class| entry.is_large_enough(self.queue.need(*class)));
-        let mut tasks = classes.flat_map(|class| self.queue.waiting_in(class).take(LOOKS)).peekable();
-        tasks.peek().is_some() && tasks.all(|task| !Pairing::of_task(self, executor, task).has_time(false))
+        let classes =
+            self.queue.classes().filter(|class| entry.is_large_enough(self.queue.need(*class)));
+        let mut tasks =
+            classes.flat_map(|class| self.queue.waiting_in(class).take(LOOKS)).peekable();
+        tasks.peek().is_some()
+            && tasks.all(|task| !Pairing::of_task(self, executor, task).has_time(false))
     }
 
     /// The share of the task's input bytes that the executor holds.

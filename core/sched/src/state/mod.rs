@@ -1,8 +1,9 @@
 //! What the scheduler knows: tasks, objects, executors, transfers and run times.
 //!
-//! All owners can read the parts. What changes several parts at once (a task that joins or leaves the queue, an
-//! assignment, a replica, an executor that leaves) is a method of [`SchedulerState`], and parts can be changed only by
-//! the transitions that they offer. Nothing here decides where a task runs.
+//! All owners can read the parts. What changes several parts at once (a task that joins or leaves
+//! the queue, an assignment, a replica, an executor that leaves) is a method of [`SchedulerState`],
+//! and parts can be changed only by the transitions that they offer. Nothing here decides where a
+//! task runs.
 
 mod catalog;
 mod class_set;
@@ -50,12 +51,13 @@ pub(crate) const SITE_LOOKS: usize = 1024;
 /// An estimate compares this many of the executors that hold an object at the receiver's site.
 const ESTIMATE_LOOKS: usize = 4;
 
-/// An executor has time for all tasks while it stays at least this many times as long as the longest ones run: they may
-/// wait there for a slot, and it may be slow. For example, if the longest tasks run for 600 s, until 2,400 s before it
-/// is ended.
+/// An executor has time for all tasks while it stays at least this many times as long as the
+/// longest ones run: they may wait there for a slot, and it may be slow. For example, if the
+/// longest tasks run for 600 s, until 2,400 s before it is ended.
 const AMPLE_TIME: f64 = 4.0;
 
-/// Most times that a task is recalled: its taker may no longer take it when it is back, and it waits elsewhere again.
+/// Most times that a task is recalled: its taker may no longer take it when it is back, and it
+/// waits elsewhere again.
 const MAX_RETURNS: u8 = 4;
 
 /// Fetches that an executor was told to do for a task.
@@ -79,7 +81,8 @@ pub(crate) struct SchedulerState {
     lists_waiting: bool,
     /// Most inputs by which a task is placed.
     placed_inputs: usize,
-    /// Fetches for tasks that were [sampled](TaskInputs) and are no longer with their executors; to be ended in parts.
+    /// Fetches for tasks that were [sampled](TaskInputs) and are no longer with their executors;
+    /// to be ended in parts.
     fetches_to_end: VecDeque<FetchesToEnd>,
     /// The number of events so far.
     pub events: u64,
@@ -125,15 +128,20 @@ impl SchedulerState {
 
     // ---- executors
 
-    pub fn join(&mut self, id: ExecutorId, capacity: Resources, profile: Box<ExecutorProfile>) -> ExecutorKey {
+    pub fn join(
+        &mut self,
+        id: ExecutorId,
+        capacity: Resources,
+        profile: Box<ExecutorProfile>,
+    ) -> ExecutorKey {
         let executor = self.executors.join(id, capacity, profile);
         self.transfers.join(executor, &self.executors[executor].profile);
         self.match_executor(executor);
         executor
     }
 
-    /// An executor takes no more tasks. Returns the objects that it holds, in the order of their keys; they are to be
-    /// dropped.
+    /// An executor takes no more tasks. Returns the objects that it holds, in the order of their
+    /// keys; they are to be dropped.
     pub fn drain(&mut self, executor: ExecutorKey) -> Vec<ObjectKey> {
         self.executors.drain(executor);
         self.queue.end_reservations(executor);
@@ -145,8 +153,9 @@ impl SchedulerState {
     /// An executor that is drained, and whose tasks have been taken from it, is gone.
     pub fn leave(&mut self, executor: ExecutorKey) {
         // No receipt may name an executor that is not there.
-        let (of_executor, others) =
-            core::mem::take(&mut self.fetches_to_end).into_iter().partition(|fetches| fetches.executor == executor);
+        let (of_executor, others) = core::mem::take(&mut self.fetches_to_end)
+            .into_iter()
+            .partition(|fetches| fetches.executor == executor);
         self.fetches_to_end = of_executor;
         while self.has_fetches_to_end() {
             self.end_fetches(usize::MAX);
@@ -172,7 +181,10 @@ impl SchedulerState {
     /// An executor reports the free disk for inputs and sandboxes.
     pub fn set_free_disk(&mut self, executor: ExecutorKey, bytes: u64) {
         let before = self.executors.set_free_disk(executor, bytes);
-        if before < bytes && before < self.queue.most_bytes() && !self.executors[executor].is_draining {
+        if before < bytes
+            && before < self.queue.most_bytes()
+            && !self.executors[executor].is_draining
+        {
             // Its searches may have passed tasks that had no room there.
             self.search_again(executor);
             self.executors.unpark(executor);
@@ -218,7 +230,8 @@ impl SchedulerState {
 
     /// Executors with a replica of the object, in no particular order.
     pub fn holders(&self, object: ObjectId) -> impl Iterator<Item = ExecutorId> {
-        let holders = self.catalog.find(object).into_iter().flat_map(|key| &self.catalog[key].holders);
+        let holders =
+            self.catalog.find(object).into_iter().flat_map(|key| &self.catalog[key].holders);
         holders.map(|holder| self.executors[*holder].id)
     }
 
@@ -229,13 +242,20 @@ impl SchedulerState {
         holders
     }
 
-    /// An executor evicted an object: receivers that were to get it from there now get it from elsewhere.
+    /// An executor evicted an object: receivers that were to get it from there now get it from
+    /// elsewhere.
     pub fn reroute_receivers(&mut self, executor: ExecutorKey, key: ObjectKey) {
         self.transfers.evicted(key, executor);
     }
 
     /// An executor reports how long a fetch took.
-    pub fn learn_fetch(&mut self, executor: ExecutorKey, object: ObjectKey, from: Origin, took_us: u64) {
+    pub fn learn_fetch(
+        &mut self,
+        executor: ExecutorKey,
+        object: ObjectKey,
+        from: Origin,
+        took_us: u64,
+    ) {
         self.executors.learn_fetch_time(executor, took_us);
         self.transfers.learn_fetch(&self.catalog, object, executor, (from, took_us as f64 / 1e6));
     }
@@ -244,7 +264,8 @@ impl SchedulerState {
 
     /// A task becomes known; it waits once it is [enqueued](Self::enqueue).
     pub fn add_task(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Need) -> TaskKey {
-        let input_bytes = inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
+        let input_bytes =
+            inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
         let inputs = TaskInputs::refer(&mut self.catalog, inputs, self.placed_inputs);
         let had_priorities = self.queue.has_priorities();
         let task = self.queue.insert(id, inputs, input_bytes, need);
@@ -278,13 +299,23 @@ impl SchedulerState {
     }
 
     /// Assigns a task in transition. Returns the attempt, which counts from 0.
-    pub fn assign(&mut self, executor: ExecutorKey, task: TaskKey, estimate: Option<Estimate>) -> u32 {
+    pub fn assign(
+        &mut self,
+        executor: ExecutorKey,
+        task: TaskKey,
+        estimate: Option<Estimate>,
+    ) -> u32 {
         let number = self.assignments;
         self.assignments += 1;
         let need = &self.queue.need(self.queue[task].class).need;
         self.executors.assign(executor, InFlight { number, task, estimate }, need);
         let task = self.queue.get_mut(task);
-        assert_eq!(task.state, PlacementState::InTransition, "task {} assigned while it is queued", task.id);
+        assert_eq!(
+            task.state,
+            PlacementState::InTransition,
+            "task {} assigned while it is queued",
+            task.id
+        );
         task.state = PlacementState::Assigned { executor, number, recalled: false };
         task.attempt += 1;
         task.attempt - 1
@@ -296,12 +327,26 @@ impl SchedulerState {
         let PlacementState::Assigned { executor: assigned, number, recalled } = entry.state else {
             panic!("task {} ended but is {:?}", entry.id, entry.state);
         };
-        assert_eq!(assigned, executor, "task {} ended by another executor than it was assigned to", entry.id);
+        assert_eq!(
+            assigned, executor,
+            "task {} ended by another executor than it was assigned to",
+            entry.id
+        );
         self.executors.unassign(executor, number, recalled, &self.queue.need(entry.class).need);
-        match self.queue.get_mut(task).inputs.sample_mut().map(|sample| core::mem::take(&mut sample.fetched)) {
+        match self
+            .queue
+            .get_mut(task)
+            .inputs
+            .sample_mut()
+            .map(|sample| core::mem::take(&mut sample.fetched))
+        {
             Some(objects) if objects.is_empty() => {}
-            Some(objects) => self.fetches_to_end.push_back(FetchesToEnd { executor, task, objects }),
-            None => self.transfers.done_with(Some(task), executor, self.queue[task].inputs.as_slice()),
+            Some(objects) => {
+                self.fetches_to_end.push_back(FetchesToEnd { executor, task, objects })
+            }
+            None => {
+                self.transfers.done_with(Some(task), executor, self.queue[task].inputs.as_slice())
+            }
         }
         self.queue.get_mut(task).state = PlacementState::InTransition;
     }
@@ -311,8 +356,8 @@ impl SchedulerState {
         !self.fetches_to_end.is_empty()
     }
 
-    /// Ends up to `most` of the fetches for a sampled task that is no longer with its executor. Returns the objects
-    /// that are known still.
+    /// Ends up to `most` of the fetches for a sampled task that is no longer with its executor.
+    /// Returns the objects that are known still.
     pub fn end_fetches(&mut self, most: usize) -> Vec<ObjectKey> {
         let Some(mut fetches) = self.fetches_to_end.pop_front() else { return Vec::new() };
         let rest = fetches.objects.len().saturating_sub(most);
@@ -326,7 +371,8 @@ impl SchedulerState {
         ended
     }
 
-    /// Notes that an executor is told to fetch an object for a sampled task, which refers to the object from now on.
+    /// Notes that an executor is told to fetch an object for a sampled task, which refers to the
+    /// object from now on.
     pub fn note_fetched(&mut self, task: TaskKey, object: ObjectKey) {
         let sample = self.queue.get_mut(task).inputs.sample_mut().expect("the task is sampled");
         if sample.fetched.is_empty() {
@@ -394,7 +440,12 @@ impl SchedulerState {
         let PlacementState::Assigned { executor, recalled, .. } = &mut entry.state else {
             panic!("task {} recalled but is {:?}", entry.id, entry.state);
         };
-        assert_ne!(core::mem::replace(recalled, is_expected), is_expected, "task {} recalled twice", entry.id);
+        assert_ne!(
+            core::mem::replace(recalled, is_expected),
+            is_expected,
+            "task {} recalled twice",
+            entry.id
+        );
         let (executor, class) = (*executor, entry.class);
         self.executors.expect_back(executor, self.queue.resources(class), is_expected);
         executor
@@ -405,20 +456,25 @@ impl SchedulerState {
         matches!(self.queue[task].state, PlacementState::Assigned { recalled: true, .. })
     }
 
-    /// Whether an assigned task can be recalled, as far as is known: it was not before, or has come back.
+    /// Whether an assigned task can be recalled, as far as is known: it was not before, or has come
+    /// back.
     pub fn may_return(&self, task: TaskKey) -> bool {
         !self.is_recalled(task) && self.queue[task].returns < MAX_RETURNS
     }
 
-    /// Whether every executor that is large enough for the task has refused it, and there is such an executor.
+    /// Whether every executor that is large enough for the task has refused it, and there is such
+    /// an executor.
     pub fn is_hopeless(&self, task: TaskKey) -> bool {
         let need = self.need_of(task);
-        let large_enough = self.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
+        let large_enough =
+            self.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
         let mut large_enough = large_enough.peekable();
-        large_enough.peek().is_some() && large_enough.all(|(executor, _)| self.queue.has_refused(executor, task))
+        large_enough.peek().is_some()
+            && large_enough.all(|(executor, _)| self.queue.has_refused(executor, task))
     }
 
-    /// Whether an executor that takes tasks could try the task and has neither refused nor failed it.
+    /// Whether an executor that takes tasks could try the task and has neither refused nor failed
+    /// it.
     pub fn has_untried(&self, task: TaskKey) -> bool {
         self.executors.all().any(|(executor, _)| self.may_ever_take(executor, task))
     }
@@ -432,13 +488,13 @@ impl SchedulerState {
 
     /// Seconds to bring those of a task's inputs that the executor lacks.
     ///
-    /// Each comes from the holder at its site that would give it the soonest, of the first [`ESTIMATE_LOOKS`] there. If
-    /// none holds it, it comes from a
-    /// receiver, which may be the executor itself and has it in a number of seconds, as far as `coming` knows. All
-    /// others come from persistent storage together.
+    /// Each comes from the holder at its site that would give it the soonest, of the first
+    /// [`ESTIMATE_LOOKS`] there. If none holds it, it comes from a
+    /// receiver, which may be the executor itself and has it in a number of seconds, as far as
+    /// `coming` knows. All others come from persistent storage together.
     ///
-    /// For example, at 125 MB/s, two inputs of 10 MB from executors that give nothing else and two of 25 MB from
-    /// persistent storage take 0.08 + 0.08 + 0.4 s.
+    /// For example, at 125 MB/s, two inputs of 10 MB from executors that give nothing else and two
+    /// of 25 MB from persistent storage take 0.08 + 0.08 + 0.4 s.
     pub fn transfer_seconds(
         &self,
         task: TaskKey,
@@ -448,7 +504,9 @@ impl SchedulerState {
         let replicas = &self.executors[executor].replicas;
         let (mut seconds, mut from_storage) = (0.0, 0);
         let inputs = self.queue[task].inputs.placed(&self.catalog);
-        for PlacedInput { object, count, bytes } in inputs.filter(|input| !replicas.contains_key(&input.object)) {
+        for PlacedInput { object, count, bytes } in
+            inputs.filter(|input| !replicas.contains_key(&input.object))
+        {
             let is_here = |giver: &ExecutorKey| self.transfers.is_one_site(*giver, executor);
             let holders = self.catalog[object].holders.iter().copied().take(SITE_LOOKS);
             let holders = holders.filter(is_here).take(ESTIMATE_LOOKS).map(|giver| (giver, 0.0));
@@ -457,7 +515,9 @@ impl SchedulerState {
                 if giver == executor {
                     until_there
                 } else {
-                    self.transfers.peer_seconds(giver, executor, bytes / count as u64).max(until_there)
+                    self.transfers
+                        .peer_seconds(giver, executor, bytes / count as u64)
+                        .max(until_there)
                 }
             };
             match givers.map(seconds_from).min_by(f64::total_cmp) {

@@ -1,9 +1,10 @@
 //! Partial hits: waiting tasks of which an executor holds a part, as its searches met them.
 //!
-//! Among tasks of the same share the older goes first, with one exception: the tasks that lack a certain object are set
-//! back by up to a window, by a different amount for each object and executor. Otherwise, where tasks come row by row,
-//! every executor would fetch the same row, and have few tasks for each object it holds. With the set-back, executors
-//! fetch different rows. No task is overtaken by one that came more than a window later.
+//! Among tasks of the same share the older goes first, with one exception: the tasks that lack a
+//! certain object are set back by up to a window, by a different amount for each object and
+//! executor. Otherwise, where tasks come row by row, every executor would fetch the same row, and
+//! have few tasks for each object it holds. With the set-back, executors fetch different rows. No
+//! task is overtaken by one that came more than a window later.
 
 use alloc::collections::VecDeque;
 use core::hash::BuildHasher;
@@ -15,8 +16,8 @@ use crate::hash::FixedHash;
 /// Tasks that are remembered. Beyond it, the one with the smallest share is forgotten.
 const MAX_PARTIAL: usize = if cfg!(test) { 4 } else { 256 };
 
-/// The best hit first. A sorted list instead of a tree, because most hits are of the newest tasks: their place is at
-/// the end, where an insertion is cheap, or nowhere once the list is full.
+/// The best hit first. A sorted list instead of a tree, because most hits are of the newest tasks:
+/// their place is at the end, where an insertion is cheap, or nowhere once the list is full.
 #[derive(Default)]
 pub(crate) struct PartialHits {
     hits: VecDeque<PartialHit>,
@@ -32,9 +33,16 @@ pub(crate) struct PartialHit {
 }
 
 impl PartialHit {
-    /// A hit for an executor that holds `share` of the task and lacks the object `missing`. For example a hit of turn
-    /// 10,000 that is set back by 700 goes after one of the same share and turn 10,600 that is not.
-    pub fn new(share: LocalShare, ticket: Ticket, executor: ExecutorKey, missing: ObjectKey, window: u32) -> Self {
+    /// A hit for an executor that holds `share` of the task and lacks the object `missing`. For
+    /// example a hit of turn 10,000 that is set back by 700 goes after one of the same share and
+    /// turn 10,600 that is not.
+    pub fn new(
+        share: LocalShare,
+        ticket: Ticket,
+        executor: ExecutorKey,
+        missing: ObjectKey,
+        window: u32,
+    ) -> Self {
         let set_back = FixedHash.hash_one((executor, missing)) as u32 % window;
         PartialHit { share, order: ticket.turn.wrapping_add(set_back), ticket }
     }
@@ -61,10 +69,13 @@ impl PartialHits {
         self.has_forgotten = false;
     }
 
-    /// Whether a task with this share and turn would be forgotten at once, regardless of the object that it lacks.
+    /// Whether a task with this share and turn would be forgotten at once, regardless of the object
+    /// that it lacks.
     pub fn is_outdone_at_best(&self, share: LocalShare, turn: u32) -> bool {
         let worst = self.hits.back().filter(|_| self.hits.len() == MAX_PARTIAL);
-        worst.is_some_and(|worst| (core::cmp::Reverse(share), turn) > (core::cmp::Reverse(worst.share), worst.order))
+        worst.is_some_and(|worst| {
+            (core::cmp::Reverse(share), turn) > (core::cmp::Reverse(worst.share), worst.order)
+        })
     }
 
     /// Whether the hit would be forgotten at once, because the list is full of better ones.
@@ -93,7 +104,8 @@ impl PartialHits {
         }
     }
 
-    /// Takes the waiting task of which the executor was last seen to hold the largest share; of equals the oldest.
+    /// Takes the waiting task of which the executor was last seen to hold the largest share; of
+    /// equals the oldest.
     pub fn pop(&mut self) -> Option<PartialHit> {
         self.hits.pop_front()
     }

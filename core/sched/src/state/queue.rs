@@ -1,8 +1,8 @@
 //! The wait queue and what is known of each task (the paper's `Q`).
 //!
-//! Tasks of one class (the same [`Need`]) queue together. So an executor that is too small for a class, or does not
-//! match it, never reads the tasks of that class, and classes of higher priority come first. Entries of tasks that left
-//! the queue out of turn are skipped when met.
+//! Tasks of one class (the same [`Need`]) queue together. So an executor that is too small for a
+//! class, or does not match it, never reads the tasks of that class, and classes of higher priority
+//! come first. Entries of tasks that left the queue out of turn are skipped when met.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -37,8 +37,8 @@ pub(crate) struct Task {
 // There is one for each task that waits.
 const _: () = assert!(size_of::<Task>() == 56);
 
-/// Legal moves: `InTransition → Waiting → InTransition → Assigned → InTransition`. From `InTransition` a task may also
-/// be forgotten.
+/// Legal moves: `InTransition → Waiting → InTransition → Assigned → InTransition`. From
+/// `InTransition` a task may also be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlacementState {
     Waiting,
@@ -58,8 +58,8 @@ pub(crate) enum PlacementState {
 #[derive(Default)]
 pub(crate) struct TaskQueue {
     tasks: Vec<Task>,
-    /// The turn of each task that waits, by the index of the task, else [`NO_TURN`]. Apart from the table, because far
-    /// more list entries are checked than tasks are read.
+    /// The turn of each task that waits, by the index of the task, else [`NO_TURN`]. Apart from
+    /// the table, because far more list entries are checked than tasks are read.
     turns: Vec<u32>,
     free: Vec<TaskKey>,
     jobs: BTreeMap<JobId, Vec<Option<TaskKey>>>,
@@ -99,22 +99,31 @@ struct ClassQueue {
     need: ClassNeed,
     /// Oldest first.
     tickets: VecDeque<Ticket>,
-    /// The number of known tasks of the class. When it falls to 0, the key is free for another class.
+    /// The number of known tasks of the class. When it falls to 0, the key is free for another
+    /// class.
     known: u64,
     waiting: u64,
     /// The value of [`TaskQueue::taken`] when a task of this class last had its turn.
     turn_at: u64,
     /// The executor that takes nothing until it has room for the oldest task.
     reserved_executor: Option<ExecutorKey>,
-    /// Executors that were parked at each level before this parking number are known to have no room.
+    /// Executors that were parked at each level before this parking number are known to have no
+    /// room.
     no_room_before: [u64; 2],
-    /// The number of tickets, from the first on, that are known to be of tasks that read too much for backfilling.
+    /// The number of tickets, from the first on, that are known to be of tasks that read too much
+    /// for backfilling.
     heavy: usize,
 }
 
 impl TaskQueue {
     /// Adds a task in transition; it waits once it is [`push`](Self::push)ed.
-    pub(super) fn insert(&mut self, id: TaskId, inputs: TaskInputs, input_bytes: u64, need: &Need) -> TaskKey {
+    pub(super) fn insert(
+        &mut self,
+        id: TaskId,
+        inputs: TaskInputs,
+        input_bytes: u64,
+        need: &Need,
+    ) -> TaskKey {
         let class = self.class_of(need, input_bytes.saturating_add(need.resources.disk_bytes));
         let task = Task {
             id,
@@ -159,10 +168,9 @@ impl TaskQueue {
 
     fn new_class(&mut self, need: &Need) -> ClassKey {
         let class = self.free_classes.pop().unwrap_or(ClassKey::at(self.classes.len()));
-        let is_constrained = need
-            .terms
-            .as_ref()
-            .is_some_and(|terms| terms.rank.is_some() || terms.requirements.iter().any(|part| !part.is_fixed()));
+        let is_constrained = need.terms.as_ref().is_some_and(|terms| {
+            terms.rank.is_some() || terms.requirements.iter().any(|part| !part.is_fixed())
+        });
         let queue = ClassQueue {
             need: ClassNeed { class, need: need.clone(), is_constrained, most_bytes: 0 },
             tickets: VecDeque::new(),
@@ -203,7 +211,8 @@ impl TaskQueue {
     fn count_classes(&mut self) {
         let (first, last) = (self.by_need.first_key_value(), self.by_need.last_key_value());
         self.only_class = first.map(|(_, class)| *class).filter(|_| self.by_need.len() == 1);
-        self.has_priorities = first.map(|(lowest, _)| lowest.priority) != last.map(|(highest, _)| highest.priority);
+        self.has_priorities =
+            first.map(|(lowest, _)| lowest.priority) != last.map(|(highest, _)| highest.priority);
     }
 
     pub fn find(&self, id: TaskId) -> Option<TaskKey> {
@@ -245,7 +254,8 @@ impl TaskQueue {
         ticket
     }
 
-    /// Takes a waiting task out of the queue. Returns the executor that was reserved for it, if any.
+    /// Takes a waiting task out of the queue. Returns the executor that was reserved for it, if
+    /// any.
     pub(super) fn take(&mut self, key: TaskKey) -> Option<ExecutorKey> {
         let ticket = self.ticket(key);
         self.turns[key.index()] = NO_TURN;
@@ -271,7 +281,8 @@ impl TaskQueue {
         }
         // For example 10 waiting tasks allow 84 entries.
         if queue.tickets.len() as u64 > 2 * queue.waiting + 64 {
-            queue.heavy = queue.tickets.iter().take(queue.heavy).filter(|ticket| is_waiting(ticket)).count();
+            queue.heavy =
+                queue.tickets.iter().take(queue.heavy).filter(|ticket| is_waiting(ticket)).count();
             queue.tickets.retain(is_waiting);
         }
         reserved
@@ -291,7 +302,13 @@ impl TaskQueue {
             was_put_first: false,
         };
         let task = core::mem::replace(&mut self.tasks[key.index()], gone);
-        assert_eq!(task.state, PlacementState::InTransition, "task {} forgotten while {:?}", task.id, task.state);
+        assert_eq!(
+            task.state,
+            PlacementState::InTransition,
+            "task {} forgotten while {:?}",
+            task.id,
+            task.state
+        );
         self.refusals.remove(&key);
         self.failures.remove(&key);
         self.free.push(key);
@@ -310,7 +327,8 @@ impl TaskQueue {
         }
     }
 
-    /// Classes with waiting tasks, the highest priority first; of one priority, the class with the oldest task first.
+    /// Classes with waiting tasks, the highest priority first; of one priority, the class with the
+    /// oldest task first.
     pub fn waiting_classes(&self) -> impl Iterator<Item = ClassKey> + use<> {
         let queue = |class: ClassKey| &self.classes[class.index()];
         let oldest = |class: ClassKey| {
@@ -341,10 +359,15 @@ impl TaskQueue {
         some.map(|ticket| ticket.task).collect()
     }
 
-    /// Classes of which no task had its turn while `window` other tasks left the queue. For example, with a window of
-    /// 2,500, a class that had its turn when 10,000 tasks had left the queue is overdue once 12,500 have left.
+    /// Classes of which no task had its turn while `window` other tasks left the queue. For
+    /// example, with a window of 2,500, a class that had its turn when 10,000 tasks had left the
+    /// queue is overdue once 12,500 have left.
     pub fn overdue_classes(&self, window: u64) -> impl Iterator<Item = ClassKey> {
-        let classes = self.classes.iter().enumerate().filter(move |(_, class)| self.is_overdue(class, window));
+        let classes = self
+            .classes
+            .iter()
+            .enumerate()
+            .filter(move |(_, class)| self.is_overdue(class, window));
         classes.map(|(index, _)| ClassKey::at(index))
     }
 
@@ -352,8 +375,8 @@ impl TaskQueue {
         class.waiting > 0 && self.taken - class.turn_at >= window
     }
 
-    /// The waiting task is going to be taken because its class is overdue. A task that was put at the front is not the
-    /// one that the class waited for.
+    /// The waiting task is going to be taken because its class is overdue. A task that was put at
+    /// the front is not the one that the class waited for.
     pub fn note_turn(&mut self, task: TaskKey) {
         if !self[task].was_put_first {
             let class = self[task].class;
@@ -376,7 +399,8 @@ impl TaskQueue {
         classes.for_each(|class| class.reserved_executor = None);
     }
 
-    /// The parking number before which executors parked at that level are known to have no room for the class.
+    /// The parking number before which executors parked at that level are known to have no room for
+    /// the class.
     pub(super) fn no_room_before(&mut self, class: ClassKey, level: PlacementLevel) -> &mut u64 {
         &mut self.classes[class.index()].no_room_before[level as usize]
     }
@@ -390,9 +414,15 @@ impl TaskQueue {
         self.has_priorities
     }
 
-    /// The oldest waiting task of a class that `is_light`. The search goes on where the last one ended and reads up to
-    /// `looks` entries, so that each task is read once while the meaning of light stays the same.
-    pub fn first_light(&mut self, class: ClassKey, looks: usize, is_light: impl Fn(&Task) -> bool) -> Option<TaskKey> {
+    /// The oldest waiting task of a class that `is_light`. The search goes on where the last one
+    /// ended and reads up to `looks` entries, so that each task is read once while the meaning of
+    /// light stays the same.
+    pub fn first_light(
+        &mut self,
+        class: ClassKey,
+        looks: usize,
+        is_light: impl Fn(&Task) -> bool,
+    ) -> Option<TaskKey> {
         let queue = &self.classes[class.index()];
         let end = queue.tickets.len().min(queue.heavy + looks);
         let index = (queue.heavy..end).find(|index| {
@@ -471,8 +501,8 @@ impl TaskQueue {
         self.new_class.take()
     }
 
-    /// Notes that the ticket of a waiting task is put on the list of tasks without a holder. Whether it was there
-    /// already.
+    /// Notes that the ticket of a waiting task is put on the list of tasks without a holder.
+    /// Whether it was there already.
     pub fn list_holderless(&mut self, task: TaskKey) -> bool {
         core::mem::replace(&mut self.get_mut(task).is_listed_holderless, true)
     }
@@ -542,7 +572,11 @@ impl TaskQueue {
 
     #[cfg(test)]
     pub fn tasks(&self) -> impl Iterator<Item = (TaskKey, &Task)> {
-        let tasks = self.tasks.iter().enumerate().filter(|(_, task)| task.state != PlacementState::Forgotten);
+        let tasks = self
+            .tasks
+            .iter()
+            .enumerate()
+            .filter(|(_, task)| task.state != PlacementState::Forgotten);
         tasks.map(|(index, task)| (TaskKey::at(index), task))
     }
 }

@@ -1,4 +1,5 @@
-//! What an executor still has to search: the objects it holds for which tasks wait, and the partial hits it has met.
+//! What an executor still has to search: the objects it holds for which tasks wait, and the partial
+//! hits it has met.
 
 use alloc::collections::VecDeque;
 
@@ -13,7 +14,8 @@ pub(crate) struct SearchProgress {
     pub(super) cursor: u32,
     /// The generation of the waiting list that `cursor` belongs to; 0 for none.
     pub(super) generation: u16,
-    /// The object is on the executor's agenda. If not, the executor is among the object's unalerted holders.
+    /// The object is on the executor's agenda. If not, the executor is among the object's
+    /// unalerted holders.
     pub(super) is_alerted: bool,
 }
 
@@ -21,8 +23,8 @@ pub(crate) struct SearchProgress {
 #[derive(Default)]
 pub(crate) struct SearchAgenda {
     next: VecDeque<ObjectKey>,
-    /// Objects with long waiting lists. A task that is held entirely is in the lists of all its inputs, and is found
-    /// sooner in a short list.
+    /// Objects with long waiting lists. A task that is held entirely is in the lists of all its
+    /// inputs, and is found sooner in a short list.
     deferred: VecDeque<ObjectKey>,
     pub(super) partial: PartialHits,
 }

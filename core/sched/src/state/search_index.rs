@@ -1,9 +1,11 @@
-//! The search index: which waiting tasks each executor may have inputs of, without a scan of the queue.
+//! The search index: which waiting tasks each executor may have inputs of, without a scan of the
+//! queue.
 //!
-//! The index is in three places: the waiting list of each object, the progress of each executor through each such list,
-//! and the agenda of each executor. They change together, here only. An object that an executor holds is either on its
-//! agenda, or the executor is among the object's unalerted holders. What changes a score starts a new search: a stored
-//! object is searched from the beginning, and a task that joins the queue alerts the holders of its inputs.
+//! The index is in three places: the waiting list of each object, the progress of each executor
+//! through each such list, and the agenda of each executor. They change together, here only. An
+//! object that an executor holds is either on its agenda, or the executor is among the object's
+//! unalerted holders. What changes a score starts a new search: a stored object is searched from
+//! the beginning, and a task that joins the queue alerts the holders of its inputs.
 
 use alloc::vec::Vec;
 
@@ -15,11 +17,12 @@ use super::waiting_list::WaitingTask;
 
 /// Waiting lists with more entries are searched after shorter ones.
 const LONG_LIST: usize = 1024;
-/// The most objects to search of which the first lines are read together; one at first. For example, of 20 objects, 1,
-/// 2, 4, 8 and 5 are read together.
+/// The most objects to search of which the first lines are read together; one at first. For
+/// example, of 20 objects, 1, 2, 4, 8 and 5 are read together.
 const OBJECTS_AT_ONCE: usize = 8;
 
-/// Reads what the searches of the next objects begin with in batches, so that their cache misses overlap.
+/// Reads what the searches of the next objects begin with in batches, so that their cache misses
+/// overlap.
 pub(crate) struct ReadAhead {
     left: usize,
     at_once: usize,
@@ -45,7 +48,12 @@ impl SchedulerState {
             let mut unalerted = object.waiting.take_unalerted();
             for holder in unalerted.drain(..) {
                 let executor = self.executors.get_mut(holder);
-                executor.replicas.get_mut(&key).expect("a holder has a replica").progress.is_alerted = true;
+                executor
+                    .replicas
+                    .get_mut(&key)
+                    .expect("a holder has a replica")
+                    .progress
+                    .is_alerted = true;
                 executor.agenda.push(key);
             }
             self.catalog.get_mut(key).waiting.give_back(unalerted);
@@ -84,7 +92,12 @@ impl SchedulerState {
 
     /// An executor no longer has a replica that it had.
     pub(super) fn remove_replica(&mut self, executor: ExecutorKey, key: ObjectKey) {
-        let replica = self.executors.get_mut(executor).replicas.remove(&key).expect("the caller has looked it up");
+        let replica = self
+            .executors
+            .get_mut(executor)
+            .replicas
+            .remove(&key)
+            .expect("the caller has looked it up");
         let object = self.catalog.change_holders(key);
         object.holders.swap_remove(replica.holder_index as usize);
         if !replica.progress.is_alerted {
@@ -98,14 +111,21 @@ impl SchedulerState {
 
     // ---- an executor's search
 
-    /// The next object on an executor's agenda, and the index of the first entry of its waiting list that was not
-    /// searched.
-    pub fn next_to_search(&mut self, executor: ExecutorKey, read_ahead: &mut ReadAhead) -> Option<(ObjectKey, usize)> {
+    /// The next object on an executor's agenda, and the index of the first entry of its waiting
+    /// list that was not searched.
+    pub fn next_to_search(
+        &mut self,
+        executor: ExecutorKey,
+        read_ahead: &mut ReadAhead,
+    ) -> Option<(ObjectKey, usize)> {
         while let Some((object, was_deferred)) = self.executors[executor].agenda.first() {
             self.read_ahead(executor, read_ahead);
-            // It may have been evicted since, or be on the agenda twice because it was stored again.
+            // It may have been evicted since, or be on the agenda twice because it was stored
+            // again.
             let replica = self.executors[executor].replicas.get(&object);
-            let Some(progress) = replica.map(|replica| replica.progress).filter(|progress| progress.is_alerted) else {
+            let Some(progress) =
+                replica.map(|replica| replica.progress).filter(|progress| progress.is_alerted)
+            else {
                 self.executors.get_mut(executor).agenda.pop();
                 continue;
             };
@@ -129,7 +149,8 @@ impl SchedulerState {
             let executor = &self.executors[executor];
             let upcoming = executor.agenda.upcoming().take(read_ahead.at_once);
             let newest = upcoming.map(|object| {
-                let cursor = executor.replicas.get(&object).map_or(0, |replica| replica.progress.cursor);
+                let cursor =
+                    executor.replicas.get(&object).map_or(0, |replica| replica.progress.cursor);
                 self.catalog[object].waiting.last_turn() ^ cursor
             });
             core::hint::black_box(newest.fold(0, |all, one| all ^ one));
@@ -151,18 +172,24 @@ impl SchedulerState {
     pub fn finish_search(&mut self, executor: ExecutorKey, object: ObjectKey) {
         let entry = self.executors.get_mut(executor);
         entry.agenda.pop();
-        entry.replicas.get_mut(&object).expect("only held objects are searched").progress.is_alerted = false;
+        entry
+            .replicas
+            .get_mut(&object)
+            .expect("only held objects are searched")
+            .progress
+            .is_alerted = false;
         self.catalog.get_mut(object).waiting.add_unalerted(executor);
     }
 
-    /// Forgets how far the executor has searched: it met more partial hits than it remembers, or passed tasks that it
-    /// may take now.
+    /// Forgets how far the executor has searched: it met more partial hits than it remembers, or
+    /// passed tasks that it may take now.
     pub fn search_again(&mut self, executor: ExecutorKey) {
         let SchedulerState { catalog, executors, .. } = self;
         let entry = executors.get_mut(executor);
         entry.agenda.partial.restart();
         let mut again = Vec::new();
-        for (object, replica) in entry.replicas.iter_mut().filter(|(object, _)| catalog[**object].waiting.wanted() > 0)
+        for (object, replica) in
+            entry.replicas.iter_mut().filter(|(object, _)| catalog[**object].waiting.wanted() > 0)
         {
             replica.progress.generation = 0;
             if !core::mem::replace(&mut replica.progress.is_alerted, true) {
@@ -192,8 +219,13 @@ impl SchedulerState {
                 assert_eq!(self.catalog[*object].holders[replica.holder_index as usize], key);
                 assert_eq!(waiting.is_unalerted(key), !is_alerted);
                 assert!(!is_alerted || executor.agenda.contains(*object));
-                let is_searched = is_alerted || waiting.wanted() == 0 || generation == waiting.generation();
-                assert!(is_searched, "{} will never search {}", executor.id, self.catalog[*object].id);
+                let is_searched =
+                    is_alerted || waiting.wanted() == 0 || generation == waiting.generation();
+                assert!(
+                    is_searched,
+                    "{} will never search {}",
+                    executor.id, self.catalog[*object].id
+                );
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The inputs by which a task is placed: all of them, or a sample of very many.
 //!
-//! A decision looks at the inputs of a task once for each executor that it compares. So of a task with more inputs than
-//! [`Config::placed_inputs`](crate::Config), the scheduler keeps a sample only. The inputs are in the order of their
-//! ids, which are digests, so neighbours have nothing in common. Equal numbers of neighbours form a group, and the
-//! largest of a group stands for all of it. For example, of 1,000,000 inputs each 62 form a group, so that 16,130 are
-//! in the sample; an executor that holds a third of the bytes of the groups counts as one that holds a third of all.
+//! A decision looks at the inputs of a task once for each executor that it compares. So of a task
+//! with more inputs than [`Config::placed_inputs`](crate::Config), the scheduler keeps a sample
+//! only. The inputs are in the order of their ids, which are digests, so neighbours have nothing in
+//! common. Equal numbers of neighbours form a group, and the largest of a group stands for all of
+//! it. For example, of 1,000,000 inputs each 62 form a group, so that 16,130 are in the sample; an
+//! executor that holds a third of the bytes of the groups counts as one that holds a third of all.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,7 +15,8 @@ use eyas_types::ObjectId;
 use super::catalog::Catalog;
 use super::keys::ObjectKey;
 
-/// Up to three inputs are stored in place. More are behind a box of one word, so that the type stays small.
+/// Up to three inputs are stored in place. More are behind a box of one word, so that the type
+/// stays small.
 pub(crate) enum TaskInputs {
     Few(u8, [ObjectKey; 3]),
     Many(Box<Box<[ObjectKey]>>),
@@ -30,7 +32,8 @@ pub(crate) struct InputSample {
     group: usize,
     /// The number of all inputs.
     pub count: usize,
-    /// Objects that the task's executor was told to fetch. The task refers to each of them once more.
+    /// Objects that the task's executor was told to fetch. The task refers to each of them once
+    /// more.
     pub fetched: Vec<ObjectKey>,
 }
 
@@ -65,9 +68,12 @@ impl TaskInputs {
             TaskInputs::Many(Box::new(inputs.iter().map(refer).collect()))
         } else {
             let group = inputs.len().div_ceil(most.max(1));
-            let largest = |group: &[(ObjectId, u64)]| *group.iter().max_by_key(|(_, bytes)| *bytes).expect("not empty");
-            let sum =
-                |group: &[(ObjectId, u64)]| group.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
+            let largest = |group: &[(ObjectId, u64)]| {
+                *group.iter().max_by_key(|(_, bytes)| *bytes).expect("not empty")
+            };
+            let sum = |group: &[(ObjectId, u64)]| {
+                group.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes))
+            };
             TaskInputs::Sampled(Box::new(InputSample {
                 objects: inputs.chunks(group).map(|group| refer(&largest(group))).collect(),
                 bytes: inputs.chunks(group).map(sum).collect(),

@@ -1,6 +1,7 @@
 //! Where executors are, and to how many others each gives objects.
 //!
-//! Estimates ask this of many executors at each decision. So it is small, and kept apart from the table of executors.
+//! Estimates ask this of many executors at each decision. So it is small, and kept apart from the
+//! table of executors.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -22,7 +23,8 @@ pub(crate) enum Distance {
 pub(super) struct Topology {
     /// By the index of the executor.
     locations: Vec<Location>,
-    /// For each site and rack that executors name: its number, from 1, and the number of executors there.
+    /// For each site and rack that executors name: its number, from 1, and the number of executors
+    /// there.
     numbers: BTreeMap<Box<str>, (u32, u32)>,
     last_number: u32,
 }
@@ -43,13 +45,15 @@ impl Topology {
         if self.locations.len() <= index {
             self.locations.resize(index + 1, Location::default());
         }
-        let [site, rack] = [profile.site(), profile.rack()].map(|name| name.map_or(0, |name| self.number(name)));
+        let [site, rack] =
+            [profile.site(), profile.rack()].map(|name| name.map_or(0, |name| self.number(name)));
         self.locations[index] = Location { site, rack, gives: 0 };
     }
 
     pub fn leave(&mut self, profile: &ExecutorProfile) {
         for name in [profile.site(), profile.rack()].into_iter().flatten() {
-            let (_, executors) = self.numbers.get_mut(name).expect("the executor was counted when it joined");
+            let (_, executors) =
+                self.numbers.get_mut(name).expect("the executor was counted when it joined");
             *executors -= 1;
             if *executors == 0 {
                 self.numbers.remove(name);

@@ -1,22 +1,23 @@
 //! How long fetches take, learned from earlier fetches.
 //!
-//! For each kind of route a straight line is fitted to recent fetches: seconds over bytes. Its intercept is the cost of
-//! a fetch, its slope the cost of a byte. A peer's link is shared by all executors that it gives to, so a fetch beside
-//! two others counts as three times its bytes. How persistent storage shares its bandwidth is not known, so there is
-//! one line for each magnitude of the number of simultaneous fetches.
+//! For each kind of route a straight line is fitted to recent fetches: seconds over bytes. Its
+//! intercept is the cost of a fetch, its slope the cost of a byte. A peer's link is shared by all
+//! executors that it gives to, so a fetch beside two others counts as three times its bytes. How
+//! persistent storage shares its bandwidth is not known, so there is one line for each magnitude of
+//! the number of simultaneous fetches.
 
 use super::topology::Distance;
 
 /// The rate assumed before any fetch was seen: a link of 1 Gbit/s. For example 100 MB take 0.8 s.
 const NOMINAL_BYTES_PER_S: f64 = 125e6;
-/// The weight that a fetch keeps when another one is learned. About the last 32 fetches make the fit. After 22 more
-/// fetches, a fetch counts half.
+/// The weight that a fetch keeps when another one is learned. About the last 32 fetches make the
+/// fit. After 22 more fetches, a fetch counts half.
 const REMEMBERED: f64 = 31.0 / 32.0;
-/// Magnitudes of the number of fetches from persistent storage: 1, 2 to 3, 4 to 7, and so on. The last one is of 2^19
-/// fetches and more.
+/// Magnitudes of the number of fetches from persistent storage: 1, 2 to 3, 4 to 7, and so on. The
+/// last one is of 2^19 fetches and more.
 const MAGNITUDES: usize = 20;
-/// Sizes whose variance is less than this part of their mean square say nothing about the cost of a fetch itself. For
-/// example 1.0 and 1.2 MB say nothing, and 1.0 and 1.3 MB do.
+/// Sizes whose variance is less than this part of their mean square say nothing about the cost of a
+/// fetch itself. For example 1.0 and 1.2 MB say nothing, and 1.0 and 1.3 MB do.
 const LEAST_SPREAD: f64 = 0.01;
 
 #[derive(Default)]
@@ -27,18 +28,20 @@ pub(super) struct TransferRates {
 }
 
 impl TransferRates {
-    /// Seconds to fetch `bytes` from a peer that gives objects to `others` other executors. For example, before any
-    /// fetch was seen, 100 MB take 0.8 s alone and 2.4 s beside two others.
+    /// Seconds to fetch `bytes` from a peer that gives objects to `others` other executors. For
+    /// example, before any fetch was seen, 100 MB take 0.8 s alone and 2.4 s beside two others.
     pub fn peer_seconds(&self, distance: Distance, bytes: u64, others: u32) -> f64 {
         self.peer(distance).at(shared(bytes, others))
     }
 
-    /// Seconds to fetch `bytes` from persistent storage beside `others` other fetches. For example, if fetches alone
-    /// and beside 70 others were seen, one beside 10 others is taken to last as long as one alone.
+    /// Seconds to fetch `bytes` from persistent storage beside `others` other fetches. For example,
+    /// if fetches alone and beside 70 others were seen, one beside 10 others is taken to last as
+    /// long as one alone.
     pub fn storage_seconds(&self, bytes: u64, others: u32) -> f64 {
         let magnitude = magnitude(others);
         let known = (0..=magnitude).rev().find(|known| self.storage[*known].is_known());
-        let known = known.or_else(|| (magnitude..MAGNITUDES).find(|known| self.storage[*known].is_known()));
+        let known =
+            known.or_else(|| (magnitude..MAGNITUDES).find(|known| self.storage[*known].is_known()));
         self.storage[known.unwrap_or(magnitude)].at(bytes as f64)
     }
 
@@ -75,9 +78,9 @@ fn magnitude(others: u32) -> usize {
 
 /// A straight line through points whose weights decay: weighted least squares.
 ///
-/// With weights `w`, sums `W = Σw`, `X = Σwx`, `Y = Σwy`, `XX = Σwx²`, `XY = Σwxy` for `x` bytes and `y` seconds:
-/// slope `(W·XY − X·Y) / (W·XX − X²)`, intercept `(Y − slope·X) / W`. For example 1 MB in 3 ms and 2 MB in 5 ms give
-/// 2 ns a byte and 1 ms a fetch.
+/// With weights `w`, sums `W = Σw`, `X = Σwx`, `Y = Σwy`, `XX = Σwx²`, `XY = Σwxy` for `x` bytes
+/// and `y` seconds: slope `(W·XY − X·Y) / (W·XX − X²)`, intercept `(Y − slope·X) / W`. For example
+/// 1 MB in 3 ms and 2 MB in 5 ms give 2 ns a byte and 1 ms a fetch.
 #[derive(Default)]
 struct LinearFit {
     weight: f64,
@@ -103,8 +106,8 @@ impl LinearFit {
         sums.into_iter().for_each(|(sum, new)| *sum = *sum * REMEMBERED + new);
     }
 
-    /// The seconds for that number of bytes. Without a usable line, in proportion: for example five fetches of 1 MB in
-    /// 0.25 s each give 1 s for 4 MB.
+    /// The seconds for that number of bytes. Without a usable line, in proportion: for example five
+    /// fetches of 1 MB in 0.25 s each give 1 s for 4 MB.
     fn at(&self, bytes: f64) -> f64 {
         if !self.is_known() {
             return bytes / NOMINAL_BYTES_PER_S;
@@ -117,7 +120,11 @@ impl LinearFit {
                 return per_fetch + per_byte * bytes;
             }
         }
-        if self.bytes > 0.0 { self.seconds / self.bytes * bytes } else { self.seconds / self.weight }
+        if self.bytes > 0.0 {
+            self.seconds / self.bytes * bytes
+        } else {
+            self.seconds / self.weight
+        }
     }
 }
 
@@ -143,7 +150,10 @@ mod tests {
             rates.learn_peer(Distance::Near, size, 1, 0.002 + 2.0 * size as f64 / 1e9);
         }
         assert!(is_near(rates.peer_seconds(Distance::Near, 1_000_000_000, 0), 1.002));
-        assert!(is_near(rates.peer_seconds(Distance::Far, 0, 9), 0.002), "racks are alike until one has shown");
+        assert!(
+            is_near(rates.peer_seconds(Distance::Far, 0, 9), 0.002),
+            "racks are alike until one has shown"
+        );
         rates.learn_peer(Distance::Far, 1_000_000, 0, 0.5);
         assert!(is_near(rates.peer_seconds(Distance::Far, 2_000_000, 0), 1.0));
     }

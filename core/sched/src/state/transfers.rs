@@ -1,7 +1,8 @@
 //! Transfers: which executor is fetching which object from where, and how long transfers take.
 //!
-//! A receipt is a fetch that an executor was told to do and has not reported yet. Receipts, the number of objects that
-//! each executor gives, and the number that persistent storage gives change together, here only.
+//! A receipt is a fetch that an executor was told to do and has not reported yet. Receipts, the
+//! number of objects that each executor gives, and the number that persistent storage gives change
+//! together, here only.
 
 use alloc::vec::Vec;
 
@@ -30,8 +31,8 @@ pub(crate) struct Receipt {
     pub from: Option<ExecutorKey>,
     /// The task that needs the object; `None` if the object is pushed.
     task: Option<TaskKey>,
-    /// When the fetch was planned: the number of other objects that the giver gave, or of other fetches from persistent
-    /// storage.
+    /// When the fetch was planned: the number of other objects that the giver gave, or of other
+    /// fetches from persistent storage.
     others: u32,
     /// The giver was still receiving the object when the fetch was planned.
     is_relayed: bool,
@@ -55,7 +56,9 @@ impl Transfers {
 
     /// The executor, whose tasks have been taken from it, gives nothing from now on.
     pub(super) fn leave(&mut self, gone: ExecutorKey, profile: &ExecutorProfile) {
-        for receipt in self.receipts.values_mut().flatten().filter(|receipt| receipt.from == Some(gone)) {
+        for receipt in
+            self.receipts.values_mut().flatten().filter(|receipt| receipt.from == Some(gone))
+        {
             receipt.from = None;
             *self.topology.gives_mut(gone) -= 1;
             self.from_storage += 1;
@@ -108,8 +111,8 @@ impl Transfers {
         self.incoming(object).iter().map(|receipt| receipt.executor)
     }
 
-    /// The receiver that would give the object to `executor`, which is `executor` itself if it is a receiver, and the
-    /// seconds until the object is there by the estimate of that time.
+    /// The receiver that would give the object to `executor`, which is `executor` itself if it is a
+    /// receiver, and the seconds until the object is there by the estimate of that time.
     pub fn coming(&self, object: ObjectKey, executor: ExecutorKey) -> Option<(ExecutorKey, f64)> {
         let receipts = self.incoming(object);
         let own = receipts.iter().find(|receipt| receipt.executor == executor);
@@ -121,11 +124,12 @@ impl Transfers {
         self.receipts.reserve(fetches);
     }
 
-    /// Notes that an executor is told to fetch an object. From an executor that will itself have the object in 5 s,
-    /// over a link that takes 2 s, it is expected in 5 s.
+    /// Notes that an executor is told to fetch an object. From an executor that will itself have
+    /// the object in 5 s, over a link that takes 2 s, it is expected in 5 s.
     pub fn expect(&mut self, fetch: ExpectedFetch) {
         let ExpectedFetch { object, executor, from, task, bytes } = fetch;
-        let relay = from.and_then(|from| self.incoming(object).iter().find(|receipt| receipt.executor == from));
+        let relay = from
+            .and_then(|from| self.incoming(object).iter().find(|receipt| receipt.executor == from));
         let is_relayed = relay.is_some();
         let until_there = relay.map_or(0.0, |receipt| receipt.seconds);
         let seconds = match from {
@@ -140,8 +144,8 @@ impl Transfers {
         receipts.push(Receipt { executor, from, task, others, is_relayed, seconds });
     }
 
-    /// Learns from a fetch that took `seconds`. A fetch from an executor that was itself receiving the object says
-    /// nothing: it took as long as the other's.
+    /// Learns from a fetch that took `seconds`. A fetch from an executor that was itself receiving
+    /// the object says nothing: it took as long as the other's.
     pub fn learn_fetch(
         &mut self,
         catalog: &Catalog,
@@ -152,8 +156,8 @@ impl Transfers {
         let receipt = self.incoming(object).iter().find(|receipt| receipt.executor == executor);
         let Some(&Receipt { from, others, is_relayed, .. }) = receipt else { return };
         let bytes = catalog.size_bytes(object);
-        // Other fetches came and went meanwhile: the mean of their number at the beginning and at the end. For example
-        // 3 and 1 give 2.
+        // Other fetches came and went meanwhile: the mean of their number at the beginning and at
+        // the end. For example 3 and 1 give 2.
         let now = self.giving(from).saturating_sub(1);
         let others = (others + now) / 2;
         match (origin, from) {
@@ -176,14 +180,20 @@ impl Transfers {
         self.reroute(object, executor, None);
     }
 
-    /// The executor is done with the task, or with being pushed to: the objects that it was told to fetch for that have
-    /// come, or will not come.
-    pub fn done_with(&mut self, task: Option<TaskKey>, executor: ExecutorKey, objects: &[ObjectKey]) {
+    /// The executor is done with the task, or with being pushed to: the objects that it was told to
+    /// fetch for that have come, or will not come.
+    pub fn done_with(
+        &mut self,
+        task: Option<TaskKey>,
+        executor: ExecutorKey,
+        objects: &[ObjectKey],
+    ) {
         if self.receipts.is_empty() {
             return;
         }
         for object in objects {
-            let ended = self.end(*object, |receipt| receipt.executor == executor && receipt.task == task);
+            let ended =
+                self.end(*object, |receipt| receipt.executor == executor && receipt.task == task);
             if let Some((ended, true)) = ended {
                 self.reroute(*object, executor, ended.from);
             }
@@ -191,8 +201,14 @@ impl Transfers {
     }
 
     /// Ends a receipt of the object. Returns the receipt, and whether others are left.
-    fn end(&mut self, object: ObjectKey, is_it: impl Fn(&Receipt) -> bool) -> Option<(Receipt, bool)> {
-        let hashbrown::hash_map::Entry::Occupied(mut entry) = self.receipts.entry(object) else { return None };
+    fn end(
+        &mut self,
+        object: ObjectKey,
+        is_it: impl Fn(&Receipt) -> bool,
+    ) -> Option<(Receipt, bool)> {
+        let hashbrown::hash_map::Entry::Occupied(mut entry) = self.receipts.entry(object) else {
+            return None;
+        };
         let receipts = entry.get_mut();
         let ended = receipts.remove(receipts.iter().position(is_it)?);
         let are_left = !receipts.is_empty();
@@ -203,7 +219,8 @@ impl Transfers {
         Some((ended, are_left))
     }
 
-    /// Receivers that were to get the object from `old` now get it from the next giver up the chain.
+    /// Receivers that were to get the object from `old` now get it from the next giver up the
+    /// chain.
     fn reroute(&mut self, object: ObjectKey, old: ExecutorKey, new: Option<ExecutorKey>) {
         let Transfers { topology, from_storage, receipts, .. } = self;
         let receipts = receipts.get_mut(&object).into_iter().flatten();
@@ -225,14 +242,20 @@ impl Transfers {
             let gives = all().filter(|receipt| receipt.from == Some(executor)).count();
             assert_eq!(gives, self.gives(executor) as usize);
         }
-        assert_eq!(all().filter(|receipt| receipt.from.is_none()).count(), self.from_storage as usize);
+        assert_eq!(
+            all().filter(|receipt| receipt.from.is_none()).count(),
+            self.from_storage as usize
+        );
         for receipts in self.receipts.values() {
             assert!(!receipts.is_empty());
             for (index, receipt) in receipts.iter().enumerate() {
-                let is_again = receipts[..index].iter().any(|earlier| earlier.executor == receipt.executor);
+                let is_again =
+                    receipts[..index].iter().any(|earlier| earlier.executor == receipt.executor);
                 assert!(!is_again, "an executor receives an object once");
-                // The giver has the whole object by now, or was told to fetch it before: no cycle waits for itself.
-                let gives_later = receipts[index..].iter().any(|later| receipt.from == Some(later.executor));
+                // The giver has the whole object by now, or was told to fetch it before: no cycle
+                // waits for itself.
+                let gives_later =
+                    receipts[index..].iter().any(|later| receipt.from == Some(later.executor));
                 assert!(!gives_later, "a chain goes one way");
             }
         }

@@ -1,4 +1,5 @@
-//! The waiting list of an object: the tasks that wait for it, and the holders to alert when another task comes.
+//! The waiting list of an object: the tasks that wait for it, and the holders to alert when another
+//! task comes.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,17 +8,17 @@ use core::ops::Range;
 use super::keys::{ExecutorKey, ObjectKey, Ticket};
 use crate::growth;
 
-/// Slack before a list is compacted: when it has more entries than twice the waiting tasks and this. For example, 10
-/// waiting tasks allow 36 entries.
+/// Slack before a list is compacted: when it has more entries than twice the waiting tasks and
+/// this. For example, 10 waiting tasks allow 36 entries.
 const STALE_ENTRIES: usize = 16;
 
 /// An entry in a waiting list.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitingTask {
     pub ticket: Ticket,
-    /// The other input of a task that has two, else [`ObjectKey::NONE`]. A search mostly meets tasks of which the
-    /// executor holds one of two inputs, as of many others. The entry then says enough to pass the task without reading
-    /// it.
+    /// The other input of a task that has two, else [`ObjectKey::NONE`]. A search mostly meets
+    /// tasks of which the executor holds one of two inputs, as of many others. The entry then says
+    /// enough to pass the task without reading it.
     pub other: ObjectKey,
 }
 
@@ -25,8 +26,9 @@ pub(crate) struct WaitingTask {
 pub(crate) struct WaitingList {
     /// Oldest first; may name tasks that have left the queue.
     entries: VecDeque<WaitingTask>,
-    /// Holders whose agenda does not have the object, and which are alerted when a task comes to wait for it. Each is
-    /// put here by a search, so that all alerts together cost no more than the searches.
+    /// Holders whose agenda does not have the object, and which are alerted when a task comes to
+    /// wait for it. Each is put here by a search, so that all alerts together cost no more than
+    /// the searches.
     unalerted: Vec<ExecutorKey>,
     /// The number of entries whose tasks are in the queue.
     wanted: u32,
@@ -73,11 +75,12 @@ impl WaitingList {
         self.entries[index].ticket.turn
     }
 
-    /// The index of the first entry that joined after the turn `cursor`. Searches from the back in growing steps,
-    /// because mostly only a few have joined since. For example, if the last 5 of 1,000 have, it looks at the entries
-    /// 999, 997, 993, 995 and 994.
+    /// The index of the first entry that joined after the turn `cursor`. Searches from the back in
+    /// growing steps, because mostly only a few have joined since. For example, if the last 5 of
+    /// 1,000 have, it looks at the entries 999, 997, 993, 995 and 994.
     pub fn first_after(&self, cursor: u32) -> usize {
-        let joined_after = |index: usize| self.entries[index].ticket.turn.wrapping_sub(cursor) as i32 > 0;
+        let joined_after =
+            |index: usize| self.entries[index].ticket.turn.wrapping_sub(cursor) as i32 > 0;
         let (mut first, mut last, mut step) = (0, self.entries.len(), 1);
         while first < last {
             // All entries from `last` on joined after the cursor; all before `first` did not.
@@ -95,9 +98,9 @@ impl WaitingList {
 
     /// A task that wants the object joined the queue.
     ///
-    /// If no queued task wanted it before, the list begins anew, so that progress of earlier searches means nothing:
-    /// turns may have wrapped around since. That is missed by one search in 65,535 of those that follow after more than
-    /// 2^31 turns.
+    /// If no queued task wanted it before, the list begins anew, so that progress of earlier
+    /// searches means nothing: turns may have wrapped around since. That is missed by one search in
+    /// 65,535 of those that follow after more than 2^31 turns.
     pub(super) fn join(&mut self, entry: WaitingTask) {
         if self.wanted == 0 {
             self.entries.clear();
@@ -146,10 +149,12 @@ impl WaitingList {
 
     pub(super) fn remove_unalerted(&mut self, holder: ExecutorKey) {
         let index = self.unalerted.iter().position(|other| *other == holder);
-        self.unalerted.swap_remove(index.expect("an object that is not on the agenda has the holder here"));
+        self.unalerted
+            .swap_remove(index.expect("an object that is not on the agenda has the holder here"));
     }
 
-    /// Takes the list of holders to alert. It is given back empty, with its memory: holders return with each search.
+    /// Takes the list of holders to alert. It is given back empty, with its memory: holders return
+    /// with each search.
     pub(super) fn take_unalerted(&mut self) -> Vec<ExecutorKey> {
         core::mem::take(&mut self.unalerted)
     }

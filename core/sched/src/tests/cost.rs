@@ -24,18 +24,27 @@ impl Cluster {
         assigned(&self.0.run(Event::TaskReady { task: task(index), inputs, need: Need::default() }))
     }
 
-    /// Executor 1 fetches object 9, which teaches the time of a fetch from persistent storage, and runs a task of a
-    /// second.
+    /// Executor 1 fetches object 9, which teaches the time of a fetch from persistent storage, and
+    /// runs a task of a second.
     fn learn(&mut self, seconds: u64) {
         let (by, _) = self.submit(1000, 9)[0];
         let (executor, object) = (ExecutorId(by), object(9));
-        self.0.run(Event::Fetched { executor, object, from: Origin::Persistent, took_us: seconds * 1_000_000 });
+        self.0.run(Event::Fetched {
+            executor,
+            object,
+            from: Origin::Persistent,
+            took_us: seconds * 1_000_000,
+        });
         self.store(by, 9);
         self.0.finish(by, 1000);
     }
 
     fn store(&mut self, by: u32, n: u8) -> Vec<Effect> {
-        self.0.run(Event::Stored { executor: ExecutorId(by), object: object(n), size_bytes: 100 * MB })
+        self.0.run(Event::Stored {
+            executor: ExecutorId(by),
+            object: object(n),
+            size_bytes: 100 * MB,
+        })
     }
 
     fn evict(&mut self, by: u32, n: u8) {
@@ -48,7 +57,8 @@ fn tasks_wait_for_their_data_until_their_line_is_longer_than_fetching() {
     let mut cluster = Cluster::new(1);
     cluster.learn(1);
     cluster.store(1, 1);
-    // A peer takes 0.8 s, because nothing else was learned: longer than the half of a task that runs.
+    // A peer takes 0.8 s, because nothing else was learned: longer than the half of a task that
+    // runs.
     assert_eq!(cluster.submit(0, 1), [(1, 0)]);
     cluster.0.join(2, 1);
     assert_eq!(cluster.submit(1, 1), [(1, 1)], "queued where its input is, though another is idle");
@@ -75,18 +85,30 @@ fn who_asked_for_a_task_gets_it_if_it_still_would_have_it() {
     let cases: [(&str, Meanwhile, u32); 3] = [
         ("nothing happens", |_| {}, 2),
         ("it has another task", |cluster| assert_eq!(cluster.submit(40, 4), [(2, 40)]), 1),
-        ("it has left", |cluster| _ = cluster.0.run(Event::ExecutorLeft { executor: ExecutorId(2) }), 1),
+        (
+            "it has left",
+            |cluster| _ = cluster.0.run(Event::ExecutorLeft { executor: ExecutorId(2) }),
+            1,
+        ),
     ];
     for (case, meanwhile, gets_it) in cases {
         let mut cluster = Cluster::new(1);
         cluster.learn(1);
-        // The home with the longest wait is one from which no other executor takes: its input takes hours.
+        // The home with the longest wait is one from which no other executor takes: its input takes
+        // hours.
         cluster.0.join(3, 1);
-        cluster.0.run(Event::Stored { executor: ExecutorId(3), object: object(3), size_bytes: 1_000_000 * MB });
+        cluster.0.run(Event::Stored {
+            executor: ExecutorId(3),
+            object: object(3),
+            size_bytes: 1_000_000 * MB,
+        });
         (20..30).for_each(|index| drop(cluster.submit_of(1_000_000 * MB, index, 3)));
         // A peer gives this one in 8 ms.
         cluster.0.run(Event::Stored { executor: ExecutorId(1), object: object(1), size_bytes: MB });
-        assert_eq!([cluster.submit_of(MB, 0, 1), cluster.submit_of(MB, 1, 1)].concat(), [(1, 0), (1, 1)]);
+        assert_eq!(
+            [cluster.submit_of(MB, 0, 1), cluster.submit_of(MB, 1, 1)].concat(),
+            [(1, 0), (1, 1)]
+        );
         assert_eq!(
             cluster.0.join(2, 1),
             [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) })],
@@ -129,8 +151,9 @@ fn who_is_receiving_an_object_is_waited_for() {
     // Half a minute from persistent storage, and a second of computing.
     cluster.learn(30);
     let first = cluster.submit(0, 1)[0].0;
-    let estimate =
-        |cluster: &Cluster, index| cluster.0.explain_task(task(index), usize::MAX).unwrap().estimate.unwrap();
+    let estimate = |cluster: &Cluster, index| {
+        cluster.0.explain_task(task(index), usize::MAX).unwrap().estimate.unwrap()
+    };
     assert_eq!(estimate(&cluster, 0).transfer_us, 30_000_000);
     // The other gets it by way of the first, as soon.
     let second = cluster.submit(1, 1)[0].0;
@@ -153,13 +176,22 @@ fn what_is_estimated_can_be_asked_for() {
     };
     let mean_us = cluster.0.explain_task(task(0), usize::MAX).unwrap().estimate.unwrap().compute_us;
     assert_eq!((home, elsewhere, mean_us), (ExecutorId(1), None, 1_000_000));
-    assert!(there.wait_us > 0 && there.transfer_us == 0 && there.compute_us == mean_us, "{there:?}");
+    assert!(
+        there.wait_us > 0 && there.transfer_us == 0 && there.compute_us == mean_us,
+        "{there:?}"
+    );
     // No executor holds object 2; it is a third of a second away for each 16 MB.
     cluster.0.finish(1, 0);
-    assert_eq!(cluster.0.explain_task(task(1), usize::MAX).unwrap().estimate.unwrap().transfer_us, 0);
+    assert_eq!(
+        cluster.0.explain_task(task(1), usize::MAX).unwrap().estimate.unwrap().transfer_us,
+        0
+    );
     cluster.0.join(2, 1);
     cluster.submit(3, 2);
-    assert_eq!(cluster.0.explain_task(task(3), usize::MAX).unwrap().estimate.unwrap().transfer_us, 2_000_000);
+    assert_eq!(
+        cluster.0.explain_task(task(3), usize::MAX).unwrap().estimate.unwrap().transfer_us,
+        2_000_000
+    );
 }
 
 #[test]
@@ -169,16 +201,23 @@ fn a_slow_executor_is_waited_for_less() {
     cluster.store(2, 1);
     let end = |cluster: &mut Cluster, by, index, ran_us| {
         let (executor, ended) = (ExecutorId(by), Ended::Finished);
-        cluster.0.run(Event::TaskEnded { executor, task: task(index), ended, ran_us: Some(ran_us) });
+        cluster.0.run(Event::TaskEnded {
+            executor,
+            task: task(index),
+            ended,
+            ran_us: Some(ran_us),
+        });
     };
     // Tasks run ten times as long on executor 1.
     for index in 0..40 {
         let both = [cluster.submit(2 * index, 1), cluster.submit(2 * index + 1, 1)].concat();
-        both.iter()
-            .for_each(|(by, index)| end(&mut cluster, *by, *index, if *by == 1 { 10_000_000 } else { 1_000_000 }));
+        both.iter().for_each(|(by, index)| {
+            end(&mut cluster, *by, *index, if *by == 1 { 10_000_000 } else { 1_000_000 })
+        });
     }
-    let on_fast =
-        (100..108).map(|index| cluster.submit(index, 1)).filter(|given| given.first().is_some_and(|g| g.0 == 2));
+    let on_fast = (100..108)
+        .map(|index| cluster.submit(index, 1))
+        .filter(|given| given.first().is_some_and(|g| g.0 == 2));
     assert_eq!(on_fast.count(), 2);
     let homes: Vec<_> = (100..108)
         .filter_map(|index| match cluster.0.explain_task(task(index), usize::MAX).unwrap().waits {
@@ -204,13 +243,23 @@ fn who_waits_for_memory_waits() {
     for id in 1..=2 {
         let capacity = Resources { cpus_milli: 8000, memory_bytes: 64 << 30, ..Default::default() };
         let executor = ExecutorId(id);
-        cluster.0.run(Event::ExecutorJoined { executor, capacity, profile: Default::default(), held: [].into() });
+        cluster.0.run(Event::ExecutorJoined {
+            executor,
+            capacity,
+            profile: Default::default(),
+            held: [].into(),
+        });
     }
     cluster.store(1, 1);
     for index in 0..4 {
-        let resources = Resources { cpus_milli: 1000, memory_bytes: 60 << 30, ..Default::default() };
+        let resources =
+            Resources { cpus_milli: 1000, memory_bytes: 60 << 30, ..Default::default() };
         let need = Need { resources, ..Default::default() };
-        cluster.0.run(Event::TaskReady { task: task(index), inputs: [(object(1), 100 * MB)].into(), need });
+        cluster.0.run(Event::TaskReady {
+            task: task(index),
+            inputs: [(object(1), 100 * MB)].into(),
+            need,
+        });
     }
     // After tasks of ten seconds; a peer takes 0.8 s.
     let (executor, ended) = (ExecutorId(1), Ended::Finished);
@@ -262,9 +311,14 @@ fn a_task_goes_where_most_parts_of_its_input_are() {
     let part = cluster.0.part_for_placement(JobId(1), object(1), &parts);
     assert_eq!(part, Some((object(13), 100 * MB)), "no other executor has it");
     let inputs = [(object(1), 500 * MB), part.unwrap()].into();
-    let given = assigned(&cluster.0.run(Event::TaskReady { task: task(0), inputs, need: Need::default() }));
+    let given =
+        assigned(&cluster.0.run(Event::TaskReady { task: task(0), inputs, need: Need::default() }));
     assert_eq!(given, [(2, 0)]);
-    assert_eq!(cluster.0.part_for_placement(JobId(1), object(1), &[(object(1), 1)]), part, "it is remembered");
+    assert_eq!(
+        cluster.0.part_for_placement(JobId(1), object(1), &[(object(1), 1)]),
+        part,
+        "it is remembered"
+    );
     assert_eq!(cluster.0.part_for_placement(JobId(2), object(1), &[(object(1), 1)]), None);
     // Then executor 1 has most of them.
     [13, 14, 15].into_iter().for_each(|part| drop(cluster.store(1, part)));

@@ -12,7 +12,11 @@ fn keep(replicas: u8, executor: Option<u32>) -> Event {
 
 fn hold(executor: u32, holders: &[u32]) -> Effect {
     let holders = holders.iter().map(|holder| Holder::of_whole(ExecutorId(*holder))).collect();
-    Effect::Command(PlacementCommand::Hold { executor: ExecutorId(executor), object: object(OBJECT), holders })
+    Effect::Command(PlacementCommand::Hold {
+        executor: ExecutorId(executor),
+        object: object(OBJECT),
+        holders,
+    })
 }
 
 const LOST: Effect = Effect::Report(PlacementReport::Lost { object: ObjectId([OBJECT; 16]) });
@@ -49,7 +53,12 @@ fn as_many_hold_an_object_as_were_asked_for() {
     assert_eq!(scheduler.store(2, OBJECT), []);
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) }), []);
     assert_eq!(scheduler.join(3, 1), [hold(3, &[2])]);
-    let release = |id| Effect::Command(PlacementCommand::Release { executor: ExecutorId(id), object: object(OBJECT) });
+    let release = |id| {
+        Effect::Command(PlacementCommand::Release {
+            executor: ExecutorId(id),
+            object: object(OBJECT),
+        })
+    };
     assert_eq!(scheduler.run(Event::Release { object: object(OBJECT) }), [release(2), release(3)]);
     assert_eq!(scheduler.evict(2, OBJECT), [], "it is no longer kept");
 }
@@ -79,11 +88,15 @@ fn holders_are_told_first_and_told_again_when_they_come_back() {
     assert!(!scheduler.is_held(object(OBJECT)));
     let held = [(object(OBJECT), 10)].into();
     let (executor, profile) = (ExecutorId(3), Box::default());
-    let joined = scheduler.run(Event::ExecutorJoined { executor, capacity: cpus(1000), profile, held });
+    let joined =
+        scheduler.run(Event::ExecutorJoined { executor, capacity: cpus(1000), profile, held });
     assert_eq!(joined, [FOUND, hold(3, &[])]);
     assert_eq!(
         scheduler.run(Event::Doubted { object: object(OBJECT) }),
-        [Effect::Command(PlacementCommand::Verify { executor: ExecutorId(3), object: object(OBJECT) })]
+        [Effect::Command(PlacementCommand::Verify {
+            executor: ExecutorId(3),
+            object: object(OBJECT)
+        })]
     );
     assert_eq!(scheduler.evict(3, OBJECT), [LOST]);
 }

@@ -49,7 +49,9 @@ fn number(facts: &dyn Facts, attribute: Attribute) -> f64 {
 }
 
 fn label(facts: &dyn Facts, name: &str) -> Result<String, EvaluationError> {
-    let Fact::Labels(labels) = facts.fact(Attribute::NodeLabels) else { panic!("labels are labels") };
+    let Fact::Labels(labels) = facts.fact(Attribute::NodeLabels) else {
+        panic!("labels are labels")
+    };
     labels.get(name).cloned().ok_or_else(|| EvaluationError::NoValue("no such key".to_string()))
 }
 
@@ -69,10 +71,16 @@ const LARGE_INPUTS: Asks = Asks {
     number: |facts| Ok(f64::from(u8::from(number(facts, Attribute::TaskInputBytes) >= 100.0))),
 };
 const NEVER: Asks = Asks { text: "task.attempt < 0", is_fixed: false, number: |_| Ok(0.0) };
-const MOST_CPUS: Asks =
-    Asks { text: "node.cpus", is_fixed: true, number: |facts| Ok(number(facts, Attribute::NodeCpus)) };
-const MOST_LOCAL: Asks =
-    Asks { text: "local_bytes", is_fixed: false, number: |facts| Ok(number(facts, Attribute::LocalBytes)) };
+const MOST_CPUS: Asks = Asks {
+    text: "node.cpus",
+    is_fixed: true,
+    number: |facts| Ok(number(facts, Attribute::NodeCpus)),
+};
+const MOST_LOCAL: Asks = Asks {
+    text: "local_bytes",
+    is_fixed: false,
+    number: |facts| Ok(number(facts, Attribute::LocalBytes)),
+};
 const ONE_CPU: Asks = Asks {
     text: "task.cpus <= 1.0",
     is_fixed: true,
@@ -81,7 +89,9 @@ const ONE_CPU: Asks = Asks {
 const NIGHTLY: Asks = Asks {
     text: "task.job == 'nightly'",
     is_fixed: false,
-    number: |facts| Ok(f64::from(u8::from(facts.fact(Attribute::TaskJob) == Fact::Text("nightly")))),
+    number: |facts| {
+        Ok(f64::from(u8::from(facts.fact(Attribute::TaskJob) == Fact::Text("nightly"))))
+    },
 };
 
 fn parts(asks: &[Asks]) -> Box<[Arc<dyn Expression>]> {
@@ -118,13 +128,21 @@ pub(super) fn profile_of(which: u8) -> Box<ExecutorProfile> {
         2 => parts(&[NIGHTLY]),
         _ => Box::default(),
     };
-    Box::new(ExecutorProfile { labels: [("site".into(), site.into())].into(), accept, ..ExecutorProfile::default() })
+    Box::new(ExecutorProfile {
+        labels: [("site".into(), site.into())].into(),
+        accept,
+        ..ExecutorProfile::default()
+    })
 }
 
 impl Scheduler {
     fn join_at(&mut self, id: u32, slots: u32, site: Option<&str>, accept: &[Asks]) -> Vec<Effect> {
         let labels = site.map(|site| ("site".to_string(), site.to_string())).into_iter().collect();
-        let profile = Box::new(ExecutorProfile { labels, accept: parts(accept), ..ExecutorProfile::default() });
+        let profile = Box::new(ExecutorProfile {
+            labels,
+            accept: parts(accept),
+            ..ExecutorProfile::default()
+        });
         let (capacity, held) = (cpus(slots * 1000), Box::default());
         self.run(Event::ExecutorJoined { executor: ExecutorId(id), capacity, profile, held })
     }
@@ -147,14 +165,19 @@ impl Scheduler {
 fn a_task_goes_to_the_one_executor_that_it_requires() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
-        (0..100).for_each(|id| drop(scheduler.join_at(id, 1, Some(if id == 80 { "a" } else { "b" }), &[])));
+        (0..100).for_each(|id| {
+            drop(scheduler.join_at(id, 1, Some(if id == 80 { "a" } else { "b" }), &[]))
+        });
         let need = requires(&[SITE_A]);
         // One to run and one queued; others hold inputs of it, and do not match.
         scheduler.store(3, 1);
         assert_eq!(assigned(&scheduler.submit_needing(0, &[1], &need)), [(80, 0)], "{policy}");
         assert_eq!(assigned(&scheduler.submit_needing(1, &[1], &need)), [(80, 1)], "{policy}");
         assert_eq!(assigned(&scheduler.submit_needing(2, &[1], &need)), [], "{policy}");
-        assert!(matches!(scheduler.why(2), Some(WaitReason::SlotsTaken | WaitReason::Soonest { elsewhere: None, .. })));
+        assert!(matches!(
+            scheduler.why(2),
+            Some(WaitReason::SlotsTaken | WaitReason::Soonest { elsewhere: None, .. })
+        ));
         assert_eq!(assigned(&scheduler.finish(80, 0)), [(80, 2)], "{policy}");
     }
 }
@@ -166,7 +189,11 @@ fn an_unmatched_class_holds_up_no_other() {
             let mut scheduler = scheduler(*policy);
             (1..=2).for_each(|id| drop(scheduler.join_at(id, 1, Some("b"), &[])));
             (0..150).for_each(|index| {
-                drop(scheduler.submit_needing(index, &[1], &requires(core::slice::from_ref(&impossible))))
+                drop(scheduler.submit_needing(
+                    index,
+                    &[1],
+                    &requires(core::slice::from_ref(&impossible)),
+                ))
             });
             for index in 500..550 {
                 let given = assigned(&scheduler.submit(index, &[1]));
@@ -201,14 +228,26 @@ fn what_has_no_value_is_no_match() {
             scheduler.join_at(1, 1, None, &[]);
             let asks = Asks { is_fixed, ..SITE_A };
             assert_eq!(
-                assigned(&scheduler.submit_needing(0, &[], &requires(core::slice::from_ref(&asks)))),
+                assigned(&scheduler.submit_needing(
+                    0,
+                    &[],
+                    &requires(core::slice::from_ref(&asks))
+                )),
                 [],
                 "{policy}"
             );
             assert_eq!(assigned(&scheduler.submit(1, &[])), [(1, 1)], "{policy}");
             scheduler.join_at(2, 1, None, core::slice::from_ref(&asks));
-            assert_eq!(assigned(&scheduler.submit(2, &[])), [(1, 2)], "{policy}: queued, though 2 is idle");
-            assert_eq!(assigned(&scheduler.join_at(3, 1, Some("a"), &[])).first(), Some(&(3, 0)), "{policy}");
+            assert_eq!(
+                assigned(&scheduler.submit(2, &[])),
+                [(1, 2)],
+                "{policy}: queued, though 2 is idle"
+            );
+            assert_eq!(
+                assigned(&scheduler.join_at(3, 1, Some("a"), &[])).first(),
+                Some(&(3, 0)),
+                "{policy}"
+            );
         }
     }
 }
@@ -216,8 +255,11 @@ fn what_has_no_value_is_no_match() {
 #[test]
 fn no_executor_is_reserved_for_a_task_that_it_does_not_match() {
     for is_fixed in [true, false] {
-        let mut scheduler =
-            Scheduler::new(Config { policy: PlacementPolicy::MaxComputeUtil, window: Some(2), ..Config::default() });
+        let mut scheduler = Scheduler::new(Config {
+            policy: PlacementPolicy::MaxComputeUtil,
+            window: Some(2),
+            ..Config::default()
+        });
         scheduler.join_at(1, 2, Some("b"), &[]);
         let mut wide = requires(&[Asks { is_fixed, ..SITE_A }]);
         wide.resources = cpus(2000);
@@ -227,7 +269,11 @@ fn no_executor_is_reserved_for_a_task_that_it_does_not_match() {
         for _ in 0..36 {
             let oldest = scheduler.on(1)[0];
             scheduler.finish(1, oldest);
-            assert_eq!(scheduler.utilisation().busy_milli, 2000, "it idles for what it will never take");
+            assert_eq!(
+                scheduler.utilisation().busy_milli,
+                2000,
+                "it idles for what it will never take"
+            );
         }
     }
 }
@@ -251,7 +297,8 @@ fn an_executor_may_accept_jobs_by_name() {
         assert_eq!(assigned(&scheduler.submit(0, &[])), [], "{policy}");
         scheduler.run(Event::JobNamed { job: JobId(2), name: "nightly".into() });
         let nightly = TaskId { job: JobId(2), index: 0 };
-        let ready = Event::TaskReady { task: nightly, inputs: Box::default(), need: Need::default() };
+        let ready =
+            Event::TaskReady { task: nightly, inputs: Box::default(), need: Need::default() };
         assert_eq!(assigned(&scheduler.run(ready)).len(), 1, "{policy}");
     }
 }
@@ -273,9 +320,13 @@ fn what_is_of_the_moment_is_asked_again() {
 fn of_several_idle_executors_the_best_is_taken() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
-        [(1, 2), (2, 8), (3, 4)].into_iter().for_each(|(id, slots)| drop(scheduler.join_at(id, slots, None, &[])));
+        [(1, 2), (2, 8), (3, 4)]
+            .into_iter()
+            .for_each(|(id, slots)| drop(scheduler.join_at(id, slots, None, &[])));
         let need = terms(&[], Some(MOST_CPUS));
-        let by: Vec<_> = (0..3).flat_map(|index| assigned(&scheduler.submit_needing(index, &[], &need))).collect();
+        let by: Vec<_> = (0..3)
+            .flat_map(|index| assigned(&scheduler.submit_needing(index, &[], &need)))
+            .collect();
         assert_eq!(by, [(2, 0), (2, 1), (2, 2)], "{policy}");
     }
 }
@@ -283,21 +334,38 @@ fn of_several_idle_executors_the_best_is_taken() {
 #[test]
 fn a_rank_goes_before_the_share_of_inputs_and_is_no_requirement() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
-    [(1, 1), (2, 2)].into_iter().for_each(|(id, slots)| drop(scheduler.join_at(id, slots, None, &[])));
+    [(1, 1), (2, 2)]
+        .into_iter()
+        .for_each(|(id, slots)| drop(scheduler.join_at(id, slots, None, &[])));
     scheduler.store(1, 1);
-    assert_eq!(assigned(&scheduler.submit_needing(0, &[1], &terms(&[], Some(MOST_CPUS)))), [(2, 0)]);
-    assert_eq!(assigned(&scheduler.submit_needing(1, &[1], &terms(&[], Some(MOST_LOCAL)))), [(1, 1)]);
+    assert_eq!(
+        assigned(&scheduler.submit_needing(0, &[1], &terms(&[], Some(MOST_CPUS)))),
+        [(2, 0)]
+    );
+    assert_eq!(
+        assigned(&scheduler.submit_needing(1, &[1], &terms(&[], Some(MOST_LOCAL)))),
+        [(1, 1)]
+    );
     // Only the worse one is free.
     scheduler.submit_with(9, &[], cpus(1000));
     scheduler.finish(1, 1);
-    assert_eq!(assigned(&scheduler.submit_needing(2, &[7], &terms(&[], Some(MOST_CPUS)))), [(1, 2)]);
+    assert_eq!(
+        assigned(&scheduler.submit_needing(2, &[7], &terms(&[], Some(MOST_CPUS)))),
+        [(1, 2)]
+    );
 }
 
 #[test]
 fn where_a_rank_has_no_value_any_other_is_better() {
-    let error = Asks { text: "1 / 0", is_fixed: true, number: |facts| Ok(label(facts, "site")?.len() as f64) };
+    let error = Asks {
+        text: "1 / 0",
+        is_fixed: true,
+        number: |facts| Ok(label(facts, "site")?.len() as f64),
+    };
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
-    [(1, None), (2, Some("a")), (3, None)].into_iter().for_each(|(id, site)| drop(scheduler.join_at(id, 1, site, &[])));
+    [(1, None), (2, Some("a")), (3, None)]
+        .into_iter()
+        .for_each(|(id, site)| drop(scheduler.join_at(id, 1, site, &[])));
     let need = terms(&[], Some(error));
     assert_eq!(assigned(&scheduler.submit_needing(0, &[], &need)), [(2, 0)]);
     assert_eq!(assigned(&scheduler.submit_needing(1, &[], &need)), [(1, 1)]);
@@ -369,7 +437,8 @@ fn what_is_queued_elsewhere_comes_back_only_for_one_that_matches() {
         let need = requires(&[Asks { is_fixed, ..SITE_A }]);
         (0..2).for_each(|index| drop(scheduler.submit_needing(index, &[], &need)));
         assert_eq!(scheduler.join_at(2, 1, Some("b"), &[]), []);
-        let recall = Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
+        let recall =
+            Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
         assert_eq!(scheduler.join_at(3, 1, Some("a"), &[]), [recall]);
     }
 }
@@ -380,7 +449,10 @@ fn a_task_is_given_up_when_those_that_match_refused_it() {
     scheduler.join_at(1, 1, Some("a"), &[]);
     scheduler.join_at(2, 1, Some("b"), &[]);
     assert_eq!(assigned(&scheduler.submit_needing(0, &[], &requires(&[SITE_A]))), [(1, 0)]);
-    assert_eq!(scheduler.end(1, 0, Ended::Refused), [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]);
+    assert_eq!(
+        scheduler.end(1, 0, Ended::Refused),
+        [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
+    );
 }
 
 #[test]

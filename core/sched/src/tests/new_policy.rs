@@ -3,7 +3,8 @@
 use super::*;
 use crate::placement::{PlacementRules, ReplicaUse, WaitsFor};
 
-/// Waits for holders until half of all processors are busy, the other way round than good-cache-compute.
+/// Waits for holders until half of all processors are busy, the other way round than
+/// good-cache-compute.
 struct HoldersWhileIdle;
 
 impl PlacementRules for HoldersWhileIdle {

@@ -27,7 +27,9 @@ fn max_compute_util_moves_the_data_instead() {
     let mut scheduler = busy_holder(PlacementPolicy::MaxComputeUtil);
     let effects = scheduler.submit(2, &[1]);
     assert_eq!(assigned(&effects), [(2, 2)]);
-    let Effect::Command(PlacementCommand::Assign { hints, .. }) = &effects[0] else { panic!("{effects:?}") };
+    let Effect::Command(PlacementCommand::Assign { hints, .. }) = &effects[0] else {
+        panic!("{effects:?}")
+    };
     let holder = Holder { executor: ExecutorId(1), is_relay: false, others: 0 };
     assert_eq!(*hints[0].holders, [holder], "the hint names the holder");
 }
@@ -53,11 +55,15 @@ fn good_cache_compute_chooses_by_utilisation() {
 #[test]
 fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
     for (hits_first, taken) in [(true, 3), (false, 2)] {
-        let config = Config { policy: PlacementPolicy::MaxComputeUtil, hits_first, ..Config::default() };
+        let config =
+            Config { policy: PlacementPolicy::MaxComputeUtil, hits_first, ..Config::default() };
         let mut scheduler = Scheduler::new(config);
         scheduler.join(1, 1);
         // One runs, one is queued, and two wait, the later of which finds its input there.
-        [9, 9, 5, 1].iter().zip(0..).for_each(|(input, index)| _ = scheduler.submit(index, &[*input]));
+        [9, 9, 5, 1]
+            .iter()
+            .zip(0..)
+            .for_each(|(input, index)| _ = scheduler.submit(index, &[*input]));
         scheduler.store(1, 1);
         assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, taken)]);
     }
@@ -65,7 +71,8 @@ fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
 
 #[test]
 fn literally_by_figure_5_an_executor_that_refused_the_only_task_looks_no_further() {
-    let config = Config { policy: PlacementPolicy::MaxComputeUtil, hits_first: false, ..Config::default() };
+    let config =
+        Config { policy: PlacementPolicy::MaxComputeUtil, hits_first: false, ..Config::default() };
     let mut scheduler = Scheduler::new(config);
     scheduler.join(1, 1);
     scheduler.store(1, 1);
@@ -79,7 +86,9 @@ fn literally_by_figure_5_an_executor_that_refused_the_only_task_looks_no_further
 fn first_available_gives_no_hints() {
     let mut scheduler = busy_holder(PlacementPolicy::FirstAvailable);
     let effects = scheduler.submit(2, &[1]);
-    let Effect::Command(PlacementCommand::Assign { executor: ExecutorId(2), hints, .. }) = &effects[0] else {
+    let Effect::Command(PlacementCommand::Assign { executor: ExecutorId(2), hints, .. }) =
+        &effects[0]
+    else {
         panic!("{effects:?}")
     };
     assert!(hints.is_empty());
@@ -90,13 +99,22 @@ fn first_cache_available_takes_the_oldest_and_names_the_holders() {
     let mut scheduler = scheduler(PlacementPolicy::FirstCacheAvailable);
     scheduler.join(1, 1);
     scheduler.store(1, 1);
-    // One runs and one is queued; the executor holds the input of the third to wait, not of the second.
+    // One runs and one is queued; the executor holds the input of the third to wait, not of the
+    // second.
     [9, 9, 5, 1].iter().zip(0..).for_each(|(input, index)| _ = scheduler.submit(index, &[*input]));
-    assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 2)], "the oldest, whatever the executor holds");
+    assert_eq!(
+        assigned(&scheduler.finish(1, 0)),
+        [(1, 2)],
+        "the oldest, whatever the executor holds"
+    );
     let held = [(object(2), 10)].into();
     let (capacity, profile) = (cpus(1000), Box::default());
-    let effects = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(2), capacity, profile, held });
-    let Effect::Command(PlacementCommand::Assign { executor: ExecutorId(2), task: of, hints, .. }) = &effects[0] else {
+    let effects =
+        scheduler.run(Event::ExecutorJoined { executor: ExecutorId(2), capacity, profile, held });
+    let Effect::Command(PlacementCommand::Assign {
+        executor: ExecutorId(2), task: of, hints, ..
+    }) = &effects[0]
+    else {
         panic!("{effects:?}")
     };
     assert_eq!(
@@ -105,7 +123,8 @@ fn first_cache_available_takes_the_oldest_and_names_the_holders() {
     );
 }
 
-/// How many tasks leave the queue before executor 1 is given a task whose input the busy executor 2 holds; up to 100.
+/// How many tasks leave the queue before executor 1 is given a task whose input the busy executor 2
+/// holds; up to 100.
 fn overtaken(config: Config) -> u32 {
     let mut scheduler = Scheduler::new(config);
     scheduler.join(1, 1);
@@ -125,10 +144,14 @@ fn overtaken(config: Config) -> u32 {
 #[test]
 fn a_task_waits_for_its_holder_as_long_as_patience_says() {
     let policy = PlacementPolicy::MaxCacheHit;
-    let of = |patience| overtaken(Config { policy, patience, window: Some(40), ..Config::default() });
+    let of =
+        |patience| overtaken(Config { policy, patience, window: Some(40), ..Config::default() });
     let (short, window, unlimited) =
         (of(HolderPatience::Tasks(10)), of(HolderPatience::Window), of(HolderPatience::Unlimited));
-    assert!((5..=10).contains(&short) && (30..=40).contains(&window), "overtaken {short} and {window} times");
+    assert!(
+        (5..=10).contains(&short) && (30..=40).contains(&window),
+        "overtaken {short} and {window} times"
+    );
     assert_eq!(unlimited, 100);
 }
 
@@ -143,7 +166,8 @@ fn who_holds_too_little_of_a_task_is_no_holder_of_it() {
         scheduler.submit(1, &[1]);
         scheduler.join(2, 1);
         scheduler.submit(2, &[9]);
-        // Executor 1 is busy, and holds a third of task 3 and two thirds of task 4. Executor 2 has a place for each.
+        // Executor 1 is busy, and holds a third of task 3 and two thirds of task 4. Executor 2 has
+        // a place for each.
         scheduler.store(1, 2);
         scheduler.submit(3, &[1, 7, 8]);
         assert_eq!(scheduler.on(2) == [2], waits, "a third, beside {min_cache_hit}");
@@ -161,7 +185,9 @@ fn a_full_hit_goes_before_older_tasks_and_the_best_share_before_smaller_ones() {
     scheduler.store(1, 2);
     scheduler.submit(0, &[9]);
     scheduler.submit(1, &[9]);
-    for (index, inputs) in [(2, vec![7, 8]), (3, vec![1, 7, 8]), (4, vec![1, 2, 8]), (5, vec![1, 2])] {
+    for (index, inputs) in
+        [(2, vec![7, 8]), (3, vec![1, 7, 8]), (4, vec![1, 2, 8]), (5, vec![1, 2])]
+    {
         scheduler.submit(index, &inputs);
     }
     // Full, then two thirds, then one third, then the oldest.
@@ -187,7 +213,8 @@ fn a_newcomer_goes_to_the_free_executor_that_holds_the_most() {
 
 #[test]
 fn the_oldest_task_is_overtaken_no_more_than_a_window() {
-    let config = Config { policy: PlacementPolicy::MaxCacheHit, window: Some(10), ..Config::default() };
+    let config =
+        Config { policy: PlacementPolicy::MaxCacheHit, window: Some(10), ..Config::default() };
     let mut scheduler = Scheduler::new(config);
     scheduler.join(1, 1);
     scheduler.join(2, 1);
@@ -218,21 +245,35 @@ fn a_task_every_executor_refused_is_given_up() {
     scheduler.join(1, 1);
     scheduler.join(2, 1);
     let first = assigned(&scheduler.submit(0, &[1]))[0].0;
-    let refuse = |by| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended: Ended::Refused, ran_us: None };
+    let refuse = |by| Event::TaskEnded {
+        executor: ExecutorId(by),
+        task: task(0),
+        ended: Ended::Refused,
+        ran_us: None,
+    };
     let second = assigned(&scheduler.run(refuse(first)))[0].0;
     assert_ne!(first, second);
-    assert_eq!(scheduler.run(refuse(second)), [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]);
+    assert_eq!(
+        scheduler.run(refuse(second)),
+        [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
+    );
 }
 
 #[test]
 fn a_task_that_failed_within_moments_is_tried_elsewhere_first() {
-    for policy in [PlacementPolicy::FirstAvailable, PlacementPolicy::GoodCacheCompute, PlacementPolicy::Cost] {
+    for policy in
+        [PlacementPolicy::FirstAvailable, PlacementPolicy::GoodCacheCompute, PlacementPolicy::Cost]
+    {
         let mut scheduler = scheduler(policy);
         scheduler.join(1, 1);
         scheduler.join(2, 1);
         let first = assigned(&scheduler.submit(0, &[1]))[0].0;
-        let fail =
-            |by| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended: Ended::Elsewhere, ran_us: None };
+        let fail = |by| Event::TaskEnded {
+            executor: ExecutorId(by),
+            task: task(0),
+            ended: Ended::Elsewhere,
+            ran_us: None,
+        };
         let second = assigned(&scheduler.run(fail(first)))[0].0;
         assert_ne!(first, second, "{policy:?}");
         // All have tried it: any may again.
@@ -250,7 +291,12 @@ fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
     scheduler.join(1, 1);
     scheduler.join(2, 1);
     let first = assigned(&scheduler.submit(0, &[1]))[0].0;
-    let end = |by, ended| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended, ran_us: None };
+    let end = |by, ended| Event::TaskEnded {
+        executor: ExecutorId(by),
+        task: task(0),
+        ended,
+        ran_us: None,
+    };
     assert_eq!(assigned(&scheduler.run(end(first, Ended::Elsewhere))), [(3 - first, 0)]);
     assert_eq!(assigned(&scheduler.run(end(3 - first, Ended::Refused))), [(first, 0)]);
     assert_eq!(
@@ -261,21 +307,33 @@ fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
 
 #[test]
 fn an_executor_that_is_set_aside_is_given_nothing_and_asked_for_what_it_has() {
-    for policy in [PlacementPolicy::FirstAvailable, PlacementPolicy::MaxCacheHit, PlacementPolicy::Cost] {
+    for policy in
+        [PlacementPolicy::FirstAvailable, PlacementPolicy::MaxCacheHit, PlacementPolicy::Cost]
+    {
         let mut scheduler = scheduler(policy);
         scheduler.join(1, 1);
         scheduler.store(1, 1);
         assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
         assert_eq!(assigned(&scheduler.submit(1, &[1])), [(1, 1)], "in line");
         let aside = Event::ExecutorSetAside { executor: ExecutorId(1) };
-        let recall = |index| Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(index) });
+        let recall = |index| {
+            Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(index) })
+        };
         assert_eq!(scheduler.run(aside), [recall(0), recall(1)], "{policy:?}");
-        let returned =
-            Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
+        let returned = Event::TaskEnded {
+            executor: ExecutorId(1),
+            task: task(1),
+            ended: Ended::Returned,
+            ran_us: None,
+        };
         assert_eq!(assigned(&scheduler.run(returned)), []);
         assert_eq!(assigned(&scheduler.finish(1, 0)), []);
         assert_eq!(scheduler.utilisation().total_milli, 0);
-        assert_eq!(assigned(&scheduler.join(2, 1)), [(2, 1)], "{policy:?}: another takes it, whoever holds its input");
+        assert_eq!(
+            assigned(&scheduler.join(2, 1)),
+            [(2, 1)],
+            "{policy:?}: another takes it, whoever holds its input"
+        );
         assert!(scheduler.is_held(object(1)));
         let back = Event::ExecutorTakenBack { executor: ExecutorId(1) };
         scheduler.submit(2, &[]);
@@ -299,9 +357,15 @@ fn an_idle_executor_gets_what_is_queued_elsewhere() {
     scheduler.join(1, 1);
     scheduler.submit(0, &[]);
     scheduler.submit(1, &[]);
-    let recall = Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
+    let recall =
+        Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
     assert_eq!(scheduler.join(2, 1), [recall]);
-    let returned = Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
+    let returned = Event::TaskEnded {
+        executor: ExecutorId(1),
+        task: task(1),
+        ended: Ended::Returned,
+        ran_us: None,
+    };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
 }
 
@@ -315,9 +379,15 @@ fn what_waits_for_a_busy_holder_is_not_asked_back() {
     // Executor 2 would not take task 1, which would come back to be queued again, for ever.
     assert_eq!(scheduler.join(2, 1), []);
     // Now it holds as much.
-    let recall = Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
+    let recall =
+        Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(1) });
     assert_eq!(scheduler.store(2, 1), [recall]);
-    let returned = Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
+    let returned = Event::TaskEnded {
+        executor: ExecutorId(1),
+        task: task(1),
+        ended: Ended::Returned,
+        ran_us: None,
+    };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
 }
 
@@ -329,7 +399,8 @@ fn an_idle_best_holder_of_a_part_gets_the_newcomer() {
     scheduler.store(1, 1);
     scheduler.store(2, 9);
     assert_eq!(assigned(&scheduler.submit(0, &[9])), [(2, 0)]);
-    // Executor 1 has two tasks for object 1, ends them, and idles with the object still on its list to search.
+    // Executor 1 has two tasks for object 1, ends them, and idles with the object still on its list
+    // to search.
     assert_eq!(assigned(&scheduler.submit(1, &[1])), [(1, 1)]);
     assert_eq!(assigned(&scheduler.submit(2, &[1])), [(1, 2)]);
     scheduler.finish(1, 1);
@@ -339,13 +410,17 @@ fn an_idle_best_holder_of_a_part_gets_the_newcomer() {
 
 #[test]
 fn a_short_list_is_searched_before_a_very_long_one() {
-    let mut scheduler = Scheduler::new(Config { policy: PlacementPolicy::MaxComputeUtil, ..Config::default() });
+    let mut scheduler =
+        Scheduler::new(Config { policy: PlacementPolicy::MaxComputeUtil, ..Config::default() });
     scheduler.join(1, 1);
     scheduler.submit(0, &[9]);
     scheduler.submit(1, &[9]);
     let submit = |scheduler: &mut Scheduler, index: u32, inputs: &[u8]| {
         let inputs = inputs.iter().map(|n| (object(*n), 10)).collect();
-        scheduler.handle(Event::TaskReady { task: task(index), inputs, need: Need::default() }, &mut Vec::new());
+        scheduler.handle(
+            Event::TaskReady { task: task(index), inputs, need: Need::default() },
+            &mut Vec::new(),
+        );
     };
     // Farther back than one decision looks.
     for index in 2..5_000 {
@@ -371,14 +446,18 @@ fn nothing_is_kept_of_what_has_ended() {
 #[test]
 fn an_unknown_task_is_cancelled_without_harm() {
     let none: Box<[Effect]> = Box::default();
-    assert_eq!(*scheduler(PlacementPolicy::MaxCacheHit).run(Event::TaskCancelled { task: task(5) }), *none);
+    assert_eq!(
+        *scheduler(PlacementPolicy::MaxCacheHit).run(Event::TaskCancelled { task: task(5) }),
+        *none
+    );
 }
 
 #[test]
 fn neighbours_bring_different_objects() {
     // Tasks come row by row; each of eight executors holds a column.
     let rows_brought_first = |spread| {
-        let config = Config { policy: PlacementPolicy::MaxComputeUtil, spread, ..Config::default() };
+        let config =
+            Config { policy: PlacementPolicy::MaxComputeUtil, spread, ..Config::default() };
         let mut scheduler = Scheduler::new(config);
         for (row, column) in (0..8).flat_map(|row| (0..8).map(move |column| (row, column))) {
             scheduler.submit(u32::from(8 * row + column), &[row, 8 + column]);

@@ -5,7 +5,11 @@ use super::*;
 impl Scheduler {
     fn submit_at(&mut self, priority: i32, index: u32, inputs: &[(u8, u64)]) -> Vec<Effect> {
         let inputs = inputs.iter().map(|(n, size_bytes)| (object(*n), *size_bytes)).collect();
-        self.run(Event::TaskReady { task: task(index), inputs, need: Need { priority, ..cpus(1000).into() } })
+        self.run(Event::TaskReady {
+            task: task(index),
+            inputs,
+            need: Need { priority, ..cpus(1000).into() },
+        })
     }
 
     fn stage(&mut self, id: u32, lent_milli: u64) -> Vec<Effect> {
@@ -24,10 +28,18 @@ fn higher_priority_goes_first_whoever_is_older_or_local() {
         scheduler.submit_at(2, 4, &[]);
         let held = [(object(1), 10)].into();
         let (capacity, profile) = (cpus(1000), Box::default());
-        let effects = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(1), capacity, profile, held });
+        let effects = scheduler.run(Event::ExecutorJoined {
+            executor: ExecutorId(1),
+            capacity,
+            profile,
+            held,
+        });
         assert_eq!(assigned(&effects)[0], (1, 4), "{policy}");
         let order: Vec<u32> = assigned(&effects).iter().map(|(_, index)| *index).collect();
-        let is_by_age = matches!(policy, PlacementPolicy::FirstAvailable | PlacementPolicy::FirstCacheAvailable);
+        let is_by_age = matches!(
+            policy,
+            PlacementPolicy::FirstAvailable | PlacementPolicy::FirstCacheAvailable
+        );
         let of_one = if is_by_age { 1 } else { 2 };
         assert_eq!(order[1], of_one, "{policy}: of equals, the one whose input is there");
     }
@@ -42,19 +54,28 @@ fn a_full_executor_takes_what_goes_before_all_it_has() {
         assert_eq!(scheduler.submit_at(0, 0, &[]).len() + scheduler.submit_at(0, 1, &[]).len(), 2);
         assert_eq!(assigned(&scheduler.submit_at(0, 2, &[])), []);
         assert_eq!(assigned(&scheduler.submit_at(1, 3, &[(1, 10)])), [(1, 3)], "{policy}");
-        assert_eq!(assigned(&scheduler.submit_at(1, 4, &[])), [(1, 4)], "{policy}: queued behind 3");
+        assert_eq!(
+            assigned(&scheduler.submit_at(1, 4, &[])),
+            [(1, 4)],
+            "{policy}: queued behind 3"
+        );
         assert_eq!(assigned(&scheduler.submit_at(1, 5, &[])), [], "{policy}");
         assert_eq!(assigned(&scheduler.submit_at(2, 6, &[])), [(1, 6)], "{policy}");
         assert_eq!(assigned(&scheduler.finish(1, 3)), [], "{policy}: 4 and 6 are no lower than 5");
         assert_eq!(assigned(&scheduler.finish(1, 4)), [(1, 5)], "{policy}");
-        assert_eq!(assigned(&scheduler.finish(1, 6)), [], "{policy}: 0, 1 and 5 are no lower than 2");
+        assert_eq!(
+            assigned(&scheduler.finish(1, 6)),
+            [],
+            "{policy}: 0, 1 and 5 are no lower than 2"
+        );
     }
 }
 
 #[test]
 fn low_priority_does_not_starve() {
     for policy in PlacementPolicy::ALL {
-        let mut scheduler = Scheduler::new(Config { policy: *policy, window: Some(10), ..Config::default() });
+        let mut scheduler =
+            Scheduler::new(Config { policy: *policy, window: Some(10), ..Config::default() });
         scheduler.join(1, 1);
         (0..5).for_each(|index| drop(scheduler.submit_at(5, index, &[])));
         scheduler.submit_at(0, 100, &[]);
@@ -89,7 +110,11 @@ fn a_node_that_stages_takes_what_only_computes() {
         assert_eq!(assigned(&scheduler.stage(1, 1000)), [], "{policy}");
         assert_eq!(assigned(&scheduler.finish(1, 11)), [], "{policy}: the slot is for 0");
         assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 2)], "{policy}: the next to stage");
-        assert_eq!(assigned(&scheduler.stage(1, 2000)), [(1, 12)], "{policy}: once it says that it stages that too");
+        assert_eq!(
+            assigned(&scheduler.stage(1, 2000)),
+            [(1, 12)],
+            "{policy}: once it says that it stages that too"
+        );
     }
 }
 

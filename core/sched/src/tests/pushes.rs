@@ -18,7 +18,11 @@ fn these(executors: &[u32]) -> Recipients {
 }
 
 fn hold(executor: u32, n: u8, holders: &[(u32, bool)]) -> Effect {
-    let holder = |(id, is_relay): &(u32, bool)| Holder { executor: ExecutorId(*id), is_relay: *is_relay, others: 0 };
+    let holder = |(id, is_relay): &(u32, bool)| Holder {
+        executor: ExecutorId(*id),
+        is_relay: *is_relay,
+        others: 0,
+    };
     Effect::Command(PlacementCommand::Hold {
         executor: ExecutorId(executor),
         object: object(n),
@@ -46,18 +50,31 @@ fn what_is_pushed_to_many_goes_along_a_chain_and_is_cached() {
     let told = scheduler.run(push(PUSH, &[7], these(&[1, 2, 3]), Chain));
     assert_eq!(
         told,
-        [hold(1, 7, &[]), hold(2, 7, &[(1, true)]), hold(3, 7, &[(2, true), (1, true)])].map(|effect| {
-            // The one behind the giver gives to another executor already.
-            let Effect::Command(PlacementCommand::Hold { executor, object, mut holders }) = effect else { panic!() };
-            holders.iter_mut().skip(1).for_each(|holder| holder.others = 1);
-            Effect::Command(PlacementCommand::Hold { executor, object, holders })
-        })
+        [hold(1, 7, &[]), hold(2, 7, &[(1, true)]), hold(3, 7, &[(2, true), (1, true)])].map(
+            |effect| {
+                // The one behind the giver gives to another executor already.
+                let Effect::Command(PlacementCommand::Hold { executor, object, mut holders }) =
+                    effect
+                else {
+                    panic!()
+                };
+                holders.iter_mut().skip(1).for_each(|holder| holder.others = 1);
+                Effect::Command(PlacementCommand::Hold { executor, object, holders })
+            }
+        )
     );
     assert_eq!(scheduler.explain_object(object(7)).unwrap().receivers.len(), 3);
     assert_eq!(scheduler.store(1, 7), [release(1, 7)]);
     assert_eq!(scheduler.store(3, 7), [release(3, 7)]);
-    assert_eq!(scheduler.store(2, 7), [release(2, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
-    let received: Vec<_> = scheduler.explain_push(PUSH).iter().map(|r| (r.stored, r.stored_bytes, r.is_over)).collect();
+    assert_eq!(
+        scheduler.store(2, 7),
+        [release(2, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]
+    );
+    let received: Vec<_> = scheduler
+        .explain_push(PUSH)
+        .iter()
+        .map(|r| (r.stored, r.stored_bytes, r.is_over))
+        .collect();
     assert_eq!(received, [(1, 10, true); 3]);
     scheduler.evict(2, 7);
     assert_eq!(scheduler.evicted_of_push(PUSH), [(ExecutorId(2), object(7))]);
@@ -73,9 +90,13 @@ fn an_executor_that_cannot_or_dies_holds_up_no_other() {
     assert_eq!(scheduler.store(4, 7), [release(4, 7)]);
     // An executor that joins is not a recipient.
     assert_eq!(scheduler.join(5, 1), []);
-    assert_eq!(scheduler.store(1, 7), [release(1, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
+    assert_eq!(
+        scheduler.store(1, 7),
+        [release(1, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]
+    );
     let received = scheduler.explain_push(PUSH);
-    let received: Vec<_> = received.iter().map(|r| (r.executor.0, r.stored, r.missed, r.is_over)).collect();
+    let received: Vec<_> =
+        received.iter().map(|r| (r.executor.0, r.stored, r.missed, r.is_over)).collect();
     assert_eq!(received, [(1, 1, 0, true), (2, 0, 1, true), (3, 0, 0, true), (4, 1, 0, true)]);
 }
 
@@ -110,14 +131,24 @@ fn what_is_kept_or_pushed_twice_is_held_for_the_other() {
     scheduler.store(1, 7);
     scheduler.run(Event::Keep { object: object(7), replicas: 1, executor: Some(ExecutorId(1)) });
     let told = scheduler.run(push(PUSH, &[7], these(&[1, 2]), Chain));
-    assert_eq!(told, [hold(1, 7, &[]), hold(2, 7, &[(1, false)])], "the holder is asked to verify it");
+    assert_eq!(
+        told,
+        [hold(1, 7, &[]), hold(2, 7, &[(1, false)])],
+        "the holder is asked to verify it"
+    );
     let other = PushId(2);
     assert_eq!(scheduler.run(push(other, &[7], these(&[2]), Chain)), [hold(2, 7, &[(1, false)])]);
     assert_eq!(scheduler.store(1, 7), [], "it is kept there");
     assert_eq!(scheduler.run(Event::PushEnded { push: other }), [], "it is still pushed there");
-    assert_eq!(scheduler.run(Event::Keep { object: object(7), replicas: 2, executor: None }).len(), 1);
+    assert_eq!(
+        scheduler.run(Event::Keep { object: object(7), replicas: 2, executor: None }).len(),
+        1
+    );
     assert_eq!(scheduler.run(Event::Release { object: object(7) }), [release(1, 7)]);
-    assert_eq!(scheduler.store(2, 7), [release(2, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
+    assert_eq!(
+        scheduler.store(2, 7),
+        [release(2, 7), Effect::Command(PlacementCommand::Pushed { push: PUSH })]
+    );
 }
 
 #[test]
@@ -134,7 +165,10 @@ fn a_task_that_leaves_takes_nothing_along_that_is_pushed() {
 fn along_a_tree_each_round_awaits_the_last() {
     let mut scheduler = cluster(4);
     let takers = Recipients::Takers([Need::default()].into());
-    assert_eq!(scheduler.run(push(PUSH, &[7, 8], takers, SpanningTree)), [hold(1, 7, &[]), hold(1, 8, &[])]);
+    assert_eq!(
+        scheduler.run(push(PUSH, &[7, 8], takers, SpanningTree)),
+        [hold(1, 7, &[]), hold(1, 8, &[])]
+    );
     assert_eq!(scheduler.store(1, 7), [release(1, 7)], "nothing is passed on before all is there");
     let second = [release(1, 8), hold(2, 7, &[(1, false)]), hold(2, 8, &[(1, false)])];
     assert_eq!(scheduler.store(1, 8), second);
@@ -145,7 +179,10 @@ fn along_a_tree_each_round_awaits_the_last() {
     assert_eq!(scheduler.join(5, 1), [], "it is for those that were there");
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(3) }), []);
     scheduler.store(4, 7);
-    assert_eq!(scheduler.store(4, 8), [release(4, 8), Effect::Command(PlacementCommand::Pushed { push: PUSH })]);
+    assert_eq!(
+        scheduler.store(4, 8),
+        [release(4, 8), Effect::Command(PlacementCommand::Pushed { push: PUSH })]
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -209,7 +246,8 @@ impl World {
                     let gives = |holder: &Holder| {
                         let has_it = self.stored.contains(&(holder.executor, object));
                         // Evictions of an executor that leaves do not count.
-                        let may_have_it = holder.is_relay || self.draining.contains(&holder.executor);
+                        let may_have_it =
+                            holder.is_relay || self.draining.contains(&holder.executor);
                         has_it || may_have_it || self.pushes.values().any(|push| push.is_tree)
                     };
                     assert!(holders.iter().all(gives), "{holders:?} are to give {object}");
@@ -217,7 +255,10 @@ impl World {
                     self.asked.push((executor, object));
                     let told = self.told.entry((executor, object)).or_default();
                     *told += 1;
-                    assert!(*told <= self.pushed[&object], "a push tells each executor of each object once");
+                    assert!(
+                        *told <= self.pushed[&object],
+                        "a push tells each executor of each object once"
+                    );
                 }
                 Effect::Command(PlacementCommand::Release { executor, object }) => {
                     assert!(self.held.remove(&(executor, object)), "held twice")

@@ -9,7 +9,9 @@ fn relay(id: u32) -> Holder {
 
 /// Whom the only task of these effects may get its only input from.
 fn sources(effects: &[Effect]) -> (u32, Vec<Holder>) {
-    let [Effect::Command(PlacementCommand::Assign { executor, hints, .. })] = effects else { panic!("{effects:?}") };
+    let [Effect::Command(PlacementCommand::Assign { executor, hints, .. })] = effects else {
+        panic!("{effects:?}")
+    };
     (executor.0, hints.first().map_or(Vec::new(), |hint| hint.holders.to_vec()))
 }
 
@@ -39,7 +41,8 @@ fn one_reads_persistent_storage_and_a_chain_comes_about() {
 
 #[test]
 fn without_relays_all_read_persistent_storage_until_one_has_the_object() {
-    let config = Config { policy: PlacementPolicy::MaxComputeUtil, relays: false, ..Config::default() };
+    let config =
+        Config { policy: PlacementPolicy::MaxComputeUtil, relays: false, ..Config::default() };
     let mut scheduler = Scheduler::new(config);
     assert!(at_once(&mut scheduler, 4).iter().all(Vec::is_empty));
     scheduler.store(2, 1);
@@ -63,7 +66,11 @@ fn whole_replicas_that_give_nothing_yet_come_first() {
     next(4);
     let told: Vec<_> = (5..=8).map(&mut next).filter(|told| !told.is_empty()).collect();
     let givers: BTreeSet<_> = told.iter().map(|told| told[0].executor).collect();
-    assert_eq!(givers.len(), told.len(), "no executor gives twice while others give nothing: {told:?}");
+    assert_eq!(
+        givers.len(),
+        told.len(),
+        "no executor gives twice while others give nothing: {told:?}"
+    );
 }
 
 #[test]
@@ -91,9 +98,17 @@ fn one_at_each_site_reads_persistent_storage() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     let mut told = Vec::new();
     for (id, site) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "b")] {
-        let profile = ExecutorProfile { labels: [("site".into(), site.into())].into(), ..ExecutorProfile::default() };
+        let profile = ExecutorProfile {
+            labels: [("site".into(), site.into())].into(),
+            ..ExecutorProfile::default()
+        };
         let (capacity, held) = (cpus(1000), Box::default());
-        scheduler.run(Event::ExecutorJoined { executor: ExecutorId(id), capacity, profile: Box::new(profile), held });
+        scheduler.run(Event::ExecutorJoined {
+            executor: ExecutorId(id),
+            capacity,
+            profile: Box::new(profile),
+            held,
+        });
         told.push(sources(&scheduler.submit(id, &[1])).1.first().map(|holder| holder.executor.0));
     }
     assert_eq!(told, [None, None, Some(1), Some(2), Some(4)]);
@@ -103,9 +118,17 @@ fn one_at_each_site_reads_persistent_storage() {
 fn an_estimate_finds_a_holder_at_the_site_behind_many_elsewhere() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     let at = |scheduler: &mut Scheduler, id: u32, site: &str| {
-        let profile = ExecutorProfile { labels: [("site".into(), site.into())].into(), ..ExecutorProfile::default() };
+        let profile = ExecutorProfile {
+            labels: [("site".into(), site.into())].into(),
+            ..ExecutorProfile::default()
+        };
         let (executor, capacity, held) = (ExecutorId(id), cpus(1000), Box::default());
-        scheduler.run(Event::ExecutorJoined { executor, capacity, profile: Box::new(profile), held });
+        scheduler.run(Event::ExecutorJoined {
+            executor,
+            capacity,
+            profile: Box::new(profile),
+            held,
+        });
     };
     // Persistent storage takes 100 s.
     at(&mut scheduler, 0, "a");

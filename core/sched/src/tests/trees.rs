@@ -7,8 +7,8 @@ fn nodes(count: u32) -> Vec<ExecutorId> {
     (0..count).map(ExecutorId).collect()
 }
 
-/// Plays rounds to the end; after each of `leave` receptions the next to receive leaves instead. How many rounds there
-/// were, and the executors that had everything at the end.
+/// Plays rounds to the end; after each of `leave` receptions the next to receive leaves instead.
+/// How many rounds there were, and the executors that had everything at the end.
 fn play(tree: &mut SpanningTree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSet<usize>) -> usize {
     let (mut rounds, mut receptions, mut reads) = (0, 0, 0);
     let mut served = has.clone();
@@ -24,11 +24,17 @@ fn play(tree: &mut SpanningTree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSe
             assert!(served.insert(*node), "{node} is served once");
             match tree.giver_of(*node) {
                 Some(giver) => {
-                    assert!(before.contains(&giver), "{giver} gives what it had when the round began");
+                    assert!(
+                        before.contains(&giver),
+                        "{giver} gives what it had when the round began"
+                    );
                     assert!(givers.insert(giver), "{giver} gives to one at a time");
                 }
                 None => {
-                    assert!(before.is_empty(), "persistent storage is read only while no executor has it");
+                    assert!(
+                        before.is_empty(),
+                        "persistent storage is read only while no executor has it"
+                    );
                     reads += 1;
                 }
             }
@@ -51,7 +57,8 @@ fn play(tree: &mut SpanningTree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSe
 fn those_that_have_it_double_with_each_round() {
     for count in 0..70u32 {
         let mut has = BTreeSet::new();
-        let rounds = play(&mut SpanningTree::new(Vec::new(), nodes(count)), &mut has, &BTreeSet::new());
+        let rounds =
+            play(&mut SpanningTree::new(Vec::new(), nodes(count)), &mut has, &BTreeSet::new());
         assert_eq!(has.len(), count as usize);
         // One reads persistent storage; then there are n others.
         let others = count.saturating_sub(1);

@@ -16,15 +16,21 @@ fn with_window(policy: PlacementPolicy, window: u64) -> Scheduler {
 }
 
 impl Scheduler {
-    /// Ends the tasks of executor 1 one after another, the oldest first, while `next` keeps submitting others. After
-    /// how many the named one was given to it.
-    fn ends_until(&mut self, wanted: u32, how: impl Fn(u32) -> Ended, mut next: impl FnMut(&mut Self, u32)) -> u32 {
+    /// Ends the tasks of executor 1 one after another, the oldest first, while `next` keeps
+    /// submitting others. After how many the named one was given to it.
+    fn ends_until(
+        &mut self,
+        wanted: u32,
+        how: impl Fn(u32) -> Ended,
+        mut next: impl FnMut(&mut Self, u32),
+    ) -> u32 {
         let mut running: VecDeque<u32> = self.on(1).into();
         for round in 0..500 {
             let index = running.pop_front().expect("executor 1 is busy");
             self.end(1, index, how(round));
             next(self, 1_000 + round);
-            let new: Vec<_> = self.on(1).into_iter().filter(|index| !running.contains(index)).collect();
+            let new: Vec<_> =
+                self.on(1).into_iter().filter(|index| !running.contains(index)).collect();
             running.extend(new);
             if running.contains(&wanted) {
                 return round;
@@ -59,7 +65,8 @@ fn a_wide_task_does_not_starve_behind_narrow_ones() {
         (0..6).for_each(|index| drop(scheduler.submit(index, &[])));
         scheduler.submit_with(100, &[], cpus(2000));
         (101..105).for_each(|index| drop(scheduler.submit(index, &[])));
-        let rounds = scheduler.ends_until(100, |_| Ended::Finished, |s, index| drop(s.submit(index, &[])));
+        let rounds =
+            scheduler.ends_until(100, |_| Ended::Finished, |s, index| drop(s.submit(index, &[])));
         assert!(rounds < 20, "{policy}: after {rounds}");
     }
 }
@@ -103,7 +110,10 @@ fn a_task_is_given_up_when_those_large_enough_refused_it() {
     scheduler.join(1, 1);
     scheduler.join(2, 4);
     assert_eq!(assigned(&scheduler.submit_with(0, &[1], cpus(4000))), [(2, 0)]);
-    assert_eq!(scheduler.end(2, 0, Ended::Refused), [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]);
+    assert_eq!(
+        scheduler.end(2, 0, Ended::Refused),
+        [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
+    );
 }
 
 #[test]
@@ -134,7 +144,10 @@ fn a_recall_that_came_too_late_does_not_stop_others() {
     while let Some(index) = scheduler.on(2).first().copied() {
         recalled.extend(scheduler.finish(2, index));
     }
-    assert_eq!(recalled, [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(queued) })]);
+    assert_eq!(
+        recalled,
+        [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(queued) })]
+    );
 }
 
 #[test]
@@ -163,7 +176,10 @@ fn tasks_do_not_go_to_and_fro_for_ever_and_others_are_asked_for_then() {
         for newcomer in 2..6 {
             assert_eq!(
                 scheduler.join(newcomer, 1),
-                [Effect::Command(PlacementCommand::Recall { executor: ExecutorId(1), task: task(queued) })]
+                [Effect::Command(PlacementCommand::Recall {
+                    executor: ExecutorId(1),
+                    task: task(queued)
+                })]
             );
             scheduler.run(Event::ExecutorLeft { executor: ExecutorId(newcomer) });
             assert_eq!(assigned(&scheduler.end(1, queued, Ended::Returned)), [(1, queued)]);
@@ -253,7 +269,8 @@ fn any_number_of_needs_may_come_and_go() {
     let effects = &mut Vec::new();
     for index in 0..70_000 {
         let need = Resources { memory_bytes: u64::from(index) + 1, ..cpus(1000) }.into();
-        scheduler.handle(Event::TaskReady { task: task(index), inputs: Box::default(), need }, effects);
+        scheduler
+            .handle(Event::TaskReady { task: task(index), inputs: Box::default(), need }, effects);
         scheduler.handle(Event::TaskCancelled { task: task(index) }, effects);
     }
     assert_eq!(scheduler.state().queue.only_class(), None);
@@ -278,7 +295,8 @@ fn who_refused_many_tasks_is_given_others() {
     (0..100).for_each(|index| drop(scheduler.submit(index, &[1])));
     (100..110).for_each(|index| drop(scheduler.submit(index, &[])));
     let mut refused = 0;
-    while let Some(index) = scheduler.on(1).into_iter().find(|index| *index < 100 || *index >= 500) {
+    while let Some(index) = scheduler.on(1).into_iter().find(|index| *index < 100 || *index >= 500)
+    {
         let ended = if index < 100 { Ended::Refused } else { Ended::Finished };
         refused += u32::from(ended == Ended::Refused);
         scheduler.end(1, index, ended);
@@ -310,7 +328,8 @@ fn what_an_executor_brings_counts_from_its_first_task_on() {
     scheduler.submit(1, &[1]);
     let held = [(object(1), 10)].into();
     let profile = Box::default();
-    let joined = Event::ExecutorJoined { executor: ExecutorId(1), capacity: cpus(1000), profile, held };
+    let joined =
+        Event::ExecutorJoined { executor: ExecutorId(1), capacity: cpus(1000), profile, held };
     assert_eq!(assigned(&scheduler.run(joined)), [(1, 1), (1, 0)]);
 }
 
@@ -356,7 +375,8 @@ fn no_task_starts_that_would_not_end_before_its_executor_does() {
             Some(WaitReason::Unmatched(vec![(Mismatch::Time, 1)])),
             "{policy}"
         );
-        let waiting = |us: u64| scheduler.unstarted_by_need(us).iter().map(|class| class.tasks).sum::<u64>();
+        let waiting =
+            |us: u64| scheduler.unstarted_by_need(us).iter().map(|class| class.tasks).sum::<u64>();
         assert_eq!((waiting(SECOND_US), waiting(SECOND_US / 2)), (1, 0), "{policy}");
         assert!(scheduler.lacks_time(ExecutorId(1)) && !scheduler.lacks_time(ExecutorId(2)));
         // A task with a timeout ends sooner.
@@ -376,20 +396,30 @@ fn a_task_that_was_interrupted_needs_more_time_than_it_has_run_and_goes_behind_o
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         scheduler.join(1, 1);
-        let times = |left_us: u64| Event::TimesLeft { executors: [(ExecutorId(1), left_us)].into() };
+        let times =
+            |left_us: u64| Event::TimesLeft { executors: [(ExecutorId(1), left_us)].into() };
         scheduler.run(times(60 * SECOND_US));
         assert_eq!(assigned(&scheduler.submit(0, &[])), [(1, 0)], "{policy}");
         scheduler.run(times(SECOND_US / 2));
         // It has run for a second.
-        assert_eq!(assigned(&scheduler.end(1, 0, Ended::Interrupted)), [], "{policy}: it would be interrupted again");
+        assert_eq!(
+            assigned(&scheduler.end(1, 0, Ended::Interrupted)),
+            [],
+            "{policy}: it would be interrupted again"
+        );
         assert_eq!(
             scheduler.explain_task(task(0), usize::MAX).unwrap().waits,
             Some(WaitReason::Unmatched(vec![(Mismatch::Time, 1)])),
             "{policy}"
         );
-        let waiting = |us: u64| scheduler.unstarted_by_need(us).iter().map(|class| class.tasks).sum::<u64>();
+        let waiting =
+            |us: u64| scheduler.unstarted_by_need(us).iter().map(|class| class.tasks).sum::<u64>();
         assert_eq!((waiting(2 * SECOND_US), waiting(SECOND_US / 2)), (1, 0), "{policy}");
-        assert_eq!(assigned(&scheduler.submit(1, &[])), [(1, 1)], "{policy}: nothing is known of other tasks");
+        assert_eq!(
+            assigned(&scheduler.submit(1, &[])),
+            [(1, 1)],
+            "{policy}: nothing is known of other tasks"
+        );
         scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) });
         scheduler.submit(2, &[]);
         assert_eq!(assigned(&scheduler.end(1, 1, Ended::Interrupted)), [], "{policy}");
@@ -412,7 +442,11 @@ fn tasks_start_again_where_there_is_time_again() {
         let executors = [(ExecutorId(1), 1000)].into();
         scheduler.run(Event::TimesLeft { executors });
         assert_eq!(assigned(&scheduler.submit(1, &[])), [], "{policy}");
-        assert_eq!(assigned(&scheduler.run(Event::TimesLeft { executors: Box::default() })), [(1, 1)], "{policy}");
+        assert_eq!(
+            assigned(&scheduler.run(Event::TimesLeft { executors: Box::default() })),
+            [(1, 1)],
+            "{policy}"
+        );
     }
 }
 
@@ -420,7 +454,9 @@ fn tasks_start_again_where_there_is_time_again() {
 fn tasks_behind_slots_have_not_started() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
-        let unstarted = |s: &Scheduler| s.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum::<u64>();
+        let unstarted = |s: &Scheduler| {
+            s.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum::<u64>()
+        };
         scheduler.join(1, 2);
         (0..2).for_each(|index| drop(scheduler.submit(index, &[])));
         assert_eq!((scheduler.has_unstarted(), unstarted(&scheduler)), (false, 0), "{policy}");
@@ -448,7 +484,8 @@ fn a_task_that_waits_for_a_gpu_moves_to_a_free_one() {
         // There is a processor for it.
         scheduler.submit(2, &[]);
         assert_eq!(scheduler.on(1), [0, 1, 2], "{policy}");
-        let unstarted: u64 = scheduler.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum();
+        let unstarted: u64 =
+            scheduler.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum();
         assert_eq!(unstarted, 1, "{policy}");
         let effects = scheduler.join_with(2, node());
         assert_eq!(
@@ -465,12 +502,17 @@ fn short_tasks_behind_slots_need_no_further_node() {
         let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
         scheduler.join(1, 1);
         scheduler.submit(0, &[]);
-        let ended =
-            Event::TaskEnded { executor: ExecutorId(1), task: task(0), ended: Ended::Finished, ran_us: Some(ran_us) };
+        let ended = Event::TaskEnded {
+            executor: ExecutorId(1),
+            task: task(0),
+            ended: Ended::Finished,
+            ran_us: Some(ran_us),
+        };
         scheduler.run(ended);
         (1..3).for_each(|index| drop(scheduler.submit(index, &[])));
         assert_eq!(scheduler.on(1), [1, 2]);
-        let unstarted: u64 = scheduler.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum();
+        let unstarted: u64 =
+            scheduler.unstarted_by_need(u64::MAX).iter().map(|class| class.tasks).sum();
         assert_eq!(unstarted, expected, "after {ran_us} us");
     }
 }

@@ -1,5 +1,5 @@
-//! Bypassed storages: ordering gains nothing there, so programs proceed without asking and report the durations of some
-//! calls.
+//! Bypassed storages: ordering gains nothing there, so programs proceed without asking and report
+//! the durations of some calls.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +8,8 @@ use crate::Board;
 /// Storages of a node that can be bypassed at a time.
 pub const MAX_BYPASSED: usize = 32;
 
-/// Upper limit for a call that finds its bytes in memory: a constant, and a bandwidth. Such calls tell nothing about
-/// the storage.
+/// Upper limit for a call that finds its bytes in memory: a constant, and a bandwidth. Such calls
+/// tell nothing about the storage.
 const MEMORY_US: u64 = 20;
 const MEMORY_BYTES_PER_US: u64 = 2_000;
 /// A call that takes longer than this is slow: it has waited for others or for a seek,

@@ -14,10 +14,11 @@ pub struct CachedFile {
     pub device: AtomicU64,
     /// Inode of the file; 0 while the entry is free.
     pub inode: AtomicU64,
-    /// Counter that wakes waiting programs when bytes of the file have become ready, or are no longer read ahead.
+    /// Counter that wakes waiting programs when bytes of the file have become ready, or are no
+    /// longer read ahead.
     pub progress: AtomicU32,
-    /// Open descriptors that programs have read through this entry. Those of killed programs count until the entry is
-    /// freed.
+    /// Open descriptors that programs have read through this entry. Those of killed programs count
+    /// until the entry is freed.
     pub users: AtomicU32,
     pieces: [AtomicU64; MAX_PIECES],
 }
@@ -47,7 +48,9 @@ impl FilePiece {
     }
 
     fn word(self) -> u64 {
-        (self.number + 1) << Self::NUMBER_BIT | u64::from(self.is_announced) << Self::PAGES_BITS | self.pages
+        (self.number + 1) << Self::NUMBER_BIT
+            | u64::from(self.is_announced) << Self::PAGES_BITS
+            | self.pages
     }
 
     /// Offset of the piece in the file.
@@ -69,7 +72,8 @@ impl CachedFile {
 
     /// State of a piece, if it is known.
     pub fn piece(&self, number: u64) -> Option<FilePiece> {
-        FilePiece::from_word(self.word_of(number).load(Ordering::Acquire)).filter(|piece| piece.number == number)
+        FilePiece::from_word(self.word_of(number).load(Ordering::Acquire))
+            .filter(|piece| piece.number == number)
     }
 
     /// Sets the state of a piece, in place of another piece with the same hash. For the agent.
@@ -102,11 +106,14 @@ impl CachedFile {
         let entered = FilePiece { is_announced: false, ..piece };
         let word = self.word_of(piece.number);
         piece.is_announced
-            && word.compare_exchange(piece.word(), entered.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && word
+                .compare_exchange(piece.word(), entered.word(), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     fn word_of(&self, number: u64) -> &AtomicU64 {
-        // Streams of one file are often a power of two apart; this keeps their pieces from sharing a word.
+        // Streams of one file are often a power of two apart; this keeps their pieces from sharing
+        // a word.
         let mixed = number.wrapping_add(number / MAX_PIECES as u64 * 37);
         &self.pieces[(mixed % MAX_PIECES as u64) as usize]
     }
@@ -126,7 +133,9 @@ mod tests {
 
     #[test]
     fn a_piece_fits_a_word() {
-        for (number, pages, is_announced) in [(0, 0, false), (7, 256, true), ((1 << 40) + 3, 1, true)] {
+        for (number, pages, is_announced) in
+            [(0, 0, false), (7, 256, true), ((1 << 40) + 3, 1, true)]
+        {
             let piece = FilePiece { number, pages, is_announced };
             assert_eq!(FilePiece::from_word(piece.word()), Some(piece));
         }

@@ -1,12 +1,14 @@
 //! The board of a node: shared memory between the programs of one user on the node and their agent.
 //!
-//! A program that is about to read from shared storage looks here first. Bytes that the agent has brought into the
-//! kernel's page cache can be read at once; for bytes that are being read ahead the program waits. Otherwise the
-//! program takes a [`Seat`], writes down its request, rings the agent's bell and waits for the answer. All of this is
-//! advice: the kernel alone decides what is read. A board that is wrong, torn or abandoned costs order, never a byte.
+//! A program that is about to read from shared storage looks here first. Bytes that the agent has
+//! brought into the kernel's page cache can be read at once; for bytes that are being read ahead
+//! the program waits. Otherwise the program takes a [`Seat`], writes down its request, rings the
+//! agent's bell and waits for the answer. All of this is advice: the kernel alone decides what is
+//! read. A board that is wrong, torn or abandoned costs order, never a byte.
 //!
-//! Programs keep no descriptor for the board: it is mapped once, and the socket over which it came is closed. All
-//! fields are atomics, valid with any bits, because every process of the user may write to it.
+//! Programs keep no descriptor for the board: it is mapped once, and the socket over which it came
+//! is closed. All fields are atomics, valid with any bits, because every process of the user may
+//! write to it.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -43,11 +45,12 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
 /// A program does not wait for an agent whose last heartbeat is older.
 pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(500);
-/// First byte of a message to the agent's socket: the program wants the board. The answer has the board's memory as a
-/// descriptor, and the process's id in the agent's namespace, in 4 bytes, little endian.
-pub const GIVE_BOARD: u8 = b'B';
-/// The same: the message carries an open file as a descriptor, and the number of the seat that it is for, in 4 bytes,
+/// First byte of a message to the agent's socket: the program wants the board. The answer has the
+/// board's memory as a descriptor, and the process's id in the agent's namespace, in 4 bytes,
 /// little endian.
+pub const GIVE_BOARD: u8 = b'B';
+/// The same: the message carries an open file as a descriptor, and the number of the seat that it
+/// is for, in 4 bytes, little endian.
 pub const TAKE_FILE: u8 = b'F';
 /// The same: the agent is to run as long as this process lives. The answer is the same byte.
 pub const HELLO: u8 = b'H';
@@ -85,7 +88,8 @@ pub struct AgentStatus {
 impl Board {
     /// A free entry for this file. For the agent.
     pub fn free_index_for(&self, device: u64, inode: u64) -> Option<usize> {
-        files::candidates(device, inode).find(|index| self.files[*index].inode.load(Ordering::Relaxed) == 0)
+        files::candidates(device, inode)
+            .find(|index| self.files[*index].inode.load(Ordering::Relaxed) == 0)
     }
 
     /// Makes the agent look at a seat.
@@ -100,7 +104,8 @@ impl Board {
         ring(&self.agent.bell);
     }
 
-    /// Time of the last heartbeat. Permissions that a program was given are valid until the next one.
+    /// Time of the last heartbeat. Permissions that a program was given are valid until the next
+    /// one.
     #[inline]
     pub fn heartbeat_ms(&self) -> u64 {
         self.agent.heartbeat_ms.load(Ordering::Relaxed)
@@ -109,7 +114,8 @@ impl Board {
     /// Whether the agent is alive.
     pub fn is_alive(&self, now_ms: u64) -> bool {
         let silent_ms = now_ms.saturating_sub(self.agent.heartbeat_ms.load(Ordering::Relaxed));
-        self.agent.version.load(Ordering::Acquire) == VERSION && silent_ms < HEARTBEAT_TIMEOUT.as_millis() as u64
+        self.agent.version.load(Ordering::Acquire) == VERSION
+            && silent_ms < HEARTBEAT_TIMEOUT.as_millis() as u64
     }
 
     /// Whether requests are ordered now.
@@ -124,7 +130,9 @@ pub fn take_marks(field: &[AtomicU64]) -> impl Iterator<Item = usize> + '_ {
         let is_marked = word.load(Ordering::Relaxed) != 0;
         (place, if is_marked { word.swap(0, Ordering::Acquire) } else { 0 })
     });
-    words.flat_map(|(place, bits)| (0..64).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| place * 64 + bit))
+    words.flat_map(|(place, bits)| {
+        (0..64).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| place * 64 + bit)
+    })
 }
 
 #[cfg(test)]

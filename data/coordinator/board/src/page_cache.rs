@@ -32,11 +32,14 @@ pub fn is_cached(file: BorrowedFd<'_>, bytes: &Range<u64>) -> io::Result<bool> {
     let asked = Asked { offset: bytes.start, length: bytes.end - bytes.start };
     let mut told = MaybeUninit::<Told>::uninit();
     // SAFETY: the kernel reads `asked`, and writes `told` if it succeeds.
-    let failed = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0) };
+    let failed = unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0)
+    };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the first call has succeeded, and the second always does.
-    let (told, page_bytes) = unsafe { (told.assume_init(), libc::sysconf(libc::_SC_PAGESIZE) as u64) };
+    let (told, page_bytes) =
+        unsafe { (told.assume_init(), libc::sysconf(libc::_SC_PAGESIZE) as u64) };
     Ok(told.cached_pages >= bytes.end.div_ceil(page_bytes) - bytes.start / page_bytes)
 }

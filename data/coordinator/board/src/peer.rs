@@ -24,19 +24,24 @@ impl Peer {
     /// # Errors
     /// If the socket does not connect processes of one node.
     pub fn of(socket: impl AsFd) -> io::Result<Peer> {
-        // `rustix` has no process id 0, which the kernel reports for processes of another namespace.
+        // `rustix` has no process id 0, which the kernel reports for processes of another
+        // namespace.
         let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
         let number: c_int = socket.as_fd().as_raw_fd();
         let into = (&raw mut found).cast();
-        // SAFETY: the descriptor is open, and the kernel writes at most `bytes` bytes; all bit patterns are valid.
-        match unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut bytes) } {
+        // SAFETY: the descriptor is open, and the kernel writes at most `bytes` bytes; all bit
+        // patterns are valid.
+        match unsafe {
+            libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut bytes)
+        } {
             0 => Ok(Peer { process: found.pid.cast_unsigned(), user: found.uid }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Whether this process may serve and believe the peer: the peer runs as the same user or as the superuser.
+    /// Whether this process may serve and believe the peer: the peer runs as the same user or as
+    /// the superuser.
     pub fn is_trusted(&self) -> bool {
         self.user == geteuid().as_raw() || self.user == ROOT
     }

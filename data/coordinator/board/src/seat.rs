@@ -1,16 +1,16 @@
 //! A seat: the request of one thread of a program, and the agent's answer.
 //!
-//! A turn that was granted may be *kept*: a stream that bypasses the page cache asks for some MiB at once, and makes
-//! one call after the other without asking again. The program enters the turn before each call and exits it afterwards;
-//! the agent takes the turn back when no call has been made for a while. Both agree through one word that counts the
-//! calls under way.
+//! A turn that was granted may be *kept*: a stream that bypasses the page cache asks for some MiB
+//! at once, and makes one call after the other without asking again. The program enters the turn
+//! before each call and exits it afterwards; the agent takes the turn back when no call has been
+//! made for a while. Both agree through one word that counts the calls under way.
 //!
-//! A program may be stopped at any point and continue when the agent has given its seat to another program. So every
-//! turn has a number, which stands beside the state and beside the count of calls: a process that is late finds another
-//! number there and does nothing.
+//! A program may be stopped at any point and continue when the agent has given its seat to another
+//! program. So every turn has a number, which stands beside the state and beside the count of
+//! calls: a process that is late finds another number there and does nothing.
 //!
-//! Turns that follow each other are *passed on*: the agent writes the next seat into each, and a program that is done
-//! wakes the next one without waking the agent.
+//! Turns that follow each other are *passed on*: the agent writes the next seat into each, and a
+//! program that is done wakes the next one without waking the agent.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -41,10 +41,11 @@ pub struct Seat {
     hold: AtomicU64,
     /// Bytes done in the turn.
     done_bytes: AtomicU64,
-    /// Duration of the call in microseconds, if the turn was for one call; 0 if it was not measured.
+    /// Duration of the call in microseconds, if the turn was for one call; 0 if it was not
+    /// measured.
     took_us: AtomicU64,
-    /// Seat that goes next when this one is done: its index counted from 1 in the upper half, the number of its turn in
-    /// the lower. 0: the agent decides.
+    /// Seat that goes next when this one is done: its index counted from 1 in the upper half, the
+    /// number of its turn in the lower. 0: the agent decides.
     successor: AtomicU64,
 }
 
@@ -85,9 +86,10 @@ impl SeatState {
         SeatState::Left,
     ];
 
-    /// Whether a seat may go from this state to the next one. A program may end its turn in every state of it, since a
-    /// signal handler may jump out of its call at any instruction. Beside these moves, the agent may
-    /// [free](Seat::free) a seat in every state, for a program that is gone.
+    /// Whether a seat may go from this state to the next one. A program may end its turn in every
+    /// state of it, since a signal handler may jump out of its call at any instruction. Beside
+    /// these moves, the agent may [free](Seat::free) a seat in every state, for a program that is
+    /// gone.
     pub fn may_become(self, next: SeatState) -> bool {
         use SeatState::{Asked, Done, Free, Go, InMemory, Left, OpenWanted, Pass, Taken};
         matches!(
@@ -119,7 +121,8 @@ impl Move {
     const STATE: u32 = (1 << Self::STATE_BITS) - 1;
 
     fn of(word: u32) -> Move {
-        let state = SeatState::ALL.get((word & Self::STATE) as usize).copied().unwrap_or(SeatState::Left);
+        let state =
+            SeatState::ALL.get((word & Self::STATE) as usize).copied().unwrap_or(SeatState::Left);
         Move { turn: word >> Self::STATE_BITS, state }
     }
 
@@ -167,9 +170,10 @@ impl Hold {
         u64::from(self.turn) << 32 | u64::from(self.calls)
     }
 
-    /// The count after a move in this turn. `None` if the move is not allowed: the turn is over or another one, a call
-    /// would end that has not begun, or the turn would end while a call is under way. With 2 calls under way in turn 5,
-    /// an entry makes 3 and an exit 1; a close of turn 5 and an exit in turn 4 are refused.
+    /// The count after a move in this turn. `None` if the move is not allowed: the turn is over or
+    /// another one, a call would end that has not begun, or the turn would end while a call is
+    /// under way. With 2 calls under way in turn 5, an entry makes 3 and an exit 1; a close of turn
+    /// 5 and an exit in turn 4 are refused.
     fn after(self, turn: u32, by: HoldMove) -> Option<Hold> {
         let calls = match by {
             _ if self.turn != turn => return None,
@@ -198,7 +202,8 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    const ALL: [CallKind; 5] = [CallKind::Read, CallKind::DirectRead, CallKind::Write, CallKind::Hint, CallKind::Close];
+    const ALL: [CallKind; 5] =
+        [CallKind::Read, CallKind::DirectRead, CallKind::Write, CallKind::Hint, CallKind::Close];
 }
 
 /// A request for some bytes of a file.
@@ -220,7 +225,8 @@ pub struct SeatRequest {
     pub file_bytes: u64,
     /// Number of the program's job class.
     pub class: u32,
-    /// Whether the turn is kept over several calls, until these bytes are done or the agent takes it back.
+    /// Whether the turn is kept over several calls, until these bytes are done or the agent takes
+    /// it back.
     pub is_kept: bool,
     /// Whether to order the request even at a bypassed storage.
     pub must_order: bool,
@@ -242,13 +248,19 @@ pub enum SeatAnswer {
 }
 
 impl Board {
-    /// Takes a seat and asks. Returns the index of the seat and the number of the turn; `None` if all seats are taken.
+    /// Takes a seat and asks. Returns the index of the seat and the number of the turn; `None` if
+    /// all seats are taken.
     pub fn ask(&self, ask: SeatRequest) -> Option<(usize, u32)> {
         self.ask_after(ask, |_, _| ())
     }
 
-    /// Does the same, and calls `before` with the seat and the turn just before the agent can see the request.
-    pub fn ask_after(&self, ask: SeatRequest, before: impl FnOnce(usize, u32)) -> Option<(usize, u32)> {
+    /// Does the same, and calls `before` with the seat and the turn just before the agent can see
+    /// the request.
+    pub fn ask_after(
+        &self,
+        ask: SeatRequest,
+        before: impl FnOnce(usize, u32),
+    ) -> Option<(usize, u32)> {
         let first = ask.process as usize;
         let (index, taken) = (0..SEATS).find_map(|step| {
             let index = (first + step) % SEATS;
@@ -274,9 +286,9 @@ impl Board {
         Some((index, taken.turn))
     }
 
-    /// Waits for the agent's answer, as long as `keep_waiting` returns true; it is called every `step`. After
-    /// [`SeatAnswer::InMemory`] and [`SeatAnswer::Pass`] the seat is free; after [`SeatAnswer::Silence`] it is the
-    /// agent's.
+    /// Waits for the agent's answer, as long as `keep_waiting` returns true; it is called every
+    /// `step`. After [`SeatAnswer::InMemory`] and [`SeatAnswer::Pass`] the seat is free; after
+    /// [`SeatAnswer::Silence`] it is the agent's.
     pub fn await_answer(
         &self,
         index: usize,
@@ -295,9 +307,9 @@ impl Board {
                 }
                 SeatState::OpenWanted => return SeatAnswer::OpenWanted,
                 SeatState::Go => return SeatAnswer::Go,
-                SeatState::InMemory => {
-                    SeatAnswer::InMemory((seat.file.load(Ordering::Relaxed) as usize).min(MAX_FILES - 1))
-                }
+                SeatState::InMemory => SeatAnswer::InMemory(
+                    (seat.file.load(Ordering::Relaxed) as usize).min(MAX_FILES - 1),
+                ),
                 SeatState::Pass => SeatAnswer::Pass,
                 _ => {
                     self.leave(index, turn, SeatState::Left);
@@ -348,8 +360,8 @@ impl Board {
         self.leave(index, turn, SeatState::Done);
     }
 
-    /// Returns a seat to the agent: the request is done or no longer wanted. If the turn is already over, this does
-    /// nothing.
+    /// Returns a seat to the agent: the request is done or no longer wanted. If the turn is already
+    /// over, this does nothing.
     pub fn leave(&self, index: usize, turn: u32, state: SeatState) {
         let seat = &self.seats[index];
         let successor = seat.successor.load(Ordering::Acquire);
@@ -372,10 +384,13 @@ impl Board {
 
     /// Lets the next seat go. Returns false if there is none that waits.
     fn pass_turn(&self, successor: u64) -> bool {
-        let Some(seat) = (successor >> 32).checked_sub(1).and_then(|index| self.seats.get(index as usize)) else {
+        let Some(seat) =
+            (successor >> 32).checked_sub(1).and_then(|index| self.seats.get(index as usize))
+        else {
             return false;
         };
-        let is_there = seat.step(Move { turn: successor as u32, state: SeatState::Asked }, SeatState::Go);
+        let is_there =
+            seat.step(Move { turn: successor as u32, state: SeatState::Asked }, SeatState::Go);
         if is_there {
             crate::wait::wake(&seat.word);
         }
@@ -399,13 +414,16 @@ impl Seat {
         Move::of(self.word.load(Ordering::Acquire))
     }
 
-    /// Whether the seat may go from a state to another one. The board's memory may have any bits, so a move that is not
-    /// allowed is refused, and neither a program nor its agent fails because of it. In a debug build it is a defect of
-    /// the caller.
+    /// Whether the seat may go from a state to another one. The board's memory may have any bits,
+    /// so a move that is not allowed is refused, and neither a program nor its agent fails because
+    /// of it. In a debug build it is a defect of the caller.
     fn allows(&self, found: Move, state: SeatState) -> bool {
         let Move { turn, state: before } = found;
         let is_allowed = before.may_become(state);
-        debug_assert!(is_allowed, "a seat cannot go from {before:?} to {state:?} in turn {turn}: {self:?}");
+        debug_assert!(
+            is_allowed,
+            "a seat cannot go from {before:?} to {state:?} in turn {turn}: {self:?}"
+        );
         is_allowed
     }
 
@@ -422,7 +440,9 @@ impl Seat {
     fn take(&self) -> Option<Move> {
         let free = self.found();
         let (from, to) = (free.word(), free.next());
-        let is_mine = || self.word.compare_exchange(from, to.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let is_mine = || {
+            self.word.compare_exchange(from, to.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
         (free.state == SeatState::Free && is_mine()).then_some(to)
     }
 
@@ -433,7 +453,8 @@ impl Seat {
 
     /// The request; `None` if it is invalid. For the agent.
     pub fn asked(&self) -> Option<SeatRequest> {
-        let (offset, length) = (self.offset.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
+        let (offset, length) =
+            (self.offset.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
         let kind = *CallKind::ALL.get(self.kind.load(Ordering::Relaxed) as usize)?;
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok())?;
         let is_in_file = end <= self.file_bytes.load(Ordering::Relaxed) || kind == CallKind::Write;
@@ -499,10 +520,12 @@ impl Seat {
         let was_there = found.state == SeatState::Asked && self.step(found, state);
         crate::wait::wake(&self.word);
         // The turn may have been passed on to it before.
-        was_there || (answer == SeatAnswer::Go && matches!(self.state(), SeatState::Go | SeatState::Done))
+        was_there
+            || (answer == SeatAnswer::Go && matches!(self.state(), SeatState::Go | SeatState::Done))
     }
 
-    /// Frees the seat in whatever state it is: the program is done, has left, or is gone. For the agent.
+    /// Frees the seat in whatever state it is: the program is done, has left, or is gone. For the
+    /// agent.
     pub fn free(&self) {
         self.word.fetch_and(!Move::STATE, Ordering::AcqRel);
     }

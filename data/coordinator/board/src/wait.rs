@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use rustix::thread::futex;
 
-/// Waits until `word` differs from `seen`, the waiter is woken, a signal arrives, or the time is over. The caller
-/// checks which.
+/// Waits until `word` differs from `seen`, the waiter is woken, a signal arrives, or the time is
+/// over. The caller checks which.
 pub fn wait(word: &AtomicU32, seen: u32, at_most: Duration) {
     let timeout = rustix::time::Timespec {
         tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),

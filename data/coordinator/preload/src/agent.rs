@@ -1,5 +1,5 @@
-//! Connection to the node's agent: a socket over which the board arrives once, and over which files are sent that the
-//! agent wants to read.
+//! Connection to the node's agent: a socket over which the board arrives once, and over which files
+//! are sent that the agent wants to read.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -23,7 +23,8 @@ const RETRY_MS: u64 = 1_000;
 
 static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 static NEXT_TRY_MS: AtomicU64 = AtomicU64::new(0);
-/// This process's id, in its own namespace and in the agent's. A forked process finds its parent's here.
+/// This process's id, in its own namespace and in the agent's. A forked process finds its parent's
+/// here.
 static OWN_NUMBER: AtomicU32 = AtomicU32::new(0);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -48,8 +49,8 @@ pub(crate) fn now_us() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
-/// Replacement for the agent's heartbeat while no agent is known: a number that changes eight times a second, from the
-/// cheapest clock.
+/// Replacement for the agent's heartbeat while no agent is known: a number that changes eight times
+/// a second, from the cheapest clock.
 pub(crate) fn own_heartbeat() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 8 + now.tv_nsec as u64 / 125_000_000
@@ -62,7 +63,8 @@ pub(crate) fn known_board() -> Option<&'static Board> {
     unsafe { BOARD.load(Ordering::Acquire).as_ref() }
 }
 
-/// The board, if requests are ordered now. Without a board, or with a dead agent, it looks for an agent every second.
+/// The board, if requests are ordered now. Without a board, or with a dead agent, it looks for an
+/// agent every second.
 pub(crate) fn board() -> Option<&'static Board> {
     let now_ms = now_ms();
     if let Some(board) = known_board().filter(|board| board.is_alive(now_ms)) {
@@ -70,7 +72,9 @@ pub(crate) fn board() -> Option<&'static Board> {
     }
     let next = NEXT_TRY_MS.load(Ordering::Relaxed);
     let is_due = now_ms >= next
-        && NEXT_TRY_MS.compare_exchange(next, now_ms + RETRY_MS, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        && NEXT_TRY_MS
+            .compare_exchange(next, now_ms + RETRY_MS, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
     let board = if is_due { attach() } else { None }?;
     BOARD.store(ptr::from_ref(board).cast_mut(), Ordering::Release);
     Some(board).filter(|board| board.is_open(now_ms))
@@ -87,7 +91,8 @@ pub(crate) fn process() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
-/// Whether this process was forked from the one that knows the agent, and has not contacted the agent itself.
+/// Whether this process was forked from the one that knows the agent, and has not contacted the
+/// agent itself.
 pub(crate) fn is_forked() -> bool {
     let known = OWN_NUMBER.load(Ordering::Acquire);
     known != 0 && known != own_number()
@@ -137,7 +142,8 @@ fn introduce() -> Option<(OwnedFd, u32)> {
 fn connect() -> Option<OwnedFd> {
     let address = net::SocketAddrUnix::new(SOCKET.get()?).ok()?;
     let flags = net::SocketFlags::CLOEXEC | net::SocketFlags::NONBLOCK;
-    let socket = net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, flags, None).ok()?;
+    let socket =
+        net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, flags, None).ok()?;
     net::connect(&socket, &address).ok()?;
     // The agent receives the program's open files, so it must be trusted.
     let agent = preserving_errno(|| Peer::of(&socket)).ok()?;

@@ -1,5 +1,5 @@
-//! Calls to bypassed storages: they proceed without asking, and some reads are timed, so that the agent notices a
-//! storage that becomes slow.
+//! Calls to bypassed storages: they proceed without asking, and some reads are timed, so that the
+//! agent notices a storage that becomes slow.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +25,12 @@ pub(crate) struct TimedCall {
 
 impl TimedCall {
     /// A call that begins at this time.
-    pub(crate) fn begin(board: &'static Board, index: usize, length: u64, began_us: u64) -> TimedCall {
+    pub(crate) fn begin(
+        board: &'static Board,
+        index: usize,
+        length: u64,
+        began_us: u64,
+    ) -> TimedCall {
         TimedCall { board, index, length, began_us }
     }
 
@@ -48,5 +53,7 @@ pub(crate) fn proceed(board: &'static Board, known: &Descriptor, length: u64) ->
     }
     // The agent may have ended, and another may have started.
     let now_us = now_us();
-    board.is_alive(now_us / 1_000).then(|| CallTurn::Timed(TimedCall::begin(board, index, length, now_us)))
+    board
+        .is_alive(now_us / 1_000)
+        .then(|| CallTurn::Timed(TimedCall::begin(board, index, length, now_us)))
 }

@@ -1,13 +1,15 @@
-//! Ends turns of calls that do not return. A thread may be cancelled during a call or while it waits, or leave by a
-//! jump out of a signal handler. Its turn must end all the same: otherwise others would wait until the program ends.
-//! So the C library knows the call before the call asks for its turn, and until the turn has ended.
+//! Ends turns of calls that do not return. A thread may be cancelled during a call or while it
+//! waits, or leave by a jump out of a signal handler. Its turn must end all the same: otherwise
+//! others would wait until the program ends. So the C library knows the call before the call asks
+//! for its turn, and until the turn has ended.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
 use crate::turn::{CallTurn, HeldTurn, OpenTurn};
 
-/// Cleanup handler that the C library calls when a thread is cancelled: `_pthread_cleanup_buffer` of `pthread.h`.
+/// Cleanup handler that the C library calls when a thread is cancelled: `_pthread_cleanup_buffer`
+/// of `pthread.h`.
 #[repr(C)]
 struct Cleanup {
     routine: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -31,8 +33,8 @@ unsafe extern "C" fn end(open: *mut c_void) {
 }
 
 impl CallTurn {
-    /// Waits for the turn, makes a call in it, and ends it. Returns the result of the call: the number of bytes, or a
-    /// failure.
+    /// Waits for the turn, makes a call in it, and ends it. Returns the result of the call: the
+    /// number of bytes, or a failure.
     #[inline]
     pub(crate) fn call(self, call: impl FnOnce() -> isize) -> isize {
         self.call_knowing(|_| call())
@@ -63,7 +65,8 @@ impl CallTurn {
         };
         let open = OpenTurn::none();
         let mut cleanup = MaybeUninit::uninit();
-        // SAFETY: the C library uses both until the second call, or until this frame is left in another way.
+        // SAFETY: the C library uses both until the second call, or until this frame is left in
+        // another way.
         unsafe {
             _pthread_cleanup_push(&raw mut cleanup, end, (&raw const open).cast_mut().cast());
             let turn = wanted.wait(&open);

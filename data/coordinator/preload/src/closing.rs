@@ -14,7 +14,9 @@ use crate::waiting::{STEP, WantedTurn};
 /// too, closes it first: some file systems cannot remove a file that is open anywhere.
 #[inline]
 pub(crate) fn turn_to_close(descriptor: c_int) -> CallTurn {
-    let Some(known) = descriptors::get(descriptor).filter(|known| known.storage() != StorageKind::Unknown) else {
+    let Some(known) =
+        descriptors::get(descriptor).filter(|known| known.storage() != StorageKind::Unknown)
+    else {
         return CallTurn::Unordered;
     };
     if known.storage() == StorageKind::NotShared {
@@ -22,8 +24,8 @@ pub(crate) fn turn_to_close(descriptor: c_int) -> CallTurn {
         return CallTurn::Unordered;
     }
     if is_forked() {
-        // After `fork` the state may be the parent's; after `vfork` it is shared with it. This process has learned
-        // nothing itself.
+        // After `fork` the state may be the parent's; after `vfork` it is shared with it. This
+        // process has learned nothing itself.
         known.revoke_permits();
         return CallTurn::Unordered;
     }
@@ -45,7 +47,9 @@ fn finish(number: c_int, known: &Descriptor) -> CallTurn {
         release_file(known, index);
     }
     match known.take_dirty() {
-        Some(bytes) if known.writes() == WritePath::BufferedUntilClose => WantedTurn::to_sync(number, bytes),
+        Some(bytes) if known.writes() == WritePath::BufferedUntilClose => {
+            WantedTurn::to_sync(number, bytes)
+        }
         _ => CallTurn::Unordered,
     }
 }
@@ -57,7 +61,9 @@ fn release_file(known: &Descriptor, index: usize) {
     let (device, inode) = known.file();
     let is_of_file = file.is_of(device, inode);
     let one_less = |users: u32| users.checked_sub(1);
-    if !is_of_file || file.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) != Ok(1) {
+    if !is_of_file
+        || file.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) != Ok(1)
+    {
         return;
     }
     let ask = SeatRequest {

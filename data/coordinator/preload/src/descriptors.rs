@@ -1,8 +1,9 @@
-//! What is known about the program's descriptors: whether they are of shared storage, and what may be read and written
-//! without asking.
+//! What is known about the program's descriptors: whether they are of shared storage, and what may
+//! be read and written without asking.
 //!
-//! All of it is learned at the first call. It may be wrong later, because descriptors can be closed and opened in ways
-//! that this library does not see. Only order depends on it, and a call that is about to wait checks the file again.
+//! All of it is learned at the first call. It may be wrong later, because descriptors can be closed
+//! and opened in ways that this library does not see. Only order depends on it, and a call that is
+//! about to wait checks the file again.
 
 use core::ffi::c_int;
 use core::ops::Range;
@@ -58,12 +59,14 @@ pub(crate) struct Descriptor {
     start: AtomicU64,
     end: AtomicU64,
     permit_heartbeat_ms: AtomicU64,
-    /// Index of the file's storage if it is bypassed, and the heartbeat in which that was learned, plus 1.
+    /// Index of the file's storage if it is bypassed, and the heartbeat in which that was learned,
+    /// plus 1.
     bypass_index: AtomicU32,
     bypass_heartbeat_ms: AtomicU64,
     /// End of the last read that was looked at.
     last_end: AtomicU64,
-    /// Whether some bytes to be read were not in memory; and whether the kernel refuses to say so for this file.
+    /// Whether some bytes to be read were not in memory; and whether the kernel refuses to say so
+    /// for this file.
     has_missed: AtomicBool,
     cachestat_denied: AtomicBool,
     /// Position, as far as the descriptor's own calls tell; another process may have moved it.
@@ -125,7 +128,13 @@ impl Descriptor {
     }
 
     /// Begins anew with the properties of the file.
-    pub(crate) fn learn(&self, storage: StorageKind, writes: WritePath, appends: bool, (device, inode): (u64, u64)) {
+    pub(crate) fn learn(
+        &self,
+        storage: StorageKind,
+        writes: WritePath,
+        appends: bool,
+        (device, inode): (u64, u64),
+    ) {
         self.forget();
         self.writes.store(writes as u32, Ordering::Relaxed);
         self.appends.store(appends.into(), Ordering::Relaxed);
@@ -181,7 +190,11 @@ impl Descriptor {
     #[inline]
     pub(crate) fn add_dirty(&self, bytes: Range<u64>) {
         let end = self.dirty_end.load(Ordering::Relaxed);
-        let start = if end == 0 { bytes.start } else { self.dirty_start.load(Ordering::Relaxed).min(bytes.start) };
+        let start = if end == 0 {
+            bytes.start
+        } else {
+            self.dirty_start.load(Ordering::Relaxed).min(bytes.start)
+        };
         self.dirty_start.store(start, Ordering::Relaxed);
         self.dirty_end.store(end.max(bytes.end), Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Environment variables of this library, as they were when the program began: programs change and overwrite their
-//! environment.
+//! Environment variables of this library, as they were when the program began: programs change and
+//! overwrite their environment.
 //!
-//! Constructors of other libraries may read files before this library's own constructor has run, so the first use looks
-//! a variable up.
+//! Constructors of other libraries may read files before this library's own constructor has run, so
+//! the first use looks a variable up.
 
 use core::ffi::{CStr, c_char};
 use core::ptr;

@@ -1,10 +1,10 @@
-//! Turns that a descriptor keeps over several calls, so that a stream that bypasses the page cache asks once for some
-//! MiB.
+//! Turns that a descriptor keeps over several calls, so that a stream that bypasses the page cache
+//! asks once for some MiB.
 //!
-//! The first call of a stream asks for its own bytes. A call that continues the previous one asks for more than it
-//! needs; the calls that follow proceed in the same turn, until its bytes are done or the agent has taken it back
-//! because no call came for a while. The amount grows with what was used of the previous turn. Threads that share a
-//! descriptor may confuse this; only order is lost.
+//! The first call of a stream asks for its own bytes. A call that continues the previous one asks
+//! for more than it needs; the calls that follow proceed in the same turn, until its bytes are done
+//! or the agent has taken it back because no call came for a while. The amount grows with what was
+//! used of the previous turn. Threads that share a descriptor may confuse this; only order is lost.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,8 @@ impl KeptTurn {
         Some(((word >> 32) as usize, word as u32))
     }
 
-    /// Begins a call in the kept turn, if the turn covers these bytes. Returns seat and number of the turn.
+    /// Begins a call in the kept turn, if the turn covers these bytes. Returns seat and number of
+    /// the turn.
     #[inline]
     pub(crate) fn enter(
         &self,
@@ -79,13 +80,15 @@ impl KeptTurn {
 
     /// Number of bytes that a call for `bytes` asks for, and whether it keeps the turn.
     pub(crate) fn plan(&self, bytes: &Range<u64>) -> (u64, bool) {
-        let goes_on = self.next.swap(bytes.end.saturating_add(1), Ordering::Relaxed) == bytes.start + 1;
+        let goes_on =
+            self.next.swap(bytes.end.saturating_add(1), Ordering::Relaxed) == bytes.start + 1;
         let window = match self.window.load(Ordering::Relaxed) {
             _ if !goes_on => 0,
             0 => FIRST_BYTES,
             before => {
                 // Bytes that were used of a turn which was taken back early.
-                let used = bytes.start.saturating_sub(self.start.load(Ordering::Relaxed)).min(before);
+                let used =
+                    bytes.start.saturating_sub(self.start.load(Ordering::Relaxed)).min(before);
                 (used * 2).clamp(1, MAX_BYTES)
             }
         };

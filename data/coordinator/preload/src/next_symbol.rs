@@ -1,5 +1,5 @@
-//! The functions that are intercepted: the next ones of the same name in the search order of the program's libraries
-//! (`RTLD_NEXT`).
+//! The functions that are intercepted: the next ones of the same name in the search order of the
+//! program's libraries (`RTLD_NEXT`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
@@ -16,8 +16,8 @@ impl NextSymbol {
         NextSymbol { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Address of the function. It is looked up when the library is loaded, since that may allocate; or at the first
-    /// use, if the program's own constructors come first.
+    /// Address of the function. It is looked up when the library is loaded, since that may
+    /// allocate; or at the first use, if the program's own constructors come first.
     pub(crate) fn get(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() { found } else { self.find() }
@@ -79,8 +79,8 @@ pub(crate) fn preserving_errno<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Defines a function that intercepts the C library's of the same name. The body calls the latter by the name after
-/// `as`.
+/// Defines a function that intercepts the C library's of the same name. The body calls the latter
+/// by the name after `as`.
 macro_rules! hook {
     ($name:ident as $next:ident ($($arg:ident: $type:ty),* $(,)?) -> $answer:ty $body:block) => {
         #[unsafe(no_mangle)]

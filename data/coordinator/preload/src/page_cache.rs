@@ -1,11 +1,12 @@
 //! Reads that need not ask, because the kernel has their bytes in its page cache.
 //!
-//! The kernel itself reads ahead for a sequential reader, a little at a time. A program that follows this read-ahead
-//! would never ask, and would read unordered. So cached bytes count only if a good part of what follows is cached too,
-//! or if the program has jumped to where it reads.
+//! The kernel itself reads ahead for a sequential reader, a little at a time. A program that
+//! follows this read-ahead would never ask, and would read unordered. So cached bytes count only if
+//! a good part of what follows is cached too, or if the program has jumped to where it reads.
 //!
-//! A lookup costs a fraction of a microsecond, which is much for a program that reads from memory all the time. So
-//! after many hits in a row most lookups are skipped, but never for a descriptor that had a miss.
+//! A lookup costs a fraction of a microsecond, which is much for a program that reads from memory
+//! all the time. So after many hits in a row most lookups are skipped, but never for a descriptor
+//! that had a miss.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,8 +17,8 @@ use crate::next_symbol::preserving_errno;
 
 /// For a program that has not jumped, whole blocks of this size must be cached.
 const AHEAD_BYTES: u64 = 1 << 20;
-/// A read within this many bytes of the previous one, or this many times its own length, is no jump: several processes
-/// may be reading the file together.
+/// A read within this many bytes of the previous one, or this many times its own length, is no
+/// jump: several processes may be reading the file together.
 const NEAR_BYTES: u64 = 1 << 20;
 const NEAR_LENGTHS: u64 = 64;
 /// After this many hits in a row, lookups are skipped:
@@ -86,7 +87,8 @@ pub(crate) fn look_up(
     file_bytes: u64,
     last_end: u64,
 ) -> CacheLookup {
-    let around = bytes.start / AHEAD_BYTES * AHEAD_BYTES..bytes.end.next_multiple_of(AHEAD_BYTES).min(file_bytes);
+    let around = bytes.start / AHEAD_BYTES * AHEAD_BYTES
+        ..bytes.end.next_multiple_of(AHEAD_BYTES).min(file_bytes);
     if is_cached(known, file, &around) {
         // At the end of a file there is nothing to wait for.
         let end = if around.end == file_bytes { u64::MAX } else { around.end };
@@ -94,7 +96,11 @@ pub(crate) fn look_up(
     }
     let near = NEAR_BYTES.max((bytes.end - bytes.start).saturating_mul(NEAR_LENGTHS));
     let has_jumped = last_end.abs_diff(bytes.start) > near;
-    if has_jumped && is_cached(known, file, bytes) { CacheLookup::OnlyThese } else { CacheLookup::Missing }
+    if has_jumped && is_cached(known, file, bytes) {
+        CacheLookup::OnlyThese
+    } else {
+        CacheLookup::Missing
+    }
 }
 
 /// Whether the kernel reports these bytes as cached.

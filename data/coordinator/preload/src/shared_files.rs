@@ -1,4 +1,5 @@
-//! Which files are ordered: those below the configured paths; without any, those on file systems that nodes share.
+//! Which files are ordered: those below the configured paths; without any, those on file systems
+//! that nodes share.
 
 use core::ffi::{CStr, c_int};
 use std::os::fd::BorrowedFd;
@@ -9,8 +10,8 @@ use crate::descriptors::{Descriptor, StorageKind, WritePath};
 use crate::environment::PATHS;
 use crate::stat::Stat;
 
-/// Longest path that is compared. It lies on the stack, which may be a small one in signal handlers; so a folder with a
-/// longer path cannot be configured.
+/// Longest path that is compared. It lies on the stack, which may be a small one in signal
+/// handlers; so a folder with a longer path cannot be configured.
 const PATH_BYTES: usize = 1024;
 
 /// File systems that nodes share, by their magic number in `statfs(2)`.
@@ -31,8 +32,8 @@ const SHARED: &[u32] = &[
     0x0102_1997, // 9P
 ];
 
-/// Those of them that pass each write on to the storage. FUSE can be configured not to, which cannot be seen from
-/// outside; then an unneeded turn is asked for.
+/// Those of them that pass each write on to the storage. FUSE can be configured not to, which
+/// cannot be seen from outside; then an unneeded turn is asked for.
 const PASS_THROUGH: &[u32] = &[0x6573_5546, 0x0102_1997, 0x2003_0528];
 
 /// Those of them whose `close` waits until the storage has all written bytes.

@@ -1,5 +1,6 @@
-//! Identity and size of a descriptor's file, as far as the kernel knows them without asking the storage. `fstat` may
-//! ask the storage, on FUSE after each write; a call that is about to wait for a turn there must not do that first.
+//! Identity and size of a descriptor's file, as far as the kernel knows them without asking the
+//! storage. `fstat` may ask the storage, on FUSE after each write; a call that is about to wait for
+//! a turn there must not do that first.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,7 +17,8 @@ pub(crate) struct Stat {
 impl Stat {
     /// `None` if the descriptor is not open.
     pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Option<Stat> {
-        let (flags, wanted) = (AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
+        let (flags, wanted) =
+            (AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
         if let Ok(found) = statx(descriptor, c"", flags, wanted) {
             return Some(Stat {
                 st_dev: makedev(found.stx_dev_major, found.stx_dev_minor),
@@ -27,6 +29,11 @@ impl Stat {
         }
         // Some sandboxes forbid `statx`.
         let found = fstat(descriptor).ok()?;
-        Some(Stat { st_dev: found.st_dev, st_ino: found.st_ino, st_mode: found.st_mode, st_size: found.st_size })
+        Some(Stat {
+            st_dev: found.st_dev,
+            st_ino: found.st_ino,
+            st_mode: found.st_mode,
+            st_size: found.st_size,
+        })
     }
 }

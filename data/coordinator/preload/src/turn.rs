@@ -38,7 +38,8 @@ pub(crate) enum HeldTurn {
     Unordered,
     /// The same, at a bypassed storage; the duration of the call is recorded.
     Timed(TimedCall),
-    /// The turn is for this call alone. `began_us` is set if the duration says how fast the storage is.
+    /// The turn is for this call alone. `began_us` is set if the duration says how fast the storage
+    /// is.
     Once { board: &'static Board, seat: usize, turn: u32, began_us: Option<u64> },
     /// The descriptor keeps the turn for the calls that follow.
     Kept { board: &'static Board, seat: usize, turn: u32 },
@@ -59,7 +60,9 @@ impl HeldTurn {
             HeldTurn::Once { board, seat, turn, began_us } => {
                 board.finish(seat, turn, began_us.map_or(0, |began_us| now_us() - began_us));
             }
-            HeldTurn::Kept { board, seat, turn } => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
+            HeldTurn::Kept { board, seat, turn } => {
+                board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0))
+            }
         }
     }
 
@@ -67,15 +70,17 @@ impl HeldTurn {
     pub(crate) fn untimed(self) -> HeldTurn {
         match self {
             HeldTurn::Timed(_) => HeldTurn::Unordered,
-            HeldTurn::Once { board, seat, turn, .. } => HeldTurn::Once { board, seat, turn, began_us: None },
+            HeldTurn::Once { board, seat, turn, .. } => {
+                HeldTurn::Once { board, seat, turn, began_us: None }
+            }
             HeldTurn::Unordered | HeldTurn::Kept { .. } => self,
         }
     }
 }
 
-/// The turn that a call asks for or has, for the case that the call does not return. It is set before the agent can
-/// see the request, so that a signal handler may jump out of the call at any instruction. To end a turn that is over
-/// already does nothing.
+/// The turn that a call asks for or has, for the case that the call does not return. It is set
+/// before the agent can see the request, so that a signal handler may jump out of the call at any
+/// instruction. To end a turn that is over already does nothing.
 pub(crate) struct OpenTurn {
     board: Cell<Option<&'static Board>>,
     /// 0, or one of the marks with the seat and the number of the turn.

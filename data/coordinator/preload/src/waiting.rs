@@ -1,8 +1,9 @@
 //! Waiting for a turn.
 //!
-//! A descriptor remembers which bytes may be read without asking, so most reads cost one check. Otherwise the board is
-//! consulted: is the storage bypassed, and what of the file is in memory or being read? Then the kernel is asked
-//! whether it has all of the bytes anyway. Only then the agent is asked.
+//! A descriptor remembers which bytes may be read without asking, so most reads cost one check.
+//! Otherwise the board is consulted: is the storage bypassed, and what of the file is in memory or
+//! being read? Then the kernel is asked whether it has all of the bytes anyway. Only then the agent
+//! is asked.
 
 use core::ffi::c_int;
 use core::ops::Range;
@@ -10,9 +11,13 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
 
-use eyas_board::{Board, CachedFile, CallKind, FilePiece, PIECE_BYTES, SeatAnswer, SeatRequest, SeatState};
+use eyas_board::{
+    Board, CachedFile, CallKind, FilePiece, PIECE_BYTES, SeatAnswer, SeatRequest, SeatState,
+};
 
-use crate::agent::{board, class, known_board, must_order, now_ms, now_us, own_heartbeat, process, send_file};
+use crate::agent::{
+    board, class, known_board, must_order, now_ms, now_us, own_heartbeat, process, send_file,
+};
 use crate::bypass::{self, TimedCall};
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
 use crate::page_cache::CacheLookup;
@@ -43,8 +48,8 @@ pub(crate) fn at_once(known: &Descriptor, length: u64) -> Option<CallTurn> {
     bypass::proceed(known_board()?, known, length)
 }
 
-/// The agent's heartbeat: what is learned is valid until the next one. Without an agent, a heartbeat of this process's
-/// own.
+/// The agent's heartbeat: what is learned is valid until the next one. Without an agent, a
+/// heartbeat of this process's own.
 #[inline]
 pub(crate) fn heartbeat() -> u64 {
     known_board().map_or_else(own_heartbeat, Board::heartbeat_ms)
@@ -62,21 +67,32 @@ pub(crate) struct WantedTurn {
 enum WantedWork {
     /// Read, or write past the page cache, at an offset or at the descriptor's position.
     Call { kind: CallKind, offset: Option<u64>, length: u64 },
-    /// Flush these bytes from the page cache to the storage, and close the descriptor if `closes` is set.
+    /// Flush these bytes from the page cache to the storage, and close the descriptor if `closes`
+    /// is set.
     Sync { bytes: Range<u64>, closes: bool },
 }
 
 impl WantedTurn {
-    /// The turn to read at an offset or at the descriptor's position, or to write there past the page cache.
+    /// The turn to read at an offset or at the descriptor's position, or to write there past the
+    /// page cache.
     #[inline]
-    pub(crate) fn to_call(kind: CallKind, number: c_int, offset: Option<u64>, length: u64) -> CallTurn {
+    pub(crate) fn to_call(
+        kind: CallKind,
+        number: c_int,
+        offset: Option<u64>,
+        length: u64,
+    ) -> CallTurn {
         let work = WantedWork::Call { kind, offset, length };
         CallTurn::Wanted(WantedTurn { number, work, is_timed: true })
     }
 
     /// The turn to flush these bytes from the page cache to the storage.
     pub(crate) fn to_sync(number: c_int, bytes: Range<u64>) -> CallTurn {
-        CallTurn::Wanted(WantedTurn { number, work: WantedWork::Sync { bytes, closes: false }, is_timed: false })
+        CallTurn::Wanted(WantedTurn {
+            number,
+            work: WantedWork::Sync { bytes, closes: false },
+            is_timed: false,
+        })
     }
 
     /// The same turn for a call that closes the descriptor.
@@ -99,7 +115,11 @@ impl WantedTurn {
         let Some(known) = descriptors::get(number) else { return HeldTurn::Unordered };
         let turn = match work {
             WantedWork::Call { kind, offset, length } => {
-                let kept = if kind == CallKind::Write { write_on(known, offset, length, open) } else { None };
+                let kept = if kind == CallKind::Write {
+                    write_on(known, offset, length, open)
+                } else {
+                    None
+                };
                 kept.unwrap_or_else(|| wait_to_call(kind, number, known, offset, length, open))
             }
             WantedWork::Sync { bytes, closes } => {
@@ -115,7 +135,12 @@ impl WantedTurn {
 }
 
 /// Continues to write in the turn that the descriptor keeps.
-fn write_on(known: &Descriptor, offset: Option<u64>, length: u64, open: &OpenTurn) -> Option<HeldTurn> {
+fn write_on(
+    known: &Descriptor,
+    offset: Option<u64>,
+    length: u64,
+    open: &OpenTurn,
+) -> Option<HeldTurn> {
     if known.storage() == StorageKind::Unknown || known.writes() != WritePath::PassThrough {
         return None;
     }
@@ -124,7 +149,8 @@ fn write_on(known: &Descriptor, offset: Option<u64>, length: u64, open: &OpenTur
     Some(HeldTurn::Kept { board, seat, turn })
 }
 
-/// Determines what a descriptor refers to, and waits for the turn to read there or to write past the page cache.
+/// Determines what a descriptor refers to, and waits for the turn to read there or to write past
+/// the page cache.
 fn wait_to_call(
     kind: CallKind,
     number: c_int,
@@ -145,7 +171,9 @@ fn wait_to_call(
         },
     };
     let kind = match (kind, known.storage()) {
-        (CallKind::Write, _) if known.writes() != WritePath::PassThrough => return HeldTurn::Unordered,
+        (CallKind::Write, _) if known.writes() != WritePath::PassThrough => {
+            return HeldTurn::Unordered;
+        }
         (CallKind::Read, StorageKind::Direct) => CallKind::DirectRead,
         (kind, _) => kind,
     };
@@ -156,8 +184,12 @@ fn wait_to_call(
     }
     let last_end = known.last_end();
     known.set_last_end(end);
-    if matches!(kind, CallKind::Read | CallKind::Hint) && known.file_index().is_none() && !must_order() {
-        match page_cache::look_up(known, descriptor, &(offset..end), stat.st_size as u64, last_end) {
+    if matches!(kind, CallKind::Read | CallKind::Hint)
+        && known.file_index().is_none()
+        && !must_order()
+    {
+        match page_cache::look_up(known, descriptor, &(offset..end), stat.st_size as u64, last_end)
+        {
             CacheLookup::Surroundings(cached) => {
                 page_cache::record_hit();
                 known.permit_reads(heartbeat(), cached);
@@ -169,7 +201,8 @@ fn wait_to_call(
     }
     page_cache::record_miss(known);
     let Some(board) = board() else { return HeldTurn::Unordered };
-    WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms(), open }.wait()
+    WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms(), open }
+        .wait()
 }
 
 /// Waits for the turn to flush these bytes from the page cache to the storage.
@@ -193,11 +226,12 @@ fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, St
     if !known.is_of((stat.st_dev, stat.st_ino)) {
         shared_files::learn(known, descriptor, number, &stat);
     }
-    matches!(known.storage(), StorageKind::Shared | StorageKind::Direct).then_some((descriptor, stat))
+    matches!(known.storage(), StorageKind::Shared | StorageKind::Direct)
+        .then_some((descriptor, stat))
 }
 
-/// The turn of a call of `length` bytes, if the file's storage is bypassed. Until the next heartbeat, the descriptor
-/// does not ask again.
+/// The turn of a call of `length` bytes, if the file's storage is bypassed. Until the next
+/// heartbeat, the descriptor does not ask again.
 fn bypass_turn(known: &Descriptor, stat: &Stat, length: u64) -> Option<HeldTurn> {
     known_board().filter(|board| !must_order() && board.bypass_index(stat.st_dev).is_some())?;
     // Another agent may have started meanwhile.
@@ -209,7 +243,12 @@ fn bypass_turn(known: &Descriptor, stat: &Stat, length: u64) -> Option<HeldTurn>
 }
 
 /// Offset of a call that reads or writes at the descriptor's position.
-fn position(kind: CallKind, descriptor: BorrowedFd<'_>, known: &Descriptor, stat: &Stat) -> Option<u64> {
+fn position(
+    kind: CallKind,
+    descriptor: BorrowedFd<'_>,
+    known: &Descriptor,
+    stat: &Stat,
+) -> Option<u64> {
     let position = match kind {
         CallKind::Write if known.appends() => stat.st_size as u64,
         _ => rustix::fs::tell(descriptor).ok()?,
@@ -271,7 +310,9 @@ impl WaitingCall<'_> {
     /// Bypasses the page cache: in the turn that the descriptor keeps, or in a new one.
     fn wait_in_stream(&self) -> HeldTurn {
         let kept_turn = self.known.kept_turn();
-        if let Some((seat, turn)) = kept_turn.enter(self.board, self.offset, self.end - self.offset, self.open) {
+        if let Some((seat, turn)) =
+            kept_turn.enter(self.board, self.offset, self.end - self.offset, self.open)
+        {
             return HeldTurn::Kept { board: self.board, seat, turn };
         }
         kept_turn.give_up(self.board);
@@ -315,28 +356,50 @@ impl WaitingCall<'_> {
         if is_ready { widen(file, self.offset, ready_end) } else { BoardView::Coming(progress) }
     }
 
-    /// When the call begins, if its duration says how fast the storage is: not if its bytes are in memory.
+    /// When the call begins, if its duration says how fast the storage is: not if its bytes are in
+    /// memory.
     fn begin(&self) -> Option<u64> {
         let is_read = matches!(self.kind, CallKind::Read | CallKind::DirectRead);
-        (is_read && !page_cache::is_cached(self.known, self.descriptor, &(self.offset..self.end))).then(now_us)
+        (is_read && !page_cache::is_cached(self.known, self.descriptor, &(self.offset..self.end)))
+            .then(now_us)
     }
 
     /// Asks the agent for this many bytes. `None`: look at the board again.
     fn ask(&self, length: u64, is_kept: bool) -> Option<HeldTurn> {
-        let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
+        let (device, inode, file_bytes) =
+            (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let (kind, offset, class) = (self.kind, self.offset, class());
         let (process, must_order) = (process(), must_order());
-        let ask = SeatRequest { process, kind, device, inode, offset, length, file_bytes, class, is_kept, must_order };
+        let ask = SeatRequest {
+            process,
+            kind,
+            device,
+            inode,
+            offset,
+            length,
+            file_bytes,
+            class,
+            is_kept,
+            must_order,
+        };
         let before = |seat, turn| self.open.set_once(self.board, seat, turn);
-        let Some((seat, turn)) = self.board.ask_after(ask, before) else { return Some(HeldTurn::Unordered) };
+        let Some((seat, turn)) = self.board.ask_after(ask, before) else {
+            return Some(HeldTurn::Unordered);
+        };
         loop {
             return match self.board.await_answer(seat, turn, STEP, || self.keep_waiting()) {
                 SeatAnswer::Go if is_kept => {
                     self.known.kept_turn().keep(seat, turn, offset..offset.saturating_add(length));
                     let is_there = self.board.enter(seat, turn);
-                    Some(if is_there { HeldTurn::Kept { board: self.board, seat, turn } } else { HeldTurn::Unordered })
+                    Some(if is_there {
+                        HeldTurn::Kept { board: self.board, seat, turn }
+                    } else {
+                        HeldTurn::Unordered
+                    })
                 }
-                SeatAnswer::Go => Some(HeldTurn::Once { board: self.board, seat, turn, began_us: self.begin() }),
+                SeatAnswer::Go => {
+                    Some(HeldTurn::Once { board: self.board, seat, turn, began_us: self.begin() })
+                }
                 SeatAnswer::InMemory(index) => {
                     self.count_user(index);
                     None
@@ -358,8 +421,10 @@ impl WaitingCall<'_> {
 /// Includes neighbouring pieces that are in memory, so that random readers need not check each.
 fn widen(file: &CachedFile, offset: u64, ready_end: u64) -> BoardView {
     // The agent waits to hear about an announced piece.
-    let is_whole =
-        |number| file.piece(number).is_some_and(|piece| piece.pages == FilePiece::PAGES && !piece.is_announced);
+    let is_whole = |number| {
+        file.piece(number)
+            .is_some_and(|piece| piece.pages == FilePiece::PAGES && !piece.is_announced)
+    };
     let (mut first, mut end) = (offset / PIECE_BYTES, ready_end);
     while first > 0 && is_whole(first - 1) {
         first -= 1;

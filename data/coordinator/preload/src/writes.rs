@@ -1,8 +1,9 @@
 //! Turns for writes, and for calls that flush written bytes.
 //!
-//! Writes to the page cache proceed at once; the call that flushes them to the storage waits. Where each write is a
-//! request to the storage (past the page cache, or on file systems that do not cache writes), each waits, in the order
-//! of offsets among all writers; a stream of them uses kept turns.
+//! Writes to the page cache proceed at once; the call that flushes them to the storage waits. Where
+//! each write is a request to the storage (past the page cache, or on file systems that do not
+//! cache writes), each waits, in the order of offsets among all writers; a stream of them uses kept
+//! turns.
 
 use core::ffi::c_int;
 
@@ -79,5 +80,6 @@ pub(crate) fn turn_to_sync(descriptor: c_int) -> CallTurn {
 /// State of a descriptor of shared storage.
 #[inline]
 fn ordered(descriptor: c_int) -> Option<&'static Descriptor> {
-    descriptors::get(descriptor).filter(|known| matches!(known.storage(), StorageKind::Shared | StorageKind::Direct))
+    descriptors::get(descriptor)
+        .filter(|known| matches!(known.storage(), StorageKind::Shared | StorageKind::Direct))
 }

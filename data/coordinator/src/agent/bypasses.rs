@@ -9,7 +9,8 @@ use eyas_ioq::{Bypass, UnorderedCalls};
 
 use super::read_ahead::FileKey;
 
-/// A storage is forgotten after this time without use, because another one may be mounted in its place.
+/// A storage is forgotten after this time without use, because another one may be mounted in its
+/// place.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// All storages, by device.
@@ -30,7 +31,12 @@ struct StorageBypass {
 
 impl StorageBypass {
     fn new() -> StorageBypass {
-        StorageBypass { bypass: Bypass::default(), place: None, last: (0, 0), heard: Instant::now() }
+        StorageBypass {
+            bypass: Bypass::default(),
+            place: None,
+            last: (0, 0),
+            heard: Instant::now(),
+        }
     }
 }
 
@@ -44,8 +50,8 @@ impl StorageBypasses {
         self.storages.get(&device).is_none_or(|storage| storage.bypass.is_ordered())
     }
 
-    /// These bytes were read or written in a turn of their own. `told`: bytes and duration that tell how fast the
-    /// storage is. Returns whether ordering is now known to gain nothing.
+    /// These bytes were read or written in a turn of their own. `told`: bytes and duration that
+    /// tell how fast the storage is. Returns whether ordering is now known to gain nothing.
     pub fn record_ordered(
         &mut self,
         (device, inode): FileKey,
@@ -70,7 +76,10 @@ impl StorageBypasses {
             storage.place = place;
         }
         if place.is_some() {
-            tracing::info!(device, "ordering gains nothing at this storage; its requests are no longer ordered");
+            tracing::info!(
+                device,
+                "ordering gains nothing at this storage; its requests are no longer ordered"
+            );
         }
         place.is_some()
     }
@@ -84,17 +93,22 @@ impl StorageBypasses {
         }
     }
 
-    /// Evaluates the durations that programs have reported. Returns the storages that are no longer bypassed.
+    /// Evaluates the durations that programs have reported. Returns the storages that are no longer
+    /// bypassed.
     pub fn review(&mut self) -> Vec<u64> {
         let (now_us, board) = (self.now_us(), self.board);
         let mut back = Vec::new();
         self.storages.retain(|device, storage| {
             if let Some(place) = storage.place {
-                let CallTimes { calls, total_us, slow_calls, slow_us } = board.bypassed[place].take_times();
+                let CallTimes { calls, total_us, slow_calls, slow_us } =
+                    board.bypassed[place].take_times();
                 if calls > 0 {
                     storage.heard = Instant::now();
                 }
-                storage.bypass.record_unordered(now_us, UnorderedCalls { calls, total_us, slow_calls, slow_us });
+                storage.bypass.record_unordered(
+                    now_us,
+                    UnorderedCalls { calls, total_us, slow_calls, slow_us },
+                );
             }
             let is_idle = storage.heard.elapsed() > IDLE;
             if (is_idle || storage.bypass.is_ordered()) && take_back(board, storage) {

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use eyas_board::{
-    Board, CallKind, HEARTBEAT, HELLO, SeatAnswer, SeatRequest, SeatState, VERSION, ring, take_marks, wait,
+    Board, CallKind, HEARTBEAT, HELLO, SeatAnswer, SeatRequest, SeatState, VERSION, ring,
+    take_marks, wait,
 };
 use eyas_ioq::{ClassId, RequestId};
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
@@ -129,7 +130,10 @@ impl AgentCore {
                 beaten = Instant::now();
             }
             let most = if self.kept.is_empty() { HEARTBEAT } else { KEPT_IDLE };
-            let patience = self.tracker.next_timeout_us().map_or(most, |us| Duration::from_micros(us).min(most));
+            let patience = self
+                .tracker
+                .next_timeout_us()
+                .map_or(most, |us| Duration::from_micros(us).min(most));
             wait(&agent.bell, seen, patience);
         }
         agent.open.store(0, Ordering::Release);
@@ -149,7 +153,12 @@ impl AgentCore {
         while let Ok(outbox) = self.inbox.try_recv() {
             match outbox {
                 AgentMessage::File { seat, file } => self.given(seat, file),
-                AgentMessage::WindowRead { request, key, window, result: WindowRead { bytes, first } } => {
+                AgentMessage::WindowRead {
+                    request,
+                    key,
+                    window,
+                    result: WindowRead { bytes, first },
+                } => {
                     self.files.fetched(key);
                     self.tracker.done(request, bytes);
                     self.took(key, &window, first);
@@ -162,7 +171,8 @@ impl AgentCore {
                     messages.into_iter().for_each(|message| self.tracker.receive(message))
                 }
                 AgentMessage::Status(mut asking) => {
-                    let status = postcard::to_stdvec(&self.tracker.status()).expect("a status can be serialized");
+                    let status = postcard::to_stdvec(&self.tracker.status())
+                        .expect("a status can be serialized");
                     // A client that does not read has gone.
                     let _ = asking.write_all(&status);
                 }
@@ -192,9 +202,12 @@ impl AgentCore {
             },
             SeatState::Done => {
                 // Durations of writes tell nothing: a cache may have taken them.
-                if let Some((ask, _)) = self.seats.get(&index).filter(|(ask, _)| ask.kind != CallKind::Write) {
+                if let Some((ask, _)) =
+                    self.seats.get(&index).filter(|(ask, _)| ask.kind != CallKind::Write)
+                {
                     let us = seat.took_us();
-                    let (key, bytes) = ((ask.device, ask.inode), ask.offset..ask.offset + ask.length);
+                    let (key, bytes) =
+                        ((ask.device, ask.inode), ask.offset..ask.offset + ask.length);
                     let length = bytes.end - bytes.start;
                     self.took(key, &bytes, us.map(|us| (length, Duration::from_micros(us))));
                 }
@@ -223,12 +236,16 @@ impl AgentCore {
                 self.files.close(key);
                 self.answer(index, SeatAnswer::Pass);
             }
-            _ if !ask.must_order && !self.storages.are_ordered(ask.device) => self.answer(index, SeatAnswer::Pass),
+            _ if !ask.must_order && !self.storages.are_ordered(ask.device) => {
+                self.answer(index, SeatAnswer::Pass)
+            }
             CallKind::DirectRead => self.alone(index, ask, Operation::Read),
             CallKind::Write => self.alone(index, ask, Operation::Write),
             CallKind::Read | CallKind::Hint => {
                 match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
-                    ReadAdvice::Alone if ask.kind == CallKind::Hint => self.answer(index, SeatAnswer::Pass),
+                    ReadAdvice::Alone if ask.kind == CallKind::Hint => {
+                        self.answer(index, SeatAnswer::Pass)
+                    }
                     ReadAdvice::Alone => self.alone(index, ask, Operation::Read),
                     ReadAdvice::SendFile => {
                         self.board.seats[index].reply(SeatAnswer::OpenWanted);
@@ -247,7 +264,8 @@ impl AgentCore {
         let Some((ask, None)) = self.seats.get(&index).copied() else { return };
         let key = (ask.device, ask.inode);
         // The seat may belong to another program by now.
-        let is_it = |file: &File| file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == key);
+        let is_it =
+            |file: &File| file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == key);
         let windows = self.files.given(key, file.filter(is_it));
         self.want(key, ask.class, windows);
         self.advise(index, ask);
@@ -264,8 +282,20 @@ impl AgentCore {
         }
     }
 
-    fn ask(&mut self, (device, inode): FileKey, class: ClassId, operation: Operation, extent: Extent) -> RequestId {
-        self.tracker.ask(StorageLocation::Device(device), StorageFileId(inode), class, operation, extent)
+    fn ask(
+        &mut self,
+        (device, inode): FileKey,
+        class: ClassId,
+        operation: Operation,
+        extent: Extent,
+    ) -> RequestId {
+        self.tracker.ask(
+            StorageLocation::Device(device),
+            StorageFileId(inode),
+            class,
+            operation,
+            extent,
+        )
     }
 
     /// Asks for a turn for each window.
@@ -276,8 +306,8 @@ impl AgentCore {
         }
     }
 
-    /// A program has read or written in a turn of its own. `told`: bytes and duration that tell how fast the storage
-    /// is.
+    /// A program has read or written in a turn of its own. `told`: bytes and duration that tell how
+    /// fast the storage is.
     fn took(&mut self, key: FileKey, bytes: &Range<u64>, told: Option<(u64, Duration)>) {
         if !self.storages.record_ordered(key, bytes, told) {
             return;
@@ -294,8 +324,7 @@ impl AgentCore {
     /// Cancels waiting windows of files for which `is_it` returns true.
     fn call_off(&mut self, is_it: impl Fn(&ReadAheadFiles, FileKey) -> bool) {
         let files = &self.files;
-        let is_off =
-            |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(key, _) if is_it(files, *key));
+        let is_off = |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(key, _) if is_it(files, *key));
         let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
         for (request, wanted) in off {
             if let Wanted::Window(key, _) = wanted {
@@ -312,7 +341,8 @@ impl AgentCore {
                 None => self.tracker.done(request, 0),
                 Some(Wanted::Window(key, window)) => match decision {
                     Decision::Proceed => self.fetch(request, key, window),
-                    // Programs read it themselves; many of them are reading now, and the agent must not add to that.
+                    // Programs read it themselves; many of them are reading now, and the agent must
+                    // not add to that.
                     Decision::Unordered => self.give_up(request, key, window),
                 },
                 Some(Wanted::Seat(index)) => {
@@ -320,7 +350,9 @@ impl AgentCore {
                         self.set_successor(request, index);
                     }
                     match decision {
-                        Decision::Proceed if self.board.seats[index].reply(SeatAnswer::Go) => self.keep(index),
+                        Decision::Proceed if self.board.seats[index].reply(SeatAnswer::Go) => {
+                            self.keep(index)
+                        }
                         Decision::Proceed => self.leave(index, false),
                         Decision::Unordered => self.answer(index, SeatAnswer::Pass),
                     }
@@ -349,15 +381,20 @@ impl AgentCore {
         }
     }
 
-    /// Takes back turns that were kept long enough, and turns of programs that wait for another one.
+    /// Takes back turns that were kept long enough, and turns of programs that wait for another
+    /// one.
     fn take_back(&mut self) {
         if self.kept.is_empty() {
             return;
         }
         let now = Instant::now();
         let waits = |index: &usize| self.board.seats[*index].state() == SeatState::Asked;
-        let waiting: BTreeSet<u32> =
-            self.seats.iter().filter(|(index, _)| waits(index)).map(|(_, (ask, _))| ask.process).collect();
+        let waiting: BTreeSet<u32> = self
+            .seats
+            .iter()
+            .filter(|(index, _)| waits(index))
+            .map(|(_, (ask, _))| ask.process)
+            .collect();
         let mut over = Vec::new();
         for (index, kept) in &mut self.kept {
             let done = self.board.seats[*index].done_bytes();
@@ -365,7 +402,8 @@ impl AgentCore {
                 kept.seen = (done, now);
             }
             let is_over = now - kept.seen.1 >= KEPT_IDLE || now - kept.since >= KEPT_MOST;
-            if (is_over || waiting.contains(&kept.process)) && self.board.seats[*index].take_back() {
+            if (is_over || waiting.contains(&kept.process)) && self.board.seats[*index].take_back()
+            {
                 over.push(*index);
             }
         }
@@ -377,7 +415,8 @@ impl AgentCore {
 
     fn fetch(&mut self, request: RequestId, key: FileKey, window: Range<u64>) {
         let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
-        let Some((WindowReader { file, entry }, class, more)) = self.files.begin(key, window.start) else {
+        let Some((WindowReader { file, entry }, class, more)) = self.files.begin(key, window.start)
+        else {
             return self.give_up(request, key, window);
         };
         self.want(key, class, more);
@@ -443,10 +482,15 @@ impl AgentCore {
             }
         }
         self.files.tidy();
-        let is_gone =
-            |ask: &SeatRequest| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
-        let gone: Vec<usize> =
-            self.seats.iter().filter(|(_, (ask, _))| is_gone(ask)).map(|(index, _)| *index).collect();
+        let is_gone = |ask: &SeatRequest| {
+            Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err())
+        };
+        let gone: Vec<usize> = self
+            .seats
+            .iter()
+            .filter(|(_, (ask, _))| is_gone(ask))
+            .map(|(index, _)| *index)
+            .collect();
         for index in gone {
             self.leave(index, false);
             self.board.seats[index].free();
@@ -455,7 +499,8 @@ impl AgentCore {
         self.clear();
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.programs.retain(|program| {
-            !poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&at_once)).is_ok_and(|ended| ended > 0)
+            !poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&at_once))
+                .is_ok_and(|ended| ended > 0)
         });
         if !self.programs.is_empty() {
             self.needed = Instant::now();
@@ -465,7 +510,9 @@ impl AgentCore {
     /// Frees seats of programs that ended while they took or freed a seat.
     fn clear(&mut self) {
         let mut lingering = BTreeMap::new();
-        for (index, seat) in self.board.seats.iter().enumerate().filter(|(index, _)| !self.seats.contains_key(index)) {
+        for (index, seat) in
+            self.board.seats.iter().enumerate().filter(|(index, _)| !self.seats.contains_key(index))
+        {
             let state = seat.state();
             if state == SeatState::Free {
                 continue;

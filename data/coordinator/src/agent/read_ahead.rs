@@ -17,7 +17,8 @@ mod streams;
 
 /// A file is closed and forgotten after this time without use.
 const IDLE: Duration = Duration::from_secs(10);
-/// Bytes that were read ahead are assumed to be in memory while the file is used at least this often.
+/// Bytes that were read ahead are assumed to be in memory while the file is used at least this
+/// often.
 const FRESH: Duration = Duration::from_secs(1);
 /// Time within which a program has to send its open file.
 const OPENING: Duration = Duration::from_millis(500);
@@ -88,7 +89,14 @@ impl ReadAheadFiles {
     }
 
     /// A process is about to read these bytes of a file with `file_bytes` bytes.
-    pub fn read(&mut self, key: FileKey, process: u32, class: u32, bytes: Range<u64>, file_bytes: u64) -> ReadAdvice {
+    pub fn read(
+        &mut self,
+        key: FileKey,
+        process: u32,
+        class: u32,
+        bytes: Range<u64>,
+        file_bytes: u64,
+    ) -> ReadAdvice {
         let board = self.board;
         let Some(file) = self.file(key) else { return ReadAdvice::Alone };
         file.is_closing = false;
@@ -144,7 +152,8 @@ impl ReadAheadFiles {
         }
     }
 
-    /// A program has entered an announced piece. Returns the file, its class and the windows to be read next.
+    /// A program has entered an announced piece. Returns the file, its class and the windows to be
+    /// read next.
     pub fn entered(&mut self, entry: usize) -> Option<(FileKey, u32, Vec<Range<u64>>)> {
         let index = &self.board.files[entry];
         let key = (index.device.load(Ordering::Relaxed), index.inode.load(Ordering::Relaxed));
@@ -153,7 +162,8 @@ impl ReadAheadFiles {
         if !matches!(file.access, Access::Open(_)) {
             return None;
         }
-        let is_entered = |last: &u64| index.piece(last / PIECE_BYTES).is_some_and(|piece| !piece.is_announced);
+        let is_entered =
+            |last: &u64| index.piece(last / PIECE_BYTES).is_some_and(|piece| !piece.is_announced);
         let entered: Vec<u64> = file.streams.ahead().filter(is_entered).collect();
         let ahead = file.ahead();
         let next = |start| file.streams.entered(start, file.bytes, ahead);
@@ -163,9 +173,13 @@ impl ReadAheadFiles {
         Some((key, file.class, windows))
     }
 
-    /// The window at this offset is about to be read. Returns its reader, the class, and further windows to be read;
-    /// `None` if the file cannot be read any longer.
-    pub fn begin(&mut self, key: FileKey, start: u64) -> Option<(WindowReader, u32, Vec<Range<u64>>)> {
+    /// The window at this offset is about to be read. Returns its reader, the class, and further
+    /// windows to be read; `None` if the file cannot be read any longer.
+    pub fn begin(
+        &mut self,
+        key: FileKey,
+        start: u64,
+    ) -> Option<(WindowReader, u32, Vec<Range<u64>>)> {
         let file = self.files.get_mut(&key)?;
         let Access::Open(open) = &file.access else { return None };
         let entry = &self.board.files[file.entry];
@@ -198,7 +212,8 @@ impl ReadAheadFiles {
         }
     }
 
-    /// The last program is about to close a file. The agent closes it, too, when no window is being read.
+    /// The last program is about to close a file. The agent closes it, too, when no window is being
+    /// read.
     pub fn close(&mut self, key: FileKey) {
         match self.files.get_mut(&key) {
             Some(file) if file.under_way == 0 => self.forget(key),
@@ -223,8 +238,11 @@ impl ReadAheadFiles {
 
     /// Closes unused files, and stops waiting for files that programs do not send.
     pub fn tidy(&mut self) {
-        let idle = |file: &ReadAheadFile| file.under_way == 0 && (file.used.elapsed() > IDLE || file.is_bypassed());
-        let leaving: Vec<FileKey> = self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
+        let idle = |file: &ReadAheadFile| {
+            file.under_way == 0 && (file.used.elapsed() > IDLE || file.is_bypassed())
+        };
+        let leaving: Vec<FileKey> =
+            self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
         leaving.into_iter().for_each(|key| self.forget(key));
         for file in self.files.values_mut() {
             if file.under_way == 0 && file.used.elapsed() > FRESH {
@@ -323,11 +341,16 @@ fn is_alive(process: u32) -> bool {
 /// Reports on the board that a window is coming, and asks to be told when a program enters it.
 fn announce(entry: &CachedFile, window: &Range<u64>) {
     for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
-        entry.set(FilePiece { number, pages: 0, is_announced: number == window.start / PIECE_BYTES });
+        entry.set(FilePiece {
+            number,
+            pages: 0,
+            is_announced: number == window.start / PIECE_BYTES,
+        });
     }
 }
 
-/// Reports again that these bytes are in memory, where the board has forgotten them and they are not about to be read.
+/// Reports again that these bytes are in memory, where the board has forgotten them and they are
+/// not about to be read.
 fn publish_again(entry: &CachedFile, bytes: Range<u64>, windows: &[Range<u64>]) {
     for number in bytes.start / PIECE_BYTES..bytes.end.div_ceil(PIECE_BYTES) {
         let is_coming = windows.iter().any(|window| window.contains(&(number * PIECE_BYTES)));

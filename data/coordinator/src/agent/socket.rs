@@ -52,7 +52,8 @@ impl AgentSocket {
         let mut rights = net::RecvAncillaryBuffer::new(&mut space);
         let mut message = [0; 5];
         let flags = net::RecvFlags::CMSG_CLOEXEC;
-        let received = net::recvmsg(&program, &mut [IoSliceMut::new(&mut message)], &mut rights, flags)?;
+        let received =
+            net::recvmsg(&program, &mut [IoSliceMut::new(&mut message)], &mut rights, flags)?;
         let file = rights.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut files) => files.next(),
             _ => None,
@@ -64,13 +65,18 @@ impl AgentSocket {
             }
             (TAKE_FILE, 5) => {
                 let [_, seat @ ..] = message;
-                // The program's descriptor is closed before the program continues: it may hold locks that end with it.
-                Some(AgentMessage::File { seat: u32::from_le_bytes(seat) as usize, file: file.and_then(open_again) })
+                // The program's descriptor is closed before the program continues: it may hold
+                // locks that end with it.
+                Some(AgentMessage::File {
+                    seat: u32::from_le_bytes(seat) as usize,
+                    file: file.and_then(open_again),
+                })
             }
             (HELLO, 1) => {
                 // A process that the agent cannot see does not keep it running.
                 let process = Pid::from_raw(peer.process.cast_signed());
-                let process = process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+                let process =
+                    process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
                 Some(AgentMessage::Hello { program, process })
             }
             (STATUS, 1) => Some(AgentMessage::Status(program)),
@@ -78,14 +84,19 @@ impl AgentSocket {
         })
     }
 
-    /// Sends the board's memory and the process id of the program in the agent's namespace. The id is 0 if the program
-    /// runs in a namespace that the agent cannot see.
+    /// Sends the board's memory and the process id of the program in the agent's namespace. The id
+    /// is 0 if the program runs in a namespace that the agent cannot see.
     fn give_board(&self, program: &UnixStream, number: u32) -> std::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = net::SendAncillaryBuffer::new(&mut space);
         let files = [std::os::fd::AsFd::as_fd(&self.memory)];
         rights.push(SendAncillaryMessage::ScmRights(&files));
-        net::sendmsg(program, &[IoSlice::new(&number.to_le_bytes())], &mut rights, net::SendFlags::NOSIGNAL)?;
+        net::sendmsg(
+            program,
+            &[IoSlice::new(&number.to_le_bytes())],
+            &mut rights,
+            net::SendFlags::NOSIGNAL,
+        )?;
         Ok(())
     }
 }
@@ -94,6 +105,8 @@ impl AgentSocket {
 fn open_again(file: OwnedFd) -> Option<File> {
     // Without NONBLOCK, opening a pipe, or a file with a lease, would wait.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let again = rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty()).ok()?;
+    let again =
+        rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())
+            .ok()?;
     Some(File::from(again)).filter(|again| again.metadata().is_ok_and(|found| found.is_file()))
 }

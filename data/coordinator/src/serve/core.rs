@@ -1,4 +1,5 @@
-//! State of the coordinator: it passes what agents ask to the decider, and the decisions back to them.
+//! State of the coordinator: it passes what agents ask to the decider, and the decisions back to
+//! them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -10,7 +11,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::known_storages::KnownStorages;
-use crate::protocol::{AgentRequest, HEARTBEAT, IoStatus, MAX_NAME_BYTES, MAX_STORAGES, ToAgent, ToCoordinator};
+use crate::protocol::{
+    AgentRequest, HEARTBEAT, IoStatus, MAX_NAME_BYTES, MAX_STORAGES, ToAgent, ToCoordinator,
+};
 use crate::rules::Rules;
 
 /// Messages that are handled together.
@@ -72,7 +75,9 @@ impl CoordinatorCore {
         let mut beaten = Instant::now();
         loop {
             let patience = match self.servers.next_timeout() {
-                Some(at_us) => Duration::from_micros(at_us.saturating_sub(self.now_us())).max(MIN_TIMER).min(HEARTBEAT),
+                Some(at_us) => Duration::from_micros(at_us.saturating_sub(self.now_us()))
+                    .max(MIN_TIMER)
+                    .min(HEARTBEAT),
                 None => HEARTBEAT,
             };
             match timeout(patience, told.recv_many(&mut together, MAX_TOGETHER)).await {
@@ -112,7 +117,10 @@ impl CoordinatorCore {
             ToCoordinator::Alive => {}
             ToCoordinator::Storage(name) => {
                 if name.len() > MAX_NAME_BYTES || agent.storages.len() >= MAX_STORAGES {
-                    tracing::warn!(?client, "an agent names too many storages; its session is closed");
+                    tracing::warn!(
+                        ?client,
+                        "an agent names too many storages; its session is closed"
+                    );
                     return self.gone(client);
                 }
                 let must_order = self.rules.must_order(&name);
@@ -126,7 +134,13 @@ impl CoordinatorCore {
             ToCoordinator::Ask(wanted) => self.ask(client, wanted),
             ToCoordinator::Done { storage, grant, bytes, took_us } => {
                 if let Some(server) = agent.storages.get(storage as usize).copied() {
-                    self.handle(Event::Completed { client, server, grant, bytes, took_us: Some(took_us) });
+                    self.handle(Event::Completed {
+                        client,
+                        server,
+                        grant,
+                        bytes,
+                        took_us: Some(took_us),
+                    });
                 }
             }
             ToCoordinator::Cancel { storage, request } => {
@@ -146,7 +160,11 @@ impl CoordinatorCore {
             }
             ToCoordinator::Status => {
                 let status = self.status();
-                self.agents.get_mut(&client).expect("the agent is connected").said.push(ToAgent::Status(status));
+                self.agents
+                    .get_mut(&client)
+                    .expect("the agent is connected")
+                    .said
+                    .push(ToAgent::Status(status));
             }
         }
     }
@@ -163,7 +181,16 @@ impl CoordinatorCore {
             let id = RequestId(self.last_request);
             agent.waiting.insert(request, id);
             self.requests.insert(id, (client, request));
-            requests.push(Request { id, client, server, class, file, operation, extent, call: None });
+            requests.push(Request {
+                id,
+                client,
+                server,
+                class,
+                file,
+                operation,
+                extent,
+                call: None,
+            });
         }
         self.handle(Event::Asked(requests));
     }
@@ -185,9 +212,17 @@ impl CoordinatorCore {
         for effect in std::mem::take(&mut self.effects) {
             match effect {
                 Effect::Granted(grant) => {
-                    let requests = grant.requests.iter().filter_map(|request| self.name_of(*request)).collect();
+                    let requests = grant
+                        .requests
+                        .iter()
+                        .filter_map(|request| self.name_of(*request))
+                        .collect();
                     let (server, id) = (grant.server, grant.id);
-                    self.tell(grant.client, server, |storage| ToAgent::Granted { storage, grant: id, requests });
+                    self.tell(grant.client, server, |storage| ToAgent::Granted {
+                        storage,
+                        grant: id,
+                        requests,
+                    });
                 }
                 Effect::Uncoordinated { client, request } => {
                     if let Some(request) = self.name_of(request)
@@ -236,11 +271,15 @@ impl CoordinatorCore {
     }
 
     fn status(&self) -> IoStatus {
-        let stats = |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.stats(server)?));
+        let stats =
+            |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.stats(server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
         let classes = self.rules.class_names();
-        let bypassed = |server| self.agents.values().filter(|agent| agent.bypassed.contains(&server)).count() as u64;
-        let bypassed = self.storages.iter().map(|(name, server)| (name.clone(), bypassed(server))).collect();
+        let bypassed = |server| {
+            self.agents.values().filter(|agent| agent.bypassed.contains(&server)).count() as u64
+        };
+        let bypassed =
+            self.storages.iter().map(|(name, server)| (name.clone(), bypassed(server))).collect();
         let storages = self.storages.iter().filter_map(stats).collect();
         IoStatus { agents: agents as u64, classes, storages, bypassed }
     }

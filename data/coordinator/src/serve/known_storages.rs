@@ -1,13 +1,14 @@
 //! Storages that the coordinator knows, by the names that agents use.
 //!
-//! Measurements of a storage are useful to the next agent, so a storage is remembered after the last agent that names
-//! it has gone. Names come from outside, so their number is bounded.
+//! Measurements of a storage are useful to the next agent, so a storage is remembered after the
+//! last agent that names it has gone. Names come from outside, so their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_ioq::ServerId;
 
-/// Storages that no connected agent names: of more, the one that was named longest ago is forgotten.
+/// Storages that no connected agent names: of more, the one that was named longest ago is
+/// forgotten.
 const MAX_UNNAMED: usize = 256;
 
 #[derive(Default)]
@@ -29,24 +30,27 @@ impl KnownStorages {
     /// The storage of this name, and whether it is new.
     pub fn name(&mut self, name: String) -> (ServerId, bool) {
         let next = ServerId(self.numbered);
-        let storage = self.known.entry(name).or_insert(KnownStorage { server: next, unnamed_since: None });
+        let storage =
+            self.known.entry(name).or_insert(KnownStorage { server: next, unnamed_since: None });
         storage.unnamed_since = None;
         let is_new = storage.server == next;
         self.numbered += u32::from(is_new);
         (storage.server, is_new)
     }
 
-    /// Forgets storages that are not in `named`, as far as they are too many, and returns them: those that have been
-    /// unnamed for longest.
+    /// Forgets storages that are not in `named`, as far as they are too many, and returns them:
+    /// those that have been unnamed for longest.
     pub fn forget(&mut self, named: &BTreeSet<ServerId>) -> Vec<ServerId> {
         self.looks += 1;
         let mut unnamed = BTreeSet::new();
         for KnownStorage { server, unnamed_since } in self.known.values_mut() {
-            *unnamed_since = if named.contains(server) { None } else { unnamed_since.or(Some(self.looks)) };
+            *unnamed_since =
+                if named.contains(server) { None } else { unnamed_since.or(Some(self.looks)) };
             unnamed.extend(unnamed_since.map(|since| (since, *server)));
         }
         let too_many = unnamed.len().saturating_sub(MAX_UNNAMED);
-        let forgotten: Vec<ServerId> = unnamed.into_iter().take(too_many).map(|(_, server)| server).collect();
+        let forgotten: Vec<ServerId> =
+            unnamed.into_iter().take(too_many).map(|(_, server)| server).collect();
         self.known.retain(|_, storage| !forgotten.contains(&storage.server));
         forgotten
     }
@@ -75,9 +79,16 @@ mod tests {
                 server
             })
             .collect();
-        assert_eq!((forgotten, storages.iter().count()), (numbers[..more].to_vec(), MAX_UNNAMED + 1));
+        assert_eq!(
+            (forgotten, storages.iter().count()),
+            (numbers[..more].to_vec(), MAX_UNNAMED + 1)
+        );
         assert_eq!(storages.name("kept:/".to_owned()).0, *kept.first().unwrap());
-        assert_eq!(storages.name(format!("nfs{more}:/")), (numbers[more], false), "named again, it is the same");
+        assert_eq!(
+            storages.name(format!("nfs{more}:/")),
+            (numbers[more], false),
+            "named again, it is the same"
+        );
         let (anew, is_new) = storages.name("nfs0:/".to_owned());
         assert!(is_new && !numbers.contains(&anew), "no number is used twice");
         assert_eq!(

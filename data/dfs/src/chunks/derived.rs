@@ -1,5 +1,5 @@
-//! Chunks that this node makes of objects in its own store: of chunks of other files, and of cached or kept objects. No
-//! byte crosses the network.
+//! Chunks that this node makes of objects in its own store: of chunks of other files, and of cached
+//! or kept objects. No byte crosses the network.
 
 use std::io::{Seek, SeekFrom};
 
@@ -14,15 +14,20 @@ use tokio::task::block_in_place;
 use crate::chunks::small::failure;
 use crate::chunks::{ChunkError, NodeChunks};
 
-/// A request cuts off further chunks until they have this number of bytes. The client then asks for the rest.
+/// A request cuts off further chunks until they have this number of bytes. The client then asks for
+/// the rest.
 const CUT_BYTES: u64 = 256 << 20;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
 impl NodeChunks {
-    /// Makes chunks of objects that are in this node's store, and have the same content. Returns one value for each.
-    pub async fn derive_all(&self, derived: &[(ObjectId, ChunkSpec)]) -> Vec<Result<(), StoreFailure>> {
+    /// Makes chunks of objects that are in this node's store, and have the same content. Returns
+    /// one value for each.
+    pub async fn derive_all(
+        &self,
+        derived: &[(ObjectId, ChunkSpec)],
+    ) -> Vec<Result<(), StoreFailure>> {
         let mut results = Vec::with_capacity(derived.len());
         for (of, wanted) in derived {
             results.push(self.derive(*of, *wanted).await.map_err(|error| failure(&error)));
@@ -44,10 +49,14 @@ impl NodeChunks {
         place.finish(made)
     }
 
-    /// Cuts the next chunks off an object that is in this node's store. An object that is one chunk is not copied. If
-    /// this fails, the chunks are deleted, as the client does not know them. Calls `see` for each chunk before it is
-    /// stored.
-    pub async fn cut(&self, request: &CutRequest, see: impl Fn(ObjectId)) -> Result<CutPart, CutFailure> {
+    /// Cuts the next chunks off an object that is in this node's store. An object that is one chunk
+    /// is not copied. If this fails, the chunks are deleted, as the client does not know them.
+    /// Calls `see` for each chunk before it is stored.
+    pub async fn cut(
+        &self,
+        request: &CutRequest,
+        see: impl Fn(ObjectId),
+    ) -> Result<CutPart, CutFailure> {
         let mut made = Vec::new();
         let note = |object| {
             made.push(object);
@@ -60,34 +69,43 @@ impl NodeChunks {
         cut
     }
 
-    async fn cut_next(&self, request: &CutRequest, mut see: impl FnMut(ObjectId)) -> Result<CutPart, CutFailure> {
+    async fn cut_next(
+        &self,
+        request: &CutRequest,
+        mut see: impl FnMut(ObjectId),
+    ) -> Result<CutPart, CutFailure> {
         let failed = |error: ChunkError| CutFailure::NotStored(failure(&error));
         let stored = |error: StoreError| failed(error.into());
         if request.from == 0 {
             block_in_place(|| self.store.verify_again(request.object)).map_err(stored)?;
         }
-        let mut opened = block_in_place(|| self.store.open_object(request.object)).map_err(stored)?;
+        let mut opened =
+            block_in_place(|| self.store.open_object(request.object)).map_err(stored)?;
         let unreadable = |error: std::io::Error| {
             let why = format!("cannot read object {}: {error}", request.object);
             CutFailure::NotStored(StoreFailure::Failed(why))
         };
         let format = match request.format {
             Some(format) => format,
-            None => block_in_place(|| probe(&mut opened.file, &request.base_name)).map_err(unreadable)?,
+            None => block_in_place(|| probe(&mut opened.file, &request.base_name))
+                .map_err(unreadable)?,
         };
         opened.file.seek(SeekFrom::Start(request.from)).map_err(unreadable)?;
         let cutter = Cutter::storing(format, request.chunk_bytes, request.from);
         let mut pieces = SourceChunks::new(cutter, SparseFile(opened.file), Vec::new(), READ_BYTES);
         let (mut chunks, mut at) = (Vec::new(), request.from);
         while at - request.from < CUT_BYTES || at == opened.size_bytes {
-            let Some(piece) = block_in_place(|| pieces.next()).transpose().map_err(not_cut)? else { break };
+            let Some(piece) = block_in_place(|| pieces.next()).transpose().map_err(not_cut)? else {
+                break;
+            };
             let chunk = match piece {
                 SourceChunk::Hole(Chunk { size_bytes, checksum, .. }) => {
                     CutChunk { size_bytes, checksum, is_hole: true }
                 }
-                SourceChunk::Content(content) => {
-                    self.write_cut(request, content, opened.size_bytes, &mut see).await.map_err(failed)?
-                }
+                SourceChunk::Content(content) => self
+                    .write_cut(request, content, opened.size_bytes, &mut see)
+                    .await
+                    .map_err(failed)?,
             };
             at += chunk.size_bytes;
             chunks.push(chunk);
@@ -117,7 +135,8 @@ impl NodeChunks {
         if chunk_bytes == size_bytes {
             self.derive(request.object, wanted).await?;
         } else if let Some(place) = self.prepare(wanted).await? {
-            let written = block_in_place(|| self.store.put(object, &content).map_err(ChunkError::from));
+            let written =
+                block_in_place(|| self.store.put(object, &content).map_err(ChunkError::from));
             place.finish(written.map(|_| self.take(wanted)))?;
         }
         Ok(cut)

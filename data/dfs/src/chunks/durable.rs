@@ -1,8 +1,10 @@
-//! The thread that makes chunks durable: their content and the record that they belong to this node.
+//! The thread that makes chunks durable: their content and the record that they belong to this
+//! node.
 //!
-//! Requests that arrive while the thread waits for the disk share the next sync, so that a thousand small chunks cost
-//! about as much as one. A few small chunks do not wait for their files: their content goes into the database with
-//! their records. The thread syncs their files later, and puts back from the database what a power failure has taken.
+//! Requests that arrive while the thread waits for the disk share the next sync, so that a thousand
+//! small chunks cost about as much as one. A few small chunks do not wait for their files: their
+//! content goes into the database with their records. The thread syncs their files later, and puts
+//! back from the database what a power failure has taken.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -22,10 +24,12 @@ const MAX_WAITING: usize = 1024;
 /// Maximum number of requests that share a sync.
 const MAX_TOGETHER: usize = 256;
 
-/// Up to this number of small chunks go into the database. The files of more of them are synced together.
+/// Up to this number of small chunks go into the database. The files of more of them are synced
+/// together.
 const MAX_LOGGED_TOGETHER: usize = 16;
 
-/// The files of chunks whose content is in the database are synced when the content has this size, bytes.
+/// The files of chunks whose content is in the database are synced when the content has this size,
+/// bytes.
 const MAX_LOGGED_BYTES: usize = 8 << 20;
 
 /// They are also synced when no request has come for this time.
@@ -41,8 +45,8 @@ struct Request {
 pub(super) struct DurableChunks(mpsc::SyncSender<Request>);
 
 impl DurableChunks {
-    /// Starts the thread. Chunks whose content is in the database are in the store when this returns, unless the disk
-    /// fails.
+    /// Starts the thread. Chunks whose content is in the database are in the store when this
+    /// returns, unless the disk fails.
     pub fn start(database: Arc<Database>, store: ObjectStore) -> Result<Self, DatabaseError> {
         let mut durable = DurableThread { database, store, logged: Vec::new(), logged_bytes: 0 };
         durable.restore()?;
@@ -54,7 +58,8 @@ impl DurableChunks {
         Ok(DurableChunks(sender))
     }
 
-    /// Returns when the chunks, which are in the store, are on the disk and recorded as this node's own.
+    /// Returns when the chunks, which are in the store, are on the disk and recorded as this node's
+    /// own.
     pub async fn sync(&self, chunks: Vec<(ObjectId, OwnChunk)>) -> Result<(), Arc<ChunkError>> {
         let (done, result) = oneshot::channel();
         let request = Request { chunks, done };
@@ -96,12 +101,16 @@ impl DurableThread {
         }
     }
 
-    /// Makes the chunks of all requests durable together. A chunk that was deleted fails its own request and no other.
+    /// Makes the chunks of all requests durable together. A chunk that was deleted fails its own
+    /// request and no other.
     fn answer(&mut self, mut together: Vec<Request>) {
         loop {
-            let chunks: Vec<_> = together.iter().flat_map(|request| request.chunks.iter().copied()).collect();
+            let chunks: Vec<_> =
+                together.iter().flat_map(|request| request.chunks.iter().copied()).collect();
             let done = self.make_durable(&chunks).map_err(Arc::new);
-            let is_here = |request: &Request| request.chunks.iter().all(|(object, _)| self.store.contains(*object));
+            let is_here = |request: &Request| {
+                request.chunks.iter().all(|(object, _)| self.store.contains(*object))
+            };
             let (here, gone): (Vec<_>, Vec<_>) = match &done {
                 Err(error) if error.is_not_here() => together.into_iter().partition(is_here),
                 _ => (Vec::new(), together),
@@ -120,13 +129,16 @@ impl DurableThread {
     }
 
     fn make_durable(&mut self, chunks: &[(ObjectId, OwnChunk)]) -> Result<(), ChunkError> {
-        let is_small = |(_, chunk): &(ObjectId, OwnChunk)| chunk.size_bytes <= SMALL_CHUNK_BYTES as u64;
+        let is_small =
+            |(_, chunk): &(ObjectId, OwnChunk)| chunk.size_bytes <= SMALL_CHUNK_BYTES as u64;
         if chunks.len() > MAX_LOGGED_TOGETHER || !chunks.iter().all(is_small) {
             let objects: Vec<ObjectId> = chunks.iter().map(|(object, _)| *object).collect();
             self.store.sync(&objects)?;
             return Ok(self.database.own_durably(chunks)?);
         }
-        let with_content = |(object, chunk): &(ObjectId, OwnChunk)| Ok((*object, *chunk, self.store.content(*object)?));
+        let with_content = |(object, chunk): &(ObjectId, OwnChunk)| {
+            Ok((*object, *chunk, self.store.content(*object)?))
+        };
         let own: Vec<_> = chunks.iter().map(with_content).collect::<Result<_, StoreError>>()?;
         self.database.own_with_contents(&own)?;
         self.logged.extend(own.iter().map(|(object, ..)| *object));
@@ -150,7 +162,9 @@ impl DurableThread {
             }
             // A chunk was deleted just now.
             Err(error) if error.is_not_here() => {}
-            Err(error) => tracing::warn!(%error, "cannot sync small chunks, whose content stays in the database"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot sync small chunks, whose content stays in the database")
+            }
         }
     }
 
@@ -167,7 +181,9 @@ impl DurableThread {
                     self.logged.push(object);
                     self.logged_bytes += content.len();
                 }
-                Err(error) => tracing::warn!(%object, %error, "cannot restore a small chunk from the database"),
+                Err(error) => {
+                    tracing::warn!(%object, %error, "cannot restore a small chunk from the database")
+                }
             }
         }
         Ok(())
@@ -193,7 +209,8 @@ mod tests {
             result
         });
         drop(sender);
-        DurableThread { database: database.clone(), store, logged: Vec::new(), logged_bytes: 0 }.run(&requests);
+        DurableThread { database: database.clone(), store, logged: Vec::new(), logged_bytes: 0 }
+            .run(&requests);
         let results = results.map(|result| result.blocking_recv().unwrap().is_ok());
         assert_eq!(results, [true, false, true]);
         assert_eq!(database.chunks().unwrap(), [(here, chunk)]);

@@ -1,5 +1,5 @@
-//! Groups of small chunks, whose content comes with the request: they are written one after the other, and become
-//! durable together.
+//! Groups of small chunks, whose content comes with the request: they are written one after the
+//! other, and become durable together.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -19,9 +19,13 @@ use crate::database::OwnChunk;
 const MAX_ANSWER_BYTES: u64 = 4 << 20;
 
 impl NodeChunks {
-    /// Stores small chunks. If `is_durable` is set, they are on the disk when this returns. Returns one value for each
-    /// chunk.
-    pub async fn store_all(&self, chunks: &[SmallChunk], is_durable: bool) -> Vec<Result<(), StoreFailure>> {
+    /// Stores small chunks. If `is_durable` is set, they are on the disk when this returns. Returns
+    /// one value for each chunk.
+    pub async fn store_all(
+        &self,
+        chunks: &[SmallChunk],
+        is_durable: bool,
+    ) -> Vec<Result<(), StoreFailure>> {
         let mut results = vec![Ok(()); chunks.len()];
         let mut reserved = Vec::with_capacity(chunks.len());
         // All groups reserve space in one order, so that no two of them wait for each other.
@@ -37,14 +41,21 @@ impl NodeChunks {
                 Err(error) => results[place] = Err(failure(&error)),
             }
         }
-        let mut written: Vec<(usize, Option<Reservation<'_>>, OwnedEntry)> = Vec::with_capacity(reserved.len());
-        // While this thread blocks, another one runs its other tasks. Handing them over costs time, so it is done once
-        // for the whole group.
+        let mut written: Vec<(usize, Option<Reservation<'_>>, OwnedEntry)> =
+            Vec::with_capacity(reserved.len());
+        // While this thread blocks, another one runs its other tasks. Handing them over costs time,
+        // so it is done once for the whole group.
         block_in_place(|| {
             for (place, wanted, reservation) in reserved {
                 let ChunkSpec { object, size_bytes, checksum } = wanted;
-                match reservation.map_or(Ok(None), |reservation| self.write(reservation, &chunks[place].content)) {
-                    Ok(reservation) => written.push((place, reservation, (object, OwnChunk { size_bytes, checksum }))),
+                match reservation
+                    .map_or(Ok(None), |reservation| self.write(reservation, &chunks[place].content))
+                {
+                    Ok(reservation) => written.push((
+                        place,
+                        reservation,
+                        (object, OwnChunk { size_bytes, checksum }),
+                    )),
                     Err(error) => results[place] = Err(failure(&error)),
                 }
             }
@@ -72,7 +83,10 @@ impl NodeChunks {
                 (Err(error), reservation) => {
                     results[place] = Err(failure(error));
                     // The result is reported above.
-                    drop(reservation.map(|reservation| reservation.finish(Err(ChunkError::NoSource))));
+                    drop(
+                        reservation
+                            .map(|reservation| reservation.finish(Err(ChunkError::NoSource))),
+                    );
                 }
             }
         }
@@ -90,7 +104,9 @@ impl NodeChunks {
             let size_bytes = self.own().get(object).map_or(0, |own| own.chunk.size_bytes);
             contents.push(match fits(&mut answer_bytes, size_bytes) {
                 true => self.content(*object),
-                false => SmallContent::Failed(format!("an answer has at most {MAX_ANSWER_BYTES} bytes")),
+                false => {
+                    SmallContent::Failed(format!("an answer has at most {MAX_ANSWER_BYTES} bytes"))
+                }
             });
         }
         contents
@@ -115,7 +131,8 @@ impl NodeChunks {
         }
     }
 
-    /// Forces chunks of this node to the disk. They stay here for another day if no file has them yet.
+    /// Forces chunks of this node to the disk. They stay here for another day if no file has them
+    /// yet.
     pub async fn sync(&self, objects: &[ObjectId]) -> Result<(), Arc<ChunkError>> {
         if objects.is_empty() {
             return Ok(());
@@ -130,9 +147,9 @@ impl NodeChunks {
         self.durable.sync(entries).await
     }
 
-    /// Forces chunks to the disk for the leader of their files, and returns the files with those that are missing or
-    /// damaged here. A chunk that is here and was not recorded is recorded. Files are left out if the disk fails now,
-    /// and if another call has begun with them.
+    /// Forces chunks to the disk for the leader of their files, and returns the files with those
+    /// that are missing or damaged here. A chunk that is here and was not recorded is recorded.
+    /// Files are left out if the disk fails now, and if another call has begun with them.
     pub async fn secure(&self, mut files: Vec<FileChunks>) -> Vec<FileChunks> {
         let _securing = Securing::begin(self, &mut files);
         let objects: Vec<ObjectId> = files.iter().flat_map(|file| &file.objects).copied().collect();
@@ -145,7 +162,10 @@ impl NodeChunks {
                     true
                 }
                 Err(error) => {
-                    tracing::warn!("cannot read chunks of {}; its leader asks again: {error}", file.name);
+                    tracing::warn!(
+                        "cannot read chunks of {}; its leader asks again: {error}",
+                        file.name
+                    );
                     false
                 }
             });
@@ -156,7 +176,9 @@ impl NodeChunks {
             // Chunks may have been deleted meanwhile.
             let gone = if error.is_not_here() { self.audited(&good).await } else { Vec::new() };
             if gone.is_empty() {
-                tracing::warn!("cannot force chunks of files to the disk; their leaders ask again: {error}");
+                tracing::warn!(
+                    "cannot force chunks of files to the disk; their leaders ask again: {error}"
+                );
                 return Vec::new();
             }
             bad.extend(gone);
@@ -165,8 +187,13 @@ impl NodeChunks {
         files
     }
 
-    /// Reads those chunks of a file that were not read since the start of the node, and returns damaged ones. Blocks.
-    fn damaged_of(&self, file: &FileChunks, bad: &BTreeSet<ObjectId>) -> Result<Vec<ObjectId>, StoreError> {
+    /// Reads those chunks of a file that were not read since the start of the node, and returns
+    /// damaged ones. Blocks.
+    fn damaged_of(
+        &self,
+        file: &FileChunks,
+        bad: &BTreeSet<ObjectId>,
+    ) -> Result<Vec<ObjectId>, StoreError> {
         let mut damaged = Vec::new();
         for object in good_of(file, bad) {
             if !self.store.verify(object)? {
@@ -177,7 +204,11 @@ impl NodeChunks {
     }
 
     /// Writes a chunk to the store. Blocks.
-    fn write<'a>(&self, place: Reservation<'a>, content: &[u8]) -> Result<Option<Reservation<'a>>, ChunkError> {
+    fn write<'a>(
+        &self,
+        place: Reservation<'a>,
+        content: &[u8],
+    ) -> Result<Option<Reservation<'a>>, ChunkError> {
         let ChunkSpec { object, checksum, .. } = place.wanted;
         if Checksum::of(content).0 != checksum {
             return place.finish(Err(ChunkError::OtherPush)).map(|()| None);
@@ -200,7 +231,10 @@ impl<'a> Securing<'a> {
     fn begin(chunks: &'a NodeChunks, files: &mut Vec<FileChunks>) -> Self {
         let mut securing = chunks.securing.lock().unwrap_or_else(PoisonError::into_inner);
         files.retain(|file| securing.insert((file.name.clone(), file.version)));
-        Securing { chunks, files: files.iter().map(|file| (file.name.clone(), file.version)).collect() }
+        Securing {
+            chunks,
+            files: files.iter().map(|file| (file.name.clone(), file.version)).collect(),
+        }
     }
 }
 
@@ -214,14 +248,18 @@ impl Drop for Securing<'_> {
 type OwnedEntry = (ObjectId, OwnChunk);
 
 /// The chunks of a file that are not among these.
-fn good_of<'a>(file: &'a FileChunks, bad: &'a BTreeSet<ObjectId>) -> impl Iterator<Item = ObjectId> + 'a {
+fn good_of<'a>(
+    file: &'a FileChunks,
+    bad: &'a BTreeSet<ObjectId>,
+) -> impl Iterator<Item = ObjectId> + 'a {
     file.objects.iter().filter(|object| !bad.contains(object)).copied()
 }
 
-/// Whether a chunk of this size still fits in an answer. If so, the chunk counts. One that does not fit leaves the room
-/// to those after it.
+/// Whether a chunk of this size still fits in an answer. If so, the chunk counts. One that does not
+/// fit leaves the room to those after it.
 fn fits(answer_bytes: &mut u64, size_bytes: u64) -> bool {
-    let fits = size_bytes <= SMALL_CHUNK_BYTES as u64 && *answer_bytes + size_bytes <= MAX_ANSWER_BYTES;
+    let fits =
+        size_bytes <= SMALL_CHUNK_BYTES as u64 && *answer_bytes + size_bytes <= MAX_ANSWER_BYTES;
     *answer_bytes += if fits { size_bytes } else { 0 };
     fits
 }
@@ -230,7 +268,9 @@ pub(crate) fn failure(error: &ChunkError) -> StoreFailure {
     match error {
         ChunkError::Space(_) => StoreFailure::NoSpace(error.to_string()),
         ChunkError::SpaceSoon(_) => StoreFailure::NoSpaceNow(error.to_string()),
-        ChunkError::Store(error) if error.kind == StoreErrorKind::Full => StoreFailure::NoSpace(error.to_string()),
+        ChunkError::Store(error) if error.kind == StoreErrorKind::Full => {
+            StoreFailure::NoSpace(error.to_string())
+        }
         error => StoreFailure::Failed(error.to_string()),
     }
 }

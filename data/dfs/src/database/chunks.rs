@@ -1,10 +1,11 @@
 //! The list of this node's chunks, and the content of some small ones.
 //!
-//! A change that need not be durable at once waits in memory for the next transaction, of whatever kind. A transaction
-//! of its own would wait for the disk behind those of the ring.
+//! A change that need not be durable at once waits in memory for the next transaction, of whatever
+//! kind. A transaction of its own would wait for the disk behind those of the ring.
 //!
-//! A few small chunks become durable with their content in the database, in the transaction that records them: to sync
-//! their files would cost several writes to the disk each. The content is removed when the files were synced later.
+//! A few small chunks become durable with their content in the database, in the transaction that
+//! records them: to sync their files would cost several writes to the disk each. The content is
+//! removed when the files were synced later.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,8 @@ use super::{CHUNKS, Database, DatabaseError, OwnChunk, bytes_of, of_bytes};
 /// Content of chunks whose files may not be on the disk.
 pub(super) const CONTENTS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("contents");
 
-/// Changes of the list that are in no transaction: the new record of a chunk, or `None` if it is removed.
+/// Changes of the list that are in no transaction: the new record of a chunk, or `None` if it is
+/// removed.
 #[derive(Default)]
 pub(super) struct WaitingChanges(Mutex<BTreeMap<ObjectId, Option<OwnChunk>>>);
 
@@ -35,11 +37,17 @@ impl Database {
             let chunks = self.redb.begin_read()?.open_table(CHUNKS)?;
             chunks
                 .iter()?
-                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .map(|entry| {
+                    entry
+                        .map(|(key, value)| (key.value(), value.value().to_vec()))
+                        .map_err(Into::into)
+                })
                 .collect()
         };
         let chunks = chunks().map_err(|e| self.failed(e))?;
-        let chunk = |(object, chunk): &([u8; 16], Vec<u8>)| of_bytes(chunk).map(|chunk| (ObjectId(*object), chunk));
+        let chunk = |(object, chunk): &([u8; 16], Vec<u8>)| {
+            of_bytes(chunk).map(|chunk| (ObjectId(*object), chunk))
+        };
         chunks.iter().map(chunk).collect::<Result<_, _>>().map_err(|why| self.failed(why))
     }
 
@@ -55,7 +63,10 @@ impl Database {
     }
 
     /// Records chunks with their content. Both are durable when this returns.
-    pub fn own_with_contents(&self, own: &[(ObjectId, OwnChunk, Vec<u8>)]) -> Result<(), DatabaseError> {
+    pub fn own_with_contents(
+        &self,
+        own: &[(ObjectId, OwnChunk, Vec<u8>)],
+    ) -> Result<(), DatabaseError> {
         let write = || -> Result<(), redb::Error> {
             let write = self.redb.begin_write()?;
             {
@@ -124,7 +135,10 @@ impl Database {
     }
 }
 
-fn record(write: &WriteTransaction, changes: &BTreeMap<ObjectId, Option<OwnChunk>>) -> Result<(), redb::Error> {
+fn record(
+    write: &WriteTransaction,
+    changes: &BTreeMap<ObjectId, Option<OwnChunk>>,
+) -> Result<(), redb::Error> {
     if changes.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! The durable state of the runs that this node leads: the specification of each, and its records in order.
+//! The durable state of the runs that this node leads: the specification of each, and its records
+//! in order.
 
 use std::sync::Arc;
 
@@ -38,23 +39,38 @@ impl Database {
         let entries = || -> Result<Vec<_>, redb::Error> {
             let runs = self.redb.begin_read()?.open_table(RUNS)?;
             runs.iter()?
-                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .map(|entry| {
+                    entry
+                        .map(|(key, value)| (key.value(), value.value().to_vec()))
+                        .map_err(Into::into)
+                })
                 .collect()
         };
         let mut runs: Vec<(BlockRunId, RunSpec, Vec<Record>)> = Vec::new();
         for ((run, number), value) in entries().map_err(|e| self.failed(e))? {
             match runs.last_mut().filter(|(last, ..)| last.0 == run) {
-                Some((.., records)) => records.push(of_bytes(&value).map_err(|why| self.failed(why))?),
-                None if number == SPEC => {
-                    runs.push((BlockRunId(run), of_bytes(&value).map_err(|why| self.failed(why))?, Vec::new()));
+                Some((.., records)) => {
+                    records.push(of_bytes(&value).map_err(|why| self.failed(why))?)
                 }
-                None => return Err(self.failed(format!("has records of run {run:032x}, but not its specification"))),
+                None if number == SPEC => {
+                    runs.push((
+                        BlockRunId(run),
+                        of_bytes(&value).map_err(|why| self.failed(why))?,
+                        Vec::new(),
+                    ));
+                }
+                None => {
+                    return Err(self.failed(format!(
+                        "has records of run {run:032x}, but not its specification"
+                    )));
+                }
             }
         }
         Ok(runs)
     }
 
-    /// Applies changes in order. If the changes were promised to anyone, returns when they are durable.
+    /// Applies changes in order. If the changes were promised to anyone, returns when they are
+    /// durable.
     pub fn save_runs(&self, saves: &[RunSave], is_promised: bool) -> Result<(), DatabaseError> {
         if saves.is_empty() && !is_promised {
             return Ok(());
@@ -68,11 +84,15 @@ impl Database {
                 let mut runs = write.open_table(RUNS)?;
                 for save in saves {
                     match save {
-                        RunSave::Spec(run, spec) => drop(runs.insert((run.0, SPEC), &*bytes_of(&**spec))?),
+                        RunSave::Spec(run, spec) => {
+                            drop(runs.insert((run.0, SPEC), &*bytes_of(&**spec))?)
+                        }
                         RunSave::Record(run, number, record) => {
                             drop(runs.insert((run.0, SPEC + 1 + number), &*bytes_of(record))?);
                         }
-                        RunSave::Forget(run) => runs.retain_in((run.0, 0)..=(run.0, u64::MAX), |_, _| false)?,
+                        RunSave::Forget(run) => {
+                            runs.retain_in((run.0, 0)..=(run.0, u64::MAX), |_, _| false)?
+                        }
                     }
                 }
             }

@@ -8,19 +8,33 @@ use eyas_files::RunSpec;
 use eyas_formats::Formats;
 use eyas_ring::{Acceptor, NameEntry, RecordVersion, Round, Stored};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, Chunk, FileId, FileKind, FileRecord, Format, Quota, RecordFormat};
+use eyas_types::dfs::{
+    Attributes, Chunk, FileId, FileKind, FileRecord, Format, Quota, RecordFormat,
+};
 
 use super::*;
 
-const VERSION_OF_ALL: RecordVersion = RecordVersion { round: Round { view: 13, boot: 14 }, sequence: 12 };
+const VERSION_OF_ALL: RecordVersion =
+    RecordVersion { round: Round { view: 13, boot: 14 }, sequence: 12 };
 
 /// Records of each kind of entry.
 fn fixture_records() -> Vec<(&'static str, NameEntry)> {
-    let chunk = Chunk { object: ObjectId([3; 16]), size_bytes: 5, checksum: 6, replicas: vec![NodeId(7), NodeId(8)] };
+    let chunk = Chunk {
+        object: ObjectId([3; 16]),
+        size_bytes: 5,
+        checksum: 6,
+        replicas: vec![NodeId(7), NodeId(8)],
+    };
     let file = FileRecord {
         id: FileId(1),
         kind: FileKind::File,
-        attributes: Attributes { mode: 0o640, uid: 10, gid: 20, modified_ns: 1_000, changed_ns: 2_000 },
+        attributes: Attributes {
+            mode: 0o640,
+            uid: 10,
+            gid: 20,
+            modified_ns: 1_000,
+            changed_ns: 2_000,
+        },
         quota: None,
         format: RecordFormat::guessed(Format::Fixed { record_bytes: 9 }),
         chunk_bytes: 1 << 20,
@@ -29,11 +43,24 @@ fn fixture_records() -> Vec<(&'static str, NameEntry)> {
         unsynced: None,
     };
     let quota = Some(Quota { bytes: Some(11), files: None });
-    let folder = FileRecord { id: FileId(2), kind: FileKind::Folder, chunks: Vec::new(), quota, ..file.clone() };
+    let folder = FileRecord {
+        id: FileId(2),
+        kind: FileKind::Folder,
+        chunks: Vec::new(),
+        quota,
+        ..file.clone()
+    };
     vec![
         ("/file", NameEntry::File(file.clone())),
         ("/folder", NameEntry::File(folder)),
-        ("/moved", NameEntry::Departed { to: "/file".parse().unwrap(), token: VERSION_OF_ALL, record: file }),
+        (
+            "/moved",
+            NameEntry::Departed {
+                to: "/file".parse().unwrap(),
+                token: VERSION_OF_ALL,
+                record: file,
+            },
+        ),
         ("/removed", NameEntry::Removed { id: FileId(4), is_gone: true }),
     ]
 }
@@ -51,12 +78,14 @@ fn write_fixture(path: &Path) {
         .unwrap();
 }
 
-/// With `EYAS_GENERATE=1`, writes the fixture first if there is none, which only a new format needs.
+/// With `EYAS_GENERATE=1`, writes the fixture first if there is none, which only a new format
+/// needs.
 #[test]
 fn a_database_of_version_0_1_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.redb");
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/database/fixtures/format{VERSION}.redb.gz"));
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("src/database/fixtures/format{VERSION}.redb.gz"));
     if std::env::var_os("EYAS_GENERATE").is_some() && !fixture.exists() {
         write_fixture(&path);
         let packed = File::create(&fixture).unwrap();
@@ -84,7 +113,10 @@ fn a_database_of_another_format_is_refused() {
     write.commit().unwrap();
     drop(database);
     let error = Database::open(&path).err().unwrap().to_string();
-    assert!(error.contains(&format!("format {}", VERSION - 1)) && error.contains("use that version"), "{error}");
+    assert!(
+        error.contains(&format!("format {}", VERSION - 1)) && error.contains("use that version"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -103,5 +135,8 @@ fn a_database_has_the_formats_that_were_recorded() {
         .with::<BlockPolicy>()
         .with::<Alpha>()
         .with::<Sizes>()
-        .assert_recorded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/database/formats.txt"), (VERSION as u16, 0));
+        .assert_recorded(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/database/formats.txt"),
+            (VERSION as u16, 0),
+        );
 }

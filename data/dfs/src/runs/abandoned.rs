@@ -13,7 +13,11 @@ use tokio::sync::mpsc::Receiver;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Removes the folders of runs that this node has forgotten.
-pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr), mut abandoned: Receiver<BlockRunId>) {
+pub(crate) async fn remove(
+    access: Access,
+    (node, address): (NodeId, SocketAddr),
+    mut abandoned: Receiver<BlockRunId>,
+) {
     while let Some(run) = abandoned.recv().await {
         if let Err(error) = empty(&access, node, address, run).await {
             tracing::warn!(%run, "cannot remove what a run has left in {}: {error}", run.folder());
@@ -21,9 +25,19 @@ pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr)
     }
 }
 
-async fn empty(access: &Access, node: NodeId, address: SocketAddr, run: BlockRunId) -> Result<(), FilesError> {
-    let files =
-        DfsClient::connect(access.clone(), vec![address], Some(NearNode { node, store: None }), PATIENCE).await?;
+async fn empty(
+    access: &Access,
+    node: NodeId,
+    address: SocketAddr,
+    run: BlockRunId,
+) -> Result<(), FilesError> {
+    let files = DfsClient::connect(
+        access.clone(),
+        vec![address],
+        Some(NearNode { node, store: None }),
+        PATIENCE,
+    )
+    .await?;
     files.set_door(FilesOrigin::Map);
     for listing in files.list(&run.folder()).await? {
         match files.remove(&listing.name).await {

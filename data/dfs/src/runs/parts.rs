@@ -32,8 +32,9 @@ impl Parts {
             Record::Committed { worker, done, .. } => {
                 let chunks = self.blocks.remove(worker).unwrap_or_default();
                 let first = chunks.iter().take(*done as usize).min();
-                self.committed
-                    .extend(first.map(|first| (*first, OutputPart { worker: *worker, first: *first, pieces: *done })));
+                self.committed.extend(first.map(|first| {
+                    (*first, OutputPart { worker: *worker, first: *first, pieces: *done })
+                }));
             }
             Record::Dropped { worker } => drop(self.blocks.remove(worker)),
         }
@@ -76,7 +77,8 @@ mod tests {
             Record::Committed { worker: c, lease: LeaseId(4), done: 1 },
         ];
         records.iter().for_each(|record| parts.apply(record));
-        let committed: Vec<_> = parts.committed.values().map(|part| (part.worker, part.first, part.pieces)).collect();
+        let committed: Vec<_> =
+            parts.committed.values().map(|part| (part.worker, part.first, part.pieces)).collect();
         assert_eq!(committed, [(a, 2, 2), (c, 3, 1)]);
         assert_eq!((parts.stolen, parts.speculated), (1, 1));
     }

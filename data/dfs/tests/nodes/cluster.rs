@@ -54,7 +54,9 @@ struct Disk {
 impl ChunkSpace for Disk {
     fn reserve(&self, _: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), SpaceError>> {
         let is_full = self.store.total_bytes() + size_bytes > self.bytes;
-        Box::pin(async move { if is_full { Err(SpaceError::NoSpace("its disk is full".into())) } else { Ok(()) } })
+        Box::pin(async move {
+            if is_full { Err(SpaceError::NoSpace("its disk is full".into())) } else { Ok(()) }
+        })
     }
 
     fn arrived(&self, _: ObjectId, _: bool) {}
@@ -65,7 +67,11 @@ impl ChunkSpace for Disk {
 
     fn free_bytes(&self) -> u64 {
         // A full node is asked, too.
-        if self.bytes == 0 { UNLIMITED } else { self.bytes.saturating_sub(self.store.total_bytes()) }
+        if self.bytes == 0 {
+            UNLIMITED
+        } else {
+            self.bytes.saturating_sub(self.store.total_bytes())
+        }
     }
 }
 
@@ -96,8 +102,17 @@ impl Cluster {
     fn empty() -> Self {
         let authority = Authority::create();
         let own = authority.issue(Principal::Key(KeyId(1), KeyRole::Admin)).unwrap();
-        let access = Access::new("test", "127.0.0.1:1", authority.certificate(), own, Trust::default()).unwrap();
-        Cluster { authority, access, nodes: Vec::new(), folders: Vec::new(), own: Vec::new(), scrubs: true }
+        let access =
+            Access::new("test", "127.0.0.1:1", authority.certificate(), own, Trust::default())
+                .unwrap();
+        Cluster {
+            authority,
+            access,
+            nodes: Vec::new(),
+            folders: Vec::new(),
+            own: Vec::new(),
+            scrubs: true,
+        }
     }
 
     /// Starts nodes in these folders, and waits until all are members.
@@ -135,7 +150,10 @@ impl Cluster {
         eventually("the folder is free", async || {
             let both = (
                 ObjectStore::open(folder.join("store")),
-                PreparedNode::open(&folder.join("files"), BindAddress { ip: LOCALHOST, ports: None }),
+                PreparedNode::open(
+                    &folder.join("files"),
+                    BindAddress { ip: LOCALHOST, ports: None },
+                ),
             );
             opened = if let (Ok((store, _)), Ok(site)) = both { Some((store, site)) } else { None };
             opened.is_some()
@@ -146,12 +164,19 @@ impl Cluster {
         let unlimited = (Limiter::unlimited(), Limiter::unlimited());
         let keys = DataKeys::of(&self.access);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), unlimited);
+        let server = PeerServer::start(
+            listener,
+            store.clone(),
+            keys.clone(),
+            PeerLimits::default(),
+            unlimited,
+        );
         let server = Arc::new(server.unwrap());
         let peers = Peers::new(keys, PeerLimits::default(), Limiter::unlimited());
         let room = Arc::new(Disk { store: store.clone(), bytes });
         let parts = (store.clone(), peers, server.clone());
-        let belongs = FileSystemMembership { system: SYSTEM, founds: place == 0, nodes: self.addresses() };
+        let belongs =
+            FileSystemMembership { system: SYSTEM, founds: place == 0, nodes: self.addresses() };
         let node = DfsNode::start(site, &belongs, self.access.clone(), parts, room).await;
         self.nodes.push(Node { node: node.unwrap(), store, server, place });
     }
@@ -205,7 +230,9 @@ impl Cluster {
         let job = JobId(7);
         self.access.credentials().learn(Trust { jobs: [(job, scope)].into(), ..Trust::default() });
         let own = self.authority.issue(Principal::Job(job)).unwrap();
-        let access = Access::new("test", "127.0.0.1:1", self.authority.certificate(), own, Trust::default()).unwrap();
+        let access =
+            Access::new("test", "127.0.0.1:1", self.authority.certificate(), own, Trust::default())
+                .unwrap();
         DfsClient::connect(access, self.addresses(), None, DEADLINE).await.unwrap()
     }
 
@@ -237,7 +264,8 @@ pub fn lines(bytes: usize) -> Vec<u8> {
     let mut content = Vec::with_capacity(bytes + 100);
     let mut number: u64 = 1;
     while content.len() < bytes {
-        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        number =
+            number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let length = (number >> 33) as usize % 90;
         content.extend(std::iter::repeat_n(b'a' + (number >> 40) as u8 % 26, length));
         content.push(b'\n');
@@ -254,7 +282,11 @@ pub const SMALL: WriteOptions = WriteOptions {
     creation: Creation { mode: 0o644, uid: 1, gid: 1, modified_ns: None, makes_parents: true },
 };
 
-pub async fn write(files: &DfsClient, file: &str, content: &[u8]) -> Result<eyas_files::File, FilesError> {
+pub async fn write(
+    files: &DfsClient,
+    file: &str,
+    content: &[u8],
+) -> Result<eyas_files::File, FilesError> {
     files.write(&name(file), std::io::Cursor::new(content.to_vec()), SMALL, |_| {}).await
 }
 

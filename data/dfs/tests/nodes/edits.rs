@@ -10,7 +10,8 @@ use crate::Told;
 use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name};
 
 /// Chunks of 64 KiB without records.
-const BYTES: WriteOptions = WriteOptions { format: RecordFormat { format: Format::BYTES, is_guessed: false }, ..SMALL };
+const BYTES: WriteOptions =
+    WriteOptions { format: RecordFormat { format: Format::BYTES, is_guessed: false }, ..SMALL };
 
 async fn edit(files: &DfsClient, path: &str) -> FileWriter {
     FileWriter::edit(files.clone(), name(path), None).await.unwrap()
@@ -38,8 +39,12 @@ async fn a_file_is_changed_at_any_offset_and_other_chunks_are_kept() {
     writer.finish().await.unwrap();
     assert!(content_of(&files, "/a").await == content);
     let after = files.stat(&name("/a")).await.unwrap();
-    let is_kept = |place: usize| before.record.chunks[place].object == after.record.chunks[place].object;
-    assert_eq!((0..7).map(is_kept).collect::<Vec<_>>(), [true, false, true, true, true, true, false]);
+    let is_kept =
+        |place: usize| before.record.chunks[place].object == after.record.chunks[place].object;
+    assert_eq!(
+        (0..7).map(is_kept).collect::<Vec<_>>(),
+        [true, false, true, true, true, true, false]
+    );
 
     let mut writer = edit(&files, "/a").await;
     writer.set_size(10).unwrap();
@@ -62,7 +67,10 @@ async fn of_two_that_change_a_version_the_second_one_learns_it() {
     assert_eq!(other.finish().await.unwrap_err().kind, FilesErrorKind::Changed);
     assert_eq!(content_of(&files, "/a").await, b"Content");
 
-    assert_eq!(FileWriter::edit(files.clone(), name("/new"), None).await.err().unwrap().kind, FilesErrorKind::NotFound);
+    assert_eq!(
+        FileWriter::edit(files.clone(), name("/new"), None).await.err().unwrap().kind,
+        FilesErrorKind::NotFound
+    );
     let create = async || FileWriter::edit(files.clone(), name("/new"), Some(BYTES)).await.unwrap();
     let [mut one, other] = [create().await, create().await];
     one.write_at(3, b"new").unwrap();
@@ -72,7 +80,10 @@ async fn of_two_that_change_a_version_the_second_one_learns_it() {
     let mut appended = FileWriter::append(files.clone(), name("/new")).await.unwrap();
     assert_eq!(appended.write_at(0, b"x").unwrap_err().kind, FilesErrorKind::Invalid);
     let too_far = u64::MAX - 1;
-    assert_eq!(edit(&files, "/new").await.write_at(too_far, b"abc").unwrap_err().kind, FilesErrorKind::Invalid);
+    assert_eq!(
+        edit(&files, "/new").await.write_at(too_far, b"abc").unwrap_err().kind,
+        FilesErrorKind::Invalid
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +108,8 @@ async fn a_new_file_whose_end_does_not_have_the_format_that_was_guessed_has_no_r
     let mut content = b"@read\nACGT\n+\nIIII\n".repeat(2 * PROBED_BYTES / 19);
     content.extend_from_slice(b"@read\nACGT\n-\nI\n");
     let options = WriteOptions { format: RecordFormat::of_name("/reads.fastq"), ..SMALL };
-    let mut writer = FileWriter::edit(files.clone(), name("/reads.fastq"), Some(options)).await.unwrap();
+    let mut writer =
+        FileWriter::edit(files.clone(), name("/reads.fastq"), Some(options)).await.unwrap();
     writer.write_at(0, &content).unwrap();
     writer.finish().await.unwrap();
     let written = files.stat(&name("/reads.fastq")).await.unwrap();
@@ -111,13 +123,22 @@ async fn chunks_of_changes_that_came_too_late_are_deleted() {
     let files = cluster.files().await;
     let source = std::io::Cursor::new(lines(400_000));
     files.write(&name("/a"), source, BYTES, |_| {}).await.unwrap();
-    let [mut one, mut other, mut last] = [edit(&files, "/a").await, edit(&files, "/a").await, edit(&files, "/a").await];
+    let [mut one, mut other, mut last] =
+        [edit(&files, "/a").await, edit(&files, "/a").await, edit(&files, "/a").await];
     one.write_at(390_000, b"one").unwrap();
     [0, 150_000].iter().for_each(|offset| other.write_at(*offset, b"other").unwrap());
     // The rest of the last chunk, of which it changes a part, is gone when it stores that part.
     [0, 150_000, 390_000].iter().for_each(|offset| last.write_at(*offset, b"last").unwrap());
     one.finish().await.unwrap();
-    let live: u64 = files.stat(&name("/a")).await.unwrap().record.chunks.iter().map(|chunk| chunk.size_bytes).sum();
+    let live: u64 = files
+        .stat(&name("/a"))
+        .await
+        .unwrap()
+        .record
+        .chunks
+        .iter()
+        .map(|chunk| chunk.size_bytes)
+        .sum();
     let is_clean = || cluster.nodes.iter().all(|node| node.store.total_bytes() == live);
     eventually("the first change has replaced a chunk", async || is_clean()).await;
     for late in [other, last] {
@@ -133,7 +154,10 @@ async fn chunks_of_an_append_and_of_a_format_that_came_too_late_are_deleted() {
     let size_bytes = 4 * BYTES.chunk_bytes;
     let mut content = lines(size_bytes as usize);
     content.truncate(size_bytes as usize);
-    let stale = files.write(&name("/a"), std::io::Cursor::new(content.clone()), BYTES, |_| {}).await.unwrap();
+    let stale = files
+        .write(&name("/a"), std::io::Cursor::new(content.clone()), BYTES, |_| {})
+        .await
+        .unwrap();
     let ((is_read, was_read), (tell, told)) = (mpsc::channel(), mpsc::channel());
     let appending = {
         let (files, source) = (files.clone(), Told { is_read, told });
@@ -162,7 +186,8 @@ async fn the_places_of_blocks_on_nodes_that_joined_later_are_known() {
     let early = cluster.files().await;
     cluster.join(false).await;
     cluster.settles().await;
-    let file = cluster.files().await.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();
+    let file =
+        cluster.files().await.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();
     let places = early.places(&file).await;
     assert_eq!(places[0].holders.len(), 2);
     assert!(places[0].holders.iter().all(|holder| holder.address.is_some()), "{places:?}");
@@ -173,7 +198,10 @@ async fn a_part_that_was_not_waited_for_is_not_lost() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files_far().await;
     let written = lines(400_000);
-    let file = files.write(&name("/a"), std::io::Cursor::new(written.clone()), BYTES, |_| {}).await.unwrap();
+    let file = files
+        .write(&name("/a"), std::io::Cursor::new(written.clone()), BYTES, |_| {})
+        .await
+        .unwrap();
     let (mut reading, mut content) = (files.read(&file), Vec::new());
     loop {
         match tokio::time::timeout(Duration::ZERO, reading.next()).await {
@@ -203,7 +231,12 @@ async fn the_places_of_blocks_are_known() {
         for (place, chunk) in places.iter().zip(&file.record.chunks) {
             assert_eq!((place.offset, place.size_bytes), (offset, chunk.size_bytes));
             assert!(place.holders.iter().map(|holder| &holder.node).eq(&chunk.replicas));
-            assert!(place.holders.iter().all(|holder| holder.host().is_some_and(|host| host.is_loopback())));
+            assert!(
+                place
+                    .holders
+                    .iter()
+                    .all(|holder| holder.host().is_some_and(|host| host.is_loopback()))
+            );
             assert!(place.holders.iter().all(|holder| holder.is_near == (holder.node == near)));
             offset += place.size_bytes;
         }

@@ -7,7 +7,8 @@ use eyas_types::dfs::{AttributeChange, FileKind};
 
 use crate::cluster::{Cluster, SMALL, content_of, name, write};
 
-const MADE: Creation = Creation { mode: 0o750, uid: 7, gid: 8, modified_ns: Some(1_234), makes_parents: false };
+const MADE: Creation =
+    Creation { mode: 0o750, uid: 7, gid: 8, modified_ns: Some(1_234), makes_parents: false };
 
 /// The names in a folder, page by page.
 async fn names(files: &DfsClient, folder: &str, most: u32) -> Vec<String> {
@@ -31,22 +32,35 @@ async fn folders_are_made_listed_and_removed() {
         assert_eq!(files.lookup(&name(folder)).await.unwrap().record.kind, FileKind::Folder);
         assert_eq!(files.stat(&name(folder)).await.unwrap_err().kind, FilesErrorKind::IsFolder);
         assert_eq!(files.remove(&name(folder)).await.unwrap_err().kind, FilesErrorKind::IsFolder);
-        assert_eq!(files.remove_folder(&name(folder)).await.unwrap_err().kind, FilesErrorKind::NotEmpty);
+        assert_eq!(
+            files.remove_folder(&name(folder)).await.unwrap_err().kind,
+            FilesErrorKind::NotEmpty
+        );
     }
     assert_eq!(write(&files, "/a/b/c/d", b"").await.unwrap_err().kind, FilesErrorKind::NotFolder);
     assert_eq!(write(&files, "/a/b", b"").await.unwrap_err().kind, FilesErrorKind::Exists);
-    assert_eq!(files.remove_folder(&name("/a/b/c")).await.unwrap_err().kind, FilesErrorKind::NotFolder);
+    assert_eq!(
+        files.remove_folder(&name("/a/b/c")).await.unwrap_err().kind,
+        FilesErrorKind::NotFolder
+    );
     let empty = files.make_folder(&name("/a/empty"), MADE).await.unwrap();
     assert_eq!(files.lookup(&name("/a/empty")).await.unwrap(), empty);
     let attributes = empty.record.attributes;
-    assert_eq!((attributes.mode, attributes.uid, attributes.gid, attributes.modified_ns), (0o750, 7, 8, 1_234));
-    assert_eq!(files.make_folder(&name("/a/empty"), MADE).await.unwrap_err().kind, FilesErrorKind::Exists);
+    assert_eq!(
+        (attributes.mode, attributes.uid, attributes.gid, attributes.modified_ns),
+        (0o750, 7, 8, 1_234)
+    );
+    assert_eq!(
+        files.make_folder(&name("/a/empty"), MADE).await.unwrap_err().kind,
+        FilesErrorKind::Exists
+    );
     for number in 0..40 {
         write(&files, &format!("/a/{number:02}"), b"").await.unwrap();
         write(&files, &format!("/a/{number:02}-x/y"), b"").await.unwrap();
     }
-    let mut all: Vec<String> =
-        (0..40).flat_map(|number| [format!("/a/{number:02}"), format!("/a/{number:02}-x")]).collect();
+    let mut all: Vec<String> = (0..40)
+        .flat_map(|number| [format!("/a/{number:02}"), format!("/a/{number:02}-x")])
+        .collect();
     all.extend(["/a/b".to_owned(), "/a/empty".to_owned()]);
     for most in [1, 7, 1000] {
         assert_eq!(names(&files, "/a/", most).await, all, "{most}");
@@ -54,14 +68,18 @@ async fn folders_are_made_listed_and_removed() {
     assert_eq!(names(&files, "", 10).await, ["/a"]);
     assert_eq!(names(&files, "/nothing", 10).await, [""; 0]);
     files.remove_folder(&name("/a/empty")).await.unwrap();
-    assert_eq!(files.remove_folder(&name("/a/empty")).await.unwrap_err().kind, FilesErrorKind::NotFound);
+    assert_eq!(
+        files.remove_folder(&name("/a/empty")).await.unwrap_err().kind,
+        FilesErrorKind::NotFound
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subtree_is_listed_page_by_page_in_the_order_of_its_names() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
-    let mut all = vec!["/t/a".to_owned(), "/t/a-b".to_owned(), "/t/a/b".to_owned(), "/t/a0".to_owned()];
+    let mut all =
+        vec!["/t/a".to_owned(), "/t/a-b".to_owned(), "/t/a/b".to_owned(), "/t/a0".to_owned()];
     for file in ["/t/a-b", "/t/a/b/c", "/t/a0", "/other/x", "/t-", "/t0"] {
         write(&files, file, b"").await.unwrap();
     }
@@ -125,11 +143,15 @@ async fn folders_and_links_are_renamed() {
     assert_eq!(inside.kind, FilesErrorKind::Invalid);
 
     files.make_folder(&name("/other"), MADE).await.unwrap();
-    let taken = files.rename(&name("/a"), &name("/other"), RenameOptions::default()).await.unwrap_err();
+    let taken =
+        files.rename(&name("/a"), &name("/other"), RenameOptions::default()).await.unwrap_err();
     assert_eq!(taken.kind, FilesErrorKind::Exists);
     files.rename(&name("/a"), &name("/other"), replaces).await.unwrap();
     assert_eq!(names(&files, "/", 9).await, ["/other"]);
-    assert_eq!(names(&files, "/other", 9).await, ["/other/1", "/other/b", "/other/empty", "/other/link"]);
+    assert_eq!(
+        names(&files, "/other", 9).await,
+        ["/other/1", "/other/b", "/other/empty", "/other/link"]
+    );
     assert_eq!(content_of(&files, "/other/b/2").await, b"two\n");
     let moved = files.lookup(&name("/other/link")).await.unwrap().record;
     assert_eq!(moved.kind, FileKind::SymbolicLink("../x y".into()));
@@ -158,10 +180,13 @@ async fn a_folder_is_not_moved_if_a_name_would_be_too_long() {
     let before = write(&files, &long, b"x\n").await.unwrap();
     write(&files, "/a/0", b"x\n").await.unwrap();
     let to = format!("/{}", "y".repeat(250));
-    let refused = files.rename(&name("/a"), &name(&to), RenameOptions::default()).await.unwrap_err();
+    let refused =
+        files.rename(&name("/a"), &name(&to), RenameOptions::default()).await.unwrap_err();
     assert_eq!(refused.kind, FilesErrorKind::Invalid, "{refused}");
     assert_eq!(names(&files, "/", 9).await, ["/a"]);
-    assert!(files.exists(&name("/a/0")).await.unwrap() && files.exists(&before.name).await.unwrap());
+    assert!(
+        files.exists(&name("/a/0")).await.unwrap() && files.exists(&before.name).await.unwrap()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -257,7 +282,9 @@ async fn attributes_and_content_change_independently() {
         });
     }
     let owned = files.clone();
-    work.spawn(async move { owned.append(&name("/f"), io::Cursor::new(b"two\n"), |_| {}).await.map(drop) });
+    work.spawn(async move {
+        owned.append(&name("/f"), io::Cursor::new(b"two\n"), |_| {}).await.map(drop)
+    });
     work.join_all().await.into_iter().for_each(|done| done.unwrap());
     assert_eq!(content_of(&files, "/f").await, b"one\ntwo\n");
     let attributes = files.lookup(&name("/f")).await.unwrap().record.attributes;

@@ -11,8 +11,10 @@ use crate::cluster::{Cluster, SMALL, content_of, name};
 
 const CHUNK: u64 = 64 << 10;
 
-const BYTES: WriteOptions =
-    WriteOptions { format: eyas_types::dfs::RecordFormat { format: Format::BYTES, is_guessed: false }, ..SMALL };
+const BYTES: WriteOptions = WriteOptions {
+    format: eyas_types::dfs::RecordFormat { format: Format::BYTES, is_guessed: false },
+    ..SMALL
+};
 
 /// A file of 100 chunks with one byte in its middle.
 fn sparse() -> (LocalFile, Vec<u8>) {
@@ -30,8 +32,13 @@ async fn zeros_are_stored_on_no_node() {
     let files = cluster.files().await;
     let (source, content) = sparse();
     let written = files.write(&name("/sparse"), SparseFile(source), BYTES, |_| {}).await.unwrap();
-    assert_eq!((written.record.size_bytes(), written.record.hole_bytes()), (100 * CHUNK, 99 * CHUNK));
-    let stored = |cluster: &Cluster| cluster.nodes.iter().map(|node| node.node.chunks().len()).collect::<Vec<_>>();
+    assert_eq!(
+        (written.record.size_bytes(), written.record.hole_bytes()),
+        (100 * CHUNK, 99 * CHUNK)
+    );
+    let stored = |cluster: &Cluster| {
+        cluster.nodes.iter().map(|node| node.node.chunks().len()).collect::<Vec<_>>()
+    };
     assert_eq!(stored(&cluster), [1, 1, 1]);
     assert_eq!(content_of(&files, "/sparse").await, content);
     assert!(files.verify(&written, true).await.unwrap().is_good());
@@ -40,8 +47,12 @@ async fn zeros_are_stored_on_no_node() {
     assert_eq!(reading.next_part().await.unwrap(), Some(FilePart::Hole(CHUNK)));
     assert_eq!(files.read_at(&written, 50 * CHUNK, 8).await.unwrap(), b"\0\0\0\0\0\0\0x");
 
-    // Zeros that were read are not stored either, and make the same chunks: the content has the same version.
-    let read = files.write(&name("/read"), std::io::Cursor::new(content.clone()), BYTES, |_| {}).await.unwrap();
+    // Zeros that were read are not stored either, and make the same chunks: the content has the
+    // same version.
+    let read = files
+        .write(&name("/read"), std::io::Cursor::new(content.clone()), BYTES, |_| {})
+        .await
+        .unwrap();
     let shape = |file: &eyas_files::File| {
         file.record.chunks.iter().map(|chunk| (chunk.is_hole(), chunk.checksum)).collect::<Vec<_>>()
     };
@@ -55,7 +66,8 @@ async fn zeros_are_stored_on_no_node() {
     assert_eq!(shape(retained.file()), shape(&written));
     files.release(&retained).await.unwrap();
 
-    let more = files.append(&name("/copy"), std::io::Cursor::new(b"end".to_vec()), |_| {}).await.unwrap();
+    let more =
+        files.append(&name("/copy"), std::io::Cursor::new(b"end".to_vec()), |_| {}).await.unwrap();
     assert_eq!(more.record.hole_bytes(), 99 * CHUNK);
     assert_eq!(content_of(&files, "/copy").await, [&content[..], b"end"].concat());
     // Only zeros: no node has anything of it.
@@ -70,7 +82,8 @@ async fn a_file_of_a_sparse_object_has_its_holes() {
     let files = cluster.files().await;
     let (store, (_, content)) = (&cluster.nodes[0].store, sparse());
     let task = TaskId { job: JobId(1), index: 0 };
-    let object = ObjectSpec::kept(task, "sparse", content.len() as u64, "checksum", FileMode::of(0o640));
+    let object =
+        ObjectSpec::kept(task, "sparse", content.len() as u64, "checksum", FileMode::of(0o640));
     let mut into = store.begin(object.id(), object.size_bytes(), object.mode).unwrap();
     let middle = 50 * CHUNK as usize;
     into.skip(50 * CHUNK).unwrap();
@@ -80,9 +93,14 @@ async fn a_file_of_a_sparse_object_has_its_holes() {
     for format in [None, Some(Format::BYTES)] {
         let copied = name(&format!("/{}", format.is_some()));
         let options = CopyOptions { format, chunk_bytes: CHUNK, replication: 2 };
-        let file = files.copy_object(&object, &cluster.addresses(), &copied, options).await.unwrap();
+        let file =
+            files.copy_object(&object, &cluster.addresses(), &copied, options).await.unwrap();
         assert_eq!(file.record.attributes.mode, 0o640);
-        assert_eq!((file.record.size_bytes(), file.record.hole_bytes()), (100 * CHUNK, 99 * CHUNK), "{format:?}");
+        assert_eq!(
+            (file.record.size_bytes(), file.record.hole_bytes()),
+            (100 * CHUNK, 99 * CHUNK),
+            "{format:?}"
+        );
         assert!(files.verify(&file, true).await.unwrap().is_good());
         assert!(content_of(&files, copied.as_str()).await == content);
     }
@@ -92,9 +110,12 @@ async fn a_file_of_a_sparse_object_has_its_holes() {
     into.skip(2 * CHUNK).unwrap();
     into.commit().unwrap();
     let options = CopyOptions { format: None, chunk_bytes: 4 * CHUNK, replication: 2 };
-    let file = files.copy_object(&zeros, &cluster.addresses(), &name("/zeros"), options).await.unwrap();
+    let file =
+        files.copy_object(&zeros, &cluster.addresses(), &name("/zeros"), options).await.unwrap();
     assert_eq!((file.record.chunks.len(), file.record.hole_bytes()), (1, 2 * CHUNK));
     assert!(content_of(&files, "/zeros").await == vec![0; 2 * CHUNK as usize]);
-    let stored = |cluster: &Cluster| cluster.nodes.iter().map(|node| node.node.chunks().len()).collect::<Vec<_>>();
+    let stored = |cluster: &Cluster| {
+        cluster.nodes.iter().map(|node| node.node.chunks().len()).collect::<Vec<_>>()
+    };
     assert_eq!(stored(&cluster), [2, 2]);
 }

@@ -35,8 +35,15 @@ async fn a_client_recognizes_a_change_whose_answer_it_did_not_wait_for() {
         let content = Text(format!("{round:010}\n").into_bytes());
         let (modified_ns, changed_ns) = (round.into(), round.into());
         let (changed, is_durable) = (slice::from_ref(&(0..10)), false);
-        let change =
-            Change { content: &content, size_bytes: 11, changed, modified_ns, changed_ns, is_durable, format: None };
+        let change = Change {
+            content: &content,
+            size_bytes: 11,
+            changed,
+            modified_ns,
+            changed_ns,
+            is_durable,
+            format: None,
+        };
         let sent = SentRecords::default();
         let is_over = {
             let mut rewriting = pin!(files.rewrite(&before, change, None, &sent));

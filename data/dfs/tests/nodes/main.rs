@@ -20,7 +20,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
-use eyas_files::{ChunkContent, DfsClient, FileWriter, FilesErrorKind, RenameOptions, WriteOptions};
+use eyas_files::{
+    ChunkContent, DfsClient, FileWriter, FilesErrorKind, RenameOptions, WriteOptions,
+};
 use eyas_store::{Checksum, object_path};
 use eyas_types::dfs::{Chunk, Format, RecordFormat};
 use redb::TableDefinition;
@@ -45,25 +47,31 @@ async fn a_file_is_written_read_appended_renamed_and_removed() {
     let beyond = files.read_at(&file, content.len() as u64, 1).await.unwrap_err();
     assert_eq!(beyond.kind, FilesErrorKind::NotFound);
 
-    let more = files.append(&name("/a/1000000"), io::Cursor::new(lines(200_000)), |_| {}).await.unwrap();
+    let more =
+        files.append(&name("/a/1000000"), io::Cursor::new(lines(200_000)), |_| {}).await.unwrap();
     let appended = [content, lines(200_000)].concat();
     assert_eq!(content_of(&files, "/a/1000000").await, appended);
     // The same as if it had been written at once.
     let at_once = write(&files, "/b", &appended).await.unwrap();
-    let sizes = |file: &eyas_files::File| file.record.chunks.iter().map(|chunk| chunk.size_bytes).collect::<Vec<_>>();
+    let sizes = |file: &eyas_files::File| {
+        file.record.chunks.iter().map(|chunk| chunk.size_bytes).collect::<Vec<_>>()
+    };
     assert_eq!(sizes(&more), sizes(&at_once));
 
     files.rename(&name("/a/1000000"), &name("/c"), RenameOptions::default()).await.unwrap();
     assert_eq!(content_of(&files, "/c").await, appended);
     assert!(!files.exists(&name("/a/1000000")).await.unwrap());
-    let names = |listed: Vec<eyas_files::Listing>| listed.iter().map(|file| file.name.to_string()).collect::<Vec<_>>();
+    let names = |listed: Vec<eyas_files::Listing>| {
+        listed.iter().map(|file| file.name.to_string()).collect::<Vec<_>>()
+    };
     assert_eq!(names(files.list("/a").await.unwrap()), ["/a/0", "/a/1", "/a/65536"]);
     assert_eq!(names(files.list("/").await.unwrap()), ["/a/0", "/a/1", "/a/65536", "/b", "/c"]);
     for file in files.list("").await.unwrap() {
         files.remove(&file.name).await.unwrap();
     }
     assert_eq!(files.remove(&name("/b")).await.unwrap_err().kind, FilesErrorKind::NotFound);
-    eventually("no chunk is left", async || cluster.nodes.iter().all(|node| node.store.is_empty())).await;
+    eventually("no chunk is left", async || cluster.nodes.iter().all(|node| node.store.is_empty()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +90,8 @@ async fn a_writer_guesses_the_format_by_the_content_unless_it_is_given() {
         ("/f.csv", b"a,b\n", Format::BYTES.into(), Format::BYTES.into()),
     ] {
         let options = WriteOptions { format: given, ..SMALL };
-        let mut writer = FileWriter::create(files.clone(), name(file), options, false).await.unwrap();
+        let mut writer =
+            FileWriter::create(files.clone(), name(file), options, false).await.unwrap();
         writer.write(content).await.unwrap();
         writer.finish().await.unwrap();
         assert_eq!(files.stat(&name(file)).await.unwrap().record.format, format, "{file}");
@@ -97,7 +106,9 @@ async fn one_of_several_writers_of_a_name_wins() {
     let mut writers = tokio::task::JoinSet::new();
     for number in 0..8 {
         let files = cluster.files().await;
-        writers.spawn(async move { (number, write(&files, "/one", format!("{number}\n").as_bytes()).await) });
+        writers.spawn(async move {
+            (number, write(&files, "/one", format!("{number}\n").as_bytes()).await)
+        });
     }
     let mut winners = Vec::new();
     for (number, written) in writers.join_all().await {
@@ -139,7 +150,8 @@ async fn what_was_cut_off_never_appears() {
     assert!(files.append(&name("/whole"), Breaks(500_000), |_| {}).await.is_err());
     assert_eq!(content_of(&files, "/whole").await, b"first\n");
     let odd = WriteOptions { format: Format::Fixed { record_bytes: 7 }.into(), ..SMALL };
-    let error = files.write(&name("/odd"), io::Cursor::new(vec![0; 20]), odd, |_| {}).await.unwrap_err();
+    let error =
+        files.write(&name("/odd"), io::Cursor::new(vec![0; 20]), odd, |_| {}).await.unwrap_err();
     assert_eq!(error.kind, FilesErrorKind::WrongFormat, "{error}");
 }
 
@@ -276,8 +288,15 @@ async fn chunks_whose_rows_are_lost_are_known_again() {
     .await;
     cluster.start(place, false).await;
     cluster.settles().await;
-    eventually("they are", async || cluster.nodes[2].node.chunks().len() == written.record.chunks.len()).await;
-    assert_eq!(files.stat(&name("/file")).await.unwrap().record, written.record, "nothing had to be replaced");
+    eventually("they are", async || {
+        cluster.nodes[2].node.chunks().len() == written.record.chunks.len()
+    })
+    .await;
+    assert_eq!(
+        files.stat(&name("/file")).await.unwrap().record,
+        written.record,
+        "nothing had to be replaced"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,7 +312,11 @@ async fn small_chunks_that_a_power_failure_has_taken_are_put_back() {
     eventually("the database is free", async || {
         let Ok(database) = redb::Database::open(&path) else { return false };
         let write = database.begin_write().unwrap();
-        write.open_table(CONTENTS).unwrap().insert(written.record.chunks[0].object.0, &*content).unwrap();
+        write
+            .open_table(CONTENTS)
+            .unwrap()
+            .insert(written.record.chunks[0].object.0, &*content)
+            .unwrap();
         write.commit().is_ok()
     })
     .await;
@@ -352,11 +375,13 @@ async fn a_file_that_was_not_written_leaves_nothing_on_the_nodes() {
     }
     let csv = WriteOptions { format: Format::Csv.into(), ..SMALL };
     let content = [&lines(300_000)[..], b"\"open"].concat();
-    let failed = files.write(&name("/csv"), io::Cursor::new(content), csv, |_| {}).await.unwrap_err();
+    let failed =
+        files.write(&name("/csv"), io::Cursor::new(content), csv, |_| {}).await.unwrap_err();
     assert_eq!(failed.kind, FilesErrorKind::WrongFormat);
     eventually("nothing is left", async || is_empty()).await;
     // Of two that write one name, one is refused.
-    let twice = async |number: usize| write(&files, "/same", &lines(200_000 + number)).await.is_ok();
+    let twice =
+        async |number: usize| write(&files, "/same", &lines(200_000 + number)).await.is_ok();
     let written = tokio::join!(twice(1), twice(2));
     assert!(written.0 != written.1, "{written:?}");
     assert!(content_of(&files, "/same").await.len() > 200_000);
@@ -387,7 +412,8 @@ async fn the_chunks_of_a_client_that_has_gone_are_deleted_unless_a_file_has_them
     let (end, ends) = mpsc::channel();
     let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
     let writing = files.clone();
-    let put = tokio::spawn(async move { writing.write(&name("/broken"), source, SMALL, |_| {}).await });
+    let put =
+        tokio::spawn(async move { writing.write(&name("/broken"), source, SMALL, |_| {}).await });
     tokio::task::spawn_blocking(move || reads.recv().unwrap()).await.unwrap();
     let count = || cluster.nodes.iter().map(|node| node.store.len()).sum::<usize>();
     eventually("chunks are stored", async || count() > 3 * kept.record.chunks.len()).await;
@@ -406,7 +432,8 @@ async fn what_clients_have_left_makes_room_for_new_files() {
     let (end, ends) = mpsc::channel();
     let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
     let leaving = cluster.files().await;
-    let put = tokio::spawn(async move { leaving.write(&name("/broken"), source, SMALL, |_| {}).await });
+    let put =
+        tokio::spawn(async move { leaving.write(&name("/broken"), source, SMALL, |_| {}).await });
     tokio::task::spawn_blocking(move || reads.recv().unwrap()).await.unwrap();
     let is_stored = || cluster.nodes.iter().all(|node| node.store.total_bytes() > 800_000);
     eventually("chunks are stored", async || is_stored()).await;
@@ -469,8 +496,12 @@ async fn a_client_on_the_machine_of_a_node_reads_its_chunks_from_their_files() {
     let sent = cluster.served_bytes();
     let near = cluster.files_near(0).await;
     assert_eq!(content_of(&near, "/a").await, content);
-    assert!(matches!(near.open_chunk(&written, 1, 1, true).await.unwrap().content, ChunkContent::File(_)));
-    let ends = async |files: &DfsClient| files.open_chunk(&written, 0, 5, false).await.unwrap().ends;
+    assert!(matches!(
+        near.open_chunk(&written, 1, 1, true).await.unwrap().content,
+        ChunkContent::File(_)
+    ));
+    let ends =
+        async |files: &DfsClient| files.open_chunk(&written, 0, 5, false).await.unwrap().ends;
     let ends_near = ends(&near).await;
     assert_eq!(cluster.served_bytes(), sent, "no node has sent a byte");
     assert_eq!(ends_near, ends(&cluster.files().await).await);
@@ -484,14 +515,20 @@ async fn a_client_on_the_machine_of_a_node_reads_its_chunks_from_their_files() {
     fs::set_permissions(path(1), fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(path(1), vec![b'x'; written.record.chunks[1].size_bytes as usize]).unwrap();
     fs::remove_file(path(2)).unwrap();
-    assert!(matches!(near.open_chunk(&written, 1, 1, true).await.unwrap().content, ChunkContent::Bytes(_)));
+    assert!(matches!(
+        near.open_chunk(&written, 1, 1, true).await.unwrap().content,
+        ChunkContent::Bytes(_)
+    ));
     // One bit of the last byte, and a byte less.
     let mut first = fs::read(path(0)).unwrap();
     *first.last_mut().unwrap() ^= 1;
     fs::set_permissions(path(0), fs::Permissions::from_mode(0o644)).unwrap();
     for _ in 0..2 {
         fs::write(path(0), &first).unwrap();
-        assert!(matches!(near.open_chunk(&written, 0, 5, false).await.unwrap().content, ChunkContent::Bytes(_)));
+        assert!(matches!(
+            near.open_chunk(&written, 0, 5, false).await.unwrap().content,
+            ChunkContent::Bytes(_)
+        ));
         first.pop();
     }
     assert_eq!(content_of(&near, "/a").await, content);
@@ -515,7 +552,8 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     assert_eq!(parts, 16);
     assert_eq!(cluster.served_bytes(), sent, "no node has sent a byte");
 
-    // Files that a program has written to after they were checked are not used, and neither are missing ones.
+    // Files that a program has written to after they were checked are not used, and neither are
+    // missing ones.
     let (other, unread) = (&written.record.chunks[1], &written.record.chunks[2]);
     assert!(files.part_near(other, 5..60_000).await.is_some());
     for chunk in [chunk, other, unread] {
@@ -550,14 +588,20 @@ async fn a_client_relies_on_what_another_one_has_checked() {
     let chunk = &written.record.chunks[0];
     let paths = replicas(&cluster, chunk);
     assert!(cluster.files().await.part_near(chunk, 0..60_000).await.is_some());
-    // A disk that fails leaves no trace of a change, so the content tells whether it was checked again.
+    // A disk that fails leaves no trace of a change, so the content tells whether it was checked
+    // again.
     let change = |change_time: bool| {
         for path in &paths {
             fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
             let file = fs::File::options().write(true).open(path).unwrap();
             let modified = file.metadata().unwrap().modified().unwrap();
             file.write_all_at(b"?", 5).unwrap();
-            file.set_modified(if change_time { modified + Duration::from_secs(1) } else { modified }).unwrap();
+            file.set_modified(if change_time {
+                modified + Duration::from_secs(1)
+            } else {
+                modified
+            })
+            .unwrap();
         }
     };
     change(false);

@@ -1,10 +1,12 @@
-//! Power cuts. A process runs three nodes, whose folders are on one small disk, and clients that write to them. Now
-//! and then it is frozen, and the disk is copied as it is: what the kernel has only in memory is not in the copy. Nodes
-//! that start on the copy must have each file as it was when it was last forced to the disks, or as it was written
-//! since; never a name that leads to nothing.
+//! Power cuts. A process runs three nodes, whose folders are on one small disk, and clients that
+//! write to them. Now and then it is frozen, and the disk is copied as it is: what the kernel has
+//! only in memory is not in the copy. Nodes that start on the copy must have each file as it was
+//! when it was last forced to the disks, or as it was written since; never a name that leads to
+//! nothing.
 //!
-//! The disk is an image with a file system of its own, so this needs root, loop devices and `mkfs.ext4`. `cargo test`
-//! cuts the power a few times, and `make soak` a thousand times (`EYAS_POWER_CUTS`).
+//! The disk is an image with a file system of its own, so this needs root, loop devices and
+//! `mkfs.ext4`. `cargo test` cuts the power a few times, and `make soak` a thousand times
+//! (`EYAS_POWER_CUTS`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -17,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use eyas_faults::Dice;
 use eyas_files::{
-    Change, ContentSource, DfsClient, FilesError, FilesErrorKind, NewContent, RenameOptions, SentRecords, WriteOptions,
-    new_file_id,
+    Change, ContentSource, DfsClient, FilesError, FilesErrorKind, NewContent, RenameOptions,
+    SentRecords, WriteOptions, new_file_id,
 };
 use eyas_store::Checksum;
 use eyas_types::dfs::Format;
@@ -54,10 +56,12 @@ impl Disk {
     fn written(&self) -> (u64, u64) {
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         let at = |line: &&str| line.split(' ').nth(1) == self.0.to_str();
-        let device = mounts.lines().find(at).and_then(|line| line.split(' ').next()).expect("it is mounted");
+        let device =
+            mounts.lines().find(at).and_then(|line| line.split(' ').next()).expect("it is mounted");
         let device = device.trim_start_matches("/dev/");
         let stat = fs::read_to_string(format!("/sys/block/{device}/stat")).unwrap();
-        let numbers: Vec<u64> = stat.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let numbers: Vec<u64> =
+            stat.split_whitespace().map(|number| number.parse().unwrap()).collect();
         (numbers[4], numbers[8])
     }
 
@@ -85,11 +89,12 @@ impl Drop for Disk {
     }
 }
 
-/// The states that a name may have after a power cut: checksums of contents; `None` if there may be no file.
+/// The states that a name may have after a power cut: checksums of contents; `None` if there may be
+/// no file.
 type May = BTreeMap<String, Vec<Option<u64>>>;
 
-/// What the log of the clients permits. A line `begin` comes before a change, and `synced` after the content is on the
-/// disks.
+/// What the log of the clients permits. A line `begin` comes before a change, and `synced` after
+/// the content is on the disks.
 fn permitted(log: &str) -> May {
     let mut may = May::new();
     for line in log.lines() {
@@ -111,9 +116,11 @@ fn permitted(log: &str) -> May {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_was_on_the_disks_survives_power_cuts() {
-    let cuts = std::env::var("EYAS_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number"));
+    let cuts =
+        std::env::var("EYAS_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number"));
     let scratch = tempfile::tempdir().unwrap();
-    let (image, folder, log) = (scratch.path().join("disk"), scratch.path().join("live"), scratch.path().join("log"));
+    let (image, folder, log) =
+        (scratch.path().join("disk"), scratch.path().join("live"), scratch.path().join("log"));
     File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
     let made = Command::new("mkfs.ext4").arg("-q").arg(&image).stderr(Stdio::null()).status();
     let Some(disk) = made.ok().and_then(|_| Disk::mount(&image, &folder)) else {
@@ -122,16 +129,24 @@ async fn what_was_on_the_disks_survives_power_cuts() {
     };
     fs::write(&log, "").unwrap();
     let mut clients = Command::new(std::env::current_exe().unwrap());
-    clients.args(["--exact", "power::clients_write", "--ignored", "--nocapture"]).env(FOLDER, &folder).env(LOG, &log);
+    clients
+        .args(["--exact", "power::clients_write", "--ignored", "--nocapture"])
+        .env(FOLDER, &folder)
+        .env(LOG, &log);
     let clients = Running(clients.stdout(Stdio::null()).spawn().unwrap());
-    crate::cluster::eventually("files are written", async || fs::read_to_string(&log).unwrap().lines().count() > 20)
-        .await;
+    crate::cluster::eventually("files are written", async || {
+        fs::read_to_string(&log).unwrap().lines().count() > 20
+    })
+    .await;
     let mut dice = Dice::new(cuts as u64);
     let (mut looking, mut begun) = (tokio::task::JoinSet::new(), 0);
     while begun < cuts || !looking.is_empty() {
         if begun < cuts && looking.len() < TOGETHER {
             tokio::time::sleep(Duration::from_micros(dice.below(700_000))).await;
-            let (copy, at) = (scratch.path().join(format!("cut-{begun}")), scratch.path().join(format!("at-{begun}")));
+            let (copy, at) = (
+                scratch.path().join(format!("cut-{begun}")),
+                scratch.path().join(format!("at-{begun}")),
+            );
             clients.signal(Signal::STOP);
             disk.copy(&image, &copy);
             let may = permitted(&fs::read_to_string(&log).unwrap());
@@ -158,7 +173,9 @@ async fn look(number: usize, image: &Path, folder: &Path, may: May) {
     let disk = Disk::mount(image, folder).expect("the copy is mounted");
     let cluster = Cluster::at(&folders(folder)).await;
     let files = cluster.files().await;
-    let listed = listed(&files).await.unwrap_or_else(|why| panic!("cut {number}: the folder is never readable: {why}"));
+    let listed = listed(&files)
+        .await
+        .unwrap_or_else(|why| panic!("cut {number}: the folder is never readable: {why}"));
     let mut found = 0;
     for (file, states) in &may {
         if !listed.contains(file) {
@@ -173,9 +190,14 @@ async fn look(number: usize, image: &Path, folder: &Path, may: May) {
                     wrong = why;
                     continue;
                 }
-                Err(why) => panic!("cut {number}: {file} is never readable: {why}, before: {wrong}"),
+                Err(why) => {
+                    panic!("cut {number}: {file} is never readable: {why}, before: {wrong}")
+                }
             };
-            assert!(states.contains(&state), "cut {number}: {file} is {state:x?}, not of {states:x?}");
+            assert!(
+                states.contains(&state),
+                "cut {number}: {file} is {state:x?}, not of {states:x?}"
+            );
             found += usize::from(state.is_some());
             break;
         }
@@ -186,13 +208,15 @@ async fn look(number: usize, image: &Path, folder: &Path, may: May) {
     drop(disk);
 }
 
-/// The names of all files, once the nodes know them. Most files of the clients are gone, and asking for each would take
-/// longer than all else.
+/// The names of all files, once the nodes know them. Most files of the clients are gone, and asking
+/// for each would take longer than all else.
 async fn listed(files: &DfsClient) -> Result<BTreeSet<String>, FilesError> {
     let deadline = Instant::now() + DEADLINE;
     loop {
         match files.list("/").await {
-            Ok(found) => return Ok(found.into_iter().map(|listing| listing.name.to_string()).collect()),
+            Ok(found) => {
+                return Ok(found.into_iter().map(|listing| listing.name.to_string()).collect());
+            }
             Err(why) if Instant::now() > deadline => return Err(why),
             Err(_) => {}
         }
@@ -206,7 +230,10 @@ async fn state_of(files: &DfsClient, file: &str) -> Result<Option<u64>, String> 
         Err(error) if error.kind == FilesErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    let content = files.read_at(&found, 0, found.record.size_bytes()).await.map_err(|error| error.to_string())?;
+    let content = files
+        .read_at(&found, 0, found.record.size_bytes())
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(Some(Checksum::of(&content).0))
 }
 
@@ -264,7 +291,8 @@ struct Writer {
 
 impl Writer {
     fn say(&mut self, what: &str, name: &str, content: Option<&[u8]>) {
-        let state = content.map_or("-".to_owned(), |content| format!("{:x}", Checksum::of(content).0));
+        let state =
+            content.map_or("-".to_owned(), |content| format!("{:x}", Checksum::of(content).0));
         self.log.write_all(format!("{what} {name} {state} .\n").as_bytes()).unwrap();
     }
 
@@ -274,7 +302,8 @@ impl Writer {
         let old = before.clone().unwrap_or_default();
         let (mut new, size) = (old.clone(), old.len());
         let mut changed = 0..0;
-        let more: Vec<u8> = (0..self.dice.below(MAX_BYTES / 3)).map(|_| self.dice.throw() as u8).collect();
+        let more: Vec<u8> =
+            (0..self.dice.below(MAX_BYTES / 3)).map(|_| self.dice.throw() as u8).collect();
         match self.dice.below(4) {
             0 if size > 10 => {
                 let at = self.dice.below(size as u64 - 9) as usize;
@@ -301,7 +330,8 @@ impl Writer {
             is_durable,
             format: None,
         };
-        let options = WriteOptions { chunk_bytes: CHUNK_BYTES, format: Format::BYTES.into(), ..SMALL };
+        let options =
+            WriteOptions { chunk_bytes: CHUNK_BYTES, format: Format::BYTES.into(), ..SMALL };
         let written = match before {
             Some(_) => {
                 let present = self.files.stat(&name(&name_of)).await.unwrap();

@@ -1,4 +1,5 @@
-//! Readers of files: any sequence of reads gives the content, from stores on this machine and from other nodes.
+//! Readers of files: any sequence of reads gives the content, from stores on this machine and from
+//! other nodes.
 
 use std::fs;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ async fn open(files: &DfsClient) -> FileReader {
     FileReader::open(files.clone(), &name("/a")).await.unwrap()
 }
 
-/// Offsets and lengths of reads: small ones that continue, jumps, whole chunks, and ranges of many chunks.
+/// Offsets and lengths of reads: small ones that continue, jumps, whole chunks, and ranges of many
+/// chunks.
 fn reads(size_bytes: u64) -> Vec<(u64, usize)> {
     let mut reads: Vec<(u64, usize)> = (0..60).map(|number| (number * 5000, 5000)).collect();
     let mut seed = 7_u64;
@@ -24,7 +26,12 @@ fn reads(size_bytes: u64) -> Vec<(u64, usize)> {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         reads.push(((seed >> 33) % size_bytes, [10, 3000, 100_000][(seed >> 20) as usize % 3]));
     }
-    reads.extend([(0, size_bytes as usize), (10, size_bytes as usize), (size_bytes, 10), (size_bytes + 5, 10)]);
+    reads.extend([
+        (0, size_bytes as usize),
+        (10, size_bytes as usize),
+        (size_bytes, 10),
+        (size_bytes + 5, 10),
+    ]);
     reads
 }
 
@@ -33,11 +40,16 @@ async fn reads_give_the_content(reader: &FileReader, content: &[u8]) {
     for (offset, length) in reads(content.len() as u64) {
         let begin = content.len().min(offset as usize);
         let expected = &content[begin..content.len().min(begin + length)];
-        assert!(reader.read_at(offset, length as u64).await.unwrap() == expected, "{length} bytes from {offset}");
+        assert!(
+            reader.read_at(offset, length as u64).await.unwrap() == expected,
+            "{length} bytes from {offset}"
+        );
         let mut buffer = vec![1; length];
         let read = reader.read_on_this_thread(offset, &mut buffer).await.unwrap();
         assert!(buffer[..read] == *expected, "{length} bytes from {offset}");
-        for read in [reader.try_read_local(offset, &mut buffer), reader.read_local(offset, &mut buffer)] {
+        for read in
+            [reader.try_read_local(offset, &mut buffer), reader.read_local(offset, &mut buffer)]
+        {
             assert!(read.is_none_or(|read| buffer[..read] == *expected));
         }
     }
@@ -71,7 +83,10 @@ async fn a_reader_that_reads_on_finds_the_next_chunk_open() {
         }
         assert_eq!(reader.try_read_local(3 * CHUNK, &mut buffer), None, "not so far ahead");
         let offset = CHUNK + 1000;
-        eventually("the next chunk is open", async || reader.try_read_local(offset, &mut buffer) == Some(100)).await;
+        eventually("the next chunk is open", async || {
+            reader.try_read_local(offset, &mut buffer) == Some(100)
+        })
+        .await;
         assert_eq!(buffer, content[offset as usize..offset as usize + 100]);
     }
 }
@@ -98,7 +113,11 @@ async fn a_reader_of_other_machines_fetches_each_chunk_once() {
     }
     let served = cluster.served_bytes() - sent;
     // The first read is only requested.
-    assert!(served <= (content.len() + buffer.len() + 100_000) as u64, "{served} bytes of {}", content.len());
+    assert!(
+        served <= (content.len() + buffer.len() + 100_000) as u64,
+        "{served} bytes of {}",
+        content.len()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +140,9 @@ async fn a_mount_does_not_use_a_file_that_has_changed_and_closes_those_that_are_
     let last = written.record.chunks.last().unwrap();
     let end = content.len() as u64;
     let is_open = || {
-        let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        let open = fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
         open.into_iter().any(|path| path.to_string_lossy().contains(&last.object.to_string()))
     };
     for offset in [end - 30, end - 20] {

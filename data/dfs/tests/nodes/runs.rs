@@ -15,13 +15,25 @@ async fn open(files: &DfsClient, file: &str, idle: Duration) -> (RunAddress, u32
     open_divided(files, file, 1, idle).await
 }
 
-/// Opens a run whose chunks have this number of pieces. Returns its address and its number of chunks.
-async fn open_divided(files: &DfsClient, file: &str, pieces: u32, idle: Duration) -> (RunAddress, u32) {
+/// Opens a run whose chunks have this number of pieces. Returns its address and its number of
+/// chunks.
+async fn open_divided(
+    files: &DfsClient,
+    file: &str,
+    pieces: u32,
+    idle: Duration,
+) -> (RunAddress, u32) {
     let file = write(files, file, &lines(1_000_000)).await.unwrap();
     let chunks = file.record.chunks.len() as u32;
     let policy = BlockPolicy::named("lean").unwrap();
     let (slots, term_us) = (vec![NodeId(1); 2], DEFAULT_TERM_US);
-    (files.open_run(RunSpec { files: vec![file], policy, slots, pieces, term_us, idle }).await.unwrap(), chunks)
+    (
+        files
+            .open_run(RunSpec { files: vec![file], policy, slots, pieces, term_us, idle })
+            .await
+            .unwrap(),
+        chunks,
+    )
 }
 
 /// A worker that reads all chunks it gets, until there are no more or it has read `most`.
@@ -78,10 +90,15 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
     // The second worker continues, and reads everything that the first one has not read.
     read(&mut second, &mut other, u32::MAX).await;
     let commit = other.commit().unwrap();
-    eventually("it is committed", async || matches!(told(&mut second, commit.clone()).await, Effect::Committed { .. }))
-        .await;
+    eventually("it is committed", async || {
+        matches!(told(&mut second, commit.clone()).await, Effect::Committed { .. })
+    })
+    .await;
     let status = files.run_status(place).await.unwrap();
-    assert!(status.is_complete && status.committed_chunks == chunks && status.parts.len() == 2, "{status:?}");
+    assert!(
+        status.is_complete && status.committed_chunks == chunks && status.parts.len() == 2,
+        "{status:?}"
+    );
     files.close_run(place).await.unwrap();
     assert_eq!(files.run_status(place).await.unwrap_err().kind, FilesErrorKind::NotFound);
 }
@@ -96,7 +113,11 @@ async fn pieces_of_a_chunk_go_to_several_workers() {
     read(&mut first, &mut owner, 3).await;
     assert!(matches!(told(&mut first, owner.commit().unwrap()).await, Effect::Committed { .. }));
     let status = files.run_status(place).await.unwrap();
-    assert_eq!((status.committed_chunks, status.parts[0].pieces), (0, 3), "no chunk is read completely");
+    assert_eq!(
+        (status.committed_chunks, status.parts[0].pieces),
+        (0, 3),
+        "no chunk is read completely"
+    );
     let mut second = files.attend_run(place).await.unwrap();
     let mut other = WorkerBlock::new(second.worker(), NodeId(1));
     read(&mut second, &mut other, u32::MAX).await;
@@ -136,7 +157,10 @@ async fn what_is_left_of_a_run_that_nobody_asks_for_is_removed() {
     for run in [place.run, kept.run] {
         write(&files, run.file("map-1").as_str(), &lines(1000)).await.unwrap();
     }
-    eventually("its folder is empty", async || files.list(&place.run.folder()).await.unwrap().is_empty()).await;
+    eventually("its folder is empty", async || {
+        files.list(&place.run.folder()).await.unwrap().is_empty()
+    })
+    .await;
     assert_eq!(files.run_status(place).await.unwrap_err().kind, FilesErrorKind::NotFound);
     assert_eq!(files.list(&kept.run.folder()).await.unwrap().len(), 1);
 }

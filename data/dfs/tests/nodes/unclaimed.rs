@@ -1,4 +1,5 @@
-//! Chunks that a client has stored for versions that no file has got are deleted, while the client is still there.
+//! Chunks that a client has stored for versions that no file has got are deleted, while the client
+//! is still there.
 
 use std::io::Cursor;
 use std::sync::mpsc;
@@ -13,8 +14,11 @@ use crate::cluster::{Cluster, SMALL, eventually, lines, name, write};
 use crate::lost_answers::Text;
 
 /// Chunks of 256 KiB without records, each of which has a transfer of its own.
-const LARGE: WriteOptions =
-    WriteOptions { format: RecordFormat { format: Format::BYTES, is_guessed: false }, chunk_bytes: 256 << 10, ..SMALL };
+const LARGE: WriteOptions = WriteOptions {
+    format: RecordFormat { format: Format::BYTES, is_guessed: false },
+    chunk_bytes: 256 << 10,
+    ..SMALL
+};
 
 /// Waits until the nodes have this number of bytes together.
 async fn only(cluster: &Cluster, bytes: u64) {
@@ -37,7 +41,10 @@ async fn chunks_that_could_not_be_forced_to_the_disks_are_deleted() {
         tokio::spawn(async move { files.write(&name("/a"), source, LARGE, |_| {}).await })
     };
     block_in_place(|| reads.recv().unwrap());
-    eventually("chunks are stored", async || cluster.nodes.iter().all(|node| node.store.len() == 3)).await;
+    eventually("chunks are stored", async || {
+        cluster.nodes.iter().all(|node| node.store.len() == 3)
+    })
+    .await;
     let (lost, _) = cluster.nodes[0].store.ids()[0];
     // So one node is left that can force all of them to its disk.
     for node in &cluster.nodes[..2] {
@@ -101,7 +108,8 @@ async fn the_chunks_of_a_file_with_an_id_that_is_refused_are_deleted() {
         is_durable: true,
         format: None,
     };
-    let written = files.write_with_id(&name("/a"), new_file_id().unwrap(), change, None, SMALL, false).await;
+    let written =
+        files.write_with_id(&name("/a"), new_file_id().unwrap(), change, None, SMALL, false).await;
     assert_eq!(written.unwrap_err().kind, FilesErrorKind::IsFolder);
     only(&cluster, 0).await;
 }
@@ -110,7 +118,8 @@ async fn the_chunks_of_a_file_with_an_id_that_is_refused_are_deleted() {
 async fn content_that_was_stored_early_and_is_not_wanted_is_deleted() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
-    let early = files.store_early(&name("/a"), Cursor::new(lines(300_000)), SMALL, 0).await.unwrap();
+    let early =
+        files.store_early(&name("/a"), Cursor::new(lines(300_000)), SMALL, 0).await.unwrap();
     drop(early);
     only(&cluster, 0).await;
 

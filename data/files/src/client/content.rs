@@ -29,7 +29,12 @@ impl DfsClient {
     ///
     /// # Errors
     /// `NotFound` if the file is shorter; `Lost`.
-    pub async fn read_at(&self, file: &File, offset: u64, length: u64) -> Result<Vec<u8>, FilesError> {
+    pub async fn read_at(
+        &self,
+        file: &File,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, FilesError> {
         self.0.chunks.read_at(file, offset, length).await
     }
 
@@ -49,19 +54,21 @@ impl DfsClient {
         self.0.chunks.read_range(file, wanted)
     }
 
-    /// Where the chunks of a file are, in order. If a node that has one is not known to be alive, the nodes are asked
-    /// once which are; if none answers, the places are those that this client knows.
+    /// Where the chunks of a file are, in order. If a node that has one is not known to be alive,
+    /// the nodes are asked once which are; if none answers, the places are those that this client
+    /// knows.
     pub async fn places(&self, file: &File) -> Vec<BlockPlace> {
         self.0.chunks.places(file).await
     }
 
-    /// The chunk with this index, divided into this number of pieces. The content is the file of the chunk if a node
-    /// on this machine has it, otherwise its bytes. With `may_map`, the file is mapped into memory while it is checked,
-    /// instead of copied: the process ends if another program shortens the file meanwhile, so only processes that do
-    /// nothing else may set it.
+    /// The chunk with this index, divided into this number of pieces. The content is the file of
+    /// the chunk if a node on this machine has it, otherwise its bytes. With `may_map`, the file is
+    /// mapped into memory while it is checked, instead of copied: the process ends if another
+    /// program shortens the file meanwhile, so only processes that do nothing else may set it.
     ///
     /// # Errors
-    /// `Changed` if another client has replaced the content; `Lost` if no replica of it can be read.
+    /// `Changed` if another client has replaced the content; `Lost` if no replica of it can be
+    /// read.
     ///
     /// # Panics
     /// If the file has no such chunk.
@@ -75,17 +82,19 @@ impl DfsClient {
         self.0.chunks.open_chunk(file, place, pieces, may_map).await
     }
 
-    /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to be requested. The
-    /// whole chunk is checked first, unless that was done before. So the first small parts of a chunk are requested.
+    /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to
+    /// be requested. The whole chunk is checked first, unless that was done before. So the first
+    /// small parts of a chunk are requested.
     pub async fn part_near(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
         self.0.chunks.near.part_near(chunk, range).await
     }
 
-    /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes stored so far.
+    /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes
+    /// stored so far.
     ///
     /// # Errors
-    /// `Exists`; `WrongFormat` if the content does not have this format; `Invalid` if it is too large; `Full`,
-    /// `Unreachable`; `Local` if the source fails. No file appears then.
+    /// `Exists`; `WrongFormat` if the content does not have this format; `Invalid` if it is too
+    /// large; `Full`, `Unreachable`; `Local` if the source fails. No file appears then.
     pub async fn write(
         &self,
         name: &FileName,
@@ -96,8 +105,8 @@ impl DfsClient {
         self.0.writes.write(name, source, options, see).await
     }
 
-    /// Writes a new file whose content is in memory. Many such files can be written at the same time; their chunks and
-    /// names go to the nodes in groups.
+    /// Writes a new file whose content is in memory. Many such files can be written at the same
+    /// time; their chunks and names go to the nodes in groups.
     ///
     /// # Errors
     /// As [`write`](DfsClient::write).
@@ -110,11 +119,12 @@ impl DfsClient {
         self.0.writes.write_content(name, content, options).await
     }
 
-    /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so far.
+    /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so
+    /// far.
     ///
     /// # Errors
-    /// As [`write`](DfsClient::write); `NotFound`; `Changed` if another client changes the file at the same time.
-    /// Nothing is appended then.
+    /// As [`write`](DfsClient::write); `NotFound`; `Changed` if another client changes the file at
+    /// the same time. Nothing is appended then.
     pub async fn append(
         &self,
         name: &FileName,
@@ -125,12 +135,12 @@ impl DfsClient {
     }
 
     /// Stores the content of a file that appears when it is [published](HiddenFile::publish). With
-    /// [`is_durable`](WriteOptions::is_durable), the content is on the disks of the nodes when this returns. Calls
-    /// `see` with the number of bytes that are stored.
+    /// [`is_durable`](WriteOptions::is_durable), the content is on the disks of the nodes when this
+    /// returns. Calls `see` with the number of bytes that are stored.
     ///
     /// # Errors
-    /// `WrongFormat` if the content does not have this format; `Invalid` if it is too large; `Full`, `Unreachable`;
-    /// `Local` if the source fails.
+    /// `WrongFormat` if the content does not have this format; `Invalid` if it is too large;
+    /// `Full`, `Unreachable`; `Local` if the source fails.
     pub async fn store_hidden(
         &self,
         name: &FileName,
@@ -141,9 +151,9 @@ impl DfsClient {
         self.0.writes.store_hidden(name, source, options, see).await
     }
 
-    /// Writes a file with this id, which appears when it is complete, and replaces a file that has the name. `stored`
-    /// is the whole content, if it is stored already. With `is_there`, a file that has the name is expected, which may
-    /// have the same id.
+    /// Writes a file with this id, which appears when it is complete, and replaces a file that has
+    /// the name. `stored` is the whole content, if it is stored already. With `is_there`, a file
+    /// that has the name is expected, which may have the same id.
     ///
     /// # Errors
     /// As [`write`](DfsClient::write).
@@ -163,26 +173,35 @@ impl DfsClient {
     ///
     /// # Errors
     /// `Exists`, `Quota`, `Unreachable`.
-    pub async fn create_empty(&self, name: &FileName, id: FileId, options: WriteOptions) -> Result<File, FilesError> {
+    pub async fn create_empty(
+        &self,
+        name: &FileName,
+        id: FileId,
+        options: WriteOptions,
+    ) -> Result<File, FilesError> {
         self.0.writes.create_empty(name, id, options).await
     }
 
-    /// Forces these chunks of a file to the disks of their nodes; the others are there. Returns the file, which no
-    /// longer falls back to the version before.
+    /// Forces these chunks of a file to the disks of their nodes; the others are there. Returns the
+    /// file, which no longer falls back to the version before.
     ///
     /// # Errors
     /// `Unreachable` if fewer nodes than needed have them on their disks.
-    pub async fn make_durable(&self, file: &File, objects: &BTreeSet<ObjectId>) -> Result<File, FilesError> {
+    pub async fn make_durable(
+        &self,
+        file: &File,
+        objects: &BTreeSet<ObjectId>,
+    ) -> Result<File, FilesError> {
         self.0.writes.make_durable(file, objects).await
     }
 
-    /// Changes parts of a file. `stored` is the whole content, if it is stored already. If the new content does not
-    /// have the format of the file, the file has no records afterwards. Adds the new record to `sent` before a node
-    /// gets it.
+    /// Changes parts of a file. `stored` is the whole content, if it is stored already. If the new
+    /// content does not have the format of the file, the file has no records afterwards. Adds the
+    /// new record to `sent` before a node gets it.
     ///
     /// # Errors
-    /// `Changed` if another client has changed the content since `file` was looked up; `NotFound`, `Full`,
-    /// `Unreachable`; `Invalid` if the file would have too many chunks.
+    /// `Changed` if another client has changed the content since `file` was looked up; `NotFound`,
+    /// `Full`, `Unreachable`; `Invalid` if the file would have too many chunks.
     pub async fn rewrite(
         &self,
         file: &File,
@@ -194,8 +213,9 @@ impl DfsClient {
     }
 
     /// Stores the content of a file while it is still being written, to be given to
-    /// [`write_with_id`](DfsClient::write_with_id) or [`rewrite`](DfsClient::rewrite). The nodes begin to write it to
-    /// their disks. It replaces this number of bytes, which quotas do not count twice.
+    /// [`write_with_id`](DfsClient::write_with_id) or [`rewrite`](DfsClient::rewrite). The nodes
+    /// begin to write it to their disks. It replaces this number of bytes, which quotas do not
+    /// count twice.
     ///
     /// # Errors
     /// As [`write`](DfsClient::write).
@@ -209,30 +229,36 @@ impl DfsClient {
         self.0.writes.store_early(name, source, options, replaced_bytes).await
     }
 
-    /// Gives a file another format. Its content is cut and stored anew, unless the new format can be cut anywhere.
+    /// Gives a file another format. Its content is cut and stored anew, unless the new format can
+    /// be cut anywhere.
     ///
     /// # Errors
-    /// `WrongFormat` if the content does not have this format; `Changed` if another client changes the file at the same
-    /// time; `Full`, `Lost`, `Unreachable`. The file stays as it is then.
+    /// `WrongFormat` if the content does not have this format; `Changed` if another client changes
+    /// the file at the same time; `Full`, `Lost`, `Unreachable`. The file stays as it is then.
     pub async fn set_format(&self, file: &File, format: RecordFormat) -> Result<File, FilesError> {
         self.0.writes.set_format(file, format).await
     }
 
-    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that are missing are
-    /// sent from node to node.
+    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that
+    /// are missing are sent from node to node.
     ///
     /// # Errors
     /// `Exists`; `Full`, `Lost`, `Unreachable`. No file appears then.
-    pub async fn copy(&self, from: &File, to: &FileName, replication: u8) -> Result<File, FilesError> {
+    pub async fn copy(
+        &self,
+        from: &File,
+        to: &FileName,
+        replication: u8,
+    ) -> Result<File, FilesError> {
         self.0.copies.copy(from, to, replication).await
     }
 
-    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks. The file has the
-    /// permissions of the object, less the umask.
+    /// Makes a file of an object, of which the first of these nodes that has it cuts the chunks.
+    /// The file has the permissions of the object, less the umask.
     ///
     /// # Errors
-    /// `Exists`; `NotFound` if none of the nodes has the object; `WrongFormat` if the content has another one;
-    /// `Full`, `Unreachable`. No file appears then.
+    /// `Exists`; `NotFound` if none of the nodes has the object; `WrongFormat` if the content has
+    /// another one; `Full`, `Unreachable`. No file appears then.
     pub async fn copy_object(
         &self,
         object: &ObjectSpec,

@@ -13,13 +13,15 @@ use crate::quota::FolderUsage;
 use crate::rename::RenameOptions;
 
 impl DfsClient {
-    /// Whether the key of this client permits it to write files. What a token of a job permits is not known here.
+    /// Whether the key of this client permits it to write files. What a token of a job permits is
+    /// not known here.
     pub fn may_write(&self) -> bool {
         self.0.names.may_write()
     }
 
-    /// Fails if the token or key of this client does not permit it to write a file, so that a program learns that when
-    /// it opens the file and not when it closes it. Keys that may write every file need no question.
+    /// Fails if the token or key of this client does not permit it to write a file, so that a
+    /// program learns that when it opens the file and not when it closes it. Keys that may write
+    /// every file need no question.
     ///
     /// # Errors
     /// `NotAllowed`.
@@ -30,7 +32,8 @@ impl DfsClient {
     /// The current version of a file.
     ///
     /// # Errors
-    /// `NotFound`; `IsFolder`; `Invalid` for a symbolic link, which only a mount follows; `Unreachable`.
+    /// `NotFound`; `IsFolder`; `Invalid` for a symbolic link, which only a mount follows;
+    /// `Unreachable`.
     pub async fn stat(&self, name: &FileName) -> Result<File, FilesError> {
         self.0.names.stat(name).await
     }
@@ -67,24 +70,33 @@ impl DfsClient {
         self.0.names.remove_listed(listing).await
     }
 
-    /// Changes attributes of a file, folder or link. Concurrent changes of other attributes, of the content and of the
-    /// replicas are kept.
+    /// Changes attributes of a file, folder or link. Concurrent changes of other attributes, of the
+    /// content and of the replicas are kept.
     ///
     /// # Errors
     /// `NotFound`, `Unreachable`.
-    pub async fn set_attributes(&self, name: &FileName, change: &AttributeChange) -> Result<File, FilesError> {
+    pub async fn set_attributes(
+        &self,
+        name: &FileName,
+        change: &AttributeChange,
+    ) -> Result<File, FilesError> {
         self.0.names.set_attributes(name, change).await
     }
 
-    /// Renames a file, link or folder. Readers find a file under one of the two names at any time. Renaming a folder
-    /// with content is not atomic; if it is interrupted, both folders have parts of the content, and the same rename
-    /// can be repeated.
+    /// Renames a file, link or folder. Readers find a file under one of the two names at any time.
+    /// Renaming a folder with content is not atomic; if it is interrupted, both folders have parts
+    /// of the content, and the same rename can be repeated.
     ///
     /// # Errors
-    /// `NotFound`; `Exists` if the new name is in use and may not be replaced; `IsFolder`, `NotFolder`, `NotEmpty` if
-    /// the entry there cannot be replaced by this one; `Invalid` if a folder would be in itself, or a name too long;
-    /// `Quota`, `Changed`, `Unreachable`.
-    pub async fn rename(&self, from: &FileName, to: &FileName, options: RenameOptions) -> Result<(), FilesError> {
+    /// `NotFound`; `Exists` if the new name is in use and may not be replaced; `IsFolder`,
+    /// `NotFolder`, `NotEmpty` if the entry there cannot be replaced by this one; `Invalid` if a
+    /// folder would be in itself, or a name too long; `Quota`, `Changed`, `Unreachable`.
+    pub async fn rename(
+        &self,
+        from: &FileName,
+        to: &FileName,
+        options: RenameOptions,
+    ) -> Result<(), FilesError> {
         self.0.renames.rename(from, to, options).await
     }
 
@@ -105,7 +117,11 @@ impl DfsClient {
     ///
     /// # Errors
     /// `Exists`; `NotFolder` if a file is above it; `Quota`, `Unreachable`.
-    pub async fn make_folder(&self, name: &FileName, creation: Creation) -> Result<File, FilesError> {
+    pub async fn make_folder(
+        &self,
+        name: &FileName,
+        creation: Creation,
+    ) -> Result<File, FilesError> {
         self.0.folders.make_folder(name, creation).await
     }
 
@@ -117,7 +133,8 @@ impl DfsClient {
         self.0.folders.make_folders(name).await
     }
 
-    /// Removes an empty folder. If another client creates a file in it at the same time, the folder stays.
+    /// Removes an empty folder. If another client creates a file in it at the same time, the folder
+    /// stays.
     ///
     /// # Errors
     /// `NotFound`, `NotFolder`, `NotEmpty`, `Unreachable`.
@@ -125,8 +142,8 @@ impl DfsClient {
         self.0.folders.remove_folder(name).await
     }
 
-    /// The files in a folder and its subfolders, sorted by name, without folders and links. The empty text and `/` mean
-    /// all files.
+    /// The files in a folder and its subfolders, sorted by name, without folders and links. The
+    /// empty text and `/` mean all files.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -134,7 +151,8 @@ impl DfsClient {
         self.0.folders.list(folder).await
     }
 
-    /// The entry that has the folder's name, and all files, folders and links below it, sorted by name.
+    /// The entry that has the folder's name, and all files, folders and links below it, sorted by
+    /// name.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -142,31 +160,47 @@ impl DfsClient {
         self.0.folders.list_entries(folder).await
     }
 
-    /// A page of about `most` entries of a folder; entries of its subfolders are not listed. `from` is the empty text
-    /// for the first page, and [`FolderPage::next`] of the page before for the others. The page of a folder that does
-    /// not exist is empty. A subfolder that contains files and has no entry gets one.
+    /// A page of about `most` entries of a folder; entries of its subfolders are not listed. `from`
+    /// is the empty text for the first page, and [`FolderPage::next`] of the page before for the
+    /// others. The page of a folder that does not exist is empty. A subfolder that contains files
+    /// and has no entry gets one.
     ///
     /// # Errors
     /// `Unreachable`.
-    pub async fn list_folder(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
+    pub async fn list_folder(
+        &self,
+        folder: &str,
+        from: &str,
+        most: u32,
+    ) -> Result<FolderPage, FilesError> {
         self.0.folders.list_folder(folder, from, most).await
     }
 
-    /// A page of about `most` of the files, folders and links below a folder, at any depth. Pages follow each other as
-    /// those of [`list_folder`](Self::list_folder) do. Names come in the order of their bytes: `/a-b`, `/a/c`, `/a0`.
+    /// A page of about `most` of the files, folders and links below a folder, at any depth. Pages
+    /// follow each other as those of [`list_folder`](Self::list_folder) do. Names come in the order
+    /// of their bytes: `/a-b`, `/a/c`, `/a0`.
     ///
     /// # Errors
     /// `Unreachable`.
-    pub async fn list_subtree(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
+    pub async fn list_subtree(
+        &self,
+        folder: &str,
+        from: &str,
+        most: u32,
+    ) -> Result<FolderPage, FilesError> {
         self.0.folders.list_subtree(folder, from, most).await
     }
 
-    /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there already may exceed it;
-    /// then nothing can be added.
+    /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there
+    /// already may exceed it; then nothing can be added.
     ///
     /// # Errors
     /// `NotFound`, `NotFolder`, `Changed`, `Unreachable`.
-    pub async fn set_quota(&self, folder: &FileName, quota: Option<Quota>) -> Result<(), FilesError> {
+    pub async fn set_quota(
+        &self,
+        folder: &FileName,
+        quota: Option<Quota>,
+    ) -> Result<(), FilesError> {
         self.0.quotas.set_quota(folder, quota).await
     }
 
@@ -178,12 +212,18 @@ impl DfsClient {
         self.0.quotas.folder_usage(folder).await
     }
 
-    /// Fails if it is known here that quotas do not permit a file to grow by `more_bytes`. Does not wait: if something
-    /// is not known, or was known more than a second ago, the members are asked in the background, for the next call.
+    /// Fails if it is known here that quotas do not permit a file to grow by `more_bytes`. Does not
+    /// wait: if something is not known, or was known more than a second ago, the members are asked
+    /// in the background, for the next call.
     ///
     /// # Errors
     /// `Quota`.
-    pub fn may_grow(&self, name: &FileName, more_bytes: u64, runtime: &Handle) -> Result<(), FilesError> {
+    pub fn may_grow(
+        &self,
+        name: &FileName,
+        more_bytes: u64,
+        runtime: &Handle,
+    ) -> Result<(), FilesError> {
         self.0.quotas.may_grow(name, more_bytes, runtime)
     }
 }

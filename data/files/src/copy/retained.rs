@@ -1,6 +1,6 @@
-//! The content of a file that a program still reads while the file is removed or replaced. The nodes make copies of its
-//! chunks, as hard links, that belong to no file: they are deleted when the program has closed the file, or a day after
-//! the program's process was killed.
+//! The content of a file that a program still reads while the file is removed or replaced. The
+//! nodes make copies of its chunks, as hard links, that belong to no file: they are deleted when
+//! the program has closed the file, or a day after the program's process was killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::protocol::{ChunkSpec, Member};
 use crate::publish::RENEW_AFTER;
 use crate::write::random;
 
-/// The beginning of names under which copies appear for a moment, so that removing the file deletes them.
+/// The beginning of names under which copies appear for a moment, so that removing the file deletes
+/// them.
 const REMOVED: &str = "/.eyas-removed-";
 
 /// Number of hexadecimal digits of an id.
@@ -48,13 +49,18 @@ impl Copies {
         let is_whole = chunks.len() == file.record.chunks.len();
         let record = FileRecord { id, quota: None, unsynced: None, chunks, ..file.record.clone() };
         let name = format!("{REMOVED}{id}").parse();
-        let name: FileName = name.map_err(|error: FileNameError| FilesError::invalid(error.to_string()))?;
-        let retained = Arc::new(RetainedFile(Arc::new(File { name, record, version: file.version })));
+        let name: FileName =
+            name.map_err(|error: FileNameError| FilesError::invalid(error.to_string()))?;
+        let retained =
+            Arc::new(RetainedFile(Arc::new(File { name, record, version: file.version })));
         if !is_whole {
             if let Err(error) = self.release(&retained).await {
                 tracing::debug!("copies of some chunks of {} stay for a day: {error}", file.name);
             }
-            return Err(FilesError::unreachable(format!("no node can copy the content of {}", file.name)));
+            return Err(FilesError::unreachable(format!(
+                "no node can copy the content of {}",
+                file.name
+            )));
         }
         let (replicas, renewed) = (self.replicas.clone(), Arc::downgrade(&retained));
         tokio::spawn(async move {
@@ -110,7 +116,12 @@ mod tests {
     #[test]
     fn names_of_copies_are_known() {
         assert!(is_copy(&format!("{REMOVED}{}", FileId(7)).parse().unwrap()));
-        for other in ["/.eyas-removed-", "/.eyas-removed-7", "/a", "/.eyas-removed-00000000000000000000000000000xyz"] {
+        for other in [
+            "/.eyas-removed-",
+            "/.eyas-removed-7",
+            "/a",
+            "/.eyas-removed-00000000000000000000000000000xyz",
+        ] {
             assert!(!is_copy(&other.parse().unwrap()), "{other}");
         }
     }

@@ -1,5 +1,5 @@
-//! The content of a draft as a publication stores it: the bytes of the scratch file, and those that are still in the
-//! version on which the draft is based.
+//! The content of a draft as a publication stores it: the bytes of the scratch file, and those that
+//! are still in the version on which the draft is based.
 
 use std::io;
 use std::ops::Range;
@@ -28,13 +28,15 @@ pub struct DraftContent {
 }
 
 impl DraftContent {
-    /// The format of the content. A guess is made again for new content, and for content of which the version before
-    /// had only a part of the beginning.
+    /// The format of the content. A guess is made again for new content, and for content of which
+    /// the version before had only a part of the beginning.
     pub async fn format(&self, name: &FileName) -> io::Result<RecordFormat> {
         let (base, is_whole) = (self.snapshot.base.as_ref(), self.snapshot.is_whole);
         match base.map(|base| &base.record) {
             Some(record) if !record.format.is_guessed => return Ok(record.format),
-            Some(record) if !is_whole && record.size_bytes() >= PROBED_BYTES as u64 => return Ok(record.format),
+            Some(record) if !is_whole && record.size_bytes() >= PROBED_BYTES as u64 => {
+                return Ok(record.format);
+            }
             _ => {}
         }
         let range = 0..self.snapshot.size_bytes.min(PROBED_BYTES as u64);
@@ -42,10 +44,15 @@ impl DraftContent {
             Some(beginning) => beginning,
             None => {
                 let reader = self.reader(range.clone());
-                let reading = tokio::task::spawn_blocking(move || read_all(reader, range.end as usize));
-                match (reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())), base) {
+                let reading =
+                    tokio::task::spawn_blocking(move || read_all(reader, range.end as usize));
+                match (
+                    reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())),
+                    base,
+                ) {
                     (Ok(beginning), _) => beginning,
-                    // Another client may have replaced the version, which storing the content finds out.
+                    // Another client may have replaced the version, which storing the content finds
+                    // out.
                     (Err(_), Some(base)) => return Ok(base.record.format),
                     (Err(error), None) => return Err(error),
                 }
@@ -62,7 +69,9 @@ impl NewContent for DraftContent {
 
     fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>> {
         let is_here = self.snapshot.missing(range.clone()).is_empty();
-        is_here.then(|| self.snapshot.read(range.start, (range.end - range.start) as usize).ok()).flatten()
+        is_here
+            .then(|| self.snapshot.read(range.start, (range.end - range.start) as usize).ok())
+            .flatten()
     }
 }
 
@@ -97,7 +106,8 @@ impl ContentSource for DraftReader {
             let Some(base) = &snapshot.base else { break };
             let fetched = runtime.block_on(dfs.read_at(base, part.start, part.end - part.start));
             let fetched = fetched.map_err(io::Error::other)?;
-            bytes[(part.start - range.start) as usize..(part.end - range.start) as usize].copy_from_slice(&fetched);
+            bytes[(part.start - range.start) as usize..(part.end - range.start) as usize]
+                .copy_from_slice(&fetched);
         }
         buffer[..length].copy_from_slice(&bytes);
         self.at = range.end;

@@ -1,8 +1,9 @@
 //! Storing the content of a file while a program still writes it.
 //!
-//! When a program has written the first chunk of a file from its beginning on, a task begins to store the chunks behind
-//! it. When the file is closed or synced, only the last ones are missing. If a program changes bytes that it has
-//! written before, the stored chunks are not used: the file is then stored as a whole when it is published.
+//! When a program has written the first chunk of a file from its beginning on, a task begins to
+//! store the chunks behind it. When the file is closed or synced, only the last ones are missing.
+//! If a program changes bytes that it has written before, the stored chunks are not used: the file
+//! is then stored as a whole when it is published.
 
 use std::fs::File as ScratchFile;
 use std::io::{self, Read};
@@ -18,8 +19,8 @@ use crate::error::FilesError;
 use crate::write::UnclaimedContent;
 use crate::{DfsClient, WriteOptions};
 
-/// Maximum number of files that are stored early at the same time, each by a thread. Further files are stored when they
-/// are published.
+/// Maximum number of files that are stored early at the same time, each by a thread. Further files
+/// are stored when they are published.
 const MAX_FILES: usize = 8;
 
 /// The places for files that are stored early.
@@ -63,8 +64,8 @@ impl Default for EarlyUploads {
 }
 
 impl EarlyUploads {
-    /// Begins to store a scratch file: its first `bytes`, and then what is appended. The content replaces
-    /// `replaced_bytes` in the cluster. `None` if too many files are being stored.
+    /// Begins to store a scratch file: its first `bytes`, and then what is appended. The content
+    /// replaces `replaced_bytes` in the cluster. `None` if too many files are being stored.
     pub fn begin(
         &self,
         (dfs, runtime): (&DfsClient, &Handle),
@@ -79,7 +80,8 @@ impl EarlyUploads {
         progress.set(|written| written.bytes = bytes);
         let source = WrittenBytes { scratch, progress: progress.clone(), at: 0 };
         let dfs = dfs.clone();
-        let storing = runtime.spawn(async move { dfs.store_early(&name, source, options, replaced_bytes).await });
+        let storing = runtime
+            .spawn(async move { dfs.store_early(&name, source, options, replaced_bytes).await });
         Some(EarlyStore { progress, storing, _place: place })
     }
 }
@@ -90,7 +92,8 @@ impl EarlyStore {
         self.progress.set(|written| written.bytes = bytes);
     }
 
-    /// The program has written all bytes of the file. Returns when they are stored; `None` if that has failed.
+    /// The program has written all bytes of the file. Returns when they are stored; `None` if that
+    /// has failed.
     pub async fn finish(mut self) -> Option<UnclaimedContent> {
         self.progress.set(|written| written.is_complete = true);
         match (&mut self.storing).await {
@@ -122,7 +125,9 @@ impl Progress {
 
     /// Waits until `bytes` are written, or the program has ended.
     fn wait(&self, bytes: u64) -> Written {
-        let is_waiting = |written: &mut Written| written.bytes < bytes && !written.is_complete && !written.is_void;
+        let is_waiting = |written: &mut Written| {
+            written.bytes < bytes && !written.is_complete && !written.is_void
+        };
         *self.changed.wait_while(self.lock(), is_waiting).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,7 +163,8 @@ mod tests {
     fn a_reader_follows_the_program_to_the_end() {
         let scratch = scratch();
         let progress = Arc::new(Progress::default());
-        let mut source = WrittenBytes { scratch: scratch.clone(), progress: progress.clone(), at: 0 };
+        let mut source =
+            WrittenBytes { scratch: scratch.clone(), progress: progress.clone(), at: 0 };
         let reader = std::thread::spawn(move || {
             let mut content = Vec::new();
             source.read_to_end(&mut content).map(|_| content)

@@ -65,7 +65,9 @@ mod tests {
     /// The set that a table of bytes describes.
     fn model(bytes: &[bool]) -> RangeSet {
         let mut set = RangeSet::default();
-        (0..bytes.len()).filter(|at| bytes[*at]).for_each(|at| set.insert(at as u64..at as u64 + 1));
+        (0..bytes.len())
+            .filter(|at| bytes[*at])
+            .for_each(|at| set.insert(at as u64..at as u64 + 1));
         set
     }
 
@@ -73,7 +75,9 @@ mod tests {
     fn a_set_is_as_a_table_of_its_bytes() {
         let (mut set, mut bytes, mut seed) = (RangeSet::default(), [false; 40], 7_u64);
         for _ in 0..2000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let (start, length) = ((seed >> 33) as usize % 40, (seed >> 45) as usize % 8);
             let end = (start + length).min(40);
             if seed >> 60 == 0 {

@@ -1,7 +1,8 @@
-//! Where the bytes of a draft are: in memory while they are few, otherwise in a sparse file without a name.
+//! Where the bytes of a draft are: in memory while they are few, otherwise in a sparse file without
+//! a name.
 //!
-//! Most files are small. A file in the scratch folder for each of them would cost more than all else that a
-//! mount does for it.
+//! Most files are small. A file in the scratch folder for each of them would cost more than all
+//! else that a mount does for it.
 
 use std::fs::File as ScratchFile;
 use std::io;

@@ -1,4 +1,5 @@
-//! Changes of a file at any offset. They are a draft until they are published, as those of programs of a mount.
+//! Changes of a file at any offset. They are a draft until they are published, as those of programs
+//! of a mount.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +27,11 @@ pub(super) struct FileEdit {
 }
 
 impl FileEdit {
-    pub async fn begin(files: DfsClient, name: FileName, creates: Option<WriteOptions>) -> Result<Self, FilesError> {
+    pub async fn begin(
+        files: DfsClient,
+        name: FileName,
+        creates: Option<WriteOptions>,
+    ) -> Result<Self, FilesError> {
         let base = match (FileReader::open(files.clone(), &name).await, creates) {
             (Err(error), Some(_)) if error.kind == FilesErrorKind::NotFound => None,
             (opened, _) => Some(opened?),
@@ -39,7 +44,8 @@ impl FileEdit {
             }
             (None, creates) => creates.ok_or_else(|| FilesError::not_found(&name))?,
         };
-        let draft = ContentDraft::new(&std::env::temp_dir(), base.as_ref().map(|base| base.file().clone()));
+        let draft =
+            ContentDraft::new(&std::env::temp_dir(), base.as_ref().map(|base| base.file().clone()));
         Ok(FileEdit { files, name, base, draft, options, position: 0, has_failed: false })
     }
 
@@ -70,7 +76,10 @@ impl FileEdit {
     }
 
     /// Notes if a change fails: it may be done in part.
-    fn change(&mut self, change: impl FnOnce(&mut Self) -> Result<(), FilesError>) -> Result<(), FilesError> {
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<(), FilesError>,
+    ) -> Result<(), FilesError> {
         self.check()?;
         let changed = change(self);
         self.has_failed = changed.is_err();
@@ -82,7 +91,10 @@ impl FileEdit {
         if !self.has_failed {
             return Ok(());
         }
-        let message = format!("an earlier change of {} has failed: nothing of its changes appears", self.name);
+        let message = format!(
+            "an earlier change of {} has failed: nothing of its changes appears",
+            self.name
+        );
         Err(FilesError::new(FilesErrorKind::Local, message))
     }
 
@@ -113,7 +125,8 @@ impl FileEdit {
         }
         let snapshot = Arc::new(self.draft.begin_publication());
         let (size_bytes, changed): (u64, Vec<_>) = (snapshot.size_bytes, snapshot.changed());
-        let content = DraftContent { dfs: self.files.clone(), snapshot, runtime: Handle::current() };
+        let content =
+            DraftContent { dfs: self.files.clone(), snapshot, runtime: Handle::current() };
         let FileEdit { files, name, base, options, .. } = &self;
         let Some(base) = base else {
             let format = match options.format.is_guessed {
@@ -121,7 +134,9 @@ impl FileEdit {
                 false => options.format,
             };
             let options = WriteOptions { format, ..*options };
-            let write = async |options| files.write(name, content.reader(0..size_bytes), options, |_| {}).await;
+            let write = async |options| {
+                files.write(name, content.reader(0..size_bytes), options, |_| {}).await
+            };
             return match write(options).await {
                 // Only the beginning has the format that was guessed by it.
                 Err(error) if error.kind == FilesErrorKind::WrongFormat && format.is_guessed => {
@@ -142,7 +157,8 @@ impl FileEdit {
             format: Some(format),
         };
         match files.rewrite(base.file(), change, None, &SentRecords::default()).await {
-            // Bytes of the version could not be read: another client may have replaced it, and its chunks are gone.
+            // Bytes of the version could not be read: another client may have replaced it, and its
+            // chunks are gone.
             Err(error) if matches!(error.kind, FilesErrorKind::Local | FilesErrorKind::Lost) => {
                 let is_replaced = match files.lookup(name).await {
                     Ok(now) => !now.record.is_as_written(&base.file().record),
@@ -158,13 +174,19 @@ impl FileEdit {
     fn fits(&self, size_bytes: Option<u64>) -> Result<u64, FilesError> {
         let most = self.options.chunk_bytes.saturating_mul(MAX_CHUNKS as u64);
         let too_large = || {
-            let message = format!("{} cannot have more than {most} bytes: write it with larger chunks", self.name);
+            let message = format!(
+                "{} cannot have more than {most} bytes: write it with larger chunks",
+                self.name
+            );
             FilesError::invalid(message)
         };
         size_bytes.filter(|size_bytes| *size_bytes <= most).ok_or_else(too_large)
     }
 
     fn not_kept(&self, error: &std::io::Error) -> FilesError {
-        FilesError::local(&format!("changes of {} cannot be kept in a temporary file", self.name), error)
+        FilesError::local(
+            &format!("changes of {} cannot be kept in a temporary file", self.name),
+            error,
+        )
     }
 }

@@ -15,7 +15,8 @@ const PART_BYTES: usize = 256 << 10;
 /// Parts that wait to be stored. Beyond them, [`SequenceWriter::write`] waits.
 const MAX_WAITING: usize = 8;
 
-/// A file that does not exist yet, or what is appended to a file. If it is dropped, nothing appears.
+/// A file that does not exist yet, or what is appended to a file. If it is dropped, nothing
+/// appears.
 pub(super) struct SequenceWriter {
     part: Vec<u8>,
     parts: mpsc::Sender<WriterPart>,
@@ -36,7 +37,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// The format of the content. One that is only guessed is guessed by the first bytes, which are awaited.
+    /// The format of the content. One that is only guessed is guessed by the first bytes, which are
+    /// awaited.
     async fn format(&mut self, name: &FileName, given: RecordFormat) -> RecordFormat {
         if !given.is_guessed {
             return given;
@@ -61,18 +63,24 @@ impl Read for Parts {
             match self.parts.blocking_recv() {
                 Some(WriterPart::Bytes(bytes)) => self.part = io::Cursor::new(bytes),
                 Some(WriterPart::End) => self.is_over = true,
-                None => return Err(io::Error::other("the writer was closed without publishing its file")),
+                None => {
+                    return Err(io::Error::other(
+                        "the writer was closed without publishing its file",
+                    ));
+                }
             }
         }
     }
 }
 
 impl SequenceWriter {
-    /// Begins a new file, whose format is guessed again by its content if it is a guess. With `replaces`, it takes the
-    /// place of the file that has the name when it appears. Needs a runtime.
+    /// Begins a new file, whose format is guessed again by its content if it is a guess. With
+    /// `replaces`, it takes the place of the file that has the name when it appears. Needs a
+    /// runtime.
     ///
     /// # Errors
-    /// `Exists` if there is a file and `replaces` is not set; `IsFolder`, `NotAllowed`, `Unreachable`.
+    /// `Exists` if there is a file and `replaces` is not set; `IsFolder`, `NotAllowed`,
+    /// `Unreachable`.
     pub async fn create(
         files: DfsClient,
         name: FileName,
@@ -80,9 +88,12 @@ impl SequenceWriter {
         replaces: bool,
     ) -> Result<Self, FilesError> {
         match files.lookup(&name).await {
-            Ok(present) if present.record.kind.is_folder() && replaces => return Err(FilesError::is_folder(&name)),
+            Ok(present) if present.record.kind.is_folder() && replaces => {
+                return Err(FilesError::is_folder(&name));
+            }
             Ok(_) if !replaces => {
-                let message = format!("there is a file {name} already: remove it first, or set `replaces`");
+                let message =
+                    format!("there is a file {name} already: remove it first, or set `replaces`");
                 return Err(FilesError::new(FilesErrorKind::Exists, message));
             }
             Err(error) if error.kind != FilesErrorKind::NotFound => return Err(error),
@@ -90,7 +101,8 @@ impl SequenceWriter {
         }
         files.check_may_write(&name).await?;
         Ok(SequenceWriter::begin(|mut parts| async move {
-            let options = WriteOptions { format: parts.format(&name, options.format).await, ..options };
+            let options =
+                WriteOptions { format: parts.format(&name, options.format).await, ..options };
             if replaces {
                 files.store_hidden(&name, parts, options, |_| {}).await.map(Some)
             } else {
@@ -106,7 +118,9 @@ impl SequenceWriter {
     pub async fn append(files: DfsClient, name: FileName) -> Result<Self, FilesError> {
         files.stat(&name).await?;
         files.check_may_write(&name).await?;
-        Ok(SequenceWriter::begin(|parts| async move { files.append(&name, parts, |_| {}).await.map(|_| None) }))
+        Ok(SequenceWriter::begin(|parts| async move {
+            files.append(&name, parts, |_| {}).await.map(|_| None)
+        }))
     }
 
     fn begin<F>(store: impl FnOnce(Parts) -> F) -> Self
@@ -114,12 +128,16 @@ impl SequenceWriter {
         F: Future<Output = Result<Option<HiddenFile>, FilesError>> + Send + 'static,
     {
         let (parts, receiver) = mpsc::channel(MAX_WAITING);
-        let storing = tokio::spawn(store(Parts { parts: receiver, part: io::Cursor::default(), is_over: false }));
+        let storing = tokio::spawn(store(Parts {
+            parts: receiver,
+            part: io::Cursor::default(),
+            is_over: false,
+        }));
         SequenceWriter { part: Vec::new(), parts, storing }
     }
 
-    /// Collects bytes that need not be stored yet. Returns those for which [`write`](SequenceWriter::write) has to be
-    /// called.
+    /// Collects bytes that need not be stored yet. Returns those for which
+    /// [`write`](SequenceWriter::write) has to be called.
     pub fn collect<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.part.len() + bytes.len() >= PART_BYTES {
             return bytes;
@@ -145,10 +163,12 @@ impl SequenceWriter {
         Ok(())
     }
 
-    /// Makes all that was written appear. The file is on the disks of a quorum of the nodes that should have it then.
+    /// Makes all that was written appear. The file is on the disks of a quorum of the nodes that
+    /// should have it then.
     ///
     /// # Errors
-    /// As [`write`](DfsClient::write), [`publish`](HiddenFile::publish) and [`append`](DfsClient::append).
+    /// As [`write`](DfsClient::write), [`publish`](HiddenFile::publish) and
+    /// [`append`](DfsClient::append).
     pub async fn finish(mut self) -> Result<(), FilesError> {
         let part = std::mem::take(&mut self.part);
         self.send(WriterPart::Bytes(part)).await?;

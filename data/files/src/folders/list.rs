@@ -23,7 +23,8 @@ const BEYOND_SHARE: u32 = 16;
 /// Some entries of a folder, or of a folder and those in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderPage {
-    /// The entries in the order of their names, except that a folder whose own entry was missing may come late.
+    /// The entries in the order of their names, except that a folder whose own entry was missing
+    /// may come late.
     pub entries: Vec<Listing>,
     /// The text from which the next page continues; `None` at the end of the folder.
     pub next: Option<String>,
@@ -49,8 +50,8 @@ struct MemberPart {
 }
 
 impl Wanted {
-    /// The part of a node: one page, or everything. A refusal if the view has changed, or if the node cannot answer
-    /// now.
+    /// The part of a node: one page, or everything. A refusal if the view has changed, or if the
+    /// node cannot answer now.
     async fn of_member(
         self,
         calls: &Calls,
@@ -78,30 +79,41 @@ impl Wanted {
 }
 
 impl Folders {
-    /// The files in a folder and its subfolders, sorted by name, without folders and links. The empty text and `/` mean
-    /// all files.
+    /// The files in a folder and its subfolders, sorted by name, without folders and links. The
+    /// empty text and `/` mean all files.
     pub async fn list(&self, folder: &str) -> Result<Vec<Listing>, FilesError> {
         let mut entries = self.list_entries(folder).await?;
         entries.retain(|entry| entry.kind == FileKind::File);
         Ok(entries)
     }
 
-    /// The entry that has the folder's name, and all files, folders and links below it, sorted by name.
+    /// The entry that has the folder's name, and all files, folders and links below it, sorted by
+    /// name.
     pub async fn list_entries(&self, folder: &str) -> Result<Vec<Listing>, FilesError> {
         let folder = folder.trim_end_matches('/');
         let (folder, depth) = (folder.to_owned(), ListDepth::All);
         let (from, most) = (String::new(), LIST_TOGETHER);
         let parts = self.of_all(&Wanted { folder, from, most, depth, is_whole: true }).await?;
-        let sorted: BTreeMap<_, _> =
-            parts.into_iter().flat_map(|part| part.entries).map(|entry| (entry.name.clone(), entry)).collect();
+        let sorted: BTreeMap<_, _> = parts
+            .into_iter()
+            .flat_map(|part| part.entries)
+            .map(|entry| (entry.name.clone(), entry))
+            .collect();
         Ok(sorted.into_values().collect())
     }
 
-    /// A page of about `most` entries of a folder; entries of its subfolders are not listed. `from` is the empty text
-    /// for the first page, and [`FolderPage::next`] of the page before for the others. The page of a folder that does
-    /// not exist is empty. A subfolder that contains files and has no entry gets one.
-    pub async fn list_folder(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
-        let (mut entries, implied, next) = self.page(folder, from, most, ListDepth::OneLevel).await?;
+    /// A page of about `most` entries of a folder; entries of its subfolders are not listed. `from`
+    /// is the empty text for the first page, and [`FolderPage::next`] of the page before for the
+    /// others. The page of a folder that does not exist is empty. A subfolder that contains files
+    /// and has no entry gets one.
+    pub async fn list_folder(
+        &self,
+        folder: &str,
+        from: &str,
+        most: u32,
+    ) -> Result<FolderPage, FilesError> {
+        let (mut entries, implied, next) =
+            self.page(folder, from, most, ListDepth::OneLevel).await?;
         for folder in implied.into_iter().filter(|folder| !folder.is_within(OWN_FOLDER)) {
             let is_known = match folder.as_str() < from {
                 // It was in an earlier page, if it has an entry.
@@ -116,15 +128,22 @@ impl Folders {
         Ok(FolderPage { entries: entries.into_values().collect(), next })
     }
 
-    /// A page of about `most` of the files, folders and links below a folder, at any depth. Pages follow each other as
-    /// those of [`Folders::list_folder`] do. Names come in the order of their bytes: `/a-b`, `/a/c`, `/a0`.
-    pub async fn list_subtree(&self, folder: &str, from: &str, most: u32) -> Result<FolderPage, FilesError> {
+    /// A page of about `most` of the files, folders and links below a folder, at any depth. Pages
+    /// follow each other as those of [`Folders::list_folder`] do. Names come in the order of their
+    /// bytes: `/a-b`, `/a/c`, `/a0`.
+    pub async fn list_subtree(
+        &self,
+        folder: &str,
+        from: &str,
+        most: u32,
+    ) -> Result<FolderPage, FilesError> {
         let (mut entries, _, next) = self.page(folder, from, most, ListDepth::All).await?;
         entries.retain(|name, _| name.as_str() != folder.trim_end_matches('/'));
         Ok(FolderPage { entries: entries.into_values().collect(), next })
     }
 
-    /// What all members list up to the same name: entries, folders that have names below them, and the name.
+    /// What all members list up to the same name: entries, folders that have names below them, and
+    /// the name.
     async fn page(
         &self,
         folder: &str,
@@ -133,9 +152,16 @@ impl Folders {
         depth: ListDepth,
     ) -> Result<(BTreeMap<FileName, Listing>, BTreeSet<FileName>, Option<String>), FilesError> {
         let folder = folder.trim_end_matches('/');
-        let share = most.div_ceil(self.routes.known().view.members.len().max(1) as u32) + BEYOND_SHARE.min(most);
+        let share = most.div_ceil(self.routes.known().view.members.len().max(1) as u32)
+            + BEYOND_SHARE.min(most);
         let most = share.min(LIST_TOGETHER);
-        let wanted = Wanted { folder: folder.to_owned(), from: from.to_owned(), most, depth, is_whole: false };
+        let wanted = Wanted {
+            folder: folder.to_owned(),
+            from: from.to_owned(),
+            most,
+            depth,
+            is_whole: false,
+        };
         let parts = self.of_all(&wanted).await?;
         let next = parts.iter().filter_map(|part| part.next.clone()).min();
         let is_covered = |name: &str| next.as_deref().is_none_or(|next| name < next);
@@ -143,7 +169,9 @@ impl Folders {
         for part in parts {
             let covered = part.entries.into_iter().filter(|entry| is_covered(entry.name.as_str()));
             entries.extend(covered.map(|entry| (entry.name.clone(), entry)));
-            implied.extend(part.implied.into_iter().filter(|folder| is_covered(&format!("{folder}/"))));
+            implied.extend(
+                part.implied.into_iter().filter(|folder| is_covered(&format!("{folder}/"))),
+            );
         }
         Ok((entries, implied, next))
     }

@@ -1,9 +1,10 @@
-//! Files of chunks that processes of this user have checked on this machine, so that each of many short programs need
-//! not check them again.
+//! Files of chunks that processes of this user have checked on this machine, so that each of many
+//! short programs need not check them again.
 //!
-//! They are records of 64 bytes in a file in shared memory, which only this user can open and which is gone after the
-//! next start of the machine. A record tells the state of a file, the checksum of its content, and when that was found.
-//! Each process appends records, and reads the records of other processes.
+//! They are records of 64 bytes in a file in shared memory, which only this user can open and which
+//! is gone after the next start of the machine. A record tells the state of a file, the checksum of
+//! its content, and when that was found. Each process appends records, and reads the records of
+//! other processes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,8 +22,8 @@ use super::stores::FileState;
 /// Where files in shared memory are.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Bytes of a record: seven numbers, and eight bytes that are 0. So a record is never on two pages, and a write without
-/// room leaves no part of it.
+/// Bytes of a record: seven numbers, and eight bytes that are 0. So a record is never on two pages,
+/// and a write without room leaves no part of it.
 const RECORD_BYTES: usize = 64;
 
 /// Maximum size of the file of checks. When it is reached, a new file is begun.
@@ -103,15 +104,23 @@ impl Log {
     /// `None` if the file cannot be used, or could be another user's.
     fn open(path: &Path) -> Option<Self> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let opened = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(path);
         let file = opened.ok()?;
         let found = file.metadata().ok()?;
-        let is_own = found.is_file() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
+        let is_own =
+            found.is_file() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
         is_own.then(|| Log { file, read_bytes: 0, end: End::Open, checked_s: HashMap::new() })
     }
 
     fn has(&mut self, checked: &Checked, now_s: u64) -> Option<bool> {
-        let is_known = |log: &Log| log.checked_s.get(checked).is_some_and(|then_s| is_recent(*then_s, now_s));
+        let is_known =
+            |log: &Log| log.checked_s.get(checked).is_some_and(|then_s| is_recent(*then_s, now_s));
         if !is_known(self) {
             self.read_on(now_s)?;
         }
@@ -133,7 +142,8 @@ impl Log {
         } else if size_bytes >= MAX_FILE_BYTES || size_bytes % RECORD_BYTES as u64 != 0 {
             self.end = End::Full;
         }
-        let whole_bytes = size_bytes.min(2 * MAX_FILE_BYTES) / RECORD_BYTES as u64 * RECORD_BYTES as u64;
+        let whole_bytes =
+            size_bytes.min(2 * MAX_FILE_BYTES) / RECORD_BYTES as u64 * RECORD_BYTES as u64;
         let mut records = vec![0; whole_bytes.saturating_sub(self.read_bytes) as usize];
         self.file.read_exact_at(&mut records, self.read_bytes).ok()?;
         self.read_bytes += records.len() as u64;
@@ -149,14 +159,23 @@ fn is_recent(then_s: u64, now_s: u64) -> bool {
 
 fn record((state, checksum): &Checked, checked_s: u64) -> Vec<u8> {
     let FileState { device, inode, size_bytes, modified_s, modified_ns } = *state;
-    let numbers = [device, inode, size_bytes, modified_s as u64, modified_ns as u64, *checksum, checked_s, 0];
+    let numbers =
+        [device, inode, size_bytes, modified_s as u64, modified_ns as u64, *checksum, checked_s, 0];
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 fn parsed(record: &[u8]) -> (Checked, u64) {
-    let number = |place: usize| u64::from_le_bytes(record[8 * place..8 * place + 8].try_into().expect("8 bytes"));
+    let number = |place: usize| {
+        u64::from_le_bytes(record[8 * place..8 * place + 8].try_into().expect("8 bytes"))
+    };
     let (modified_s, modified_ns) = (number(3) as i64, number(4) as i64);
-    let state = FileState { device: number(0), inode: number(1), size_bytes: number(2), modified_s, modified_ns };
+    let state = FileState {
+        device: number(0),
+        inode: number(1),
+        size_bytes: number(2),
+        modified_s,
+        modified_ns,
+    };
     ((state, number(5)), number(6))
 }
 

@@ -1,5 +1,6 @@
-//! Reads whole chunks into memory of the caller, from the store of a node on this machine. A chunk is checked while it
-//! is read, block by block, so that its bytes are still in the cache of the processor.
+//! Reads whole chunks into memory of the caller, from the store of a node on this machine. A chunk
+//! is checked while it is read, block by block, so that its bytes are still in the cache of the
+//! processor.
 
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
@@ -33,8 +34,8 @@ struct StoredChunk<'a> {
 }
 
 impl NearStores {
-    /// Reads chunks from the stores of nodes on this machine, with several threads, and waits for them. Returns the
-    /// numbers of the chunks that have to be requested.
+    /// Reads chunks from the stores of nodes on this machine, with several threads, and waits for
+    /// them. Returns the numbers of the chunks that have to be requested.
     pub async fn read_near(&self, wanted: Vec<ChunkPlace<'_>>) -> Vec<usize> {
         let (mut stored, mut missing) = (Vec::new(), Vec::new());
         for (number, wanted) in wanted.into_iter().enumerate() {
@@ -74,7 +75,8 @@ impl NearStores {
 }
 
 impl StoredChunk<'_> {
-    /// Fills the place with content that matches the checksum of the chunk; `None` if that is not possible.
+    /// Fills the place with content that matches the checksum of the chunk; `None` if that is not
+    /// possible.
     fn read(&mut self) -> Option<()> {
         let ChunkPlace { chunk, into } = &mut self.wanted;
         let file = open_chunk_file(&self.store, chunk)?;

@@ -18,21 +18,26 @@ impl MappedBytes {
     /// Reads this part of a file, which is not empty. `offset` is a multiple of the size of a page.
     ///
     /// # Errors
-    /// If the part is not within the file or cannot be read; if the system or the file system cannot do this.
+    /// If the part is not within the file or cannot be read; if the system or the file system
+    /// cannot do this.
     pub fn of(file: &File, offset: u64, size_bytes: usize) -> io::Result<Self> {
         // SAFETY: the system chooses a free address range.
-        let address = unsafe { mmap(null_mut(), size_bytes, ProtFlags::READ, MapFlags::SHARED, file, offset)? };
+        let address = unsafe {
+            mmap(null_mut(), size_bytes, ProtFlags::READ, MapFlags::SHARED, file, offset)?
+        };
         let address = NonNull::new(address).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let mapped = MappedBytes { address, size_bytes };
-        // Reads all pages now. So an error of the disk is an error here, and not a signal that ends the process.
-        // SAFETY: the range was mapped above, and the call does not change its content.
+        // Reads all pages now. So an error of the disk is an error here, and not a signal that ends
+        // the process. SAFETY: the range was mapped above, and the call does not change its
+        // content.
         unsafe { madvise(address.as_ptr(), size_bytes, Advice::LinuxPopulateRead)? };
         Ok(mapped)
     }
 
     /// The content.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped for as long as `self` exists, and no program writes to the file.
+        // SAFETY: the range is mapped for as long as `self` exists, and no program writes to the
+        // file.
         unsafe { slice::from_raw_parts(self.address.as_ptr().cast(), self.size_bytes) }
     }
 }

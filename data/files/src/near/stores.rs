@@ -1,8 +1,10 @@
-//! Finding the stores of the nodes on this machine, and remembering which of their chunks are undamaged.
+//! Finding the stores of the nodes on this machine, and remembering which of their chunks are
+//! undamaged.
 //!
-//! A task learns the folder of the store from its executor. Any other client asks the nodes that have the address of
-//! this machine. A node may be in a container and name a folder that is another one here, so the client compares the
-//! folder with what the node sees: the kernel, the device and the inode.
+//! A task learns the folder of the store from its executor. Any other client asks the nodes that
+//! have the address of this machine. A node may be in a container and name a folder that is another
+//! one here, so the client compares the folder with what the node sees: the kernel, the device and
+//! the inode.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -46,14 +48,15 @@ struct NearChunks {
     checks: Arc<SharedChecks>,
 }
 
-/// What nodes have said of their folders. They are asked again after the view has changed: they may have been started
-/// with other folders.
+/// What nodes have said of their folders. They are asked again after the view has changed: they may
+/// have been started with other folders.
 #[derive(Default)]
 struct ToldFolders {
     /// How often the view had been asked for.
     refreshed: u64,
     folders: HashMap<NodeId, Arc<OnceCell<Option<PathBuf>>>>,
-    /// Nodes that this process cannot hand content over to: they belong to other users, or their disks cannot do it.
+    /// Nodes that this process cannot hand content over to: they belong to other users, or their
+    /// disks cannot do it.
     only_read: BTreeSet<NodeId>,
 }
 
@@ -100,7 +103,12 @@ pub struct CheckedFile {
 
 impl NearChunk {
     fn new(checks: Arc<SharedChecks>) -> Self {
-        NearChunk { check: Mutex::default(), checks, parts: AtomicU32::new(0), bytes: AtomicU64::new(0) }
+        NearChunk {
+            check: Mutex::default(),
+            checks,
+            parts: AtomicU32::new(0),
+            bytes: AtomicU64::new(0),
+        }
     }
 
     /// Whether the file of the chunk matched its checksum, in this state.
@@ -114,7 +122,8 @@ impl NearChunk {
         self.checks.add(state, chunk.checksum);
     }
 
-    /// The file of the chunk does not match its checksum, or cannot be read. It may have been good before.
+    /// The file of the chunk does not match its checksum, or cannot be read. It may have been good
+    /// before.
     pub fn set_bad(&self) {
         *lock(&self.check) = Check::Bad;
     }
@@ -140,7 +149,13 @@ impl FileState {
     pub fn of(file: &File) -> Option<Self> {
         let found = file.metadata().ok()?;
         let (device, modified_s, modified_ns) = (found.dev(), found.mtime(), found.mtime_nsec());
-        let state = FileState { device, inode: found.ino(), size_bytes: found.len(), modified_s, modified_ns };
+        let state = FileState {
+            device,
+            inode: found.ino(),
+            size_bytes: found.len(),
+            modified_s,
+            modified_ns,
+        };
         (found.nlink() > 0).then_some(state)
     }
 }
@@ -162,15 +177,22 @@ impl CheckedFile {
         &self.file
     }
 
-    /// An open file in its present state, which is still to be checked; `None` if the file was deleted.
+    /// An open file in its present state, which is still to be checked; `None` if the file was
+    /// deleted.
     pub(crate) fn of(file: File) -> Option<Self> {
         let state = FileState::of(&file)?;
         Some(CheckedFile { file, state })
     }
 
-    /// Fills the buffer with the bytes from `begin`. Without `may_wait`, only if they are in the memory of the system.
-    /// With `checks`, only if the file has not changed since it was checked.
-    pub(super) fn read(&self, begin: u64, into: &mut [u8], may_wait: bool, checks: bool) -> ContentRead {
+    /// Fills the buffer with the bytes from `begin`. Without `may_wait`, only if they are in the
+    /// memory of the system. With `checks`, only if the file has not changed since it was checked.
+    pub(super) fn read(
+        &self,
+        begin: u64,
+        into: &mut [u8],
+        may_wait: bool,
+        checks: bool,
+    ) -> ContentRead {
         let is_read = match may_wait {
             true => self.file.read_exact_at(into, begin).is_ok(),
             false if read_cached(&self.file, into, begin).is_none() => return ContentRead::Waits,
@@ -188,14 +210,23 @@ impl NearChunks {
         if chunks.len() >= MAX_CHUNKS && !chunks.contains_key(&object) {
             chunks.clear();
         }
-        chunks.entry(object).or_insert_with(|| Arc::new(NearChunk::new(self.checks.clone()))).clone()
+        chunks
+            .entry(object)
+            .or_insert_with(|| Arc::new(NearChunk::new(self.checks.clone())))
+            .clone()
     }
 }
 
 impl NearStores {
     pub fn new(routes: Arc<Routes>, near: Option<NearNode>) -> Self {
         let own_address = own_address(&routes.seeds);
-        NearStores { routes, near, own_address, told: Mutex::default(), chunks: NearChunks::default() }
+        NearStores {
+            routes,
+            near,
+            own_address,
+            told: Mutex::default(),
+            chunks: NearChunks::default(),
+        }
     }
 
     /// The node on this machine, if its executor has told it.
@@ -240,8 +271,8 @@ impl NearStores {
         None
     }
 
-    /// The first of these nodes that is on this machine and whose store this process may write to: its place in the
-    /// list, and the folder of the store.
+    /// The first of these nodes that is on this machine and whose store this process may write to:
+    /// its place in the list, and the folder of the store.
     pub async fn writable_near(&self, members: &[&Member]) -> Option<(usize, PathBuf)> {
         for (place, member) in members.iter().enumerate() {
             if self.told().only_read.contains(&member.node) {
@@ -283,7 +314,11 @@ impl NearStores {
 /// The address of this machine on the route to one of these nodes.
 fn own_address(nodes: &[SocketAddr]) -> Option<IpAddr> {
     nodes.iter().find_map(|node| {
-        let any: IpAddr = if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let any: IpAddr = if node.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
         let socket = UdpSocket::bind((any, 0)).ok()?;
         // Nothing is sent.
         socket.connect(node).ok()?;
@@ -334,8 +369,10 @@ mod tests {
     fn a_good_chunk_may_become_bad_and_good_again() {
         let near = NearChunks::default();
         let known = near.of(ObjectId([7; 16]));
-        let chunk = Chunk { object: ObjectId([7; 16]), size_bytes: 5, checksum: 1, replicas: Vec::new() };
-        let state = |inode| FileState { device: 1, inode, size_bytes: 5, modified_s: 0, modified_ns: 0 };
+        let chunk =
+            Chunk { object: ObjectId([7; 16]), size_bytes: 5, checksum: 1, replicas: Vec::new() };
+        let state =
+            |inode| FileState { device: 1, inode, size_bytes: 5, modified_s: 0, modified_ns: 0 };
         assert_eq!(known.was_checked(), Some(false));
         known.set_checked(&chunk, state(1));
         assert_eq!(known.was_checked(), Some(true));

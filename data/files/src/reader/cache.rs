@@ -1,5 +1,5 @@
-//! The chunks that readers keep open: files of stores on this machine, whose content the system caches, and the content
-//! of other chunks in memory.
+//! The chunks that readers keep open: files of stores on this machine, whose content the system
+//! caches, and the content of other chunks in memory.
 //!
 //! Chunks never change, so a chunk that is here is valid for every version that has it.
 
@@ -18,19 +18,22 @@ use crate::near::ChunkContent;
 /// Memory of a chunk besides its content.
 const ENTRY_BYTES: u64 = 256;
 
-/// This number of chunks is kept in memory whatever their size: the one that is read, and the next one.
+/// This number of chunks is kept in memory whatever their size: the one that is read, and the next
+/// one.
 const MIN_IN_MEMORY: usize = 2;
 
 /// A shared cache uses up to this part of the descriptors that the process may have.
 const OPEN_SHARE: usize = 8;
 
-/// A shared cache closes a file that no program has read for this time, as the file keeps the space of a deleted chunk.
+/// A shared cache closes a file that no program has read for this time, as the file keeps the space
+/// of a deleted chunk.
 const OPEN_UNUSED: Duration = Duration::from_secs(2);
 
 /// The bounds of a cache.
 #[derive(Clone, Copy, Debug)]
 struct CacheLimits {
-    /// Maximum size of all chunks in memory. Above it, the chunks that were used longest ago are dropped.
+    /// Maximum size of all chunks in memory. Above it, the chunks that were used longest ago are
+    /// dropped.
     memory_bytes: u64,
     /// Maximum number of open files. Above it, the files that were used longest ago are closed.
     files: usize,
@@ -65,7 +68,8 @@ type ByUse = BTreeMap<u64, ObjectId>;
 
 struct Entry {
     chunk: CachedChunk,
-    /// Counted bytes; `None` for a file. A chunk that is still being opened is counted as if it came into memory.
+    /// Counted bytes; `None` for a file. A chunk that is still being opened is counted as if it
+    /// came into memory.
     bytes: Option<u64>,
     use_number: u64,
     used: Instant,
@@ -77,11 +81,17 @@ impl ChunkCache {
         ChunkCache::with(CacheLimits { memory_bytes: 32 << 20, files: 128, is_shared: false })
     }
 
-    /// A cache for many readers, such as those of a mount. Files that were written to since they were checked are not
-    /// used, and files that are not read any more are closed.
+    /// A cache for many readers, such as those of a mount. Files that were written to since they
+    /// were checked are not used, and files that are not read any more are closed.
     pub fn shared() -> Arc<Self> {
-        let descriptors = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |descriptors| descriptors as usize);
-        ChunkCache::with(CacheLimits { memory_bytes: 64 << 20, files: descriptors / OPEN_SHARE, is_shared: true })
+        let descriptors = getrlimit(Resource::Nofile)
+            .current
+            .map_or(usize::MAX, |descriptors| descriptors as usize);
+        ChunkCache::with(CacheLimits {
+            memory_bytes: 64 << 20,
+            files: descriptors / OPEN_SHARE,
+            is_shared: true,
+        })
     }
 
     fn with(limits: CacheLimits) -> Arc<Self> {
@@ -110,7 +120,12 @@ impl ChunkCache {
     }
 
     /// A chunk was opened. The one whose place it has taken stays in use where it is read.
-    pub(super) fn opened(self: &Arc<Self>, object: ObjectId, chunk: &CachedChunk, runtime: &Handle) {
+    pub(super) fn opened(
+        self: &Arc<Self>,
+        object: ObjectId,
+        chunk: &CachedChunk,
+        runtime: &Handle,
+    ) {
         if !matches!(chunk.get(), Some(ChunkContent::File(_))) {
             return;
         }
@@ -187,14 +202,17 @@ impl CachedChunks {
         let by_use = if bytes.is_some() { &mut self.in_memory } else { &mut self.files };
         by_use.insert(self.uses, object);
         self.memory_bytes += bytes.unwrap_or(0);
-        let entry = Entry { chunk: chunk.clone(), bytes, use_number: self.uses, used: Instant::now() };
+        let entry =
+            Entry { chunk: chunk.clone(), bytes, use_number: self.uses, used: Instant::now() };
         self.chunks.insert(object, entry);
         chunk
     }
 
     /// Drops chunks in memory until one that is counted with these bytes fits.
     fn make_room(&mut self, limits: &CacheLimits, counted: u64) {
-        while self.memory_bytes + counted > limits.memory_bytes && self.in_memory.len() >= MIN_IN_MEMORY {
+        while self.memory_bytes + counted > limits.memory_bytes
+            && self.in_memory.len() >= MIN_IN_MEMORY
+        {
             let Some((_, oldest)) = self.in_memory.first_key_value() else { break };
             let oldest = *oldest;
             self.remove(oldest);
@@ -240,14 +258,20 @@ mod tests {
         assert_eq!(here, [0, 7, 8, 9]);
         cache.forget(object(0));
         let cached = cache.lock();
-        assert_eq!((cached.memory_bytes, cached.chunks.len(), cached.in_memory.len()), (3 * (64 << 20) / 4, 3, 3));
+        assert_eq!(
+            (cached.memory_bytes, cached.chunks.len(), cached.in_memory.len()),
+            (3 * (64 << 20) / 4, 3, 3)
+        );
     }
 
     #[test]
     fn two_large_chunks_are_kept() {
         let cache = cache(10, 1);
         (0..3).for_each(|number| drop(cache.add(object(number), 1 << 30)));
-        assert_eq!([0, 1, 2].map(|number| cache.get(object(number)).is_some()), [false, true, true]);
+        assert_eq!(
+            [0, 1, 2].map(|number| cache.get(object(number)).is_some()),
+            [false, true, true]
+        );
     }
 
     #[tokio::test]
@@ -260,7 +284,10 @@ mod tests {
             assert!(chunk.set(ChunkContent::File(file)).is_ok());
             cache.opened(object(number), &chunk, &Handle::current());
         }
-        assert_eq!([0, 1, 2].map(|number| cache.get(object(number)).is_some()), [false, true, true]);
+        assert_eq!(
+            [0, 1, 2].map(|number| cache.get(object(number)).is_some()),
+            [false, true, true]
+        );
         let cached = cache.lock();
         assert_eq!((cached.memory_bytes, cached.files.len(), cached.in_memory.len()), (0, 2, 0));
     }

@@ -26,7 +26,10 @@ impl Replicas {
         }
         let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
         for chunk in &chunks {
-            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
+            chunk
+                .replicas
+                .iter()
+                .for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
         }
         let (known, mut syncing) = (self.routes.known(), JoinSet::new());
         for (node, objects) in by_node {
@@ -34,7 +37,10 @@ impl Replicas {
             syncing.spawn(async move {
                 match member {
                     Some(member) => (node, sync_on(&calls, &member, objects).await),
-                    None => (node, Err(FilesError::unreachable(format!("node {node} is not reachable")))),
+                    None => (
+                        node,
+                        Err(FilesError::unreachable(format!("node {node} is not reachable"))),
+                    ),
                 }
             });
         }
@@ -46,23 +52,29 @@ impl Replicas {
             }
         }
         let enough = enough_replicas(replication, known.size());
-        let count = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count();
+        let count =
+            |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count();
         match why.filter(|_| chunks.iter().any(|chunk| count(chunk) < enough)) {
             Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// Forces all chunks of a file that was stored long ago, or on other nodes, to the disks of their nodes.
+    /// Forces all chunks of a file that was stored long ago, or on other nodes, to the disks of
+    /// their nodes.
     pub async fn sync_all(&self, chunks: &[Chunk], replication: u8) -> Result<(), FilesError> {
         let known = self.routes.known();
         let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
         for chunk in chunks {
-            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
+            chunk
+                .replicas
+                .iter()
+                .for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
         }
         let mut syncing = JoinSet::new();
-        for (member, objects) in
-            by_node.into_iter().filter_map(|(node, objects)| Some((*known.members.get(&node)?, objects)))
+        for (member, objects) in by_node
+            .into_iter()
+            .filter_map(|(node, objects)| Some((*known.members.get(&node)?, objects)))
         {
             let calls = self.routes.calls.clone();
             syncing.spawn(async move { (member.node, sync_on(&calls, &member, objects).await) });
@@ -76,17 +88,26 @@ impl Replicas {
             }
         }
         let enough = enough_replicas(replication, known.size());
-        let is_enough = |chunk: &Chunk| chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough;
-        if chunks.iter().all(|chunk| chunk.is_hole() || is_enough(chunk)) { Ok(()) } else { Err(why) }
+        let is_enough = |chunk: &Chunk| {
+            chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough
+        };
+        if chunks.iter().all(|chunk| chunk.is_hole() || is_enough(chunk)) {
+            Ok(())
+        } else {
+            Err(why)
+        }
     }
 }
 
 /// Forces chunks to the disk of a node.
 async fn sync_on(calls: &Calls, member: &Member, objects: Vec<ObjectId>) -> Result<(), FilesError> {
-    let synced = async { calls.ask(member.address, RequestBody::Sync { objects }).await?.next().await };
+    let synced =
+        async { calls.ask(member.address, RequestBody::Sync { objects }).await?.next().await };
     match timeout(SYNC_DEADLINE, synced).await.unwrap_or_else(|_| Err(silent(member)))? {
         ResponseBody::Synced { failure: None } => Ok(()),
-        ResponseBody::Synced { failure: Some(why) } => Err(not_stored(member, StoreFailure::Failed(why))),
+        ResponseBody::Synced { failure: Some(why) } => {
+            Err(not_stored(member, StoreFailure::Failed(why)))
+        }
         _ => Err(unexpected()),
     }
 }

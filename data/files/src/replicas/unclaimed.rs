@@ -1,5 +1,6 @@
-//! Chunks that belong to no file yet. All that stores chunks before a file has them keeps them here, so that they are
-//! deleted wherever the work ends before the file has them: by an error, a refusal, or a caller that no longer waits.
+//! Chunks that belong to no file yet. All that stores chunks before a file has them keeps them
+//! here, so that they are deleted wherever the work ends before the file has them: by an error, a
+//! refusal, or a caller that no longer waits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use crate::names::Names;
 use crate::protocol::RequestBody;
 use crate::replicas::Replicas;
 
-/// Chunks that a client has stored, or may have stored, for a version that no file has yet. When this is dropped, the
-/// nodes delete them, unless an operation has given them to a file or may have done so.
+/// Chunks that a client has stored, or may have stored, for a version that no file has yet. When
+/// this is dropped, the nodes delete them, unless an operation has given them to a file or may have
+/// done so.
 pub(crate) struct UnclaimedChunks {
     replicas: Arc<Replicas>,
     stored: Vec<Stored>,
@@ -50,8 +52,13 @@ impl UnclaimedChunks {
         self.stored.append(&mut part.stored);
     }
 
-    /// Carries out an operation that gives the chunks to a file. They stay from then on, unless the leader refuses it.
-    pub async fn give(&mut self, names: &Names, operation: FileOperation) -> Result<FileAnswer, FilesError> {
+    /// Carries out an operation that gives the chunks to a file. They stay from then on, unless the
+    /// leader refuses it.
+    pub async fn give(
+        &mut self,
+        names: &Names,
+        operation: FileOperation,
+    ) -> Result<FileAnswer, FilesError> {
         // If the caller stops waiting, the operation may be done.
         let given = std::mem::take(&mut self.stored);
         let answer = names.operate_once(operation, &mut self.is_unsure).await;
@@ -80,21 +87,26 @@ impl Drop for UnclaimedChunks {
 
 impl fmt::Debug for UnclaimedChunks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnclaimedChunks").field("stored", &self.stored.len()).finish_non_exhaustive()
+        f.debug_struct("UnclaimedChunks")
+            .field("stored", &self.stored.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Replicas {
-    /// Deletes chunks that this client has stored. Where a node does not answer, they are deleted when the client's
-    /// connection to it has ended.
+    /// Deletes chunks that this client has stored. Where a node does not answer, they are deleted
+    /// when the client's connection to it has ended.
     async fn discard(&self, stored: &[Stored]) {
         let mut telling = JoinSet::new();
         for member in self.routes.known().members.values().copied() {
             let is_here = |stored: &&Stored| stored.only_on.is_none_or(|node| node == member.node);
-            let objects: Vec<ObjectId> = stored.iter().filter(is_here).map(|stored| stored.object).collect();
+            let objects: Vec<ObjectId> =
+                stored.iter().filter(is_here).map(|stored| stored.object).collect();
             if !objects.is_empty() {
                 let calls = self.routes.calls.clone();
-                telling.spawn(async move { calls.ask_once(member.address, RequestBody::Discard { objects }).await });
+                telling.spawn(async move {
+                    calls.ask_once(member.address, RequestBody::Discard { objects }).await
+                });
             }
         }
         while let Some(told) = telling.join_next().await {

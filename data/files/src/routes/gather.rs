@@ -1,5 +1,6 @@
-//! Waits for nodes that are about to join. A cluster that has just been started has one member at first. A file
-//! written at this moment would have one replica, and would be lost with the first node that dies.
+//! Waits for nodes that are about to join. A cluster that has just been started has one member at
+//! first. A file written at this moment would have one replica, and would be lost with the first
+//! node that dies.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +8,8 @@ use crate::backoff::Backoff;
 use crate::error::FilesError;
 use crate::routes::{KnownNodes, Routes};
 
-/// Nodes may join within this time after the client has connected. A file that is written later has fewer replicas at
-/// first if nodes are missing.
+/// Nodes may join within this time after the client has connected. A file that is written later has
+/// fewer replicas at first if nodes are missing.
 pub(crate) const GATHER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The number of nodes that have joined, and the number to wait for.
@@ -16,7 +17,8 @@ pub(crate) const GATHER_DEADLINE: Duration = Duration::from_secs(10);
 pub struct Gathering {
     /// Members that are alive.
     pub joined: usize,
-    /// Number of nodes to wait for: the replication of a file, or the number of known nodes if it is smaller.
+    /// Number of nodes to wait for: the replication of a file, or the number of known nodes if it
+    /// is smaller.
     pub wanted: usize,
 }
 
@@ -28,10 +30,14 @@ impl Gathering {
 }
 
 impl Routes {
-    /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the file system can lose
-    /// some of them. Waits no longer than `GATHER_DEADLINE`. Calls `see` once if there is anything to wait for.
-    /// Returns the final state.
-    pub async fn gather(&self, count: usize, see: impl FnOnce(Gathering)) -> Result<Gathering, FilesError> {
+    /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the
+    /// file system can lose some of them. Waits no longer than `GATHER_DEADLINE`. Calls `see` once
+    /// if there is anything to wait for. Returns the final state.
+    pub async fn gather(
+        &self,
+        count: usize,
+        see: impl FnOnce(Gathering),
+    ) -> Result<Gathering, FilesError> {
         let wanted = count.min(self.seeds.len());
         let (mut see, mut pause) = (Some(see), Backoff::default());
         loop {
@@ -50,10 +56,11 @@ impl Routes {
 }
 
 impl KnownNodes {
-    /// Whether enough nodes have joined and no valid entry depends on fewer nodes: the next view still reads from the
-    /// members of views before the last settled one.
+    /// Whether enough nodes have joined and no valid entry depends on fewer nodes: the next view
+    /// still reads from the members of views before the last settled one.
     fn has_gathered(&self, wanted: usize) -> bool {
-        let is_with_enough = self.is_settled || self.view.sources.iter().all(|members| members.len() >= wanted);
+        let is_with_enough =
+            self.is_settled || self.view.sources.iter().all(|members| members.len() >= wanted);
         self.size() >= wanted && is_with_enough
     }
 }

@@ -11,14 +11,15 @@ use thiserror::Error;
 
 use crate::File;
 
-/// Maximum number of chunks of a run, whose specification is sent in one frame. With chunks of the default size, this
-/// is 1 TiB.
+/// Maximum number of chunks of a run, whose specification is sent in one frame. With chunks of the
+/// default size, this is 1 TiB.
 const MAX_RUN_CHUNKS: usize = 1 << 18;
 
 /// Maximum number of pieces of a chunk.
 const MAX_PIECES: u32 = 16;
 
-/// Chunks are divided until each slot has this number of pieces, so that slots that end last are at work on little.
+/// Chunks are divided until each slot has this number of pieces, so that slots that end last are at
+/// work on little.
 const SLOT_PIECES: usize = 256;
 
 /// Smaller pieces are not made.
@@ -34,7 +35,8 @@ impl fmt::Display for BlockRunId {
     }
 }
 
-/// The folder of the file system's own files. It has no entry, and lists of the root do not show it.
+/// The folder of the file system's own files. It has no entry, and lists of the root do not show
+/// it.
 pub(crate) const OWN_FOLDER: &str = "/.eyas";
 
 impl BlockRunId {
@@ -45,7 +47,9 @@ impl BlockRunId {
 
     /// A file in that folder.
     pub fn file(self, name: impl fmt::Display) -> FileName {
-        format!("{}/{name}", self.folder()).parse().expect("it has short components without dots alone")
+        format!("{}/{name}", self.folder())
+            .parse()
+            .expect("it has short components without dots alone")
     }
 }
 
@@ -94,8 +98,8 @@ pub struct RunSpec {
     pub pieces: u32,
     /// A worker that is silent for this time loses its block, microseconds.
     pub term_us: u64,
-    /// If no client asks for the run within this time, its client has died: the run is forgotten, and its folder is
-    /// removed.
+    /// If no client asks for the run within this time, its client has died: the run is forgotten,
+    /// and its folder is removed.
     pub idle: Duration,
 }
 
@@ -106,8 +110,8 @@ pub enum RunSpecError {
     #[error("a job over blocks needs at least one file")]
     NoFile,
     #[error(
-        "the files have {0} chunks in total, and a job over blocks may have up to {MAX_RUN_CHUNKS}: \
-         write the files with larger chunks"
+        "the files have {0} chunks in total, and a job over blocks may have up to \
+         {MAX_RUN_CHUNKS}: write the files with larger chunks"
     )]
     TooManyChunks(usize),
     #[error("a chunk cannot have {0} pieces: choose a number from 1 to {MAX_PIECES}")]
@@ -115,15 +119,16 @@ pub enum RunSpecError {
 }
 
 impl RunSpec {
-    /// Number of pieces into which the chunks of these files are divided for this number of slots, if a worker may read
-    /// a part of a chunk. A part may be empty, and programs that decompress fail without input: chunks of compressed
-    /// files are not divided.
+    /// Number of pieces into which the chunks of these files are divided for this number of slots,
+    /// if a worker may read a part of a chunk. A part may be empty, and programs that decompress
+    /// fail without input: chunks of compressed files are not divided.
     pub fn pieces_of(files: &[File], slots: usize) -> u32 {
         let is_divisible = |format: Format| format != Format::Whole && !format.is_compressed();
         if !files.iter().all(|file| is_divisible(*file.record.format)) {
             return 1;
         }
-        let sizes = || files.iter().flat_map(|file| &file.record.chunks).map(|chunk| chunk.size_bytes);
+        let sizes =
+            || files.iter().flat_map(|file| &file.record.chunks).map(|chunk| chunk.size_bytes);
         let chunks = sizes().count().max(1);
         let by_size = sizes().sum::<u64>() / chunks as u64 / MIN_PIECE_BYTES;
         let by_slots = (slots * SLOT_PIECES / chunks) as u64;
@@ -140,13 +145,13 @@ impl RunSpec {
         }
     }
 
-    /// The chunks of all files in order: index of the file in `files`, index of the chunk in the file, and the chunk.
-    /// A file that is one record counts as one chunk, of which the first stored one has the index.
+    /// The chunks of all files in order: index of the file in `files`, index of the chunk in the
+    /// file, and the chunk. A file that is one record counts as one chunk, of which the first
+    /// stored one has the index.
     pub fn chunks(&self) -> impl Iterator<Item = (usize, usize, &[Chunk])> {
-        self.files
-            .iter()
-            .enumerate()
-            .flat_map(|(file, of)| of.record.blocks().enumerate().map(move |(place, chunks)| (file, place, chunks)))
+        self.files.iter().enumerate().flat_map(|(file, of)| {
+            of.record.blocks().enumerate().map(move |(place, chunks)| (file, place, chunks))
+        })
     }
 }
 
@@ -170,7 +175,8 @@ pub struct RunStatus {
     pub is_complete: bool,
     /// The committed outputs, in the order of their first pieces.
     pub parts: Vec<OutputPart>,
-    /// Number of times that pieces were taken from one worker, which had not begun them, and given to another.
+    /// Number of times that pieces were taken from one worker, which had not begun them, and given
+    /// to another.
     pub stolen: u32,
     /// Number of times that a second worker was started on a block.
     pub speculated: u32,
@@ -192,7 +198,11 @@ mod tests {
             replicas: vec![NodeId(1)],
         };
         let record = FileRecord::without_content(FileId(1), FileKind::File, Attributes::default());
-        let record = FileRecord { format: format.into(), chunks: sizes.iter().map(chunk).collect(), ..record };
+        let record = FileRecord {
+            format: format.into(),
+            chunks: sizes.iter().map(chunk).collect(),
+            ..record
+        };
         let version = RecordVersion { round: Round { view: 1, boot: 1 }, sequence: 1 };
         File { name: "/a".parse().unwrap(), record, version }
     }
@@ -208,7 +218,8 @@ mod tests {
         let files = vec![file(Format::Whole, &large), file(Format::Whole, &[]), text];
         let (policy, slots, idle) = (eyas_blocks::POLICIES[0].1, vec![NodeId(1)], Duration::ZERO);
         let spec = RunSpec { files, policy, slots, pieces: 1, term_us: 1, idle };
-        let chunks: Vec<_> = spec.chunks().map(|(file, place, chunks)| (file, place, chunks.len())).collect();
+        let chunks: Vec<_> =
+            spec.chunks().map(|(file, place, chunks)| (file, place, chunks.len())).collect();
         assert_eq!(chunks, [(0, 0, 3), (2, 0, 1), (2, 1, 1), (2, 2, 1)]);
     }
 

@@ -1,5 +1,5 @@
-//! Rebalancing: moves the chunks of a file to the nodes that would store them if the file were written now, for
-//! example to nodes that have joined since.
+//! Rebalancing: moves the chunks of a file to the nodes that would store them if the file were
+//! written now, for example to nodes that have joined since.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use crate::replicas::{OutgoingChunk, UnclaimedChunks};
 use crate::upkeep::Upkeep;
 
 impl Upkeep {
-    /// Moves replicas of a file to the nodes where they now belong. Returns the number of replicas that were moved.
-    /// Readers are not disturbed: the old replica is deleted only when the new one is stored.
+    /// Moves replicas of a file to the nodes where they now belong. Returns the number of replicas
+    /// that were moved. Readers are not disturbed: the old replica is deleted only when the new one
+    /// is stored.
     pub async fn rebalance(&self, file: &File) -> Result<u64, FilesError> {
         let (mut record, mut moved) = (file.record.clone(), 0);
         let mut unclaimed = UnclaimedChunks::new(&self.replicas);
@@ -29,9 +30,14 @@ impl Upkeep {
         Ok(moved)
     }
 
-    /// The nodes of a chunk after rebalancing: the nodes where it belongs and that have stored it by now, filled up
-    /// with its former nodes.
-    async fn rebalanced(&self, chunk: &Chunk, replication: u8, unclaimed: &mut UnclaimedChunks) -> Vec<NodeId> {
+    /// The nodes of a chunk after rebalancing: the nodes where it belongs and that have stored it
+    /// by now, filled up with its former nodes.
+    async fn rebalanced(
+        &self,
+        chunk: &Chunk,
+        replication: u8,
+        unclaimed: &mut UnclaimedChunks,
+    ) -> Vec<NodeId> {
         let known = self.routes.known();
         let has = |node: &NodeId| chunk.replicas.contains(node);
         let has_room = |node: NodeId| {
@@ -39,18 +45,33 @@ impl Upkeep {
             member.is_some_and(|member| has(&node) || member.free_bytes >= chunk.size_bytes)
         };
         let wanted = replica_targets(&known.ring, chunk.object, replication, None, has_room);
-        let further: Vec<_> =
-            wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
+        let further: Vec<_> = wanted
+            .iter()
+            .filter(|node| !has(node))
+            .filter_map(|node| known.members.get(node))
+            .collect();
         let source = chunk.replicas.iter().find_map(|node| known.members.get(node));
-        let (Some(source), false) = (source, further.is_empty()) else { return chunk.replicas.clone() };
+        let (Some(source), false) = (source, further.is_empty()) else {
+            return chunk.replicas.clone();
+        };
         let Chunk { object, size_bytes, checksum, .. } = *chunk;
-        let moving = OutgoingChunk { object, size_bytes, checksum, is_durable: false, content: Arc::default() };
+        let moving = OutgoingChunk {
+            object,
+            size_bytes,
+            checksum,
+            is_durable: false,
+            content: Arc::default(),
+        };
         further.iter().for_each(|member| unclaimed.add_replica(object, member.node));
         let stored = self.replicas.chain(&moving, Some(source), &further).await;
-        let stored: Vec<_> =
-            stored.iter().filter(|(_, stored)| stored.is_ok()).map(|(member, _)| member.node).collect();
+        let stored: Vec<_> = stored
+            .iter()
+            .filter(|(_, stored)| stored.is_ok())
+            .map(|(member, _)| member.node)
+            .collect();
         let is_there = |node: &NodeId| has(node) || stored.contains(node);
-        let mut rest: Vec<_> = chunk.replicas.iter().filter(|node| !wanted.contains(node)).collect();
+        let mut rest: Vec<_> =
+            chunk.replicas.iter().filter(|node| !wanted.contains(node)).collect();
         rest.sort_by_key(|node| !known.members.contains_key(node));
         wanted
             .iter()

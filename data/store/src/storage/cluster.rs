@@ -1,5 +1,5 @@
-//! `eyas:///path` URLs: files of the cluster's own file system. The room that knows the file system provides the
-//! access, because this room knows no peers.
+//! `eyas:///path` URLs: files of the cluster's own file system. The room that knows the file system
+//! provides the access, because this room knows no peers.
 
 use std::fs::File;
 use std::ops::Range;
@@ -24,10 +24,20 @@ pub trait ClusterFiles: Send + Sync {
     async fn list(&self, folder: &str) -> Result<Vec<String>, StorageError>;
 
     /// Opens a file, or a part of it, at a version, to be read from an offset to its end.
-    async fn read(&self, name: &str, version: &Version, offset: u64) -> Result<Box<dyn FileParts>, StorageError>;
+    async fn read(
+        &self,
+        name: &str,
+        version: &Version,
+        offset: u64,
+    ) -> Result<Box<dyn FileParts>, StorageError>;
 
-    /// Stores the content of a file that is to have this name. The content is durable then, and not visible yet.
-    async fn store(&self, name: &str, content: File) -> Result<Box<dyn StoredContent>, StorageError>;
+    /// Stores the content of a file that is to have this name. The content is durable then, and not
+    /// visible yet.
+    async fn store(
+        &self,
+        name: &str,
+        content: File,
+    ) -> Result<Box<dyn StoredContent>, StorageError>;
 }
 
 /// A file as it was when it was looked up: all versions are of the same content.
@@ -36,7 +46,8 @@ pub trait FoundFile: Send + Sync {
     /// The version of the whole file.
     fn whole(&self) -> Version;
 
-    /// The versions of the blocks, in the order of the file. Each is an object of its own: some whole records.
+    /// The versions of the blocks, in the order of the file. Each is an object of its own: some
+    /// whole records.
     fn blocks(&self) -> Vec<Version>;
 
     /// The version of a range of bytes. The range is cut at the end of the file.
@@ -45,13 +56,13 @@ pub trait FoundFile: Send + Sync {
     /// The chunks that have the content of a version of this file, with their sizes.
     fn chunks(&self, version: &Version) -> Vec<(ObjectId, u64)>;
 
-    /// The version of a range of records, counted from 0. The range is cut at the end of the file. Reads the file up to
-    /// the last of these records, if their sizes differ.
+    /// The version of a range of records, counted from 0. The range is cut at the end of the file.
+    /// Reads the file up to the last of these records, if their sizes differ.
     async fn records(&self, range: Range<u64>) -> Result<Version, StorageError>;
 }
 
-/// A file of a cluster that was looked up once. Its objects are all of the same content, even if the file is replaced
-/// meanwhile.
+/// A file of a cluster that was looked up once. Its objects are all of the same content, even if
+/// the file is replaced meanwhile.
 #[derive(Clone)]
 pub struct ClusterFile {
     url: Name,
@@ -59,7 +70,10 @@ pub struct ClusterFile {
 }
 
 impl ClusterFile {
-    pub(super) async fn look_up(files: &dyn ClusterFiles, url: &Name) -> Result<Self, StorageError> {
+    pub(super) async fn look_up(
+        files: &dyn ClusterFiles,
+        url: &Name,
+    ) -> Result<Self, StorageError> {
         Ok(ClusterFile { found: files.look_up(name_of(url)?).await?, url: url.clone() })
     }
 
@@ -86,8 +100,9 @@ impl ClusterFile {
         Ok(object(&self.url, self.found.part(range)?))
     }
 
-    /// A range of records, counted from 0. It is cut at the end of the file. The file is read up to the last of these
-    /// records, unless all records have the same size; what was read once is not read again.
+    /// A range of records, counted from 0. It is cut at the end of the file. The file is read up to
+    /// the last of these records, unless all records have the same size; what was read once is not
+    /// read again.
     ///
     /// # Errors
     /// `Invalid` if the file has none of these records, or does not have its format; `Unreachable`.
@@ -117,9 +132,12 @@ pub trait FileParts: Send {
 /// Stored content without a name. If it never gets one, the file system deletes it.
 #[async_trait::async_trait]
 pub trait StoredContent: Send + Sync {
-    /// Gives the content its name. A file that has the name is replaced. `may_appear` is called just before each try,
-    /// and may block.
-    async fn publish(self: Box<Self>, may_appear: &(dyn Fn() -> bool + Sync)) -> Result<Version, StorageError>;
+    /// Gives the content its name. A file that has the name is replaced. `may_appear` is called
+    /// just before each try, and may block.
+    async fn publish(
+        self: Box<Self>,
+        may_appear: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Version, StorageError>;
 }
 
 pub(super) async fn read<S: Sink + Send + 'static>(
@@ -145,7 +163,8 @@ pub(super) async fn store(
     name: &str,
     file: &Path,
 ) -> Result<Box<dyn StoredContent>, StorageError> {
-    let unreadable = |error| StorageError::local(format!("cannot read `{}`", file.display()), error);
+    let unreadable =
+        |error| StorageError::local(format!("cannot read `{}`", file.display()), error);
     files.store(name, File::open(file).map_err(unreadable)?).await
 }
 
@@ -168,6 +187,7 @@ pub(super) fn name_of(url: &[u8]) -> Result<&str, StorageError> {
         return Ok(name);
     }
     let url = shown(url);
-    let message = format!("`{url}` cannot be read in parts: only files of the cluster, eyas:///PATH, can");
+    let message =
+        format!("`{url}` cannot be read in parts: only files of the cluster, eyas:///PATH, can");
     Err(StorageError::new(StorageErrorKind::Invalid, message))
 }

@@ -1,5 +1,5 @@
-//! `file` URLs: a file system that every node mounts. Uses plain system calls, because versions need nanoseconds and
-//! modes.
+//! `file` URLs: a file system that every node mounts. Uses plain system calls, because versions
+//! need nanoseconds and modes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -24,8 +24,8 @@ use crate::order::{ReadTurn, TURN_BYTES, TurnRequest};
 /// Bytes read at a time. A relay can pass a range on when all of it has been read.
 const RANGE_BYTES: usize = 256 << 10;
 
-/// Ranges of one file that are read at the same time or wait to be written. With [`RANGE_BYTES`], this bounds the
-/// memory.
+/// Ranges of one file that are read at the same time or wait to be written. With [`RANGE_BYTES`],
+/// this bounds the memory.
 const CONCURRENT_RANGES: usize = 4;
 
 /// The current version of the object at `path`.
@@ -34,8 +34,8 @@ pub(super) fn stat(path: &Path, url: &Name) -> Result<ObjectSpec, StorageError> 
     let version = version(&metadata, url, || Ok((statfs(path)?, statvfs(path)?)))?;
     if metadata.len() == 0 && has_content(path) {
         let message = format!(
-            "`{url}` has content, but the system says that its size is 0, as of files in /proc: copy it, and name the \
-             copy"
+            "`{url}` has content, but the system says that its size is 0, as of files in /proc: \
+             copy it, and name the copy"
         );
         return Err(StorageError::new(StorageErrorKind::Invalid, message));
     }
@@ -48,7 +48,8 @@ fn has_content(path: &Path) -> bool {
     opened.and_then(|mut file| file.read(&mut [0])).is_ok_and(|count| count > 0)
 }
 
-/// Reads the rest of the file at the version of `spec`. Each part waits for its turn, if there are turns.
+/// Reads the rest of the file at the version of `spec`. Each part waits for its turn, if there are
+/// turns.
 pub(super) fn read(
     path: &Path,
     spec: &ObjectSpec,
@@ -101,21 +102,28 @@ pub(super) fn read(
     }
     check(&file, spec)?;
     if into.written_bytes() < spec.size_bytes() {
-        let message = format!("`{url}` ended after {} of its {} bytes", into.written_bytes(), spec.size_bytes());
+        let message = format!(
+            "`{url}` ended after {} of its {} bytes",
+            into.written_bytes(),
+            spec.size_bytes()
+        );
         return Err(StorageError::new(StorageErrorKind::Unreachable, message));
     }
     Ok(())
 }
 
-/// Reads the rest of a file, several ranges at a time, and passes them on in their order. The last range is short if
-/// the file ends early. With one read after the other, the storage would be idle between an answer and the next
-/// request; and on a relay, requests would wait behind the data that it sends.
+/// Reads the rest of a file, several ranges at a time, and passes them on in their order. The last
+/// range is short if the file ends early. With one read after the other, the storage would be idle
+/// between an answer and the next request; and on a relay, requests would wait behind the data that
+/// it sends.
 fn read_in_order(
     file: &File,
     missing: Range<u64>,
     mut take: impl FnMut(io::Result<Vec<u8>>) -> Result<(), StorageError>,
 ) -> Result<(), StorageError> {
-    let ranges = || missing.clone().step_by(RANGE_BYTES).map(|at| at..missing.end.min(at + RANGE_BYTES as u64));
+    let ranges = || {
+        missing.clone().step_by(RANGE_BYTES).map(|at| at..missing.end.min(at + RANGE_BYTES as u64))
+    };
     if ranges().nth(1).is_none() {
         return ranges().try_for_each(|range| take(read_range(file, &range)));
     }
@@ -129,7 +137,8 @@ fn read_in_order(
         });
         for (given, range) in readers.collect::<Vec<_>>().iter().cycle().zip(ranges()) {
             let bytes = given.recv().expect("a reader gives each of its ranges");
-            let is_short = bytes.as_ref().is_ok_and(|bytes| (bytes.len() as u64) < range.end - range.start);
+            let is_short =
+                bytes.as_ref().is_ok_and(|bytes| (bytes.len() as u64) < range.end - range.start);
             take(bytes)?;
             if is_short {
                 break;
@@ -155,8 +164,8 @@ fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The mode of a file that takes the place `path`, before the umask: that of the written file, without bits for other
-/// users that a file at the place denies them.
+/// The mode of a file that takes the place `path`, before the umask: that of the written file,
+/// without bits for other users that a file at the place denies them.
 pub fn output_mode(written: u32, path: &Path) -> u32 {
     let mode = FileMode::of_copy(written);
     match fs::symlink_metadata(path) {
@@ -165,9 +174,9 @@ pub fn output_mode(written: u32, path: &Path) -> u32 {
     }
 }
 
-/// The real location of `path`: symbolic links in its folder are resolved, and missing folders are created. An
-/// existing file or link at `path` itself will be replaced and not followed, so the last component is not resolved.
-/// `folders` caches resolved folders.
+/// The real location of `path`: symbolic links in its folder are resolved, and missing folders are
+/// created. An existing file or link at `path` itself will be replaced and not followed, so the
+/// last component is not resolved. `folders` caches resolved folders.
 pub(super) fn locate(
     path: &Path,
     url: &Name,
@@ -214,7 +223,8 @@ pub(super) fn copy(
     mark: &str,
 ) -> Result<CopiedFile, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
-    let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
+    let unreadable =
+        |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
     let mut source = File::open(from).map_err(unreadable)?;
     let metadata = source.metadata().map_err(unreadable)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -225,7 +235,10 @@ pub(super) fn copy(
         _ => None,
     });
     if let Some(what) = what {
-        return Err(StorageError::new(StorageErrorKind::Invalid, format!("cannot write `{url}`: {what}")));
+        return Err(StorageError::new(
+            StorageErrorKind::Invalid,
+            format!("cannot write `{url}`: {what}"),
+        ));
     }
     let mode = output_mode(metadata.mode(), path);
     let (temporary, mut file) = Temporary::create(folder, mode, mark).map_err(failed)?;
@@ -252,8 +265,8 @@ pub(super) fn copy(
 }
 
 impl CopiedFile {
-    /// Waits until the copy is on disk. Many threads may wait at once: the file system then writes their files
-    /// together.
+    /// Waits until the copy is on disk. Many threads may wait at once: the file system then writes
+    /// their files together.
     pub(super) fn sync(self) -> Result<PreparedFile, StorageError> {
         let CopiedFile { temporary, file, place, url } = self;
         let failed = |error: io::Error| StorageError::file("write", &url, &error);
@@ -270,23 +283,30 @@ impl PreparedFile {
     /// Renames the file to its final path.
     pub(super) fn publish(self) -> Result<ObjectSpec, StorageError> {
         let PreparedFile { temporary, place, mut spec } = self;
-        temporary.rename(&place).map_err(|error| StorageError::file("write", &spec.source, &error))?;
+        temporary
+            .rename(&place)
+            .map_err(|error| StorageError::file("write", &spec.source, &error))?;
         if let Ok(found) = fs::symlink_metadata(&place)
-            && let Ok(now) = version(&found, &spec.source, || Ok((statfs(&place)?, statvfs(&place)?)))
+            && let Ok(now) =
+                version(&found, &spec.source, || Ok((statfs(&place)?, statvfs(&place)?)))
         {
             spec.version = renamed(spec.version, now);
         }
-        // A published result must survive a power failure of the server. Some file systems cannot sync a folder.
-        let _ = File::open(place.parent().unwrap_or(Path::new("/"))).and_then(|folder| folder.sync_all());
+        // A published result must survive a power failure of the server. Some file systems cannot
+        // sync a folder.
+        let _ = File::open(place.parent().unwrap_or(Path::new("/")))
+            .and_then(|folder| folder.sync_all());
         Ok(spec)
     }
 }
 
-/// The version of an output: the rename has changed its inode. If another program has replaced the file since, `now` is
-/// not the output's.
+/// The version of an output: the rename has changed its inode. If another program has replaced the
+/// file since, `now` is not the output's.
 fn renamed(before: Version, now: Version) -> Version {
     let inode_of = |version: &Version| match version {
-        Version::File { mtime_ns, size_bytes, inode, system, .. } => Some((*mtime_ns, *size_bytes, *inode, *system)),
+        Version::File { mtime_ns, size_bytes, inode, system, .. } => {
+            Some((*mtime_ns, *size_bytes, *inode, *system))
+        }
         _ => None,
     };
     if inode_of(&before).is_some() && inode_of(&before) == inode_of(&now) { now } else { before }
@@ -299,7 +319,8 @@ fn version(
     system: impl FnOnce() -> rustix::io::Result<(StatFs, StatVfs)>,
 ) -> Result<Version, StorageError> {
     if !metadata.is_file() {
-        let what = if metadata.is_dir() { "a folder; name the files in it" } else { "no regular file" };
+        let what =
+            if metadata.is_dir() { "a folder; name the files in it" } else { "no regular file" };
         return Err(StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is {what}")));
     }
     let ns = |seconds: i64, ns| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
@@ -329,9 +350,12 @@ const OWN_INODES: [u32; 9] = [
 /// File systems that are remembered; at this number all are forgotten.
 const MAX_REMEMBERED_SYSTEMS: usize = 256;
 
-/// The number of a file system if its inodes are the same for all nodes. To ask a server for it takes as long as to
-/// look at a file, so it is remembered by the number of the device.
-fn system_of(device: u64, look: impl FnOnce() -> rustix::io::Result<(StatFs, StatVfs)>) -> Option<u64> {
+/// The number of a file system if its inodes are the same for all nodes. To ask a server for it
+/// takes as long as to look at a file, so it is remembered by the number of the device.
+fn system_of(
+    device: u64,
+    look: impl FnOnce() -> rustix::io::Result<(StatFs, StatVfs)>,
+) -> Option<u64> {
     static KNOWN: LazyLock<Mutex<HashMap<u64, Option<u64>>>> = LazyLock::new(Mutex::default);
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(system) = known().get(&device) {
@@ -349,7 +373,8 @@ fn system_of(device: u64, look: impl FnOnce() -> rustix::io::Result<(StatFs, Sta
 }
 
 fn check(file: &File, spec: &ObjectSpec) -> Result<fs::Metadata, StorageError> {
-    let metadata = file.metadata().map_err(|error| StorageError::file("read", &spec.source, &error))?;
+    let metadata =
+        file.metadata().map_err(|error| StorageError::file("read", &spec.source, &error))?;
     let now = version(&metadata, &spec.source, || Ok((fstatfs(file)?, fstatvfs(file)?)))?;
     if now.is_same(&spec.version) {
         return Ok(metadata);
@@ -374,14 +399,15 @@ fn hidden_start(mark: &str) -> String {
     if mark.is_empty() { ".eyas-".into() } else { format!(".eyas-{mark}-") }
 }
 
-/// Removes the hidden copies that a process with that `mark` has left in a folder when it was killed. The process must
-/// have ended.
+/// Removes the hidden copies that a process with that `mark` has left in a folder when it was
+/// killed. The process must have ended.
 ///
 /// # Errors
 /// If the folder cannot be read, or a copy cannot be removed.
 pub fn remove_copies(folder: &Path, mark: &str) -> io::Result<()> {
     let start = hidden_start(mark);
-    let is_copy = |name: &[u8]| name.starts_with(start.as_bytes()) && name.ends_with(HIDDEN_END.as_bytes());
+    let is_copy =
+        |name: &[u8]| name.starts_with(start.as_bytes()) && name.ends_with(HIDDEN_END.as_bytes());
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if is_copy(entry.file_name().as_encoded_bytes()) {
@@ -402,8 +428,8 @@ impl Temporary {
     fn create(folder: &Path, mode: u32, mark: &str) -> io::Result<(Self, File)> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
-            // Processes on other nodes may have the same process id. The random part and `create_new` make names
-            // unique.
+            // Processes on other nodes may have the same process id. The random part and
+            // `create_new` make names unique.
             let random = std::hash::BuildHasher::hash_one(
                 &std::hash::RandomState::new(),
                 (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -480,7 +506,9 @@ mod tests {
         let content: Vec<u8> = (0..7 * RANGE_BYTES + 1000).map(|at| (at / 1000) as u8).collect();
         file.write_all(&content).unwrap();
         let all = content.len();
-        for (start, end) in [(0, 0), (0, 10), (0, all), (1234, all), (all - 10, all), (0, all + 3 * RANGE_BYTES)] {
+        for (start, end) in
+            [(0, 0), (0, 10), (0, all), (1234, all), (all - 10, all), (0, all + 3 * RANGE_BYTES)]
+        {
             let mut taken = Vec::new();
             let take = |bytes: io::Result<Vec<u8>>| {
                 taken.extend(bytes.unwrap());
@@ -490,7 +518,10 @@ mod tests {
             assert!(taken == content[start..end.min(all)], "{start}..{end}");
         }
         let full = || StorageError::new(StorageErrorKind::Full, "no room");
-        assert_eq!(read_in_order(&file, 0..all as u64, |_| Err(full())).unwrap_err().kind, StorageErrorKind::Full);
+        assert_eq!(
+            read_in_order(&file, 0..all as u64, |_| Err(full())).unwrap_err().kind,
+            StorageErrorKind::Full
+        );
     }
 
     #[test]
@@ -504,12 +535,16 @@ mod tests {
         let (left, other) = (copy("1-2"), copy("1-21"));
         let names = || {
             let entries = fs::read_dir(dir.path()).unwrap();
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+            entries
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect::<Vec<_>>()
         };
         assert_eq!(names().len(), 3);
         remove_copies(dir.path(), "1-2").unwrap();
         let left_over = names();
-        assert!(left_over.len() == 2 && left_over.iter().any(|name| name.starts_with(".eyas-1-21-")));
+        assert!(
+            left_over.len() == 2 && left_over.iter().any(|name| name.starts_with(".eyas-1-21-"))
+        );
         drop((left, other));
         assert_eq!(names(), ["from"]);
     }

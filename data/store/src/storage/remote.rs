@@ -1,5 +1,5 @@
-//! `http`, `https` and `s3` URLs, through OpenDAL: one kind of operator for each, with one pool of connections for
-//! all.
+//! `http`, `https` and `s3` URLs, through OpenDAL: one kind of operator for each, with one pool of
+//! connections for all.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +15,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use opendal::options::{ListOptions, ReaderOptions, WriteOptions};
 use opendal::raw::oio::ReadStream;
 use opendal::{
-    Buffer, ErrorKind, HttpBody, HttpTransport, HttpTransporter, Metadata, OperationContext, Operator, services,
+    Buffer, ErrorKind, HttpBody, HttpTransport, HttpTransporter, Metadata, OperationContext,
+    Operator, services,
 };
 use opendal_http_transport_reqwest::ReqwestTransport;
 use tokio::sync::mpsc;
@@ -47,8 +48,8 @@ const RANGE_BYTES: usize = 8 << 20;
 /// Ranges or parts in progress at the same time. With [`RANGE_BYTES`], this bounds the memory.
 const CONCURRENT_RANGES: usize = 4;
 
-/// Zeros that follow each other are passed on together, up to this size: the borders of what a server sends are not
-/// those of the blocks of a disk.
+/// Zeros that follow each other are passed on together, up to this size: the borders of what a
+/// server sends are not those of the blocks of a disk.
 const ZEROS_TOGETHER: u64 = 4 << 20;
 
 /// S3 accepts up to 10,000 parts.
@@ -85,8 +86,8 @@ impl Remote {
         }
     }
 
-    /// Reads the rest of the object at the version of `spec`. The memory is bounded by a few ranges. A blocking thread
-    /// writes to the disk while the next bytes arrive.
+    /// Reads the rest of the object at the version of `spec`. The memory is bounded by a few
+    /// ranges. A blocking thread writes to the disk while the next bytes arrive.
     pub async fn read<S: Sink + Send + 'static>(
         &self,
         spec: &ObjectSpec,
@@ -99,7 +100,9 @@ impl Remote {
             match self.read_once(spec, &mut writer, limits, &mut tries).await {
                 Ok(()) => return writer.finish().await,
                 // The error of the writer says more than that the writer is gone.
-                Err(error) if writer.is_gone() => return Err(writer.finish().await.err().unwrap_or(error)),
+                Err(error) if writer.is_gone() => {
+                    return Err(writer.finish().await.err().unwrap_or(error));
+                }
                 Err(error) => tries.again(error).await?,
             }
         }
@@ -116,7 +119,8 @@ impl Remote {
         let url = text_of(&spec.source)?;
         let (operator, path) = self.operator(url, Some(spec.size_bytes()))?;
         let is_s3 = matches!(SourceUrl::of(&spec.source)?, SourceUrl::S3 { .. });
-        // A weak tag never matches in a condition (RFC 9110 §13.1.1), and conditions on dates are not reliable.
+        // A weak tag never matches in a condition (RFC 9110 §13.1.1), and conditions on dates are
+        // not reliable.
         let if_match = match &spec.version {
             Version::Etag { etag, .. } if !etag.starts_with("W/") => Some(etag.clone()),
             _ => None,
@@ -136,7 +140,10 @@ impl Remote {
         let is_conditional = if_match.is_some();
         if offset < spec.size_bytes() || spec.size_bytes() == 0 {
             let options = ReaderOptions { if_match, chunk, concurrent, ..Default::default() };
-            let reader = operator.reader_options(path, options).await.map_err(|error| read_error(url, &error))?;
+            let reader = operator
+                .reader_options(path, options)
+                .await
+                .map_err(|error| read_error(url, &error))?;
             let stream = match offset {
                 0 => self.hear(url, reader.into_stream(..)).await,
                 _ => self.hear(url, reader.into_stream(offset..spec.size_bytes())).await,
@@ -156,7 +163,11 @@ impl Remote {
             }
         }
         if writer.sent_bytes < spec.size_bytes() {
-            let message = format!("`{url}` ended after {} of its {} bytes", writer.sent_bytes, spec.size_bytes());
+            let message = format!(
+                "`{url}` ended after {} of its {} bytes",
+                writer.sent_bytes,
+                spec.size_bytes()
+            );
             return Err(StorageError::new(StorageErrorKind::Unreachable, message));
         }
         // S3 checks the tag with every answer. Web servers may ignore the condition.
@@ -173,10 +184,12 @@ impl Remote {
     /// URLs of a bucket's objects that begin with `prefix`.
     pub async fn list(&self, prefix: &str) -> Result<Vec<String>, StorageError> {
         let wrong = || {
-            let message = format!("`{prefix}` is no place in a bucket: write s3://bucket/ and a pattern");
+            let message =
+                format!("`{prefix}` is no place in a bucket: write s3://bucket/ and a pattern");
             StorageError::new(StorageErrorKind::Invalid, message)
         };
-        let (bucket, key) = prefix.strip_prefix("s3://").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
+        let (bucket, key) =
+            prefix.strip_prefix("s3://").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
         if bucket.is_empty() {
             return Err(wrong());
         }
@@ -190,7 +203,12 @@ impl Remote {
         }
     }
 
-    async fn list_once(&self, operator: &Operator, bucket: &str, key: &str) -> opendal::Result<Vec<String>> {
+    async fn list_once(
+        &self,
+        operator: &Operator,
+        bucket: &str,
+        key: &str,
+    ) -> opendal::Result<Vec<String>> {
         let options = ListOptions { recursive: true, ..Default::default() };
         let from = if key.is_empty() { "/" } else { key };
         let url = format!("s3://{bucket}/{key}");
@@ -213,7 +231,8 @@ impl Remote {
             Err(_) => {
                 let silence = self.silence.as_secs();
                 tracing::warn!(
-                    "waiting for `{url}`: nothing has come for {} s; after {silence} s it is asked again",
+                    "waiting for `{url}`: nothing has come for {} s; after {silence} s it is \
+                     asked again",
                     NOTICED_SILENCE.as_secs()
                 );
                 answer.await
@@ -221,8 +240,8 @@ impl Remote {
         }
     }
 
-    /// Writes `file` to a bucket. The object appears when its last byte is written, if `may_appear` returns `true` at
-    /// that time.
+    /// Writes `file` to a bucket. The object appears when its last byte is written, if `may_appear`
+    /// returns `true` at that time.
     pub async fn put(
         &self,
         file: &Path,
@@ -249,8 +268,9 @@ impl Remote {
     ) -> Result<FileMode, StorageError> {
         let (operator, key) = self.operator(url, None)?;
         let path = file.to_path_buf();
-        let unreadable =
-            move |error: std::io::Error| StorageError::local(format!("cannot read `{}`", path.display()), error);
+        let unreadable = move |error: std::io::Error| {
+            StorageError::local(format!("cannot read `{}`", path.display()), error)
+        };
         let (path, failed) = (file.to_path_buf(), unreadable.clone());
         let (mut file, metadata) = blocking(move || {
             let file = File::open(&path).map_err(&failed)?;
@@ -260,8 +280,15 @@ impl Remote {
         .await?;
         let size_bytes = metadata.len();
         let part_bytes = RANGE_BYTES.max(size_bytes.div_ceil(MAX_PARTS) as usize);
-        let options = WriteOptions { chunk: Some(part_bytes), concurrent: CONCURRENT_RANGES, ..Default::default() };
-        let mut writer = operator.writer_options(key, options).await.map_err(|error| write_error(url, &error))?;
+        let options = WriteOptions {
+            chunk: Some(part_bytes),
+            concurrent: CONCURRENT_RANGES,
+            ..Default::default()
+        };
+        let mut writer = operator
+            .writer_options(key, options)
+            .await
+            .map_err(|error| write_error(url, &error))?;
         let written = async {
             loop {
                 let failed = unreadable.clone();
@@ -279,21 +306,29 @@ impl Remote {
                 writer.write(part).await.map_err(|error| write_error(url, &error))?;
             }
             if !may_appear() {
-                return Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted"));
+                return Err(StorageError::new(
+                    StorageErrorKind::Withdrawn,
+                    "it is no longer wanted",
+                ));
             }
             writer.close().await.map_err(|error| write_error(url, &error))
         };
         if let Err(error) = written.await {
-            // Parts of an incomplete upload cost money. If this fails as well, the rules of the bucket have to clean
-            // up.
+            // Parts of an incomplete upload cost money. If this fails as well, the rules of the
+            // bucket have to clean up.
             let _ = writer.abort().await;
             return Err(error);
         }
         Ok(FileMode::of_source(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions())))
     }
 
-    /// The operator for `url`, and the path of the object in it. `size_bytes` is the size of a page, if it is known.
-    fn operator<'a>(&self, url: &'a str, size_bytes: Option<u64>) -> Result<(Operator, &'a str), StorageError> {
+    /// The operator for `url`, and the path of the object in it. `size_bytes` is the size of a
+    /// page, if it is known.
+    fn operator<'a>(
+        &self,
+        url: &'a str,
+        size_bytes: Option<u64>,
+    ) -> Result<(Operator, &'a str), StorageError> {
         match SourceUrl::of(url.as_bytes())? {
             SourceUrl::Http(_) => Ok((self.page(url, size_bytes)?, PAGE)),
             SourceUrl::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
@@ -301,14 +336,19 @@ impl Remote {
         }
     }
 
-    /// OpenDAL would encode the path again and drop the query. So the transport sends the URL as the user wrote it.
+    /// OpenDAL would encode the path again and drop the query. So the transport sends the URL as
+    /// the user wrote it.
     fn page(&self, url: &str, size_bytes: Option<u64>) -> Result<Operator, StorageError> {
-        let wrong = |error: String| StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is no URL: {error}"));
+        let wrong = |error: String| {
+            StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is no URL: {error}"))
+        };
         let uri = url.split('#').next().unwrap_or(url).parse::<http::Uri>();
-        let uri = uri.map_err(|error| wrong(format!("{error}; write spaces and the like as %20")))?;
+        let uri =
+            uri.map_err(|error| wrong(format!("{error}; write spaces and the like as %20")))?;
         let builder = services::Http::default().endpoint("http://eyas.invalid");
         let operator = Operator::new(builder).map_err(|error| wrong(error.to_string()))?;
-        let transport = HttpTransporter::new(Page { uri, size_bytes, transport: self.transport()? });
+        let transport =
+            HttpTransporter::new(Page { uri, size_bytes, transport: self.transport()? });
         Ok(operator.with_context(OperationContext::new().with_http_transport(transport)))
     }
 
@@ -319,7 +359,9 @@ impl Remote {
             return Ok(operator.clone());
         }
         let mut builder = services::S3::default().bucket(bucket);
-        if let Some(endpoint) = std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|endpoint| !endpoint.is_empty()) {
+        if let Some(endpoint) =
+            std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|endpoint| !endpoint.is_empty())
+        {
             builder = builder.endpoint(&endpoint);
         }
         if !is_set("AWS_REGION") && !is_set("AWS_DEFAULT_REGION") {
@@ -331,7 +373,8 @@ impl Remote {
         }
         let operator = Operator::new(builder).map_err(|error| read_error(url, &error))?;
         let transport = HttpTransporter::new(self.transport()?);
-        let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
+        let operator =
+            operator.with_context(OperationContext::new().with_http_transport(transport));
         if buckets.len() >= MAX_OPERATORS {
             buckets.clear();
         }
@@ -357,9 +400,9 @@ fn connect(silence: Duration) -> Result<ReqwestTransport, StorageError> {
         tracing::warn!(%error, "no certificates on this node: https will not work; install ca-certificates");
         client().tls_certs_only([]).build()
     });
-    built
-        .map(ReqwestTransport::new)
-        .map_err(|error| StorageError::new(StorageErrorKind::Local, format!("cannot set up http: {error}")))
+    built.map(ReqwestTransport::new).map_err(|error| {
+        StorageError::new(StorageErrorKind::Local, format!("cannot set up http: {error}"))
+    })
 }
 
 /// A transport that sends every request to one URL.
@@ -371,7 +414,10 @@ struct Page {
 }
 
 impl HttpTransport for Page {
-    async fn fetch(&self, request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+    async fn fetch(
+        &self,
+        request: http::Request<Buffer>,
+    ) -> opendal::Result<http::Response<HttpBody>> {
         if request.method() == Method::HEAD {
             return self.describe(request).await;
         }
@@ -384,28 +430,40 @@ impl HttpTransport for Page {
 }
 
 impl Page {
-    async fn send(&self, mut request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+    async fn send(
+        &self,
+        mut request: http::Request<Buffer>,
+    ) -> opendal::Result<http::Response<HttpBody>> {
         *request.uri_mut() = self.uri.clone();
         self.transport.fetch(request).await
     }
 
-    /// Answers a HEAD request. Many servers refuse HEAD, as with URLs that are signed for GET, or give no size. Then
-    /// the first byte of the page is requested instead; if that answer has no size either, the page is read to its end.
-    async fn describe(&self, request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+    /// Answers a HEAD request. Many servers refuse HEAD, as with URLs that are signed for GET, or
+    /// give no size. Then the first byte of the page is requested instead; if that answer has no
+    /// size either, the page is read to its end.
+    async fn describe(
+        &self,
+        request: http::Request<Buffer>,
+    ) -> opendal::Result<http::Response<HttpBody>> {
         let answer = self.send(request.clone()).await?;
         let status = answer.status();
         let is_overloaded = status == StatusCode::TOO_MANY_REQUESTS
             || status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
-        if is_overloaded || status.is_success() && size_in(answer.headers()).is_some_and(|bytes| bytes > 0) {
+        if is_overloaded
+            || status.is_success() && size_in(answer.headers()).is_some_and(|bytes| bytes > 0)
+        {
             return Ok(answer);
         }
         let mut get = request;
         *get.method_mut() = Method::GET;
         get.headers_mut().insert(RANGE, HeaderValue::from_static("bytes=0-0"));
         let mut answer = self.send(get.clone()).await?;
-        // An empty page has no first byte, and not every server tells the size of the whole with a part.
+        // An empty page has no first byte, and not every server tells the size of the whole with a
+        // part.
         let is_part = answer.status() == StatusCode::PARTIAL_CONTENT;
-        if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE || is_part && size_in(answer.headers()).is_none() {
+        if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE
+            || is_part && size_in(answer.headers()).is_none()
+        {
             get.headers_mut().remove(RANGE);
             answer = self.send(get).await?;
         }
@@ -491,7 +549,9 @@ impl Writer {
     async fn send(&mut self, buffer: Buffer) -> Result<(), StorageError> {
         self.sent_bytes += buffer.len() as u64;
         let sent = self.pieces.send(Piece::Bytes(buffer)).await;
-        sent.map_err(|_| StorageError::new(StorageErrorKind::Local, "the local file could not be written"))
+        sent.map_err(|_| {
+            StorageError::new(StorageErrorKind::Local, "the local file could not be written")
+        })
     }
 
     fn is_gone(&self) -> bool {
@@ -502,9 +562,12 @@ impl Writer {
         // If the writer is gone, its result says why.
         let _ = self.pieces.send(Piece::Finish).await;
         match self.sink.await {
-            Ok(result) => result?.ok_or_else(|| StorageError::new(StorageErrorKind::Local, "the read was given up")),
+            Ok(result) => result?
+                .ok_or_else(|| StorageError::new(StorageErrorKind::Local, "the read was given up")),
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => Err(StorageError::new(StorageErrorKind::Local, "the process is shutting down")),
+            Err(_) => {
+                Err(StorageError::new(StorageErrorKind::Local, "the process is shutting down"))
+            }
         }
     }
 }
@@ -528,7 +591,8 @@ fn version(url: &str, metadata: &Metadata) -> Result<Version, StorageError> {
         None => Err(StorageError::new(
             StorageErrorKind::Invalid,
             format!(
-                "`{url}` has neither a tag nor a date, so a change of it could not be noticed: copy it to a file first"
+                "`{url}` has neither a tag nor a date, so a change of it could not be noticed: \
+                 copy it to a file first"
             ),
         )),
     }
@@ -553,15 +617,20 @@ fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError 
     let is_s3 = url.starts_with("s3://");
     let (kind, advice) = match error.kind() {
         ErrorKind::NotFound => (StorageErrorKind::NotFound, "check the URL"),
-        ErrorKind::PermissionDenied if is_s3 => {
-            (StorageErrorKind::Denied, "check the credentials (AWS_ACCESS_KEY_ID and the like) on every node")
-        }
+        ErrorKind::PermissionDenied if is_s3 => (
+            StorageErrorKind::Denied,
+            "check the credentials (AWS_ACCESS_KEY_ID and the like) on every node",
+        ),
         ErrorKind::PermissionDenied => (
             StorageErrorKind::Denied,
             "the server refuses it: check the URL, and whether a signature in it has expired",
         ),
-        ErrorKind::RateLimited => (StorageErrorKind::Unreachable, "the server asks for fewer requests"),
-        _ if error.is_temporary() => (StorageErrorKind::Unreachable, "check the network and the server"),
+        ErrorKind::RateLimited => {
+            (StorageErrorKind::Unreachable, "the server asks for fewer requests")
+        }
+        _ if error.is_temporary() => {
+            (StorageErrorKind::Unreachable, "check the network and the server")
+        }
         _ if is_s3 => (StorageErrorKind::Invalid, "check the URL, AWS_REGION and AWS_ENDPOINT_URL"),
         _ => (StorageErrorKind::Invalid, "check the URL"),
     };
@@ -570,9 +639,10 @@ fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError 
         && !is_set("AWS_ACCESS_KEY_ID")
         && !is_set("AWS_NO_SIGN_REQUEST");
     let advice = if lacks_credentials {
-        "AWS_ACCESS_KEY_ID is not set here: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION, \
-         AWS_ENDPOINT_URL where needed) where `eyas` submits jobs and where `eyas start executor` runs on each node, \
-         or AWS_NO_SIGN_REQUEST=true for a public bucket; then start the executors again"
+        "AWS_ACCESS_KEY_ID is not set here: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and \
+         AWS_REGION, AWS_ENDPOINT_URL where needed) where `eyas` submits jobs and where `eyas \
+         start executor` runs on each node, or AWS_NO_SIGN_REQUEST=true for a public bucket; then \
+         start the executors again"
     } else {
         advice
     };

@@ -1,5 +1,5 @@
-//! The receiver of bytes that are read from persistent storage. A retry continues after the bytes that were received,
-//! since all tries read the same version.
+//! The receiver of bytes that are read from persistent storage. A retry continues after the bytes
+//! that were received, since all tries read the same version.
 
 use crate::checksum::Checksum;
 use crate::error::StorageError;

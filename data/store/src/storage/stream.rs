@@ -1,4 +1,5 @@
-//! Devices, pipes and open files of processes as destinations of outputs: they are written to, and not replaced.
+//! Devices, pipes and open files of processes as destinations of outputs: they are written to, and
+//! not replaced.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -17,10 +18,13 @@ use crate::error::{StorageError, StorageErrorKind};
 /// Links that lead to a destination.
 const MAX_LINKS: usize = 40;
 
-/// Whether `path` leads to a device, a pipe or an open file of a process. Such a file is written to, and not replaced.
+/// Whether `path` leads to a device, a pipe or an open file of a process. Such a file is written
+/// to, and not replaced.
 pub(crate) fn is_stream(path: &Path) -> bool {
     let kind = fs::metadata(path).map(|there| there.file_type());
-    kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || is_open_file(path))
+    kind.is_ok_and(|kind| {
+        kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || is_open_file(path)
+    })
 }
 
 /// Whether `path` leads to an open file of a process, as `/dev/stdout` does.
@@ -47,8 +51,8 @@ pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
 /// Time between two looks whether an output that waits for the reader of its pipe is still wanted.
 const READER_CHECK_MS: i64 = 100;
 
-/// Writes an output into a device, a pipe or an open file. Waits for the reader of a pipe as long as the output
-/// `is_wanted`.
+/// Writes an output into a device, a pipe or an open file. Waits for the reader of a pipe as long
+/// as the output `is_wanted`.
 pub(super) fn write(
     from: &Path,
     path: &Path,
@@ -56,7 +60,8 @@ pub(super) fn write(
     is_wanted: &(dyn Fn() -> bool + Sync),
 ) -> Result<ObjectSpec, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
-    let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
+    let unreadable =
+        |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
     let pause = || match is_wanted() {
         true => Ok(()),
         false => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
@@ -108,7 +113,8 @@ mod tests {
     #[test]
     fn an_open_file_of_a_process_is_written_to_behind_all_links() {
         let folder = tempfile::tempdir().unwrap();
-        let [printed, link, plain] = ["printed", "link", "plain"].map(|name| folder.path().join(name));
+        let [printed, link, plain] =
+            ["printed", "link", "plain"].map(|name| folder.path().join(name));
         fs::write(&printed, "before ").unwrap();
         let file = File::options().append(true).open(&printed).unwrap();
         symlink("/proc/self/fd", folder.path().join("fd")).unwrap();
@@ -119,6 +125,10 @@ mod tests {
         assert_eq!(fs::read_to_string(&printed).unwrap(), "before output");
         let circle = folder.path().join("circle");
         symlink("circle", &circle).unwrap();
-        assert!(!is_stream(&circle) && !is_stream(Path::new("nowhere")) && is_stream(Path::new("/dev/null")));
+        assert!(
+            !is_stream(&circle)
+                && !is_stream(Path::new("nowhere"))
+                && is_stream(Path::new("/dev/null"))
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A web server and a small part of S3 for tests, on its own port. Each connection handles one request after the
-//! other.
+//! A web server and a small part of S3 for tests, on its own port. Each connection handles one
+//! request after the other.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -26,7 +26,8 @@ pub struct Page {
     pub fail_first: usize,
     /// Cuts this number of bodies in the middle first.
     pub cut_first: usize,
-    /// Becomes silent in the middle of this number of answers first, and keeps the connection open.
+    /// Becomes silent in the middle of this number of answers first, and keeps the connection
+    /// open.
     pub silent_first: usize,
     /// Gets this tag after the next GET.
     pub etag_after_read: Option<String>,
@@ -54,7 +55,9 @@ impl Web {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let served = served.clone();
-                std::thread::spawn(move || while served.serve(stream.as_ref().unwrap()).is_some() {});
+                std::thread::spawn(
+                    move || while served.serve(stream.as_ref().unwrap()).is_some() {},
+                );
             }
         });
         web
@@ -94,7 +97,8 @@ impl Web {
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_string()))
             .collect();
-        let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
+        let mut body =
+            vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
         reader.read_exact(&mut body).ok()?;
         let Answer { head, body, fault } = self.answer(&method, &target, &headers, body);
         if method == "HEAD" {
@@ -116,21 +120,34 @@ impl Web {
         }
     }
 
-    fn answer(&self, method: &str, target: &str, headers: &HashMap<String, String>, body: Vec<u8>) -> Answer {
+    fn answer(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &HashMap<String, String>,
+        body: Vec<u8>,
+    ) -> Answer {
         let mut state = self.state.lock().unwrap();
         state.requests.push(format!("{method} {target}"));
         let plain = |status: &str, extra: &str, body: Vec<u8>| {
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{extra}\r\n", body.len());
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{extra}\r\n", body.len());
             Answer { head, body, fault: Fault::None }
         };
         if method == "PUT" || method == "POST" {
-            return plain_put(&mut state, method, target, body)
-                .map_or_else(|| plain("400 Bad Request", "", vec![]), |(extra, body)| plain("200 OK", &extra, body));
+            return plain_put(&mut state, method, target, body).map_or_else(
+                || plain("400 Bad Request", "", vec![]),
+                |(extra, body)| plain("200 OK", &extra, body),
+            );
         }
-        if let Some((bucket, query)) = target.split_once("?").filter(|(_, query)| query.contains("list-type=2")) {
+        if let Some((bucket, query)) =
+            target.split_once("?").filter(|(_, query)| query.contains("list-type=2"))
+        {
             return plain("200 OK", "", listed(&state, bucket.trim_end_matches('/'), query).into());
         }
-        let Some(page) = state.pages.get_mut(target) else { return plain("404 Not Found", "", vec![]) };
+        let Some(page) = state.pages.get_mut(target) else {
+            return plain("404 Not Found", "", vec![]);
+        };
         if let Some(status) = page.refuses_head.filter(|_| method == "HEAD") {
             return plain(status, "", vec![]);
         }
@@ -148,7 +165,9 @@ impl Web {
         if let Some(date) = &page.last_modified {
             extra += &format!("Last-Modified: {date}\r\n");
         }
-        if !page.is_simple && headers.get("if-match").is_some_and(|wanted| Some(wanted) != page.etag.as_ref()) {
+        if !page.is_simple
+            && headers.get("if-match").is_some_and(|wanted| Some(wanted) != page.etag.as_ref())
+        {
             return plain("412 Precondition Failed", &extra, vec![]);
         }
         let mut status = "200 OK";
@@ -156,7 +175,11 @@ impl Web {
         if method == "GET" {
             if let Some(range) = headers.get("range").filter(|_| !page.is_simple) {
                 if content.is_empty() {
-                    return plain("416 Range Not Satisfiable", "Content-Range: bytes */0\r\n", vec![]);
+                    return plain(
+                        "416 Range Not Satisfiable",
+                        "Content-Range: bytes */0\r\n",
+                        vec![],
+                    );
                 }
                 let (first, last) = range.trim_start_matches("bytes=").split_once('-').unwrap();
                 let first: usize = first.parse().unwrap();
@@ -210,39 +233,59 @@ fn listed(state: &State, bucket: &str, query: &str) -> String {
         let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
         Some(value.replace("%2F", "/"))
     };
-    let (prefix, after) =
-        (parameter("prefix").unwrap_or_default(), parameter("continuation-token").unwrap_or_default());
+    let (prefix, after) = (
+        parameter("prefix").unwrap_or_default(),
+        parameter("continuation-token").unwrap_or_default(),
+    );
     let key = |page: &String| page.strip_prefix(bucket)?.strip_prefix('/').map(str::to_owned);
-    let mut keys: Vec<_> = state.pages.keys().filter_map(key).filter(|key| key.starts_with(&prefix)).collect();
+    let mut keys: Vec<_> =
+        state.pages.keys().filter_map(key).filter(|key| key.starts_with(&prefix)).collect();
     keys.sort();
     keys.retain(|key| *key > after);
     let is_truncated = keys.len() > 2;
     keys.truncate(2);
     let next = keys.last().filter(|_| is_truncated);
-    let next = next.map_or_else(String::new, |key| format!("<NextContinuationToken>{key}</NextContinuationToken>"));
+    let next = next.map_or_else(String::new, |key| {
+        format!("<NextContinuationToken>{key}</NextContinuationToken>")
+    });
     let of = |key: &String| {
         format!(
-            "<Contents><Key>{key}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>\"e\"</ETag>\
-             <Size>1</Size></Contents>"
+            "<Contents><Key>{key}</Key><LastModified>2024-01-01T00:00:00.000Z</\
+             LastModified><ETag>\"e\"</ETag><Size>1</Size></Contents>"
         )
     };
     let contents: String = keys.iter().map(of).collect();
-    format!("<ListBucketResult><IsTruncated>{is_truncated}</IsTruncated>{next}{contents}</ListBucketResult>")
+    format!(
+        "<ListBucketResult><IsTruncated>{is_truncated}</IsTruncated>{next}{contents}</\
+         ListBucketResult>"
+    )
 }
 
 /// S3's simple put and multipart upload.
-fn plain_put(state: &mut State, method: &str, target: &str, body: Vec<u8>) -> Option<(String, Vec<u8>)> {
+fn plain_put(
+    state: &mut State,
+    method: &str,
+    target: &str,
+    body: Vec<u8>,
+) -> Option<(String, Vec<u8>)> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let parameter =
+        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let store = |state: &mut State, content: Vec<u8>| {
-        let etag =
-            format!("\"{:x}\"", content.iter().fold(7u64, |hash, byte| hash.wrapping_mul(31) ^ u64::from(*byte)));
-        state.pages.insert(path.to_string(), Page { content, etag: Some(etag.clone()), ..Page::default() });
+        let etag = format!(
+            "\"{:x}\"",
+            content.iter().fold(7u64, |hash, byte| hash.wrapping_mul(31) ^ u64::from(*byte))
+        );
+        state.pages.insert(
+            path.to_string(),
+            Page { content, etag: Some(etag.clone()), ..Page::default() },
+        );
         etag
     };
     match (method, parameter("partNumber"), query) {
         ("POST", _, query) if query.starts_with("uploads") => {
-            let xml = "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
+            let xml = "<InitiateMultipartUploadResult><UploadId>u1</UploadId></\
+                       InitiateMultipartUploadResult>";
             Some((String::new(), xml.into()))
         }
         ("PUT", Some(part), _) => {
@@ -252,7 +295,10 @@ fn plain_put(state: &mut State, method: &str, target: &str, body: Vec<u8>) -> Op
         ("POST", None, _) => {
             let content = std::mem::take(&mut state.parts).into_values().flatten().collect();
             let etag = store(state, content);
-            let xml = format!("<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>");
+            let xml = format!(
+                "<CompleteMultipartUploadResult><ETag>{etag}</ETag></\
+                 CompleteMultipartUploadResult>"
+            );
             Some((String::new(), xml.into()))
         }
         ("PUT", None, _) => Some((format!("ETag: {}\r\n", store(state, body)), vec![])),

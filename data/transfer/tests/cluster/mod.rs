@@ -75,7 +75,12 @@ impl Node {
     }
 
     /// Fetches into the store. The rest of an interrupted transfer is dropped.
-    pub async fn fetch(&self, addr: SocketAddr, id: ObjectId, size: usize) -> Result<Checksum, PeerError> {
+    pub async fn fetch(
+        &self,
+        addr: SocketAddr,
+        id: ObjectId,
+        size: usize,
+    ) -> Result<Checksum, PeerError> {
         let into = self.store.begin(id, size as u64, FileMode::READABLE).unwrap();
         self.peers.fetch(addr, into, false, false).await.map_err(|broken| broken.error)
     }
@@ -109,7 +114,11 @@ impl Node {
 
 /// Short for tests that wait for them, long enough not to expire by accident.
 pub fn limits() -> PeerLimits {
-    PeerLimits { handshake_timeout: Duration::from_secs(2), avoid: Duration::from_secs(60), ..PeerLimits::default() }
+    PeerLimits {
+        handshake_timeout: Duration::from_secs(2),
+        avoid: Duration::from_secs(60),
+        ..PeerLimits::default()
+    }
 }
 
 /// A file in persistent storage, with its promised version.
@@ -129,7 +138,8 @@ pub fn content(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at / 3) as u8).collect()
 }
 
-/// Everything that the server at `addr` sends to a client that sends `bytes`, until it closes the connection.
+/// Everything that the server at `addr` sends to a client that sends `bytes`, until it closes the
+/// connection.
 pub fn tell(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -138,7 +148,9 @@ pub fn tell(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it did not close"),
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it did not close")
+        }
     }
     answer
 }

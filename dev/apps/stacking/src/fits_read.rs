@@ -1,8 +1,9 @@
-//! Reading the first image of a FITS file: its whole header, and only the rows of pixels that are needed.
+//! Reading the first image of a FITS file: its whole header, and only the rows of pixels that are
+//! needed.
 //!
 //! Follows the FITS standard 4.0: blocks of 2880 bytes, cards of 80, big-endian pixels, and
-//! `physical = BZERO + BSCALE × stored` (§4.4.2.5). The image is in the primary part of the file or, if that has none,
-//! in the first IMAGE extension with one. Tables before it are passed over.
+//! `physical = BZERO + BSCALE × stored` (§4.4.2.5). The image is in the primary part of the file
+//! or, if that has none, in the first IMAGE extension with one. Tables before it are passed over.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +15,8 @@ use crate::source::ByteSource;
 /// FITS files come in blocks of this many bytes.
 pub const BLOCK_BYTES: usize = 2880;
 
-/// Headers above this many blocks (2.9 MB, 36,000 cards) are refused, so that a damaged file cannot fill the memory.
+/// Headers above this many blocks (2.9 MB, 36,000 cards) are refused, so that a damaged file cannot
+/// fill the memory.
 const MAX_HEADER_BLOCKS: usize = 1000;
 
 /// Bytes of data after a header. One that says more is damaged.
@@ -106,7 +108,9 @@ impl PixelFormat {
 /// The lengths of the axes.
 fn axes(header: &Header) -> Result<Vec<u64>, FileProblem> {
     let count = header.integer("NAXIS")?.filter(|count| (0..=MAX_AXES).contains(count));
-    let count = count.ok_or_else(|| FileProblem::Header("NAXIS is missing, or is no number of axes".to_owned()))?;
+    let count = count.ok_or_else(|| {
+        FileProblem::Header("NAXIS is missing, or is no number of axes".to_owned())
+    })?;
     let axis = |number| {
         let keyword = format!("NAXIS{number}");
         let length = header.integer(&keyword)?.and_then(|length| u64::try_from(length).ok());
@@ -115,14 +119,19 @@ fn axes(header: &Header) -> Result<Vec<u64>, FileProblem> {
     (1..=count).map(axis).collect()
 }
 
-/// Bytes between a header and the next one: the data, filled up to a block (§4.4.1.1); none if there is no such number.
+/// Bytes between a header and the next one: the data, filled up to a block (§4.4.1.1); none if
+/// there is no such number.
 fn data_bytes(header: &Header, axes: &[u64]) -> Result<Option<u64>, FileProblem> {
-    let count = |number: Option<i64>, default| number.map_or(Some(default), |number| u64::try_from(number).ok());
+    let count = |number: Option<i64>, default| {
+        number.map_or(Some(default), |number| u64::try_from(number).ok())
+    };
     let groups = count(header.integer("GCOUNT")?, 1);
     let parameters = count(header.integer("PCOUNT")?, 0);
     let item = Bitpix::of(header)?.byte_size() as u64;
     let bytes = || {
-        let pixels = axes.iter().try_fold(u64::from(!axes.is_empty()), |pixels, &axis| pixels.checked_mul(axis))?;
+        let pixels = axes
+            .iter()
+            .try_fold(u64::from(!axes.is_empty()), |pixels, &axis| pixels.checked_mul(axis))?;
         let bytes = pixels.checked_add(parameters?)?.checked_mul(groups?)?.checked_mul(item)?;
         bytes.checked_next_multiple_of(BLOCK_BYTES as u64).filter(|bytes| *bytes < MAX_DATA_BYTES)
     };
@@ -157,7 +166,9 @@ impl FitsFile {
                 return Err(FileProblem::Keyword { keyword: "NAXIS".to_owned(), trouble });
             };
             let format = PixelFormat::of(&header)?;
-            let total = width.checked_mul(height).and_then(|all| all.checked_mul(format.bitpix.byte_size() as u64));
+            let total = width
+                .checked_mul(height)
+                .and_then(|all| all.checked_mul(format.bitpix.byte_size() as u64));
             if total.is_none_or(|bytes| bytes == 0 || bytes > isize::MAX as u64) {
                 let trouble = format!("an image of {width} x {height} pixels");
                 return Err(FileProblem::Keyword { keyword: "NAXIS1".to_owned(), trouble });
@@ -210,9 +221,14 @@ impl FitsFile {
     }
 
     /// Reads the rows `wanted`, and checks that the image is complete as far as that is cheap (see
-    /// [`ByteSource::check_whole`]). With `verify`, reads to the last byte and checks the checksum of gzip.
+    /// [`ByteSource::check_whole`]). With `verify`, reads to the last byte and checks the checksum
+    /// of gzip.
     pub fn rows(mut self, wanted: Range<usize>, verify: bool) -> Result<Rows, StackingError> {
-        assert!(wanted.start <= wanted.end && wanted.end <= self.height, "rows {wanted:?} of {}", self.height);
+        assert!(
+            wanted.start <= wanted.end && wanted.end <= self.height,
+            "rows {wanted:?} of {}",
+            self.height
+        );
         const MISSING: &str = "the last row of its image";
         let row_bytes = self.width * self.format.bitpix.byte_size();
         let end = self.start + (self.height * row_bytes) as u64;
@@ -222,29 +238,35 @@ impl FitsFile {
             self.source.skip((wanted.start * row_bytes) as u64, MISSING)?;
             bytes = self.source.take(wanted.len() * row_bytes, MISSING)?;
         }
-        let position = if wanted.is_empty() { 0 } else { wanted.end * row_bytes } as u64 + self.start;
+        let position =
+            if wanted.is_empty() { 0 } else { wanted.end * row_bytes } as u64 + self.start;
         let padded_end = end.next_multiple_of(BLOCK_BYTES as u64);
         self.source.check_whole(position, end, padded_end, verify, MISSING)?;
         Ok(Rows { first: wanted.start, width: self.width, format: self.format, bytes })
     }
 }
 
-/// The bytes of data to pass over if this header is of no image; none if it is of the image to read.
+/// The bytes of data to pass over if this header is of no image; none if it is of the image to
+/// read.
 fn pass(header: &Header) -> Result<Option<u64>, FileProblem> {
     let axes = axes(header)?;
     let extension = header.text("XTENSION")?;
     if header.is_true("ZIMAGE") {
-        return Err(FileProblem::Header("the image is compressed in a table: unpack it with funpack".to_owned()));
+        return Err(FileProblem::Header(
+            "the image is compressed in a table: unpack it with funpack".to_owned(),
+        ));
     }
     if !axes.is_empty() && matches!(extension, None | Some("IMAGE" | "IUEIMAGE")) {
         return Ok(None);
     }
     let bytes = data_bytes(header, &axes)?;
-    bytes.map(Some).ok_or_else(|| FileProblem::Header("the size of a table makes no sense".to_owned()))
+    bytes
+        .map(Some)
+        .ok_or_else(|| FileProblem::Header("the size of a table makes no sense".to_owned()))
 }
 
-/// Reads blocks up to and including the one with the END card; none at the end of the file. The header is the file's
-/// `first`, or that of an extension.
+/// Reads blocks up to and including the one with the END card; none at the end of the file. The
+/// header is the file's `first`, or that of an extension.
 fn header_blocks(source: &mut ByteSource, first: bool) -> Result<Option<Vec<u8>>, StackingError> {
     const ONE_BLOCK: &str = "one block of 2880 bytes";
     let mut header = vec![0; BLOCK_BYTES];
@@ -258,7 +280,10 @@ fn header_blocks(source: &mut ByteSource, first: bool) -> Result<Option<Vec<u8>>
         let problem = if first {
             FileProblem::NotFits(packed.map_or("", |(_, advice)| advice))
         } else {
-            FileProblem::Header("bytes that are no FITS extension follow its first part, which has no image".to_owned())
+            FileProblem::Header(
+                "bytes that are no FITS extension follow its first part, which has no image"
+                    .to_owned(),
+            )
         };
         return Err(source.error(problem));
     }
@@ -318,7 +343,8 @@ impl Rows {
 }
 
 impl Tile {
-    /// The paper's *convertArray*: stored pixels to physical ones, row after row. Pixels marked BLANK become NaN.
+    /// The paper's *convertArray*: stored pixels to physical ones, row after row. Pixels marked
+    /// BLANK become NaN.
     pub fn convert(&self) -> Vec<f64> {
         let PixelFormat { bscale, bzero, blank, bitpix } = self.format;
         let integer = |stored: i64| match blank {

@@ -1,4 +1,5 @@
-//! Writing a FITS file of one image: cards, END, blanks to a block, big-endian pixels, zeros to a block.
+//! Writing a FITS file of one image: cards, END, blanks to a block, big-endian pixels, zeros to a
+//! block.
 //!
 //! Our own, because the libraries that write want the C library cfitsio.
 
@@ -7,7 +8,8 @@ use std::fmt::Write;
 use crate::fits_read::BLOCK_BYTES;
 use crate::header::CARD_BYTES;
 
-/// A header under construction. Keywords are at most eight letters; comments are cut where a card is full.
+/// A header under construction. Keywords are at most eight letters; comments are cut where a card
+/// is full.
 #[derive(Debug)]
 pub struct Cards(String);
 
@@ -46,7 +48,10 @@ impl Cards {
     }
 
     fn push(&mut self, card: &str) {
-        debug_assert!(card.is_ascii() && !card.contains(|c: char| c.is_ascii_control()), "{card:?}");
+        debug_assert!(
+            card.is_ascii() && !card.contains(|c: char| c.is_ascii_control()),
+            "{card:?}"
+        );
         let card = card.trim_end_matches([' ', '/']);
         // Writing to a string cannot fail.
         let _ = write!(self.0, "{:CARD_BYTES$.CARD_BYTES$}", card);

@@ -1,9 +1,9 @@
 //! A FITS header: cards of 80 bytes to keywords and values (FITS standard 4.0 §4).
 //!
-//! Our own, because it is short, and a crate that reads FITS brings many others with it. A value is interpreted when it
-//! is asked for, so that a bad card that nobody needs does no harm. Commentary and HIERARCH cards have no keyword of
-//! the standard and are passed over. A keyword that occurs twice with different values has no value: the file does not
-//! say which one is meant.
+//! Our own, because it is short, and a crate that reads FITS brings many others with it. A value is
+//! interpreted when it is asked for, so that a bad card that nobody needs does no harm. Commentary
+//! and HIERARCH cards have no keyword of the standard and are passed over. A keyword that occurs
+//! twice with different values has no value: the file does not say which one is meant.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -73,7 +73,9 @@ impl Header {
 
     fn insert(&mut self, keyword: String, value: Value) {
         match self.0.entry(keyword) {
-            Entry::Occupied(mut earlier) if *earlier.get() != value => *earlier.get_mut() = Value::Conflict,
+            Entry::Occupied(mut earlier) if *earlier.get() != value => {
+                *earlier.get_mut() = Value::Conflict
+            }
             Entry::Occupied(_) => {}
             Entry::Vacant(free) => {
                 free.insert(value);
@@ -159,7 +161,8 @@ fn value(field: &str) -> Option<Value> {
 fn parse_number(literal: &str) -> Option<f64> {
     // Rust also takes names such as `inf`.
     let digits = |letter: char| letter.is_ascii_digit() || "+-.EeDd".contains(letter);
-    let number: f64 = literal.chars().all(digits).then(|| literal.replace(['D', 'd'], "E").parse().ok())??;
+    let number: f64 =
+        literal.chars().all(digits).then(|| literal.replace(['D', 'd'], "E").parse().ok())??;
     number.is_finite().then_some(number)
 }
 
@@ -201,7 +204,10 @@ mod tests {
             "AFTER   = 1",
         ]);
         let number = |keyword| header.number(keyword).unwrap();
-        assert_eq!((number("INT"), number("FREE"), number("FLOAT")), (Some(-42.0), Some(7.0), Some(1.5e-3)));
+        assert_eq!(
+            (number("INT"), number("FREE"), number("FLOAT")),
+            (Some(-42.0), Some(7.0), Some(1.5e-3))
+        );
         assert_eq!((number("UNDEF"), number("AFTER"), number("SAME")), (None, None, Some(1.0)));
         assert_eq!(header.integer("BIG").unwrap(), Some(i64::MAX));
         assert_eq!(header.integer("WHOLE").unwrap(), Some(12));
@@ -217,7 +223,10 @@ mod tests {
             ("TEXT", "TEXT: its value is no number, but 'it's / no comment'"),
             ("TWICE", "TWICE: it occurs twice, with different values"),
         ] {
-            assert_eq!(header.number(keyword).unwrap_err().to_string(), format!("FITS keyword {trouble}"));
+            assert_eq!(
+                header.number(keyword).unwrap_err().to_string(),
+                format!("FITS keyword {trouble}")
+            );
         }
         assert!(header.integer("FLOAT").is_err() && header.text("INT").is_err());
     }

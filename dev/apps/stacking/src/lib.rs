@@ -1,18 +1,22 @@
-//! Stacking of survey images: the astronomy application of "Accelerating Large-scale Data Exploration through Data
-//! Diffusion", section 6.
+//! Stacking of survey images: the astronomy application of "Accelerating Large-scale Data
+//! Exploration through Data Diffusion", section 6.
 //!
-//! A source too faint for any single image of the sky is found by cutting out the same small region around many such
-//! sources (or the same one, many times), and summing the cutouts: the source adds up as N, the noise as the square
-//! root of N. One *frame* is one image of a survey; one *ROI* (region of interest) is the cutout around one sky object.
+//! A source too faint for any single image of the sky is found by cutting out the same small region
+//! around many such sources (or the same one, many times), and summing the cutouts: the source adds
+//! up as N, the noise as the square root of N. One *frame* is one image of a survey; one *ROI*
+//! (region of interest) is the cutout around one sky object.
 //!
-//! The crate does not know the system that runs it. `stack` reads frames and writes one small partial sum; any number
-//! of partial sums make the final image. `survey` makes frames to practise on.
+//! The crate does not know the system that runs it. `stack` reads frames and writes one small
+//! partial sum; any number of partial sums make the final image. `survey` makes frames to practise
+//! on.
 //!
-//! Reading order: [`source`] (bytes, gzip or not) → [`header`] (cards) → [`fits_read`] (rows) → [`projection`] (sky to
-//! pixel) → [`roi`] (cut, convert, calibrate, shift) → [`stack`](mod@stack) (sum) → [`measure`], [`picture`].
+//! Reading order: [`source`] (bytes, gzip or not) → [`header`] (cards) → [`fits_read`] (rows) →
+//! [`projection`] (sky to pixel) → [`roi`] (cut, convert, calibrate, shift) → [`stack`](mod@stack)
+//! (sum) → [`measure`], [`picture`].
 //!
-//! Coordinates everywhere: right ascension and declination in degrees (ICRS); pixels count from zero, `x` along a row,
-//! `y` from the first row in the file, and a whole number is the *centre* of a pixel.
+//! Coordinates everywhere: right ascension and declination in degrees (ICRS); pixels count from
+//! zero, `x` along a row, `y` from the first row in the file, and a whole number is the *centre* of
+//! a pixel.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Lists of sky objects: CSV with a header and the columns `ra` and `dec` in degrees. Other columns are ignored.
+//! Lists of sky objects: CSV with a header and the columns `ra` and `dec` in degrees. Other columns
+//! are ignored.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -68,7 +69,8 @@ pub fn read(path: &Path) -> Result<Vec<SkyObject>, StackingError> {
     };
     let list_error = |line, trouble| StackingError::new(path, FileProblem::List { line, trouble });
 
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(csv_error)?;
+    let mut reader =
+        csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(csv_error)?;
     let header = reader.byte_headers().map_err(csv_error)?;
     let column = |name: &str| {
         header
@@ -83,7 +85,10 @@ pub fn read(path: &Path) -> Result<Vec<SkyObject>, StackingError> {
     while reader.read_byte_record(&mut record).map_err(csv_error)? {
         let line = record.position().map(csv::Position::line);
         let field = |column| std::str::from_utf8(&record[column]).unwrap_or("(not UTF-8)");
-        objects.push(SkyObject::parse(field(ra), field(dec)).map_err(|error| list_error(line, error.to_string()))?);
+        objects.push(
+            SkyObject::parse(field(ra), field(dec))
+                .map_err(|error| list_error(line, error.to_string()))?,
+        );
     }
     Ok(objects)
 }

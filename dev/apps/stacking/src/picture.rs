@@ -1,4 +1,5 @@
-//! A stacked image as a PNG for people: grey, asinh-stretched between two percentiles, enlarged, north up.
+//! A stacked image as a PNG for people: grey, asinh-stretched between two percentiles, enlarged,
+//! north up.
 
 use std::path::Path;
 
@@ -23,7 +24,8 @@ pub fn write(path: &Path, image: &Image) -> Result<(), StackingError> {
     let mut picture = Vec::with_capacity(edge * edge);
     // The first row of a FITS image is its lowest, that of a PNG its highest.
     for row in grey.chunks_exact(image.size).rev() {
-        let wide: Vec<u8> = row.iter().flat_map(|&level| std::iter::repeat_n(level, factor)).collect();
+        let wide: Vec<u8> =
+            row.iter().flat_map(|&level| std::iter::repeat_n(level, factor)).collect();
         (0..factor).for_each(|_| picture.extend_from_slice(&wide));
     }
     let file = encode(&picture, edge).map_err(|error| StackingError::new(path, error.into()))?;

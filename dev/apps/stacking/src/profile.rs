@@ -39,7 +39,8 @@ const BLOCKS: [(CodeBlock, &str); 9] = [
     (CodeBlock::WriteStacking, "writeStacking"),
 ];
 
-/// Time spent in each block, summed over frames and objects. Displays as `open=0.12 radec2xy=0.01 …`, milliseconds.
+/// Time spent in each block, summed over frames and objects. Displays as `open=0.12 radec2xy=0.01
+/// …`, milliseconds.
 #[derive(Debug, Default)]
 pub struct BlockProfile([Duration; BLOCKS.len()]);
 

@@ -1,16 +1,20 @@
-//! The paper's *radec2xy*: the pixel of a place of the sky, and back, by the frame's world coordinate system (WCS).
+//! The paper's *radec2xy*: the pixel of a place of the sky, and back, by the frame's world
+//! coordinate system (WCS).
 //!
-//! Follows Greisen & Calabretta 2002 (the linear part), Calabretta & Greisen 2002 (projections), Calabretta & Roukema
-//! 2007 (HPX), and the conventions SIP (Shupe et al. 2005) and TPV for distorted images. The right values are those of
-//! WCSLIB: tests compare with a table of them, and `dev/judges/positions.sh` with astropy over random headers.
+//! Follows Greisen & Calabretta 2002 (the linear part), Calabretta & Greisen 2002 (projections),
+//! Calabretta & Roukema 2007 (HPX), and the conventions SIP (Shupe et al. 2005) and TPV for
+//! distorted images. The right values are those of WCSLIB: tests compare with a table of them, and
+//! `dev/judges/positions.sh` with astropy over random headers.
 //!
-//! Our own, in some 1,000 lines: the crates that do this have wrong values for common headers and no errors, and WCSLIB
-//! itself is in C, and under a licence (LGPL) that a program with everything linked in cannot take.
+//! Our own, in some 1,000 lines: the crates that do this have wrong values for common headers and
+//! no errors, and WCSLIB itself is in C, and under a licence (LGPL) that a program with everything
+//! linked in cannot take.
 //!
-//! A pixel goes through these steps, and a place of the sky through their inverses: SIP (`polynomial`), the
-//! matrix of CD or PC and CDELT, TPV, the map projection to the native sphere (`sphere`) and the rotation to the sky.
-//! `keywords` reads all that from the header. It must refuse what this code does not compute: a frame at a wrong
-//! place is worse than none. What is left, the round trip from pixels to the sky and back shows.
+//! A pixel goes through these steps, and a place of the sky through their inverses: SIP
+//! (`polynomial`), the matrix of CD or PC and CDELT, TPV, the map projection to the native sphere
+//! (`sphere`) and the rotation to the sky. `keywords` reads all that from the header. It must
+//! refuse what this code does not compute: a frame at a wrong place is worse than none. What is
+//! left, the round trip from pixels to the sky and back shows.
 
 mod conic;
 mod cylindrical;
@@ -27,7 +31,8 @@ use crate::header::Header;
 use polynomial::Polynomials;
 use sphere::Rotation;
 
-/// Points along each edge of a frame for which the round trip is tried: corners, centre, and some between.
+/// Points along each edge of a frame for which the round trip is tried: corners, centre, and some
+/// between.
 const TRIED: usize = 9;
 
 /// How far from its place a pixel may return, in pixels.
@@ -51,7 +56,8 @@ pub struct Projection {
 
 /// A projection of the native sphere to the plane. All in radians; longitudes are from -π to π.
 trait MapProjection: std::fmt::Debug + Send + Sync {
-    /// The place on the plane of a native longitude and latitude; none if the projection does not show it.
+    /// The place on the plane of a native longitude and latitude; none if the projection does not
+    /// show it.
     fn plane(&self, longitude: f64, latitude: f64) -> Option<(f64, f64)>;
 
     /// The native longitude and latitude of a place on the plane; none if it is not on the sky.
@@ -67,15 +73,16 @@ impl Projection {
         Self::new(file.header(), file.width(), file.height()).map_err(|problem| file.error(problem))
     }
 
-    /// The projection in the header of a frame of `width` times `height` pixels. Refused if it is not understood, or if
-    /// pixels do not return from the sky to where they were.
+    /// The projection in the header of a frame of `width` times `height` pixels. Refused if it is
+    /// not understood, or if pixels do not return from the sky to where they were.
     pub fn new(header: &Header, width: usize, height: usize) -> Result<Self, FileProblem> {
         let projection = keywords::read(header)?;
         projection.check(width, height)?;
         Ok(projection)
     }
 
-    /// The pixel of a place given in degrees; none if the projection does not show that part of the sky.
+    /// The pixel of a place given in degrees; none if the projection does not show that part of the
+    /// sky.
     pub fn pixel(&self, ra: f64, dec: f64) -> Option<(f64, f64)> {
         let (longitude, latitude) = self.rotation.native(ra, dec);
         let (x, y) = self.map.plane(longitude, latitude)?;
@@ -92,7 +99,8 @@ impl Projection {
         Some((at(0), at(1))).filter(|(x, y)| x.is_finite() && y.is_finite())
     }
 
-    /// The place in degrees (right ascension 0 to 360, declination) of a pixel; none if it is not on the sky.
+    /// The place in degrees (right ascension 0 to 360, declination) of a pixel; none if it is not
+    /// on the sky.
     pub fn sky(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let mut offset = [x + 1.0 - self.reference[0], y + 1.0 - self.reference[1]];
         if let Some(sip) = &self.sip {
@@ -102,7 +110,8 @@ impl Projection {
         if let Some(tpv) = &self.tpv {
             plane = tpv.at(plane);
         }
-        let (longitude, latitude) = self.map.native(plane[0].to_radians(), plane[1].to_radians())?;
+        let (longitude, latitude) =
+            self.map.native(plane[0].to_radians(), plane[1].to_radians())?;
         Some(self.rotation.sky(longitude, latitude))
     }
 
@@ -111,8 +120,8 @@ impl Projection {
         if self.longitude == 0 { [first, second] } else { [second, first] }
     }
 
-    /// Pixels all over the frame must return to where they were. Those that a map of the whole sky has beside the sky
-    /// do not count, unless there are no others.
+    /// Pixels all over the frame must return to where they were. Those that a map of the whole sky
+    /// has beside the sky do not count, unless there are no others.
     fn check(&self, width: usize, height: usize) -> Result<(), FileProblem> {
         let along = |edge: usize, step: usize| (edge - 1) as f64 * step as f64 / (TRIED - 1) as f64;
         let mut shown = false;
@@ -124,11 +133,18 @@ impl Projection {
             if !back.is_some_and(|back| (back.0 - x).hypot(back.1 - y) < TOLERANCE) {
                 let place = |(x, y): (f64, f64)| format!("pixel ({:.3}, {:.3})", x + 1.0, y + 1.0);
                 let back = back.map_or("none".to_owned(), place);
-                let trouble = format!("{} is at {ra:.6}, {dec:.6}, but that place is at {back}", place((x, y)));
+                let trouble = format!(
+                    "{} is at {ra:.6}, {dec:.6}, but that place is at {back}",
+                    place((x, y))
+                );
                 return Err(FileProblem::Positions(trouble));
             }
         }
-        if shown { Ok(()) } else { Err(FileProblem::Positions("no pixel is on the sky".to_owned())) }
+        if shown {
+            Ok(())
+        } else {
+            Err(FileProblem::Positions("no pixel is on the sky".to_owned()))
+        }
     }
 }
 

@@ -1,9 +1,11 @@
-//! One region of interest: the square of pixels around a sky object, calibrated, with the object on a pixel's centre.
+//! One region of interest: the square of pixels around a sky object, calibrated, with the object on
+//! a pixel's centre.
 //!
-//! The blocks of section 6.4 in their order: *getTile* and *convertArray* (in [`fits_read`](crate::fits_read)), then
-//! *calibration* and *interpolation*. The paper's *curl*, one dimension to two, is not needed: pixels stay in one
-//! array, and a row is a slice of it. ROIs are shifted, never rotated or scaled, as in the paper. That is right for
-//! point sources, and for frames of one survey.
+//! The blocks of section 6.4 in their order: *getTile* and *convertArray* (in
+//! [`fits_read`](crate::fits_read)), then *calibration* and *interpolation*. The paper's *curl*,
+//! one dimension to two, is not needed: pixels stay in one array, and a row is a slice of it. ROIs
+//! are shifted, never rotated or scaled, as in the paper. That is right for point sources, and for
+//! frames of one survey.
 
 use std::str::FromStr;
 
@@ -67,8 +69,15 @@ pub struct Window {
 impl Window {
     /// The window for an object at pixel `(x, y)` of a frame; none if the frame's border cuts it.
     ///
-    /// The shift needs one more column and row than the ROI has, so the tile to cut is `size + 1` pixels wide.
-    pub fn around(x: f64, y: f64, size: usize, frame_width: usize, frame_height: usize) -> Option<Self> {
+    /// The shift needs one more column and row than the ROI has, so the tile to cut is `size + 1`
+    /// pixels wide.
+    pub fn around(
+        x: f64,
+        y: f64,
+        size: usize,
+        frame_width: usize,
+        frame_height: usize,
+    ) -> Option<Self> {
         let first = |centre: f64, frame: usize| {
             let first = centre.floor() - (size / 2) as f64;
             (first >= 0.0 && first + (size + 1) as f64 <= frame as f64).then_some(first as usize)
@@ -82,9 +91,15 @@ impl Window {
         self.size + 1
     }
 
-    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count. None if one of its
-    /// pixels is undefined (BLANK or NaN).
-    pub fn cut(&self, rows: &Rows, sky: Sky, cal: f64, profile: &mut BlockProfile) -> Option<Vec<f64>> {
+    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count.
+    /// None if one of its pixels is undefined (BLANK or NaN).
+    pub fn cut(
+        &self,
+        rows: &Rows,
+        sky: Sky,
+        cal: f64,
+        profile: &mut BlockProfile,
+    ) -> Option<Vec<f64>> {
         let edge = self.tile_size();
         let tile = profile.time(CodeBlock::GetTile, || rows.tile(self.x, self.y, edge, edge));
         let mut pixels = profile.time(CodeBlock::ConvertArray, || tile.convert());
@@ -95,22 +110,26 @@ impl Window {
             let sky = sky.counts(&pixels);
             calibrate(&mut pixels, sky, cal);
         });
-        Some(profile.time(CodeBlock::Interpolation, || interpolate(&pixels, self.size, self.shift_x, self.shift_y)))
+        Some(profile.time(CodeBlock::Interpolation, || {
+            interpolate(&pixels, self.size, self.shift_x, self.shift_y)
+        }))
     }
 }
 
-/// Counts to flux: subtracts the background of `sky` counts, and multiplies by `cal`, the flux of one count.
+/// Counts to flux: subtracts the background of `sky` counts, and multiplies by `cal`, the flux of
+/// one count.
 pub fn calibrate(pixels: &mut [f64], sky: f64, cal: f64) {
     for pixel in pixels {
         *pixel = (*pixel - sky) * cal;
     }
 }
 
-/// Moves an image by `(-shift_x, -shift_y)`, each 0 up to 1 pixel, by bilinear interpolation. The edge is `size + 1`
-/// pixels before, and `size` after.
+/// Moves an image by `(-shift_x, -shift_y)`, each 0 up to 1 pixel, by bilinear interpolation. The
+/// edge is `size + 1` pixels before, and `size` after.
 ///
-/// Bilinear interpolation keeps the flux of a source. It smooths by up to half a pixel. That lowers the noise of single
-/// pixels and correlates neighbours; [`measure`](crate::measure) allows for both.
+/// Bilinear interpolation keeps the flux of a source. It smooths by up to half a pixel. That lowers
+/// the noise of single pixels and correlates neighbours; [`measure`](crate::measure) allows for
+/// both.
 pub fn interpolate(pixels: &[f64], size: usize, shift_x: f64, shift_y: f64) -> Vec<f64> {
     let edge = size + 1;
     assert_eq!(pixels.len(), edge * edge, "a tile of {edge} x {edge} pixels");
@@ -134,7 +153,10 @@ mod tests {
     fn windows_stop_at_the_border() {
         // A 10-pixel ROI around pixel 5 needs pixels 0 to 10.
         let window = |x, y| Window::around(x, y, 10, 11, 20);
-        assert_eq!(window(5.0, 5.25), Some(Window { x: 0, y: 0, shift_x: 0.0, shift_y: 0.25, size: 10 }));
+        assert_eq!(
+            window(5.0, 5.25),
+            Some(Window { x: 0, y: 0, shift_x: 0.0, shift_y: 0.25, size: 10 })
+        );
         assert_eq!(window(4.99, 5.0), None);
         assert_eq!(window(6.0, 5.0), None);
         assert!(window(5.0, 14.9).is_some());

@@ -1,7 +1,9 @@
-//! The bytes of a file in order. A gzip file, recognised by its first two bytes and never by its name, is inflated.
+//! The bytes of a file in order. A gzip file, recognised by its first two bytes and never by its
+//! name, is inflated.
 //!
-//! A source reads no further than its caller asks: skipping in a plain file is a seek, and a gzip file is inflated only
-//! up to the last byte that is needed. A source must never return fewer bytes than asked for without an error.
+//! A source reads no further than its caller asks: skipping in a plain file is a seek, and a gzip
+//! file is inflated only up to the last byte that is needed. A source must never return fewer bytes
+//! than asked for without an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -34,9 +36,9 @@ enum Stream {
     Gzip(Box<Members>),
 }
 
-/// The content of a gzip file: its members one after the other. Zeros after the last one are padding, which tapes and
-/// archives leave, and which gzip(1) passes over too. Anything else there is an error, as the file is not what it
-/// seems to be.
+/// The content of a gzip file: its members one after the other. Zeros after the last one are
+/// padding, which tapes and archives leave, and which gzip(1) passes over too. Anything else there
+/// is an error, as the file is not what it seems to be.
 #[derive(Debug)]
 struct Members(Option<GzDecoder<BufReader<File>>>);
 
@@ -47,7 +49,8 @@ impl Read for Members {
             if filled > 0 || buffer.is_empty() {
                 return Ok(filled);
             }
-            self.0 = self.0.take().map(GzDecoder::into_inner).map(next_member).transpose()?.flatten();
+            self.0 =
+                self.0.take().map(GzDecoder::into_inner).map(next_member).transpose()?.flatten();
         }
         Ok(0)
     }
@@ -65,8 +68,15 @@ fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufRead
                 file.consume(zeros);
                 padded = true;
             }
-            Some(0) if !padded && bytes[0] == GZIP_MAGIC[0] => return Ok(Some(GzDecoder::new(file))),
-            Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "after its end follow other bytes")),
+            Some(0) if !padded && bytes[0] == GZIP_MAGIC[0] => {
+                return Ok(Some(GzDecoder::new(file)));
+            }
+            Some(_) => {
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "after its end follow other bytes",
+                ));
+            }
         }
     }
 }
@@ -110,7 +120,8 @@ impl ByteSource {
         StackingError::new(&self.path, problem)
     }
 
-    /// Fills `buffer` with the next bytes. `missing` names them in the error if the file ends before.
+    /// Fills `buffer` with the next bytes. `missing` names them in the error if the file ends
+    /// before.
     pub fn read(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<(), StackingError> {
         match self.read_up_to(buffer, missing)? {
             filled if filled == buffer.len() => Ok(()),
@@ -118,7 +129,8 @@ impl ByteSource {
         }
     }
 
-    /// The next `count` bytes. Memory is taken as they come, since the header of a damaged file may name any number.
+    /// The next `count` bytes. Memory is taken as they come, since the header of a damaged file may
+    /// name any number.
     pub fn take(&mut self, count: usize, missing: &'static str) -> Result<Vec<u8>, StackingError> {
         let claimed = usize::try_from(self.claimed_bytes).unwrap_or(usize::MAX);
         let mut bytes = Vec::with_capacity(count.min(claimed));
@@ -130,9 +142,13 @@ impl ByteSource {
         Ok(bytes)
     }
 
-    /// Fills `buffer` with the next bytes, as far as there are any; how many. `missing` names them in the error if gzip
-    /// data end too early.
-    pub fn read_up_to(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<usize, StackingError> {
+    /// Fills `buffer` with the next bytes, as far as there are any; how many. `missing` names them
+    /// in the error if gzip data end too early.
+    pub fn read_up_to(
+        &mut self,
+        buffer: &mut [u8],
+        missing: &'static str,
+    ) -> Result<usize, StackingError> {
         let mut filled = 0;
         while filled < buffer.len() {
             let done = match &mut self.stream {
@@ -152,7 +168,8 @@ impl ByteSource {
     /// Passes over the next `bytes` bytes.
     pub fn skip(&mut self, bytes: u64, missing: &'static str) -> Result<(), StackingError> {
         if let Stream::Plain(file) = &mut self.stream {
-            // Seeking past the end is no error; the next read, or `check_whole`, reports the truncated file.
+            // Seeking past the end is no error; the next read, or `check_whole`, reports the
+            // truncated file.
             return match file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX)) {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.read_error(error, missing)),
@@ -168,12 +185,13 @@ impl ByteSource {
         Ok(())
     }
 
-    /// Fails if the content ends before byte `end`. It has been read up to byte `position`. `padded_end` is the length
-    /// of a file that contains nothing else.
+    /// Fails if the content ends before byte `end`. It has been read up to byte `position`.
+    /// `padded_end` is the length of a file that contains nothing else.
     ///
-    /// For a plain file, its length decides. For a gzip file, the trailer decides if it names exactly `padded_end`; the
-    /// rest is then not inflated. With any other trailer (truncated, several members, further FITS extensions), or with
-    /// `verify`, the rest is inflated, and the checksum of gzip decides.
+    /// For a plain file, its length decides. For a gzip file, the trailer decides if it names
+    /// exactly `padded_end`; the rest is then not inflated. With any other trailer (truncated,
+    /// several members, further FITS extensions), or with `verify`, the rest is inflated, and the
+    /// checksum of gzip decides.
     pub fn check_whole(
         &mut self,
         position: u64,

@@ -1,8 +1,8 @@
 //! The sum of many ROIs, the frame-by-frame work that makes it, and its file.
 //!
-//! A stack is kept as a sum and a count, never as a mean, so that partial stacks of any tasks in any order add up to
-//! the same image. Its file is a FITS image of doubles with the keywords NSTACK (ROIs summed), NSKIP (ROIs left out)
-//! and STACKOP ('SUM', or 'MEAN' for the final image).
+//! A stack is kept as a sum and a count, never as a mean, so that partial stacks of any tasks in
+//! any order add up to the same image. Its file is a FITS image of doubles with the keywords NSTACK
+//! (ROIs summed), NSKIP (ROIs left out) and STACKOP ('SUM', or 'MEAN' for the final image).
 
 use std::path::Path;
 
@@ -112,8 +112,8 @@ impl Stack {
         (self.summed > 0).then_some(Image { size: self.image.size, pixels })
     }
 
-    /// Finds every object of the list on the frame in `path`, and adds its ROI. Reads only the rows of these ROIs;
-    /// with `verify`, reads the frame to its end and checks the checksum of gzip.
+    /// Finds every object of the list on the frame in `path`, and adds its ROI. Reads only the rows
+    /// of these ROIs; with `verify`, reads the frame to its end and checks the checksum of gzip.
     ///
     /// After an error the stack is unchanged.
     pub fn add_frame(
@@ -129,7 +129,9 @@ impl Stack {
         let sky = match (frame.optional_number("SKY")?, self.assumed.sky) {
             (Some(counts), _) => Sky::Counts(counts),
             (None, Some(assumed)) => assumed,
-            (None, None) => frame.number("SKY", "the background, counts; or say it with --sky").map(Sky::Counts)?,
+            (None, None) => frame
+                .number("SKY", "the background, counts; or say it with --sky")
+                .map(Sky::Counts)?,
         };
         let cal = match (frame.optional_number("CAL")?, self.assumed.cal) {
             (Some(cal), _) | (None, Some(cal)) => cal,
@@ -181,13 +183,23 @@ impl Stack {
         self.write_image(path, mean, "MEAN", "mean of NSTACK regions of interest")
     }
 
-    fn write_image(&self, path: &Path, image: &Image, operation: &str, comment: &str) -> Result<(), StackingError> {
+    fn write_image(
+        &self,
+        path: &Path,
+        image: &Image,
+        operation: &str,
+        comment: &str,
+    ) -> Result<(), StackingError> {
         let pixels: Vec<u8> = image.pixels.iter().flat_map(|pixel| pixel.to_be_bytes()).collect();
         let file = Cards::image(-64, image.size, image.size)
             .text("STACKOP", operation, comment)
             .integer("NSTACK", self.summed as i64, "regions of interest in this image")
             .integer("NSKIP", self.skipped as i64, "left out: cut by a border, or undefined")
-            .integer("CENTRE", (image.size / 2 + 1) as i64, "pixel of the object, both axes, from 1")
+            .integer(
+                "CENTRE",
+                (image.size / 2 + 1) as i64,
+                "pixel of the object, both axes, from 1",
+            )
             .text("CREATOR", "eyas-stacking", "")
             .file(&pixels);
         output::write_whole(path, &file)
@@ -202,26 +214,37 @@ impl Stack {
         }
         let (size, height) = (file.width(), file.height());
         if size != height {
-            return Err(file.error(FileProblem::Partial(format!("{size} x {height} pixels are no square"))));
+            return Err(
+                file.error(FileProblem::Partial(format!("{size} x {height} pixels are no square")))
+            );
         }
         let summed = file.number("NSTACK", PURPOSE)? as u64;
         let skipped = file.optional_number("NSKIP")?.unwrap_or(0.0) as u64;
         let pixels = file.rows(0..height, true)?.into_tile().convert();
         if pixels.iter().any(|pixel| !pixel.is_finite()) {
-            return Err(StackingError::new(path, FileProblem::Partial("it has pixels that are no numbers".to_owned())));
+            return Err(StackingError::new(
+                path,
+                FileProblem::Partial("it has pixels that are no numbers".to_owned()),
+            ));
         }
         Ok(Self { image: Image { size, pixels }, summed, skipped, assumed: Assumed::default() })
     }
 
     /// Sums partial stacks, in the order given, which fixes the last bits of the result.
-    pub fn sum<P: AsRef<Path>>(partials: impl IntoIterator<Item = P>) -> Result<Option<Self>, StackingError> {
+    pub fn sum<P: AsRef<Path>>(
+        partials: impl IntoIterator<Item = P>,
+    ) -> Result<Option<Self>, StackingError> {
         let mut total: Option<Stack> = None;
         for path in partials {
             let path = path.as_ref();
             let partial = Stack::read(path)?;
             match &mut total {
                 Some(total) if total.size() != partial.size() => {
-                    let trouble = format!("it is {} pixels wide, the others {}", partial.size(), total.size());
+                    let trouble = format!(
+                        "it is {} pixels wide, the others {}",
+                        partial.size(),
+                        total.size()
+                    );
                     return Err(StackingError::new(path, FileProblem::Partial(trouble)));
                 }
                 Some(total) => total.merge(&partial),

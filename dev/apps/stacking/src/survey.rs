@@ -1,16 +1,20 @@
-//! A made-up survey to stack: frames of an SDSS-like camera, with sources that no single frame shows.
+//! A made-up survey to stack: frames of an SDSS-like camera, with sources that no single frame
+//! shows.
 //!
-//! A survey has `frames/frame-NNNNNN.fits[.gz]`; `objects.csv`, the places of the invisible sources (`ra,dec,frame`);
-//! `control.csv`, the same number of empty places; and `tasks.csv`, one line `frame,ra,dec` for each stacking task,
-//! without a header, in random order. Paths in them are relative to the survey's directory. The same plan always gives
-//! the same bytes; those of a frame depend on its number and the plan, never on the frames before it.
+//! A survey has `frames/frame-NNNNNN.fits[.gz]`; `objects.csv`, the places of the invisible sources
+//! (`ra,dec,frame`); `control.csv`, the same number of empty places; and `tasks.csv`, one line
+//! `frame,ra,dec` for each stacking task, without a header, in random order. Paths in them are
+//! relative to the survey's directory. The same plan always gives the same bytes; those of a frame
+//! depend on its number and the plan, never on the frames before it.
 
 mod frame;
 mod random;
 
 use std::path::Path;
 
-pub use frame::{ARCSEC_PER_PIXEL, CLEARANCE_PIXELS, NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyFrame};
+pub use frame::{
+    ARCSEC_PER_PIXEL, CLEARANCE_PIXELS, NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyFrame,
+};
 
 use crate::error::{FileProblem, StackingError};
 use crate::output;
@@ -27,8 +31,8 @@ pub struct SurveyWorkload {
     pub files: u64,
 }
 
-/// Table 3 of the data diffusion paper: workloads made from SDSS DR5 for a quasar search. At the paper's file sizes (2
-/// MB gzip, 6 MB plain) the largest workload is 220 GB compressed.
+/// Table 3 of the data diffusion paper: workloads made from SDSS DR5 for a quasar search. At the
+/// paper's file sizes (2 MB gzip, 6 MB plain) the largest workload is 220 GB compressed.
 pub const TABLE_3: [SurveyWorkload; 9] = [
     SurveyWorkload { locality: 1.0, objects: 111_700, files: 111_700 },
     SurveyWorkload { locality: 1.38, objects: 154_345, files: 111_699 },

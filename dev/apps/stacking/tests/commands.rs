@@ -24,7 +24,8 @@ fn survey(directory: &Path, arguments: &[&str]) -> String {
 
 /// The value of `key` in a line of tab-separated `key=value`.
 fn value<'a>(line: &'a str, key: &str) -> &'a str {
-    let found = line.trim_end().split('\t').find_map(|field| field.strip_prefix(key)?.strip_prefix('='));
+    let found =
+        line.trim_end().split('\t').find_map(|field| field.strip_prefix(key)?.strip_prefix('='));
     found.unwrap_or_else(|| panic!("no {key} in {line:?}"))
 }
 
@@ -32,7 +33,10 @@ fn value<'a>(line: &'a str, key: &str) -> &'a str {
 fn a_survey_is_stacked_task_by_task() {
     let room = tempfile::tempdir().unwrap();
     let room = room.path();
-    let said = survey(room, &["--out", "s", "--locality", "4", "--objects", "80", "--size", "180x170", "--seed", "9"]);
+    let said = survey(
+        room,
+        &["--out", "s", "--locality", "4", "--objects", "80", "--size", "180x170", "--seed", "9"],
+    );
     assert_eq!((value(&said, "frames"), value(&said, "objects")), ("20", "80"));
     assert_eq!(fs::read_dir(room.join("s/frames")).unwrap().count(), 20);
 
@@ -44,7 +48,8 @@ fn a_survey_is_stacked_task_by_task() {
     for (number, task) in tasks.lines().enumerate() {
         let (frame, place) = task.split_once(',').unwrap();
         let (frame, part) = (format!("s/{frame}"), format!("parts/{number:04}.fits"));
-        let (code, out, error) = stack(room, &["--object", place, &frame, "--out", &part, "--size", "60", "--profile"]);
+        let (code, out, error) =
+            stack(room, &["--object", place, &frame, "--out", &part, "--size", "60", "--profile"]);
         assert_eq!(code, 0, "{error}");
         assert_eq!((value(&out, "stacked"), value(&out, "frame")), ("1", frame.as_str()));
         for block in ["open", "radec2xy", "readHDU", "getTile", "convertArray"] {
@@ -55,7 +60,8 @@ fn a_survey_is_stacked_task_by_task() {
     }
     fs::write(room.join("list"), listed).unwrap();
 
-    let (code, of_tasks, error) = stack(room, &["--sum", "parts", "--out", "mean.fits", "--png", "mean.png"]);
+    let (code, of_tasks, error) =
+        stack(room, &["--sum", "parts", "--out", "mean.fits", "--png", "mean.png"]);
     assert_eq!(code, 0, "{error}");
     assert_eq!((value(&of_tasks, "partials"), value(&of_tasks, "stacked")), ("80", "80"));
     assert!(value(&of_tasks, "signal_to_noise").parse::<f64>().unwrap() > 4.0, "{of_tasks}");
@@ -66,7 +72,8 @@ fn a_survey_is_stacked_task_by_task() {
     assert_eq!(fs::read(room.join("again.fits")).unwrap(), mean);
 
     // The same in one command with the whole list; only the order of the sums differs.
-    let frames: Vec<String> = (0..20).map(|number| format!("s/frames/frame-{number:06}.fits.gz")).collect();
+    let frames: Vec<String> =
+        (0..20).map(|number| format!("s/frames/frame-{number:06}.fits.gz")).collect();
     let mut arguments = vec!["--list", "s/objects.csv", "--out", "all.fits", "--size", "60"];
     arguments.extend(frames.iter().map(String::as_str));
     let (code, out, error) = stack(room, &arguments);
@@ -80,9 +87,13 @@ fn a_survey_is_stacked_task_by_task() {
 #[test]
 fn table_3_is_made_smaller_by_scale() {
     let room = tempfile::tempdir().unwrap();
-    let said = survey(room.path(), &["--out", ".", "--locality", "1.38", "--scale", "10000", "--size", "120x110"]);
+    let said = survey(
+        room.path(),
+        &["--out", ".", "--locality", "1.38", "--scale", "10000", "--size", "120x110"],
+    );
     assert_eq!((value(&said, "frames"), value(&said, "objects")), ("11", "15"));
-    let (code, _, error) = run(room.path(), env!("CARGO_BIN_EXE_survey"), &["--out", ".", "--locality", "7"]);
+    let (code, _, error) =
+        run(room.path(), env!("CARGO_BIN_EXE_survey"), &["--out", ".", "--locality", "7"]);
     assert!(code == 2 && error.contains("no locality 7"), "{error}");
 }
 
@@ -90,18 +101,26 @@ fn table_3_is_made_smaller_by_scale() {
 fn names_may_have_spaces_and_any_letters() {
     let room = tempfile::tempdir().unwrap();
     let room = room.path();
-    survey(room, &["--out", "Himmel über Ωμέγα 天", "--frames", "1", "--size", "180x170", "--plain"]);
+    survey(
+        room,
+        &["--out", "Himmel über Ωμέγα 天", "--frames", "1", "--size", "180x170", "--plain"],
+    );
     let base = room.join("Himmel über Ωμέγα 天");
-    fs::rename(base.join("frames/frame-000000.fits"), base.join("ein Bild, 'schräg'.fits")).unwrap();
-    let (list, frame) = ("Himmel über Ωμέγα 天/objects.csv", "Himmel über Ωμέγα 天/ein Bild, 'schräg'.fits");
-    let (code, out, error) = stack(room, &["--list", list, frame, "--out", "Teil 1 ü.fits", "--size", "60"]);
+    fs::rename(base.join("frames/frame-000000.fits"), base.join("ein Bild, 'schräg'.fits"))
+        .unwrap();
+    let (list, frame) =
+        ("Himmel über Ωμέγα 天/objects.csv", "Himmel über Ωμέγα 天/ein Bild, 'schräg'.fits");
+    let (code, out, error) =
+        stack(room, &["--list", list, frame, "--out", "Teil 1 ü.fits", "--size", "60"]);
     assert_eq!((code, value(&out, "stacked"), value(&out, "frame")), (0, "1", frame), "{error}");
-    let (code, out, error) = stack(room, &["--sum", "Teil 1 ü.fits", "--out", "Ω.fits", "--png", "天.png"]);
+    let (code, out, error) =
+        stack(room, &["--sum", "Teil 1 ü.fits", "--out", "Ω.fits", "--png", "天.png"]);
     assert_eq!((code, value(&out, "stacked")), (0, "1"), "{error}");
     assert!(room.join("天.png").exists());
 }
 
-/// A frame damaged by `damage` is refused with its name, `trouble` and `code`, and nothing is written.
+/// A frame damaged by `damage` is refused with its name, `trouble` and `code`, and nothing is
+/// written.
 fn refused(damage: impl FnOnce(&mut Vec<u8>), gzip: bool, verify: bool, trouble: &str) {
     let room = tempfile::tempdir().unwrap();
     let room = room.path();
@@ -113,14 +132,19 @@ fn refused(damage: impl FnOnce(&mut Vec<u8>), gzip: bool, verify: bool, trouble:
     fs::write(room.join("bad frame.fits"), bytes).unwrap();
 
     // A good frame before it does not help: all or nothing.
-    let mut arguments = vec!["--list", "objects.csv", name, "bad frame.fits", "--out", "p.fits", "--size", "60"];
+    let mut arguments =
+        vec!["--list", "objects.csv", name, "bad frame.fits", "--out", "p.fits", "--size", "60"];
     if verify {
         arguments.push("--verify");
     }
     let (code, _, error) = stack(room, &arguments);
-    assert!(error.contains("bad frame.fits") && error.contains(trouble), "wanted {trouble:?}: {error}");
+    assert!(
+        error.contains("bad frame.fits") && error.contains(trouble),
+        "wanted {trouble:?}: {error}"
+    );
     assert_eq!(code, 65);
-    let names: Vec<_> = fs::read_dir(room).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(room).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 5, "frames, 3 lists, and the bad frame; but there are {names:?}");
 }
 
@@ -138,11 +162,31 @@ fn bad_frames_are_refused_by_name() {
     refused(|bytes| bytes.fill(b'x'), false, false, "not a FITS file");
     refused(|bytes| bytes.fill(b'x'), true, false, "not a FITS file");
     refused(|bytes| bytes.truncate(3000), false, false, "truncated: it ends before the last row");
-    refused(|bytes| bytes.truncate(bytes.len() - 5000), false, false, "truncated: it ends before the last row");
-    refused(|bytes| bytes.truncate(bytes.len() / 2), true, false, "truncated: it ends before the last row");
-    refused(|bytes| bytes.truncate(bytes.len() - 4), true, false, "truncated: it ends before the last row");
+    refused(
+        |bytes| bytes.truncate(bytes.len() - 5000),
+        false,
+        false,
+        "truncated: it ends before the last row",
+    );
+    refused(
+        |bytes| bytes.truncate(bytes.len() / 2),
+        true,
+        false,
+        "truncated: it ends before the last row",
+    );
+    refused(
+        |bytes| bytes.truncate(bytes.len() - 4),
+        true,
+        false,
+        "truncated: it ends before the last row",
+    );
     refused(|bytes| bytes.truncate(40), true, false, "truncated: it ends before one block");
-    refused(replace(b"END     ", b"ENT     "), false, false, "truncated: it ends before the END of its header");
+    refused(
+        replace(b"END     ", b"ENT     "),
+        false,
+        false,
+        "truncated: it ends before the END of its header",
+    );
     // The checksum is eight bytes before the end: only --verify reads up to there.
     let checksum = |bytes: &mut Vec<u8>| *bytes.iter_mut().nth_back(7).unwrap() ^= 1;
     refused(checksum, true, true, "damaged gzip data");
@@ -150,10 +194,20 @@ fn bad_frames_are_refused_by_name() {
 
 #[test]
 fn frames_without_what_is_needed_are_refused_by_name() {
-    refused(replace(b"CTYPE1", b"CXYPE1"), false, false, "lacks CTYPE1 (where the frame is on the sky)");
+    refused(
+        replace(b"CTYPE1", b"CXYPE1"),
+        false,
+        false,
+        "lacks CTYPE1 (where the frame is on the sky)",
+    );
     refused(replace(b"'RA---TAN'", b"'RA'      "), false, false, "CTYPE1: is 'RA'");
     refused(replace(b"'DEC--TAN'", b"'GLAT-TAN'"), false, false, "CTYPE2: is 'GLAT-TAN'");
-    refused(replace(b"'RA---TAN'", b"'RA---XYZ'"), false, false, "CTYPE1: a projection that we do not know");
+    refused(
+        replace(b"'RA---TAN'", b"'RA---XYZ'"),
+        false,
+        false,
+        "CTYPE1: a projection that we do not know",
+    );
     refused(replace(b"CRVAL2", b"CXVAL2"), false, false, "lacks CRVAL2");
     refused(
         replace(b"SKY     ", b"SKI     "),
@@ -161,21 +215,60 @@ fn frames_without_what_is_needed_are_refused_by_name() {
         false,
         "lacks SKY (the background, counts; or say it with --sky)",
     );
-    refused(replace(b"CAL     ", b"CAT     "), false, false, "lacks CAL (the flux of one count; or say it with --cal)");
-    refused(replace(b"NAXIS   =                    2", b"NAXIS   =                    1"), false, false, "NAXIS: 1");
-    refused(replace(b"BITPIX  =                   16", b"BITPIX  =                   17"), false, false, "bad FITS");
-    refused(replace(b"NAXIS2  =                  170", b"NAXIS2  =                  999"), false, false, "truncated");
+    refused(
+        replace(b"CAL     ", b"CAT     "),
+        false,
+        false,
+        "lacks CAL (the flux of one count; or say it with --cal)",
+    );
+    refused(
+        replace(b"NAXIS   =                    2", b"NAXIS   =                    1"),
+        false,
+        false,
+        "NAXIS: 1",
+    );
+    refused(
+        replace(b"BITPIX  =                   16", b"BITPIX  =                   17"),
+        false,
+        false,
+        "bad FITS",
+    );
+    refused(
+        replace(b"NAXIS2  =                  170", b"NAXIS2  =                  999"),
+        false,
+        false,
+        "truncated",
+    );
 }
 
 #[test]
 fn frames_of_other_surveys_are_stacked_with_what_is_said_of_them() {
     let room = tempfile::tempdir().unwrap();
     let room = room.path();
-    survey(room, &["--out", ".", "--frames", "20", "--objects", "80", "--size", "180x170", "--seed", "9", "--plain"]);
-    let frames: Vec<_> = fs::read_dir(room.join("frames")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    survey(
+        room,
+        &[
+            "--out",
+            ".",
+            "--frames",
+            "20",
+            "--objects",
+            "80",
+            "--size",
+            "180x170",
+            "--seed",
+            "9",
+            "--plain",
+        ],
+    );
+    let frames: Vec<_> =
+        fs::read_dir(room.join("frames")).unwrap().map(|entry| entry.unwrap().path()).collect();
     let names: Vec<_> = frames.iter().map(|frame| frame.to_str().unwrap()).collect();
     let of = |more: &[&str]| {
-        let said = stack(room, &[&["--list", "objects.csv", "--out", "p.fits", "--size", "60"], more, &names].concat());
+        let said = stack(
+            room,
+            &[&["--list", "objects.csv", "--out", "p.fits", "--size", "60"], more, &names].concat(),
+        );
         assert_eq!((said.0, said.2.as_str()), (0, ""));
         stack(room, &["--sum", "p.fits"]).1
     };
@@ -191,12 +284,19 @@ fn frames_of_other_surveys_are_stacked_with_what_is_said_of_them() {
     let number = |line: &str, key: &str| value(line, key).parse::<f64>().unwrap();
     assert_eq!(value(&measured, "stacked"), "80");
     // Flux is in counts now, and the source as certain as before.
-    assert!(number(&measured, "signal_to_noise") > 0.8 * number(&by_headers, "signal_to_noise"), "{measured}");
+    assert!(
+        number(&measured, "signal_to_noise") > 0.8 * number(&by_headers, "signal_to_noise"),
+        "{measured}"
+    );
     assert!(number(&measured, "flux") > 2.0 * number(&measured, "flux_sigma"), "{measured}");
     // The sum has no background; it would add 1,000 counts and more for each region.
     let counts_of_a_region = || {
         let bytes = fs::read(room.join("p.fits")).unwrap();
-        let pixels = bytes[bytes.len() - 60 * 60 * 8..].as_chunks().0.iter().map(|pixel| f64::from_be_bytes(*pixel));
+        let pixels = bytes[bytes.len() - 60 * 60 * 8..]
+            .as_chunks()
+            .0
+            .iter()
+            .map(|pixel| f64::from_be_bytes(*pixel));
         pixels.sum::<f64>() / (60.0 * 60.0 * 80.0)
     };
     assert!(counts_of_a_region().abs() < 10.0, "{}", counts_of_a_region());
@@ -223,7 +323,8 @@ fn bad_lists_and_partials_are_refused_by_name() {
         let (code, _, error) = stack(room, &["--list", "bad list.csv", frame, "--out", "p.fits"]);
         assert!(code == 65 && error.contains("bad list.csv") && error.contains(trouble), "{error}");
     }
-    let (code, _, error) = stack(room, &["--list", "objects.csv", "no such frame", "--out", "p.fits"]);
+    let (code, _, error) =
+        stack(room, &["--list", "objects.csv", "no such frame", "--out", "p.fits"]);
     assert!(code == 74 && error.contains("no such frame: cannot open"), "{error}");
     let (code, _, error) = stack(room, &["--sum", frame, "--out", "m.fits"]);
     assert!(code == 65 && error.contains(frame), "{error}");
@@ -232,7 +333,8 @@ fn bad_lists_and_partials_are_refused_by_name() {
     assert!(!room.join("p.fits").exists() && !room.join("m.fits").exists());
 
     // An object that is not on the frame is no error: its partial stack is empty.
-    let (code, out, _) = stack(room, &["--object", "200,-60", frame, "--out", "p.fits", "--size", "60"]);
+    let (code, out, _) =
+        stack(room, &["--object", "200,-60", frame, "--out", "p.fits", "--size", "60"]);
     assert_eq!((code, value(&out, "outside")), (0, "1"));
     let (code, _, error) = stack(room, &["--sum", "p.fits", "--out", "m.fits"]);
     assert!(code == 65 && error.contains("no region of interest"), "{error}");

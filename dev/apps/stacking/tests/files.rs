@@ -1,4 +1,5 @@
-//! FITS files of many forms: where the image is, what its pixels are, what follows it; and files that are none.
+//! FITS files of many forms: where the image is, what its pixels are, what follows it; and files
+//! that are none.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +10,8 @@ use flate2::{Compression, write::GzEncoder};
 
 /// A header, then data, each filled up to a block.
 fn part(cards: &[&str], data: &[u8]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = cards.iter().chain(&["END"]).flat_map(|card| format!("{card:80}").into_bytes()).collect();
+    let mut bytes: Vec<u8> =
+        cards.iter().chain(&["END"]).flat_map(|card| format!("{card:80}").into_bytes()).collect();
     bytes.resize(bytes.len().next_multiple_of(2880), b' ');
     bytes.extend_from_slice(data);
     bytes.resize(bytes.len().next_multiple_of(2880), 0);
@@ -18,14 +20,24 @@ fn part(cards: &[&str], data: &[u8]) -> Vec<u8> {
 
 /// An image of 3 by 2 bytes, as the first part of a file or as an extension.
 fn image(begins: &str, more: &[&str]) -> Vec<u8> {
-    part(&[&[begins, "BITPIX  = 8", "NAXIS   = 2", "NAXIS1  = 3", "NAXIS2  = 2"], more].concat(), &[1, 2, 3, 4, 5, 6])
+    part(
+        &[&[begins, "BITPIX  = 8", "NAXIS   = 2", "NAXIS1  = 3", "NAXIS2  = 2"], more].concat(),
+        &[1, 2, 3, 4, 5, 6],
+    )
 }
 
 const FIRST: &str = "SIMPLE  = T";
 const IMAGE: &str = "XTENSION= 'IMAGE   '";
 
 fn table(more: &[&str]) -> Vec<u8> {
-    let cards = ["XTENSION= 'BINTABLE'", "BITPIX  = 8", "NAXIS   = 2", "NAXIS1  = 4", "NAXIS2  = 1000", "PCOUNT  = 77"];
+    let cards = [
+        "XTENSION= 'BINTABLE'",
+        "BITPIX  = 8",
+        "NAXIS   = 2",
+        "NAXIS1  = 4",
+        "NAXIS2  = 1000",
+        "PCOUNT  = 77",
+    ];
     part(&[&cards, more].concat(), &[9; 4077])
 }
 
@@ -65,17 +77,29 @@ fn the_image_is_the_first_one() {
     for file in files {
         assert_eq!(read(&file).as_deref(), Ok(&PIXELS[..]));
         assert_eq!(read(&gzip(&file)).as_deref(), Ok(&PIXELS[..]));
-        assert!(read(&file[..file.len().min(2880)]).unwrap_err().contains("it"), "cut after a header");
+        assert!(
+            read(&file[..file.len().min(2880)]).unwrap_err().contains("it"),
+            "cut after a header"
+        );
     }
     let refused = [
         (nothing(), "no image"),
         ([nothing(), table(&[])].concat(), "no image"),
-        ([nothing(), table(&["ZIMAGE  = T"])].concat(), "compressed in a table: unpack it with funpack"),
+        (
+            [nothing(), table(&["ZIMAGE  = T"])].concat(),
+            "compressed in a table: unpack it with funpack",
+        ),
         ([nothing(), b"other".repeat(1000)].concat(), "no FITS extension"),
-        ([nothing(), table(&["GCOUNT  = 9000000000000000000"])].concat(), "the size of a table makes no sense"),
+        (
+            [nothing(), table(&["GCOUNT  = 9000000000000000000"])].concat(),
+            "the size of a table makes no sense",
+        ),
         (part(&[FIRST, "BITPIX  = 8", "NAXIS   = 3"], &[]), "NAXIS1 is missing"),
         (part(&[FIRST, "NAXIS   = 2", "NAXIS1  = 3", "NAXIS2  = 2"], &[0; 6]), "BITPIX is missing"),
-        (part(&[FIRST, "BITPIX  = 8", "NAXIS   = 2", "NAXIS1  = 3", "NAXIS2  = -2"], &[]), "NAXIS2 is missing"),
+        (
+            part(&[FIRST, "BITPIX  = 8", "NAXIS   = 2", "NAXIS1  = 3", "NAXIS2  = -2"], &[]),
+            "NAXIS2 is missing",
+        ),
     ];
     for (file, trouble) in refused {
         let said = read(&file).unwrap_err();
@@ -87,20 +111,33 @@ fn the_image_is_the_first_one() {
 fn stored_numbers_become_physical_ones() {
     let pixels = |bitpix: i32, more: &[&str], data: &[u8]| {
         let bitpix = format!("BITPIX  = {bitpix}");
-        read(&part(&[&[FIRST, &bitpix, "NAXIS   = 2", "NAXIS1  = 2", "NAXIS2  = 1"], more].concat(), data)).unwrap()
+        read(&part(
+            &[&[FIRST, &bitpix, "NAXIS   = 2", "NAXIS1  = 2", "NAXIS2  = 1"], more].concat(),
+            data,
+        ))
+        .unwrap()
     };
     assert_eq!(pixels(8, &[], &[0, 255]), [0.0, 255.0]);
     assert_eq!(pixels(16, &["BZERO   = 32768"], &[0x80, 0, 0x7f, 0xff]), [0.0, 65535.0]);
-    assert_eq!(pixels(32, &["BSCALE  = 5.0D-1"], &[0, 0, 1, 0, 0xff, 0xff, 0xff, 0xff]), [128.0, -0.5]);
+    assert_eq!(
+        pixels(32, &["BSCALE  = 5.0D-1"], &[0, 0, 1, 0, 0xff, 0xff, 0xff, 0xff]),
+        [128.0, -0.5]
+    );
     let far = [i64::MIN.to_be_bytes(), 7_i64.to_be_bytes()].concat();
     let found = pixels(64, &["BLANK   = -9223372036854775808"], &far);
     assert!(found[0].is_nan() && found[1] == 7.0);
     let near = [(i64::MAX - 1).to_be_bytes(), i64::MAX.to_be_bytes()].concat();
-    assert!(pixels(64, &["BLANK   = 9223372036854775807"], &near)[0].is_finite(), "it is another number");
+    assert!(
+        pixels(64, &["BLANK   = 9223372036854775807"], &near)[0].is_finite(),
+        "it is another number"
+    );
     let real = [1.5_f32.to_be_bytes(), f32::NAN.to_be_bytes()].concat();
     let found = pixels(-32, &["BLANK   = 1"], &real);
     assert!(found[0] == 1.5 && found[1].is_nan());
-    assert_eq!(pixels(-64, &[], &[2.5_f64.to_be_bytes(), (-1.0_f64).to_be_bytes()].concat()), [2.5, -1.0]);
+    assert_eq!(
+        pixels(-64, &[], &[2.5_f64.to_be_bytes(), (-1.0_f64).to_be_bytes()].concat()),
+        [2.5, -1.0]
+    );
 }
 
 #[test]
@@ -111,13 +148,17 @@ fn after_gzip_data_comes_padding_or_an_error() {
     assert_eq!(followed(&[0; 600_000]).as_deref(), Ok(&PIXELS[..]));
     assert_eq!(followed(&gzip(&[0; 2880])).as_deref(), Ok(&PIXELS[..]));
     for bytes in [&b"other"[..], b"\0\0\0other", &[&[0; 10][..], &gzip(b"other")].concat()] {
-        assert_eq!(followed(bytes).unwrap_err(), "damaged gzip data: after its end follow other bytes");
+        assert_eq!(
+            followed(bytes).unwrap_err(),
+            "damaged gzip data: after its end follow other bytes"
+        );
     }
 }
 
 #[test]
 fn a_damaged_header_takes_no_memory() {
-    let cards = [FIRST, "BITPIX  = 64", "NAXIS   = 2", "NAXIS1  = 1000000000", "NAXIS2  = 1000000000"];
+    let cards =
+        [FIRST, "BITPIX  = 64", "NAXIS   = 2", "NAXIS1  = 1000000000", "NAXIS2  = 1000000000"];
     let small = part(&cards, &[0; 9]);
     for bytes in [gzip(&small), small] {
         assert!(read(&bytes).unwrap_err().contains("the last row of its image"));
@@ -140,7 +181,10 @@ fn files_that_are_not_fits_are_named() {
     for (bytes, advice) in files {
         assert_eq!(read(bytes).unwrap_err(), format!("{none}{advice}"));
     }
-    assert_eq!(read(&gzip(&gzip(b"twice"))).unwrap_err(), format!("{none}: unpack it once more with gunzip"));
+    assert_eq!(
+        read(&gzip(&gzip(b"twice"))).unwrap_err(),
+        format!("{none}: unpack it once more with gunzip")
+    );
     for begun in [&b""[..], b"SIMP", b"SIMPLE  =                    T"] {
         assert_eq!(read(begun).unwrap_err(), "truncated: it ends before one block of 2880 bytes");
     }

@@ -1,11 +1,11 @@
 //! Positions that are computed from headers of frames agree with those of WCSLIB.
 //!
-//! `positions.txt` has cases, made by `dev/judges/positions.py 120 33 1`; `EYAS_POSITIONS` may name a file with others.
-//! Cases are separated by empty lines. The lines of a case:
+//! `positions.txt` has cases, made by `dev/judges/positions.py 120 33 1`; `EYAS_POSITIONS` may name
+//! a file with others. Cases are separated by empty lines. The lines of a case:
 //!
 //! - `frame WIDTH HEIGHT`, and cards of its header;
-//! - `accepted` if pixels return from the sky; `either` if they do not for WCSLIB, too; `invalid` if WCSLIB refuses
-//!   the header; `refused WORD` if the message must have this word;
+//! - `accepted` if pixels return from the sky; `either` if they do not for WCSLIB, too; `invalid`
+//!   if WCSLIB refuses the header; `refused WORD` if the message must have this word;
 //! - `pixel X Y RA DEC` or `pixel X Y nowhere`: a pixel from zero, and its place;
 //! - `place RA DEC X Y` or `place RA DEC nowhere`: a place, and its pixel.
 
@@ -16,8 +16,8 @@ use eyas_stacking::header::Header;
 use eyas_stacking::projection::Projection;
 use proptest::prelude::*;
 
-/// Largest deviation from a place of WCSLIB, degrees: 0.04 milliarcseconds. WCSLIB has few digits near the middle of
-/// SIN and NCP.
+/// Largest deviation from a place of WCSLIB, degrees: 0.04 milliarcseconds. WCSLIB has few digits
+/// near the middle of SIN and NCP.
 const PLACE: f64 = 1e-8;
 
 /// Largest deviation from a pixel, pixels.
@@ -50,7 +50,8 @@ fn position(line: &str, name: &str) -> Option<Position> {
 /// What is wrong with a case.
 fn judge(case: &str) -> Result<(), String> {
     let lines: Vec<_> = case.lines().collect();
-    let ((width, height), cards) = (position(&format!("{} nowhere", lines[0]), "frame").unwrap().0, &lines[1..]);
+    let ((width, height), cards) =
+        (position(&format!("{} nowhere", lines[0]), "frame").unwrap().0, &lines[1..]);
     let verdict = lines.iter().position(|line| ["accepted", "either", "invalid"].contains(line));
     let projection = |cards| Projection::new(&header(cards), width as usize, height as usize);
     let Some(verdict) = verdict else {
@@ -84,7 +85,8 @@ fn judge(case: &str) -> Result<(), String> {
             let near = |pixel: &(f64, f64)| pixel.0.hypot(pixel.1) < FAR;
             match (found.filter(near), wanted.filter(near)) {
                 (None, None) => {}
-                (Some(found), Some(wanted)) if (found.0 - wanted.0).hypot(found.1 - wanted.1) < PIXEL => {}
+                (Some(found), Some(wanted))
+                    if (found.0 - wanted.0).hypot(found.1 - wanted.1) < PIXEL => {}
                 (found, _) => return Err(format!("{line}: found {found:?}")),
             }
         } else {
@@ -99,7 +101,8 @@ fn positions_are_those_of_wcslib() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/positions.txt");
     let named = std::env::var_os("EYAS_POSITIONS").map(Into::into);
     let text = fs::read_to_string(named.unwrap_or(kept)).unwrap();
-    let cases: Vec<_> = text.split("\n\n").map(str::trim).filter(|case| case.starts_with("frame")).collect();
+    let cases: Vec<_> =
+        text.split("\n\n").map(str::trim).filter(|case| case.starts_with("frame")).collect();
     assert!(cases.len() >= 20, "{} cases", cases.len());
     let wrong: Vec<_> = cases.iter().filter_map(|case| Some((case, judge(case).err()?))).collect();
     for (case, trouble) in wrong.iter().take(10) {
@@ -137,12 +140,13 @@ fn cards(code: &str, sip: &[f64], turn: f64, scale: (f64, f64), place: (f64, f64
 }
 
 fn projection(cards: &[String]) -> Projection {
-    Projection::new(&header(&cards.iter().map(String::as_str).collect::<Vec<_>>()), 300, 200).unwrap()
+    Projection::new(&header(&cards.iter().map(String::as_str).collect::<Vec<_>>()), 300, 200)
+        .unwrap()
 }
 
 const CODES: [&str; 22] = [
-    "TAN", "STG", "SIN", "ARC", "ZEA", "ZPN", "AIR", "AZP", "SZP", "CAR", "CEA", "CYP", "MER", "SFL", "PAR", "MOL",
-    "AIT", "HPX", "COP", "COE", "COD", "COO",
+    "TAN", "STG", "SIN", "ARC", "ZEA", "ZPN", "AIR", "AZP", "SZP", "CAR", "CEA", "CYP", "MER",
+    "SFL", "PAR", "MOL", "AIT", "HPX", "COP", "COE", "COD", "COO",
 ];
 
 proptest! {
@@ -201,9 +205,9 @@ proptest! {
 }
 
 const KEYWORDS: [&str; 24] = [
-    "CRPIX1", "CRPIX2", "CRVAL1", "CRVAL2", "CD1_1", "CD1_2", "CD2_2", "PV2_0", "PV2_1", "PV2_2", "PV2_3", "PV2_5",
-    "PV1_1", "PV1_2", "PV1_3", "PV1_4", "LONPOLE", "LATPOLE", "A_ORDER", "A_2_0", "B_0_2", "EQUINOX", "CDELT1",
-    "WCSAXES",
+    "CRPIX1", "CRPIX2", "CRVAL1", "CRVAL2", "CD1_1", "CD1_2", "CD2_2", "PV2_0", "PV2_1", "PV2_2",
+    "PV2_3", "PV2_5", "PV1_1", "PV1_2", "PV1_3", "PV1_4", "LONPOLE", "LATPOLE", "A_ORDER", "A_2_0",
+    "B_0_2", "EQUINOX", "CDELT1", "WCSAXES",
 ];
 
 const NUMBERS: [&str; 14] = [
@@ -234,7 +238,10 @@ fn frames_whose_pixels_do_not_return_are_refused() {
     };
     // The polynomial folds the frame; the map goes round twice; the frame is beside the sky.
     let folded = refused(&[], &[1e-2, 0.0], "TAN");
-    assert!(folded.contains("cannot be trusted: pixel (") && folded.contains("but that place is at"), "{folded}");
+    assert!(
+        folded.contains("cannot be trusted: pixel (") && folded.contains("but that place is at"),
+        "{folded}"
+    );
     let round = refused(&["CD1_1   = -2.0", "CD1_2   = 0.0", "CD2_1   = 0.0"], &[], "CAR");
     assert!(round.contains("but that place is at pixel ("), "{round}");
     let beside = refused(&["CRPIX1  = 1E7"], &[], "SIN");

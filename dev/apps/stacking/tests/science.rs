@@ -1,4 +1,5 @@
-//! Does stacking show sources that no single frame shows? Tested on made-up surveys of small frames, with fixed seeds.
+//! Does stacking show sources that no single frame shows? Tested on made-up surveys of small
+//! frames, with fixed seeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use eyas_stacking::stack::{FrameReport, Image, Stack};
 use eyas_stacking::survey::{NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyPlan};
 
 /// A survey of small plain frames with one object each.
-const SMALL: SurveyPlan = SurveyPlan { frames: 256, objects: 256, width: 150, height: 140, seed: 7, gzip: false };
+const SMALL: SurveyPlan =
+    SurveyPlan { frames: 256, objects: 256, width: 150, height: 140, seed: 7, gzip: false };
 
 /// Edge of the ROIs cut from small frames, pixels.
 const SIZE: usize = 72;
@@ -43,7 +45,11 @@ impl Survey {
     }
 }
 
-fn add(stack: &mut Stack, frame: &Path, objects: &[SkyObject]) -> Result<FrameReport, StackingError> {
+fn add(
+    stack: &mut Stack,
+    frame: &Path,
+    objects: &[SkyObject],
+) -> Result<FrameReport, StackingError> {
     stack.add_frame(frame, objects, false, &mut BlockProfile::default())
 }
 
@@ -67,7 +73,9 @@ fn measure(tasks: &[Stack]) -> Measurement {
 /// Mean signal to noise of all stacks of `many` tasks, and the mean noise of their pixels.
 fn mean_of_groups(tasks: &[Stack], many: usize) -> (f64, f64) {
     let groups: Vec<Measurement> = tasks.chunks_exact(many).map(measure).collect();
-    let mean = |value: fn(&Measurement) -> f64| groups.iter().map(value).sum::<f64>() / groups.len() as f64;
+    let mean = |value: fn(&Measurement) -> f64| {
+        groups.iter().map(value).sum::<f64>() / groups.len() as f64
+    };
     (mean(Measurement::signal_to_noise), mean(|measured| measured.pixel_sigma))
 }
 
@@ -76,24 +84,32 @@ fn stacking_shows_the_invisible_source_as_the_square_root_of_its_frames() {
     let survey = Survey::write(SMALL);
     let tasks = tasks(&survey, &survey.list("objects.csv"));
 
-    // Invisible in one frame: the brightest pixel is below half the noise, and the aperture does not show more.
+    // Invisible in one frame: the brightest pixel is below half the noise, and the aperture does
+    // not show more.
     let (one, noise_of_one) = mean_of_groups(&tasks, 1);
     assert!(one < 1.5, "a source of {one} sigma is visible in a single frame");
 
-    // The scatter of one measurement is 1 sigma, and some 8 % of its noise; means of 16 groups of 16 reduce it.
+    // The scatter of one measurement is 1 sigma, and some 8 % of its noise; means of 16 groups of
+    // 16 reduce it.
     let (at_16, noise_16) = mean_of_groups(&tasks, 16);
     let (at_64, noise_64) = mean_of_groups(&tasks, 64);
     let (at_256, noise_256) = mean_of_groups(&tasks, 256);
-    println!("S/N {one:.2} {at_16:.2} {at_64:.2} {at_256:.2}; noise {noise_of_one:.2e} {noise_256:.2e}");
+    println!(
+        "S/N {one:.2} {at_16:.2} {at_64:.2} {at_256:.2}; noise {noise_of_one:.2e} {noise_256:.2e}"
+    );
     assert!(at_256 > 8.0, "no source in 256 frames: {at_256} sigma");
     assert!((1.6..2.4).contains(&(at_64 / at_16)), "16 frames {at_16}, 64 frames {at_64}");
     assert!((3.2..4.8).contains(&(at_256 / at_16)), "16 frames {at_16}, 256 frames {at_256}");
     for (many, noise) in [(16.0_f64, noise_16), (64.0, noise_64), (256.0, noise_256)] {
         let gain = noise_of_one / noise;
-        assert!((gain / many.sqrt() - 1.0).abs() < 0.08, "{many} frames lower the noise {gain} times");
+        assert!(
+            (gain / many.sqrt() - 1.0).abs() < 0.08,
+            "{many} frames lower the noise {gain} times"
+        );
     }
 
-    // And its flux is right: the aperture holds 86 % of it, a little less for the smoothing of the shift.
+    // And its flux is right: the aperture holds 86 % of it, a little less for the smoothing of the
+    // shift.
     let flux = measure(&tasks).flux / SOURCE_FLUX;
     assert!((0.6..1.1).contains(&flux), "{flux} of the flux put in");
 }
@@ -109,8 +125,16 @@ fn a_stack_of_empty_places_shows_nothing() {
 
 #[test]
 fn planted_places_are_found_to_a_hundredth_of_a_pixel() {
-    // Enough frames for several stripes of the sky, both sides of the equator; full size, where errors are largest.
-    let plan = SurveyPlan { frames: 7000, objects: 70_000, width: 2048, height: 1489, seed: 3, gzip: false };
+    // Enough frames for several stripes of the sky, both sides of the equator; full size, where
+    // errors are largest.
+    let plan = SurveyPlan {
+        frames: 7000,
+        objects: 70_000,
+        width: 2048,
+        height: 1489,
+        seed: 3,
+        gzip: false,
+    };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.fits");
     let mut declinations = Vec::new();
@@ -124,12 +148,17 @@ fn planted_places_are_found_to_a_hundredth_of_a_pixel() {
         for &(x, y) in frame.sources.iter().chain(&corners) {
             let (ra, dec) = frame.sky(x, y);
             let (found_x, found_y) = projection.pixel(ra, dec).unwrap();
-            assert!((found_x - x).hypot(found_y - y) < 0.01, "({x}, {y}) found at ({found_x}, {found_y})");
+            assert!(
+                (found_x - x).hypot(found_y - y) < 0.01,
+                "({x}, {y}) found at ({found_x}, {found_y})"
+            );
             let (back_ra, back_dec) = projection.sky(found_x, found_y).unwrap();
             assert!((back_ra - ra).abs() < 1e-7 && (back_dec - dec).abs() < 1e-7);
         }
     }
-    assert!(declinations.iter().any(|&dec| dec > 0.1) && declinations.iter().any(|&dec| dec < -0.1));
+    assert!(
+        declinations.iter().any(|&dec| dec > 0.1) && declinations.iter().any(|&dec| dec < -0.1)
+    );
 }
 
 #[test]
@@ -142,7 +171,9 @@ fn gzip_and_plain_frames_make_the_same_stack() {
     let stack = |survey: &Survey, verify| {
         let mut stack = Stack::new(100);
         for number in 0..plan.frames {
-            stack.add_frame(&survey.frame(number), &objects, verify, &mut BlockProfile::default()).unwrap();
+            stack
+                .add_frame(&survey.frame(number), &objects, verify, &mut BlockProfile::default())
+                .unwrap();
         }
         assert_eq!(stack.summed(), 12);
         stack
@@ -173,8 +204,10 @@ fn gzip_and_plain_frames_make_the_same_stack() {
 
 #[test]
 fn calibration_takes_the_sky_away_and_gives_flux() {
-    // Frames differ in SKY and CAL. The calibrated background is 0, and its noise NOISE_COUNTS × CAL.
-    let survey = Survey::write(SurveyPlan { frames: 6, objects: 6, width: 200, height: 200, ..SMALL });
+    // Frames differ in SKY and CAL. The calibrated background is 0, and its noise NOISE_COUNTS ×
+    // CAL.
+    let survey =
+        Survey::write(SurveyPlan { frames: 6, objects: 6, width: 200, height: 200, ..SMALL });
     let objects = survey.list("control.csv");
     let mut cals = Vec::new();
     for (number, object) in objects.iter().enumerate() {
@@ -187,7 +220,10 @@ fn calibration_takes_the_sky_away_and_gives_flux() {
         // 10,000 pixels of noise 4: a mean within 0.2 counts is 5 sigma; a source adds 0.002.
         assert!((mean / cal).abs() < 0.2, "{} counts of sky left", mean / cal);
         let sigma = Measurement::of(&image).unwrap().pixel_sigma / cal;
-        assert!(sigma > 0.4 * NOISE_COUNTS && sigma < 1.05 * NOISE_COUNTS, "noise of {sigma} counts");
+        assert!(
+            sigma > 0.4 * NOISE_COUNTS && sigma < 1.05 * NOISE_COUNTS,
+            "noise of {sigma} counts"
+        );
         cals.push(cal);
     }
     cals.dedup();
@@ -209,7 +245,10 @@ fn the_shift_puts_a_source_on_the_middle_pixel() {
         let mut stack = Stack::new(100);
         add(&mut stack, &path, &[SkyObject { ra, dec }]).unwrap();
         let (found_x, found_y) = centroid(&stack.mean().unwrap());
-        assert!((found_x - 50.0).abs() < 0.1 && (found_y - 50.0).abs() < 0.1, "({x}, {y}): {found_x}, {found_y}");
+        assert!(
+            (found_x - 50.0).abs() < 0.1 && (found_y - 50.0).abs() < 0.1,
+            "({x}, {y}): {found_x}, {found_y}"
+        );
     }
 }
 
@@ -230,7 +269,8 @@ fn centroid(image: &Image) -> (f64, f64) {
 
 #[test]
 fn objects_at_the_border_or_elsewhere_are_counted_and_left_out() {
-    let survey = Survey::write(SurveyPlan { frames: 1, objects: 1, width: 400, height: 300, ..SMALL });
+    let survey =
+        Survey::write(SurveyPlan { frames: 1, objects: 1, width: 400, height: 300, ..SMALL });
     let frame = survey.plan.frame(0);
     let at = |x, y| {
         let (ra, dec) = frame.sky(x, y);
@@ -238,12 +278,16 @@ fn objects_at_the_border_or_elsewhere_are_counted_and_left_out() {
     };
     let inside = [at(200.0, 150.0), at(50.2, 50.2), at(348.5, 248.5)];
     let border = [at(49.8, 150.0), at(350.2, 150.0), at(200.0, 10.0), at(200.0, 299.0)];
-    let outside = [at(-2.0, 150.0), at(200.0, 302.0), SkyObject { ra: frame.centre.0 + 180.0, dec: 0.0 }];
+    let outside =
+        [at(-2.0, 150.0), at(200.0, 302.0), SkyObject { ra: frame.centre.0 + 180.0, dec: 0.0 }];
     let all = [&inside[..], &border[..], &outside[..]].concat();
 
     let mut stack = Stack::new(100);
     let report = add(&mut stack, &survey.frame(0), &all).unwrap();
-    assert_eq!(report, FrameReport { objects: 10, stacked: 3, border: 4, undefined: 0, outside: 3 });
+    assert_eq!(
+        report,
+        FrameReport { objects: 10, stacked: 3, border: 4, undefined: 0, outside: 3 }
+    );
     assert_eq!((stack.summed(), stack.skipped()), (3, 4));
 
     let mut only_inside = Stack::new(100);
@@ -253,7 +297,8 @@ fn objects_at_the_border_or_elsewhere_are_counted_and_left_out() {
 
 #[test]
 fn partial_stacks_add_up_in_files() {
-    let survey = Survey::write(SurveyPlan { frames: 4, objects: 8, width: 200, height: 200, ..SMALL });
+    let survey =
+        Survey::write(SurveyPlan { frames: 4, objects: 8, width: 200, height: 200, ..SMALL });
     let objects = survey.list("objects.csv");
     let mut whole = Stack::new(100);
     let mut files = Vec::new();
@@ -274,13 +319,17 @@ fn partial_stacks_add_up_in_files() {
     assert!(Stack::read(&mean).unwrap_err().to_string().contains("it is a mean"));
     Stack::new(50).write(&mean).unwrap();
     let error = Stack::sum([&files[0], &mean]).unwrap_err().to_string();
-    assert!(error.contains("mean.fits") && error.contains("50 pixels wide, the others 100"), "{error}");
+    assert!(
+        error.contains("mean.fits") && error.contains("50 pixels wide, the others 100"),
+        "{error}"
+    );
 }
 
 #[test]
 fn the_same_seed_makes_the_same_bytes() {
     let plan = SurveyPlan { frames: 3, objects: 5, width: 100, height: 90, seed: 1, gzip: true };
-    let (one, same, other) = (Survey::write(plan), Survey::write(plan), Survey::write(SurveyPlan { seed: 2, ..plan }));
+    let (one, same, other) =
+        (Survey::write(plan), Survey::write(plan), Survey::write(SurveyPlan { seed: 2, ..plan }));
     let names = ["objects.csv", "control.csv", "tasks.csv"].map(str::to_owned);
     for name in names.into_iter().chain((0..3).map(|number| plan.file_name(number))) {
         let bytes = |survey: &Survey| fs::read(survey.path(&name)).unwrap();

@@ -1,6 +1,8 @@
-//! Join: for each key, all pairs of a value in input 1 and a value in input 2, as Hadoop's Join does by default.
+//! Join: for each key, all pairs of a value in input 1 and a value in input 2, as Hadoop's Join
+//! does by default.
 //!
-//! Between map and reduce a line is `key TAB input TAB value`. A line without a tab is a key whose value is empty.
+//! Between map and reduce a line is `key TAB input TAB value`. A line without a tab is a key whose
+//! value is empty.
 
 use std::io::{BufRead, Write};
 
@@ -10,8 +12,8 @@ use memchr::memchr_iter;
 use crate::pieces::{self, key_and_value};
 use crate::trouble::Trouble;
 
-/// Largest size of one key's values in memory, of both inputs. The values may come in any order, so all are kept until
-/// the next key. A key with more is refused.
+/// Largest size of one key's values in memory, of both inputs. The values may come in any order, so
+/// all are kept until the next key. A key with more is refused.
 pub const MAX_KEY_BYTES: usize = 1 << 30;
 
 /// One of the two inputs.
@@ -53,8 +55,10 @@ pub fn map_marked(input: impl BufRead, output: &mut impl Write) -> Result<(), Tr
     pieces::lines(input, |line| {
         number += 1;
         let (name, rest) = key_and_value(line);
-        let side = Side::named(name)
-            .ok_or(Trouble::Line { line: number, wrong: "it does not begin with 1 or 2 and a tab" })?;
+        let side = Side::named(name).ok_or(Trouble::Line {
+            line: number,
+            wrong: "it does not begin with 1 or 2 and a tab",
+        })?;
         mark(side, rest.unwrap_or_default(), output)
     })
 }
@@ -64,7 +68,10 @@ fn mark(side: Side, line: &[u8], output: &mut impl Write) -> Result<(), Trouble>
     write_fields([key, side.name(), value.unwrap_or_default()], output)
 }
 
-fn write_fields([first, second, third]: [&[u8]; 3], output: &mut impl Write) -> Result<(), Trouble> {
+fn write_fields(
+    [first, second, third]: [&[u8]; 3],
+    output: &mut impl Write,
+) -> Result<(), Trouble> {
     for part in [first, b"\t", second, b"\t", third, b"\n"] {
         output.write_all(part)?;
     }
@@ -91,9 +98,13 @@ impl Values {
     }
 }
 
-/// Reads the lines of `map`, grouped by key, and writes `key TAB first value TAB second value` for each
-/// pair. A key has at most `key_bytes` of values.
-pub fn reduce(input: impl BufRead, output: &mut impl Write, key_bytes: usize) -> Result<(), Trouble> {
+/// Reads the lines of `map`, grouped by key, and writes `key TAB first value TAB second value` for
+/// each pair. A key has at most `key_bytes` of values.
+pub fn reduce(
+    input: impl BufRead,
+    output: &mut impl Write,
+    key_bytes: usize,
+) -> Result<(), Trouble> {
     let mut key = Vec::new();
     let (mut first, mut second) = (Values::default(), Values::default());
     let mut number = 0;
@@ -102,7 +113,8 @@ pub fn reduce(input: impl BufRead, output: &mut impl Write, key_bytes: usize) ->
         let wrong = |wrong| Trouble::Line { line: number, wrong };
         let (new, rest) = key_and_value(line);
         let (name, value) = key_and_value(rest.unwrap_or_default());
-        let side = Side::named(name).ok_or(wrong("there is no 1 or 2 between two tabs after the key"))?;
+        let side =
+            Side::named(name).ok_or(wrong("there is no 1 or 2 between two tabs after the key"))?;
         let value = value.ok_or(wrong("there is no tab after the input's number"))?;
         if key != new {
             key.clear();
@@ -111,7 +123,9 @@ pub fn reduce(input: impl BufRead, output: &mut impl Write, key_bytes: usize) ->
             second.0.clear();
         }
         if first.0.len() + second.0.len() + value.len() >= key_bytes {
-            return Err(wrong("the values of its key are more than this program keeps in memory (1 GiB)"));
+            return Err(wrong(
+                "the values of its key are more than this program keeps in memory (1 GiB)",
+            ));
         }
         match side {
             Side::First => {

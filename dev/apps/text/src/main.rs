@@ -1,10 +1,10 @@
-//! Programs over blocks of text, as Hadoop's examples define them: grep, word count, aggregate word count, join and
-//! sort.
+//! Programs over blocks of text, as Hadoop's examples define them: grep, word count, aggregate word
+//! count, join and sort.
 //!
-//! A map program reads its block, whole lines, from its input and writes lines `key TAB value`. A reduce program reads
-//! such lines, grouped by key, and writes results. Any shuffle can run between them, for example `LC_ALL=C sort`. The
-//! programs do not know which system runs them. They never read other files and keep no state between runs: the same
-//! block always gives the same bytes.
+//! A map program reads its block, whole lines, from its input and writes lines `key TAB value`. A
+//! reduce program reads such lines, grouped by key, and writes results. Any shuffle can run between
+//! them, for example `LC_ALL=C sort`. The programs do not know which system runs them. They never
+//! read other files and keep no state between runs: the same block always gives the same bytes.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,8 @@ enum Program {
     Grep {
         /// A regular expression, in the syntax of Rust's regex crate
         pattern: Regex,
-        /// Write `match TAB 1` for each match instead, to be summed by `word-count reduce`; tabs in it become spaces
+        /// Write `match TAB 1` for each match instead, to be summed by `word-count reduce`; tabs
+        /// in it become spaces
         #[arg(long)]
         matches: bool,
     },
@@ -101,13 +102,18 @@ fn run(program: Program, output: &mut impl Write) -> Result<(), Trouble> {
         Program::Grep { pattern, matches: false } => grep::lines(&pattern, input, output),
         Program::Grep { pattern, matches: true } => grep::matches(&pattern, input, output),
         Program::WordCount { step: Step::Map } => words::map(input, output),
-        Program::AggregateWordCount { step: Step::Map } => words::aggregate(input, output, words::MAX_TABLE_BYTES),
-        Program::WordCount { step: Step::Reduce } | Program::AggregateWordCount { step: Step::Reduce } => {
-            counts::reduce(input, output)
+        Program::AggregateWordCount { step: Step::Map } => {
+            words::aggregate(input, output, words::MAX_TABLE_BYTES)
         }
-        Program::Join { step: JoinStep::Map { input: Some(side) } } => join::map(side, input, output),
+        Program::WordCount { step: Step::Reduce }
+        | Program::AggregateWordCount { step: Step::Reduce } => counts::reduce(input, output),
+        Program::Join { step: JoinStep::Map { input: Some(side) } } => {
+            join::map(side, input, output)
+        }
         Program::Join { step: JoinStep::Map { input: None } } => join::map_marked(input, output),
-        Program::Join { step: JoinStep::Reduce } => join::reduce(input, output, join::MAX_KEY_BYTES),
+        Program::Join { step: JoinStep::Reduce } => {
+            join::reduce(input, output, join::MAX_KEY_BYTES)
+        }
         // The shuffle sorts; as in Hadoop, map and reduce copy the lines.
         Program::Sort { step: Step::Map | Step::Reduce } => sort::copy(input, output),
     }

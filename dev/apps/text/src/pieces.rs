@@ -7,10 +7,15 @@ use memchr::memchr;
 use crate::trouble::Trouble;
 
 /// Calls `each` for every line, without its line feed. The last line may have none.
-pub fn lines(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
+pub fn lines(
+    input: impl BufRead,
+    mut each: impl FnMut(&[u8]) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
     let mut begun = Vec::new();
     buffers(input, |buffer| {
-        let Some(mut rest) = buffer else { return if begun.is_empty() { Ok(()) } else { each(&begun) } };
+        let Some(mut rest) = buffer else {
+            return if begun.is_empty() { Ok(()) } else { each(&begun) };
+        };
         while let Some(end) = memchr(b'\n', rest) {
             let line = &rest[..end];
             rest = &rest[end + 1..];
@@ -27,12 +32,17 @@ pub fn lines(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trou
     })
 }
 
-/// Calls `each` for every word. Words are separated by spaces, tabs, line feeds, carriage returns and form feeds, as in
-/// Hadoop.
-pub fn words(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
+/// Calls `each` for every word. Words are separated by spaces, tabs, line feeds, carriage returns
+/// and form feeds, as in Hadoop.
+pub fn words(
+    input: impl BufRead,
+    mut each: impl FnMut(&[u8]) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
     let mut begun = Vec::new();
     buffers(input, |buffer| {
-        let Some(buffer) = buffer else { return if begun.is_empty() { Ok(()) } else { each(&begun) } };
+        let Some(buffer) = buffer else {
+            return if begun.is_empty() { Ok(()) } else { each(&begun) };
+        };
         let mut start = 0;
         for (index, block) in buffer.chunks(BLOCK_BYTES).enumerate() {
             let mut spaces = spaces(block);
@@ -58,19 +68,24 @@ pub fn words(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trou
 /// White space is searched in blocks of this size, with one bit for each byte.
 const BLOCK_BYTES: usize = 64;
 
-/// A bit for each byte of a block, the first byte's bit being the lowest: whether the byte is white space.
+/// A bit for each byte of a block, the first byte's bit being the lowest: whether the byte is white
+/// space.
 fn spaces(block: &[u8]) -> u64 {
     let mut are_spaces = [0; BLOCK_BYTES];
     for (is_space, byte) in are_spaces.iter_mut().zip(block) {
         *is_space = u8::from(byte.is_ascii_whitespace());
     }
     // The product moves the lowest bits of eight bytes next to each other, to the highest byte.
-    let bits = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let bits =
+        |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     are_spaces.as_chunks().0.iter().rev().fold(0, |mask, bytes| mask << 8 | bits(bytes))
 }
 
 /// Calls `each` for every buffer of the input, and then with `None`.
-fn buffers(mut input: impl BufRead, mut each: impl FnMut(Option<&[u8]>) -> Result<(), Trouble>) -> Result<(), Trouble> {
+fn buffers(
+    mut input: impl BufRead,
+    mut each: impl FnMut(Option<&[u8]>) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
     loop {
         let buffer = match input.fill_buf() {
             Ok([]) => return each(None),
@@ -84,7 +99,8 @@ fn buffers(mut input: impl BufRead, mut each: impl FnMut(Option<&[u8]>) -> Resul
     }
 }
 
-/// Splits a line at its first tab into key and value. Without a tab the whole line is the key, as in Hadoop streaming.
+/// Splits a line at its first tab into key and value. Without a tab the whole line is the key, as
+/// in Hadoop streaming.
 pub fn key_and_value(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr(b'\t', line) {
         Some(tab) => (&line[..tab], Some(&line[tab + 1..])),
@@ -132,9 +148,12 @@ mod tests {
 
     #[test]
     fn the_first_tab_ends_a_key() {
-        for (line, parts) in
-            [("", ("", None)), ("a b", ("a b", None)), ("\t", ("", Some(""))), ("a\tb\tc", ("a", Some("b\tc")))]
-        {
+        for (line, parts) in [
+            ("", ("", None)),
+            ("a b", ("a b", None)),
+            ("\t", ("", Some(""))),
+            ("a\tb\tc", ("a", Some("b\tc"))),
+        ] {
             let expected = (parts.0.as_bytes(), parts.1.map(str::as_bytes));
             assert_eq!(key_and_value(line.as_bytes()), expected);
         }

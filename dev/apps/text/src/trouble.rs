@@ -28,7 +28,8 @@ impl Trouble {
     }
 
     /// Exit code as in sysexits.h: 74 (`EX_IOERR`) if a retry may help, 65 (`EX_DATAERR`) if not.
-    /// After a closed pipe, the exit code of a shell for a program that SIGPIPE has ended: the output is incomplete.
+    /// After a closed pipe, the exit code of a shell for a program that SIGPIPE has ended: the
+    /// output is incomplete.
     pub fn exit_code(&self) -> u8 {
         match self {
             Trouble::Write(_) if self.is_closed_pipe() => 141,

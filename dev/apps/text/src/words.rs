@@ -1,4 +1,5 @@
-//! Word count's maps: a line for each occurrence, as Hadoop's WordCount, or for each word, as its AggregateWordCount.
+//! Word count's maps: a line for each occurrence, as Hadoop's WordCount, or for each word, as its
+//! AggregateWordCount.
 
 use std::io::{BufRead, Write};
 
@@ -7,11 +8,12 @@ use hashbrown::HashMap;
 use crate::pieces;
 use crate::trouble::Trouble;
 
-/// Memory for words that are counted and not yet written. When it is full, the counts are written and counting starts
-/// again; the reduce step adds up partial counts.
+/// Memory for words that are counted and not yet written. When it is full, the counts are written
+/// and counting starts again; the reduce step adds up partial counts.
 pub const MAX_TABLE_BYTES: usize = 16 << 20;
 
-/// Memory of an entry in addition to its word: pointer, length, count, and overhead of the allocator and the table.
+/// Memory of an entry in addition to its word: pointer, length, count, and overhead of the
+/// allocator and the table.
 const ENTRY_BYTES: usize = 64;
 
 /// Writes `word TAB 1` for each word.
@@ -22,9 +24,13 @@ pub fn map(input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> 
     })
 }
 
-/// Writes `word TAB count` for each word, once or several times. Keeps words of about `table_bytes` in memory, and at
-/// least one word.
-pub fn aggregate(input: impl BufRead, output: &mut impl Write, table_bytes: usize) -> Result<(), Trouble> {
+/// Writes `word TAB count` for each word, once or several times. Keeps words of about `table_bytes`
+/// in memory, and at least one word.
+pub fn aggregate(
+    input: impl BufRead,
+    output: &mut impl Write,
+    table_bytes: usize,
+) -> Result<(), Trouble> {
     let mut counts: HashMap<Box<[u8]>, u64> = HashMap::new();
     let mut rest_bytes = table_bytes;
     pieces::words(input, |word| {

@@ -1,4 +1,5 @@
-//! The programs as users run them, compared with a plain computation and with programs of coreutils.
+//! The programs as users run them, compared with a plain computation and with programs of
+//! coreutils.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -50,7 +51,8 @@ fn shuffled<'a>(parts: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
 /// Runs the step `map` on every block of some lines, a shuffle, and the step `reduce`.
 fn map_and_reduce(program: &str, text: &[u8]) -> Vec<u8> {
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-    let parts: Vec<Vec<u8>> = lines.chunks(700).map(|block| run(&[program, "map"], &block.concat())).collect();
+    let parts: Vec<Vec<u8>> =
+        lines.chunks(700).map(|block| run(&[program, "map"], &block.concat())).collect();
     run(&[program, "reduce"], &shuffled(&parts))
 }
 
@@ -58,17 +60,29 @@ fn map_and_reduce(program: &str, text: &[u8]) -> Vec<u8> {
 fn numbers(count: usize, bound: usize) -> impl Iterator<Item = usize> {
     let mut state = 1u64;
     std::iter::repeat_with(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % bound
     })
     .take(count)
 }
 
-/// Lines of a few repeated words: some of other alphabets, some that are not text, and a very long one.
+/// Lines of a few repeated words: some of other alphabets, some that are not text, and a very long
+/// one.
 fn text() -> Vec<u8> {
     let long = "x".repeat(1 << 20);
-    let words: [&[u8]; 10] =
-        [b"a", b"the", b"Falke", "Jagd\u{2009}鷹".as_bytes(), b"\xff\xfe", b"\0", b"\"", b"1", b"", long.as_bytes()];
+    let words: [&[u8]; 10] = [
+        b"a",
+        b"the",
+        b"Falke",
+        "Jagd\u{2009}鷹".as_bytes(),
+        b"\xff\xfe",
+        b"\0",
+        b"\"",
+        b"1",
+        b"",
+        long.as_bytes(),
+    ];
     let mut text = Vec::new();
     for number in numbers(20_000, 9000) {
         // The long word is rare.
@@ -86,7 +100,8 @@ fn words_are_counted() {
     for word in text.split(|byte| b" \t\r\n\x0c".contains(byte)).filter(|word| !word.is_empty()) {
         *counts.entry(word).or_insert(0) += 1;
     }
-    let lines = counts.iter().map(|(word, count)| [word, format!("\t{count}\n").as_bytes()].concat());
+    let lines =
+        counts.iter().map(|(word, count)| [word, format!("\t{count}\n").as_bytes()].concat());
     let expected = lines.collect::<Vec<_>>().concat();
     assert!(map_and_reduce("word-count", &text) == expected);
     assert!(map_and_reduce("aggregate-word-count", &text) == expected);
@@ -103,7 +118,8 @@ fn lines_with_a_match_are_found() {
     let text = text();
     let lines = text.split(|byte| *byte == b'\n');
     let has_falcon = |line: &&[u8]| line.windows(5).any(|window| window == b"Falke");
-    let expected: Vec<u8> = lines.filter(has_falcon).flat_map(|line| [line, b"\n"].concat()).collect();
+    let expected: Vec<u8> =
+        lines.filter(has_falcon).flat_map(|line| [line, b"\n"].concat()).collect();
     let found = run(&["grep", "Falke"], &text);
     assert!(found == expected && !found.is_empty());
     assert_eq!(run(&["grep", "nothing like it"], &text), b"");
@@ -126,9 +142,12 @@ fn values_of_equal_keys_are_joined() {
         let row = |(number, key): (usize, usize)| format!("k{key}\tv{number}\tw {key}\n");
         numbers(count, bound).enumerate().map(row).collect::<String>()
     };
-    let (first, second) = (rows(300, 80) + "alone\n\tempty\nboth", rows(200, 120) + "both\nboth\tx\n\tempty\n");
-    let split =
-        |row: &str| row.split_once('\t').map_or((row.to_owned(), String::new()), |(a, b)| (a.to_owned(), b.to_owned()));
+    let (first, second) =
+        (rows(300, 80) + "alone\n\tempty\nboth", rows(200, 120) + "both\nboth\tx\n\tempty\n");
+    let split = |row: &str| {
+        row.split_once('\t')
+            .map_or((row.to_owned(), String::new()), |(a, b)| (a.to_owned(), b.to_owned()))
+    };
     let mut expected = Vec::new();
     for (key, value) in first.lines().map(split) {
         let others = second.lines().map(split).filter(|(other, _)| *other == key);
@@ -138,17 +157,26 @@ fn values_of_equal_keys_are_joined() {
     assert!(expected.len() > 300);
 
     let sorted = |joined: Vec<u8>| {
-        let mut lines: Vec<_> = String::from_utf8(joined).unwrap().lines().map(str::to_owned).collect();
+        let mut lines: Vec<_> =
+            String::from_utf8(joined).unwrap().lines().map(str::to_owned).collect();
         lines.sort();
         lines
     };
-    let (one, two) = (run(&["join", "map", "1"], first.as_bytes()), run(&["join", "map", "2"], second.as_bytes()));
+    let (one, two) = (
+        run(&["join", "map", "1"], first.as_bytes()),
+        run(&["join", "map", "2"], second.as_bytes()),
+    );
     // Whichever input comes first.
     assert_eq!(sorted(run(&["join", "reduce"], &shuffled([&one, &two]))), expected);
     assert_eq!(sorted(run(&["join", "reduce"], &shuffled([&two, &one]))), expected);
-    let marked = |side: &str, rows: &str| rows.lines().map(|row| format!("{side}\t{row}\n")).collect::<String>();
+    let marked = |side: &str, rows: &str| {
+        rows.lines().map(|row| format!("{side}\t{row}\n")).collect::<String>()
+    };
     let both = marked("1", &first) + &marked("2", &second);
-    assert_eq!(sorted(run(&["join", "reduce"], &shuffled([&run(&["join", "map"], both.as_bytes())]))), expected);
+    assert_eq!(
+        sorted(run(&["join", "reduce"], &shuffled([&run(&["join", "map"], both.as_bytes())]))),
+        expected
+    );
 
     let room = tempfile::tempdir().unwrap();
     // coreutils needs a value in every line.
@@ -156,11 +184,15 @@ fn values_of_equal_keys_are_joined() {
     std::fs::write(room.path().join("1"), &first).unwrap();
     std::fs::write(room.path().join("2"), &second).unwrap();
     let pipeline = format!(
-        "cd '{}' && t=$(printf '\\t') && sort -t \"$t\" -k1,1 1 >a && sort -t \"$t\" -k1,1 2 >b && join -t \"$t\" a b",
+        "cd '{}' && t=$(printf '\\t') && sort -t \"$t\" -k1,1 1 >a && sort -t \"$t\" -k1,1 2 >b \
+         && join -t \"$t\" a b",
         room.path().display()
     );
     if let Some(joined) = shell(&pipeline, b"") {
-        let maps = [run(&["join", "map", "1"], first.as_bytes()), run(&["join", "map", "2"], second.as_bytes())];
+        let maps = [
+            run(&["join", "map", "1"], first.as_bytes()),
+            run(&["join", "map", "2"], second.as_bytes()),
+        ];
         assert_eq!(sorted(run(&["join", "reduce"], &shuffled(&maps))), sorted(joined));
     }
 }
@@ -191,7 +223,8 @@ fn a_reader_that_leaves_is_no_news() {
     file.write_all(&b"word ".repeat(1 << 20)).unwrap();
     file.rewind().unwrap();
     let mut command = eyas_text(&["word-count", "map"]);
-    let mut child = command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut some = [0; 7];
     child.stdout.take().unwrap().read_exact(&mut some).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -225,7 +258,11 @@ fn trouble_is_told() {
         assert_eq!(output.status.code(), Some(65), "{arguments:?}");
     }
     if let Ok(full) = File::options().write(true).open("/dev/full") {
-        let child = eyas_text(&["sort", "map"]).stdin(Stdio::piped()).stdout(full).stderr(Stdio::piped()).spawn();
+        let child = eyas_text(&["sort", "map"])
+            .stdin(Stdio::piped())
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .spawn();
         let mut child = child.unwrap();
         child.stdin.take().unwrap().write_all(b"a\n").unwrap();
         let output = child.wait_with_output().unwrap();

@@ -1,6 +1,6 @@
-//! Delayed answers. One thread gives them in the order of their due times, so the thread that receives the kernel's
-//! requests never waits, however long the disk's queue is. There are at most as many answers as the kernel has requests
-//! under way.
+//! Delayed answers. One thread gives them in the order of their due times, so the thread that
+//! receives the kernel's requests never waits, however long the disk's queue is. There are at most
+//! as many answers as the kernel has requests under way.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -31,17 +31,21 @@ impl Answers {
 }
 
 fn give(answers: &Receiver<(u64, Give)>) {
-    // Requests to the disk take tens of microseconds, the kernel's default timer slack. If it cannot be reduced,
-    // answers are late.
+    // Requests to the disk take tens of microseconds, the kernel's default timer slack. If it
+    // cannot be reduced, answers are late.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     // Answers that are due at the same time are given in the order of arrival.
     let mut waiting: BTreeMap<(u64, u64), Give> = BTreeMap::new();
     for number in 0.. {
-        while let Some(soonest) = waiting.first_entry().filter(|soonest| soonest.key().0 <= now_ns()) {
+        while let Some(soonest) =
+            waiting.first_entry().filter(|soonest| soonest.key().0 <= now_ns())
+        {
             (soonest.remove())();
         }
         let next = match waiting.first_key_value() {
-            Some(((due_ns, _), _)) => answers.recv_timeout(Duration::from_nanos(due_ns.saturating_sub(now_ns()))),
+            Some(((due_ns, _), _)) => {
+                answers.recv_timeout(Duration::from_nanos(due_ns.saturating_sub(now_ns())))
+            }
             None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match next {

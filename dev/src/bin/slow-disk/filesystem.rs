@@ -1,8 +1,8 @@
 //! The file system's answers to the kernel: metadata at once, data when the disk is done.
 //!
-//! Operations that are missing here are handled by the kernel: locks, holes (it reports none), copies (by reading and
-//! writing). After the first refusal it knows that there are no extended attributes, and that nothing needs flushing,
-//! since every write has been answered.
+//! Operations that are missing here are handled by the kernel: locks, holes (it reports none),
+//! copies (by reading and writing). After the first refusal it knows that there are no extended
+//! attributes, and that nothing needs flushing, since every write has been answered.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    WriteFlags,
 };
 use rustix::fs::{AtFlags, FallocateFlags};
 
@@ -46,13 +47,22 @@ pub struct SlowFiles {
 }
 
 impl SlowFiles {
-    pub fn new(source: &Path, disk: SharedDisk, latency_us: u64, uncached: bool) -> io::Result<Self> {
+    pub fn new(
+        source: &Path,
+        disk: SharedDisk,
+        latency_us: u64,
+        uncached: bool,
+    ) -> io::Result<Self> {
         Ok(Self {
             tree: Tree::new(source)?,
             disk,
             answers: Answers::new(),
             latency_ns: latency_us * 1000,
-            opened: if uncached { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE },
+            opened: if uncached {
+                FopenFlags::FOPEN_DIRECT_IO
+            } else {
+                FopenFlags::FOPEN_KEEP_CACHE
+            },
             files: Mutex::default(),
             folders: Mutex::default(),
             handles: AtomicU64::new(0),
@@ -60,7 +70,11 @@ impl SlowFiles {
     }
 
     /// Gives an answer when the disk is done and the answer has travelled back.
-    fn after(&self, request: model::Request, answer: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    fn after(
+        &self,
+        request: model::Request,
+        answer: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
         let now_ns = now_ns();
         let done_ns = if request.bytes == 0 { now_ns } else { self.disk.serve(now_ns, request)? };
         self.answers.at(done_ns + self.latency_ns, answer);
@@ -140,7 +154,10 @@ impl Filesystem for SlowFiles {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        attributes(self.tree.change(number, &Change { mode, owner, group, size, accessed, modified }), reply);
+        attributes(
+            self.tree.change(number, &Change { mode, owner, group, size, accessed, modified }),
+            reply,
+        );
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -150,15 +167,39 @@ impl Filesystem for SlowFiles {
         }
     }
 
-    fn mknod(&self, asks: &Request, folder: INodeNo, name: &OsStr, mode: u32, _: u32, device: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        asks: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
         entry(self.tree.make_node(asks, folder, name, mode, device), reply);
     }
 
-    fn mkdir(&self, asks: &Request, folder: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        asks: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         entry(self.tree.make_folder(asks, folder, name, mode), reply);
     }
 
-    fn symlink(&self, asks: &Request, folder: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        asks: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         entry(self.tree.make_symlink(asks, folder, name, target), reply);
     }
 
@@ -194,9 +235,20 @@ impl Filesystem for SlowFiles {
         }
     }
 
-    fn create(&self, asks: &Request, folder: INodeNo, name: &OsStr, mode: u32, _: u32, flags: i32, reply: ReplyCreate) {
+    fn create(
+        &self,
+        asks: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
         match self.tree.create(asks, folder, name, mode, flags) {
-            Ok((made, file)) => reply.created(&REMEMBERED, &made, Generation(0), self.remember(file), self.opened),
+            Ok((made, file)) => {
+                reply.created(&REMEMBERED, &made, Generation(0), self.remember(file), self.opened)
+            }
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -233,7 +285,8 @@ impl Filesystem for SlowFiles {
             Err(error) => return reply.error(errno(error)),
         };
         let there = u64::from(bytes).min(length.saturating_sub(offset));
-        let request = model::Request { direction: Direction::Read, file: number.0, offset, bytes: there };
+        let request =
+            model::Request { direction: Direction::Read, file: number.0, offset, bytes: there };
         let answer = move || match read(&file, offset, bytes as usize) {
             Ok(content) => reply.data(&content),
             Err(error) => reply.error(errno(error)),
@@ -264,7 +317,10 @@ impl Filesystem for SlowFiles {
             Ok(()) => reply.written(content.len() as u32),
             Err(error) => reply.error(errno(error)),
         };
-        let _ = self.after(model::Request { direction: Direction::Write, file: number.0, offset, bytes }, answer);
+        let _ = self.after(
+            model::Request { direction: Direction::Write, file: number.0, offset, bytes },
+            answer,
+        );
     }
 
     fn fallocate(
@@ -278,7 +334,9 @@ impl Filesystem for SlowFiles {
         reply: ReplyEmpty,
     ) {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        let done = self.file(handle).and_then(|file| Ok(rustix::fs::fallocate(&*file, mode, offset, length)?));
+        let done = self
+            .file(handle)
+            .and_then(|file| Ok(rustix::fs::fallocate(&*file, mode, offset, length)?));
         empty(done, reply);
     }
 
@@ -293,7 +351,14 @@ impl Filesystem for SlowFiles {
         }
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let folders = self.folders.lock().expect("nobody panics with it");
         let entries = folders.get(&handle.0).map(Vec::as_slice).unwrap_or_default();
         for (place, entry) in entries.iter().enumerate().skip(offset as usize) {
@@ -304,7 +369,14 @@ impl Filesystem for SlowFiles {
         reply.ok();
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         self.folders.lock().expect("nobody panics with it").remove(&handle.0);
         reply.ok();
     }

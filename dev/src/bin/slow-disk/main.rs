@@ -1,7 +1,7 @@
-//! An emulated slow shared disk, for tests and experiments: a file system that passes everything on to a folder, and
-//! answers reads and writes when a disk with the given seek time and rate would have. Software that reorders requests
-//! can only be judged where the order matters, and development and CI machines have no such disks. It must never change
-//! what programs read.
+//! An emulated slow shared disk, for tests and experiments: a file system that passes everything on
+//! to a folder, and answers reads and writes when a disk with the given seek time and rate would
+//! have. Software that reorders requests can only be judged where the order matters, and
+//! development and CI machines have no such disks. It must never change what programs read.
 //!
 //! ```text
 //! slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8] [--megabytes-per-second 150] [--iops N] ...
@@ -9,13 +9,15 @@
 //! slow-disk forget FILE          clears the memory of the disk's server
 //! ```
 //!
-//! Several mounts with one state file are nodes that share one disk. With `--memory-megabytes`, the disk belongs to a
-//! file server that caches what was read and written last. With `--channels N`, it serves N requests at a time. A mount
-//! behaves much like an NFS mount: the node's kernel caches pages, reads ahead, and drops cached pages of a file whose
-//! size or time has changed, which it checks every few seconds. Writes go through to the disk. Locks are local to a
-//! mount. Metadata operations take no time.
+//! Several mounts with one state file are nodes that share one disk. With `--memory-megabytes`, the
+//! disk belongs to a file server that caches what was read and written last. With `--channels N`,
+//! it serves N requests at a time. A mount behaves much like an NFS mount: the node's kernel caches
+//! pages, reads ahead, and drops cached pages of a file whose size or time has changed, which it
+//! checks every few seconds. Writes go through to the disk. Locks are local to a mount. Metadata
+//! operations take no time.
 //!
-//! It serves until its standard input ends or it is unmounted. It needs Linux, root and `/dev/fuse`, but not libfuse.
+//! It serves until its standard input ends or it is unmounted. It needs Linux, root and
+//! `/dev/fuse`, but not libfuse.
 
 #![forbid(unsafe_code)]
 
@@ -71,8 +73,8 @@ struct Mount {
     source: PathBuf,
     /// Folder to mount on
     mountpoint: PathBuf,
-    /// State file that all mounts of the disk share; created if missing. It is not valid after a reboot, so put it
-    /// under /dev/shm
+    /// State file that all mounts of the disk share; created if missing. It is not valid after a
+    /// reboot, so put it under /dev/shm
     #[arg(long)]
     state: PathBuf,
     /// Milliseconds that a request costs that does not continue the previous one
@@ -104,8 +106,12 @@ struct Mount {
 fn main() -> ExitCode {
     let done = match Words::parse().command {
         Command::Mount(mount) => serve(&mount),
-        Command::Forget { state } => SharedDisk::forget(&state).map_err(|error| named(&state, &error)),
-        Command::Stat { state } => SharedDisk::counters(&state).map(|counters| println!("{counters}")),
+        Command::Forget { state } => {
+            SharedDisk::forget(&state).map_err(|error| named(&state, &error))
+        }
+        Command::Stat { state } => {
+            SharedDisk::counters(&state).map(|counters| println!("{counters}"))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -123,16 +129,19 @@ fn serve(asked: &Mount) -> io::Result<()> {
         memory_sets: memory::sets(asked.memory_megabytes * 1_000_000),
         memory_bytes_per_s: (asked.memory_megabytes_per_second * 1e6) as u64,
     };
-    let disk = SharedDisk::open(&asked.state, costs).map_err(|error| named(&asked.state, &error))?;
+    let disk =
+        SharedDisk::open(&asked.state, costs).map_err(|error| named(&asked.state, &error))?;
     raise_open_files()?;
     // The kernel has already applied the caller's umask.
     rustix::process::umask(Mode::empty());
     let files = SlowFiles::new(&asked.source, disk, asked.latency_us, asked.uncached)
         .map_err(|error| named(&asked.source, &error))?;
     let mut config = Config::default();
-    config.mount_options = vec![MountOption::FSName("slow-disk".into()), MountOption::DefaultPermissions];
+    config.mount_options =
+        vec![MountOption::FSName("slow-disk".into()), MountOption::DefaultPermissions];
     config.acl = SessionACL::All;
-    let mountpoint = fs::canonicalize(&asked.mountpoint).map_err(|error| named(&asked.mountpoint, &error))?;
+    let mountpoint =
+        fs::canonicalize(&asked.mountpoint).map_err(|error| named(&asked.mountpoint, &error))?;
     let session = Session::new(files, &mountpoint, &config)?;
     println!("ready");
     io::stdout().flush()?;
@@ -140,7 +149,8 @@ fn serve(asked: &Mount) -> io::Result<()> {
     session.run()
 }
 
-/// Unmounts when standard input ends. Detaches first, so that open files do not keep this process alive.
+/// Unmounts when standard input ends. Detaches first, so that open files do not keep this process
+/// alive.
 fn end_with_input(mountpoint: &Path) {
     let mut ignored = [0; 64];
     while io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
@@ -154,10 +164,14 @@ fn end_with_input(mountpoint: &Path) {
     std::process::exit(code);
 }
 
-/// Raises the limit of open files to its maximum: every file that the kernel remembers is open here.
+/// Raises the limit of open files to its maximum: every file that the kernel remembers is open
+/// here.
 fn raise_open_files() -> io::Result<()> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    Ok(rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
+    Ok(rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit { current: limit.maximum, maximum: limit.maximum },
+    )?)
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {

@@ -1,8 +1,9 @@
 //! Model of a file server's memory: a pure decision without clock or I/O.
 //!
-//! The memory is a set-associative cache of blocks of 64 pages. Each block belongs to one of many small sets, so it is
-//! found without reading the whole state file; the least recently used block of a set is evicted. A cached page is
-//! available to all readers, but not before the disk has read it.
+//! The memory is a set-associative cache of blocks of 64 pages. Each block belongs to one of many
+//! small sets, so it is found without reading the whole state file; the least recently used block
+//! of a set is evicted. A cached page is available to all readers, but not before the disk has read
+//! it.
 
 use std::io;
 
@@ -105,8 +106,8 @@ impl Memory {
             let mut set = sets.load(place)?;
             let mut block = find(&set, request.file, at);
             let next = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(end);
-            let new =
-                (at / PAGE_BYTES..next.div_ceil(PAGE_BYTES)).fold(0, |pages, number| pages | page(number * PAGE_BYTES));
+            let new = (at / PAGE_BYTES..next.div_ceil(PAGE_BYTES))
+                .fold(0, |pages, number| pages | page(number * PAGE_BYTES));
             self.uses += 1;
             if new & !block.pages != 0 {
                 block.ready_ns = block.ready_ns.max(ready_ns);
@@ -131,7 +132,8 @@ fn place(file: u64, offset: u64, sets: u64) -> u64 {
 /// Block of a byte; empty if it is not cached.
 fn find(set: &Set, file: u64, offset: u64) -> Block {
     let number = offset / BLOCK_BYTES;
-    let found = set.iter().find(|block| (block.file, block.number) == (file, number) && block.used > 0);
+    let found =
+        set.iter().find(|block| (block.file, block.number) == (file, number) && block.used > 0);
     found.copied().unwrap_or(Block { file, number, ..Block::default() })
 }
 
@@ -172,7 +174,12 @@ mod tests {
         fn new(bytes: u64) -> Self {
             let rates = Rates::new(10.0, 100.0, 0.0, 1);
             let memory = Memory { bytes_per_s: 1_000_000_000, ..Memory::default() };
-            Server { memory, sets: vec![Set::default(); sets(bytes) as usize], rates, disk: Disk::new(&rates) }
+            Server {
+                memory,
+                sets: vec![Set::default(); sets(bytes) as usize],
+                rates,
+                disk: Disk::new(&rates),
+            }
         }
 
         fn serve(&mut self, now_ns: u64, direction: Direction, offset: u64, bytes: u64) -> u64 {
@@ -197,7 +204,10 @@ mod tests {
         let done_ns = server.read(0, 0, 1_024_000);
         assert_eq!(done_ns, 10 * MS + 10_240_000);
         assert_eq!(server.read(done_ns, 0, 1_024_000), done_ns + 1_024_000);
-        assert_eq!((server.disk.requests, server.disk.read_bytes, server.memory.bytes), (1, 1_024_000, 1_024_000));
+        assert_eq!(
+            (server.disk.requests, server.disk.read_bytes, server.memory.bytes),
+            (1, 1_024_000, 1_024_000)
+        );
     }
 
     #[test]
@@ -215,7 +225,10 @@ mod tests {
         server.read(0, 248 << 10, 16 << 10);
         server.read(0, 0, 256 << 10);
         // One before the first, and one between both; written bytes are cached as well.
-        assert_eq!((server.disk.requests, server.disk.read_bytes, server.memory.bytes), (4, 264 << 10, 12 << 10));
+        assert_eq!(
+            (server.disk.requests, server.disk.read_bytes, server.memory.bytes),
+            (4, 264 << 10, 12 << 10)
+        );
         server.serve(0, Direction::Write, 1 << 20, 5_000);
         server.read(0, 1 << 20, 8 << 10);
         assert_eq!((server.disk.requests, server.disk.written_bytes), (5, 5_000));

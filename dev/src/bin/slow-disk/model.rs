@@ -1,11 +1,12 @@
 //! Model of a disk: when a request is done. A pure decision without clock or I/O.
 //!
-//! The disk serves requests in the order of arrival and never reorders them; its users are judged by their order. Bytes
-//! are transferred at the disk's rate. A request that does not begin at the byte after the previous request, in the
-//! same file, costs a seek. A limit on requests a second is a minimum duration of each.
+//! The disk serves requests in the order of arrival and never reorders them; its users are judged
+//! by their order. Bytes are transferred at the disk's rate. A request that does not begin at the
+//! byte after the previous request, in the same file, costs a seek. A limit on requests a second is
+//! a minimum duration of each.
 //!
-//! A disk with several channels is like several disks with the same files: a request goes to the channel that is free
-//! first.
+//! A disk with several channels is like several disks with the same files: a request goes to the
+//! channel that is free first.
 
 /// Costs of the disk. A rate of 0 is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +121,10 @@ mod tests {
             let before = disk.channels[0].free_at_ns;
             assert_eq!(disk.serve(&rates, 0, request), before + cost_ms * MS, "{request:?}");
         }
-        assert_eq!((disk.requests, disk.seeks, disk.read_bytes, disk.written_bytes), (5, 4, 500_000, 0));
+        assert_eq!(
+            (disk.requests, disk.seeks, disk.read_bytes, disk.written_bytes),
+            (5, 4, 500_000, 0)
+        );
         assert_eq!(disk.busy_ns, 37 * MS);
     }
 
@@ -154,8 +158,9 @@ mod tests {
     fn channels_serve_at_the_same_time() {
         let rates = Rates::new(8.0, 100.0, 0.0, 2);
         let mut disk = Disk::new(&rates);
-        let done_ms: Vec<u64> =
-            [0, 200_000, 100_000].map(|offset| disk.serve(&rates, 0, read(1, offset, 100_000)) / MS).into();
+        let done_ms: Vec<u64> = [0, 200_000, 100_000]
+            .map(|offset| disk.serve(&rates, 0, read(1, offset, 100_000)) / MS)
+            .into();
         assert_eq!(done_ms, [9, 9, 10], "the third goes on where the first ended");
     }
 }

@@ -1,6 +1,7 @@
-//! State of a disk, shared by its mounts: a file with some numbers, and behind them the contents of the server's
-//! memory. It is read, changed and written back under a lock, which the kernel releases when a process is killed. The
-//! numbers fit in a page and are written by one call, so they are never torn; a block of the memory may be lost.
+//! State of a disk, shared by its mounts: a file with some numbers, and behind them the contents of
+//! the server's memory. It is read, changed and written back under a lock, which the kernel
+//! releases when a process is killed. The numbers fit in a page and are written by one call, so
+//! they are never torn; a block of the memory may be lost.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -39,9 +40,11 @@ pub struct SharedDisk {
 }
 
 impl SharedDisk {
-    /// Opens the disk with this state file, or creates it. An existing one must have the same costs.
+    /// Opens the disk with this state file, or creates it. An existing one must have the same
+    /// costs.
     pub fn open(path: &Path, costs: Costs) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         if file.metadata()?.len() == 0 {
             let memory = Memory { bytes_per_s: costs.memory_bytes_per_s, ..Memory::default() };
@@ -117,7 +120,9 @@ impl Sets for Stored<'_> {
     }
 
     fn save(&mut self, place: u64, set: &Set) -> io::Result<()> {
-        let numbers = set.map(|Block { file, number, pages, ready_ns, used }| [file, number, pages, ready_ns, used]);
+        let numbers = set.map(|Block { file, number, pages, ready_ns, used }| {
+            [file, number, pages, ready_ns, used]
+        });
         write_numbers(self.file, at(place), &numbers.concat())
     }
 }
@@ -135,7 +140,8 @@ struct State {
 
 impl State {
     fn read(file: &File) -> io::Result<Self> {
-        let numbers: [u64; NUMBERS] = read_numbers(file, 0, NUMBERS)?.try_into().expect("as many as were asked for");
+        let numbers: [u64; NUMBERS] =
+            read_numbers(file, 0, NUMBERS)?.try_into().expect("as many as were asked for");
         let [
             magic,
             seek_ns,
@@ -157,7 +163,8 @@ impl State {
             return Err(io::Error::other("this is not the state of a slow disk"));
         }
         let rest = read_numbers(file, NUMBERS as u64 * 8, channels as usize * CHANNEL_NUMBERS)?;
-        let channel = |numbers: &[u64]| Channel { free_at_ns: numbers[0], file: numbers[1], end: numbers[2] };
+        let channel =
+            |numbers: &[u64]| Channel { free_at_ns: numbers[0], file: numbers[1], end: numbers[2] };
         let all = rest.chunks_exact(CHANNEL_NUMBERS).map(channel).collect();
         let rates = Rates { seek_ns, bytes_per_s, least_ns, channels };
         Ok(State {
@@ -186,7 +193,10 @@ impl State {
             disk.written_bytes,
             disk.busy_ns,
         ];
-        let channels = disk.channels.iter().flat_map(|channel| [channel.free_at_ns, channel.file, channel.end]);
+        let channels = disk
+            .channels
+            .iter()
+            .flat_map(|channel| [channel.free_at_ns, channel.file, channel.end]);
         let all: Vec<u64> = numbers.into_iter().chain(channels).collect();
         write_numbers(file, 0, &all)
     }
@@ -195,7 +205,8 @@ impl State {
 fn read_numbers(file: &File, offset: u64, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * 8];
     file.read_exact_at(&mut bytes, offset)?;
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
+    let number =
+        |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
     Ok(bytes.chunks_exact(8).map(number).collect())
 }
 

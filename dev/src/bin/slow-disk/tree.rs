@@ -1,6 +1,6 @@
-//! Files of the folder, by the inode numbers that the kernel uses. Each file that the kernel remembers is held by an
-//! `O_PATH` descriptor, so renaming and removing need no bookkeeping. The numbers are those of the underlying files, so
-//! all mounts of a disk agree on them.
+//! Files of the folder, by the inode numbers that the kernel uses. Each file that the kernel
+//! remembers is held by an `O_PATH` descriptor, so renaming and removing need no bookkeeping. The
+//! numbers are those of the underlying files, so all mounts of a disk agree on them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,7 +14,8 @@ use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 
-/// Open flags that are passed on to the underlying file. The kernel handles the others or they concern its cache.
+/// Open flags that are passed on to the underlying file. The kernel handles the others or they
+/// concern its cache.
 const PASSED_ON: OFlags = OFlags::ACCMODE;
 
 struct Known {
@@ -47,7 +48,8 @@ pub struct Tree {
 
 impl Tree {
     pub fn new(folder: &Path) -> Result<Self> {
-        let root = fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let root =
+            fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let device = fs::fstat(&root)?.st_dev;
         Ok(Self { root: Arc::new(root), device, known: Mutex::default() })
     }
@@ -71,7 +73,10 @@ impl Tree {
             return Err(Errno::XDEV);
         }
         let mut known = self.known.lock().expect("nobody panics with it");
-        known.entry(stat.st_ino).or_insert_with(|| Known { name: Arc::new(found), lookups: 0 }).lookups += 1;
+        known
+            .entry(stat.st_ino)
+            .or_insert_with(|| Known { name: Arc::new(found), lookups: 0 })
+            .lookups += 1;
         Ok(attributes(&stat))
     }
 
@@ -102,11 +107,16 @@ impl Tree {
             fs::chownat(&name, "", owner, group, AtFlags::EMPTY_PATH)?;
         }
         if let Some(size) = change.size {
-            fs::ftruncate(fs::open(path(&name), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?, size)?;
+            fs::ftruncate(
+                fs::open(path(&name), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?,
+                size,
+            )?;
         }
         if change.accessed.is_some() || change.modified.is_some() {
-            let times =
-                Timestamps { last_access: timespec(change.accessed), last_modification: timespec(change.modified) };
+            let times = Timestamps {
+                last_access: timespec(change.accessed),
+                last_modification: timespec(change.modified),
+            };
             fs::utimensat(&name, "", &times, AtFlags::EMPTY_PATH)?;
         }
         self.attributes(number)
@@ -127,33 +137,64 @@ impl Tree {
         flags: i32,
     ) -> Result<(FileAttr, File)> {
         let flags = OFlags::from_bits_retain(flags as u32);
-        let made = OFlags::CREATE | OFlags::CLOEXEC | flags & (PASSED_ON | OFlags::EXCL | OFlags::TRUNC);
-        let file = fs::openat(self.name(folder)?, name, made | OFlags::NOFOLLOW, Mode::from_raw_mode(mode))?;
+        let made =
+            OFlags::CREATE | OFlags::CLOEXEC | flags & (PASSED_ON | OFlags::EXCL | OFlags::TRUNC);
+        let file = fs::openat(
+            self.name(folder)?,
+            name,
+            made | OFlags::NOFOLLOW,
+            Mode::from_raw_mode(mode),
+        )?;
         self.give(asks, folder, name)?;
         Ok((self.look_up(folder, name)?, file.into()))
     }
 
-    pub fn make_node(&self, asks: &Request, folder: INodeNo, name: &OsStr, mode: u32, device: u32) -> Result<FileAttr> {
+    pub fn make_node(
+        &self,
+        asks: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        device: u32,
+    ) -> Result<FileAttr> {
         let kind = fs::FileType::from_raw_mode(mode);
         fs::mknodat(self.name(folder)?, name, kind, Mode::from_raw_mode(mode), u64::from(device))?;
         self.give(asks, folder, name)?;
         self.look_up(folder, name)
     }
 
-    pub fn make_folder(&self, asks: &Request, folder: INodeNo, name: &OsStr, mode: u32) -> Result<FileAttr> {
+    pub fn make_folder(
+        &self,
+        asks: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        mode: u32,
+    ) -> Result<FileAttr> {
         fs::mkdirat(self.name(folder)?, name, Mode::from_raw_mode(mode))?;
         self.give(asks, folder, name)?;
         self.look_up(folder, name)
     }
 
-    pub fn make_symlink(&self, asks: &Request, folder: INodeNo, name: &OsStr, target: &Path) -> Result<FileAttr> {
+    pub fn make_symlink(
+        &self,
+        asks: &Request,
+        folder: INodeNo,
+        name: &OsStr,
+        target: &Path,
+    ) -> Result<FileAttr> {
         fs::symlinkat(target, self.name(folder)?, name)?;
         self.give(asks, folder, name)?;
         self.look_up(folder, name)
     }
 
     pub fn make_link(&self, number: INodeNo, folder: INodeNo, name: &OsStr) -> Result<FileAttr> {
-        fs::linkat(CWD, path(&*self.name(number)?), self.name(folder)?, name, AtFlags::SYMLINK_FOLLOW)?;
+        fs::linkat(
+            CWD,
+            path(&*self.name(number)?),
+            self.name(folder)?,
+            name,
+            AtFlags::SYMLINK_FOLLOW,
+        )?;
         self.look_up(folder, name)
     }
 
@@ -181,7 +222,8 @@ impl Tree {
         let folder = fs::Dir::new(fs::open(path(&*self.name(number)?), flags, Mode::empty())?)?;
         let entry = |entry: Result<fs::DirEntry>| {
             let entry = entry?;
-            let name = std::os::unix::ffi::OsStringExt::from_vec(entry.file_name().to_bytes().to_vec());
+            let name =
+                std::os::unix::ffi::OsStringExt::from_vec(entry.file_name().to_bytes().to_vec());
             Ok(Entry { number: INodeNo(entry.ino()), kind: kind(entry.file_type()), name })
         };
         folder.map(entry).collect()

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Path of the binary; `eyas-text` is beside it. Both are built once, unless `EYAS_BIN` names a binary.
+/// Path of the binary; `eyas-text` is beside it. Both are built once, unless `EYAS_BIN` names a
+/// binary.
 pub fn eyas() -> &'static Path {
     static EYAS: OnceLock<PathBuf> = OnceLock::new();
     EYAS.get_or_init(|| match env::var_os("EYAS_BIN").filter(|path| !path.is_empty()) {
@@ -14,9 +15,9 @@ pub fn eyas() -> &'static Path {
     })
 }
 
-/// Cargo does not build another package's binary for a test, so the test does; it has the profile and folder that the
-/// test itself was built with. The whole workspace is named, because with less of it cargo would choose other features
-/// of some dependencies, and build those again.
+/// Cargo does not build another package's binary for a test, so the test does; it has the profile
+/// and folder that the test itself was built with. The whole workspace is named, because with less
+/// of it cargo would choose other features of some dependencies, and build those again.
 fn build() -> PathBuf {
     // target/PROFILE/deps/TEST
     let test = env::current_exe().expect("a test has a path");
@@ -41,7 +42,8 @@ fn build() -> PathBuf {
         profile,
     ]);
     command.arg("--target-dir").arg(profile_folder.parent().expect("PROFILE is in a folder"));
-    let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be started");
+    let status =
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be started");
     assert!(status.success(), "eyas cannot be built");
     profile_folder.join("eyas")
 }

@@ -18,8 +18,8 @@ pub struct CLibrary {
     prefix: PathBuf,
 }
 
-/// The library of the `eyas` that is tested, installed once in a run. Tests may be processes that run side by side: one
-/// installs, the others wait for it.
+/// The library of the `eyas` that is tested, installed once in a run. Tests may be processes that
+/// run side by side: one installs, the others wait for it.
 pub fn c_library() -> &'static CLibrary {
     static LIBRARY: OnceLock<CLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -33,10 +33,14 @@ pub fn c_library() -> &'static CLibrary {
             .open(prefix.with_extension("installed"))
             .expect("our own folder");
         installed.lock().expect("our own file");
-        let run = std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
+        let run =
+            std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
         if io::read_to_string(&installed).expect("our own file") != run {
             let mut command = Command::new(root().join("doors/capi/install.sh"));
-            assert!(command.arg(archive).arg(&prefix).status().expect("a script").success(), "it cannot be installed");
+            assert!(
+                command.arg(archive).arg(&prefix).status().expect("a script").success(),
+                "it cannot be installed"
+            );
             installed.set_len(0).and_then(|()| installed.rewind()).expect("our own file");
             installed.write_all(run.as_bytes()).expect("our own file");
         }
@@ -50,15 +54,23 @@ impl CLibrary {
         &self.prefix
     }
 
-    /// Compiles a program into the home, with checks of its memory if the compiler has them. Returns its path.
+    /// Compiles a program into the home, with checks of its memory if the compiler has them.
+    /// Returns its path.
     #[track_caller]
     pub fn compile(&self, home: &Home, source: &Path) -> PathBuf {
         let is_cpp = source.extension().is_some_and(|extension| extension == "cpp");
         let (compiler, standard) = if is_cpp { ("c++", "-std=c++17") } else { ("cc", "-std=c11") };
-        let program = home.path(source.file_stem().expect("a file").to_str().expect("a plain name"));
+        let program =
+            home.path(source.file_stem().expect("a file").to_str().expect("a plain name"));
         let compile = |checks: &[&str]| {
             let mut command = Command::new(compiler);
-            command.args(["-g", standard]).args(WARNINGS).args(checks).arg(source).arg("-o").arg(&program);
+            command
+                .args(["-g", standard])
+                .args(WARNINGS)
+                .args(checks)
+                .arg(source)
+                .arg("-o")
+                .arg(&program);
             command.arg("-I").arg(self.prefix.join("include"));
             command.arg("-L").arg(self.prefix.join("lib")).args(["-leyas", "-lpthread"]);
             command.arg(format!("-Wl,-rpath,{}", self.prefix.join("lib").display()));
@@ -89,7 +101,8 @@ impl Cluster {
 
 /// The symbols that a library exports, as `nm` prints them.
 pub fn exported(library: &Path) -> String {
-    let done = Command::new("nm").args(["--dynamic", "--defined-only"]).arg(library).output().expect("nm");
+    let done =
+        Command::new("nm").args(["--dynamic", "--defined-only"]).arg(library).output().expect("nm");
     let text = String::from_utf8(done.stdout).expect("text");
     assert!(done.status.success() && fs::exists(library).unwrap_or(false), "{text}");
     text

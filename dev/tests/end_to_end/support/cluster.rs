@@ -1,4 +1,5 @@
-//! A running cluster: a dispatcher and executors as children of the test, which end with the test in every case.
+//! A running cluster: a dispatcher and executors as children of the test, which end with the test
+//! in every case.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Deref;
@@ -92,7 +93,8 @@ impl Cluster {
     /// A dispatcher without executors, in a given home.
     #[track_caller]
     pub fn start_in(home: Home, dispatcher: &[&str]) -> Self {
-        let dispatcher_words: Vec<String> = dispatcher.iter().map(|word| (*word).to_owned()).collect();
+        let dispatcher_words: Vec<String> =
+            dispatcher.iter().map(|word| (*word).to_owned()).collect();
         let dispatcher = start_dispatcher(&home, &dispatcher_words);
         Cluster { dispatcher, dispatcher_words, executors: Vec::new(), home }
     }
@@ -117,7 +119,8 @@ impl Cluster {
         command.args(words);
         // By default, executors keep disk space free, and tests must run on a nearly full disk.
         let folder_word = folder.to_str().expect("a plain name");
-        for (word, value) in [("--slots", "1"), ("--keep-free", "10MB"), ("--folder", folder_word)] {
+        for (word, value) in [("--slots", "1"), ("--keep-free", "10MB"), ("--folder", folder_word)]
+        {
             if !words.contains(&word) {
                 command.args([word, value]);
             }
@@ -129,7 +132,9 @@ impl Cluster {
     #[track_caller]
     pub fn wait_for_executors(&self, count: usize) {
         wait_until((count, "executors have joined"), || {
-            self.ask(&["executor", "list"], "executors").as_array().is_some_and(|executors| executors.len() == count)
+            self.ask(&["executor", "list"], "executors")
+                .as_array()
+                .is_some_and(|executors| executors.len() == count)
         });
     }
 
@@ -149,10 +154,13 @@ impl Cluster {
         self.dispatcher = start_dispatcher(&self.home, &self.dispatcher_words);
     }
 
-    /// Kills the dispatcher as a crash would, changes its folder, and tries to start it again there. Returns the error
-    /// message if the start fails; otherwise the dispatcher runs again.
+    /// Kills the dispatcher as a crash would, changes its folder, and tries to start it again
+    /// there. Returns the error message if the start fails; otherwise the dispatcher runs again.
     #[track_caller]
-    pub fn restart_dispatcher_after(&mut self, change: impl FnOnce(&std::path::Path)) -> Option<Done> {
+    pub fn restart_dispatcher_after(
+        &mut self,
+        change: impl FnOnce(&std::path::Path),
+    ) -> Option<Done> {
         self.dispatcher.kill();
         change(&self.home.path("home/clusters").join(NAME));
         let words = ["start", "dispatcher", "--cluster", NAME, "--listen", "127.0.0.1:0"];
@@ -209,7 +217,8 @@ impl Cluster {
         self.ask(&["task", "show", task], "task")
     }
 
-    /// Waits until a task of job 1 has written this file in the working folder. Returns its content.
+    /// Waits until a task of job 1 has written this file in the working folder. Returns its
+    /// content.
     #[track_caller]
     pub fn wait_for_file(&self, name: &str) -> String {
         let path = self.home.work().join(name);
@@ -235,7 +244,9 @@ impl Executor {
     /// Waits until the executor has ended by itself.
     #[track_caller]
     pub fn wait(&mut self) {
-        wait_until("the executor ends", || self.process.child.try_wait().expect("our own child").is_some());
+        wait_until("the executor ends", || {
+            self.process.child.try_wait().expect("our own child").is_some()
+        });
     }
 
     /// Stops the executor's process, whatever it is doing.

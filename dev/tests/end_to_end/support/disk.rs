@@ -9,11 +9,15 @@ use tempfile::TempDir;
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts a tmpfs with these options. If this user may not mount it, prints that nothing is tested.
+    /// Mounts a tmpfs with these options. If this user may not mount it, prints that nothing is
+    /// tested.
     pub fn mount(options: &str) -> Option<Self> {
         let folder = TempDir::with_prefix("eyas-test-disk-").expect("a temporary folder");
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).stderr(Stdio::null());
+        mount
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(folder.path())
+            .stderr(Stdio::null());
         let is_mounted = mount.status().is_ok_and(|status| status.success());
         if !is_mounted {
             eprintln!("SKIPPED: this user may not mount a small file system");
@@ -29,6 +33,9 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         let status = Command::new("umount").arg(self.0.path()).status();
-        assert!(status.is_ok_and(|status| status.success()) || std::thread::panicking(), "cannot unmount");
+        assert!(
+            status.is_ok_and(|status| status.success()) || std::thread::panicking(),
+            "cannot unmount"
+        );
     }
 }

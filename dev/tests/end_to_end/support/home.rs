@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use super::{Network, binary, process, wait_until};
 
-/// A folder with eyas's home, a temporary folder, and a working folder in it. Dropped, it checks that no process and no
-/// temporary file of the test is left.
+/// A folder with eyas's home, a temporary folder, and a working folder in it. Dropped, it checks
+/// that no process and no temporary file of the test is left.
 pub struct Home {
     folder: TempDir,
     network: Option<Network>,
@@ -34,7 +34,8 @@ impl Home {
     pub fn new() -> Self {
         let folder = TempDir::with_prefix("eyas-test-").expect("a temporary folder");
         // Some tests access the folder as another user.
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
+            .expect("our own folder");
         let home = Home { folder, network: None };
         for folder in [home.path("home"), home.path("tmp"), home.work()] {
             fs::create_dir(folder).expect("a new folder");
@@ -80,8 +81,10 @@ impl Home {
 
     /// Names in a folder below the working folder, including hidden ones.
     pub fn names(&self, folder: &str) -> Vec<String> {
-        let files = fs::read_dir(self.work().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
-        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let files =
+            fs::read_dir(self.work().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+        let mut names: Vec<_> =
+            files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }
@@ -145,7 +148,11 @@ impl Home {
 
     /// Folder of the logs of a cluster's processes.
     pub fn log(&self) -> fs::File {
-        fs::File::options().create(true).append(true).open(self.path("log")).expect("our own folder")
+        fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .expect("our own folder")
     }
 
     /// Every process of this home, with its command line.
@@ -159,9 +166,9 @@ impl Home {
         files.map(|file| file.expect("readable").path()).collect()
     }
 
-    /// Checks every journal that dispatchers have left: each reading gives the same state, and every acknowledged
-    /// result. Dispatchers themselves compare their state in memory with the journal when they end,
-    /// and whenever a snapshot replaces entries.
+    /// Checks every journal that dispatchers have left: each reading gives the same state, and
+    /// every acknowledged result. Dispatchers themselves compare their state in memory with the
+    /// journal when they end, and whenever a snapshot replaces entries.
     fn check_journals(&self) {
         if let Ok(differences) = fs::read_to_string(self.path("journal-differs")) {
             panic!("a journal is not what its dispatcher had in memory:\n{differences}");
@@ -208,7 +215,9 @@ fn check_journal_in(folder: &Path) {
     let mut names: Vec<PathBuf> = ["journal.redb", "journal.mark"].map(PathBuf::from).into();
     if let Ok(outputs) = fs::read_dir(folder.join("journal.output")) {
         fs::create_dir(copies.path().join("journal.output")).expect("our own folder");
-        names.extend(outputs.flatten().map(|file| Path::new("journal.output").join(file.file_name())));
+        names.extend(
+            outputs.flatten().map(|file| Path::new("journal.output").join(file.file_name())),
+        );
     }
     for name in names.iter().filter(|name| folder.join(name).exists()) {
         fs::copy(folder.join(name), copies.path().join(name)).expect("our own folder");
@@ -242,11 +251,19 @@ pub fn finish(mut child: Child) -> Done {
     if status.is_none() {
         child.kill().expect("our own child");
         child.wait().expect("our own child");
-        panic!("eyas did not end in time; it said:\n{}{}", stdout.join().unwrap(), stderr.join().unwrap());
+        panic!(
+            "eyas did not end in time; it said:\n{}{}",
+            stdout.join().unwrap(),
+            stderr.join().unwrap()
+        );
     }
     let status = status.expect("just looked at");
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Done { code, stdout: stdout.join().expect("no panic"), stderr: stderr.join().expect("no panic") }
+    Done {
+        code,
+        stdout: stdout.join().expect("no panic"),
+        stderr: stderr.join().expect("no panic"),
+    }
 }
 
 impl Done {
@@ -266,11 +283,13 @@ impl Done {
         self
     }
 
-    /// Reads standard output as JSON, checks its schema version, and returns the value under `name`.
+    /// Reads standard output as JSON, checks its schema version, and returns the value under
+    /// `name`.
     #[track_caller]
     pub fn json(&self, name: &str) -> Value {
-        let mut value: Value = serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|e| panic!("not JSON ({e}):\n{}\nstderr:\n{}", self.stdout, self.stderr));
+        let mut value: Value = serde_json::from_str(&self.stdout).unwrap_or_else(|e| {
+            panic!("not JSON ({e}):\n{}\nstderr:\n{}", self.stdout, self.stderr)
+        });
         assert_eq!(value["schema_version"], 1, "{value}");
         assert!(value.get(name).is_some(), "no `{name}` in {value}");
         value[name].take()

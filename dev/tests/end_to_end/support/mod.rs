@@ -50,11 +50,12 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether these programs are installed. In CI (the variable `CI` is set) they must be. Elsewhere, the test that
-/// needs them prints that it tests nothing.
+/// Whether these programs are installed. In CI (the variable `CI` is set) they must be. Elsewhere,
+/// the test that needs them prints that it tests nothing.
 pub fn can_use(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &&&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let is_there =
+        |program: &&&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     let missing: Vec<_> = programs.iter().filter(|program| !is_there(program)).collect();
     assert!(missing.is_empty() || std::env::var_os("CI").is_none(), "CI lacks {missing:?}");
     if !missing.is_empty() {

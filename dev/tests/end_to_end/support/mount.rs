@@ -17,7 +17,10 @@ pub struct MountedFiles {
 /// Whether this user can mount. If not, prints that nothing is tested; in CI, that is a failure.
 pub fn can_mount() -> bool {
     let can = is_root() && Path::new("/dev/fuse").exists();
-    assert!(can || std::env::var_os("CI").is_none(), "CI cannot mount: it needs root and /dev/fuse");
+    assert!(
+        can || std::env::var_os("CI").is_none(),
+        "CI cannot mount: it needs root and /dev/fuse"
+    );
     if !can {
         eprintln!("SKIPPED: a mount needs root and /dev/fuse");
     }
@@ -27,12 +30,16 @@ pub fn can_mount() -> bool {
 impl MountedFiles {
     /// Mounts the cluster's files on a folder of the home with this name.
     pub fn begin(cluster: &Cluster, name: &str, options: &[&str]) -> Self {
-        MountedFiles::start(cluster, name, |place| cluster.spawn_on(&[&["mount", place], options].concat()))
+        MountedFiles::start(cluster, name, |place| {
+            cluster.spawn_on(&[&["mount", place], options].concat())
+        })
     }
 
     /// The same with another access file.
     pub fn with_key(cluster: &Cluster, name: &str, access: &str) -> Self {
-        MountedFiles::start(cluster, name, |place| cluster.spawn(&["--access", access, "mount", place]))
+        MountedFiles::start(cluster, name, |place| {
+            cluster.spawn(&["--access", access, "mount", place])
+        })
     }
 
     fn start(cluster: &Cluster, name: &str, mount: impl FnOnce(&str) -> Child) -> Self {
@@ -58,13 +65,20 @@ impl MountedFiles {
         self.process.as_ref().expect("it is mounted").id()
     }
 
-    /// Runs Python in the root of the mount. Tests of files that are open use this: the test process starts programs of
-    /// other tests meanwhile, which close copies of its descriptors, and closing publishes a file.
+    /// Runs Python in the root of the mount. Tests of files that are open use this: the test
+    /// process starts programs of other tests meanwhile, which close copies of its descriptors, and
+    /// closing publishes a file.
     #[track_caller]
     pub fn python(&self, script: &str) -> Done {
         let mut command = Command::new("python3");
         command.args(["-I", "-c", script]).current_dir(&self.folder).stdin(Stdio::null());
-        finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("Python can be started"))
+        finish(
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("Python can be started"),
+        )
     }
 
     /// Kills the process of the mount as a crash would, and waits until the folder is usable again.
@@ -89,8 +103,17 @@ impl MountedFiles {
     #[track_caller]
     pub fn shell(&self, script: &str) -> Done {
         let mut command = Command::new("bash");
-        command.args(["-euo", "pipefail", "-c", script]).current_dir(&self.folder).stdin(Stdio::null());
-        finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash can be started"))
+        command
+            .args(["-euo", "pipefail", "-c", script])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null());
+        finish(
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("bash can be started"),
+        )
     }
 }
 

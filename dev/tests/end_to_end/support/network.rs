@@ -12,8 +12,9 @@ const NET: &str = "198.18.0";
 /// The bridge for hosts whose links work, and the bridge for hosts that are cut off.
 const BRIDGES: [&str; 2] = ["together", "apart"];
 
-/// Hosts with a link each to one of two bridges, in network namespaces that no packet leaves. The first is on both
-/// bridges, so every host reaches it, even if it reaches no other. Dropping this removes everything.
+/// Hosts with a link each to one of two bridges, in network namespaces that no packet leaves. The
+/// first is on both bridges, so every host reaches it, even if it reaches no other. Dropping this
+/// removes everything.
 pub struct Network {
     switch: Namespace,
     hosts: Vec<Namespace>,
@@ -23,7 +24,8 @@ pub struct Network {
 struct Namespace(Child);
 
 impl Network {
-    /// A network with this number of hosts. If this user may not make one, prints that nothing is tested.
+    /// A network with this number of hosts. If this user may not make one, prints that nothing is
+    /// tested.
     pub fn new(hosts: usize) -> Option<Self> {
         if !is_root() || !can_use(&["ip", "nsenter", "unshare"]) {
             eprintln!("SKIPPED: only root, with ip, nsenter and unshare, makes networks");
@@ -37,18 +39,22 @@ impl Network {
         let network = Network { switch, hosts };
         for host in 0..network.hosts.len() {
             network.link(host, "eth0", BRIDGES[0]);
-            network.hosts[host].run(&format!("ip link set lo up; ip addr add {}/24 dev eth0", address(host)));
+            network.hosts[host]
+                .run(&format!("ip link set lo up; ip addr add {}/24 dev eth0", address(host)));
         }
         network.link(0, "eth1", BRIDGES[1]);
-        // One hardware address on both bridges, so that other hosts need not learn on which bridge the first host is.
-        network.hosts[0].run("for end in eth0 eth1; do ip link set $end address 02:00:00:00:00:01; done");
+        // One hardware address on both bridges, so that other hosts need not learn on which bridge
+        // the first host is.
+        network.hosts[0]
+            .run("for end in eth0 eth1; do ip link set $end address 02:00:00:00:00:01; done");
         Some(network)
     }
 
     fn link(&self, host: usize, end: &str, bridge: &str) {
         let (there, process) = (format!("{end}-{host}"), self.hosts[host].process());
         self.switch.run(&format!(
-            "ip link add {there} type veth peer name {end} netns {process}; ip link set {there} master {bridge} up"
+            "ip link add {there} type veth peer name {end} netns {process}; ip link set {there} \
+             master {bridge} up"
         ));
         self.hosts[host].run(&format!("ip link set {end} up"));
     }
@@ -71,7 +77,8 @@ impl Network {
         self.switch.run(&format!("ip link set eth0-{host} up"));
     }
 
-    /// Moves these hosts to the other bridge: they reach each other and the first host, and no other.
+    /// Moves these hosts to the other bridge: they reach each other and the first host, and no
+    /// other.
     pub fn split(&self, apart: &[usize]) {
         for host in apart {
             self.switch.run(&format!("ip link set eth0-{host} master {}", BRIDGES[1]));
@@ -97,7 +104,10 @@ pub fn address(host: usize) -> String {
 impl Namespace {
     fn new() -> Option<Self> {
         let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["--net", "sh", "-c", "echo ready; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut namespace = Namespace(command.spawn().expect("unshare was looked for"));
         let mut line = String::new();
         let output = namespace.0.stdout.as_mut().expect("piped");

@@ -8,8 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::eyas;
 
-/// The program and words with which a command line begins that has no ignored signals. A shell in the background, and
-/// `nohup`, leave such signals to the tests, and each process would pass them on to its tasks.
+/// The program and words with which a command line begins that has no ignored signals. A shell in
+/// the background, and `nohup`, leave such signals to the tests, and each process would pass them
+/// on to its tasks.
 pub const WITH_DEFAULT_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=INT,QUIT,HUP"];
 
 /// `eyas` as a command.
@@ -50,7 +51,8 @@ pub fn children(process: u32) -> Vec<(u32, String)> {
     let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let ours = numbers.filter(|number| parent(*number) == Some(process) && is_alive(*number));
     let words = |number: u32| fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-    ours.map(|number| (number, String::from_utf8_lossy(&words(number)).replace('\0', " "))).collect()
+    ours.map(|number| (number, String::from_utf8_lossy(&words(number)).replace('\0', " ")))
+        .collect()
 }
 
 /// Every process whose environment has this entry, with its command line.
@@ -60,7 +62,8 @@ pub fn with_environment(entry: &str) -> Vec<(u32, String)> {
         let environment = fs::read(format!("/proc/{number}/environ")).ok()?;
         let is_it = environment.split(|byte| *byte == 0).any(|other| other == entry.as_bytes());
         let words = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-        (is_it && is_alive(number)).then(|| (number, String::from_utf8_lossy(&words).replace('\0', " ")))
+        (is_it && is_alive(number))
+            .then(|| (number, String::from_utf8_lossy(&words).replace('\0', " ")))
     });
     processes.collect()
 }
@@ -71,13 +74,18 @@ pub fn listening_ports(process: u32) -> Vec<u16> {
     let sockets: Vec<String> = fs::read_dir(format!("/proc/{process}/fd"))
         .expect("our own process")
         .filter_map(|file| fs::read_link(file.ok()?.path()).ok())
-        .filter_map(|file| Some(file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .filter_map(|file| {
+            Some(file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+        })
         .collect();
-    let table = |name: &str| fs::read_to_string(Path::new("/proc/net").join(name)).unwrap_or_default();
+    let table =
+        |name: &str| fs::read_to_string(Path::new("/proc/net").join(name)).unwrap_or_default();
     let mut ports = Vec::new();
     for line in table("tcp").lines().chain(table("tcp6").lines()).skip(1) {
         let columns: Vec<&str> = line.split_whitespace().collect();
-        let (Some(local), Some(state), Some(inode)) = (columns.get(1), columns.get(3), columns.get(9)) else {
+        let (Some(local), Some(state), Some(inode)) =
+            (columns.get(1), columns.get(3), columns.get(9))
+        else {
             continue;
         };
         if *state == LISTEN && sockets.iter().any(|socket| socket == inode) {

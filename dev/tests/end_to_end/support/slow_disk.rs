@@ -60,7 +60,12 @@ impl SlowDisk {
             .spawn()
             .expect("it can be started");
         let mut line = [0; 6];
-        process.stdout.as_mut().expect("piped").read_exact(&mut line).expect("it says that it is ready");
+        process
+            .stdout
+            .as_mut()
+            .expect("piped")
+            .read_exact(&mut line)
+            .expect("it says that it is ready");
         assert_eq!(&line, b"ready\n");
         SlowMount { path, process }
     }
@@ -70,14 +75,23 @@ impl SlowDisk {
         let path = self.folder.join(name);
         std::fs::create_dir_all(&path).expect("a folder");
         let mut command = Command::new(PROGRAM);
-        command.arg("mount").args([self.source(), path]).arg("--state").arg(self.state()).args(options);
+        command
+            .arg("mount")
+            .args([self.source(), path])
+            .arg("--state")
+            .arg(self.state())
+            .args(options);
         command
     }
 
     /// Sets the duration of a seek.
     pub fn seek_ms(&self, ms: u64) {
-        let state = std::fs::OpenOptions::new().write(true).open(self.state()).expect("it has been mounted");
-        // Without the lock, a request that is being served may write the earlier number back. It ends with the file.
+        let state = std::fs::OpenOptions::new()
+            .write(true)
+            .open(self.state())
+            .expect("it has been mounted");
+        // Without the lock, a request that is being served may write the earlier number back. It
+        // ends with the file.
         flock(&state, FlockOperation::LockExclusive).expect("our own file");
         // The second number of its state; see `slow-disk/state.rs`.
         state.write_all_at(&(ms * 1_000_000).to_le_bytes(), 8).expect("our own file");
@@ -85,7 +99,11 @@ impl SlowDisk {
 
     /// A counter of the disk.
     pub fn count(&self, name: &str) -> u64 {
-        let output = Command::new(PROGRAM).arg("stat").arg(self.state()).output().expect("it can be started");
+        let output = Command::new(PROGRAM)
+            .arg("stat")
+            .arg(self.state())
+            .output()
+            .expect("it can be started");
         let counters: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
         counters[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {counters}"))
     }

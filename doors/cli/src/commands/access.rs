@@ -29,7 +29,8 @@ pub(crate) enum AccessCommand {
         #[arg(long, short = 'o', value_name = "FILE", requires = "role")]
         output: Option<PathBuf>,
     },
-    /// Replace keys by new keys. Connected executors get the new key; clients need the new access file
+    /// Replace keys by new keys. Connected executors get the new key; clients need the new access
+    /// file
     Rotate {
         /// Replace only the key of this role [default: all roles]
         #[arg(long, value_name = "ROLE")]
@@ -48,7 +49,9 @@ pub(crate) enum AccessCommand {
 pub(crate) async fn access(what: AccessCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     match what {
         AccessCommand::Show { role: Some(role), output: Some(file) } => {
-            let ToClient::Access(SecretText(text)) = ask(KeysRequest::Issue { role }, global).await? else {
+            let ToClient::Access(SecretText(text)) =
+                ask(KeysRequest::Issue { role }, global).await?
+            else {
                 return unexpected();
             };
             write(&file, &text)?;
@@ -64,16 +67,17 @@ pub(crate) async fn access(what: AccessCommand, global: &GlobalArgs) -> Result<E
             let keys = keys(KeysRequest::Rotate { role, grace_s }, global).await?;
             print(&keys, global)?;
             say!(
-                "the cluster's folder has the new access file, and connected executors have a new key. Old access \
-                 files are accepted for {}; write new ones with `eyas access show --role ROLE -o FILE`",
+                "the cluster's folder has the new access file, and connected executors have a new \
+                 key. Old access files are accepted for {}; write new ones with `eyas access show \
+                 --role ROLE -o FILE`",
                 format_duration_us(grace_s * 1_000_000)
             );
         }
         AccessCommand::Revoke { key } => {
             print(&keys(KeysRequest::Revoke { key }, global).await?, global)?;
             say!(
-                "sessions of {key} have ended. Restart executors that were started with it, from an access file that \
-                 `eyas access show --role executor -o FILE` writes"
+                "sessions of {key} have ended. Restart executors that were started with it, from \
+                 an access file that `eyas access show --role executor -o FILE` writes"
             );
         }
     }
@@ -92,7 +96,8 @@ async fn keys(request: KeysRequest, global: &GlobalArgs) -> Result<Vec<KeyView>,
 }
 
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
-    let name = file.file_name().ok_or_else(|| format!("{} is not the name of a file", file.display()))?;
+    let name =
+        file.file_name().ok_or_else(|| format!("{} is not the name of a file", file.display()))?;
     let folder = PrivateFolder::make(file.parent().unwrap_or(Path::new(".")))?;
     Ok(folder.write(name, text.as_bytes())?)
 }
@@ -101,7 +106,8 @@ fn print(keys: &[KeyView], global: &GlobalArgs) -> Result<(), CliError> {
     if global.json {
         return show::json("keys", keys);
     }
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let now_ms =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let mut table = Table::new(&["KEY", "ROLE", "AGE", "STATE"]);
     for key in keys {
         let age = format_duration_us(now_ms.saturating_sub(key.made_unix_ms) * 1000);

@@ -26,7 +26,10 @@ pub(crate) enum CatalogCommand {
     },
 }
 
-pub(crate) async fn catalog(command: CatalogCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn catalog(
+    command: CatalogCommand,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let CatalogCommand::Show { object } = command;
     let id: Option<ObjectId> = object.as_str().and_then(|object| object.parse().ok());
     let source = match id {
@@ -35,7 +38,8 @@ pub(crate) async fn catalog(command: CatalogCommand, global: &GlobalArgs) -> Res
         None if is_kept_name(&object) => object.clone(),
         None if object.is_url() => url_of(&object)?,
         None => {
-            let path: PathBuf = std::env::current_dir()?.join(path_of(&object)).components().collect();
+            let path: PathBuf =
+                std::env::current_dir()?.join(path_of(&object)).components().collect();
             url_of(&name_of(path))?
         }
     };
@@ -45,9 +49,10 @@ pub(crate) async fn catalog(command: CatalogCommand, global: &GlobalArgs) -> Res
         objects = find_by_version(&mut client, &object, global).await?;
     }
     if objects.is_empty() {
-        return Err(
-            format!("the catalog has no object `{object}`: no job has named it, and no executor holds it").into()
-        );
+        return Err(format!(
+            "the catalog has no object `{object}`: no job has named it, and no executor holds it"
+        )
+        .into());
     }
     if global.json {
         show::json("objects", &objects)?;
@@ -57,16 +62,24 @@ pub(crate) async fn catalog(command: CatalogCommand, global: &GlobalArgs) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask_catalog(client: &mut Client, object: Option<ObjectId>, source: Name) -> Result<Vec<ObjectView>, CliError> {
+async fn ask_catalog(
+    client: &mut Client,
+    object: Option<ObjectId>,
+    source: Name,
+) -> Result<Vec<ObjectView>, CliError> {
     match client.ask(FromClient::Catalog { object, source }).await? {
         ToClient::Objects(objects) => Ok(objects),
         _ => unexpected(),
     }
 }
 
-/// Looks up an object by its id, which is made from its source and present version. The dispatcher knows an object that
-/// no job reads only by its id.
-async fn find_by_version(client: &mut Client, source: &Name, global: &GlobalArgs) -> Result<Vec<ObjectView>, CliError> {
+/// Looks up an object by its id, which is made from its source and present version. The dispatcher
+/// knows an object that no job reads only by its id.
+async fn find_by_version(
+    client: &mut Client,
+    source: &Name,
+    global: &GlobalArgs,
+) -> Result<Vec<ObjectView>, CliError> {
     let mut draft = Draft::new("catalog").on_cluster(&global.cluster()?);
     if draft.look_up(std::slice::from_ref(source)).await.is_err() {
         return Ok(Vec::new());
@@ -74,7 +87,11 @@ async fn find_by_version(client: &mut Client, source: &Name, global: &GlobalArgs
     let mut found = Vec::new();
     for object in draft.into_objects() {
         let views = ask_catalog(client, Some(object.id()), Name::default()).await?;
-        found.extend(views.into_iter().map(|view| ObjectView { source: Some(object.source.clone()), ..view }));
+        found.extend(
+            views
+                .into_iter()
+                .map(|view| ObjectView { source: Some(object.source.clone()), ..view }),
+        );
     }
     Ok(found)
 }

@@ -29,7 +29,8 @@ pub(crate) enum ClusterCommand {
         /// Names of the clusters
         #[arg(required = true)]
         names: Vec<String>,
-        /// Also remove a cluster if the host of its dispatcher does not answer: the cluster may still be running
+        /// Also remove a cluster if the host of its dispatcher does not answer: the cluster may
+        /// still be running
         #[arg(long)]
         force: bool,
     },
@@ -40,7 +41,8 @@ pub(crate) enum ClusterCommand {
 enum ClusterState {
     /// The dispatcher answers.
     Running,
-    /// The host answers, but no dispatcher of this cluster listens there; or the cluster was never started.
+    /// The host answers, but no dispatcher of this cluster listens there; or the cluster was never
+    /// started.
     Stopped,
     /// The host does not answer.
     Unreachable,
@@ -56,9 +58,9 @@ impl ClusterState {
             {
                 ClusterState::Unreachable
             }
-            Ok(Err(ClientError::Session(SessionError::Unreachable { .. } | SessionError::NotTrusted { .. }))) => {
-                ClusterState::Stopped
-            }
+            Ok(Err(ClientError::Session(
+                SessionError::Unreachable { .. } | SessionError::NotTrusted { .. },
+            ))) => ClusterState::Stopped,
             // The dispatcher answers with an error, such as a refused key.
             Ok(Err(_)) => ClusterState::Running,
             Err(_) => ClusterState::Unreachable,
@@ -74,7 +76,10 @@ impl ClusterState {
     }
 }
 
-pub(crate) async fn cluster(command: &ClusterCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn cluster(
+    command: &ClusterCommand,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     match command {
         ClusterCommand::List => list(global).await?,
         ClusterCommand::Remove { names, force } => {
@@ -116,19 +121,24 @@ async fn remove(name: &str, force: bool, global: &GlobalArgs) -> Result<(), CliE
     let cluster = Cluster::named(name)?;
     let (folder, stores) = (cluster.folder(), cluster.stores()?);
     if !folder.exists() && !stores.exists() {
-        return Err(format!("there is no cluster `{name}` on this machine: list them with `eyas cluster list`").into());
+        return Err(format!(
+            "there is no cluster `{name}` on this machine: list them with `eyas cluster list`"
+        )
+        .into());
     }
     match ClusterState::of(&cluster).await {
         ClusterState::Running => {
             return Err(format!(
-                "the cluster `{name}` is running: stop it with `eyas stop --cluster {name}`, then remove it"
+                "the cluster `{name}` is running: stop it with `eyas stop --cluster {name}`, then \
+                 remove it"
             )
             .into());
         }
         ClusterState::Unreachable if !force => {
             return Err(format!(
-                "the host of the dispatcher of cluster `{name}` does not answer, so the cluster may be running: if the \
-                 cluster was stopped, remove it with `eyas cluster remove --force {name}`"
+                "the host of the dispatcher of cluster `{name}` does not answer, so the cluster \
+                 may be running: if the cluster was stopped, remove it with `eyas cluster remove \
+                 --force {name}`"
             )
             .into());
         }
@@ -151,7 +161,8 @@ async fn remove(name: &str, force: bool, global: &GlobalArgs) -> Result<(), CliE
     Ok(())
 }
 
-/// Total size of the files in a folder and its subfolders. Folders that cannot be read count as empty.
+/// Total size of the files in a folder and its subfolders. Folders that cannot be read count as
+/// empty.
 fn size_of(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {

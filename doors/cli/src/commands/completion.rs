@@ -1,4 +1,5 @@
-//! `eyas completion` and `eyas man`: files that are generated from the definition of the command line.
+//! `eyas completion` and `eyas man`: files that are generated from the definition of the command
+//! line.
 
 use std::path::PathBuf;
 

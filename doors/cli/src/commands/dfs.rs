@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eyas_client::files::{
-    DfsClient, File, FilePart, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES, SparseFile,
-    WriteOptions,
+    DfsClient, File, FilePart, FilesError, FilesErrorKind, Listing, Recovery, SMALL_CHUNK_BYTES,
+    SparseFile, WriteOptions,
 };
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, Format, NodeId, RecordFormat};
@@ -45,16 +45,21 @@ use sources::{Beginning, Named, open};
 
 pub(crate) use arguments::{DfsCommand, OwnerArgs, own_by_map};
 
-/// Runs the command until it ends or an interrupt comes. An interrupted command leaves no incomplete file.
+/// Runs the command until it ends or an interrupt comes. An interrupted command leaves no
+/// incomplete file.
 pub(crate) async fn dfs(command: DfsCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let access = global.cluster()?.access()?;
     let mut client = connect_to(&access, global).await?;
     if let DfsCommand::Recover { anew: true, .. } = command {
         client.ask(FromClient::ForgetFiles).await?;
-        say!("the next node that joins determines the file system of this cluster, or starts a new one");
+        say!(
+            "the next node that joins determines the file system of this cluster, or starts a new \
+             one"
+        );
         return Ok(ExitCode::SUCCESS);
     }
-    let waits = || say!("the dispatcher has just started; waiting for an executor that keeps files");
+    let waits =
+        || say!("the dispatcher has just started; waiting for an executor that keeps files");
     let files = client.files_seeing(waits).await?;
     let session = DfsSession { files, access, json: global.json };
     tokio::select! {
@@ -92,15 +97,25 @@ impl DfsSession {
                 owner.apply(&self.access)?;
                 self.put(&sources, &name, recursive, shape).await?;
             }
-            DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
+            DfsCommand::Get { name, to, recursive, force } => {
+                self.get(&name, to, recursive, force).await?
+            }
             DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,
-            DfsCommand::Cat { names, recursive, offset, length } => self.cat(&names, recursive, offset, length).await?,
-            DfsCommand::Ls { folder, long, recursive } => self.list(&folder, recursive, long).await?,
+            DfsCommand::Cat { names, recursive, offset, length } => {
+                self.cat(&names, recursive, offset, length).await?
+            }
+            DfsCommand::Ls { folder, long, recursive } => {
+                self.list(&folder, recursive, long).await?
+            }
             DfsCommand::Mkdir { folders, parents } => self.make_folders(&folders, parents).await?,
             DfsCommand::Rmdir { folders } => self.remove_folders(&folders).await?,
             DfsCommand::Ln { target, name, .. } => self.link(&target, &name).await?,
-            DfsCommand::Chmod { mode, names, recursive } => self.change_mode(mode, &names, recursive).await?,
-            DfsCommand::Chown { owner, names, recursive } => self.change_owner(owner, &names, recursive).await?,
+            DfsCommand::Chmod { mode, names, recursive } => {
+                self.change_mode(mode, &names, recursive).await?
+            }
+            DfsCommand::Chown { owner, names, recursive } => {
+                self.change_owner(owner, &names, recursive).await?
+            }
             DfsCommand::Show { name } => {
                 let file = self.files.stat(&name).await?;
                 views::chunks(&file, &self.files.places(&file).await, self.json)?;
@@ -113,7 +128,9 @@ impl DfsSession {
             DfsCommand::Audit { folder, since } => self.audit(&folder, since).await?,
             DfsCommand::Du { folder } => self.usage(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
-            DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,
+            DfsCommand::Recover { without, .. } => {
+                return self.recover(without.into_iter().collect()).await;
+            }
             DfsCommand::Format { .. } => self.remove_all("").await.map(drop)?,
             DfsCommand::Restore { copy, name } => self.restore(&copy, &name).await?,
             DfsCommand::Verify { names, quick } => return self.verify(&names, !quick).await,
@@ -140,17 +157,25 @@ impl DfsSession {
         };
         let completed = |file: &File| {
             if !self.json {
-                say!("{}: {} in {}", shown(file.name.as_str()), format_bytes(file.record.size_bytes()), chunks(file));
+                say!(
+                    "{}: {} in {}",
+                    shown(file.name.as_str()),
+                    format_bytes(file.record.size_bytes()),
+                    chunks(file)
+                );
             }
         };
-        let outcome = FilesOutcome::of(files, |(source, _)| many::cost_to_put(source), put_one, completed).await;
+        let outcome =
+            FilesOutcome::of(files, |(source, _)| many::cost_to_put(source), put_one, completed)
+                .await;
         if self.json {
             views::files(&outcome.done.iter().flatten().cloned().collect::<Vec<_>>())?;
         }
         outcome.all_or_why("stored", |place| sources[place].display().to_string()).map(drop)
     }
 
-    /// Stores a file. If a block of a compressed one is longer than a record may be, the file is one record.
+    /// Stores a file. If a block of a compressed one is longer than a record may be, the file is
+    /// one record.
     async fn put_guessed(
         self,
         source: PathBuf,
@@ -158,7 +183,8 @@ impl DfsSession {
         shape: FileShapeArgs,
         reader: SourceReader,
     ) -> Result<File, CliError> {
-        let (format, is_file, written) = self.put_one(&source, &name, shape, reader.clone()).await?;
+        let (format, is_file, written) =
+            self.put_one(&source, &name, shape, reader.clone()).await?;
         match written {
             // Another source cannot be read again.
             Err(error)
@@ -197,12 +223,18 @@ impl DfsSession {
             (Some(kept), false) => kept.new_file(),
             (Some(kept), true) => kept.creation(),
         };
-        let options = WriteOptions { chunk_bytes: shape.chunk_size, replication: shape.replicas, creation, ..default };
+        let options = WriteOptions {
+            chunk_bytes: shape.chunk_size,
+            replication: shape.replicas,
+            creation,
+            ..default
+        };
         let written = if content.len() <= SMALL_CHUNK_BYTES {
             self.files.write_content(name, content, options).await
         } else {
             let bar = if is_alone { self.bar(name, size_bytes) } else { ProgressBar::hidden() };
-            let written = self.files.write(name, input, options, |bytes| bar.set_position(bytes)).await;
+            let written =
+                self.files.write(name, input, options, |bytes| bar.set_position(bytes)).await;
             bar.finish_and_clear();
             written
         };
@@ -222,7 +254,9 @@ impl DfsSession {
         }
         match self.json {
             true => views::files(&files)?,
-            false => files.iter().for_each(|file| say!("{}: {} of {records}", shown(file.name.as_str()), chunks(file))),
+            false => files.iter().for_each(|file| {
+                say!("{}: {} of {records}", shown(file.name.as_str()), chunks(file))
+            }),
         }
         Ok(())
     }
@@ -232,24 +266,40 @@ impl DfsSession {
         let size_bytes = metadata.map(|metadata| metadata.len());
         gather(&self.files, self.files.stat(name).await?.record.replication.into()).await?;
         let bar = self.bar(name, size_bytes);
-        let file = self.files.append(name, SparseFile(input), |bytes| bar.set_position(bytes)).await;
+        let file =
+            self.files.append(name, SparseFile(input), |bytes| bar.set_position(bytes)).await;
         bar.finish_and_clear();
         let file = file.map_err(|error| of(source, error))?;
         match self.json {
             true => views::files(&[file])?,
-            false => say!("{}: {} in {}", shown(name.as_str()), format_bytes(file.record.size_bytes()), chunks(&file)),
+            false => say!(
+                "{}: {} in {}",
+                shown(name.as_str()),
+                format_bytes(file.record.size_bytes()),
+                chunks(&file)
+            ),
         }
         Ok(())
     }
 
-    async fn get(&self, name: &str, to: Option<PathBuf>, recursive: bool, force: bool) -> Result<(), CliError> {
+    async fn get(
+        &self,
+        name: &str,
+        to: Option<PathBuf>,
+        recursive: bool,
+        force: bool,
+    ) -> Result<(), CliError> {
         if !recursive {
             let names = cluster_files(&self.files, name).await?;
             let [name] = &names[..] else { return self.get_all(&names, to, force).await };
             let file = self.files.stat(name).await?;
             return match to {
-                Some(to) if to == Path::new("-") => self.print(&file, 0, file.record.size_bytes()).await,
-                Some(to) if to.is_dir() => self.bring(&file, &to.join(name.base_name()), force, true).await,
+                Some(to) if to == Path::new("-") => {
+                    self.print(&file, 0, file.record.size_bytes()).await
+                }
+                Some(to) if to.is_dir() => {
+                    self.bring(&file, &to.join(name.base_name()), force, true).await
+                }
                 Some(to) => self.bring(&file, &to, force, true).await,
                 None => self.bring(&file, Path::new(name.base_name()), force, true).await,
             };
@@ -258,7 +308,11 @@ impl DfsSession {
     }
 
     /// Copies files, many at the same time, each to its place.
-    async fn bring_all(&self, placed: Vec<(FileName, PathBuf, u64)>, force: bool) -> Result<(), CliError> {
+    async fn bring_all(
+        &self,
+        placed: Vec<(FileName, PathBuf, u64)>,
+        force: bool,
+    ) -> Result<(), CliError> {
         let names: Vec<FileName> = placed.iter().map(|(name, ..)| name.clone()).collect();
         let is_alone = names.len() == 1;
         let bring = |(name, place, _): (FileName, PathBuf, u64)| {
@@ -268,12 +322,19 @@ impl DfsSession {
                 session.bring(&file, &place, force, is_alone).await
             }
         };
-        let outcome = FilesOutcome::of(placed, |(.., bytes)| many::cost_to_read(*bytes), bring, |()| {}).await;
+        let outcome =
+            FilesOutcome::of(placed, |(.., bytes)| many::cost_to_read(*bytes), bring, |()| {})
+                .await;
         outcome.all_or_why("copied", |place| names[place].to_string()).map(drop)
     }
 
     /// Copies the files that match a pattern, each under its own name.
-    async fn get_all(&self, names: &[FileName], to: Option<PathBuf>, force: bool) -> Result<(), CliError> {
+    async fn get_all(
+        &self,
+        names: &[FileName],
+        to: Option<PathBuf>,
+        force: bool,
+    ) -> Result<(), CliError> {
         let to = to.unwrap_or_default();
         if to == Path::new("-") {
             for name in names {
@@ -286,20 +347,29 @@ impl DfsSession {
         if let Some(twice) = names.iter().find(|name| !known.insert(name.base_name())) {
             let base = twice.base_name();
             return Err(format!(
-                "several files are named {base}: copy the folder with -r, which keeps the folders of the files"
+                "several files are named {base}: copy the folder with -r, which keeps the folders \
+                 of the files"
             )
             .into());
         }
         std::fs::create_dir_all(Path::new(".").join(&to))
             .map_err(|e| format!("cannot create {}: {e}", to.display()))?;
         // Their sizes are not known yet.
-        let placed = names.iter().map(|name| (name.clone(), to.join(name.base_name()), many::LARGE_FILE_BYTES));
+        let placed = names
+            .iter()
+            .map(|name| (name.clone(), to.join(name.base_name()), many::LARGE_FILE_BYTES));
         self.bring_all(placed.collect(), force).await
     }
 
-    /// Writes a file under a temporary name, and renames it when it is complete. An existing pipe or device is written
-    /// to directly.
-    async fn bring(&self, file: &File, place: &Path, force: bool, is_alone: bool) -> Result<(), CliError> {
+    /// Writes a file under a temporary name, and renames it when it is complete. An existing pipe
+    /// or device is written to directly.
+    async fn bring(
+        &self,
+        file: &File,
+        place: &Path,
+        force: bool,
+        is_alone: bool,
+    ) -> Result<(), CliError> {
         let cannot = |e: std::io::Error| format!("cannot write {}: {e}", place.display());
         match place.metadata() {
             Ok(there) if !there.is_file() => {
@@ -307,12 +377,18 @@ impl DfsSession {
                 return self.copy(file, &mut into, place, is_alone, false).await;
             }
             Ok(_) if !force => {
-                return Err(format!("{} already exists: replace it with --force", place.display()).into());
+                return Err(
+                    format!("{} already exists: replace it with --force", place.display()).into()
+                );
             }
             _ => {}
         }
-        let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // The process's umask takes its bits away. The owner may read what is fetched, whatever the mode says.
+        let folder = place
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        // The process's umask takes its bits away. The owner may read what is fetched, whatever the
+        // mode says.
         let mode = output_mode(file.record.attributes.mode.into(), place) | 0o400;
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         let mut builder = tempfile::Builder::new();
@@ -324,12 +400,17 @@ impl DfsSession {
             false => landing.persist_noclobber(place).map(drop).map_err(|e| cannot(e.error))?,
         }
         if !self.json {
-            say!("{} ({})", shown(place.as_os_str().as_encoded_bytes()), format_bytes(file.record.size_bytes()));
+            say!(
+                "{} ({})",
+                shown(place.as_os_str().as_encoded_bytes()),
+                format_bytes(file.record.size_bytes())
+            );
         }
         Ok(())
     }
 
-    /// Copies the content of a file, with its holes if `keeps_holes` is set: then `into` is a new file.
+    /// Copies the content of a file, with its holes if `keeps_holes` is set: then `into` is a new
+    /// file.
     async fn copy(
         &self,
         file: &File,
@@ -339,12 +420,18 @@ impl DfsSession {
         keeps_holes: bool,
     ) -> Result<(), CliError> {
         let cannot = |e: std::io::Error| format!("cannot write {}: {e}", place.display());
-        let bar = if is_alone { self.bar(&file.name, Some(file.record.size_bytes())) } else { ProgressBar::hidden() };
+        let bar = if is_alone {
+            self.bar(&file.name, Some(file.record.size_bytes()))
+        } else {
+            ProgressBar::hidden()
+        };
         let mut reading = self.files.read(file);
         while let Some(part) = reading.next_part().await? {
             let bytes = match part {
                 FilePart::Bytes(bytes) => into.write_all(&bytes).map(|()| bytes.len() as u64),
-                FilePart::Hole(bytes) if keeps_holes => into.seek(SeekFrom::Current(bytes as i64)).map(|_| bytes),
+                FilePart::Hole(bytes) if keeps_holes => {
+                    into.seek(SeekFrom::Current(bytes as i64)).map(|_| bytes)
+                }
                 FilePart::Hole(bytes) => into.write_all(&vec![0; bytes as usize]).map(|()| bytes),
             };
             bar.inc(bytes.map_err(cannot)?);
@@ -356,7 +443,13 @@ impl DfsSession {
         Ok(())
     }
 
-    async fn cat(&self, names: &[String], recursive: bool, offset: u64, length: Option<u64>) -> Result<(), CliError> {
+    async fn cat(
+        &self,
+        names: &[String],
+        recursive: bool,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<(), CliError> {
         let mut all = Vec::new();
         for name in names {
             match recursive {
@@ -368,7 +461,8 @@ impl DfsSession {
             let file = self.files.stat(name).await?;
             let size_bytes = file.record.size_bytes();
             let start = offset.min(size_bytes);
-            let end = length.map_or(size_bytes, |length| start.saturating_add(length).min(size_bytes));
+            let end =
+                length.map_or(size_bytes, |length| start.saturating_add(length).min(size_bytes));
             self.print(&file, start, end).await?;
         }
         Ok(())
@@ -421,16 +515,24 @@ impl DfsSession {
                     Err(error) => Err(error),
                 };
                 match rebalanced {
-                    // The file was removed or written meanwhile; a new version is placed on the right nodes when
-                    // written.
-                    Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::Changed) => Ok(0),
+                    // The file was removed or written meanwhile; a new version is placed on the
+                    // right nodes when written.
+                    Err(error)
+                        if matches!(
+                            error.kind,
+                            FilesErrorKind::NotFound | FilesErrorKind::Changed
+                        ) =>
+                    {
+                        Ok(0)
+                    }
                     rebalanced => Ok(rebalanced?),
                 }
             }
         };
         let cost = |listing: &Listing| many::cost_to_move(listing.size_bytes);
         let outcome = FilesOutcome::of(listed, cost, rebalance, |_| {}).await;
-        let moved: u64 = outcome.all_or_why("rebalanced", |place| names[place].to_string())?.into_iter().sum();
+        let moved: u64 =
+            outcome.all_or_why("rebalanced", |place| names[place].to_string())?.into_iter().sum();
         match self.json {
             true => show::json("moved", &moved)?,
             false => say!("{} moved", format_count(moved, "replica")),
@@ -445,14 +547,18 @@ impl DfsSession {
         }
         match recovery {
             Recovery::Recovered(members) => {
-                say!("the file system continues with {}", format_count(members.len() as u64, "node"));
+                say!(
+                    "the file system continues with {}",
+                    format_count(members.len() as u64, "node")
+                );
                 Ok(ExitCode::SUCCESS)
             }
             Recovery::Missing(missing) => {
-                let words: Vec<_> = missing.iter().map(|node| format!("--without {node}")).collect();
+                let words: Vec<_> =
+                    missing.iter().map(|node| format!("--without {node}")).collect();
                 say!(
-                    "nothing was changed: {} missing. To continue without them, and lose the data that only they hold, \
-                     run\neyas dfs recover {}",
+                    "nothing was changed: {} missing. To continue without them, and lose the data \
+                     that only they hold, run\neyas dfs recover {}",
                     count_missing(missing.len()),
                     words.join(" ")
                 );
@@ -462,7 +568,8 @@ impl DfsSession {
     }
 
     async fn usage(&self, folder: Option<String>) -> Result<(), CliError> {
-        let listed = self.files.list(&rooted(folder.as_deref().unwrap_or("").trim_end_matches('/'))).await;
+        let listed =
+            self.files.list(&rooted(folder.as_deref().unwrap_or("").trim_end_matches('/'))).await;
         let (mut nodes, mut is_settled) = (Vec::new(), None);
         if folder.is_none() {
             let membership = self.files.membership().await?;
@@ -479,7 +586,10 @@ impl DfsSession {
         }
         let listed = listed?;
         let bytes = listed.iter().map(|file| file.size_bytes).sum();
-        views::usage(FilesUsageView { files: listed.len() as u64, bytes, is_settled, nodes }, self.json)
+        views::usage(
+            FilesUsageView { files: listed.len() as u64, bytes, is_settled, nodes },
+            self.json,
+        )
     }
 
     async fn verify(&self, names: &[String], thoroughly: bool) -> Result<ExitCode, CliError> {
@@ -500,9 +610,19 @@ impl DfsSession {
                     }
                 }
             };
-            let outcome =
-                FilesOutcome::of(listed, |listing| many::cost_to_read(listing.size_bytes), verify, |_| {}).await;
-            verified.extend(outcome.all_or_why("checked", |place| names[place].to_string())?.into_iter().flatten());
+            let outcome = FilesOutcome::of(
+                listed,
+                |listing| many::cost_to_read(listing.size_bytes),
+                verify,
+                |_| {},
+            )
+            .await;
+            verified.extend(
+                outcome
+                    .all_or_why("checked", |place| names[place].to_string())?
+                    .into_iter()
+                    .flatten(),
+            );
         }
         views::verified(&verified, self.json)?;
         let is_good = verified.iter().all(|(_, found)| found.is_good());
@@ -510,7 +630,8 @@ impl DfsSession {
     }
 
     async fn restore(&self, copy: &Path, name: &FileName) -> Result<(), CliError> {
-        let opened = LocalFile::open(copy).map_err(|e| format!("cannot read {}: {e}", copy.display()))?;
+        let opened =
+            LocalFile::open(copy).map_err(|e| format!("cannot read {}: {e}", copy.display()))?;
         let restored = self.files.restore(name, opened).await.map_err(|error| of(copy, error))?;
         match self.json {
             true => show::json("restored", &restored)?,
@@ -523,8 +644,9 @@ impl DfsSession {
         if self.json {
             return ProgressBar::hidden();
         }
-        let style =
-            ProgressStyle::with_template("eyas: {msg} {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
+        let style = ProgressStyle::with_template(
+            "eyas: {msg} {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+        );
         let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
         bar.with_style(style.expect("a valid template")).with_message(name.to_string())
     }

@@ -19,8 +19,8 @@ const STOPPING: &str = "cluster-stopping";
 
 #[derive(Args)]
 pub(crate) struct EventsArgs {
-    /// Print further events as they happen, until the cluster stops or Ctrl-C; with --json, each event on a line of its
-    /// own
+    /// Print further events as they happen, until the cluster stops or Ctrl-C; with --json, each
+    /// event on a line of its own
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
@@ -37,9 +37,13 @@ pub(crate) async fn events(args: EventsArgs, global: &GlobalArgs) -> Result<Exit
             () = interrupt.received() => return Ok(ExitCode::SUCCESS),
         };
         if part.is_gap {
-            say!("events may be missing here: the dispatcher has started again, or too many have happened");
+            say!(
+                "events may be missing here: the dispatcher has started again, or too many have \
+                 happened"
+            );
         }
-        let is_over = part.events.iter().any(|event| event.kind == STOPPING) || !args.follow && part.is_current;
+        let is_over = part.events.iter().any(|event| event.kind == STOPPING)
+            || !args.follow && part.is_current;
         if !global.json {
             print::text(&part.events.iter().map(line_of).collect::<String>())?;
         } else if args.follow {

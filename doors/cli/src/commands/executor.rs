@@ -21,7 +21,10 @@ pub(crate) enum ExecutorCommand {
     },
 }
 
-pub(crate) async fn executor(command: ExecutorCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn executor(
+    command: ExecutorCommand,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     match command {
         ExecutorCommand::List => match client.ask(FromClient::Executors).await? {
@@ -32,7 +35,9 @@ pub(crate) async fn executor(command: ExecutorCommand, global: &GlobalArgs) -> R
         ExecutorCommand::Stop { executor } => {
             match client.ask(FromClient::StopExecutor { executor: executor.clone() }).await? {
                 ToClient::Done(count) if global.json => show::json("executors", &count)?,
-                ToClient::Done(_) => say!("executor {executor} is stopping; its tasks run on other executors"),
+                ToClient::Done(_) => {
+                    say!("executor {executor} is stopping; its tasks run on other executors")
+                }
                 _ => return unexpected(),
             }
         }

@@ -1,5 +1,5 @@
-//! `eyas explain`: shows why a task waits, or where it ran and why; and of a pool or its nodes, why no node comes, why
-//! a node stays, and why it left.
+//! `eyas explain`: shows why a task waits, or where it ran and why; and of a pool or its nodes, why
+//! no node comes, why a node stays, and why it left.
 
 use std::str::FromStr;
 
@@ -54,20 +54,30 @@ pub(crate) async fn explain(args: &ExplainArgs, global: &GlobalArgs) -> Result<E
 }
 
 /// Explains the nodes of the pool with that name, or the node with that name.
-async fn explain_nodes(client: &mut Client, name: &str, is_json: bool) -> Result<ExitCode, CliError> {
+async fn explain_nodes(
+    client: &mut Client,
+    name: &str,
+    is_json: bool,
+) -> Result<ExitCode, CliError> {
     let mut because = Vec::new();
     for pool in show(client, None).await? {
         let Some(pool) = show(client, Some(pool.pool)).await?.pop() else { continue };
         let is_pool = pool.pool == name;
         because.extend(is_pool.then(|| why_no_node_comes(&pool)));
         let here = pool.node_list.iter().filter(|node| is_pool || node.node == name);
-        because
-            .extend(here.map(|node| format!("Node {} on {} is {}: {}.", node.node, node.host, node.state, node.why)));
+        because.extend(here.map(|node| {
+            format!("Node {} on {} is {}: {}.", node.node, node.host, node.state, node.why)
+        }));
         let departed = pool.departed.iter().filter(|node| is_pool || node.node == name);
-        because.extend(departed.map(|node| format!("Node {} has left pool {}: {}.", node.node, pool.pool, node.why)));
+        because.extend(
+            departed.map(|node| {
+                format!("Node {} has left pool {}: {}.", node.node, pool.pool, node.why)
+            }),
+        );
     }
     if because.is_empty() {
-        let known = "`eyas pool list` lists pools, `eyas executor list` nodes, and `eyas task list` the tasks of a job";
+        let known = "`eyas pool list` lists pools, `eyas executor list` nodes, and `eyas task \
+                     list` the tasks of a job";
         return Err(format!("`{name}` is no task, pool, or node of a pool: {known}").into());
     }
     match is_json {
@@ -88,9 +98,13 @@ async fn show(client: &mut Client, name: Option<String>) -> Result<Vec<PoolView>
 fn why_no_node_comes(pool: &PoolView) -> String {
     let name = &pool.pool;
     match (&pool.why, &pool.waits) {
-        (Some(why), _) => format!("Pool {name} is {} and requests no nodes now: {why}.", pool.state),
+        (Some(why), _) => {
+            format!("Pool {name} is {} and requests no nodes now: {why}.", pool.state)
+        }
         (None, Some(waits)) => format!("Pool {name} waits for nodes: {waits}."),
-        (None, None) if pool.wanted > pool.nodes && pool.nodes + pool.draining >= pool.max_nodes => {
+        (None, None)
+            if pool.wanted > pool.nodes && pool.nodes + pool.draining >= pool.max_nodes =>
+        {
             format!("Pool {name} has its maximum of {} nodes (--max-nodes).", pool.max_nodes)
         }
         (None, None) => format!(

@@ -30,7 +30,8 @@ use run::{IoRunArgs, agent_folder, run};
 pub(crate) enum IoCommand {
     /// Run a program, and order its reads and writes of shared storage with those of other programs
     Run(IoRunArgs),
-    /// Run the coordinator, which orders the requests of all nodes that share eyas's home or have the access file
+    /// Run the coordinator, which orders the requests of all nodes that share eyas's home or have
+    /// the access file
     Serve(ServeArgs),
     /// Show the requests at the coordinator; without a coordinator, those at the agent of this node
     Status {
@@ -54,14 +55,15 @@ pub(crate) enum IoCommand {
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen on; port 0 is the last port of this coordinator, or any free port
+    /// Address and port to listen on; port 0 is the last port of this coordinator, or any free
+    /// port
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
     listen: SocketAddr,
     /// Host name or address at which nodes reach the coordinator [default: this host's name]
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
-    /// File of rules for storages and job classes (see docs/guides/io.md) [default: io/rules.toml in eyas's home, if it
-    /// exists]
+    /// File of rules for storages and job classes (see docs/guides/io.md) [default: io/rules.toml
+    /// in eyas's home, if it exists]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     #[command(flatten)]
@@ -77,15 +79,16 @@ struct OrderArgs {
     /// Join contiguous requests into runs of up to this size [default: 16MiB]
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_run: Option<u64>,
-    /// Keep a storage idle for up to this long, for a request that continues where the last request ended [default:
-    /// 1ms]
+    /// Keep a storage idle for up to this long, for a request that continues where the last
+    /// request ended [default: 1ms]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     window: Option<u64>,
-    /// Number of simultaneous requests: 1 for one disk, more for an object store [default: measured]
+    /// Number of simultaneous requests: 1 for one disk, more for an object store [default:
+    /// measured]
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
-    /// Grant a request this long after the predicted end of the request before it, instead of waiting for the actual
-    /// end
+    /// Grant a request this long after the predicted end of the request before it, instead of
+    /// waiting for the actual end
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     predict: Option<u64>,
 }
@@ -106,7 +109,8 @@ impl OrderArgs {
 
 /// The rules of a file; without a file, the rules in eyas's home, if there are any.
 fn rules(named: Option<PathBuf>) -> Result<Rules, CliError> {
-    let usual = || home().ok().map(|home| home.join("io").join("rules.toml")).filter(|path| path.exists());
+    let usual =
+        || home().ok().map(|home| home.join("io").join("rules.toml")).filter(|path| path.exists());
     Ok(named.or_else(usual).map(|path| Rules::load(&path)).transpose()?.unwrap_or_default())
 }
 
@@ -120,8 +124,8 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
                 true => status(&Access::load(&path)?).await?,
                 false => agent::status(&agent_folder(None)).map_err(|e| {
                     format!(
-                        "no agent runs on this node ({e}): start a program with `eyas io run`, or a coordinator with \
-                         `eyas io serve`"
+                        "no agent runs on this node ({e}): start a program with `eyas io run`, or \
+                         a coordinator with `eyas io serve`"
                     )
                 })?,
             };
@@ -147,7 +151,8 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
     }
 }
 
-/// Path of the coordinator's access file: that of `--access`, else one in eyas's home, which nodes share.
+/// Path of the coordinator's access file: that of `--access`, else one in eyas's home, which nodes
+/// share.
 fn access_path(global: &GlobalArgs) -> Result<PathBuf, ClusterError> {
     match &global.access {
         Some(path) => Ok(path.clone()),
@@ -155,18 +160,20 @@ fn access_path(global: &GlobalArgs) -> Result<PathBuf, ClusterError> {
     }
 }
 
-/// Runs the coordinator until an interrupt. A coordinator that finds its old access file uses the same port and secret
-/// again, so that agents can reconnect.
+/// Runs the coordinator until an interrupt. A coordinator that finds its old access file uses the
+/// same port and secret again, so that agents can reconnect.
 async fn run_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, CliError> {
     let mut rules = rules(args.rules)?;
     rules.default = args.order.overrule(rules.default);
     let before = path.exists().then(|| Access::load(&path)).transpose()?;
-    let port_before = before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());
+    let port_before =
+        before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());
     let mut listen = args.listen;
     if let (0, Some(port)) = (listen.port(), port_before) {
         listen.set_port(port);
     }
-    let listener = TcpListener::bind(listen).await.map_err(|e| format!("cannot listen on {listen}: {e}"))?;
+    let listener =
+        TcpListener::bind(listen).await.map_err(|e| format!("cannot listen on {listen}: {e}"))?;
     let local = listener.local_addr()?;
     let host = args.advertise.unwrap_or_else(|| match local.ip().is_unspecified() {
         true => host_name(),

@@ -32,8 +32,8 @@ pub(crate) enum JobCommand {
         /// The job's id, or `last` for the job that was submitted last
         job: WhichJob,
     },
-    /// Wait for the end of jobs; the exit code is 0 if all of their tasks succeeded and no output was cut for
-    /// want of room in the journal
+    /// Wait for the end of jobs; the exit code is 0 if all of their tasks succeeded and no output
+    /// was cut for want of room in the journal
     Wait {
         /// Ids of the jobs; `last` is the job that was submitted last
         #[arg(required = true, value_name = "JOB")]
@@ -41,7 +41,8 @@ pub(crate) enum JobCommand {
         #[command(flatten)]
         reconnect: ReconnectArgs,
     },
-    /// Copy the outputs that a job keeps in the cluster to this machine, into one folder for each task
+    /// Copy the outputs that a job keeps in the cluster to this machine, into one folder for each
+    /// task
     Get {
         /// The job's id, or `last` for the job that was submitted last
         job: WhichJob,
@@ -66,7 +67,8 @@ pub(crate) enum JobCommand {
         /// The job's id, or `last` for the job that was submitted last
         job: WhichJob,
     },
-    /// Forget ended jobs: their results, their captured output, and the outputs that they keep in the cluster
+    /// Forget ended jobs: their results, their captured output, and the outputs that they keep in
+    /// the cluster
     Forget {
         /// Ids of the jobs; `last` is the job that was submitted last
         #[arg(required = true, value_name = "JOB")]
@@ -94,7 +96,15 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         JobCommand::Wait { jobs, reconnect } => {
             let ids = jobs_of(&mut client, jobs).await?;
             let (progress, interrupt) = (ProgressDisplay::begin(), Interrupt::listen());
-            return waiting::wait_for_all(&mut client, &ids, reconnect, progress, interrupt, global).await;
+            return waiting::wait_for_all(
+                &mut client,
+                &ids,
+                reconnect,
+                progress,
+                interrupt,
+                global,
+            )
+            .await;
         }
         JobCommand::Get { job, destination } => {
             let job = job_of(&mut client, job).await?;
@@ -103,7 +113,12 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         JobCommand::Cancel { job } => {
             let job = job_of(&mut client, job).await?;
             let count = done(client.ask(FromClient::Cancel { job, task: None }).await?)?;
-            print_count("tasks", count, &format!("cancelled {} of job {job}", format_count(count, "task")), global)?;
+            print_count(
+                "tasks",
+                count,
+                &format!("cancelled {} of job {job}", format_count(count, "task")),
+                global,
+            )?;
         }
         JobCommand::Retry { job, current } => {
             let job = job_of(&mut client, job).await?;
@@ -124,7 +139,12 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         JobCommand::Release { job } => {
             let job = job_of(&mut client, job).await?;
             let count = done(client.ask(FromClient::Release { job }).await?)?;
-            print_count("objects", count, &format!("released {} of job {job}", format_count(count, "object")), global)?;
+            print_count(
+                "objects",
+                count,
+                &format!("released {} of job {job}", format_count(count, "object")),
+                global,
+            )?;
         }
         JobCommand::Forget { jobs } => {
             let ids = jobs_of(&mut client, jobs).await?;
@@ -147,7 +167,12 @@ async fn jobs_of(client: &mut Client, jobs: Vec<WhichJob>) -> Result<Vec<JobId>,
 }
 
 /// Prints how many things a command has changed: as JSON under this name, or as a sentence.
-fn print_count(name: &str, count: u64, sentence: &str, global: &GlobalArgs) -> Result<(), CliError> {
+fn print_count(
+    name: &str,
+    count: u64,
+    sentence: &str,
+    global: &GlobalArgs,
+) -> Result<(), CliError> {
     if global.json {
         return show::json(name, &count);
     }
@@ -166,11 +191,12 @@ fn unchanged(job: JobId, changed: &[ChangedInput]) -> Result<Vec<(u32, ObjectSpe
     if changed.is_empty() {
         return Ok(Vec::new());
     }
-    let names: Vec<_> = changed.iter().take(MAX_NAMES).map(|input| format!("`{}`", input.before.source)).collect();
+    let names: Vec<_> =
+        changed.iter().take(MAX_NAMES).map(|input| format!("`{}`", input.before.source)).collect();
     let more = if changed.len() > MAX_NAMES { ", …" } else { "" };
     Err(format!(
-        "{} of job {job} changed since the job was submitted: {}{more}. Nothing runs again. Add --current to read such \
-         inputs as they are now, or submit the job again",
+        "{} of job {job} changed since the job was submitted: {}{more}. Nothing runs again. Add \
+         --current to read such inputs as they are now, or submit the job again",
         format_count(changed.len() as u64, "input"),
         names.join(", ")
     )

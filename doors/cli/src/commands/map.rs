@@ -29,12 +29,12 @@ pub(crate) struct MapArgs {
     /// Files of the file system, or patterns
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Write the output to files part-00000, part-00001 … in this folder of the file system, after the last block
-    /// [default: standard output]
+    /// Write the output to files part-00000, part-00001 … in this folder of the file system, after
+    /// the last block [default: standard output]
     #[arg(long, value_name = "FOLDER")]
     to: Option<String>,
-    /// Sort the lines that the program writes by key (the text before the first tab), and pass them to this shell
-    /// command
+    /// Sort the lines that the program writes by key (the text before the first tab), and pass
+    /// them to this shell command
     #[arg(long, value_name = "COMMAND")]
     reduce: Option<String>,
     /// Number of reducers; all lines of a key go to the same reducer
@@ -58,12 +58,13 @@ pub(crate) struct MapArgs {
     /// Number of retries after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Start the program once for each file. $EYAS_FILE, and {file} in the arguments, have the name of the file; {file}
-    /// implies this option
+    /// Start the program once for each file. $EYAS_FILE, and {file} in the arguments, have the
+    /// name of the file; {file} implies this option
     #[arg(long)]
     by_file: bool,
-    /// `repeat`: give each program the header first, and not in the place where the file has it. The header is the
-    /// first row, the lines with `#` of a .vcf file, the lines with `@` of a .sam file
+    /// `repeat`: give each program the header first, and not in the place where the file has it.
+    /// The header is the first row, the lines with `#` of a .vcf file, the lines with `@` of a
+    /// .sam file
     #[arg(long, value_name = "repeat", value_parser = ["repeat"])]
     header: Option<String>,
     /// A local file that the program needs, such as the program itself (may be repeated)
@@ -130,7 +131,8 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
     let mut mapping = job.begin_with(client, connected).await?;
     gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
     let bar = bar(mapping.chunks(), global.json);
-    let abandoned = "its tasks may continue: list the job with `eyas job list`, and cancel it with `eyas job cancel`";
+    let abandoned = "its tasks may continue: list the job with `eyas job list`, and cancel it \
+                     with `eyas job cancel`";
     interrupt.set_final_message(Some(abandoned.into()));
     let worked = tokio::select! {
         biased;
@@ -162,12 +164,17 @@ fn with_alpha(mut policy: BlockPolicy, alpha: Option<Alpha>) -> Result<BlockPoli
     match (&mut policy, alpha) {
         (_, None) => {}
         (BlockPolicy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
-        (_, Some(_)) => return Err("--alpha applies only to --policy lean: leave one of the two options out".into()),
+        (_, Some(_)) => {
+            return Err(
+                "--alpha applies only to --policy lean: leave one of the two options out".into()
+            );
+        }
     }
     Ok(policy)
 }
 
-/// Connections to the dispatcher and the file system, and the files of the file system that match the patterns.
+/// Connections to the dispatcher and the file system, and the files of the file system that match
+/// the patterns.
 async fn named(
     access: &Access,
     patterns: &[String],
@@ -194,7 +201,8 @@ async fn work(
     let outputs = mapping.outputs().await?;
     if let Some(FileOwner { uid, gid }) = owner {
         // Tasks wrote them, as the users of their executors.
-        let change = AttributeChange { uid: Some(uid), gid: Some(gid), ..AttributeChange::default() };
+        let change =
+            AttributeChange { uid: Some(uid), gid: Some(gid), ..AttributeChange::default() };
         for file in &outputs {
             mapping.files().set_attributes(&file.name, &change).await?;
         }
@@ -206,8 +214,8 @@ async fn work(
     Ok((status, outputs))
 }
 
-/// Writes files to standard output, one after the other. Which program has read which chunk is chance, so each text
-/// ends with a line feed, also the only one.
+/// Writes files to standard output, one after the other. Which program has read which chunk is
+/// chance, so each text ends with a line feed, also the only one.
 async fn print(mapping: &MapRun, files: &[File]) -> Result<(), CliError> {
     for file in files {
         let mut reading = mapping.files().read(file);
@@ -265,6 +273,7 @@ fn bar(chunks: u32, is_hidden: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{wide_bar:.green} {pos} of {len} chunks, {elapsed}");
-    let bar = ProgressBar::with_draw_target(Some(chunks.into()), ProgressDrawTarget::stderr_with_hz(10));
+    let bar =
+        ProgressBar::with_draw_target(Some(chunks.into()), ProgressDrawTarget::stderr_with_hz(10));
     bar.with_style(style.expect("a valid template"))
 }

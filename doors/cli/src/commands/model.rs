@@ -102,8 +102,8 @@ pub(crate) struct ModelArgs {
     /// Number of tasks that arrive per second [default: all tasks arrive at the start]
     #[arg(long, value_name = "N", help_heading = "Workload", value_parser = parse_frequency)]
     arrivals: Option<f64>,
-    /// Share of reads that go to persistent storage; 1 for the policy first-available [default: the first read of each
-    /// object, and reads of objects for which the stores have no room]
+    /// Share of reads that go to persistent storage; 1 for the policy first-available [default:
+    /// the first read of each object, and reads of objects for which the stores have no room]
     #[arg(long, value_name = "SHARE", help_heading = "Workload", value_parser = parse_share)]
     misses: Option<f64>,
     /// Share of the other reads that go to another node [default: 0]
@@ -120,7 +120,8 @@ fn parse_frequency(text: &str) -> Result<f64, ValueError> {
 }
 
 impl ModelArgs {
-    /// Cluster and demand. Options take precedence over the scenario, and the scenario over defaults.
+    /// Cluster and demand. Options take precedence over the scenario, and the scenario over
+    /// defaults.
     fn cluster_and_demand(&self) -> Result<(SimCluster, Demand), CliError> {
         let (cluster, demand) = match &self.file {
             Some(file) => {
@@ -136,11 +137,14 @@ impl ModelArgs {
         const NS_PER_US: u64 = 1_000;
         if let Some(rate) = self.disk {
             let bytes_per_s = rate as f64;
-            cluster.disk = Some(Disk { read_bytes_per_s: bytes_per_s, write_bytes_per_s: bytes_per_s });
+            cluster.disk =
+                Some(Disk { read_bytes_per_s: bytes_per_s, write_bytes_per_s: bytes_per_s });
         }
         let SimStorage { bytes_per_s, client_bytes_per_s, latency_ns } = cluster.storage;
         let rate = |given: Option<u64>, defaults: f64| given.map_or(defaults, |rate| rate as f64);
-        let time_ns = |given: Option<u64>, defaults: u64| given.map_or(defaults, |us| us.saturating_mul(NS_PER_US));
+        let time_ns = |given: Option<u64>, defaults: u64| {
+            given.map_or(defaults, |us| us.saturating_mul(NS_PER_US))
+        };
         SimCluster {
             nodes: self.nodes.unwrap_or(cluster.nodes),
             cpus: self.slots.unwrap_or(cluster.cpus),
@@ -148,7 +152,10 @@ impl ModelArgs {
             card_bytes_per_s: rate(self.link, cluster.card_bytes_per_s),
             storage: SimStorage {
                 bytes_per_s: rate(self.storage, bytes_per_s),
-                client_bytes_per_s: self.storage_client.map(|rate| rate as f64).or(client_bytes_per_s),
+                client_bytes_per_s: self
+                    .storage_client
+                    .map(|rate| rate as f64)
+                    .or(client_bytes_per_s),
                 latency_ns: time_ns(self.storage_latency, latency_ns),
             },
             decision_ns: time_ns(self.decision, cluster.decision_ns),
@@ -171,7 +178,8 @@ impl ModelArgs {
     }
 }
 
-/// Default values of a cluster and a demand. Zeros are placeholders for options that the user must give.
+/// Default values of a cluster and a demand. Zeros are placeholders for options that the user must
+/// give.
 fn defaults() -> (SimCluster, Demand) {
     let cluster = SimCluster {
         cpus: 1,
@@ -180,7 +188,8 @@ fn defaults() -> (SimCluster, Demand) {
         decision_ns: 10_000,
         // No option sets its size.
         page_cache_bytes: 0,
-        // Latencies of messages and peers are those of the papers' cluster; they matter little here.
+        // Latencies of messages and peers are those of the papers' cluster; they matter little
+        // here.
         ..SimCluster::teragrid_64(10_000_000_000)
     };
     let demand = Demand {
@@ -226,7 +235,8 @@ pub(crate) fn model(args: &ModelArgs, global: &GlobalArgs) -> Result<ExitCode, C
 
 fn print_json(prediction: &Prediction) -> Result<(), CliError> {
     let Prediction { costs, ratios, one_processor_ratios, .. } = prediction;
-    let busy = prediction.busy.iter().map(|(limit, busy_s)| (name(*limit).0.to_owned(), json!(busy_s)));
+    let busy =
+        prediction.busy.iter().map(|(limit, busy_s)| (name(*limit).0.to_owned(), json!(busy_s)));
     let model = json!({
         "time_s": prediction.time_s,
         "limited_by": name(prediction.limit).0,
@@ -259,12 +269,24 @@ fn print_table(prediction: &Prediction) -> Result<(), CliError> {
     let mut reads = show::Table::new(&["READS", "SHARE", "EACH", "MOVED"]);
     let moved = |bytes: f64| format_bytes(bytes as u64);
     reads.row(vec!["local stores".into(), percent(ratios.local), time(costs.local_s), moved(0.0)]);
-    reads.row(vec!["peers".into(), percent(ratios.peer), time(costs.peer_s), moved(prediction.peer_bytes)]);
+    reads.row(vec![
+        "peers".into(),
+        percent(ratios.peer),
+        time(costs.peer_s),
+        moved(prediction.peer_bytes),
+    ]);
     let storage = [percent(ratios.storage), time(costs.storage_s), moved(prediction.storage_bytes)];
     reads.row(["persistent storage".into()].into_iter().chain(storage).collect());
     reads.print()?;
     out!()?;
-    let mut whole = show::Table::new(&["TIME", "SPEEDUP", "EFFICIENCY", "UTILISATION", "MAX RATE", "LIMITED BY"]);
+    let mut whole = show::Table::new(&[
+        "TIME",
+        "SPEEDUP",
+        "EFFICIENCY",
+        "UTILISATION",
+        "MAX RATE",
+        "LIMITED BY",
+    ]);
     whole.row(vec![
         time(prediction.time_s),
         format!("{:.1}", prediction.speedup),
@@ -283,10 +305,12 @@ fn print_table(prediction: &Prediction) -> Result<(), CliError> {
     }
     busy.print()?;
     if prediction.efficiency > 1.0 {
-        let [one, all] = [prediction.one_processor_ratios, *ratios].map(|ratios| percent(ratios.storage));
+        let [one, all] =
+            [prediction.one_processor_ratios, *ratios].map(|ratios| percent(ratios.storage));
         out!(
-            "\nMore than 100% because of the stores: one processor alone would have the store and the memory of only \
-             one node, and make {one} of its reads from persistent storage instead of {all}."
+            "\nMore than 100% because of the stores: one processor alone would have the store and \
+             the memory of only one node, and make {one} of its reads from persistent storage \
+             instead of {all}."
         )?;
     }
     if !prediction.doubts.is_empty() {
@@ -300,7 +324,10 @@ fn print_table(prediction: &Prediction) -> Result<(), CliError> {
 fn reason(doubt: Doubt) -> String {
     match doubt {
         Doubt::FewTasks(tasks) => {
-            format!("each processor has only {tasks:.1} tasks, so the start and the end of the workload matter")
+            format!(
+                "each processor has only {tasks:.1} tasks, so the start and the end of the \
+                 workload matter"
+            )
         }
         Doubt::NearlyAsBusy(limit, share) => {
             format!(
@@ -310,17 +337,26 @@ fn reason(doubt: Doubt) -> String {
             )
         }
         Doubt::FewReads(reads) => {
-            format!("each object is read only {reads:.1} times, so the stores are being filled for much of the time")
+            format!(
+                "each object is read only {reads:.1} times, so the stores are being filled for \
+                 much of the time"
+            )
         }
         Doubt::FewObjects(objects) => {
-            format!("only {objects:.1} objects exist for each simultaneous read, so nodes wait for the same objects")
+            format!(
+                "only {objects:.1} objects exist for each simultaneous read, so nodes wait for \
+                 the same objects"
+            )
         }
         Doubt::Short(seconds) => {
-            format!("the workload takes only {seconds:.1} s, so messages and waits for peers matter")
+            format!(
+                "the workload takes only {seconds:.1} s, so messages and waits for peers matter"
+            )
         }
         Doubt::NoRoom(room) => {
             format!(
-                "the stores have room for {:.0}% of the data, and the policies determine which objects are stored",
+                "the stores have room for {:.0}% of the data, and the policies determine which \
+                 objects are stored",
                 100.0 * room
             )
         }

@@ -25,7 +25,8 @@ pub(crate) struct MountArgs {
     /// Folder on a local disk for files that are being written [default: the temporary folder]
     #[arg(long, value_name = "FOLDER")]
     scratch: Option<PathBuf>,
-    /// Time after which an operation fails with EIO if the cluster does not answer, for example without a quorum
+    /// Time after which an operation fails with EIO if the cluster does not answer, for example
+    /// without a quorum
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::parse_duration_us)]
     timeout: u64,
     /// Size of the chunks of new files
@@ -38,7 +39,8 @@ pub(crate) struct MountArgs {
     /// Let programs read files only
     #[arg(long)]
     read_only: bool,
-    /// Let other users use the mount, with the permissions of each file [default: only if root mounts]
+    /// Let other users use the mount, with the permissions of each file [default: only if root
+    /// mounts]
     #[arg(long)]
     allow_other: bool,
     /// Run in the background, and return when the folder is mounted
@@ -55,7 +57,8 @@ pub(crate) async fn mount(args: MountArgs, global: &GlobalArgs) -> Result<ExitCo
     eyas_executor::raise_descriptor_limit();
     let timeout = Duration::from_micros(args.timeout);
     let mut client = connect(global).await?;
-    let waits = || say!("the dispatcher has just started; waiting for an executor that keeps files");
+    let waits =
+        || say!("the dispatcher has just started; waiting for an executor that keeps files");
     let files = client.files_within(timeout, waits).await?;
     files.set_door(FilesOrigin::Mount);
     let options = MountOptions {

@@ -1,5 +1,5 @@
-//! `mount.eyas`: the form of `eyas mount` that `mount` and `/etc/fstab` use. It is the same program under another name,
-//! called as `mount.fuse.eyas eyas:CLUSTER FOLDER -o OPTIONS`.
+//! `mount.eyas`: the form of `eyas mount` that `mount` and `/etc/fstab` use. It is the same program
+//! under another name, called as `mount.fuse.eyas eyas:CLUSTER FOLDER -o OPTIONS`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -28,8 +28,8 @@ const VALUES: &[(&str, &str)] = &[
 
 /// Options that concern `mount` itself or are always set.
 const IGNORED: &[&str] = &[
-    "rw", "defaults", "auto", "noauto", "nofail", "_netdev", "user", "users", "nosuid", "nodev", "exec", "async",
-    "relatime", "noatime",
+    "rw", "defaults", "auto", "noauto", "nofail", "_netdev", "user", "users", "nosuid", "nodev",
+    "exec", "async", "relatime", "noatime",
 ];
 
 /// Why a command line of `mount` is refused.
@@ -38,23 +38,30 @@ pub(crate) enum MountHelperError {
     #[error("{0} needs a cluster and a folder, as in: {0} eyas:CLUSTER FOLDER -o ro")]
     Missing(String),
     #[error(
-        "`{0}` is not an option of the mount; there are ro, allow_other, access, scratch, timeout, chunk_size and \
-         replicas"
+        "`{0}` is not an option of the mount; there are ro, allow_other, access, scratch, \
+         timeout, chunk_size and replicas"
     )]
     Option(String),
 }
 
-/// Continues as `eyas mount` if the program has the name of a mount helper. Returns why that is impossible, or nothing
-/// if it has another name.
+/// Continues as `eyas mount` if the program has the name of a mount helper. Returns why that is
+/// impossible, or nothing if it has another name.
 pub(crate) fn called(words: &[OsString]) -> Option<CliError> {
     match mount_words(words) {
         Ok(None) => None,
         Ok(Some((cluster, made))) => match own_path() {
             Ok(program) => {
                 let mut command = Command::new(program);
-                // Also with an access file, lists of mounts show the name of the cluster that the user has given:
-                // `mount -a` compares it.
-                Some(command.arg0("eyas").args(&made[1..]).env("EYAS_CLUSTER", cluster).exec().into())
+                // Also with an access file, lists of mounts show the name of the cluster that the
+                // user has given: `mount -a` compares it.
+                Some(
+                    command
+                        .arg0("eyas")
+                        .args(&made[1..])
+                        .env("EYAS_CLUSTER", cluster)
+                        .exec()
+                        .into(),
+                )
             }
             Err(error) => Some(error),
         },
@@ -64,7 +71,11 @@ pub(crate) fn called(words: &[OsString]) -> Option<CliError> {
 
 /// The cluster and the words of `eyas mount` if the program has the name of a mount helper.
 fn mount_words(words: &[OsString]) -> Result<Option<(String, Vec<OsString>)>, MountHelperError> {
-    let name = words.first().and_then(|first| Path::new(first).file_name()).and_then(OsStr::to_str).unwrap_or_default();
+    let name = words
+        .first()
+        .and_then(|first| Path::new(first).file_name())
+        .and_then(OsStr::to_str)
+        .unwrap_or_default();
     if !NAMES.contains(&name) {
         return Ok(None);
     }
@@ -73,7 +84,8 @@ fn mount_words(words: &[OsString]) -> Result<Option<(String, Vec<OsString>)>, Mo
     while let Some(word) = rest.next() {
         match word.to_str() {
             Some("-o") => {
-                let text = rest.next().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+                let text =
+                    rest.next().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
                 options.extend(text.split(',').map(str::to_owned));
             }
             // The type of the file system.
@@ -95,7 +107,9 @@ fn mount_words(words: &[OsString]) -> Result<Option<(String, Vec<OsString>)>, Mo
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
         if let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == option) {
             made.push(flag.into());
-        } else if let Some((_, long)) = VALUES.iter().find(|(name, _)| *name == key && !value.is_empty()) {
+        } else if let Some((_, long)) =
+            VALUES.iter().find(|(name, _)| *name == key && !value.is_empty())
+        {
             made.extend([long.into(), value.into()]);
         } else if !IGNORED.contains(&option.as_str()) {
             return Err(MountHelperError::Option(option.clone()));
@@ -112,17 +126,32 @@ mod tests {
     fn made(line: &str) -> Result<String, MountHelperError> {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         let words = mount_words(&words)?;
-        Ok(words.map_or_else(String::new, |(_, words)| words.join(OsStr::new(" ")).into_string().unwrap()))
+        Ok(words.map_or_else(String::new, |(_, words)| {
+            words.join(OsStr::new(" ")).into_string().unwrap()
+        }))
     }
 
     #[test]
     fn lines_of_mount_become_those_of_eyas() {
         assert_eq!(made("/usr/bin/eyas dfs ls").unwrap(), "");
-        let line = "/sbin/mount.fuse.eyas eyas:lab /mnt -n -o rw,noauto,x-systemd.automount,timeout=5s,allow_other";
-        assert_eq!(made(line).unwrap(), "eyas mount --detach --cluster lab --timeout 5s --allow-other -- /mnt");
+        let line = "/sbin/mount.fuse.eyas eyas:lab /mnt -n -o \
+                    rw,noauto,x-systemd.automount,timeout=5s,allow_other";
+        assert_eq!(
+            made(line).unwrap(),
+            "eyas mount --detach --cluster lab --timeout 5s --allow-other -- /mnt"
+        );
         let line = "mount.eyas eyas:lab /mnt -o ro,access=/etc/eyas/lab.toml";
-        assert_eq!(made(line).unwrap(), "eyas mount --detach --read-only --access /etc/eyas/lab.toml -- /mnt");
-        assert_eq!(made("mount.eyas eyas:lab"), Err(MountHelperError::Missing("mount.eyas".into())));
-        assert_eq!(made("mount.eyas lab /mnt -o sync"), Err(MountHelperError::Option("sync".into())));
+        assert_eq!(
+            made(line).unwrap(),
+            "eyas mount --detach --read-only --access /etc/eyas/lab.toml -- /mnt"
+        );
+        assert_eq!(
+            made("mount.eyas eyas:lab"),
+            Err(MountHelperError::Missing("mount.eyas".into()))
+        );
+        assert_eq!(
+            made("mount.eyas lab /mnt -o sync"),
+            Err(MountHelperError::Option("sync".into()))
+        );
     }
 }

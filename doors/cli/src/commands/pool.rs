@@ -19,7 +19,8 @@ use crate::show::{self, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum PoolCommand {
-    /// Add a pool: nodes are requested from the batch system when tasks wait, and given back when they are idle
+    /// Add a pool: nodes are requested from the batch system when tasks wait, and given back when
+    /// they are idle
     Add(Box<PoolAddArgs>),
     /// List all pools
     List(PoolListArgs),
@@ -38,7 +39,8 @@ pub(crate) enum PoolCommand {
         /// Name of the pool
         name: String,
     },
-    /// Withdraw the requests of a pool, give back its nodes after their running tasks, and forget the pool
+    /// Withdraw the requests of a pool, give back its nodes after their running tasks, and forget
+    /// the pool
     Remove {
         /// Name of the pool
         name: String,
@@ -77,8 +79,8 @@ pub(crate) struct PoolListArgs {
 
 #[derive(Args)]
 pub(crate) struct PoolAddArgs {
-    /// Batch system: slurm, sge, pbs, htcondor, kubernetes, ssh (hosts), or local (processes on the dispatcher's host);
-    /// or a pool that a pools file describes
+    /// Batch system: slurm, sge, pbs, htcondor, kubernetes, ssh (hosts), or local (processes on
+    /// the dispatcher's host); or a pool that a pools file describes
     system: String,
     /// Name of the pool [default: its name in the pools file]
     name: Option<String>,
@@ -98,7 +100,10 @@ pub(crate) async fn pool(command: PoolCommand, global: &GlobalArgs) -> Result<Ex
             let (system, shape, is_described) = files.system_and_options(&word, shape)?;
             let name = name.or_else(|| is_described.then_some(word));
             let name = name.ok_or_else(|| {
-                format!("no pools file describes `{system}`; to use it as a batch system, also name the pool")
+                format!(
+                    "no pools file describes `{system}`; to use it as a batch system, also name \
+                     the pool"
+                )
             })?;
             let options = Box::new(shape.options(&system)?);
             let done = format!("added pool {name}: nodes are requested when tasks wait");
@@ -111,7 +116,9 @@ pub(crate) async fn pool(command: PoolCommand, global: &GlobalArgs) -> Result<Ex
         PoolCommand::List(_) => (PoolsRequest::Show { name: None }, String::new()),
         PoolCommand::Show { name } => (PoolsRequest::Show { name: Some(name) }, String::new()),
         PoolCommand::Pause { name } => {
-            let done = format!("pool {name} requests no further nodes; `eyas pool resume {name}` ends that");
+            let done = format!(
+                "pool {name} requests no further nodes; `eyas pool resume {name}` ends that"
+            );
             (PoolsRequest::Pause { name }, done)
         }
         PoolCommand::Resume { name } => {
@@ -203,18 +210,32 @@ fn print_all(pools: &[PoolView]) -> Result<(), CliError> {
 }
 
 fn print_one(pool: &PoolView) -> Result<(), CliError> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+    let now_ms =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
     print_all(std::slice::from_ref(pool))?;
     pool.why.iter().try_for_each(|why| out!("why: {why}"))?;
     pool.waits.iter().try_for_each(|waits| out!("waits: {waits}"))?;
     for host in &pool.excluded {
         let left_us = host.until_unix_ms.saturating_sub(now_ms) * 1000;
-        out!("excluded: host {} for {}: {}", host.host, units::format_duration_us(left_us), host.why)?;
+        out!(
+            "excluded: host {} for {}: {}",
+            host.host,
+            units::format_duration_us(left_us),
+            host.why
+        )?;
     }
     out!("folder: {}", pool.folder)?;
     if !pool.requests.is_empty() {
         out!()?;
-        let mut table = Table::new(&["REQUEST", "JOB", "STATE", "NODES", "JOINED", "HOST", "THE BATCH SYSTEM SAYS"]);
+        let mut table = Table::new(&[
+            "REQUEST",
+            "JOB",
+            "STATE",
+            "NODES",
+            "JOINED",
+            "HOST",
+            "THE BATCH SYSTEM SAYS",
+        ]);
         for request in &pool.requests {
             table.row(vec![
                 request.request.to_string(),
@@ -237,7 +258,9 @@ fn print_one(pool: &PoolView) -> Result<(), CliError> {
                 node.host.clone(),
                 node.request.to_string(),
                 node.state.clone(),
-                units::format_duration_us(node.until_unix_ms.saturating_sub(now_ms) / 1000 * 1_000_000),
+                units::format_duration_us(
+                    node.until_unix_ms.saturating_sub(now_ms) / 1000 * 1_000_000,
+                ),
                 node.why.clone(),
             ]);
         }

@@ -18,11 +18,12 @@ use crate::{show, words};
 
 #[derive(Args)]
 pub(crate) struct PushArgs {
-    /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE, or a pattern such as
-    /// eyas://JOB/*/FILE, for outputs that are kept in the cluster
+    /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE, or a pattern such
+    /// as eyas://JOB/*/FILE, for outputs that are kept in the cluster
     #[arg(required = true, value_name = "OBJECT", value_parser = words::name())]
     objects: Vec<Name>,
-    /// The executors: `all`, a name or id as in `eyas executor list`, or a label such as site=a (may be repeated)
+    /// The executors: `all`, a name or id as in `eyas executor list`, or a label such as site=a
+    /// (may be repeated)
     #[arg(long, value_name = "EXECUTORS", default_value = "all")]
     to: Vec<String>,
     /// How the objects are copied to the executors: chain; or, for comparison, spanning-tree
@@ -48,7 +49,10 @@ pub(crate) async fn push(args: PushArgs, global: &GlobalArgs) -> Result<ExitCode
     let (objects, wait) = (draft.into_objects(), !args.no_wait);
     let mut client = connect(global).await?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-    bar.set_style(ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}").expect("the template is valid"));
+    bar.set_style(
+        ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}")
+            .expect("the template is valid"),
+    );
     let request = PushRequest { objects, kept, to: args.to, distribution: args.distribution, wait };
     let pushed = client.push(request, |view| show_progress(&bar, view)).await;
     bar.finish_and_clear();

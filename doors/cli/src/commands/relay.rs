@@ -32,17 +32,19 @@ const ASK_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 pub(crate) struct RelayArgs {
-    /// Write the access file for executors behind the relay to FILE, with mode 0600; it holds a secret key
+    /// Write the access file for executors behind the relay to FILE, with mode 0600; it holds a
+    /// secret key
     #[arg(long, short = 'o', value_name = "FILE")]
     output: PathBuf,
     /// Port to listen on [default: the port that FILE names, if it exists, or any free port]
     #[arg(long, value_name = "PORT", conflicts_with = "ports")]
     port: Option<u16>,
-    /// Host name or address at which executors behind the relay reach it [default: the address of --interface, else
-    /// this host's name]
+    /// Host name or address at which executors behind the relay reach it [default: the address of
+    /// --interface, else this host's name]
     #[arg(long, value_name = "HOST", conflicts_with = "interface")]
     inside: Option<String>,
-    /// Host name or address at which other executors and clients reach the relay [default: as --inside]
+    /// Host name or address at which other executors and clients reach the relay [default: as
+    /// --inside]
     #[arg(long, value_name = "HOST")]
     outside: Option<String>,
     #[command(flatten)]
@@ -60,8 +62,10 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
     let outside = args.outside.unwrap_or_else(|| inside.clone());
     let place = BindAddress { ip: Ipv4Addr::UNSPECIFIED.into(), ports: args.network.ports };
     // Executors that have an earlier access file of this relay come back to its port.
-    let port_before =
-        Access::load(&args.output).ok().and_then(|access| access.relay()).map(|relay| relay.inside.port());
+    let port_before = Access::load(&args.output)
+        .ok()
+        .and_then(|access| access.relay())
+        .map(|relay| relay.inside.port());
     let bound = match args.port.or(port_before.filter(|_| args.network.ports.is_none())) {
         Some(port) => listen(SocketAddr::new(place.ip, port)),
         None => place.tcp(),
@@ -70,7 +74,8 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
     bound.set_nonblocking(true)?;
     let listener = TcpListener::from_std(bound)?;
     let port = listener.local_addr()?.port();
-    let addresses = Relay { inside: resolved(&inside, port).await?, outside: resolved(&outside, port).await? };
+    let addresses =
+        Relay { inside: resolved(&inside, port).await?, outside: resolved(&outside, port).await? };
     let ToClient::Access(SecretText(text)) =
         client.ask(FromClient::Keys(KeysRequest::Issue { role: KeyRole::Executor })).await?
     else {
@@ -82,7 +87,10 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
     };
     PrivateFolder::make(folder)?.write(name, (text + &addresses.section()).as_bytes())?;
     let (targets, teller) = Targets::new(&access.dispatcher, addresses);
-    say!("the relay listens on port {port}; executors behind it use the access file {}", args.output.display());
+    say!(
+        "the relay listens on port {port}; executors behind it use the access file {}",
+        args.output.display()
+    );
     out!("{READY}")?;
     tokio::select! {
         () = serve(listener, targets) => {}
@@ -103,8 +111,8 @@ async fn resolved(host: &str, port: u16) -> Result<SocketAddr, CliError> {
     Ok(*best.ok_or_else(|| format!("{host} has no address"))?)
 }
 
-/// Asks the dispatcher for the addresses of executors, again and again. If the dispatcher is away, the addresses that
-/// are known stay.
+/// Asks the dispatcher for the addresses of executors, again and again. If the dispatcher is away,
+/// the addresses that are known stay.
 async fn keep_told(mut teller: TargetsTeller, client: Client, access: &Access) {
     let mut client = Some(client);
     loop {

@@ -1,5 +1,5 @@
-//! `eyas run`: prepares a job, connects to a cluster or starts one, submits the job, prints progress and results,
-//! writes the report, and stops the cluster that it started.
+//! `eyas run`: prepares a job, connects to a cluster or starts one, submits the job, prints
+//! progress and results, writes the report, and stops the cluster that it started.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,8 +11,8 @@ use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{Distribution, JobId, Name, shown, units};
 use eyas_client::view::{JobReport, JobView};
 use eyas_client::{
-    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, SourceError,
-    TaskFields, array, home,
+    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore,
+    OutputFields, SourceError, TaskFields, array, home,
 };
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, trusted};
@@ -46,9 +46,9 @@ const MAX_REPORT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// Run one task for each file that matches GLOB; the task reads this file (may be repeated). Write the pattern in
-    /// quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of the cluster. A command without a
-    /// placeholder gets {} as its last word
+    /// Run one task for each file that matches GLOB; the task reads this file (may be repeated).
+    /// Write the pattern in quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of
+    /// the cluster. A command without a placeholder gets {} as its last word
     #[arg(
         long,
         value_name = "GLOB",
@@ -56,15 +56,16 @@ pub(crate) struct RunArgs {
         value_parser = words::name()
     )]
     each: Vec<Name>,
-    /// Run one task for each block of the files of the cluster that match GLOB, eyas:///PATTERN; the task reads this
-    /// block, which has whole records (may be repeated)
+    /// Run one task for each block of the files of the cluster that match GLOB, eyas:///PATTERN;
+    /// the task reads this block, which has whole records (may be repeated)
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
     each_block: Vec<Name>,
-    /// Run one task for each line of FILE; `-` is standard input. A command without a placeholder gets {} as its last
-    /// word
+    /// Run one task for each line of FILE; `-` is standard input. A command without a placeholder
+    /// gets {} as its last word
     #[arg(long, value_name = "FILE", conflicts_with = "array", value_parser = words::name())]
     each_line: Option<Name>,
-    /// Run one task for each number of a range, such as 1-100 or 0-90:10. Write {} where the command needs the number
+    /// Run one task for each number of a range, such as 1-100 or 0-90:10. Write {} where the
+    /// command needs the number
     #[arg(long, value_name = "RANGE", value_parser = parse_range)]
     array: Option<String>,
     /// Do not add {} to a command without a placeholder
@@ -73,17 +74,20 @@ pub(crate) struct RunArgs {
     /// Split lines at TEXT into columns {1}, {2} …
     #[arg(long, value_name = "TEXT", requires = "each_line")]
     colsep: Option<String>,
-    /// A file that every task reads, or a pattern of files; may contain placeholders (may be repeated)
+    /// A file that every task reads, or a pattern of files; may contain placeholders (may be
+    /// repeated)
     #[arg(long, short = 'i', value_name = "PATH", value_parser = words::name())]
     input: Vec<Name>,
-    /// An input that is copied to every executor that may run the tasks, before the tasks need it (may be repeated)
+    /// An input that is copied to every executor that may run the tasks, before the tasks need it
+    /// (may be repeated)
     #[arg(long, value_name = "PATH", value_parser = words::name())]
     broadcast: Vec<Name>,
-    /// How broadcast inputs are copied to the executors: chain; or, for comparison, spanning-tree, which copies them
-    /// before the first task starts (without --broadcast: all inputs)
+    /// How broadcast inputs are copied to the executors: chain; or, for comparison, spanning-tree,
+    /// which copies them before the first task starts (without --broadcast: all inputs)
     #[arg(long, value_name = "METHOD", default_value = "chain")]
     distribution: Distribution,
-    /// A file, or a pattern of files, that every task writes in its sandbox, and the destination (may be repeated)
+    /// A file, or a pattern of files, that every task writes in its sandbox, and the destination
+    /// (may be repeated)
     #[arg(long, short = 'o', value_name = "FILE[=DESTINATION]", value_parser = words::name())]
     output: Vec<Name>,
     /// Run each task in a folder of its own, which is removed afterwards; implied by --output
@@ -107,10 +111,12 @@ pub(crate) struct RunArgs {
     /// Another resource for each task, such as gpu=1 (may be repeated)
     #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
     resource: Vec<(String, u64)>,
-    /// Priority: tasks of higher priority go first, and may suspend running tasks of lower priority [default: 0]
+    /// Priority: tasks of higher priority go first, and may suspend running tasks of lower
+    /// priority [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// Run tasks only on executors for which this expression is true, such as 'node.labels.site == "a"'
+    /// Run tasks only on executors for which this expression is true, such as 'node.labels.site ==
+    /// "a"'
     #[arg(long, value_name = "EXPR")]
     requirements: Option<String>,
     /// Prefer the free executor with the highest value of this expression, such as local_bytes
@@ -125,11 +131,12 @@ pub(crate) struct RunArgs {
     /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs
     #[arg(long)]
     reuse: bool,
-    /// Print up to this much of each task's standard output, and of its standard error. If a task writes more, the exit
-    /// code is 1. Output beyond 1 MiB is printed when all tasks have ended
+    /// Print up to this much of each task's standard output, and of its standard error. If a task
+    /// writes more, the exit code is 1. Output beyond 1 MiB is printed when all tasks have ended
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, default_value = "1GiB")]
     max_output: u64,
-    /// Print and remember only this much of them, up to 16MiB; what is cut off does not change the exit code
+    /// Print and remember only this much of them, up to 16MiB; what is cut off does not change the
+    /// exit code
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     capture: Option<u64>,
     /// Print results in the order of the items
@@ -138,20 +145,27 @@ pub(crate) struct RunArgs {
     /// Name of the job [default: the name of the program]
     #[arg(long)]
     name: Option<String>,
-    /// Write the report to FILE (.html, .csv or .json), or `none` to skip it (may be repeated) [default: a file in
-    /// eyas's home, which keeps the last 100 reports for 30 days]
+    /// Write the report to FILE (.html, .csv or .json), or `none` to skip it (may be repeated)
+    /// [default: a file in eyas's home, which keeps the last 100 reports for 30 days]
     #[arg(long, value_name = "FILE", value_parser = parse_report)]
     report: Vec<String>,
     /// Run no command: a task ends when its inputs are on its node
     #[arg(long, conflicts_with = "command")]
     noop: bool,
-    /// Run the job on nodes of this batch system, or of this pool of a pools file; they are requested for the job alone
+    /// Run the job on nodes of this batch system, or of this pool of a pools file; they are
+    /// requested for the job alone
     #[arg(long, value_name = "SYSTEM|POOL", conflicts_with_all = ["cluster", "access"])]
     pool: Option<String>,
     #[command(flatten)]
     pool_files: PoolFileArgs,
     /// Options of that pool, as for `eyas pool add`, such as '--max-nodes 4 -- --partition=long'
-    #[arg(long, value_name = "OPTIONS", requires = "pool", allow_hyphen_values = true, default_value = "")]
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        requires = "pool",
+        allow_hyphen_values = true,
+        default_value = ""
+    )]
     pool_options: String,
     #[command(flatten)]
     in_job: InJobArgs,
@@ -159,8 +173,8 @@ pub(crate) struct RunArgs {
     reconnect: ReconnectArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{} is {}
-    /// itself
+    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
+    /// is {} itself
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop", value_parser = words::name())]
     command: Vec<Name>,
 }
@@ -189,7 +203,8 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     }
     let (mut interrupt, progress) = (Interrupt::listen(), ProgressDisplay::begin());
     if args.report.is_empty() {
-        // The report is written to eyas's home: if there is none, the job is refused before it runs.
+        // The report is written to eyas's home: if there is none, the job is refused before it
+        // runs.
         home().map_err(|e| format!("{e}; or skip the report with --report none"))?;
     }
     let drafted = tokio::select! {
@@ -218,7 +233,10 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     if pool.is_some() {
         trusted::folder(&temporary, 0o700)?;
     }
-    let folder = args.in_job.folder().map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
+    let folder = args
+        .in_job
+        .folder()
+        .map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
     let folders = LocalFolders::ephemeral(&folder);
     let (local, client) = tokio::select! {
         local = start_own(folders, &args.shape, pool) => local,
@@ -235,23 +253,33 @@ impl RunArgs {
         match &self.each_line {
             Some(file) if *file == "-" => "standard input has no lines".into(),
             Some(file) => format!("{file} has no lines"),
-            None if !self.each_block.is_empty() => "the files are empty, so they have no blocks".into(),
-            None => "name files with --each, blocks with --each-block, lines with --each-line or numbers with --array"
+            None if !self.each_block.is_empty() => {
+                "the files are empty, so they have no blocks".into()
+            }
+            None => "name files with --each, blocks with --each-block, lines with --each-line or \
+                     numbers with --array"
                 .into(),
         }
     }
 }
 
-async fn draft(args: &RunArgs, global: &GlobalArgs, progress: &ProgressDisplay) -> Result<Draft, CliError> {
+async fn draft(
+    args: &RunArgs,
+    global: &GlobalArgs,
+    progress: &ProgressDisplay,
+) -> Result<Draft, CliError> {
     let program = args.command.first().map_or("noop".into(), |program| {
         String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
     });
-    let mut draft = Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
+    let mut draft =
+        Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
     if global.names_cluster() {
         draft = draft.on_cluster(&global.cluster()?);
     }
     let output = |word: &Name| match words::split_once(word) {
-        Some((file, to)) => OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() },
+        Some((file, to)) => {
+            OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() }
+        }
         None => OutputFields { file: word.clone(), ..OutputFields::default() },
     };
     let broadcast = |path: &Name| InputFields::Named {
@@ -270,7 +298,13 @@ async fn draft(args: &RunArgs, global: &GlobalArgs, progress: &ProgressDisplay) 
         separator: args.colsep.clone(),
         append: args.no_append.then_some(false),
         array: args.array.clone(),
-        inputs: args.input.iter().cloned().map(InputFields::Path).chain(args.broadcast.iter().map(broadcast)).collect(),
+        inputs: args
+            .input
+            .iter()
+            .cloned()
+            .map(InputFields::Path)
+            .chain(args.broadcast.iter().map(broadcast))
+            .collect(),
         outputs: args.output.iter().map(output).collect(),
         env: args.env.iter().cloned().collect(),
         folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
@@ -295,8 +329,8 @@ async fn draft(args: &RunArgs, global: &GlobalArgs, progress: &ProgressDisplay) 
     Ok(draft)
 }
 
-/// Runs a job on a cluster. If this command has started the cluster (`is_own`), the cluster does not grow, and a task
-/// that is too large for it is an error.
+/// Runs a job on a cluster. If this command has started the cluster (`is_own`), the cluster does
+/// not grow, and a task that is too large for it is an error.
 async fn run_on(
     access: &Access,
     mut client: Client,
@@ -321,7 +355,8 @@ async fn run_on(
     };
     interrupt.set_final_message((!is_own).then(|| waiting::continues(job)));
     let stuck = Arc::new(Notify::new());
-    let mut output = ResultPrinter::new(args.keep_order, is_joined, progress, is_own.then(|| stuck.clone()));
+    let mut output =
+        ResultPrinter::new(args.keep_order, is_joined, progress, is_own.then(|| stuck.clone()));
     // Nothing restarts the dispatcher of a cluster that this command has started.
     let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
     let watched = tokio::select! {
@@ -333,15 +368,24 @@ async fn run_on(
         Ok(ended) => (waiting::exit_code(&ended).number(), ended),
         Err(code) => {
             output.progress.message("cancelling the job");
-            let ended = tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
+            let ended =
+                tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
             let ended = ended.unwrap_or_else(|_| {
-                Err(format!("the job was cancelled but did not end within {} s", CANCEL_DEADLINE.as_secs()).into())
+                Err(format!(
+                    "the job was cancelled but did not end within {} s",
+                    CANCEL_DEADLINE.as_secs()
+                )
+                .into())
             });
             match ended {
                 Ok(ended) => (code, ended),
                 Err(error) if is_own => return Err(error),
                 Err(error) => {
-                    return Err(format!("{error}. If the job was not cancelled, {}", waiting::continues(job)).into());
+                    return Err(format!(
+                        "{error}. If the job was not cancelled, {}",
+                        waiting::continues(job)
+                    )
+                    .into());
                 }
             }
         }
@@ -351,14 +395,18 @@ async fn run_on(
     let code = match (output.has_cut(), args.capture) {
         (true, None) if code == 0 => FAILED,
         (true, Some(_)) => {
-            say!("with --capture, cut output does not change the exit code; with --max-output, the exit code is 1");
+            say!(
+                "with --capture, cut output does not change the exit code; with --max-output, the \
+                 exit code is 1"
+            );
             code
         }
         _ => code,
     };
     say!("{}", show::summary(&ended));
     if let Err(error) = write_reports(access, job, args).await {
-        let (at, again) = (where_results_are(args), if is_own { String::new() } else { report_again(job) });
+        let (at, again) =
+            (where_results_are(args), if is_own { String::new() } else { report_again(job) });
         say!("the job's report could not be written: {error}. {at}{again}");
     }
     if let Some(error) = output.error.filter(|error| !error.is_broken_pipe()) {
@@ -367,8 +415,13 @@ async fn run_on(
     Ok(ExitCode::from(code))
 }
 
-/// Cancels a job and waits for its end. Results that `output` has already seen are not printed again.
-async fn cancel(access: &Access, job: JobId, output: &mut ResultPrinter) -> Result<JobView, CliError> {
+/// Cancels a job and waits for its end. Results that `output` has already seen are not printed
+/// again.
+async fn cancel(
+    access: &Access,
+    job: JobId,
+    output: &mut ResultPrinter,
+) -> Result<JobView, CliError> {
     let mut client = Client::connect(access).await?;
     client.ask(FromClient::Cancel { job, task: None }).await?;
     Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
@@ -378,7 +431,8 @@ async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<()
     if args.report.iter().all(|path| path == "none") && !args.report.is_empty() {
         return Ok(());
     }
-    // The connection of the watch may have been closed in the middle of an answer, so a new one is opened.
+    // The connection of the watch may have been closed in the middle of an answer, so a new one is
+    // opened.
     let report = fetch_report(&mut Client::connect(access).await?, job).await?;
     for path in args.report.iter().filter(|path| *path != "none").map(Path::new) {
         pages::write(path, &report, None)?;
@@ -404,10 +458,12 @@ async fn fetch_report(client: &mut Client, job: JobId) -> Result<JobReport, CliE
     }
 }
 
-/// Removes the reports in eyas's home that are too old or too many. Errors are ignored: the next run tries again.
+/// Removes the reports in eyas's home that are too old or too many. Errors are ignored: the next
+/// run tries again.
 fn remove_old_reports(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_report = |name: &OsStr| Path::new(name).extension().is_some_and(|ending| ending == "html");
+    let is_report =
+        |name: &OsStr| Path::new(name).extension().is_some_and(|ending| ending == "html");
     let mut reports: Vec<_> = entries
         .filter(|entry| is_report(&entry.file_name()))
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
@@ -428,7 +484,11 @@ fn where_results_are(args: &RunArgs) -> String {
         format!("`{}` in {}", shown(file), shown(to))
     };
     let outputs: Vec<_> = args.output.iter().map(destination).collect();
-    let files = if outputs.is_empty() { String::new() } else { format!(", their files are {}", outputs.join(", ")) };
+    let files = if outputs.is_empty() {
+        String::new()
+    } else {
+        format!(", their files are {}", outputs.join(", "))
+    };
     format!("Results are not affected: the output of tasks is on standard output{files}.")
 }
 

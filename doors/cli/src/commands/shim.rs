@@ -38,16 +38,23 @@ pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCod
     let is_for_path = |letter: char| letter != ':' && !letter.is_control();
     if !utf8(&std::path::absolute(&args.folder)?)?.chars().all(is_for_path) {
         let name = args.folder.display();
-        return Err(format!("{name} cannot be in PATH: name a folder without colons and control characters").into());
+        return Err(format!(
+            "{name} cannot be in PATH: name a folder without colons and control characters"
+        )
+        .into());
     }
     connect(global).await?;
     let folder = ShimFolder::make(&args.folder)?;
     let access = global.cluster()?.access_path().to_owned();
     let access = fs::canonicalize(&access).unwrap_or(access);
-    let words = [own_path()?, "--access".into(), utf8(&access)?, "shim-call".into(), utf8(&folder)?];
+    let words =
+        [own_path()?, "--access".into(), utf8(&access)?, "shim-call".into(), utf8(&folder)?];
     let call = words.map(|word| quoted(&word)).join(" ");
     // Others drop variables that they do not know, such as functions that `bash` exports.
-    let shell = ["/bin/bash", "/bin/sh"].into_iter().find(|shell| Path::new(shell).exists()).unwrap_or("/bin/sh");
+    let shell = ["/bin/bash", "/bin/sh"]
+        .into_iter()
+        .find(|shell| Path::new(shell).exists())
+        .unwrap_or("/bin/sh");
     for name in COMMANDS {
         let path = folder.join(name);
         let is_own = |text: String| text.contains(" 'shim-call' ");
@@ -70,11 +77,15 @@ pub(crate) async fn shim(args: &ShimArgs, global: &GlobalArgs) -> Result<ExitCod
 }
 
 fn utf8(path: &Path) -> Result<String, CliError> {
-    let text = path.to_str().ok_or_else(|| format!("the name {} is not valid UTF-8", path.display()))?;
+    let text =
+        path.to_str().ok_or_else(|| format!("the name {} is not valid UTF-8", path.display()))?;
     Ok(text.to_owned())
 }
 
 /// Runs a command of the folder.
-pub(crate) async fn command(args: &ShimCallArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn command(
+    args: &ShimCallArgs,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     shim::call(&args.folder, &args.name, &args.words, global).await
 }

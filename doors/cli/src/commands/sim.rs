@@ -26,11 +26,14 @@ mod view;
 pub(crate) enum SimCommand {
     /// Simulate the cluster and the workload of a scenario file
     Run(run::SimRunArgs),
-    /// Simulate a scenario with all combinations of policies, store sizes, and numbers of nodes and dispatchers
+    /// Simulate a scenario with all combinations of policies, store sizes, and numbers of nodes and
+    /// dispatchers
     Sweep(sweep::SweepArgs),
-    /// Simulate the experiments of the data-diffusion paper, and print the results beside those of the paper
+    /// Simulate the experiments of the data-diffusion paper, and print the results beside those of
+    /// the paper
     Paper(paper::PaperArgs),
-    /// Measure the dispatcher's index of replicas, and compare it with a distributed index as in the paper
+    /// Measure the dispatcher's index of replicas, and compare it with a distributed index as in
+    /// the paper
     Index(index::IndexArgs),
 }
 
@@ -47,8 +50,8 @@ pub(crate) async fn sim(command: SimCommand, global: &GlobalArgs) -> Result<Exit
     simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }
 
-/// A request to stop the simulation. After the first interrupt, the command prints its results so far and ends. After
-/// the second one, it ends at once.
+/// A request to stop the simulation. After the first interrupt, the command prints its results so
+/// far and ends. After the second one, it ends at once.
 #[derive(Clone)]
 struct Stop(Arc<AtomicBool>);
 
@@ -88,7 +91,10 @@ impl Stop {
 /// A progress bar on standard error.
 fn progress(of: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(10));
-    bar.set_style(ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}").expect("the template is valid"));
+    bar.set_style(
+        ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}")
+            .expect("the template is valid"),
+    );
     bar
 }
 
@@ -97,7 +103,10 @@ type Record = Vec<(&'static str, Value)>;
 
 /// Rows as CSV under a heading. Texts with a comma are quoted.
 fn csv(rows: &[Record]) -> String {
-    let names = rows.first().into_iter().map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
+    let names = rows
+        .first()
+        .into_iter()
+        .map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
     let cell = |value: &Value| match value {
         Value::String(text) if text.contains(',') => format!("\"{}\"", text.replace('"', "'")),
         Value::String(text) => text.clone(),

@@ -59,12 +59,14 @@ pub(crate) struct DispatcherArgs {
     /// Address and port to listen on; port 0 is the last port of this cluster, or any free port
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:0")]
     listen: SocketAddr,
-    /// Host name or address at which executors and clients reach the dispatcher [default: this host's name]
+    /// Host name or address at which executors and clients reach the dispatcher [default: this
+    /// host's name]
     #[arg(long, value_name = "HOST", conflicts_with = "interface")]
     advertise: Option<String>,
     #[command(flatten)]
     network: NetworkArgs,
-    /// Send data between nodes and clients unencrypted, in a closed network; all executors must also use this option
+    /// Send data between nodes and clients unencrypted, in a closed network; all executors must
+    /// also use this option
     #[arg(long)]
     plain_data: bool,
     /// Interval at which executors report; an executor that misses several reports counts as lost
@@ -81,11 +83,12 @@ pub(crate) struct DispatcherArgs {
 
 #[derive(Args)]
 pub(crate) struct ExecutorArgs {
-    /// Name of the executor [default: the name of the node in a Slurm allocation, else of the host]
+    /// Name of the executor [default: the name of the node in a Slurm allocation, else of the
+    /// host]
     #[arg(long)]
     name: Option<String>,
-    /// Folder for store and sandboxes, on a disk of the node. In the allocation of a batch system, each executor uses a
-    /// subfolder with its name [default: a folder in the temporary folder]
+    /// Folder for store and sandboxes, on a disk of the node. In the allocation of a batch system,
+    /// each executor uses a subfolder with its name [default: a folder in the temporary folder]
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -100,13 +103,15 @@ pub(crate) struct ExecutorArgs {
     /// Time after which the batch system ends this node
     #[arg(long, hide = true, requires = "request", value_parser = units::parse_duration_us)]
     time_limit: Option<u64>,
-    /// Number of executors that share the machine: each offers this part of the resources that no option sets
+    /// Number of executors that share the machine: each offers this part of the resources that no
+    /// option sets
     #[arg(long, hide = true, default_value_t = 1)]
     share: u32,
     /// Number of this executor among those that share the machine, from 0
     #[arg(long, hide = true, default_value_t = 0)]
     part: u32,
-    /// Connect only when standard input has its first byte: by then the dispatcher has written the access file
+    /// Connect only when standard input has its first byte: by then the dispatcher has written the
+    /// access file
     #[arg(long, hide = true, requires_all = ["owned", "folder"])]
     wait_for_input: bool,
     #[command(flatten)]
@@ -124,16 +129,26 @@ pub(crate) struct OwnedArgs {
     ephemeral: bool,
 }
 
-pub(crate) async fn start(command: StartCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn start(
+    command: StartCommand,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     match command {
         StartCommand::Dispatcher(args) => dispatcher(args, global).await?,
         StartCommand::Executor(args) => executor(args, global).await?,
-        StartCommand::Local { shape, detach, owned } => local(&shape, detach, owned, global).await?,
+        StartCommand::Local { shape, detach, owned } => {
+            local(&shape, detach, owned, global).await?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &GlobalArgs) -> Result<(), CliError> {
+async fn local(
+    shape: &ShapeArgs,
+    is_detached: bool,
+    owned: OwnedArgs,
+    global: &GlobalArgs,
+) -> Result<(), CliError> {
     let cluster = global.cluster()?;
     detach::refuse_if_running(&cluster, global).await?;
     let executors = format_count(shape.nodes.into(), "executor");
@@ -151,31 +166,39 @@ async fn local(shape: &ShapeArgs, is_detached: bool, owned: OwnedArgs, global: &
     // The folder of a cluster may not exist yet.
     PrivateFolder::make(cluster.folder())?;
     let ephemeral = owned.ephemeral;
-    let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
+    let folders =
+        LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
-    say!("{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop {option}`");
+    say!(
+        "{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop \
+         {option}`"
+    );
     say_ready(local.messages.iter().cloned())?;
     local.wait(interrupted(owned.owned)).await;
     Ok(())
 }
 
-/// Refuses a start with fewer executors than before if only those that are missing have an output that a job keeps.
+/// Refuses a start with fewer executors than before if only those that are missing have an output
+/// that a job keeps.
 fn refuse_to_lose(cluster: &Cluster, stores: &Path, nodes: u32) -> Result<(), CliError> {
-    let (here, missing): (Vec<_>, Vec<_>) = Cluster::executors_in(stores).into_iter().partition(|it| *it <= nodes);
+    let (here, missing): (Vec<_>, Vec<_>) =
+        Cluster::executors_in(stores).into_iter().partition(|it| *it <= nodes);
     if missing.is_empty() {
         return Ok(());
     }
     let objects = |number: &u32| stored_objects(&stores.join(format!("n{number}/store")));
     let mut kept = eyas_dispatcher::kept_objects(&cluster.journal_path())?;
     here.iter().flat_map(objects).for_each(|object| _ = kept.remove(&object));
-    let Some(last) = missing.iter().rfind(|number| objects(number).iter().any(|object| kept.contains(object))) else {
+    let Some(last) =
+        missing.iter().rfind(|number| objects(number).iter().any(|object| kept.contains(object)))
+    else {
         return Ok(());
     };
     Err(format!(
-        "only executor n{last} of an earlier start has some outputs that jobs keep: start the cluster with --nodes \
-         {last}. To start it with fewer, release the outputs first (`eyas job release JOB`), or remove the folder {}; \
-         then the tasks run again",
+        "only executor n{last} of an earlier start has some outputs that jobs keep: start the \
+         cluster with --nodes {last}. To start it with fewer, release the outputs first (`eyas \
+         job release JOB`), or remove the folder {}; then the tasks run again",
         stores.join(format!("n{last}")).display()
     )
     .into())
@@ -195,7 +218,8 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         None => None,
     };
     if args.detach {
-        let Detached { log, messages } = detach::detach(cluster.log_path(), "the dispatcher").await?;
+        let Detached { log, messages } =
+            detach::detach(cluster.log_path(), "the dispatcher").await?;
         detach::print_messages(&messages);
         announce(&cluster.access()?, cluster.access_path());
         say!("its log is {}", log.display());
@@ -245,13 +269,14 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
     Ok(ended?)
 }
 
-/// The name of this host, or an address if no name service knows the name. Other hosts ask the same services.
+/// The name of this host, or an address if no name service knows the name. Other hosts ask the same
+/// services.
 fn name_for_others(host: String) -> String {
     let Err(error) = resolve(&host) else { return host };
     let address = own_address();
     say!(
-        "the name of this host, `{host}`, does not resolve ({error}): executors and clients reach the dispatcher at \
-         {address}. `--advertise NAME` names another address"
+        "the name of this host, `{host}`, does not resolve ({error}): executors and clients reach \
+         the dispatcher at {address}. `--advertise NAME` names another address"
     );
     address.to_string()
 }
@@ -259,8 +284,9 @@ fn name_for_others(host: String) -> String {
 fn warn_if_unknown(name: &str) {
     if let Err(error) = resolve(name) {
         say!(
-            "`{name}` does not resolve on this host ({error}): where it does not resolve either, executors and clients \
-             cannot reach the dispatcher. `--advertise ADDRESS` with the address of this host avoids that"
+            "`{name}` does not resolve on this host ({error}): where it does not resolve either, \
+             executors and clients cannot reach the dispatcher. `--advertise ADDRESS` with the \
+             address of this host avoids that"
         );
     }
 }
@@ -306,11 +332,9 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     }
     let relay = access.as_ref().and_then(Access::relay);
     if relay.is_some() && args.node.dfs {
-        return Err(
-            "an executor behind a relay cannot keep files of the cluster (--dfs), because other nodes cannot reach \
-                    it directly: start it without --dfs"
-                .into(),
-        );
+        return Err("an executor behind a relay cannot keep files of the cluster (--dfs), \
+                    because other nodes cannot reach it directly: start it without --dfs"
+            .into());
     }
     let users = args.node.users.as_deref().map(std::path::absolute).transpose()?;
     if let (Some(map), Some(access)) = (&users, &access) {
@@ -339,8 +363,9 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         remove_folder(&folder).await;
     }
     if ephemeral {
-        // The dispatcher may have removed the cluster's folder just before this executor created its own folder in it.
-        // A folder that is not empty still belongs to another executor, and is not removed.
+        // The dispatcher may have removed the cluster's folder just before this executor created
+        // its own folder in it. A folder that is not empty still belongs to another executor, and
+        // is not removed.
         let _ = std::fs::remove_dir(cluster.folder());
     }
     Ok(ended?)
@@ -351,10 +376,16 @@ fn of_request(args: &ExecutorArgs) -> Option<String> {
     args.request.as_ref().map(|(pool, number)| format!("{pool}-{number}"))
 }
 
-fn executor_folder(args: &ExecutorArgs, name: &str, is_in_allocation: bool, cluster: &str) -> PathBuf {
+fn executor_folder(
+    args: &ExecutorArgs,
+    name: &str,
+    is_in_allocation: bool,
+    cluster: &str,
+) -> PathBuf {
     let own = name.replace('/', "-");
     match &args.folder {
-        // All nodes of an allocation get the same command line, but each executor needs a folder of its own.
+        // All nodes of an allocation get the same command line, but each executor needs a folder of
+        // its own.
         Some(folder) if is_in_allocation => folder.join(own),
         Some(folder) => folder.clone(),
         None => {
@@ -383,15 +414,24 @@ fn executor_config(
         labels,
         accept: args.node.accept.clone(),
         capacity,
-        origin: args.request.map(|(pool, request)| PoolNode { pool, request, until: until(args.time_limit) }),
+        origin: args.request.map(|(pool, request)| PoolNode {
+            pool,
+            request,
+            until: until(args.time_limit),
+        }),
         gpus,
-        cores: if args.node.pin { eyas_executor::part(&usable_cores(), part, share) } else { Vec::new() },
+        cores: if args.node.pin {
+            eyas_executor::part(&usable_cores(), part, share)
+        } else {
+            Vec::new()
+        },
         task_limits: LimitOptions { mode: args.node.limits, has_cpu_quota: args.node.cpu_quota },
         limits: StoreLimits {
             bytes: args.node.cache.unwrap_or(DEFAULT_CACHE_BYTES),
             inodes: args.node.cache_objects,
             floor_bytes: args.node.keep_free,
-            // The bound by bytes mostly bounds inodes as well; 1,000 inodes are left to other programs.
+            // The bound by bytes mostly bounds inodes as well; 1,000 inodes are left to other
+            // programs.
             floor_inodes: 1000,
         },
         address: args.network.address()?,
@@ -405,7 +445,8 @@ fn executor_config(
             data_intensive_us: args.node.data_intensive_time,
         },
         emulation: args.node.emulate,
-        // Executors of one cluster on one machine share the emulated limits; all of them have this access file.
+        // Executors of one cluster on one machine share the emulated limits; all of them have this
+        // access file.
         emulation_folder: cluster.folder().join(EMULATED),
         folder,
         io: args.node.io.as_deref().map(std::path::absolute).transpose()?,
@@ -416,20 +457,25 @@ fn executor_config(
 }
 
 /// The access to the cluster, once it is there; nothing if it cannot be used, which is said.
-async fn access_now(known: Option<Access>, cluster: &Cluster, users: Option<&Path>) -> Option<Access> {
+async fn access_now(
+    known: Option<Access>,
+    cluster: &Cluster,
+    users: Option<&Path>,
+) -> Option<Access> {
     let access = match known {
         Some(access) => access,
         None => access_after_input(cluster).await?,
     };
-    // What the map lacks for a key that has arrived just now is said, as for an access file that cannot be read.
+    // What the map lacks for a key that has arrived just now is said, as for an access file that
+    // cannot be read.
     let owned = users.map_or(Ok(()), |map| own_by_map(map, &access).map(drop));
     owned.inspect_err(|error| say!("{error}")).ok()?;
     Some(access)
 }
 
-/// The labels of an executor. Executors behind a relay are a site of their own unless their user says otherwise: one of
-/// them reads a file from persistent storage and passes it on to the others, and the relay carries only what persistent
-/// storage does not have.
+/// The labels of an executor. Executors behind a relay are a site of their own unless their user
+/// says otherwise: one of them reads a file from persistent storage and passes it on to the others,
+/// and the relay carries only what persistent storage does not have.
 fn with_site(mut labels: Labels, relay: Option<Relay>) -> Labels {
     if let Some(relay) = relay {
         labels.entry("site".to_owned()).or_insert_with(|| format!("relay-{}", relay.outside));
@@ -437,23 +483,29 @@ fn with_site(mut labels: Labels, relay: Option<Relay>) -> Labels {
     labels
 }
 
-/// Reads the access file once standard input has its first byte. `None` if standard input ends instead, because the
-/// dispatcher did not start, or if the file cannot be read, which is said.
+/// Reads the access file once standard input has its first byte. `None` if standard input ends
+/// instead, because the dispatcher did not start, or if the file cannot be read, which is said.
 async fn access_after_input(cluster: &Cluster) -> Option<Access> {
     tokio::io::stdin().read_u8().await.ok()?;
     cluster.access().inspect_err(|error| say!("{error}")).ok()
 }
 
-/// Reads the access file. Waits for the file, because a dispatcher that was started at the same time may not have
-/// written it yet.
+/// Reads the access file. Waits for the file, because a dispatcher that was started at the same
+/// time may not have written it yet.
 async fn wait_for_access(cluster: &Cluster, patience: Duration) -> Result<Access, CliError> {
     let deadline = Instant::now() + patience;
     let mut has_said = false;
     loop {
         match cluster.access() {
-            Err(ClusterError::Access(AccessError::Missing { path })) if Instant::now() < deadline => {
+            Err(ClusterError::Access(AccessError::Missing { path }))
+                if Instant::now() < deadline =>
+            {
                 if !std::mem::replace(&mut has_said, true) {
-                    say!("waiting for the access file {}, which the dispatcher writes when it starts", path.display());
+                    say!(
+                        "waiting for the access file {}, which the dispatcher writes when it \
+                         starts",
+                        path.display()
+                    );
                 }
                 sleep(ACCESS_EVERY).await;
             }
@@ -462,16 +514,19 @@ async fn wait_for_access(cluster: &Cluster, patience: Duration) -> Result<Access
     }
 }
 
-/// Warns of a store that cannot grow to its size, or that cannot hold any object. It is not an error, because tasks
-/// without inputs still run.
+/// Warns of a store that cannot grow to its size, or that cannot hold any object. It is not an
+/// error, because tasks without inputs still run.
 fn check_store_size(args: &NodeArgs, folder: &Path) {
-    let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) else { return };
+    let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) else {
+        return;
+    };
     let disk_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
     let Some(most_bytes) = disk_bytes.checked_sub(args.keep_free).filter(|bytes| *bytes > 0) else {
-        let less = if disk_bytes > 1_000_000_000 { "1GB".into() } else { format!("{}B", disk_bytes / 10) };
+        let less =
+            if disk_bytes > 1_000_000_000 { "1GB".into() } else { format!("{}B", disk_bytes / 10) };
         say!(
-            "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Keep less of it free, such as \
-             --keep-free {less}, or use a folder on another disk with --folder",
+            "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Keep less \
+             of it free, such as --keep-free {less}, or use a folder on another disk with --folder",
             format_bytes(args.keep_free),
             folder.display(),
             format_bytes(disk_bytes)
@@ -480,8 +535,8 @@ fn check_store_size(args: &NodeArgs, folder: &Path) {
     };
     if let Some(cache) = args.cache.filter(|bytes| *bytes > most_bytes) {
         say!(
-            "--cache {} is more than the disk of {} can hold: the disk has {} in all, and --keep-free keeps {} of it \
-             free. The store grows to {} at most",
+            "--cache {} is more than the disk of {} can hold: the disk has {} in all, and \
+             --keep-free keeps {} of it free. The store grows to {} at most",
             format_bytes(cache),
             folder.display(),
             format_bytes(disk_bytes),
@@ -493,7 +548,9 @@ fn check_store_size(args: &NodeArgs, folder: &Path) {
 
 /// `POOL/NUMBER`: a request of a pool.
 fn parse_request(text: &str) -> Result<(String, u64), ValueError> {
-    let parsed = text.split_once('/').and_then(|(pool, number)| Some((pool.to_owned(), number.parse().ok()?)));
+    let parsed = text
+        .split_once('/')
+        .and_then(|(pool, number)| Some((pool.to_owned(), number.parse().ok()?)));
     parsed.ok_or_else(|| ValueError::Request(text.into()))
 }
 
@@ -518,9 +575,14 @@ fn scheduler(args: &PlacementArgs) -> eyas_sched::Config {
     }
 }
 
-/// The resources that an executor offers to tasks: the values of options, else its share of the resources that this
-/// process may use. Also returns the GPUs among them.
-fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation, gpus: Gpus) -> Result<(Resources, Gpus), CliError> {
+/// The resources that an executor offers to tasks: the values of options, else its share of the
+/// resources that this process may use. Also returns the GPUs among them.
+fn capacity(
+    args: &NodeArgs,
+    share: u32,
+    allocation: &Allocation,
+    gpus: Gpus,
+) -> Result<(Resources, Gpus), CliError> {
     let mut machine = eyas_executor::default_capacity();
     if let Some(processors) = allocation.processors {
         machine.cpus_milli = machine.cpus_milli.min(processors.saturating_mul(1000));

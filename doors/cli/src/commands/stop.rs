@@ -15,7 +15,8 @@ use crate::{detach, show};
 /// The processes of a cluster must end within this time.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Stops the cluster. Returns when the dispatcher and all processes of the cluster on this machine have ended.
+/// Stops the cluster. Returns when the dispatcher and all processes of the cluster on this machine
+/// have ended.
 pub(crate) async fn stop(global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     let ToClient::Stopping { executors, processes } = client.ask(FromClient::Stop).await? else {
@@ -28,7 +29,8 @@ pub(crate) async fn stop(global: &GlobalArgs) -> Result<ExitCode, CliError> {
     if tokio::time::timeout(STOP_DEADLINE, ended).await.is_err() {
         let log = global.cluster()?.log_path();
         return Err(format!(
-            "the cluster was told to stop, but some of its processes have not ended within {} s; see the log {}",
+            "the cluster was told to stop, but some of its processes have not ended within {} s; \
+             see the log {}",
             STOP_DEADLINE.as_secs(),
             log.display()
         )

@@ -17,16 +17,16 @@ use crate::waiting::{self, ProgressDisplay};
 pub(crate) struct SubmitArgs {
     /// The job file: TOML, or JSON lines if the name ends in .jsonl
     file: String,
-    /// Priority of tasks without a priority in the file; tasks of higher priority go first [default: the file's, else
-    /// 0]
+    /// Priority of tasks without a priority in the file; tasks of higher priority go first
+    /// [default: the file's, else 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// How inputs with `broadcast` are copied to the executors: chain or spanning-tree [default: the file's, else
-    /// chain]
+    /// How inputs with `broadcast` are copied to the executors: chain or spanning-tree [default:
+    /// the file's, else chain]
     #[arg(long, value_name = "METHOD")]
     distribution: Option<Distribution>,
-    /// Wait for the end of the job; the exit code is 0 if all tasks succeeded and no output was cut for want of
-    /// room in the journal
+    /// Wait for the end of the job; the exit code is 0 if all tasks succeeded and no output was
+    /// cut for want of room in the journal
     #[arg(long, short = 'w')]
     wait: bool,
     /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs
@@ -51,7 +51,15 @@ pub(crate) async fn submit(args: SubmitArgs, global: &GlobalArgs) -> Result<Exit
         false => progress.suspend(|| out!("{job}"))?,
     }
     if args.wait {
-        return waiting::wait_for_all(&mut client, &[job], args.reconnect, progress, interrupt, global).await;
+        return waiting::wait_for_all(
+            &mut client,
+            &[job],
+            args.reconnect,
+            progress,
+            interrupt,
+            global,
+        )
+        .await;
     }
     progress.clear();
     Ok(ExitCode::SUCCESS)
@@ -76,7 +84,9 @@ async fn submit_file(
         draft.distribute(distribution);
     }
     if draft.is_empty() {
-        return Err(format!("{} has no tasks: {}", args.file, how_to_write_a_task(&args.file)).into());
+        return Err(
+            format!("{} has no tasks: {}", args.file, how_to_write_a_task(&args.file)).into()
+        );
     }
     let mut client = connect(global).await?;
     let job = waiting::submit(&mut client, draft, progress, interrupt).await?;
@@ -85,7 +95,8 @@ async fn submit_file(
 
 fn how_to_write_a_task(file: &str) -> &'static str {
     if file.ends_with(".toml") {
-        "write [[task]] on a line, and below it a line such as command = [\"wc\", \"-l\", \"in.txt\"]"
+        "write [[task]] on a line, and below it a line such as command = [\"wc\", \"-l\", \
+         \"in.txt\"]"
     } else {
         "write a task on each line, such as {\"command\": [\"wc\", \"-l\", \"in.txt\"]}"
     }

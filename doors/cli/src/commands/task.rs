@@ -65,16 +65,21 @@ pub(crate) enum TaskCommand {
 pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     match command {
-        TaskCommand::List { job, failed, from, limit } => list(&mut client, job, failed, from, limit, global).await?,
+        TaskCommand::List { job, failed, from, limit } => {
+            list(&mut client, job, failed, from, limit, global).await?
+        }
         TaskCommand::Show { task } => match client.ask(FromClient::Explain { task }).await? {
-            ToClient::Explained(explanation) if global.json => show::json("task", &explanation.task)?,
+            ToClient::Explained(explanation) if global.json => {
+                show::json("task", &explanation.task)?
+            }
             ToClient::Explained(explanation) => print_task(&explanation.task)?,
             _ => return unexpected(),
         },
         TaskCommand::Log { task, stderr } => match client.ask(FromClient::Log { task }).await? {
             ToClient::Log(None) => {
                 return Err(format!(
-                    "task {task} has not ended, so it has no log yet: `eyas explain {task}` shows its state"
+                    "task {task} has not ended, so it has no log yet: `eyas explain {task}` shows \
+                     its state"
                 )
                 .into());
             }
@@ -83,13 +88,16 @@ pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<Ex
             _ => return unexpected(),
         },
         TaskCommand::Get { task, files, destination } => {
-            return get::get(&mut client, task.job, Some(task.index), files, destination, global).await;
+            return get::get(&mut client, task.job, Some(task.index), files, destination, global)
+                .await;
         }
         TaskCommand::Cancel { task } => {
             match client.ask(FromClient::Cancel { job: task.job, task: Some(task.index) }).await? {
                 ToClient::Done(count) if global.json => show::json("tasks", &count)?,
                 ToClient::Done(0) => say!("task {task} has already ended; nothing was cancelled"),
-                ToClient::Done(count) => say!("cancelled {} of job {}: {task}", format_count(count, "task"), task.job),
+                ToClient::Done(count) => {
+                    say!("cancelled {} of job {}: {task}", format_count(count, "task"), task.job)
+                }
                 _ => return unexpected(),
             }
         }
@@ -121,8 +129,8 @@ async fn list(
     if let Some(next) = next {
         let failed = if failed { " --failed" } else { "" };
         say!(
-            "the list stops after {}: list more with --limit N, or continue with \
-             `eyas task list {job}{failed} --from {next}`",
+            "the list stops after {}: list more with --limit N, or continue with `eyas task list \
+             {job}{failed} --from {next}`",
             format_count(limit.into(), "task")
         );
     }

@@ -1,5 +1,5 @@
-//! `eyas top`: a live view of a cluster, or one frame of it. The terminal is restored however the view ends: by a key,
-//! an error, a signal or a panic.
+//! `eyas top`: a live view of a cluster, or one frame of it. The terminal is restored however the
+//! view ends: by a key, an error, a signal or a panic.
 
 mod canvas;
 mod cells;
@@ -34,8 +34,8 @@ use watch::{TopEvent, Watch};
 
 /// Width of a frame that is not printed on a terminal, columns.
 const PLAIN_WIDTH: u16 = 100;
-/// Capacity of each queue between the parts of the view: events, keys and requests. A sender waits while its queue is
-/// full.
+/// Capacity of each queue between the parts of the view: events, keys and requests. A sender waits
+/// while its queue is full.
 const QUEUE_LENGTH: usize = 16;
 
 #[derive(Args)]
@@ -95,7 +95,8 @@ async fn live(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitC
     let (to_cancel, cancels) = mpsc::channel::<JobId>(QUEUE_LENGTH);
     let (watched, mut watch_events) = mpsc::channel(QUEUE_LENGTH);
     let mut resized = signal(SignalKind::window_change())?;
-    let mut terminal = Terminal::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
+    let mut terminal =
+        Terminal::enter().map_err(|error| format!("cannot use the terminal: {error}"))?;
     let mut keys = terminal::keys(QUEUE_LENGTH)?;
     tokio::spawn(watch.follow(pause, cancels, watched));
     let style = draw_style();
@@ -113,7 +114,9 @@ async fn live(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitC
         match action {
             Some(KeyAction::Quit) => return Ok(ExitCode::SUCCESS),
             Some(KeyAction::Cancel(job)) if to_cancel.try_send(job).is_err() => {
-                screen.handle(TopEvent::Answer(format!("job {job} was not cancelled: the dispatcher does not answer")));
+                screen.handle(TopEvent::Answer(format!(
+                    "job {job} was not cancelled: the dispatcher does not answer"
+                )));
             }
             Some(KeyAction::Cancel(_)) | None => {}
         }
@@ -125,8 +128,13 @@ struct Signals([Signal; 4]);
 
 impl Signals {
     fn new() -> io::Result<Self> {
-        let [hangup, interrupt, quit, terminate] =
-            [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate()].map(signal);
+        let [hangup, interrupt, quit, terminate] = [
+            SignalKind::hangup(),
+            SignalKind::interrupt(),
+            SignalKind::quit(),
+            SignalKind::terminate(),
+        ]
+        .map(signal);
         Ok(Signals([hangup?, interrupt?, quit?, terminate?]))
     }
 

@@ -54,11 +54,22 @@ pub(crate) async fn worker(what: WorkerCommand, global: &GlobalArgs) -> Result<E
     match what {
         WorkerCommand::Map { place, partitions, combine, by_file, repeat_header, program } => {
             let shuffle = partitions.map(|partitions| Shuffle { partitions, combine });
-            let task = MapTask { address: place, program, by_file, repeats_header: repeat_header, shuffle, scratch };
+            let task = MapTask {
+                address: place,
+                program,
+                by_file,
+                repeats_header: repeat_header,
+                shuffle,
+                scratch,
+            };
             map_worker(&files, &task).await?;
         }
         WorkerCommand::Reduce { place, number, of, program } => {
-            reduce_worker(&files, &ReduceTask { address: place, number, count: of, program, scratch }).await?;
+            reduce_worker(
+                &files,
+                &ReduceTask { address: place, number, count: of, program, scratch },
+            )
+            .await?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
-//! Numbers as text for people. `eyas_types::units` formats sizes and durations; this module formats what only reports
-//! have: rates in Gb/s as in the paper, processor time in hours, shares, grouped counts, and dates.
+//! Numbers as text for people. `eyas_types::units` formats sizes and durations; this module formats
+//! what only reports have: rates in Gb/s as in the paper, processor time in hours, shares, grouped
+//! counts, and dates.
 
 use eyas_types::units::format_duration_us;
 use jiff::Timestamp;
@@ -107,7 +108,10 @@ mod tests {
         assert_eq!(count(0), "0");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(counted(1, "task"), "1 task");
-        assert_eq!([12345.6, 123.4, 12.34, 1.234, 0.1234, 0.0].map(number).join(" "), "12,346 123 12.3 1.23 0.123 0");
+        assert_eq!(
+            [12345.6, 123.4, 12.34, 1.234, 0.1234, 0.0].map(number).join(" "),
+            "12,346 123 12.3 1.23 0.123 0"
+        );
         assert_eq!(number(f64::NAN), NOTHING);
         assert_eq!(share(0.985), "98.5 %");
         assert_eq!(bits_per_second(1.7375e9), "13.9 Gb/s");

@@ -1,11 +1,11 @@
-//! The samples of a job: average and peak throughput, the columns for the charts of the page, and a condensed list for
-//! the table that has the same data as the charts.
+//! The samples of a job: average and peak throughput, the columns for the charts of the page, and a
+//! condensed list for the table that has the same data as the charts.
 
 use eyas_wire::view::{JobReport, Sample};
 use serde::Serialize;
 
-/// The samples as columns of numbers, from which the script of the page computes rates and shares. Numbers only, so
-/// that no text from users reaches the script.
+/// The samples as columns of numbers, from which the script of the page computes rates and shares.
+/// Numbers only, so that no text from users reaches the script.
 #[derive(Serialize)]
 pub struct SampleColumns {
     at_us: Vec<u64>,
@@ -68,8 +68,8 @@ pub fn average_throughput(report: &JobReport) -> f64 {
     per_second(report.job.reads.bytes(), report.metrics.elapsed_us)
 }
 
-/// Peak throughput, bytes per second: the 99th percentile over the time of the job (data-diffusion §5.1.4), so that one
-/// short sample does not determine the peak. Not a number without samples.
+/// Peak throughput, bytes per second: the 99th percentile over the time of the job (data-diffusion
+/// §5.1.4), so that one short sample does not determine the peak. Not a number without samples.
 pub fn peak_throughput(samples: &[Sample]) -> f64 {
     let mut rates: Vec<(f64, u64)> = samples
         .iter()
@@ -86,13 +86,16 @@ pub fn peak_throughput(samples: &[Sample]) -> f64 {
     peak.map_or(f64::NAN, |(rate, _)| *rate)
 }
 
-/// Condenses samples to at most `rows`. Neighbouring samples are merged: their counts are added, and the values that
-/// describe a state are those of the last one.
+/// Condenses samples to at most `rows`. Neighbouring samples are merged: their counts are added,
+/// and the values that describe a state are those of the last one.
 pub fn condense(samples: &[Sample], rows: usize) -> Vec<Sample> {
     let together = samples.len().div_ceil(rows.max(1)).max(1);
     let merge = |neighbours: &[Sample]| {
         // `chunks` gives no empty slice.
-        let mut merged = Sample { reads: Default::default(), ..*neighbours.last().expect("a chunk has samples") };
+        let mut merged = Sample {
+            reads: Default::default(),
+            ..*neighbours.last().expect("a chunk has samples")
+        };
         (merged.interval_us, merged.arrived, merged.arrived_bytes, merged.ended) = (0, 0, 0, 0);
         for sample in neighbours {
             merged.interval_us += sample.interval_us;
@@ -123,7 +126,10 @@ mod tests {
             (bytes, ended, interval_us)
         };
         assert_eq!(sums(&samples), sums(&few));
-        assert_eq!(samples.last().map(|s| (s.at_us, s.executors)), few.last().map(|s| (s.at_us, s.executors)));
+        assert_eq!(
+            samples.last().map(|s| (s.at_us, s.executors)),
+            few.last().map(|s| (s.at_us, s.executors))
+        );
         assert_eq!(condense(&samples[..1], 40), samples[..1]);
         assert!(condense(&[], 40).is_empty());
     }
@@ -135,7 +141,11 @@ mod tests {
             sample.reads.local.bytes = 5;
         }
         samples[7].reads.local.bytes = 1000;
-        assert_eq!(peak_throughput(&samples), 5.0, "one sample of 200 is less than a hundredth of the time");
+        assert_eq!(
+            peak_throughput(&samples),
+            5.0,
+            "one sample of 200 is less than a hundredth of the time"
+        );
         samples[8].reads.local.bytes = 900;
         samples[9].reads.local.bytes = 800;
         assert_eq!(peak_throughput(&samples), 800.0);

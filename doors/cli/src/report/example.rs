@@ -1,9 +1,12 @@
-//! Example jobs for tests of reports: the monotonically increasing workload of the paper (data-diffusion §5.1, equation
+//! Example jobs for tests of reports: the monotonically increasing workload of the paper
+//! (data-diffusion §5.1, equation
 //! 12) as a fluid model, so that the pages of tests look like figures 17 and 20.
 
 use eyas_types::outcome::{Amount, Reads};
 use eyas_types::{JobId, TaskId};
-use eyas_wire::view::{FailureView, JobOwner, JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
+use eyas_wire::view::{
+    FailureView, JobOwner, JobReport, JobState, JobView, Metrics, Sample, TaskCounts,
+};
 
 const TASKS: f64 = 250_000.0;
 const INPUT_BYTES: u64 = 10_000_000;
@@ -11,7 +14,8 @@ const FILES: f64 = 10_000.0;
 const INTERVAL_S: f64 = 6.0;
 const EXECUTORS: f64 = 64.0;
 
-/// Figure 20: good-cache-compute with room for the whole working set. Demand rises, replicas spread, and hits increase.
+/// Figure 20: good-cache-compute with room for the whole working set. Demand rises, replicas
+/// spread, and hits increase.
 pub fn diffusion() -> JobReport {
     monotonically_increasing(true)
 }
@@ -25,8 +29,9 @@ pub fn persistent_only() -> JobReport {
 pub fn long() -> JobReport {
     let mut report = diffusion();
     let pattern = report.samples.clone();
-    report.samples =
-        (0..1000).map(|i| Sample { at_us: (i as u64 + 1) * 6_000_000, ..pattern[i * pattern.len() / 1000] }).collect();
+    report.samples = (0..1000)
+        .map(|i| Sample { at_us: (i as u64 + 1) * 6_000_000, ..pattern[i * pattern.len() / 1000] })
+        .collect();
     report
 }
 
@@ -44,7 +49,8 @@ pub fn empty() -> JobReport {
 
 /// A job whose names and failures try to act as markup, script and terminal control.
 pub fn hostile() -> JobReport {
-    let act = "</script><script>alert(1)</script><img src=x onerror=\"alert(2)\"> & 'q' \u{1b}[31mred\u{0}";
+    let act = "</script><script>alert(1)</script><img src=x onerror=\"alert(2)\"> & 'q' \
+               \u{1b}[31mred\u{0}";
     let mut report = diffusion();
     report.job.name = act.into();
     report.job.state = JobState::Failed;
@@ -59,10 +65,14 @@ pub fn hostile() -> JobReport {
         status: status.into(),
         stderr,
     };
-    let long =
-        "stack: cannot open /data/sdss/".to_string() + &"very-long-name-".repeat(30) + "\nline two\n    line three";
-    report.failures =
-        vec![failure(3, act, act.into()), failure(17, "exit code 2", long), failure(40, "exit code 1", String::new())];
+    let long = "stack: cannot open /data/sdss/".to_string()
+        + &"very-long-name-".repeat(30)
+        + "\nline two\n    line three";
+    report.failures = vec![
+        failure(3, act, act.into()),
+        failure(17, "exit code 2", long),
+        failure(40, "exit code 1", String::new()),
+    ];
     report
 }
 
@@ -93,12 +103,14 @@ struct Noise(u64);
 
 impl Noise {
     fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as f64 / f64::from(1_u32 << 30) - 1.0
     }
 }
 
-/// Tasks that arrive each second at `at_s`: 1, and 1.3 times as many every minute, up to 1000 (equation 12).
+/// Tasks that arrive each second at `at_s`: 1, and 1.3 times as many every minute, up to 1000
+/// (equation 12).
 fn arrival_rate(at_s: f64) -> f64 {
     (0..(at_s / 60.0) as u32).fold(1.0, |rate: f64, _| (rate * 1.3).ceil().min(1000.0))
 }
@@ -110,7 +122,8 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
     let (mut samples, mut reads, mut sums) = (Vec::new(), Reads::default(), Sums::default());
     while ended_all < TASKS {
         at_s += INTERVAL_S;
-        let arrived = (arrival_rate(at_s - INTERVAL_S) * INTERVAL_S).min(TASKS - arrived_all).round();
+        let arrived =
+            (arrival_rate(at_s - INTERVAL_S) * INTERVAL_S).min(TASKS - arrived_all).round();
         // Executors start some seconds after the queue has grown.
         let wanted = 1.0 + arrived / INTERVAL_S / 15.0 + waiting / 400.0;
         executors += ((wanted - executors) * 0.1).clamp(0.0, 2.0);
@@ -119,12 +132,14 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
         // The limits by the 2 processors of each executor, and by persistent storage with 4.4 Gb/s.
         let by_processors = here * 16.5 * INTERVAL_S * (1.0 + 0.04 * noise.next());
         let by_storage = 55.0 * INTERVAL_S * (1.0 + 0.08 * noise.next()) / (1.0 - hit);
-        let ended = (waiting + arrived).min(by_processors).min(by_storage).min(TASKS - ended_all).round();
+        let ended =
+            (waiting + arrived).min(by_processors).min(by_storage).min(TASKS - ended_all).round();
         arrived_all += arrived;
         ended_all += ended;
         waiting = (waiting + arrived - ended).max(0.0);
         let missed = (ended * (1.0 - hit)).round();
-        let by_peers = ((ended - missed) * (0.05 + 0.25 * (1.0 - hit)) * (1.0 + 0.3 * noise.next())).round();
+        let by_peers =
+            ((ended - missed) * (0.05 + 0.25 * (1.0 - hit)) * (1.0 + 0.3 * noise.next())).round();
         let amount = |count: f64| Amount { count: count as u64, bytes: count as u64 * INPUT_BYTES };
         let from = Reads {
             local: amount(ended - missed - by_peers),
@@ -134,7 +149,9 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
         };
         // A miss of a file without a replica makes a replica.
         replicas += FILES * (1.0 - replicas / FILES) * (1.0 - (-missed / FILES).exp());
-        let load = (ended / by_processors).max(if ended >= by_storage.floor() { 0.97 } else { 0.0 }).min(1.0);
+        let load = (ended / by_processors)
+            .max(if ended >= by_storage.floor() { 0.97 } else { 0.0 })
+            .min(1.0);
         let busy_milli = ((load * here * 2000.0) as u64).min(here as u64 * 2000);
         let sample = Sample {
             at_us: (at_s * 1e6) as u64,
@@ -163,7 +180,14 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
         job.job = JobId(6);
     }
     let policy = if diffuse { "gcc" } else { "fa" };
-    JobReport { job, policy: policy.into(), samples, metrics, failures: Vec::new(), pools: Vec::new() }
+    JobReport {
+        job,
+        policy: policy.into(),
+        samples,
+        metrics,
+        failures: Vec::new(),
+        pools: Vec::new(),
+    }
 }
 
 /// Integrals over a job's time.

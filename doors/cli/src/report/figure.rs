@@ -1,7 +1,9 @@
-//! The metrics of a job for people: the name, value and meaning of each, and the section of the paper that defines it.
-//! The page and the terminal show the same list.
+//! The metrics of a job for people: the name, value and meaning of each, and the section of the
+//! paper that defines it. The page and the terminal show the same list.
 
-use super::amount::{NOTHING, bits_per_second, counted, duration, number, processor_time, share, times};
+use super::amount::{
+    NOTHING, bits_per_second, counted, duration, number, processor_time, share, times,
+};
 use super::course::{average_throughput, peak_throughput};
 use eyas_types::outcome::Amount;
 use eyas_types::units::format_bytes;
@@ -36,7 +38,8 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "",
             value: bits_per_second(average_throughput(report)),
             beside: format!("peak {}", bits_per_second(peak_throughput(&report.samples))),
-            meaning: "Input bytes read per second, from all sources. The peak is the 99th percentile.",
+            meaning: "Input bytes read per second, from all sources. The peak is the 99th \
+                      percentile.",
             section: "§5.1.4",
         },
         Figure {
@@ -44,7 +47,8 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "SP",
             value: times(measured(metrics.speedup)),
             beside: format!("{} of work in sequence", duration(metrics.serial_us as f64)),
-            meaning: "Run time of all tasks in sequence on one processor, divided by the elapsed time.",
+            meaning: "Run time of all tasks in sequence on one processor, divided by the elapsed \
+                      time.",
             section: "§3.1, eq. 6",
         },
         Figure {
@@ -52,7 +56,8 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "EF",
             value: share(measured(metrics.efficiency.unwrap_or(f64::NAN))),
             beside: format!("of {processors} processors"),
-            meaning: "Speedup divided by the average number of processors; 100\u{a0}% if all are always busy.",
+            meaning: "Speedup divided by the average number of processors; 100\u{a0}% if all are \
+                      always busy.",
             section: "§3.1, eq. 7",
         },
         Figure {
@@ -60,7 +65,8 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
             sign: "SL",
             value: times(measured(metrics.slowdown)),
             beside: format!("ideal {}", duration(elapsed_us / metrics.slowdown)),
-            meaning: "Elapsed time divided by the ideal time with unlimited processors and local data; 1 is the ideal.",
+            meaning: "Elapsed time divided by the ideal time with unlimited processors and local \
+                      data; 1 is the ideal.",
             section: "§5.1.6",
         },
         Figure {
@@ -165,7 +171,8 @@ fn all_breakdowns(report: &JobReport) -> [Breakdown; 3] {
             name: "Response time",
             sign: "AR = WQ + TK + D",
             value: duration(metrics.response_us),
-            meaning: "Average time from when a task is ready until the dispatcher learns of its end.",
+            meaning: "Average time from when a task is ready until the dispatcher learns of its \
+                      end.",
             section: "§5.1.7",
             parts: vec![
                 time("Queue", metrics.queue_us, "queue"),
@@ -178,8 +185,8 @@ fn all_breakdowns(report: &JobReport) -> [Breakdown; 3] {
             name: "Inputs",
             sign: "HR",
             value: format_bytes(reads.bytes()),
-            meaning: "Sources of inputs: the store of the task's executor, a peer's store, persistent storage, or \
-                      files of the cluster.",
+            meaning: "Sources of inputs: the store of the task's executor, a peer's store, \
+                      persistent storage, or files of the cluster.",
             section: "§5.1.3",
             parts: inputs,
             nothing: "No input has been read yet.",
@@ -188,7 +195,8 @@ fn all_breakdowns(report: &JobReport) -> [Breakdown; 3] {
             name: "CPU time held",
             sign: "CPU_T",
             value: processor_time(held_us),
-            meaning: "Processor time that was reserved for the job, whether its tasks used it or not.",
+            meaning: "Processor time that was reserved for the job, whether its tasks used it or \
+                      not.",
             section: "§5.1.5",
             parts: vec![
                 part(
@@ -223,8 +231,9 @@ pub struct Comparison {
     pub meaning: &'static str,
 }
 
-/// The metrics of the job beside those of a baseline. The relative metrics of the paper come first: `SP = T(baseline) /
-/// T(this)` and `PI = SP / CPU_T`, scaled so that the larger of the two jobs' indices is 1 (data-diffusion §5.1).
+/// The metrics of the job beside those of a baseline. The relative metrics of the paper come first:
+/// `SP = T(baseline) / T(this)` and `PI = SP / CPU_T`, scaled so that the larger of the two jobs'
+/// indices is 1 (data-diffusion §5.1).
 pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> {
     let (this, that) = (&report.metrics, &baseline.metrics);
     let speedup = that.elapsed_us as f64 / this.elapsed_us as f64;
@@ -246,7 +255,13 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             Some(true),
             "PI: speedup divided by CPU time; 1 for the better of the two jobs (§5.1.5)",
         ),
-        row("Elapsed time", [this.elapsed_us as f64, that.elapsed_us as f64], &duration, Some(false), "T (§5.1)"),
+        row(
+            "Elapsed time",
+            [this.elapsed_us as f64, that.elapsed_us as f64],
+            &duration,
+            Some(false),
+            "T (§5.1)",
+        ),
         row(
             "CPU time held",
             [known(this.held_cpu_us), known(that.held_cpu_us)],
@@ -268,7 +283,13 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             Some(true),
             "99th percentile (§5.1.4)",
         ),
-        row("Response time", [this.response_us, that.response_us], &duration, Some(false), "AR, on average (§5.1.7)"),
+        row(
+            "Response time",
+            [this.response_us, that.response_us],
+            &duration,
+            Some(false),
+            "AR, on average (§5.1.7)",
+        ),
         row(
             "Slowdown",
             [this.slowdown, that.slowdown],
@@ -283,8 +304,20 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             Some(true),
             "EF, speedup for each processor (§3.1, eq. 7)",
         ),
-        row("From local stores", [this.local_share, that.local_share], &share, Some(true), "Of input bytes (§5.1.3)"),
-        row("From peers", [this.peer_share, that.peer_share], &share, None, "Of input bytes (§5.1.3)"),
+        row(
+            "From local stores",
+            [this.local_share, that.local_share],
+            &share,
+            Some(true),
+            "Of input bytes (§5.1.3)",
+        ),
+        row(
+            "From peers",
+            [this.peer_share, that.peer_share],
+            &share,
+            None,
+            "Of input bytes (§5.1.3)",
+        ),
         row(
             "From persistent storage",
             [this.persistent_share, that.persistent_share],
@@ -292,7 +325,13 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             Some(false),
             "Of input bytes (§5.1.3)",
         ),
-        row("From files of the cluster", [this.files_share, that.files_share], &share, None, "Of input bytes"),
+        row(
+            "From files of the cluster",
+            [this.files_share, that.files_share],
+            &share,
+            None,
+            "Of input bytes",
+        ),
     ]
 }
 
@@ -303,7 +342,14 @@ fn row(
     more_is_better: Option<bool>,
     meaning: &'static str,
 ) -> Comparison {
-    Comparison { name, this: write(this), baseline: write(baseline), ratio: this / baseline, more_is_better, meaning }
+    Comparison {
+        name,
+        this: write(this),
+        baseline: write(baseline),
+        ratio: this / baseline,
+        more_is_better,
+        meaning,
+    }
 }
 
 #[cfg(test)]
@@ -314,8 +360,10 @@ mod tests {
     #[test]
     fn the_baseline_gives_the_papers_speedup_and_index() {
         let (mut this, mut baseline) = (example::diffusion(), example::persistent_only());
-        (this.metrics.elapsed_us, this.metrics.held_cpu_us) = (1_427_000_000, Some(17 * 3_600_000_000));
-        (baseline.metrics.elapsed_us, baseline.metrics.held_cpu_us) = (5_011_000_000, Some(2 * 17 * 3_600_000_000));
+        (this.metrics.elapsed_us, this.metrics.held_cpu_us) =
+            (1_427_000_000, Some(17 * 3_600_000_000));
+        (baseline.metrics.elapsed_us, baseline.metrics.held_cpu_us) =
+            (5_011_000_000, Some(2 * 17 * 3_600_000_000));
         let rows = comparisons(&this, &baseline);
         assert_eq!((rows[0].this.as_str(), rows[0].baseline.as_str()), ("3.51×", "1.00×"));
         // Half the processor time and 3.51 times the speed: 7.02 times the index.
@@ -343,8 +391,16 @@ mod tests {
     fn a_job_without_measurements_shows_no_numbers() {
         let empty = example::empty();
         for figure in figures(&empty) {
-            assert!(!figure.value.contains("NaN") && !figure.beside.contains("NaN"), "{}", figure.name);
-            assert!(!figure.value.contains("inf") && !figure.beside.contains("inf"), "{}", figure.name);
+            assert!(
+                !figure.value.contains("NaN") && !figure.beside.contains("NaN"),
+                "{}",
+                figure.name
+            );
+            assert!(
+                !figure.value.contains("inf") && !figure.beside.contains("inf"),
+                "{}",
+                figure.name
+            );
         }
         assert!(breakdowns(&empty).iter().all(|breakdown| !breakdown.is_something()));
     }

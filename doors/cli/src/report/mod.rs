@@ -1,10 +1,10 @@
-//! The report of a job: the summary views (data-diffusion §5.1, figures 17 to 23) and metrics of the paper, as a page
-//! for a browser, as tables for programs, and as text for a terminal.
+//! The report of a job: the summary views (data-diffusion §5.1, figures 17 to 23) and metrics of
+//! the paper, as a page for a browser, as tables for programs, and as text for a terminal.
 //!
-//! This module shows and converts, and decides nothing: `eyas_wire::view` defines the figures and how they are
-//! measured. The page is one file that loads nothing from a network, so that it can be mailed, archived and opened
-//! years later. Names, failures and warnings come from users: no format lets them act as markup, script or terminal
-//! control.
+//! This module shows and converts, and decides nothing: `eyas_wire::view` defines the figures and
+//! how they are measured. The page is one file that loads nothing from a network, so that it can be
+//! mailed, archived and opened years later. Names, failures and warnings come from users: no format
+//! lets them act as markup, script or terminal control.
 
 mod amount;
 mod course;
@@ -26,8 +26,9 @@ use crate::error::{CliError, ValueError};
 pub use amount::{moment, utc};
 pub use plots::{Axis, Plot, PlotLine, plots};
 
-/// The report as one self-contained HTML page. With a `baseline`, the page compares the two jobs: by the speedup and
-/// the performance index of the paper, and with the throughput of the baseline as a thin line.
+/// The report as one self-contained HTML page. With a `baseline`, the page compares the two jobs:
+/// by the speedup and the performance index of the paper, and with the throughput of the baseline
+/// as a thin line.
 pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     page::html(report, baseline)
 }
@@ -74,12 +75,18 @@ pub(crate) fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
 }
 
 /// Writes a report in the format that the extension of its path selects.
-pub(crate) fn write(path: &Path, report: &JobReport, baseline: Option<&JobReport>) -> Result<(), CliError> {
-    let format = ReportFormat::of(path)
-        .ok_or_else(|| format!("{}: the name of a report ends in .html, .csv or .json", path.display()))?;
+pub(crate) fn write(
+    path: &Path,
+    report: &JobReport,
+    baseline: Option<&JobReport>,
+) -> Result<(), CliError> {
+    let format = ReportFormat::of(path).ok_or_else(|| {
+        format!("{}: the name of a report ends in .html, .csv or .json", path.display())
+    })?;
     let text = format.text(report, baseline);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| format!("cannot create the folder {}: {e}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|e| format!("cannot create the folder {}: {e}", folder.display()))?;
     }
     std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
 }
@@ -119,16 +126,18 @@ pub fn csv(report: &JobReport) -> String {
     csv
 }
 
-/// The whole report with its schema version: `{"schema_version":1,"report":{...}}`. A figure that is not a number is
-/// `null`.
+/// The whole report with its schema version: `{"schema_version":1,"report":{...}}`. A figure that
+/// is not a number is `null`.
 pub fn json(report: &JobReport) -> String {
     #[derive(Serialize)]
     struct Versioned<'a> {
         schema_version: u32,
         report: &'a JobReport,
     }
-    // Serialization fails only for maps whose keys are not strings, and for types that refuse; a report has neither.
-    serde_json::to_string(&Versioned { schema_version: SCHEMA_VERSION, report }).expect("a report becomes JSON")
+    // Serialization fails only for maps whose keys are not strings, and for types that refuse; a
+    // report has neither.
+    serde_json::to_string(&Versioned { schema_version: SCHEMA_VERSION, report })
+        .expect("a report becomes JSON")
 }
 
 /// The metrics as lines of text for a terminal, aligned, with units.
@@ -139,8 +148,8 @@ pub fn table(report: &JobReport) -> String {
 /// A column of the CSV: its name, and its value for a sample.
 type Column = (&'static str, fn(&Sample) -> f64);
 
-/// Columns of the CSV. Counts stay exact: an `f64` holds whole numbers up to 2^53, which is nine petabytes in one
-/// interval.
+/// Columns of the CSV. Counts stay exact: an `f64` holds whole numbers up to 2^53, which is nine
+/// petabytes in one interval.
 const CSV_COLUMNS: [Column; 19] = [
     ("at_us", |s| s.at_us as f64),
     ("interval_us", |s| s.interval_us as f64),
@@ -191,7 +200,8 @@ mod tests {
         assert_eq!(read["schema_version"], SCHEMA_VERSION);
         assert_eq!(read["report"]["job"]["name"], report.job.name);
         assert!(read["report"]["metrics"]["slowdown"].is_null());
-        let back: Vec<Sample> = serde_json::from_value(read["report"]["samples"].clone()).expect("samples");
+        let back: Vec<Sample> =
+            serde_json::from_value(read["report"]["samples"].clone()).expect("samples");
         assert_eq!(back, report.samples);
     }
 }

@@ -1,8 +1,8 @@
-//! The report as one page. `doors/cli/web` has the template, the style and the script, and uPlot draws the charts; this
-//! file puts them and the figures of the job into one text.
+//! The report as one page. `doors/cli/web` has the template, the style and the script, and uPlot
+//! draws the charts; this file puts them and the figures of the job into one text.
 //!
-//! Everything but the charts is written here, so that it can be read without a script. Text from users (names,
-//! failures, warnings) always goes through [`Escaped`]; the script gets numbers only.
+//! Everything but the charts is written here, so that it can be read without a script. Text from
+//! users (names, failures, warnings) always goes through [`Escaped`]; the script gets numbers only.
 
 use super::amount::{bits_per_second, count, counted, duration, moment, number, share, times};
 use super::course::{SampleColumns, condense, per_second};
@@ -20,9 +20,11 @@ const TEMPLATE: &str = include_str!("../../web/report.html");
 pub(super) const STYLE: &str = include_str!("../../web/report.css");
 const SCRIPT: &str = include_str!("../../web/report.js");
 pub(super) const CHART_STYLE: &str = include_str!("../../web/vendor/uplot-1.6.32/uPlot.min.css");
-pub(super) const CHART_SCRIPT: &str = include_str!("../../web/vendor/uplot-1.6.32/uPlot.iife.min.js");
+pub(super) const CHART_SCRIPT: &str =
+    include_str!("../../web/vendor/uplot-1.6.32/uPlot.iife.min.js");
 
-/// Maximum number of rows of the table of samples. A longer list is condensed; the CSV has every sample.
+/// Maximum number of rows of the table of samples. A longer list is condensed; the CSV has every
+/// sample.
 const TABLE_ROWS: usize = 60;
 
 /// The page. See [`super::html`].
@@ -41,7 +43,10 @@ pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
             ("header", header(report)),
             ("figures", figures(report).iter().map(tile).collect()),
             ("breakdowns", breakdowns(report).iter().map(panel).collect()),
-            ("comparison", baseline.map(|baseline| comparison(report, baseline)).unwrap_or_default()),
+            (
+                "comparison",
+                baseline.map(|baseline| comparison(report, baseline)).unwrap_or_default(),
+            ),
             ("charts", charts),
             ("failures", blank(failures(report), !report.failures.is_empty())),
             ("samples", blank(samples(&report.samples), !report.samples.is_empty())),
@@ -80,16 +85,21 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Replaces each placeholder `{{name}}` of a template by its value, in one pass: a value is never searched for
-/// placeholders.
+/// Replaces each placeholder `{{name}}` of a template by its value, in one pass: a value is never
+/// searched for placeholders.
 pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
-    let mut page = String::with_capacity(template.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>());
+    let mut page = String::with_capacity(
+        template.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>(),
+    );
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
         // The template is a part of this program: every test that makes a page finds a wrong name.
-        let (name, after) = after.split_once("}}").expect("a placeholder in the template is closed");
-        let (_, value) =
-            values.iter().find(|(known, _)| *known == name).expect("a placeholder in the template has a value");
+        let (name, after) =
+            after.split_once("}}").expect("a placeholder in the template is closed");
+        let (_, value) = values
+            .iter()
+            .find(|(known, _)| *known == name)
+            .expect("a placeholder in the template has a value");
         page.push_str(before);
         page.push_str(value);
         rest = after;
@@ -134,13 +144,20 @@ fn header(report: &JobReport) -> String {
         if is_simulated(job) { "Simulated job".into() } else { format!("Job {}", job.job) },
         Escaped(&title(report))
     );
-    let elapsed_us = if job.state == JobState::Running { job.elapsed_us } else { report.metrics.elapsed_us };
+    let elapsed_us =
+        if job.state == JobState::Running { job.elapsed_us } else { report.metrics.elapsed_us };
     let submitted = moment(job.submitted_unix_ms);
     let facts = [
         ("Policy", Escaped(&report.policy).to_string()),
         ("Tasks", tasks(report)),
-        (if job.state == JobState::Running { "Running for" } else { "Elapsed" }, duration(elapsed_us as f64)),
-        ("Submitted", format!(r#"<time datetime="{}Z">{submitted} UTC</time>"#, submitted.replace(' ', "T"))),
+        (
+            if job.state == JobState::Running { "Running for" } else { "Elapsed" },
+            duration(elapsed_us as f64),
+        ),
+        (
+            "Submitted",
+            format!(r#"<time datetime="{}Z">{submitted} UTC</time>"#, submitted.replace(' ', "T")),
+        ),
         (
             "Executors",
             format!(
@@ -149,7 +166,10 @@ fn header(report: &JobReport) -> String {
                 number(job.capacity_milli as f64 / 1e3)
             ),
         ),
-        ("Peak memory", format!("{} <small>of one task</small>", format_bytes(job.peak_memory_bytes))),
+        (
+            "Peak memory",
+            format!("{} <small>of one task</small>", format_bytes(job.peak_memory_bytes)),
+        ),
     ];
     let is_known = |name: &str| match name {
         "Submitted" => !is_simulated(job),
@@ -160,7 +180,10 @@ fn header(report: &JobReport) -> String {
         let nodes = format!("{} <small>{}</small>", node_hours(pool), nodes_of(pool));
         (format!("Pool {}", Escaped(&pool.pool)), nodes)
     });
-    let facts = facts.into_iter().filter(|(name, _)| is_known(name)).map(|(name, value)| (name.to_owned(), value));
+    let facts = facts
+        .into_iter()
+        .filter(|(name, _)| is_known(name))
+        .map(|(name, value)| (name.to_owned(), value));
     for (name, value) in facts.chain(pools) {
         // Writing to a String cannot fail, here and below.
         let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");
@@ -217,8 +240,12 @@ fn panel(breakdown: &Breakdown) -> String {
     if breakdown.is_something() {
         html.push_str(r#"<div class="bar" aria-hidden="true">"#);
         for part in parts.iter().filter(|part| part.size > 0.0) {
-            let _ =
-                write!(html, r#"<span class="{}" style="flex-grow:{:.4}"></span>"#, part.class, breakdown.share(part));
+            let _ = write!(
+                html,
+                r#"<span class="{}" style="flex-grow:{:.4}"></span>"#,
+                part.class,
+                breakdown.share(part)
+            );
         }
         html.push_str(r#"</div><table class="parts">"#);
         for part in parts {
@@ -282,7 +309,8 @@ fn failures(report: &JobReport) -> String {
         counted(report.job.tasks.total(), "task")
     );
     for failure in &report.failures {
-        let lines: Vec<_> = once(with_short_quotes(&failure.status).into_owned()).chain(details(failure)).collect();
+        let lines: Vec<_> =
+            once(with_short_quotes(&failure.status).into_owned()).chain(details(failure)).collect();
         let _ = write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, Escaped(&lines.join("\n")));
     }
     html.push_str("</dl></section>");
@@ -352,11 +380,14 @@ mod tests {
 
     /// The page without the vendored parts, which are the same in every page.
     fn of_the_job(page: &str) -> String {
-        [CHART_SCRIPT, CHART_STYLE].iter().fold(page.to_string(), |page, vendored| page.replace(vendored, ""))
+        [CHART_SCRIPT, CHART_STYLE]
+            .iter()
+            .fold(page.to_string(), |page, vendored| page.replace(vendored, ""))
     }
 
     fn data_of(page: &str) -> serde_json::Value {
-        let (_, data) = page.split_once(r#"<script type="application/json" id="data">"#).expect("data");
+        let (_, data) =
+            page.split_once(r#"<script type="application/json" id="data">"#).expect("data");
         let (data, _) = data.split_once("</script>").expect("the end of the data");
         serde_json::from_str(data).expect("valid JSON")
     }
@@ -378,7 +409,11 @@ mod tests {
     fn a_name_that_looks_like_a_placeholder_stays_a_name() {
         let mut report = example::diffusion();
         report.job.name = "{{script}} {{data}}".into();
-        assert_eq!(html(&report, None).matches("{{script}} {{data}}").count(), 2, "in the title and in the heading");
+        assert_eq!(
+            html(&report, None).matches("{{script}} {{data}}").count(),
+            2,
+            "in the title and in the heading"
+        );
     }
 
     #[test]
@@ -387,9 +422,17 @@ mod tests {
         // uPlot has the address of its repository in a comment; it is the only address in the page.
         let home = "/*! https://github.com/leeoniya/uPlot (v1.6.32) */";
         let page = page.replacen(home, "", 1);
-        for load in
-            ["http:", "https:", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import(", "sourceMappingURL"]
-        {
+        for load in [
+            "http:",
+            "https:",
+            "src=",
+            "@import",
+            "url(",
+            "fetch(",
+            "XMLHttpRequest",
+            "import(",
+            "sourceMappingURL",
+        ] {
             assert!(!page.contains(load), "{load}");
         }
         assert_eq!(page.matches("href=").count(), page.matches("href=\"data:,\"").count());
@@ -416,8 +459,12 @@ mod tests {
     #[test]
     fn the_script_uses_columns_that_exist() {
         let data = data_of(&html(&example::diffusion(), None));
-        for (_, after) in SCRIPT.match_indices("columns.").map(|(place, found)| SCRIPT.split_at(place + found.len())) {
-            let name: String = after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        for (_, after) in SCRIPT
+            .match_indices("columns.")
+            .map(|(place, found)| SCRIPT.split_at(place + found.len()))
+        {
+            let name: String =
+                after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
             assert!(data["job"][&name].is_array(), "{name}");
         }
     }
@@ -432,7 +479,8 @@ mod tests {
         }
     }
 
-    /// Writes pages to look at in a browser: `cargo test -p eyas-cli report_pages -- --ignored --nocapture`.
+    /// Writes pages to look at in a browser: `cargo test -p eyas-cli report_pages -- --ignored
+    /// --nocapture`.
     #[test]
     #[ignore = "makes pages for a person to look at"]
     fn report_pages() {

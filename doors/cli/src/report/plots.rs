@@ -1,5 +1,5 @@
-//! Several runs side by side, as one page of charts: each chart shows one measured value over the varied parameter. The
-//! page has the style and the rules of a job's report.
+//! Several runs side by side, as one page of charts: each chart shows one measured value over the
+//! varied parameter. The page has the style and the rules of a job's report.
 
 use super::page::{CHART_SCRIPT, CHART_STYLE, Escaped, STYLE, fill};
 use serde::Serialize;
@@ -45,8 +45,11 @@ pub fn plots(title: &str, lead: &str, axis: &Axis, plots: &[Plot]) -> String {
         axis: &'a Axis,
         plots: &'a [Plot],
     }
-    // Structs of texts and numbers always become JSON. `<` is escaped so that a text cannot end the script element.
-    let data = serde_json::to_string(&Data { axis, plots }).expect("plots become JSON").replace('<', "\\u003c");
+    // Structs of texts and numbers always become JSON. `<` is escaped so that a text cannot end the
+    // script element.
+    let data = serde_json::to_string(&Data { axis, plots })
+        .expect("plots become JSON")
+        .replace('<', "\\u003c");
     fill(
         TEMPLATE,
         &[
@@ -71,7 +74,12 @@ mod tests {
         let act = "</script><script>alert(1)</script>";
         let axis = Axis { label: "Nodes".into(), values: vec![1.0, 2.0] };
         let line = PlotLine { label: act.into(), values: vec![Some(3.5), None] };
-        let page = plots(act, "4 runs", &axis, &[Plot { title: "Time", note: "", unit: "s", lines: vec![line] }]);
+        let page = plots(
+            act,
+            "4 runs",
+            &axis,
+            &[Plot { title: "Time", note: "", unit: "s", lines: vec![line] }],
+        );
         assert!(!page.contains("<script>alert(1)") && !page.contains("{{"));
         assert!(page.contains(r#""values":[3.5,null]"#) && page.contains("4 runs"));
         assert!(!page.contains("http://") && !page.contains("src=\""), "the page loads nothing");

@@ -4,13 +4,17 @@ use crate::report::utc;
 
 const MINUTE_US: u64 = 60_000_000;
 
-/// A time limit: `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS`, `DAYS-HOURS:MINUTES` or
-/// `DAYS-HOURS:MINUTES:SECONDS`. `None` is no limit.
+/// A time limit: `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS`,
+/// `DAYS-HOURS:MINUTES` or `DAYS-HOURS:MINUTES:SECONDS`. `None` is no limit.
 ///
 /// # Errors
 /// If the text has none of these forms.
 pub(crate) fn time_limit_us(text: &str) -> Result<Option<u64>, String> {
-    let wrong = || format!("`{text}` is not a time limit: write MINUTES, H:M:S or D-H:M:S, such as 30 or 1:30:00");
+    let wrong = || {
+        format!(
+            "`{text}` is not a time limit: write MINUTES, H:M:S or D-H:M:S, such as 30 or 1:30:00"
+        )
+    };
     if ["UNLIMITED", "INFINITE", "-1", "0"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return Ok(None);
     }
@@ -33,7 +37,8 @@ pub(crate) fn time_limit_us(text: &str) -> Result<Option<u64>, String> {
     Ok((us > 0).then_some(us))
 }
 
-/// Memory in megabytes, or with one of the units K, M, G and T. 0 stands for all memory of a node, and reserves none.
+/// Memory in megabytes, or with one of the units K, M, G and T. 0 stands for all memory of a node,
+/// and reserves none.
 ///
 /// # Errors
 /// If the text is not an amount.
@@ -48,7 +53,9 @@ pub(crate) fn memory_bytes(text: &str) -> Result<u64, String> {
         _ => (upper, 20),
     };
     let amount = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    amount.ok_or_else(|| format!("`{text}` is not an amount of memory: write megabytes, or a unit, such as 4G"))
+    amount.ok_or_else(|| {
+        format!("`{text}` is not an amount of memory: write megabytes, or a unit, such as 4G")
+    })
 }
 
 /// A whole number from 1.
@@ -62,7 +69,8 @@ pub(crate) fn count(option: &str, text: &str) -> Result<u32, String> {
 
 /// A duration as Slurm prints it: `[D-]HH:MM:SS`, or for squeue, without leading zeros, `MM:SS`.
 pub(crate) fn elapsed(seconds: u64, is_short: bool) -> String {
-    let (days, hours, minutes, rest) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let (days, hours, minutes, rest) =
+        (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     match (days, hours) {
         (0, 0) if is_short => format!("{minutes}:{rest:02}"),
         (0, hours) if is_short => format!("{hours}:{minutes:02}:{rest:02}"),
@@ -83,8 +91,14 @@ mod tests {
     #[test]
     fn times_are_read_in_all_forms_of_slurm() {
         let seconds = |text| time_limit_us(text).unwrap().map(|us| us / 1_000_000);
-        let cases =
-            [("5", 300), ("1:30", 90), ("00:05:00", 300), ("1-2", 93_600), ("1-2:3", 93_780), ("1-0:0:1", 86_401)];
+        let cases = [
+            ("5", 300),
+            ("1:30", 90),
+            ("00:05:00", 300),
+            ("1-2", 93_600),
+            ("1-2:3", 93_780),
+            ("1-0:0:1", 86_401),
+        ];
         for (text, expected) in cases {
             assert_eq!(seconds(text), Some(expected), "{text}");
         }
@@ -97,8 +111,14 @@ mod tests {
 
     #[test]
     fn memory_is_in_megabytes() {
-        let cases =
-            [("100", 100 << 20), ("100M", 100 << 20), ("2G", 2 << 30), ("2gb", 2 << 30), ("0", 0), ("512K", 512 << 10)];
+        let cases = [
+            ("100", 100 << 20),
+            ("100M", 100 << 20),
+            ("2G", 2 << 30),
+            ("2gb", 2 << 30),
+            ("0", 0),
+            ("512K", 512 << 10),
+        ];
         for (text, expected) in cases {
             assert_eq!(memory_bytes(text), Ok(expected), "{text}");
         }
@@ -113,6 +133,9 @@ mod tests {
         assert_eq!(time_of(951_782_400), "2000-02-29T00:00:00");
         assert_eq!(time_of(1_795_476_764), "2026-11-23T23:32:44");
         assert_eq!((elapsed(65, true).as_str(), elapsed(65, false).as_str()), ("1:05", "00:01:05"));
-        assert_eq!((elapsed(90_000, true).as_str(), elapsed(3700, true).as_str()), ("1-01:00:00", "1:01:40"));
+        assert_eq!(
+            (elapsed(90_000, true).as_str(), elapsed(3700, true).as_str()),
+            ("1-01:00:00", "1:01:40")
+        );
     }
 }

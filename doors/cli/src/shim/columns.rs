@@ -1,5 +1,5 @@
-//! Columns of `squeue`, `sinfo` and `sacct`, and the formats that name them. A name may have any width and any letters:
-//! no width panics, and no name breaks a line.
+//! Columns of `squeue`, `sinfo` and `sacct`, and the formats that name them. A name may have any
+//! width and any letters: no width panics, and no name breaks a line.
 
 use crate::show::padded;
 
@@ -27,12 +27,14 @@ pub(super) fn column(text: &str, width: Option<usize>, is_right: bool) -> String
     }
 }
 
-/// A text on one line: a line break in a name would be the end of a record for the program that reads it.
+/// A text on one line: a line break in a name would be the end of a record for the program that
+/// reads it.
 pub(super) fn on_one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-/// A format of `squeue` or `sinfo`: text, and fields with a letter, a width, and whether they are aligned to the right.
+/// A format of `squeue` or `sinfo`: text, and fields with a letter, a width, and whether they are
+/// aligned to the right.
 pub(super) enum Piece {
     Text(String),
     Field { letter: char, width: Option<usize>, is_right: bool },
@@ -42,7 +44,10 @@ pub(super) enum Piece {
 ///
 /// # Errors
 /// If it has another field, or too wide a column.
-pub(super) fn pieces(format: &str, title: impl Fn(char) -> Option<&'static str>) -> Result<Vec<Piece>, String> {
+pub(super) fn pieces(
+    format: &str,
+    title: impl Fn(char) -> Option<&'static str>,
+) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     let mut letters = format.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -58,7 +63,9 @@ pub(super) fn pieces(format: &str, title: impl Fn(char) -> Option<&'static str>)
         let width = width(&digits)?;
         pieces.push(match letters.next().ok_or("a format must not end in %")? {
             '%' => Piece::Text("%".into()),
-            letter if title(letter).is_none() => return Err(format!("eyas does not know %{letter} in a format")),
+            letter if title(letter).is_none() => {
+                return Err(format!("eyas does not know %{letter} in a format"));
+            }
             letter => Piece::Field { letter, width, is_right },
         });
     }
@@ -69,7 +76,9 @@ pub(super) fn pieces(format: &str, title: impl Fn(char) -> Option<&'static str>)
 pub(super) fn line(pieces: &[Piece], value: impl Fn(char) -> String) -> String {
     let text = |piece: &Piece| match piece {
         Piece::Text(plain) => plain.clone(),
-        Piece::Field { letter, width, is_right } => column(&on_one_line(&value(*letter)), *width, *is_right),
+        Piece::Field { letter, width, is_right } => {
+            column(&on_one_line(&value(*letter)), *width, *is_right)
+        }
     };
     pieces.iter().map(text).collect::<String>() + "\n"
 }
@@ -85,17 +94,29 @@ mod tests {
         for wrong in ["%", "%y", "%70000i", "%.99999999999999999999t"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(line(&read("%.4i|%4t|%%").unwrap(), |letter| format!("{letter}1")), "  i1|t1  |%\n");
+        assert_eq!(
+            line(&read("%.4i|%4t|%%").unwrap(), |letter| format!("{letter}1")),
+            "  i1|t1  |%\n"
+        );
     }
 
     #[test]
     fn columns_have_any_width_and_names_any_letters() {
-        assert_eq!((column("12", Some(4), true), column("12345", Some(4), false)), ("  12".into(), "1234".into()));
-        assert_eq!((column("é", Some(2), false), column("é", None, false)), ("é ".into(), "é".into()));
+        assert_eq!(
+            (column("12", Some(4), true), column("12345", Some(4), false)),
+            ("  12".into(), "1234".into())
+        );
+        assert_eq!(
+            (column("é", Some(2), false), column("é", None, false)),
+            ("é ".into(), "é".into())
+        );
         assert_eq!(column("x", Some(MAX_WIDTH), false).len(), MAX_WIDTH);
         assert_eq!(padded("x", 70_000, true).len(), 70_000);
         assert_eq!(on_one_line("a\nb\tc|"), "a b c|");
-        assert_eq!((width(""), width("20"), width("10000")), (Ok(None), Ok(Some(20)), Ok(Some(MAX_WIDTH))));
+        assert_eq!(
+            (width(""), width("20"), width("10000")),
+            (Ok(None), Ok(Some(20)), Ok(Some(MAX_WIDTH)))
+        );
         assert!(width("10001").is_err() && width("x").is_err());
     }
 }

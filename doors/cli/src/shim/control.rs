@@ -45,28 +45,41 @@ const SINFO: &[KnownOption] = &[
 const MIN_JOB_AGE_S: u64 = 2 * 24 * 3600;
 
 /// Runs `scancel`.
-pub(crate) async fn scancel(words: &[String], shim: &ShimFolder, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn scancel(
+    words: &[String],
+    shim: &ShimFolder,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let words = parse(words, &[SCANCEL], false).map_err(|e| format!("scancel: {e}"))?;
     if let Some(signal) = words.value("signal").filter(|signal| !is_of_the_end(signal)) {
         return Err(format!(
-            "scancel: eyas cannot send the signal {signal} to a job; without --signal, it ends the job"
+            "scancel: eyas cannot send the signal {signal} to a job; without --signal, it ends \
+             the job"
         )
         .into());
     }
-    let has_filter = ["user", "name", "state", "partition", "me"].iter().any(|filter| words.has(filter));
+    let has_filter =
+        ["user", "name", "state", "partition", "me"].iter().any(|filter| words.has(filter));
     if words.others.is_empty() && !has_filter {
         return Err("scancel: name the jobs by their ids, or use --name, --user or --me".into());
     }
     let mut client = connect(global).await?;
     let jobs = shim.jobs(&mut client).await?;
     let mut code = ExitCode::SUCCESS;
-    for id in words.others.iter().filter(|id| jobs.iter().all(|job| job.record.job.to_string() != **id)) {
+    for id in
+        words.others.iter().filter(|id| jobs.iter().all(|job| job.record.job.to_string() != **id))
+    {
         if !words.has("quiet") {
-            say!("scancel: error: Kill job error on job id {id}: no job with this id was submitted with this shim");
+            say!(
+                "scancel: error: Kill job error on job id {id}: no job with this id was submitted \
+                 with this shim"
+            );
             code = ExitCode::FAILURE;
         }
     }
-    let is_named = |job: &ShimJob| words.others.is_empty() || words.others.contains(&job.record.job.to_string());
+    let is_named = |job: &ShimJob| {
+        words.others.is_empty() || words.others.contains(&job.record.job.to_string())
+    };
     for job in selected(jobs, &words).iter().filter(|job| !job.state.has_ended() && is_named(job)) {
         client.ask(FromClient::Cancel { job: job.record.job, task: None }).await?;
     }
@@ -79,13 +92,18 @@ fn is_of_the_end(signal: &str) -> bool {
 }
 
 /// Runs `scontrol`.
-pub(crate) async fn scontrol(words: &[String], shim: &ShimFolder, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn scontrol(
+    words: &[String],
+    shim: &ShimFolder,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let words = parse(words, &[SCONTROL], false).map_err(|e| format!("scontrol: {e}"))?;
     let others: Vec<&str> = words.others.iter().map(String::as_str).collect();
     let what = match &others[..] {
         ["show", what, ..] => what.to_ascii_lowercase(),
         _ => {
-            let known = "`show config`, `show hostnames [LIST]`, `show job [ID]`, `show node` and `show partition`";
+            let known = "`show config`, `show hostnames [LIST]`, `show job [ID]`, `show node` and \
+                         `show partition`";
             return Err(format!("scontrol: eyas knows {known}").into());
         }
     };
@@ -108,7 +126,9 @@ pub(crate) async fn scontrol(words: &[String], shim: &ShimFolder, global: &Globa
             let id = others.get(2).copied();
             let jobs = shim.jobs(&mut client).await?;
             let mut count = 0;
-            for job in jobs.iter().filter(|job| id.is_none_or(|id| job.record.job.to_string() == id)) {
+            for job in
+                jobs.iter().filter(|job| id.is_none_or(|id| job.record.job.to_string() == id))
+            {
                 out!("{}", fields_of(job).join(end))?;
                 count += 1;
             }
@@ -149,7 +169,8 @@ fn fields_of(job: &ShimJob) -> Vec<String> {
     let record = &job.record;
     let end = record.end.as_ref();
     let (code, signal) = end.map_or((0, 0), |end| (end.code, end.signal));
-    let limit = record.time_limit_us.map_or("UNLIMITED".into(), |us| elapsed(us / 1_000_000, false));
+    let limit =
+        record.time_limit_us.map_or("UNLIMITED".into(), |us| elapsed(us / 1_000_000, false));
     let command = if record.command.is_empty() { "(null)" } else { &record.command };
     let fields = [
         format!("JobId={} JobName={}", record.job, record.name),
@@ -197,8 +218,9 @@ pub(crate) async fn sinfo(words: &[String], global: &GlobalArgs) -> Result<ExitC
     let mut states: Vec<&str> = executors.iter().map(state_of).collect();
     states.sort_unstable();
     states.dedup();
-    let states =
-        states.into_iter().filter(|state| words.list("states").is_none_or(|list| list.iter().any(|one| one == state)));
+    let states = states.into_iter().filter(|state| {
+        words.list("states").is_none_or(|list| list.iter().any(|one| one == state))
+    });
     if !words.has("noheader") {
         text += &line(&pieces, |letter| title(letter).unwrap_or_default().into());
     }

@@ -48,7 +48,8 @@ fn exported(words: &Words) -> Vec<(String, Name)> {
     variables
 }
 
-/// The parts of a list that commas separate. As with Slurm, quotes keep commas, and are part of the value.
+/// The parts of a list that commas separate. As with Slurm, quotes keep commas, and are part of the
+/// value.
 fn split_list(list: &str) -> Vec<String> {
     let (mut parts, mut quote) = (vec![String::new()], None);
     for letter in list.chars() {
@@ -66,11 +67,13 @@ fn split_list(list: &str) -> Vec<String> {
     parts
 }
 
-/// Whether a shell knows a variable of this name. `dash`, which is `/bin/sh` of Debian, drops other variables, such as
-/// those in which `bash` exports functions (`BASH_FUNC_module%%`).
+/// Whether a shell knows a variable of this name. `dash`, which is `/bin/sh` of Debian, drops other
+/// variables, such as those in which `bash` exports functions (`BASH_FUNC_module%%`).
 fn is_shell_name(name: &str) -> bool {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    !name.is_empty() && name.chars().all(is_of_name) && !name.starts_with(|first: char| first.is_ascii_digit())
+    !name.is_empty()
+        && name.chars().all(is_of_name)
+        && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -79,7 +82,10 @@ mod tests {
 
     #[test]
     fn quotes_keep_commas() {
-        assert_eq!(split_list("A='x,y',B=2,ALL,C=\"p,q\"r,D='\","), ["A='x,y'", "B=2", "ALL", "C=\"p,q\"r", "D='\","]);
+        assert_eq!(
+            split_list("A='x,y',B=2,ALL,C=\"p,q\"r,D='\","),
+            ["A='x,y'", "B=2", "ALL", "C=\"p,q\"r", "D='\","]
+        );
         assert_eq!(split_list(",A,,B,"), ["A", "B"]);
     }
 

@@ -18,7 +18,8 @@ pub(super) fn hostnames(list: &str) -> Result<Vec<String>, String> {
         letter == ',' && depth == 0
     });
     for part in parts.map(str::trim).filter(|part| !part.is_empty()) {
-        expand("", part, &mut names).map_err(|why| format!("`{list}` is not a list of hosts: {why}"))?;
+        expand("", part, &mut names)
+            .map_err(|why| format!("`{list}` is not a list of hosts: {why}"))?;
     }
     if names.is_empty() { Err("the list of hosts is empty".into()) } else { Ok(names) }
 }
@@ -35,7 +36,9 @@ fn expand(before: &str, part: &str, names: &mut Vec<String>) -> Result<(), Strin
     let (ranges, tail) = rest.split_once(']').ok_or("a `[` has no `]`")?;
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{range}` is not a range of numbers"));
+        let number = |text: &str| {
+            text.parse::<u32>().map_err(|_| format!("`{range}` is not a range of numbers"))
+        };
         let (from, to, digits) = (number(first)?, number(last)?, first.len().min(10));
         for number in from..=to {
             expand(&format!("{before}{head}{number:0digits$}"), tail, names)?;

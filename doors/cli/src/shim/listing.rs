@@ -63,11 +63,14 @@ pub(super) fn selected(jobs: Vec<ShimJob>, words: &Words) -> Vec<ShimJob> {
     let ids = words.list("jobs");
     let (names, states) = (words.list("name"), list(["states", "state"]));
     let (users, partitions) = (words.users(), words.list("partition"));
-    let has =
-        |list: &Option<Vec<String>>, given: &str| list.as_ref().is_none_or(|list| list.iter().any(|x| x == given));
+    let has = |list: &Option<Vec<String>>, given: &str| {
+        list.as_ref().is_none_or(|list| list.iter().any(|x| x == given))
+    };
     let is_selected = |job: &ShimJob| {
         let (long, short) = job.state.names();
-        let is_state = |state: &String| [long, short, "all"].iter().any(|name| name.eq_ignore_ascii_case(state));
+        let is_state = |state: &String| {
+            [long, short, "all"].iter().any(|name| name.eq_ignore_ascii_case(state))
+        };
         states.as_ref().is_none_or(|states| states.iter().any(is_state))
             && has(&ids, &job.record.job.to_string())
             && has(&names, &job.record.name)
@@ -131,8 +134,8 @@ fn squeue_field(job: &ShimJob, letter: char, reason: &str) -> String {
     }
 }
 
-/// Why a job waits, in the word of Slurm if its resources are in use, else in those of `eyas explain`: perhaps no node
-/// can ever run the job.
+/// Why a job waits, in the word of Slurm if its resources are in use, else in those of `eyas
+/// explain`: perhaps no node can ever run the job.
 async fn reason(client: &mut Client, job: &ShimJob) -> Result<String, CliError> {
     if job.state != SlurmState::Pending {
         return Ok("None".into());
@@ -156,11 +159,17 @@ fn elapsed_s(job: &ShimJob) -> u64 {
 }
 
 /// Runs `squeue`.
-pub(crate) async fn squeue(words: &[String], shim: &ShimFolder, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn squeue(
+    words: &[String],
+    shim: &ShimFolder,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let cannot = |why: String| format!("squeue: {why}");
     let words = parse(words, &[SQUEUE], false).map_err(cannot)?;
-    let pieces = pieces(words.value("format").unwrap_or(SQUEUE_FORMAT), squeue_title).map_err(cannot)?;
-    let has_reasons = pieces.iter().any(|piece| matches!(piece, Piece::Field { letter: 'R' | 'r', .. }));
+    let pieces =
+        pieces(words.value("format").unwrap_or(SQUEUE_FORMAT), squeue_title).map_err(cannot)?;
+    let has_reasons =
+        pieces.iter().any(|piece| matches!(piece, Piece::Field { letter: 'R' | 'r', .. }));
     let mut client = connect(global).await?;
     let jobs = shim.jobs(&mut client).await?;
     // Without states, and without jobs by their ids, only jobs that have not ended are shown.
@@ -170,7 +179,9 @@ pub(crate) async fn squeue(words: &[String], shim: &ShimFolder, global: &GlobalA
         text += &line(&pieces, |letter| squeue_title(letter).unwrap_or_default().into());
     }
     let mut explained = 0;
-    for job in selected(jobs, &words).into_iter().filter(|job| shows_ended || !job.state.has_ended()) {
+    for job in
+        selected(jobs, &words).into_iter().filter(|job| shows_ended || !job.state.has_ended())
+    {
         let reason = if has_reasons && explained < MAX_EXPLAINED {
             explained += usize::from(job.state == SlurmState::Pending);
             reason(&mut client, &job).await?
@@ -191,7 +202,9 @@ fn sacct_field(job: &ShimJob, field: &str) -> Option<String> {
         "jobid" | "jobidraw" => record.job.to_string(),
         "jobname" => record.name.clone(),
         "state" => job.state.names().0.into(),
-        "exitcode" | "derivedexitcode" => end.map_or("0:0".into(), |end| format!("{}:{}", end.code, end.signal)),
+        "exitcode" | "derivedexitcode" => {
+            end.map_or("0:0".into(), |end| format!("{}:{}", end.code, end.signal))
+        }
         "user" => record.user.clone(),
         "account" => record.account.clone(),
         "partition" => record.partition.clone(),
@@ -204,7 +217,9 @@ fn sacct_field(job: &ShimJob, field: &str) -> Option<String> {
         "maxrss" | "qos" => String::new(),
         "comment" => record.comment.clone(),
         "workdir" => record.folder.clone(),
-        "timelimit" => record.time_limit_us.map_or("UNLIMITED".into(), |us| elapsed(us / 1_000_000, false)),
+        "timelimit" => {
+            record.time_limit_us.map_or("UNLIMITED".into(), |us| elapsed(us / 1_000_000, false))
+        }
         "elapsed" => elapsed(elapsed_s(job), false),
         "elapsedraw" => elapsed_s(job).to_string(),
         "submit" => time_of(record.submitted_unix_ms / 1000),
@@ -215,7 +230,11 @@ fn sacct_field(job: &ShimJob, field: &str) -> Option<String> {
 }
 
 /// Runs `sacct`.
-pub(crate) async fn sacct(words: &[String], shim: &ShimFolder, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn sacct(
+    words: &[String],
+    shim: &ShimFolder,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let words = parse(words, &[SACCT], false).map_err(|e| format!("sacct: {e}"))?;
     if let Some(other) = words.others.first() {
         return Err(format!("sacct: `{other}` is not an option").into());
@@ -274,10 +293,16 @@ mod tests {
 
     #[test]
     fn columns_of_sacct_are_read() {
-        let read = |field| sacct_column(field).map(|column| (column.name, column.width, column.is_right));
+        let read =
+            |field| sacct_column(field).map(|column| (column.name, column.width, column.is_right));
         assert_eq!(read("JobID"), Ok(("JobID", 10, false)));
-        assert_eq!((read("JobID%20"), read("JobID%-20")), (Ok(("JobID", 20, true)), Ok(("JobID", 20, false))));
-        for wrong in ["JobID%70000", "JobID%-70000", "JobID%--1", "JobID%99999999999999999999", "JobID%x"] {
+        assert_eq!(
+            (read("JobID%20"), read("JobID%-20")),
+            (Ok(("JobID", 20, true)), Ok(("JobID", 20, false)))
+        );
+        for wrong in
+            ["JobID%70000", "JobID%-70000", "JobID%--1", "JobID%99999999999999999999", "JobID%x"]
+        {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,5 +1,5 @@
-//! Words of a command line as Slurm's commands read them: `-J NAME`, `-JNAME`, `--job-name NAME`, `--job-name=NAME`,
-//! unique beginnings of long names, and groups of letters.
+//! Words of a command line as Slurm's commands read them: `-J NAME`, `-JNAME`, `--job-name NAME`,
+//! `--job-name=NAME`, unique beginnings of long names, and groups of letters.
 
 use eyas_client::name_of_user;
 
@@ -73,15 +73,26 @@ impl Words {
     /// The parts of a value that commas separate; none if the option was not given.
     pub fn list(&self, name: &str) -> Option<Vec<String>> {
         let value = self.value(name)?;
-        Some(value.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect())
+        Some(
+            value
+                .split(',')
+                .map(|part| part.trim().to_owned())
+                .filter(|part| !part.is_empty())
+                .collect(),
+        )
     }
 }
 
-/// Reads a command line. With `stops`, all words from the first one that is no option are not options.
+/// Reads a command line. With `stops`, all words from the first one that is no option are not
+/// options.
 ///
 /// # Errors
 /// If an option is not in a table, or has no value.
-pub(crate) fn parse(words: &[String], tables: &[&[KnownOption]], stops: bool) -> Result<Words, String> {
+pub(crate) fn parse(
+    words: &[String],
+    tables: &[&[KnownOption]],
+    stops: bool,
+) -> Result<Words, String> {
     let known = || tables.iter().flat_map(|table| table.iter());
     let mut read = Words::default();
     let mut rest = words.iter();
@@ -101,7 +112,9 @@ pub(crate) fn parse(words: &[String], tables: &[&[KnownOption]], stops: bool) ->
             let option = option.ok_or_else(|| format!("eyas does not know the option --{name}"))?;
             let given = match (option.value, given) {
                 (OptionValue::Needed | OptionValue::Attached, Some(given)) => given,
-                (OptionValue::Needed, None) => rest.next().cloned().ok_or_else(|| format!("--{name} needs a value"))?,
+                (OptionValue::Needed, None) => {
+                    rest.next().cloned().ok_or_else(|| format!("--{name} needs a value"))?
+                }
                 (OptionValue::None | OptionValue::Attached, None) => String::new(),
                 (OptionValue::None, Some(_)) => return Err(format!("--{name} takes no value")),
             };
@@ -109,7 +122,8 @@ pub(crate) fn parse(words: &[String], tables: &[&[KnownOption]], stops: bool) ->
         } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
             for (at, letter) in letters.char_indices() {
                 let option = known().find(|option| option.letter == letter && letter != ' ');
-                let option = option.ok_or_else(|| format!("eyas does not know the option -{letter}"))?;
+                let option =
+                    option.ok_or_else(|| format!("eyas does not know the option -{letter}"))?;
                 if option.value != OptionValue::Needed {
                     read.options.push((option.name, String::new()));
                     continue;
@@ -161,8 +175,13 @@ pub(crate) fn split_line(line: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const TABLE: &[KnownOption] =
-        &[value('J', "job-name"), value('t', "time"), flag('h', "noheader"), flag('H', "hold"), optional(' ', "nice")];
+    const TABLE: &[KnownOption] = &[
+        value('J', "job-name"),
+        value('t', "time"),
+        flag('h', "noheader"),
+        flag('H', "hold"),
+        optional(' ', "nice"),
+    ];
 
     fn read(line: &str) -> Result<Words, String> {
         parse(&split_line(line), &[TABLE], true)
@@ -170,13 +189,18 @@ mod tests {
 
     #[test]
     fn options_are_read_in_every_form() {
-        for line in ["-J 'a b' run -x", "-hJ 'a b' run -x", "--job-name='a b' run -x", "--job 'a b' run -x"] {
+        for line in
+            ["-J 'a b' run -x", "-hJ 'a b' run -x", "--job-name='a b' run -x", "--job 'a b' run -x"]
+        {
             let words = read(line).unwrap();
             assert_eq!(words.value("job-name"), Some("a b"), "{line}");
             assert_eq!(words.others, ["run", "-x"], "{line}");
         }
         let nice = read("--nice run -x").unwrap();
-        assert_eq!((nice.value("nice"), &nice.others[..]), (Some(""), &["run".to_owned(), "-x".into()][..]));
+        assert_eq!(
+            (nice.value("nice"), &nice.others[..]),
+            (Some(""), &["run".to_owned(), "-x".into()][..])
+        );
         assert_eq!(read("--nice=5 run").unwrap().value("nice"), Some("5"));
         assert_eq!(read("-t 1 -t2").unwrap().value("time"), Some("2"), "the last one counts");
         for line in ["--fly", "-x", "-t", "--time", "--hold=1"] {

@@ -1,5 +1,5 @@
-//! The folder of a shim, and what it remembers of jobs. The dispatcher forgets the oldest of many ended jobs; programs
-//! that have submitted a job ask for its end later than that.
+//! The folder of a shim, and what it remembers of jobs. The dispatcher forgets the oldest of many
+//! ended jobs; programs that have submitted a job ask for its end later than that.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,13 +23,15 @@ use crate::print::say;
 
 /// Time for which the end of a job is remembered.
 const MAX_AGE_S: u64 = 2 * 24 * 3600;
-/// The dispatcher and this machine agree on the time of a submission up to this difference. A job of the same number
-/// and another time is of an earlier cluster.
+/// The dispatcher and this machine agree on the time of a submission up to this difference. A job
+/// of the same number and another time is of an earlier cluster.
 const MAX_CLOCK_DIFFERENCE_MS: u64 = 3_600_000;
 
-/// Folders of a shim: records of jobs, what their programs are and how they have ended, and messages that were printed.
+/// Folders of a shim: records of jobs, what their programs are and how they have ended, and
+/// messages that were printed.
 const RECORDS: [&str; 3] = ["jobs", "ends", "said"];
-/// Mode of the folders. Nodes run what is in them: no other user may write to it, whatever the umask is.
+/// Mode of the folders. Nodes run what is in them: no other user may write to it, whatever the
+/// umask is.
 const OPEN_TO_READERS: u32 = 0o755;
 
 /// The state of a job in Slurm's words.
@@ -126,7 +128,9 @@ impl ShimFolder {
     /// Makes the folder, and the folders for records in it. Returns its path without links.
     pub fn make(folder: &Path) -> Result<PathBuf, PrivateError> {
         let folder = trusted::folder(folder, OPEN_TO_READERS)?;
-        RECORDS.iter().try_for_each(|name| trusted::folder(&folder.join(name), OPEN_TO_READERS).map(drop))?;
+        RECORDS
+            .iter()
+            .try_for_each(|name| trusted::folder(&folder.join(name), OPEN_TO_READERS).map(drop))?;
         Ok(folder)
     }
 
@@ -144,7 +148,8 @@ impl ShimFolder {
     pub fn write_script(path: &Path, content: &[u8]) -> Result<(), CliError> {
         let file = File::options().write(true).create_new(true).mode(0o644).open(path);
         let written = file.and_then(|mut file| file.write_all(content));
-        Ok(written.map_err(|e| format!("the script cannot be written to {}: {e}", path.display()))?)
+        Ok(written
+            .map_err(|e| format!("the script cannot be written to {}: {e}", path.display()))?)
     }
 
     /// Removes the files of a job's program and script, if there are any.
@@ -163,7 +168,8 @@ impl ShimFolder {
         }
     }
 
-    /// Refuses a folder in which this user cannot note jobs, or other users could replace the programs of jobs.
+    /// Refuses a folder in which this user cannot note jobs, or other users could replace the
+    /// programs of jobs.
     pub fn check(&self) -> Result<(), CliError> {
         for name in RECORDS {
             trusted::folder(&self.0.join(name), OPEN_TO_READERS)?;
@@ -171,7 +177,8 @@ impl ShimFolder {
         match tempfile::NamedTempFile::new_in(self.0.join("jobs")) {
             Ok(_) => Ok(()),
             Err(why) => Err(format!(
-                "jobs cannot be noted in {}: {why}; make a folder of your own with `eyas shim FOLDER`",
+                "jobs cannot be noted in {}: {why}; make a folder of your own with `eyas shim \
+                 FOLDER`",
                 self.0.display()
             )
             .into()),
@@ -193,7 +200,9 @@ impl ShimFolder {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "json") {
                 // Another command may remove the file at the same time.
-                let read = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<JobRecord>(&text).ok());
+                let read = fs::read(&path)
+                    .ok()
+                    .and_then(|text| serde_json::from_slice::<JobRecord>(&text).ok());
                 records.extend(read);
             }
         }
@@ -215,8 +224,11 @@ impl ShimFolder {
     pub async fn jobs(&self, client: &mut Client) -> Result<Vec<ShimJob>, CliError> {
         // Each record is of a job that the dispatcher has accepted before it is asked.
         let records = self.records()?;
-        let ToClient::Jobs(views) = client.ask(FromClient::Jobs { job: None }).await? else { return unexpected() };
-        let views: BTreeMap<JobId, JobView> = views.into_iter().map(|view| (view.job, view)).collect();
+        let ToClient::Jobs(views) = client.ask(FromClient::Jobs { job: None }).await? else {
+            return unexpected();
+        };
+        let views: BTreeMap<JobId, JobView> =
+            views.into_iter().map(|view| (view.job, view)).collect();
         let now_s = now_unix_ms() / 1000;
         let mut jobs = Vec::new();
         for mut record in records {
@@ -304,7 +316,9 @@ fn state_of(status: &Status) -> (SlurmState, i32, i32) {
         Status::Cancelled => (SlurmState::Cancelled, 0, 15),
         Status::Failed(failure) => match failure.kind {
             FailureKind::Memory => (SlurmState::OutOfMemory, 0, 9),
-            FailureKind::Node | FailureKind::NodeFull | FailureKind::Lost => (SlurmState::NodeFail, 1, 0),
+            FailureKind::Node | FailureKind::NodeFull | FailureKind::Lost => {
+                (SlurmState::NodeFail, 1, 0)
+            }
             _ => (SlurmState::Failed, 1, 0),
         },
     }

@@ -15,12 +15,15 @@ pub(super) fn resources(words: &Words) -> Result<(Resources, u32, u32), String> 
     if count("nodes", nodes)? > 1 {
         return Err("eyas runs a job on one node: leave out --nodes, or write --nodes=1".into());
     }
-    // Of options that say the same, the last one counts: those of the command line come after those of the script.
+    // Of options that say the same, the last one counts: those of the command line come after those
+    // of the script.
     let tasks = words.last(&TASKS).map_or(Ok(1), |(option, text)| count(option, text))?;
     let named = generic_resources(words, tasks)?;
     let gpus = named.iter().find(|(name, _)| name == GPU).map_or(0, |(_, amount)| *amount);
     let for_gpus = |option: &str, each: u64| match gpus {
-        0 => Err(format!("--{option} needs the number of GPUs: write --gpus, --gpus-per-node or --gres, too")),
+        0 => Err(format!(
+            "--{option} needs the number of GPUs: write --gpus, --gpus-per-node or --gres, too"
+        )),
         gpus => Ok(gpus.saturating_mul(each)),
     };
     let cpus_per_task = number("cpus-per-task")?;
@@ -37,7 +40,11 @@ pub(super) fn resources(words: &Words) -> Result<(Resources, u32, u32), String> 
     let disk_bytes = words.value("tmp").map_or(Ok(0), memory_bytes)?;
     let milli = u32::try_from(cpus).ok().and_then(|cpus| cpus.checked_mul(1000));
     let milli = milli.ok_or("the job asks for too many processors")?;
-    Ok((Resources { cpus_milli: milli, memory_bytes: memory, disk_bytes, named }, tasks, cpus_per_task))
+    Ok((
+        Resources { cpus_milli: milli, memory_bytes: memory, disk_bytes, named },
+        tasks,
+        cpus_per_task,
+    ))
 }
 
 /// The GPUs and other named resources of a job with this number of tasks.
@@ -50,7 +57,9 @@ fn generic_resources(words: &Words, tasks: u32) -> Result<Vec<(String, u64)>, St
         if *option == "gres" {
             named.retain(|(name, _)| name == GPU);
         }
-        for part in list.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
+        for part in
+            list.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none")
+        {
             let (name, amount) = generic_resource(option, part)?;
             named.retain(|(known, _)| *known != name);
             let tasks = if *option == "gpus-per-task" { tasks } else { 1 };
@@ -61,8 +70,9 @@ fn generic_resources(words: &Words, tasks: u32) -> Result<Vec<(String, u64)>, St
     Ok(named)
 }
 
-/// The name and the amount of a generic resource: `gpu`, `gpu:2`, `gpu:a100:2` or `gres/gpu:2(S:0-1)` of `--gres`; `2`
-/// or `a100:2` of `--gpus`. eyas does not tell types of GPUs apart.
+/// The name and the amount of a generic resource: `gpu`, `gpu:2`, `gpu:a100:2` or
+/// `gres/gpu:2(S:0-1)` of `--gres`; `2` or `a100:2` of `--gpus`. eyas does not tell types of GPUs
+/// apart.
 fn generic_resource(option: &str, part: &str) -> Result<(String, u64), String> {
     let wrong = || format!("--{option}: `{part}` is not a resource and its number, such as gpu:2");
     let plain = part.split('(').next().unwrap_or(part);
@@ -76,7 +86,9 @@ fn generic_resource(option: &str, part: &str) -> Result<(String, u64), String> {
     match (amount, &words[..]) {
         (Ok(amount), _) => Ok((name.to_owned(), amount)),
         // A type without a number.
-        (Err(_), [kind]) if option == "gres" && kind.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+        (Err(_), [kind])
+            if option == "gres" && kind.starts_with(|first: char| first.is_ascii_alphabetic()) =>
+        {
             Ok((name.to_owned(), 1))
         }
         (Err(_), _) => Err(wrong()),
@@ -90,7 +102,15 @@ mod tests {
 
     #[test]
     fn amounts_for_each_task_and_gpu_are_multiplied() {
-        let names = ["cpus-per-task", "cpus-per-gpu", "mem", "mem-per-cpu", "mem-per-gpu", "gpus", "gpus-per-task"];
+        let names = [
+            "cpus-per-task",
+            "cpus-per-gpu",
+            "mem",
+            "mem-per-cpu",
+            "mem-per-gpu",
+            "gpus",
+            "gpus-per-task",
+        ];
         let table: Vec<_> = names.into_iter().chain(TASKS).map(|name| value(' ', name)).collect();
         let read = |line: &str| {
             let (all, tasks, _) = resources(&parse(&split_line(line), &[&table], false).unwrap())?;

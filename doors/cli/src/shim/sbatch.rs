@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use eyas_client::types::{JobId, Name, Program, Resources, TaskItem, TaskTemplate, Template, WorkingFolder};
+use eyas_client::types::{
+    JobId, Name, Program, Resources, TaskItem, TaskTemplate, Template, WorkingFolder,
+};
 
 use eyas_client::messages::FromClient;
 use eyas_client::view::JobState;
@@ -28,9 +30,9 @@ use crate::print::out;
 /// Larger scripts and programs of jobs are files, because the kernel bounds arguments (128 KiB).
 const MAX_ARGUMENT_BYTES: usize = 120_000;
 /// The message about a job without inputs.
-const NO_INPUTS: &str = "this job names no inputs, so eyas cannot cache what it reads. Name shared files in the \
-                         script, on lines `#EYAS --input PATH`; links that Nextflow makes to inputs are found (this is \
-                         said once)";
+const NO_INPUTS: &str = "this job names no inputs, so eyas cannot cache what it reads. Name \
+                         shared files in the script, on lines `#EYAS --input PATH`; links that \
+                         Nextflow makes to inputs are found (this is said once)";
 /// With `--wait`, a lost dispatcher is dialled for this long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -43,7 +45,11 @@ struct Prepared {
 }
 
 /// Runs `sbatch`.
-pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn sbatch(
+    words: &[String],
+    shim: &ShimFolder,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let request = read_request(words, std::env::vars_os())?;
     let waits = request.words.has("wait");
     let (is_short, is_quiet) = (request.words.has("parsable"), request.words.has("quiet"));
@@ -63,9 +69,10 @@ pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalA
         // Without a record, no command would know the job.
         shim.remove_script(&record.token);
         client.ask(FromClient::Cancel { job: record.job, task: None }).await?;
-        return Err(
-            format!("the job was cancelled, because it cannot be noted in the folder of the shim: {why}").into()
-        );
+        return Err(format!(
+            "the job was cancelled, because it cannot be noted in the folder of the shim: {why}"
+        )
+        .into());
     }
     match (is_short, is_quiet) {
         (true, _) => out!("{}", record.job)?,
@@ -76,18 +83,27 @@ pub(crate) async fn sbatch(words: &[String], shim: &ShimFolder, global: &GlobalA
 }
 
 /// Waits for the job. The exit code is the job's.
-async fn wait(client: &mut Client, record: &JobRecord, shim: &ShimFolder) -> Result<ExitCode, CliError> {
+async fn wait(
+    client: &mut Client,
+    record: &JobRecord,
+    shim: &ShimFolder,
+) -> Result<ExitCode, CliError> {
     if client.watch(record.job, false, PATIENCE, |_| {}).await?.state == JobState::Succeeded {
         return Ok(ExitCode::SUCCESS);
     }
     let jobs = shim.jobs(client).await?;
-    let end = jobs.into_iter().find(|job| job.record.job == record.job).and_then(|job| job.record.end);
+    let end =
+        jobs.into_iter().find(|job| job.record.job == record.job).and_then(|job| job.record.end);
     let code = end.map_or(1, |end| if end.code == 0 { 1 } else { end.code });
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 /// Makes the task, the record and the files of a job.
-async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) -> Result<Prepared, CliError> {
+async fn prepare(
+    request: JobRequest,
+    shim: &ShimFolder,
+    global: &GlobalArgs,
+) -> Result<Prepared, CliError> {
     let JobRequest { words, script, script_path, arguments, inputs, unknown } = request;
     tell_of_ignored(&words, &unknown, shim);
     let (resources, tasks, cpus_per_task) = resources(&words)?;
@@ -105,8 +121,10 @@ async fn prepare(request: JobRequest, shim: &ShimFolder, global: &GlobalArgs) ->
     if staged.is_empty() {
         shim.say_once("uncached", NO_INPUTS);
     }
-    let variables: Vec<String> = (1..=staged.len()).map(|number| format!("EYAS_INPUT_{number}")).collect();
-    let of_links: Vec<_> = links.iter().zip(variables[inputs.len()..].iter().map(String::as_str)).collect();
+    let variables: Vec<String> =
+        (1..=staged.len()).map(|number| format!("EYAS_INPUT_{number}")).collect();
+    let of_links: Vec<_> =
+        links.iter().zip(variables[inputs.len()..].iter().map(String::as_str)).collect();
     let text = with_variables(&script.text, of_links.iter().copied());
     let script_bytes = script.encode(&text);
     let environment = JobEnvironment::of(&words);
@@ -163,11 +181,16 @@ fn output_pattern(words: &Words) -> &str {
 }
 
 /// The record of a job that is not submitted yet.
-fn record_of(words: &Words, script_path: Option<&Path>, resources: &Resources) -> Result<JobRecord, CliError> {
+fn record_of(
+    words: &Words,
+    script_path: Option<&Path>,
+    resources: &Resources,
+) -> Result<JobRecord, CliError> {
     let current = PathBuf::from(current_folder()?);
     let folder = words.value("chdir").map_or_else(|| current.clone(), |to| current.join(to));
     let script_name = script_path.and_then(Path::file_name).map(|name| name.to_string_lossy());
-    let own_name = if words.has("wrap") { "wrap" } else { script_name.as_deref().unwrap_or("sbatch") };
+    let own_name =
+        if words.has("wrap") { "wrap" } else { script_name.as_deref().unwrap_or("sbatch") };
     Ok(JobRecord {
         job: JobId(0),
         token: format!("{:x}-{:x}", now_unix_ms(), std::process::id()),
@@ -189,22 +212,33 @@ fn record_of(words: &Words, script_path: Option<&Path>, resources: &Resources) -
 
 fn tell_of_ignored(words: &Words, unknown: &[String], shim: &ShimFolder) {
     for variable in unknown {
-        let message = format!("the variable {variable} is ignored: eyas does not know its option (this is said once)");
+        let message = format!(
+            "the variable {variable} is ignored: eyas does not know its option (this is said once)"
+        );
         shim.say_once(variable, &message);
     }
     for (option, _) in &words.options {
         if IGNORED.iter().any(|known| known.name == *option) && !SILENT.contains(option) {
-            let message = format!("--{option} of sbatch is ignored: eyas has no such thing (this is said once)");
+            let message = format!(
+                "--{option} of sbatch is ignored: eyas has no such thing (this is said once)"
+            );
             shim.say_once(option, &message);
         }
     }
 }
 
 /// The signal before the time limit, and the time limit, seconds.
-fn warning(words: &Words, time_limit_us: Option<u64>, shim: &ShimFolder) -> Result<Option<(Warning, u64)>, CliError> {
+fn warning(
+    words: &Words,
+    time_limit_us: Option<u64>,
+    shim: &ShimFolder,
+) -> Result<Option<(Warning, u64)>, CliError> {
     let warning = words.value("signal").map(Warning::read).transpose()?;
     if warning.is_some() && time_limit_us.is_none() {
-        shim.say_once("signal", "--signal of sbatch is ignored in jobs without --time (this is said once)");
+        shim.say_once(
+            "signal",
+            "--signal of sbatch is ignored in jobs without --time (this is said once)",
+        );
     }
     Ok(warning.zip(time_limit_us.map(|us| us / 1_000_000)))
 }
@@ -216,13 +250,19 @@ fn words_of_shell(words: &[&str]) -> Vec<Template> {
 
 /// The environment of a task: that of the job, and the paths of the inputs.
 fn variables_of(environment: JobEnvironment, inputs: &[String]) -> Vec<(String, Template)> {
-    let of_job = environment.variables.into_iter().map(|(name, value)| (name, Template::literal(value)));
+    let of_job =
+        environment.variables.into_iter().map(|(name, value)| (name, Template::literal(value)));
     let path = |number: usize| Template::parse(format!("{{input:{number}}}"));
     of_job.chain((1..).zip(inputs).map(|(number, name)| (name.clone(), path(number)))).collect()
 }
 
 /// The variables that Slurm sets in jobs, with their values as words of a shell.
-fn slurm_variables(job: &JobRecord, submitted_in: &str, tasks: u32, cpus_per_task: u32) -> Vec<(&'static str, String)> {
+fn slurm_variables(
+    job: &JobRecord,
+    submitted_in: &str,
+    tasks: u32,
+    cpus_per_task: u32,
+) -> Vec<(&'static str, String)> {
     [
         ("SLURM_JOB_ID", "$EYAS_JOB_ID".to_owned()),
         ("SLURM_JOBID", "$EYAS_JOB_ID".to_owned()),

@@ -1,14 +1,16 @@
-//! The script of a job: its `#SBATCH` and `#EYAS` lines, the links of Nextflow's `nxf_stage`, and the shell program
-//! that runs it on a node.
+//! The script of a job: its `#SBATCH` and `#EYAS` lines, the links of Nextflow's `nxf_stage`, and
+//! the shell program that runs it on a node.
 
 use std::fmt::Write as _;
 
 use super::options::split_line;
 
-/// Folder with a file for each process that `srun` starts in a job, by its number, as a word of a shell.
+/// Folder with a file for each process that `srun` starts in a job, by its number, as a word of a
+/// shell.
 const STEPS: &str = "\"$EYAS_SANDBOX\"/.slurm_steps";
 
-/// Programs of container engines: a container of Nextflow has the folders of the sources only, not the node's store.
+/// Programs of container engines: a container of Nextflow has the folders of the sources only, not
+/// the node's store.
 const CONTAINERS: [&str; 9] = [
     "docker ",
     "podman ",
@@ -21,8 +23,8 @@ const CONTAINERS: [&str; 9] = [
     "srun --container",
 ];
 
-/// The text of a script. A script need not be UTF-8: each byte of another one stands here as a letter of Latin-1, and
-/// is written as that byte again.
+/// The text of a script. A script need not be UTF-8: each byte of another one stands here as a
+/// letter of Latin-1, and is written as that byte again.
 pub(crate) struct ScriptText {
     pub text: String,
     is_utf8: bool,
@@ -60,12 +62,16 @@ pub(crate) struct StagedLink {
 /// The words of the lines that begin with `mark`, before the first command of the script.
 pub(crate) fn option_lines(script: &str, mark: &str) -> Vec<String> {
     // A comment may be indented, but not a line of options.
-    let head = script.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
-    head.filter_map(|line| line.strip_prefix(mark)?.strip_prefix([' ', '\t'])).flat_map(split_line).collect()
+    let head = script
+        .lines()
+        .take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    head.filter_map(|line| line.strip_prefix(mark)?.strip_prefix([' ', '\t']))
+        .flat_map(split_line)
+        .collect()
 }
 
-/// The links in `nxf_stage` of a script of Nextflow. None if its command runs in a container, which does not have the
-/// folders of the node's store.
+/// The links in `nxf_stage` of a script of Nextflow. None if its command runs in a container, which
+/// does not have the folders of the node's store.
 pub(crate) fn staged_links(script: &str) -> Vec<StagedLink> {
     let launch = body(script, "nxf_launch() {").map(|(_, line)| line);
     if launch.into_iter().any(|line| CONTAINERS.iter().any(|engine| line.contains(engine))) {
@@ -73,7 +79,10 @@ pub(crate) fn staged_links(script: &str) -> Vec<StagedLink> {
     }
     let link = |(number, line): (usize, &str)| {
         let [command, option, source, name] = <[String; 4]>::try_from(split_line(line)).ok()?;
-        let is_link = command == "ln" && option == "-s" && source.starts_with('/') && !line.contains(['$', '`']);
+        let is_link = command == "ln"
+            && option == "-s"
+            && source.starts_with('/')
+            && !line.contains(['$', '`']);
         is_link.then_some(StagedLink { source, name, line: number })
     };
     body(script, "nxf_stage() {").filter_map(link).collect()
@@ -81,11 +90,19 @@ pub(crate) fn staged_links(script: &str) -> Vec<StagedLink> {
 
 /// The lines of a function, with their numbers.
 fn body<'a>(script: &'a str, head: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
-    script.lines().enumerate().skip_while(move |(_, line)| *line != head).skip(1).take_while(|(_, line)| *line != "}")
+    script
+        .lines()
+        .enumerate()
+        .skip_while(move |(_, line)| *line != head)
+        .skip(1)
+        .take_while(|(_, line)| *line != "}")
 }
 
 /// The script with links to the node's copies: the source of each link is a variable, by its name.
-pub(crate) fn with_variables<'a>(script: &str, links: impl Iterator<Item = (&'a StagedLink, &'a str)>) -> String {
+pub(crate) fn with_variables<'a>(
+    script: &str,
+    links: impl Iterator<Item = (&'a StagedLink, &'a str)>,
+) -> String {
     let mut lines: Vec<_> = script.lines().map(str::to_owned).collect();
     for (link, variable) in links {
         lines[link.line] = format!("    ln -s \"${variable}\" {}", quoted(&link.name));
@@ -127,7 +144,8 @@ pub(crate) fn name_parts(pattern: &str) -> Result<Vec<NamePart>, String> {
         match mark {
             Some(letter @ ('j' | 'A' | 'J' | 'N' | 'n' | 's' | 't' | 'x' | 'u')) => {
                 // As with Slurm, there are at most ten digits.
-                let digits = if number.is_empty() { 0 } else { number.parse().unwrap_or(10).min(10) };
+                let digits =
+                    if number.is_empty() { 0 } else { number.parse().unwrap_or(10).min(10) };
                 parts.push(NamePart::Mark { letter, digits });
             }
             None | Some('%') if letter != '%' || mark.is_some() => match parts.last_mut() {
@@ -151,7 +169,9 @@ pub(crate) fn file_word(pattern: &str, name: &str, user: &str) -> Result<String,
     let word = |part| match part {
         NamePart::Text(text) => quoted(&text),
         NamePart::Mark { letter: 'j' | 'A' | 'J', digits: 0 } => "\"$SLURM_JOB_ID\"".into(),
-        NamePart::Mark { letter: 'j' | 'A' | 'J', digits } => format!("\"$(printf %0{digits}d \"$SLURM_JOB_ID\")\""),
+        NamePart::Mark { letter: 'j' | 'A' | 'J', digits } => {
+            format!("\"$(printf %0{digits}d \"$SLURM_JOB_ID\")\"")
+        }
         NamePart::Mark { letter: 'N', .. } => "\"$SLURMD_NODENAME\"".into(),
         NamePart::Mark { letter: 'x', .. } => quoted(name),
         NamePart::Mark { letter: 'u', .. } => quoted(user),
@@ -181,7 +201,8 @@ impl Warning {
     /// If the text is something else.
     pub fn read(text: &str) -> Result<Self, String> {
         let wrong = || format!("--signal: `{text}` is not [B:]SIGNAL[@SECONDS], such as B:USR1@60");
-        let (signal, before) = text.split_once('@').map_or((text, None), |(signal, before)| (signal, Some(before)));
+        let (signal, before) =
+            text.split_once('@').map_or((text, None), |(signal, before)| (signal, Some(before)));
         let (is_for_script, signal) = match signal.split_once(':') {
             Some((of, signal)) if of.eq_ignore_ascii_case("B") => (true, signal),
             Some(_) => return Err(wrong()),
@@ -189,9 +210,13 @@ impl Warning {
         };
         let signal = signal.to_ascii_uppercase();
         let signal = signal.strip_prefix("SIG").unwrap_or(&signal);
-        let is_signal = !signal.is_empty() && signal.chars().all(|letter| letter.is_ascii_alphanumeric());
-        let before_s = before.map_or(Ok(WARNED_BEFORE_S), |before| before.parse().map_err(|_| wrong()))?;
-        is_signal.then(|| Warning { signal: signal.into(), is_for_script, before_s }).ok_or_else(wrong)
+        let is_signal =
+            !signal.is_empty() && signal.chars().all(|letter| letter.is_ascii_alphanumeric());
+        let before_s =
+            before.map_or(Ok(WARNED_BEFORE_S), |before| before.parse().map_err(|_| wrong()))?;
+        is_signal
+            .then(|| Warning { signal: signal.into(), is_for_script, before_s })
+            .ok_or_else(wrong)
     }
 }
 
@@ -201,7 +226,8 @@ pub(crate) struct Runner<'a> {
     pub variables: Vec<(&'a str, String)>,
     /// Working folder.
     pub folder: &'a str,
-    /// Standard input, output and error, as words of a shell; error goes to the output if it is missing.
+    /// Standard input, output and error, as words of a shell; error goes to the output if it is
+    /// missing.
     pub input: String,
     pub output: String,
     pub error: Option<String>,
@@ -213,7 +239,8 @@ pub(crate) struct Runner<'a> {
     pub links: Vec<(&'a StagedLink, &'a str)>,
     /// The file for the end of the job, in a folder that all nodes see.
     pub end: &'a str,
-    /// The file of the script, in such a folder; without it, the script is the first argument of the program.
+    /// The file of the script, in such a folder; without it, the script is the first argument of
+    /// the program.
     pub script: Option<&'a str>,
     /// Variables that a shell would drop, with the variables that have their values.
     pub dropped: &'a [(String, String)],
@@ -222,7 +249,8 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// The program for a shell. Its arguments are the script, unless it is in a file, and the arguments of the script.
+    /// The program for a shell. Its arguments are the script, unless it is in a file, and the
+    /// arguments of the script.
     pub fn program(&self) -> String {
         let mut program = String::new();
         for (name, word) in &self.variables {
@@ -230,19 +258,27 @@ impl Runner<'_> {
         }
         // The paths of inputs begin in the sandbox, which is the present folder.
         for name in self.inputs {
-            let _ = writeln!(program, "case ${name} in /*) ;; *) {name}=$EYAS_SANDBOX/${name} ;; esac");
+            let _ =
+                writeln!(program, "case ${name} in /*) ;; *) {name}=$EYAS_SANDBOX/${name} ;; esac");
         }
         let to = if self.appends { ">>" } else { ">" };
         // Two openings of one file would overwrite each other.
         let error = self.error.as_ref().filter(|error| **error != self.output);
         let error = error.map_or("2>&1".into(), |error| format!("2{to}{error}"));
-        let (folder, input, output, end) = (quoted(self.folder), &self.input, &self.output, quoted(self.end));
+        let (folder, input, output, end) =
+            (quoted(self.folder), &self.input, &self.output, quoted(self.end));
         let (write_script, shift) = match self.script {
             Some(file) => (format!("cat {}", quoted(file)), ":"),
             None => ("printf %s \"$1\"".to_owned(), "shift"),
         };
-        // Programs make the folder of a job by its number, which they know when the job may already run.
-        let files = [Some(output), self.error.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join(" ");
+        // Programs make the folder of a job by its number, which they know when the job may already
+        // run.
+        let files = [Some(output), self.error.as_ref()]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ");
         // A signal goes to the script, too; this shell then waits for the end of the script.
         let _ = write!(
             program,
@@ -260,7 +296,10 @@ impl Runner<'_> {
         program += &self.run();
         for (link, variable) in &self.links {
             let (name, source) = (quoted(&link.name), quoted(&link.source));
-            let _ = writeln!(program, "[ \"$(readlink {name})\" != \"${variable}\" ] || ln -sfn {source} {name}");
+            let _ = writeln!(
+                program,
+                "[ \"$(readlink {name})\" != \"${variable}\" ] || ln -sfn {source} {name}"
+            );
         }
         let _ = write!(
             program,
@@ -277,12 +316,14 @@ impl Runner<'_> {
         let mut command = String::new();
         if !self.dropped.is_empty() {
             command += "env ";
-            self.dropped
-                .iter()
-                .for_each(|(name, held)| _ = write!(command, "{}\"${held}\" ", quoted(&format!("{name}="))));
+            self.dropped.iter().for_each(|(name, held)| {
+                _ = write!(command, "{}\"${held}\" ", quoted(&format!("{name}=")))
+            });
         }
         command += "\"$script\" \"$@\"";
-        let Some((warning, limit_s)) = &self.warning else { return format!("{command}\ncode=$?\n") };
+        let Some((warning, limit_s)) = &self.warning else {
+            return format!("{command}\ncode=$?\n");
+        };
         let Warning { signal, is_for_script, before_s } = warning;
         let send = match is_for_script {
             true => format!("kill -{signal} $job"),
@@ -313,27 +354,43 @@ mod tests {
     #[test]
     fn lines_and_links_are_found() {
         assert_eq!(option_lines(NEXTFLOW, "#SBATCH"), ["-J", "nf-count_(3)"]);
-        let indented = "#!/bin/sh\n  # a comment\n\t#SBATCH -n 9\n#SBATCH -J a\n true\n#SBATCH -J b\n";
+        let indented =
+            "#!/bin/sh\n  # a comment\n\t#SBATCH -n 9\n#SBATCH -J a\n true\n#SBATCH -J b\n";
         assert_eq!(option_lines(indented, "#SBATCH"), ["-J", "a"]);
         assert_eq!(option_lines(NEXTFLOW, "#EYAS"), ["--input", "/a b", "--input", "/c"]);
         let links = staged_links(NEXTFLOW);
         let [link] = &links[..] else { panic!("{links:?}") };
-        assert_eq!((link.source.as_str(), link.name.as_str()), ("/shared/my file.txt", "my file.txt"));
+        assert_eq!(
+            (link.source.as_str(), link.name.as_str()),
+            ("/shared/my file.txt", "my file.txt")
+        );
         let changed = with_variables(NEXTFLOW, [(link, "EYAS_INPUT_1")].into_iter());
-        assert!(changed.contains("\n    ln -s \"$EYAS_INPUT_1\" 'my file.txt'\n    ln -s $HOME/x x\n"), "{changed}");
+        assert!(
+            changed.contains("\n    ln -s \"$EYAS_INPUT_1\" 'my file.txt'\n    ln -s $HOME/x x\n"),
+            "{changed}"
+        );
         assert_eq!(changed.lines().count(), NEXTFLOW.lines().count());
     }
 
     #[test]
     fn links_for_containers_stay() {
-        assert!(staged_links(&NEXTFLOW.replace("/bin/bash -ue", "docker run -i image /bin/bash -ue")).is_empty());
+        assert!(
+            staged_links(&NEXTFLOW.replace("/bin/bash -ue", "docker run -i image /bin/bash -ue"))
+                .is_empty()
+        );
     }
 
     #[test]
     fn warnings_are_read() {
-        let read = |text| Warning::read(text).map(|warning| (warning.signal, warning.is_for_script, warning.before_s));
+        let read = |text| {
+            Warning::read(text)
+                .map(|warning| (warning.signal, warning.is_for_script, warning.before_s))
+        };
         assert_eq!(read("USR1"), Ok(("USR1".into(), false, 60)));
-        assert_eq!((read("b:sigusr2@90"), read("10@5")), (Ok(("USR2".into(), true, 90)), Ok(("10".into(), false, 5))));
+        assert_eq!(
+            (read("b:sigusr2@90"), read("10@5")),
+            (Ok(("USR2".into(), true, 90)), Ok(("10".into(), false, 5)))
+        );
         for wrong in ["", "B:", "R:USR1", "USR1@", "USR1@x", "USR1; rm x", "@5"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -1,5 +1,5 @@
-//! `srun` in a job: its command runs once for each task of the step, all of them on the node of the job. There is no
-//! process manager for MPI: `mpiexec` starts programs of MPI.
+//! `srun` in a job: its command runs once for each task of the step, all of them on the node of the
+//! job. There is no process manager for MPI: `mpiexec` starts programs of MPI.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -55,8 +55,10 @@ const SRUN: &[KnownOption] = &[
     value('m', "distribution"),
     value(' ', "hint"),
 ];
-/// Options of which a step has no use: it has all processors, memory and GPUs of its job. This is said once.
-const IGNORED: [&str; 8] = ["mem", "mem-per-cpu", "cpu-bind", "mem-bind", "gpus", "gres", "distribution", "hint"];
+/// Options of which a step has no use: it has all processors, memory and GPUs of its job. This is
+/// said once.
+const IGNORED: [&str; 8] =
+    ["mem", "mem-per-cpu", "cpu-bind", "mem-bind", "gpus", "gres", "distribution", "hint"];
 /// Values of these options with which Slurm does nothing either.
 const NOTHING: [&str; 5] = ["none", "no", "q", "quiet", "nomultithread"];
 
@@ -71,7 +73,10 @@ pub(crate) fn srun(words: &[String], shim: &ShimFolder) -> Result<ExitCode, CliE
     let tasks = tasks(&words, variable).map_err(|why| format!("srun: {why}"))?;
     for (option, value) in words.options.iter().filter(|(option, _)| IGNORED.contains(option)) {
         if !NOTHING.contains(&value.as_str()) {
-            let message = format!("--{option} of srun is ignored: a step has all that its job has (this is said once)");
+            let message = format!(
+                "--{option} of srun is ignored: a step has all that its job has (this is said \
+                 once)"
+            );
             shim.say_once(&format!("srun-{option}"), &message);
         }
     }
@@ -91,19 +96,27 @@ pub(crate) fn srun(words: &[String], shim: &ShimFolder) -> Result<ExitCode, CliE
 /// Refuses options with which the step would do something else.
 fn check(words: &Words, job: &str) -> Result<(), String> {
     if words.has("time") {
-        return Err("eyas has no time limits of parts of a job: use `timeout`, or --time of sbatch".into());
+        return Err("eyas has no time limits of parts of a job: use `timeout`, or --time of \
+                    sbatch"
+            .into());
     }
     if let Some(other) = words.value("export").filter(|list| *list != "ALL") {
-        return Err(format!("--export={other}: the program has all variables of the job; use `env -i`"));
+        return Err(format!(
+            "--export={other}: the program has all variables of the job; use `env -i`"
+        ));
     }
     if let Some(other) = words.value("mpi").filter(|kind| *kind != "none") {
-        return Err(format!("--mpi={other}: eyas manages no processes of MPI; start the program with `mpiexec -n`"));
+        return Err(format!(
+            "--mpi={other}: eyas manages no processes of MPI; start the program with `mpiexec -n`"
+        ));
     }
     if words.value("jobid").is_some_and(|other| other != job) {
         return Err("--jobid of another job: a step runs in the job that calls srun".into());
     }
     if words.value("wait").is_some_and(|wait| wait != "0") {
-        return Err("--wait: a step ends when all its processes have ended; see --kill-on-bad-exit".into());
+        return Err("--wait: a step ends when all its processes have ended; see \
+                    --kill-on-bad-exit"
+            .into());
     }
     Ok(())
 }
@@ -118,12 +131,13 @@ fn tasks(words: &Words, variable: impl Fn(&str) -> Option<String>) -> Result<u32
     let (option, tasks) = words.last(&TASKS).unwrap_or(("ntasks", &of_job));
     let tasks = count(option, tasks)?;
     let each = words.value("cpus-per-task").map_or(Ok(1), |each| count("cpus-per-task", each))?;
-    let cpus = variable("SLURM_CPUS_ON_NODE").and_then(|cpus| cpus.parse().ok()).unwrap_or(u64::MAX);
+    let cpus =
+        variable("SLURM_CPUS_ON_NODE").and_then(|cpus| cpus.parse().ok()).unwrap_or(u64::MAX);
     let needed = u64::from(tasks) * u64::from(each);
     if needed > cpus && !words.has("overcommit") {
         return Err(format!(
-            "{tasks} processes need {needed} processors, and the job has {cpus} on its one node: ask sbatch for more \
-             with -n or -c, or use --overcommit"
+            "{tasks} processes need {needed} processors, and the job has {cpus} on its one node: \
+             ask sbatch for more with -n or -c, or use --overcommit"
         ));
     }
     Ok(tasks)
@@ -155,15 +169,20 @@ impl Step<'_> {
             NamePart::Mark { letter: 'j' | 'A', digits } => format!("{:0>digits$}", self.job),
             NamePart::Mark { letter: 'J', .. } => format!("{}.0", self.job),
             NamePart::Mark { letter: 't', digits } => format!("{rank:0digits$}"),
-            NamePart::Mark { letter: 'N', .. } => std::env::var("SLURMD_NODENAME").unwrap_or_default(),
-            NamePart::Mark { letter: 'x', .. } => std::env::var("SLURM_JOB_NAME").unwrap_or_default(),
+            NamePart::Mark { letter: 'N', .. } => {
+                std::env::var("SLURMD_NODENAME").unwrap_or_default()
+            }
+            NamePart::Mark { letter: 'x', .. } => {
+                std::env::var("SLURM_JOB_NAME").unwrap_or_default()
+            }
             NamePart::Mark { letter: 'u', .. } => name_of_user(),
             NamePart::Mark { digits, .. } => format!("{:0digits$}", 0),
         };
         Ok(name_parts(pattern)?.into_iter().map(text).collect())
     }
 
-    /// Where a process writes by an option: `all`, `none`, the number of the only process that writes, or a file.
+    /// Where a process writes by an option: `all`, `none`, the number of the only process that
+    /// writes, or a file.
     fn sink(&mut self, option: &str, rank: u32) -> Result<Sink, CliError> {
         match self.words.value(option) {
             None | Some("all") => Ok(Sink::Own),
@@ -174,11 +193,14 @@ impl Step<'_> {
             Some(pattern) => {
                 let name = self.name_of(pattern, rank).map_err(|why| format!("srun: {why}"))?;
                 if !self.files.contains_key(&name) {
-                    let appends = self.words.value("open-mode").is_some_and(|mode| mode.starts_with('a'));
+                    let appends =
+                        self.words.value("open-mode").is_some_and(|mode| mode.starts_with('a'));
                     let mut how = OpenOptions::new();
-                    let how = if appends { how.append(true) } else { how.write(true).truncate(true) };
+                    let how =
+                        if appends { how.append(true) } else { how.write(true).truncate(true) };
                     let opened = how.create(true).open(&name);
-                    let file = opened.map_err(|why| format!("srun: cannot write to {name}: {why}"))?;
+                    let file =
+                        opened.map_err(|why| format!("srun: cannot write to {name}: {why}"))?;
                     self.files.insert(name.clone(), file);
                 }
                 Ok(Sink::File(self.files[&name].try_clone()?))
@@ -214,7 +236,8 @@ impl Step<'_> {
             }
             Some(pattern) => {
                 let name = self.name_of(pattern, rank).map_err(|why| format!("srun: {why}"))?;
-                let file = File::open(&name).map_err(|why| format!("srun: cannot read {name}: {why}"))?;
+                let file =
+                    File::open(&name).map_err(|why| format!("srun: cannot read {name}: {why}"))?;
                 command.stdin(file);
             }
         }
@@ -247,9 +270,11 @@ impl Step<'_> {
             if reads_all {
                 command.stdin(Stdio::piped());
             }
-            let labelled = if self.words.has("label") { Some(self.label(&mut command, rank)?) } else { None };
+            let labelled =
+                if self.words.has("label") { Some(self.label(&mut command, rank)?) } else { None };
             let spawned = command.spawn();
-            let mut child = spawned.map_err(|why| format!("srun: cannot start {}: {why}", self.program))?;
+            let mut child =
+                spawned.map_err(|why| format!("srun: cannot start {}: {why}", self.program))?;
             note_step(child.id());
             inputs.extend(child.stdin.take());
             copies.extend(labelled.into_iter().flat_map(|labels| labels.copy(&mut child)));
@@ -263,9 +288,16 @@ impl Step<'_> {
         let kills = self.words.value("kill-on-bad-exit").is_some_and(|given| given != "0");
         let mut largest = 0;
         while !processes.is_empty() {
-            let Some((ended, status)) = rustix::process::wait(WaitOptions::empty())? else { continue };
-            let Some(rank) = processes.remove(&(ended.as_raw_nonzero().get() as u32)) else { continue };
-            let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1);
+            let Some((ended, status)) = rustix::process::wait(WaitOptions::empty())? else {
+                continue;
+            };
+            let Some(rank) = processes.remove(&(ended.as_raw_nonzero().get() as u32)) else {
+                continue;
+            };
+            let code = status
+                .exit_status()
+                .or(status.terminating_signal().map(|signal| 128 + signal))
+                .unwrap_or(1);
             if code != 0 {
                 say!("srun: error: task {rank}: exit code {code}");
             }
@@ -283,11 +315,14 @@ impl Step<'_> {
         Ok(ExitCode::from(u8::try_from(largest).unwrap_or(1)))
     }
 
-    /// Has the lines of a process go through this one, which writes the number of the process before each.
+    /// Has the lines of a process go through this one, which writes the number of the process
+    /// before each.
     fn label(&mut self, command: &mut Command, rank: u32) -> Result<Labels, CliError> {
         let (output, error) = (self.sink("output", rank)?, self.sink("error", rank)?);
         let error = match (&output, error) {
-            (Sink::File(file), Sink::Own) if !self.words.has("error") => Sink::File(file.try_clone()?),
+            (Sink::File(file), Sink::Own) if !self.words.has("error") => {
+                Sink::File(file.try_clone()?)
+            }
             (_, error) => error,
         };
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -308,8 +343,12 @@ impl Labels {
         let Labels { label, output, error } = self;
         let (stdout, stderr, second) = (child.stdout.take(), child.stderr.take(), label.clone());
         let mut copies = Vec::new();
-        copies.extend(stdout.map(|from| thread::spawn(move || copy_lines(from, &label, output, false))));
-        copies.extend(stderr.map(|from| thread::spawn(move || copy_lines(from, &second, error, true))));
+        copies.extend(
+            stdout.map(|from| thread::spawn(move || copy_lines(from, &label, output, false))),
+        );
+        copies.extend(
+            stderr.map(|from| thread::spawn(move || copy_lines(from, &second, error, true))),
+        );
         copies
     }
 }
@@ -362,7 +401,8 @@ fn share_input(mut inputs: Vec<ChildStdin>) {
 fn note_step(process: u32) {
     let Ok(sandbox) = std::env::var("EYAS_SANDBOX") else { return };
     let steps = std::path::Path::new(&sandbox).join(".slurm_steps");
-    let noted = fs::create_dir_all(&steps).and_then(|()| fs::write(steps.join(process.to_string()), ""));
+    let noted =
+        fs::create_dir_all(&steps).and_then(|()| fs::write(steps.join(process.to_string()), ""));
     if let Err(why) = noted {
         say!("srun: --signal will not reach process {process}: {why}");
     }
@@ -385,10 +425,24 @@ mod tests {
             _ => None,
         };
         let number = |line| tasks(&read(line), of_job);
-        assert_eq!((number("true"), number("-n 2 true"), number("--ntasks-per-node=6 true")), (Ok(3), Ok(2), Ok(6)));
-        assert_eq!((number("-c 2 true"), number("-n9 -O true"), number("-N 1-4 true")), (Ok(3), Ok(9), Ok(3)));
-        assert!(number("-n 7 true").unwrap_err().contains("7 processes need 7 processors, and the job has 6"));
-        assert!(number("-c 3 true").is_err() && number("-N 2 true").is_err() && number("-n 0 true").is_err());
+        assert_eq!(
+            (number("true"), number("-n 2 true"), number("--ntasks-per-node=6 true")),
+            (Ok(3), Ok(2), Ok(6))
+        );
+        assert_eq!(
+            (number("-c 2 true"), number("-n9 -O true"), number("-N 1-4 true")),
+            (Ok(3), Ok(9), Ok(3))
+        );
+        assert!(
+            number("-n 7 true")
+                .unwrap_err()
+                .contains("7 processes need 7 processors, and the job has 6")
+        );
+        assert!(
+            number("-c 3 true").is_err()
+                && number("-N 2 true").is_err()
+                && number("-n 0 true").is_err()
+        );
         assert_eq!(tasks(&read("true"), |_| None), Ok(1));
     }
 

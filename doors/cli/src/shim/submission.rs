@@ -1,4 +1,5 @@
-//! What `sbatch` is asked: the script, and the options of the command line, the environment and the script.
+//! What `sbatch` is asked: the script, and the options of the command line, the environment and the
+//! script.
 
 use std::ffi::OsString;
 use std::fs;
@@ -85,7 +86,8 @@ const REFUSED: &[(KnownOption, &str)] = &[
     (flag(' ', "test-only"), "leave it out"),
 ];
 
-/// Variables that stand for options, and the options. Others are named `SBATCH_` and the option in capitals.
+/// Variables that stand for options, and the options. Others are named `SBATCH_` and the option in
+/// capitals.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("SBATCH_ARRAY_INX", "array"),
     ("SBATCH_MEM_PER_NODE", "mem"),
@@ -94,18 +96,28 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("SLURM_HINT", "hint"),
 ];
 /// Variables of which the job would notice nothing.
-const WITHOUT_EFFECT: &[&str] = &["SBATCH_DEBUG", "SBATCH_IGNORE_PBS", "SBATCH_DELAY_BOOT", "SBATCH_WAIT_ALL_NODES"];
+const WITHOUT_EFFECT: &[&str] =
+    &["SBATCH_DEBUG", "SBATCH_IGNORE_PBS", "SBATCH_DELAY_BOOT", "SBATCH_WAIT_ALL_NODES"];
 
-/// The options that variables such as `SBATCH_PARTITION` stand for, and variables that stand for none.
-fn of_environment(variables: impl Iterator<Item = (OsString, OsString)>) -> (Vec<(&'static str, String)>, Vec<String>) {
+/// The options that variables such as `SBATCH_PARTITION` stand for, and variables that stand for
+/// none.
+fn of_environment(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> (Vec<(&'static str, String)>, Vec<String>) {
     let refused = REFUSED.iter().map(|(known, _)| known);
     let known: Vec<&KnownOption> = HONOURED.iter().chain(IGNORED).chain(refused).collect();
     let (mut options, mut unknown) = (Vec::new(), Vec::new());
     for (variable, value) in variables {
         let (Some(variable), Some(value)) = (variable.to_str(), value.to_str()) else { continue };
-        let other = OTHER_NAMES.iter().find(|(name, _)| *name == variable).map(|(_, option)| (*option).to_owned());
+        let other = OTHER_NAMES
+            .iter()
+            .find(|(name, _)| *name == variable)
+            .map(|(_, option)| (*option).to_owned());
         let usual = || Some(variable.strip_prefix("SBATCH_")?.to_lowercase().replace('_', "-"));
-        let Some(name) = other.or_else(usual).filter(|_| !WITHOUT_EFFECT.contains(&variable)) else { continue };
+        let Some(name) = other.or_else(usual).filter(|_| !WITHOUT_EFFECT.contains(&variable))
+        else {
+            continue;
+        };
         let Some(option) = known.iter().find(|option| option.name == name) else {
             unknown.push(variable.to_owned());
             continue;
@@ -144,7 +156,9 @@ pub(super) fn read_request(
     let mut arguments = std::mem::take(&mut given.others);
     let mut script_path = None;
     let content = match (given.value("wrap"), arguments.is_empty()) {
-        (Some(_), false) => return Err("--wrap takes no script: write the command or the name of a script".into()),
+        (Some(_), false) => {
+            return Err("--wrap takes no script: write the command or the name of a script".into());
+        }
         (Some(command), true) => format!("#!/bin/sh\n{command}\n").into_bytes(),
         (None, true) => {
             let mut content = Vec::new();
@@ -153,19 +167,21 @@ pub(super) fn read_request(
         }
         (None, false) => {
             let path = arguments.remove(0);
-            let content = fs::read(&path).map_err(|e| format!("cannot read the script {path}: {e}"))?;
+            let content =
+                fs::read(&path).map_err(|e| format!("cannot read the script {path}: {e}"))?;
             script_path = Some(std::path::absolute(&path)?);
             content
         }
     };
     if !content.starts_with(b"#!") {
-        return Err("this is not a batch script: its first line must be #! and the path of a program, such as \
-                    #!/bin/sh"
+        return Err("this is not a batch script: its first line must be #! and the path of a \
+                    program, such as #!/bin/sh"
             .into());
     }
     if content.len() > MAX_SCRIPT_BYTES {
         return Err(format!(
-            "the script has {} bytes, and at most {MAX_SCRIPT_BYTES} are allowed: let a short script call it",
+            "the script has {} bytes, and at most {MAX_SCRIPT_BYTES} are allowed: let a short \
+             script call it",
             content.len()
         )
         .into());
@@ -174,9 +190,11 @@ pub(super) fn read_request(
         return Err("this is not a batch script: it has bytes of value 0".into());
     }
     let script = ScriptText::decode(content);
-    // Of options that say the same, the last one counts: the command line's, else the environment's.
+    // Of options that say the same, the last one counts: the command line's, else the
+    // environment's.
     let of_script = option_lines(&script.text, "#SBATCH");
-    let mut options = parse(&of_script, &tables, false).map_err(|e| format!("#SBATCH: {e}"))?.options;
+    let mut options =
+        parse(&of_script, &tables, false).map_err(|e| format!("#SBATCH: {e}"))?.options;
     let (mut of_variables, unknown) = of_environment(variables);
     options.append(&mut of_variables);
     options.append(&mut given.options);
@@ -191,7 +209,14 @@ pub(super) fn read_request(
             return Err(format!("eyas has no --{option}: {advice}").into());
         }
     }
-    Ok(JobRequest { words: Words { options, others: Vec::new() }, script, script_path, arguments, inputs, unknown })
+    Ok(JobRequest {
+        words: Words { options, others: Vec::new() },
+        script,
+        script_path,
+        arguments,
+        inputs,
+        unknown,
+    })
 }
 
 #[cfg(test)]
@@ -200,8 +225,9 @@ mod tests {
 
     #[test]
     fn variables_stand_for_options() {
-        let read =
-            |list: &[(&str, &str)]| of_environment(list.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+        let read = |list: &[(&str, &str)]| {
+            of_environment(list.iter().map(|(name, value)| ((*name).into(), (*value).into())))
+        };
         let given = [
             ("SBATCH_PARTITION", "long"),
             ("SBATCH_TIMELIMIT", "10"),
@@ -213,8 +239,13 @@ mod tests {
             ("SBATCH_FLY", "1"),
             ("HOME", "/"),
         ];
-        let expected =
-            [("cpus-per-gpu", "2"), ("mem", "1G"), ("no-requeue", "1"), ("partition", "long"), ("time", "10")];
+        let expected = [
+            ("cpus-per-gpu", "2"),
+            ("mem", "1G"),
+            ("no-requeue", "1"),
+            ("partition", "long"),
+            ("time", "10"),
+        ];
         let expected = expected.map(|(name, value)| (name, value.to_owned())).to_vec();
         assert_eq!(read(&given), (expected, vec!["SBATCH_FLY".to_owned()]));
     }
@@ -224,14 +255,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job.sh");
         // An indented comment, and a name in Latin-1.
-        fs::write(&path, b"#!/bin/sh\n  # about\n#SBATCH -J caf\xe9 -p script -A script -c 3\n").unwrap();
+        fs::write(&path, b"#!/bin/sh\n  # about\n#SBATCH -J caf\xe9 -p script -A script -c 3\n")
+            .unwrap();
         let words = ["-p", "words", path.to_str().unwrap(), "-c", "1"].map(String::from);
         let variables = [("SBATCH_PARTITION", "variables"), ("SBATCH_ACCOUNT", "variables")];
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
         let request = read_request(&words, variables).unwrap();
         let value = |option| request.words.value(option).unwrap();
-        assert_eq!((value("partition"), value("account"), value("cpus-per-task")), ("words", "variables", "3"));
-        assert_eq!((value("job-name"), &request.arguments[..]), ("café", &["-c".to_owned(), "1".into()][..]));
+        assert_eq!(
+            (value("partition"), value("account"), value("cpus-per-task")),
+            ("words", "variables", "3")
+        );
+        assert_eq!(
+            (value("job-name"), &request.arguments[..]),
+            ("café", &["-c".to_owned(), "1".into()][..])
+        );
         assert_eq!(request.script.encode(&request.script.text), fs::read(&path).unwrap());
     }
 }

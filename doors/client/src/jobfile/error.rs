@@ -33,15 +33,18 @@ pub enum TaskFieldsError {
     Syntax(String),
     /// The job file has the ending of a JSON document.
     #[error(
-        "a job file is TOML, or JSON lines with one task on each line: write each task on one line, and give the file \
-         a name that ends in .jsonl"
+        "a job file is TOML, or JSON lines with one task on each line: write each task on one \
+         line, and give the file a name that ends in .jsonl"
     )]
     JsonDocument,
     /// `[task]` in place of `[[task]]`.
     #[error("write [[task]] with two brackets on each side: a job file has a list of tasks")]
     SingleBrackets,
     /// A line of JSON is too long for a message.
-    #[error("the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and name that file as an input")]
+    #[error(
+        "the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and name that \
+         file as an input"
+    )]
     LongLine,
     /// Tasks or inputs cannot be added to the job.
     #[error(transparent)]
@@ -79,17 +82,23 @@ pub enum TaskFieldsError {
     },
     /// A task with outputs has a working folder of its own choice.
     #[error(
-        "output `{0}` is taken from the task's sandbox, so the task cannot have another folder: leave `folder` out"
+        "output `{0}` is taken from the task's sandbox, so the task cannot have another folder: \
+         leave `folder` out"
     )]
     FolderAndOutput(Name),
     /// The name of an environment variable is empty, or has `=` or a zero byte in it.
     #[error("`{0}` cannot be the name of an environment variable: use letters, digits and `_`")]
     Variable(String),
     /// `replicas` beside an output that is not kept.
-    #[error("output `{0}` has `replicas` but is not kept in the cluster: add `keep = true`, or leave `replicas` out")]
+    #[error(
+        "output `{0}` has `replicas` but is not kept in the cluster: add `keep = true`, or leave \
+         `replicas` out"
+    )]
     ReplicasWithoutKeep(Name),
     /// Too many replicas, or none.
-    #[error("output `{file}` cannot have {replicas} replicas: write a number from 1 to {MAX_REPLICAS}")]
+    #[error(
+        "output `{file}` cannot have {replicas} replicas: write a number from 1 to {MAX_REPLICAS}"
+    )]
     Replicas {
         /// The output.
         file: Name,
@@ -98,8 +107,8 @@ pub enum TaskFieldsError {
     },
     /// The destination of an output has two slashes, as the names of kept outputs have.
     #[error(
-        "output `{file}` cannot go to `{to}`: a file of the cluster has three slashes, eyas:///PATH; an output that is \
-         kept gets its name, eyas://JOB/TASK/FILE, by itself"
+        "output `{file}` cannot go to `{to}`: a file of the cluster has three slashes, \
+         eyas:///PATH; an output that is kept gets its name, eyas://JOB/TASK/FILE, by itself"
     )]
     KeptDestination {
         /// The output.
@@ -112,11 +121,15 @@ pub enum TaskFieldsError {
     Cpus(f64),
     /// More than one source of items.
     #[error(
-        "a task has one of `each`, `each_block`, `each_line` and `array`: leave the others out, or write several tasks"
+        "a task has one of `each`, `each_block`, `each_line` and `array`: leave the others out, \
+         or write several tasks"
     )]
     SeveralItems,
     /// An input names a task that no earlier table has.
-    #[error("no earlier task has the id `{0}`: write the task with that id before the tasks that read its outputs")]
+    #[error(
+        "no earlier task has the id `{0}`: write the task with that id before the tasks that read \
+         its outputs"
+    )]
     UnknownId(String),
     /// An input names an output that its task does not have.
     #[error("task `{task}` has no output `{output}`")]
@@ -141,10 +154,10 @@ pub enum TaskFieldsError {
     NoItem(Name),
     /// A pattern in the command means inputs of one name.
     #[error(
-        "the task reads several files that are all named `{0}`. Each is in a folder of its own, such as \
-         `input-1/{0}`, so a pattern in its command would find none of them: give them different names, with `name`, \
-         or with `into = \"parts/{{index}}\"` for the outputs of an array, or let the command read `{{inputs}}`, the \
-         list of all inputs"
+        "the task reads several files that are all named `{0}`. Each is in a folder of its own, \
+         such as `input-1/{0}`, so a pattern in its command would find none of them: give them \
+         different names, with `name`, or with `into = \"parts/{{index}}\"` for the outputs of an \
+         array, or let the command read `{{inputs}}`, the list of all inputs"
     )]
     SameName(Name),
     /// An input has both a name and a place.
@@ -170,7 +183,9 @@ pub enum TaskFieldsError {
     #[error("an input has `range` or `records`, not both: leave one of them out")]
     RangeAndRecords,
     /// A pattern of several files has one name in the sandbox.
-    #[error("input `{path}` stands for {files} files, but `name` is for one file: leave `name` out")]
+    #[error(
+        "input `{path}` stands for {files} files, but `name` is for one file: leave `name` out"
+    )]
     NameOfSeveral {
         /// The pattern.
         path: Name,

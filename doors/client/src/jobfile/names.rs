@@ -1,12 +1,15 @@
-//! Names of inputs in the sandbox. Outputs of many tasks often have one name, as have files of different folders. Each
-//! of them then gets a folder of its own, so that no program takes one for all of them. A pattern in the command, such
-//! as `*.fits`, would find none of them, and is refused.
+//! Names of inputs in the sandbox. Outputs of many tasks often have one name, as have files of
+//! different folders. Each of them then gets a folder of its own, so that no program takes one for
+//! all of them. A pattern in the command, such as `*.fits`, would find none of them, and is
+//! refused.
 
 use std::collections::{HashMap, HashSet};
 
 use eyas_store::Glob;
 use eyas_types::template::Expansion;
-use eyas_types::{Input, InputFrom, Name, Program, TaskTemplate, Template, TemplatePart, Value, WorkingFolder};
+use eyas_types::{
+    Input, InputFrom, Name, Program, TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
+};
 
 use super::TaskFieldsError;
 use crate::draft::{Draft, DraftTasks};
@@ -14,7 +17,8 @@ use crate::draft::{Draft, DraftTasks};
 /// What stands for the index of a task in its array.
 const INDEX: &str = "{index}";
 
-/// The name of an output in the sandbox of its reader: `into` with the index of the task that writes the output.
+/// The name of an output in the sandbox of its reader: `into` with the index of the task that
+/// writes the output.
 pub(super) fn placed(into: &Name, index: u32) -> Name {
     let (mut placed, mut rest) = (Name::default(), &into[..]);
     while let Some(at) = rest.windows(INDEX.len()).position(|window| window == INDEX.as_bytes()) {
@@ -26,9 +30,9 @@ pub(super) fn placed(into: &Name, index: u32) -> Name {
     placed
 }
 
-/// Tells inputs of one name apart: the third input `x` is `input-3/x` in the sandbox if another file is `x`, too.
-/// `inputs` are those of the template, or those of an item, which follow `before` inputs of the template with the names
-/// `taken`. Returns the names.
+/// Tells inputs of one name apart: the third input `x` is `input-3/x` in the sandbox if another
+/// file is `x`, too. `inputs` are those of the template, or those of an item, which follow `before`
+/// inputs of the template with the names `taken`. Returns the names.
 ///
 /// # Errors
 /// If a pattern in the command means such inputs.
@@ -64,7 +68,8 @@ pub(super) fn tell_apart(
 fn is_same(draft: &Draft, one: &Input, other: &Input) -> bool {
     let object = |input: &Input| Some(&draft.objects[input.from.object()? as usize]);
     one.from == other.from
-        || object(one).is_some_and(|one| object(other) == Some(one)) && one.from.part() == other.from.part()
+        || object(one).is_some_and(|one| object(other) == Some(one))
+            && one.from.part() == other.from.part()
 }
 
 /// What a command and its environment say of inputs.
@@ -81,17 +86,26 @@ impl CommandText {
             Program::Command(words) | Program::Call(words) => &words[..],
             Program::Noop => &[],
         };
-        let parts = || words.iter().chain(template.env.iter().map(|(_, value)| value)).flat_map(|word| &word.0);
+        let parts = || {
+            words.iter().chain(template.env.iter().map(|(_, value)| value)).flat_map(|word| &word.0)
+        };
         let named = parts().filter_map(|part| match part {
             TemplatePart::Input(place) => Some(*place),
             _ => None,
         });
         let has_list = parts().any(|part| matches!(part, TemplatePart::InputList(_)));
         let texts = parts().filter_map(|part| match part {
-            TemplatePart::Literal(text) if !has_list && template.folder == WorkingFolder::Sandbox => Some(text),
+            TemplatePart::Literal(text)
+                if !has_list && template.folder == WorkingFolder::Sandbox =>
+            {
+                Some(text)
+            }
             _ => None,
         });
-        CommandText { named: named.collect(), patterns: texts.flat_map(|text| patterns_in(text)).collect() }
+        CommandText {
+            named: named.collect(),
+            patterns: texts.flat_map(|text| patterns_in(text)).collect(),
+        }
     }
 
     pub fn has_patterns(&self) -> bool {
@@ -166,7 +180,8 @@ impl<'a> Writers<'a> {
         };
         let spec = self.draft.templates[usize::from(template)].outputs.get(usize::from(output))?;
         let number = task + 1;
-        let with = Expansion { values, staged: &[], template_inputs: 0, number, slot: 0, input_list: b"" };
+        let with =
+            Expansion { values, staged: &[], template_inputs: 0, number, slot: 0, input_list: b"" };
         let last = |written: &Template| {
             let expanded = written.expand(&with);
             let name = expanded.rsplit(|byte| *byte == b'/').next().map(Name::from)?;
@@ -182,7 +197,9 @@ mod tests {
 
     #[test]
     fn the_index_stands_where_it_is_written() {
-        for (into, expected) in [("cuts/{index}.fits", "cuts/7.fits"), ("{index}/{index}", "7/7"), ("all", "all")] {
+        for (into, expected) in
+            [("cuts/{index}.fits", "cuts/7.fits"), ("{index}/{index}", "7/7"), ("all", "all")]
+        {
             assert_eq!(placed(&into.into(), 7), Name::from(expected));
         }
     }
@@ -201,10 +218,18 @@ mod tests {
             (&["find", ".", "-type", "f"], false),
         ];
         for (words, is_found) in table {
-            let mut template = TaskTemplate::new(Program::Command(words.iter().map(Template::parse).collect()));
-            assert_eq!(CommandText::of(&template).has_pattern_of(b"cut.fits"), is_found, "{words:?}");
+            let mut template =
+                TaskTemplate::new(Program::Command(words.iter().map(Template::parse).collect()));
+            assert_eq!(
+                CommandText::of(&template).has_pattern_of(b"cut.fits"),
+                is_found,
+                "{words:?}"
+            );
             template.folder = WorkingFolder::Path("/here".into());
-            assert!(!CommandText::of(&template).has_pattern_of(b"cut.fits"), "its patterns are of another folder");
+            assert!(
+                !CommandText::of(&template).has_pattern_of(b"cut.fits"),
+                "its patterns are of another folder"
+            );
         }
     }
 }

@@ -32,7 +32,9 @@ impl OutputFields {
             (Keep::No, Some(_)) => {
                 return Err(TaskFieldsError::ReplicasWithoutKeep(file.clone()));
             }
-            (Keep::UntilReleased | Keep::UntilRead, Some(replicas)) if !(1..=MAX_REPLICAS).contains(&replicas) => {
+            (Keep::UntilReleased | Keep::UntilRead, Some(replicas))
+                if !(1..=MAX_REPLICAS).contains(&replicas) =>
+            {
                 return Err(TaskFieldsError::Replicas { file: file.clone(), replicas });
             }
             (keep, replicas) => replicas.unwrap_or(u8::from(keep != Keep::No)),
@@ -75,7 +77,9 @@ impl TryFrom<YesNoOrWord> for Keep {
             YesNoOrWord::YesNo(false) => Ok(Keep::No),
             YesNoOrWord::YesNo(true) => Ok(Keep::UntilReleased),
             YesNoOrWord::Word(word) if word == "until-read" => Ok(Keep::UntilRead),
-            YesNoOrWord::Word(word) => Err(format!("`keep` cannot be \"{word}\": write true, false or \"until-read\"")),
+            YesNoOrWord::Word(word) => {
+                Err(format!("`keep` cannot be \"{word}\": write true, false or \"until-read\""))
+            }
         }
     }
 }

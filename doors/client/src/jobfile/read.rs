@@ -50,9 +50,10 @@ impl Mistake {
 /// Tasks, each with the line where it begins.
 type LocatedTasks = Vec<(usize, TaskFields)>;
 
-/// Reads a job file. If its name ends in `.jsonl` or `.ndjson`, it has a task on each line; otherwise it is TOML. Tasks
-/// without a priority get `priority`, else that of the file, else 0. `see` is shown the progress until the job is
-/// accepted. Files of the cluster are those of `cluster`.
+/// Reads a job file. If its name ends in `.jsonl` or `.ndjson`, it has a task on each line;
+/// otherwise it is TOML. Tasks without a priority get `priority`, else that of the file, else 0.
+/// `see` is shown the progress until the job is accepted. Files of the cluster are those of
+/// `cluster`.
 ///
 /// # Errors
 /// The first mistake, with its line.
@@ -62,14 +63,19 @@ pub async fn read_job_file(
     cluster: &Cluster,
     see: impl FnMut(SubmitProgress) + Send + 'static,
 ) -> Result<Draft, JobFileError> {
-    let unreadable =
-        |e| JobFileError { file: file.to_owned(), line: 1, column: None, why: TaskFieldsError::Unreadable(e) };
+    let unreadable = |e| JobFileError {
+        file: file.to_owned(),
+        line: 1,
+        column: None,
+        why: TaskFieldsError::Unreadable(e),
+    };
     let text = std::fs::read_to_string(file).map_err(unreadable)?;
     read_job_text(file, &text, priority, cluster, see).await
 }
 
-/// Does the same as [`read_job_file`], with the text of a job file. `file` is the name in messages; its extension says
-/// which format the text has, and the job is called like the file if the text has no name for it.
+/// Does the same as [`read_job_file`], with the text of a job file. `file` is the name in messages;
+/// its extension says which format the text has, and the job is called like the file if the text
+/// has no name for it.
 ///
 /// # Errors
 /// The first mistake, with its line.
@@ -80,7 +86,8 @@ pub async fn read_job_text(
     cluster: &Cluster,
     see: impl FnMut(SubmitProgress) + Send + 'static,
 ) -> Result<Draft, JobFileError> {
-    let wrong = |Mistake { line, column, why }| JobFileError { file: file.to_owned(), line, column, why };
+    let wrong =
+        |Mistake { line, column, why }| JobFileError { file: file.to_owned(), line, column, why };
     let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
         (JobFileHead::default(), read_lines(text).map_err(wrong)?)
     } else if file.ends_with(".json") {
@@ -88,8 +95,10 @@ pub async fn read_job_text(
     } else {
         read_toml(text).map_err(wrong)?
     };
-    let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
-    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem)).on_cluster(cluster).seen_by(see);
+    let stem =
+        std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
+    let mut draft =
+        Draft::new(head.name.as_deref().unwrap_or(&stem)).on_cluster(cluster).seen_by(see);
     draft.reuse = head.reuse;
     draft.distribute(head.distribution);
     let mut known = Known::default();
@@ -100,11 +109,16 @@ pub async fn read_job_text(
     Ok(draft)
 }
 
-/// A job of these tasks, for programs that make their tasks themselves. Tasks may read outputs of tasks before them.
+/// A job of these tasks, for programs that make their tasks themselves. Tasks may read outputs of
+/// tasks before them.
 ///
 /// # Errors
 /// The first mistake in the fields of a task.
-pub async fn draft_job(name: &str, tasks: &[TaskFields], cluster: &Cluster) -> Result<Draft, TaskFieldsError> {
+pub async fn draft_job(
+    name: &str,
+    tasks: &[TaskFields],
+    cluster: &Cluster,
+) -> Result<Draft, TaskFieldsError> {
     let mut draft = Draft::new(name).on_cluster(cluster);
     let mut known = Known::default();
     for fields in tasks {
@@ -126,7 +140,8 @@ fn read_lines(text: &str) -> Result<LocatedTasks, Mistake> {
     tasks.collect()
 }
 
-/// An error of the JSON parser, which counts lines from the beginning of the one line that it was given.
+/// An error of the JSON parser, which counts lines from the beginning of the one line that it was
+/// given.
 fn json_mistake(line: usize, error: &serde_json::Error) -> Mistake {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -139,7 +154,8 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
     let file: JobFile = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(span.start));
         let table = text.parse::<toml::Table>();
-        let has_single_brackets = table.is_ok_and(|table| table.get("task").is_some_and(toml::Value::is_table));
+        let has_single_brackets =
+            table.is_ok_and(|table| table.get("task").is_some_and(toml::Value::is_table));
         let why = if has_single_brackets {
             TaskFieldsError::SingleBrackets
         } else {
@@ -147,8 +163,9 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
         };
         Mistake::at(line, why)
     })?;
-    let located =
-        |text: Option<toml::Spanned<String>>| text.map(|text| (line_of(text.span().start), text.into_inner()));
+    let located = |text: Option<toml::Spanned<String>>| {
+        text.map(|text| (line_of(text.span().start), text.into_inner()))
+    };
     let (requirements, rank) = (located(file.requirements), located(file.rank));
     if let Some((line, requirements)) = &requirements {
         check_terms(Some(requirements), None).map_err(|why| Mistake::at(*line, why))?;
@@ -159,7 +176,9 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
     let distribution = match file.distribution {
         Some(name) => {
             let line = line_of(name.span().start);
-            name.get_ref().parse().map_err(|why| Mistake::at(line, TaskFieldsError::Distribution(why)))?
+            name.get_ref()
+                .parse()
+                .map_err(|why| Mistake::at(line, TaskFieldsError::Distribution(why)))?
         }
         None => Distribution::default(),
     };
@@ -169,13 +188,16 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
         // Before the requirements of all tasks are added, so that columns are those of the file.
         task.check_terms().map_err(|why| Mistake::at(line, why))?;
         task.requirements = match (&requirements, task.requirements.take()) {
-            (Some((_, all)), Some(own)) => Some(format!("{} && {}", in_brackets(all), in_brackets(&own))),
+            (Some((_, all)), Some(own)) => {
+                Some(format!("{} && {}", in_brackets(all), in_brackets(&own)))
+            }
             (all, own) => own.or_else(|| all.as_ref().map(|(_, all)| all.clone())),
         };
         task.rank = task.rank.take().or_else(|| rank.as_ref().map(|(_, rank)| rank.clone()));
         Ok((line, task))
     });
-    let head = JobFileHead { name: file.name, priority: file.priority, reuse: file.reuse, distribution };
+    let head =
+        JobFileHead { name: file.name, priority: file.priority, reuse: file.reuse, distribution };
     Ok((head, tasks.collect::<Result<_, _>>()?))
 }
 

@@ -38,7 +38,10 @@ async fn words_that_name_a_declared_file_are_its_copy_on_the_node() {
             let Program::Command(words) = &draft.templates[0].program else { panic!("a command") };
             let parts: Vec<_> = words.iter().map(|word| &word.0[0]).collect();
             assert!(
-                matches!(parts[..], [TemplatePart::Literal(_), TemplatePart::Input(0), TemplatePart::Literal(_)]),
+                matches!(
+                    parts[..],
+                    [TemplatePart::Literal(_), TemplatePart::Input(0), TemplatePart::Literal(_)]
+                ),
                 "{input} {word}: {parts:?}"
             );
         }
@@ -54,7 +57,9 @@ async fn items_that_name_a_declared_file_are_its_copy_on_the_node() {
     let mut of_item = fields(&["grep", "{1}", "{2}", "{3}"], &[columns]);
     of_item.inputs = vec![InputFields::Path("{3}".into()), InputFields::Path("{2}".into())];
     let all = Some(TEMPLATE_INPUT | 1);
-    for (fields, expected) in [(of_all, [None, all, all, None]), (of_item, [None, Some(1), Some(0), None])] {
+    for (fields, expected) in
+        [(of_all, [None, all, all, None]), (of_item, [None, Some(1), Some(0), None])]
+    {
         let draft = drafted(fields).await.unwrap();
         let [DraftTasks::Items(items)] = &draft.tasks[..] else { panic!("one list of items") };
         let inputs: Vec<_> = items[0].values.iter().map(|value| value.input).collect();
@@ -66,7 +71,8 @@ async fn items_that_name_a_declared_file_are_its_copy_on_the_node() {
 async fn numbers_that_name_a_declared_file_are_its_copy_on_the_node() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("4"), "four").unwrap();
-    for (array, expected) in [("2-6:2", vec![None, Some(TEMPLATE_INPUT), None]), ("1-5:2", vec![])] {
+    for (array, expected) in [("2-6:2", vec![None, Some(TEMPLATE_INPUT), None]), ("1-5:2", vec![])]
+    {
         let mut draft = Draft::new("test");
         draft.set_folder(folder.path());
         let mut fields = fields(&["cat", "{}"], &[]);
@@ -83,9 +89,14 @@ async fn numbers_that_name_a_declared_file_are_its_copy_on_the_node() {
 
 #[tokio::test]
 async fn a_placeholder_without_an_item_is_refused() {
-    let with_input = |path: &str| TaskFields { inputs: vec![InputFields::Path(path.into())], ..fields(&["true"], &[]) };
+    let with_input = |path: &str| TaskFields {
+        inputs: vec![InputFields::Path(path.into())],
+        ..fields(&["true"], &[])
+    };
     let with_env = TaskFields { env: [("X".into(), "{}".into())].into(), ..fields(&["true"], &[]) };
-    for wrong in [fields(&["echo", "{}"], &[]), fields(&["echo", "a{/.}"], &[]), with_input("{}"), with_env] {
+    for wrong in
+        [fields(&["echo", "{}"], &[]), fields(&["echo", "a{/.}"], &[]), with_input("{}"), with_env]
+    {
         let error = drafted(wrong).await.err().expect("it has no item").to_string();
         assert!(error.contains("the task has none") && error.contains(r"`\{}`"), "{error}");
     }
@@ -113,7 +124,10 @@ async fn inputs_of_one_name_have_folders_of_their_own_or_are_refused() {
     let table: [(&[&str], &[&str]); 3] = [
         (&[&a, &y, &b], &["input-1/x.fits", "-", "input-3/x.fits"]),
         (&[&a, &a], &["-", "-"]),
-        (&[&format!("{}/*/x.fits", path("")), &y], &["input-1/x.fits", "input-2/x.fits", "input-3/x.fits", "-"]),
+        (
+            &[&format!("{}/*/x.fits", path("")), &y],
+            &["input-1/x.fits", "input-2/x.fits", "input-3/x.fits", "-"],
+        ),
     ];
     for (inputs, expected) in table {
         let draft = drafted(with(&["true"], inputs, &[])).await.unwrap();
@@ -121,12 +135,19 @@ async fn inputs_of_one_name_have_folders_of_their_own_or_are_refused() {
     }
     // Inputs of the item, after one of the template.
     let columns: &[&str] = &[&b, &c];
-    let draft = drafted(with(&["cmp", "{1}", "{2}"], &[&y, "{1}", "{2}"], &[columns])).await.unwrap();
+    let draft =
+        drafted(with(&["cmp", "{1}", "{2}"], &[&y, "{1}", "{2}"], &[columns])).await.unwrap();
     let [DraftTasks::Items(items)] = &draft.tasks[..] else { panic!("one list of items") };
     assert_eq!(names_of(&items[0].inputs), ["input-2/x.fits", "input-3/x.fits"]);
     let glob = ["sh", "-c", "cat *.fits"];
-    for (inputs, columns) in [(&[&a[..], &b][..], &[][..]), (&["{1}", "{2}"], &[columns]), (&[&a, "{1}"], &[columns])] {
-        let error = drafted(with(&glob, inputs, columns)).await.err().expect("it reads one of them").to_string();
+    for (inputs, columns) in
+        [(&[&a[..], &b][..], &[][..]), (&["{1}", "{2}"], &[columns]), (&[&a, "{1}"], &[columns])]
+    {
+        let error = drafted(with(&glob, inputs, columns))
+            .await
+            .err()
+            .expect("it reads one of them")
+            .to_string();
         assert!(error.contains("all named `x.fits`") && error.contains("{inputs}"), "{error}");
     }
     assert!(drafted(with(&glob, &[&a, &y], &[])).await.is_ok());
@@ -134,9 +155,13 @@ async fn inputs_of_one_name_have_folders_of_their_own_or_are_refused() {
 
 #[test]
 fn a_path_in_a_word_is_found() {
-    for (text, is_there) in
-        [("--db=a/b.fa", true), ("sh -c 'x <a/b.fa'", true), ("xa/b.fa", false), ("a/b.fai", false), ("a/b", false)]
-    {
+    for (text, is_there) in [
+        ("--db=a/b.fa", true),
+        ("sh -c 'x <a/b.fa'", true),
+        ("xa/b.fa", false),
+        ("a/b.fai", false),
+        ("a/b", false),
+    ] {
         assert_eq!(mentions(text.as_bytes(), b"a/b.fa"), is_there, "{text}");
     }
 }

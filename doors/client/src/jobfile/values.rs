@@ -1,4 +1,5 @@
-//! Values that a job file may write in several ways: one word or a list, a number or a text with a unit.
+//! Values that a job file may write in several ways: one word or a list, a number or a text with a
+//! unit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,10 +30,16 @@ impl<'de> Deserialize<'de> for CommandWords {
                     false => line.split_whitespace().collect(),
                 };
                 let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
-                Err(E::custom(format!("`command` is a list of words: write command = [{}]", words.join(", "))))
+                Err(E::custom(format!(
+                    "`command` is a list of words: write command = [{}]",
+                    words.join(", ")
+                )))
             }
 
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut words: A) -> Result<CommandWords, A::Error> {
+            fn visit_seq<A: de::SeqAccess<'de>>(
+                self,
+                mut words: A,
+            ) -> Result<CommandWords, A::Error> {
                 let mut command = Vec::new();
                 while let Some(word) = words.next_element()? {
                     command.push(word);
@@ -112,7 +119,8 @@ impl FromStr for ByteRange {
     }
 }
 
-/// Some records of a file. As text, `0-1000` is the first thousand, and `1000-` everything after them.
+/// Some records of a file. As text, `0-1000` is the first thousand, and `1000-` everything after
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRange {
     /// The first record, from 0.

@@ -1,16 +1,17 @@
-//! Runs whose workers are programs of their own: a program asks for one piece of its block after the other, and commits
-//! the result of all of them at once (elastic-blocks §3.2).
+//! Runs whose workers are programs of their own: a program asks for one piece of its block after
+//! the other, and commits the result of all of them at once (elastic-blocks §3.2).
 //!
-//! For each block, a task in the background speaks with the leader of the run, so that the lease continues while the
-//! program computes. If the program dies, the leader gives its pieces to other workers, and its output never counts.
+//! For each block, a task in the background speaks with the leader of the run, so that the lease
+//! continues while the program computes. If the program dies, the leader gives its pieces to other
+//! workers, and its output never counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use eyas_files::blocks::{Effect, Event, POLICIES, WorkerBlock};
 use eyas_files::{
-    Background, ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk, RunAddress,
-    RunAttendance, RunSpec, RunStatus, WriteOptions,
+    Background, ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk,
+    RunAddress, RunAttendance, RunSpec, RunStatus, WriteOptions,
 };
 use eyas_types::dfs::{FileName, RecordFormat};
 use tokio::sync::{mpsc, oneshot};
@@ -42,11 +43,13 @@ pub struct BlockPiece {
 }
 
 impl BlockRun {
-    /// Opens a run over files, for about this number of workers. A worker that is silent for `term_us` microseconds
-    /// loses its block. The leader forgets the run half an hour after this value was dropped.
+    /// Opens a run over files, for about this number of workers. A worker that is silent for
+    /// `term_us` microseconds loses its block. The leader forgets the run half an hour after this
+    /// value was dropped.
     ///
     /// # Errors
-    /// `NotFound` if a file is missing; `Invalid` if there is no file, or there are too many chunks; `Unreachable`.
+    /// `NotFound` if a file is missing; `Invalid` if there is no file, or there are too many
+    /// chunks; `Unreachable`.
     pub async fn open(
         files: DfsClient,
         names: &[FileName],
@@ -59,7 +62,8 @@ impl BlockRun {
         }
         let slots = vec![NO_NODE; workers.max(1) as usize];
         let pieces = RunSpec::pieces_of(&read, slots.len());
-        let spec = RunSpec { files: read, policy: POLICIES[0].1, slots, pieces, term_us, idle: ABANDONED };
+        let spec =
+            RunSpec { files: read, policy: POLICIES[0].1, slots, pieces, term_us, idle: ABANDONED };
         let chunks = sources(&spec).into();
         let address = files.open_run(spec).await?;
         let keep_alive = KeepAlive(tokio::spawn(keep_alive(files.clone(), address)));
@@ -132,7 +136,8 @@ impl BlockRun {
     }
 }
 
-/// A block of a run, as its program sees it. The pieces of a block that is dropped go to other workers.
+/// A block of a run, as its program sees it. The pieces of a block that is dropped go to other
+/// workers.
 pub struct BlockWorker {
     requests: mpsc::Sender<(BlockRequest, Reply)>,
     /// Whether the program has received the last piece. It may have given up waiting for it.
@@ -162,13 +167,14 @@ enum BlockAnswer {
 type Reply = oneshot::Sender<Result<BlockAnswer, FilesError>>;
 
 impl BlockWorker {
-    /// The next piece of the block; `None` if the block has no more. The piece before it counts as processed from now
-    /// on. If the block has no piece at all, new blocks will not have any either. The future may be dropped and the
-    /// method called again; it is called for one piece at a time.
+    /// The next piece of the block; `None` if the block has no more. The piece before it counts as
+    /// processed from now on. If the block has no piece at all, new blocks will not have any
+    /// either. The future may be dropped and the method called again; it is called for one piece at
+    /// a time.
     ///
     /// # Errors
-    /// `Changed` if other workers have processed the block: the program has to discard its results, and may begin
-    /// another block. `Lost` if the piece cannot be read; `Unreachable`.
+    /// `Changed` if other workers have processed the block: the program has to discard its results,
+    /// and may begin another block. `Lost` if the piece cannot be read; `Unreachable`.
     pub async fn next(&self) -> Result<Option<BlockPiece>, FilesError> {
         match self.ask(|is_processed| BlockRequest::Next { is_processed }).await? {
             BlockAnswer::Piece(piece) => {
@@ -179,12 +185,12 @@ impl BlockWorker {
         }
     }
 
-    /// Stores the output for all pieces that the program was given, and commits it. Returns whether it counts: it does
-    /// not if other workers have processed the pieces.
+    /// Stores the output for all pieces that the program was given, and commits it. Returns whether
+    /// it counts: it does not if other workers have processed the pieces.
     ///
     /// # Errors
-    /// `Invalid` if the program was given no piece; `Full`; `Unreachable`. If the answer of the leader was lost, the
-    /// output may count.
+    /// `Invalid` if the program was given no piece; `Full`; `Unreachable`. If the answer of the
+    /// leader was lost, the output may count.
     pub async fn commit(self, output: Vec<u8>) -> Result<bool, FilesError> {
         match self.ask(|is_processed| BlockRequest::Commit { is_processed, output }).await {
             Ok(BlockAnswer::Counts(counts)) => Ok(counts),
@@ -193,9 +199,12 @@ impl BlockWorker {
         }
     }
 
-    /// Sends the request that `request` makes, and waits for its answer. `request` is told whether the last piece was
-    /// processed.
-    async fn ask(&self, request: impl FnOnce(bool) -> BlockRequest) -> Result<BlockAnswer, FilesError> {
+    /// Sends the request that `request` makes, and waits for its answer. `request` is told whether
+    /// the last piece was processed.
+    async fn ask(
+        &self,
+        request: impl FnOnce(bool) -> BlockRequest,
+    ) -> Result<BlockAnswer, FilesError> {
         // If the task has ended, it has dropped the other ends of both channels.
         let permit = self.requests.reserve().await.map_err(|_| given_up())?;
         let (reply, answer) = oneshot::channel();
@@ -204,7 +213,8 @@ impl BlockWorker {
         answer.await.unwrap_or_else(|_| Err(given_up()))
     }
 
-    /// Gives the pieces that are not committed to other workers, and waits until the leader was told.
+    /// Gives the pieces that are not committed to other workers, and waits until the leader was
+    /// told.
     pub async fn leave(self) {
         drop(self.requests);
         // If the task has panicked, the lease ends by itself.
@@ -213,7 +223,8 @@ impl BlockWorker {
 }
 
 fn given_up() -> FilesError {
-    let message = "this block has ended, or other workers have processed it: discard its results, and begin another";
+    let message = "this block has ended, or other workers have processed it: discard its results, \
+                   and begin another";
     FilesError { kind: FilesErrorKind::Changed, message: message.into() }
 }
 
@@ -263,7 +274,11 @@ enum BlockEnd {
 }
 
 impl ProgramBlock {
-    async fn work(mut self, mut attendance: RunAttendance, mut requests: mpsc::Receiver<(BlockRequest, Reply)>) {
+    async fn work(
+        mut self,
+        mut attendance: RunAttendance,
+        mut requests: mpsc::Receiver<(BlockRequest, Reply)>,
+    ) {
         let ended = self.serve(&mut attendance, &mut requests).await;
         if matches!(ended, Ok(BlockEnd::Left) | Err(_)) {
             // The leader gives the pieces to other workers now, and not only when the lease ends.
@@ -333,7 +348,8 @@ impl ProgramBlock {
 
     fn asked(&mut self, request: BlockRequest, reply: Reply) -> Result<(), FilesError> {
         self.reply = Some(reply);
-        let (BlockRequest::Next { is_processed } | BlockRequest::Commit { is_processed, .. }) = &request;
+        let (BlockRequest::Next { is_processed } | BlockRequest::Commit { is_processed, .. }) =
+            &request;
         if *is_processed && matches!(self.stage, Stage::Processing) {
             self.owner.end_chunk();
         }
@@ -343,7 +359,8 @@ impl ProgramBlock {
             BlockRequest::Next { .. } => Stage::Asked,
             BlockRequest::Commit { .. } if self.owner.done() == 0 => {
                 self.stage = Stage::Idle;
-                let message = "there is nothing to commit: the block had no piece that the program could process";
+                let message = "there is nothing to commit: the block had no piece that the \
+                               program could process";
                 return Err(FilesError { kind: FilesErrorKind::Invalid, message: message.into() });
             }
             BlockRequest::Commit { output, .. } => {
@@ -369,9 +386,12 @@ impl ProgramBlock {
                 let source = &self.chunks[(number / self.chunks[0].pieces) as usize];
                 match self.opened.as_ref().filter(|(chunk, _)| *chunk == source.chunk) {
                     None => {
-                        let (files, source, chunk) = (self.files.clone(), source.clone(), source.chunk);
-                        // The process is any program, which must not end because another one shortens a file.
-                        let reading = Background::spawn(async move { open_all(&files, &source).await });
+                        let (files, source, chunk) =
+                            (self.files.clone(), source.clone(), source.chunk);
+                        // The process is any program, which must not end because another one
+                        // shortens a file.
+                        let reading =
+                            Background::spawn(async move { open_all(&files, &source).await });
                         self.stage = Stage::Opening(OpeningChunk { chunk, reading });
                         return Ok(());
                     }
@@ -397,21 +417,25 @@ impl ProgramBlock {
 }
 
 impl Stage {
-    /// Waits until a chunk is open, which is the result, or the output is stored. The future may be dropped and the
-    /// method called again.
+    /// Waits until a chunk is open, which is the result, or the output is stored. The future may be
+    /// dropped and the method called again.
     async fn done(&mut self) -> Result<Option<(u32, OpenChunk)>, FilesError> {
         match self {
             Stage::Opening(opening) => Ok(Some((opening.chunk, opening.reading.done().await?))),
             Stage::Storing(storing) => {
-                let stored = storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                let stored =
+                    storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
                 stored.map(|()| None)
             }
-            Stage::Idle | Stage::Asked | Stage::Processing | Stage::Committing => std::future::pending().await,
+            Stage::Idle | Stage::Asked | Stage::Processing | Stage::Committing => {
+                std::future::pending().await
+            }
         }
     }
 }
 
-/// Opens a chunk of the run. One that is stored in several chunks is one record, and has to be in memory.
+/// Opens a chunk of the run. One that is stored in several chunks is one record, and has to be in
+/// memory.
 async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
     if source.parts <= 1 {
         return files.open_chunk(&source.file, source.index, source.pieces, false).await;
@@ -419,18 +443,22 @@ async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, 
     let (name, size_bytes) = (&source.file.name, source.file.record.size_bytes());
     if size_bytes > MAX_CHUNK_BYTES as u64 {
         let message = format!(
-            "{name} is one record of {size_bytes} bytes, and a program gets a record of up to {MAX_CHUNK_BYTES}: read \
-             it as a file"
+            "{name} is one record of {size_bytes} bytes, and a program gets a record of up to \
+             {MAX_CHUNK_BYTES}: read it as a file"
         );
         return Err(FilesError { kind: FilesErrorKind::Invalid, message });
     }
     let mut all = Vec::with_capacity(size_bytes as usize);
     for part in 0..source.parts {
-        let opened = files.open_chunk(&source.file, source.index + part, source.pieces, false).await?;
+        let opened =
+            files.open_chunk(&source.file, source.index + part, source.pieces, false).await?;
         let size = opened.ends.last().copied().unwrap_or(0);
         let begin = all.len();
         all.resize(begin + size, 0);
-        opened.content.read_exact_at(&mut all[begin..], 0).map_err(|error| unreadable(name, &error))?;
+        opened
+            .content
+            .read_exact_at(&mut all[begin..], 0)
+            .map_err(|error| unreadable(name, &error))?;
     }
     let ends = vec![all.len()];
     Ok(OpenChunk { content: ChunkContent::Bytes(all), ends })
@@ -442,7 +470,11 @@ fn unreadable(name: &FileName, error: &std::io::Error) -> FilesError {
 }
 
 /// The piece of a chunk with this number.
-fn piece_of(source: &ChunkSource, opened: &OpenChunk, number: u32) -> Result<BlockPiece, FilesError> {
+fn piece_of(
+    source: &ChunkSource,
+    opened: &OpenChunk,
+    number: u32,
+) -> Result<BlockPiece, FilesError> {
     let (begin, end) = match number as usize {
         0 => (0, opened.ends[0]),
         number => (opened.ends[number - 1], opened.ends[number]),
@@ -450,12 +482,19 @@ fn piece_of(source: &ChunkSource, opened: &OpenChunk, number: u32) -> Result<Blo
     let mut content = vec![0; end - begin];
     let read = opened.content.read_exact_at(&mut content, begin as u64);
     read.map_err(|error| unreadable(&source.file.name, &error))?;
-    Ok(BlockPiece { file: source.file.name.clone(), offset: source.offset(0) + begin as u64, content })
+    Ok(BlockPiece {
+        file: source.file.name.clone(),
+        offset: source.offset(0) + begin as u64,
+        content,
+    })
 }
 
 /// Stores an output under a name of the file system.
 async fn store(files: DfsClient, name: FileName, output: Vec<u8>) -> Result<(), FilesError> {
     // A program can run again.
-    let options = WriteOptions { is_durable: false, ..WriteOptions::of(RecordFormat::guess(name.as_str(), &output)) };
+    let options = WriteOptions {
+        is_durable: false,
+        ..WriteOptions::of(RecordFormat::guess(name.as_str(), &output))
+    };
     files.write(&name, std::io::Cursor::new(output), options, |_| {}).await.map(drop)
 }

@@ -19,7 +19,9 @@ pub struct TaskFailures {
 impl fmt::Display for TaskFailures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.first {
-            Some(first) => write!(f, "; {} failed, the first: {first}", format_count(self.count, "task")),
+            Some(first) => {
+                write!(f, "; {} failed, the first: {first}", format_count(self.count, "task"))
+            }
             None => Ok(()),
         }
     }

@@ -5,7 +5,8 @@ use eyas_types::dfs::Format;
 
 use super::MapError;
 
-/// Refuses a compressed file that was cut anywhere, and warns of one that was cut otherwise than its name promises.
+/// Refuses a compressed file that was cut anywhere, and warns of one that was cut otherwise than
+/// its name promises.
 pub(super) fn check(file: &File) -> Result<(), MapError> {
     let (name, format) = (&file.name, *file.record.format);
     let Some(promised) = Format::of_name(name.base_name()) else { return Ok(()) };
@@ -20,8 +21,9 @@ pub(super) fn check(file: &File) -> Result<(), MapError> {
         && is_cut
     {
         tracing::warn!(
-            "{name} has the name of a file of {promised}, but its records are `{format}`: programs may get parts of \
-             records. `eyas dfs set --records {promised} {name}` changes that"
+            "{name} has the name of a file of {promised}, but its records are `{format}`: \
+             programs may get parts of records. `eyas dfs set --records {promised} {name}` \
+             changes that"
         );
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Headers of files, which each program of a job over blocks reads first if that is asked for: the first row of a
-//! table, the lines with `#` of a VCF file, the lines with `@` of a SAM file. A header may take several chunks. That of
-//! a file of `bgzip` is passed on in blocks of its own.
+//! Headers of files, which each program of a job over blocks reads first if that is asked for: the
+//! first row of a table, the lines with `#` of a VCF file, the lines with `@` of a SAM file. A
+//! header may take several chunks. That of a file of `bgzip` is passed on in blocks of its own.
 
 use std::io::{self, Read, Write};
 
@@ -17,7 +17,8 @@ use super::worker::WorkError;
 /// Longest header, which each process of a program gets from memory.
 pub(super) const MAX_HEADER_BYTES: usize = 64 << 20;
 
-/// Bytes of text in a block, as `bgzip` has them: a block has less than 64 KiB, also if its text cannot be compressed.
+/// Bytes of text in a block, as `bgzip` has them: a block has less than 64 KiB, also if its text
+/// cannot be compressed.
 const BLOCK_TEXT_BYTES: usize = 0xff00;
 
 /// The header of a file.
@@ -27,7 +28,8 @@ pub(super) struct FileHeader {
     pub bytes: Vec<u8>,
     /// Size of the beginning of the file that has the header, and is not read in its place.
     pub size_bytes: u64,
-    /// The bytes that are read in its place: the text behind the header in its last block of `bgzip`.
+    /// The bytes that are read in its place: the text behind the header in its last block of
+    /// `bgzip`.
     pub rest: Vec<u8>,
 }
 
@@ -41,9 +43,13 @@ pub(super) async fn header_of(files: &DfsClient, file: &File) -> Result<FileHead
             Some(text) => text,
             None => text.insert(Beginning::new(&file.name, *file.record.format, &part)?),
         };
-        let end = text.add(&part).map_err(|error| WorkError::CompressedHeader(file.name.clone(), error))?;
+        let end = text
+            .add(&part)
+            .map_err(|error| WorkError::CompressedHeader(file.name.clone(), error))?;
         if let Some(end) = end {
-            return text.header(end).map_err(|error| WorkError::CompressedHeader(file.name.clone(), error));
+            return text
+                .header(end)
+                .map_err(|error| WorkError::CompressedHeader(file.name.clone(), error));
         }
         if text.is_too_long() {
             return Err(WorkError::Header(file.name.clone()));
@@ -94,7 +100,8 @@ impl Beginning {
             _ => return Err(WorkError::NoHeader(name.clone())),
         };
         let name = name.base_name().to_ascii_lowercase();
-        let plain = [".gz", ".bgz"].into_iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+        let plain =
+            [".gz", ".bgz"].into_iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
         let end = match plain.rsplit('.').next() {
             Some("vcf") => HeaderEnd::Unmarked { mark: b'#', line: 0 },
             Some("sam") => HeaderEnd::Unmarked { mark: b'@', line: 0 },
@@ -109,8 +116,9 @@ impl Beginning {
         Ok(Beginning { text: Vec::new(), end, searched: 0, blocks })
     }
 
-    /// Adds the next bytes of the file. Returns the size of the header when its end is in the text. Blocks behind it
-    /// are not unpacked, and none when the text is too long: a chunk may have a thousand times its size of text.
+    /// Adds the next bytes of the file. Returns the size of the header when its end is in the text.
+    /// Blocks behind it are not unpacked, and none when the text is too long: a chunk may have a
+    /// thousand times its size of text.
     fn add(&mut self, part: &[u8]) -> io::Result<Option<usize>> {
         if self.blocks.is_none() {
             self.text.extend_from_slice(part);
@@ -146,7 +154,9 @@ impl Beginning {
     fn find_end(&mut self) -> Option<usize> {
         let from = std::mem::replace(&mut self.searched, self.text.len());
         match &mut self.end {
-            HeaderEnd::Record(cutter) => cutter.cut(&self.text[from..]).ok().flatten().map(|taken| from + taken),
+            HeaderEnd::Record(cutter) => {
+                cutter.cut(&self.text[from..]).ok().flatten().map(|taken| from + taken)
+            }
             HeaderEnd::Unmarked { mark, line } => loop {
                 match self.text.get(*line) {
                     Some(first) if first == mark => {}
@@ -170,7 +180,11 @@ impl Beginning {
         };
         let last = blocks.ends.iter().find(|(_, text)| *text >= size);
         let (size_bytes, end) = last.copied().unwrap_or((blocks.bytes, self.text.len()));
-        Ok(FileHeader { bytes: compressed(&bytes)?, size_bytes, rest: compressed(&self.text[size..end])? })
+        Ok(FileHeader {
+            bytes: compressed(&bytes)?,
+            size_bytes,
+            rest: compressed(&self.text[size..end])?,
+        })
     }
 }
 
@@ -198,8 +212,13 @@ mod tests {
     use super::*;
 
     /// The header of a file that comes in parts of this size, and the bytes behind it.
-    fn header(name: &str, content: &[u8], part_bytes: usize) -> Result<(FileHeader, Vec<u8>), String> {
-        let beginning = Beginning::new(&name.parse().unwrap(), Format::guess(name, content), content);
+    fn header(
+        name: &str,
+        content: &[u8],
+        part_bytes: usize,
+    ) -> Result<(FileHeader, Vec<u8>), String> {
+        let beginning =
+            Beginning::new(&name.parse().unwrap(), Format::guess(name, content), content);
         let mut beginning = beginning.map_err(|error| error.to_string())?;
         for part in content.chunks(part_bytes) {
             if let Some(end) = beginning.add(part).unwrap() {
@@ -216,12 +235,14 @@ mod tests {
         let zeros = compressed(&[0; BLOCK_TEXT_BYTES]).unwrap();
         let part = [compressed(b"a,b\n").unwrap(), zeros.repeat(100)].concat();
         for name in ["/a.csv.gz", "/a.txt.gz", "/a.vcf.gz"] {
-            let mut beginning = Beginning::new(&name.parse().unwrap(), Format::Bgzf, &part).unwrap();
+            let mut beginning =
+                Beginning::new(&name.parse().unwrap(), Format::Bgzf, &part).unwrap();
             assert!(beginning.add(&part).unwrap().is_some());
             assert_eq!(beginning.text, b"a,b\n");
         }
         // A header without an end is refused before all of it is in memory.
-        let mut beginning = Beginning::new(&"/a.csv.gz".parse().unwrap(), Format::Bgzf, &zeros).unwrap();
+        let mut beginning =
+            Beginning::new(&"/a.csv.gz".parse().unwrap(), Format::Bgzf, &zeros).unwrap();
         beginning.text = vec![0; MAX_HEADER_BYTES];
         beginning.searched = MAX_HEADER_BYTES;
         assert_eq!(beginning.add(&zeros.repeat(3)).unwrap(), None);
@@ -254,18 +275,27 @@ mod tests {
         ] {
             let text = [header_text, records].concat();
             let is_compressed = name.ends_with("gz");
-            let content = if is_compressed { compressed(text.as_bytes()).unwrap() } else { text.clone().into() };
+            let content = if is_compressed {
+                compressed(text.as_bytes()).unwrap()
+            } else {
+                text.clone().into()
+            };
             for part_bytes in [100, 70_000, content.len().max(1)] {
                 let (found, behind) = header(name, &content, part_bytes).unwrap();
-                let (bytes, behind) =
-                    if is_compressed { (plain(&found.bytes), plain(&behind)) } else { (found.bytes, behind) };
+                let (bytes, behind) = if is_compressed {
+                    (plain(&found.bytes), plain(&behind))
+                } else {
+                    (found.bytes, behind)
+                };
                 assert!(bytes == header_text.as_bytes(), "{name} {part_bytes}: {}", bytes.len());
                 assert_eq!(String::from_utf8(behind).unwrap(), records, "{name} {part_bytes}");
             }
         }
         // The line of a header without its line feed gets one.
         assert_eq!(header("/a.csv", b"a,b", 10).unwrap().0.bytes, b"a,b\n");
-        for (name, content) in [("/a.vcf.gz", &b"\x1f\x8b\x08\0\0\0\0\0"[..]), ("/a.csv", b"\xff\xfea\0\n\0")] {
+        for (name, content) in
+            [("/a.vcf.gz", &b"\x1f\x8b\x08\0\0\0\0\0"[..]), ("/a.csv", b"\xff\xfea\0\n\0")]
+        {
             assert!(header(name, content, 10).unwrap_err().contains("--header"), "{name}");
         }
     }

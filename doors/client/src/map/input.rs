@@ -1,7 +1,9 @@
-//! Standard input of the program of a task: the pieces of chunks that the program reads, one after the other.
+//! Standard input of the program of a task: the pieces of chunks that the program reads, one after
+//! the other.
 //!
-//! A chunk of the node on this machine is handed over from its file: the kernel moves references to the cached pages
-//! into the pipe, and only the program copies the bytes. Other chunks are received, and written to the pipe.
+//! A chunk of the node on this machine is handed over from its file: the kernel moves references to
+//! the cached pages into the pipe, and only the program copies the bytes. Other chunks are
+//! received, and written to the pipe.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -18,8 +20,9 @@ use super::header::{FileHeader, header_of};
 use super::pause::Pause;
 use super::worker::WorkError;
 
-/// The pipe holds about as many bytes as the program reads in this time. A slow program in front of a full pipe would
-/// keep what other nodes could process; a fast program in front of a small pipe would wait for each page.
+/// The pipe holds about as many bytes as the program reads in this time. A slow program in front of
+/// a full pipe would keep what other nodes could process; a fast program in front of a small pipe
+/// would wait for each page.
 const PIPE_TIME: Duration = Duration::from_millis(50);
 
 /// Smallest size of the pipe, with which it begins.
@@ -31,13 +34,15 @@ const MAX_PIPE_BYTES: usize = 1 << 20;
 /// The rate at which the program reads is measured over at least this time.
 const METER_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Longest pause in front of a full pipe: a program that suddenly reads faster waits at most this long.
+/// Longest pause in front of a full pipe: a program that suddenly reads faster waits at most this
+/// long.
 const MAX_PAUSE: Duration = Duration::from_millis(1);
 
 /// A shorter pause costs more than the writes that it saves.
 const MIN_PAUSE: Duration = Duration::from_micros(20);
 
-/// Number of bytes that are copied at a time if the kernel cannot move the pages of a file into a pipe.
+/// Number of bytes that are copied at a time if the kernel cannot move the pages of a file into a
+/// pipe.
 const COPIED_BYTES: usize = 256 << 10;
 
 /// Standard input of the program.
@@ -47,7 +52,8 @@ pub(super) struct ProgramInput {
     /// The chunk from which the program reads, or has read last.
     loaded: Option<LoadedChunk>,
     fed: Option<FedPiece>,
-    /// Whether the last line that the program has read has no line feed, because its file ends there.
+    /// Whether the last line that the program has read has no line feed, because its file ends
+    /// there.
     is_line_open: bool,
     /// The stored chunk from which the program reads now, of those that it reads as one.
     part: usize,
@@ -72,12 +78,14 @@ struct ProgramPipe {
     pause: Pause,
 }
 
-/// A stored chunk: the number of its chunk in the run, and which of the stored chunks of that it is.
+/// A stored chunk: the number of its chunk in the run, and which of the stored chunks of that it
+/// is.
 struct LoadedChunk {
     chunk: u32,
     part: usize,
     opened: OpenChunk,
-    /// Whether the chunk ends within a line of a text. Only the last line of a file may lack its line feed.
+    /// Whether the chunk ends within a line of a text. Only the last line of a file may lack its
+    /// line feed.
     leaves_line_open: bool,
     /// Bytes of the header of the file at the beginning of the chunk.
     header_bytes: usize,
@@ -101,8 +109,9 @@ struct Loading {
     loading: Background<Result<LoadedChunk, WorkError>>,
 }
 
-/// A chunk of the run: its number in the run, its file, its index there, the number of its pieces, and that of stored
-/// chunks that it consists of. If these are several, they are one record, and one piece.
+/// A chunk of the run: its number in the run, its file, its index there, the number of its pieces,
+/// and that of stored chunks that it consists of. If these are several, they are one record, and
+/// one piece.
 #[derive(Clone)]
 pub(super) struct ChunkSource {
     pub chunk: u32,
@@ -139,7 +148,8 @@ impl ProgramInput {
         self.header = header;
         let pause = Pause::new().map_err(WorkError::Input)?;
         let (written, half_time) = ((Instant::now(), 0), Duration::ZERO);
-        self.pipe = Some(ProgramPipe { pipe, size_bytes: MIN_PIPE_BYTES, written, half_time, pause });
+        self.pipe =
+            Some(ProgramPipe { pipe, size_bytes: MIN_PIPE_BYTES, written, half_time, pause });
         Ok(())
     }
 
@@ -168,44 +178,61 @@ impl ProgramInput {
         self.fed.is_some()
     }
 
-    /// Gives the program this piece of a chunk. If the chunk is not in memory, begins to read it: the method is called
-    /// again when it has arrived.
+    /// Gives the program this piece of a chunk. If the chunk is not in memory, begins to read it:
+    /// the method is called again when it has arrived.
     pub fn feed(&mut self, files: &DfsClient, source: &ChunkSource, piece: u32) {
         let wanted = (source.chunk, self.part);
-        if let Some(loaded) = self.loaded.as_mut().filter(|loaded| (loaded.chunk, loaded.part) == wanted) {
+        if let Some(loaded) =
+            self.loaded.as_mut().filter(|loaded| (loaded.chunk, loaded.part) == wanted)
+        {
             let (piece, ends) = (piece as usize, &loaded.opened.ends);
             let begin = if piece == 0 { 0 } else { ends[piece - 1] };
-            let begin = if self.repeats_header { begin.max(loaded.header_bytes.min(ends[piece])) } else { begin };
+            let begin = if self.repeats_header {
+                begin.max(loaded.header_bytes.min(ends[piece]))
+            } else {
+                begin
+            };
             self.fed = Some(FedPiece { begin, at: begin, end: ends[piece], parts: source.parts });
             self.header.append(&mut loaded.behind_header);
             return;
         }
         self.loaded = None;
         let ahead = self.ahead.take().filter(|ahead| (ahead.chunk, ahead.part) == wanted);
-        self.loading = Some(ahead.unwrap_or_else(|| Loading::begin(files, source, self.part, self.repeats_header)));
+        self.loading = Some(
+            ahead.unwrap_or_else(|| Loading::begin(files, source, self.part, self.repeats_header)),
+        );
     }
 
-    /// Reads ahead what follows the part that the program reads now: the next part of its chunk `present`, or the
-    /// chunk `next`.
-    pub fn read_ahead(&mut self, files: &DfsClient, present: Option<&ChunkSource>, next: Option<&ChunkSource>) {
+    /// Reads ahead what follows the part that the program reads now: the next part of its chunk
+    /// `present`, or the chunk `next`.
+    pub fn read_ahead(
+        &mut self,
+        files: &DfsClient,
+        present: Option<&ChunkSource>,
+        next: Option<&ChunkSource>,
+    ) {
         let ahead = match present.filter(|present| self.part + 1 < present.parts) {
             Some(present) => Some((present, self.part + 1)),
             None => next.map(|next| (next, 0)),
         };
-        if ahead.map(|(source, part)| (source.chunk, part)) != self.ahead.as_ref().map(|it| (it.chunk, it.part)) {
-            self.ahead = ahead.map(|(source, part)| Loading::begin(files, source, part, self.repeats_header));
+        if ahead.map(|(source, part)| (source.chunk, part))
+            != self.ahead.as_ref().map(|it| (it.chunk, it.part))
+        {
+            self.ahead = ahead
+                .map(|(source, part)| Loading::begin(files, source, part, self.repeats_header));
         }
     }
 
-    /// Waits until the program has read some bytes, and returns their number; or until a chunk has arrived, and returns
-    /// `None`. The future may be dropped and the method called again.
+    /// Waits until the program has read some bytes, and returns their number; or until a chunk has
+    /// arrived, and returns `None`. The future may be dropped and the method called again.
     pub async fn advance(&mut self) -> Result<Option<usize>, WorkError> {
         if let Some(loading) = &mut self.loading {
             let loaded = loading.loading.done().await?;
             (self.loading, self.loaded) = (None, Some(loaded));
             return Ok(None);
         }
-        let (Some(pipe), Some(loaded), Some(fed)) = (&mut self.pipe, &self.loaded, &mut self.fed) else {
+        let (Some(pipe), Some(loaded), Some(fed)) = (&mut self.pipe, &self.loaded, &mut self.fed)
+        else {
             return std::future::pending().await;
         };
         if !self.header.is_empty() {
@@ -246,10 +273,11 @@ impl ProgramInput {
         }
     }
 
-    /// Whether the program has read all of the present piece. If so, the next one can be given. If a stored chunk of it
-    /// is left, that is given next.
+    /// Whether the program has read all of the present piece. If so, the next one can be given. If
+    /// a stored chunk of it is left, that is given next.
     pub fn is_fed(&mut self) -> bool {
-        let fed = if self.header.is_empty() { self.fed.take_if(|fed| fed.at == fed.end) } else { None };
+        let fed =
+            if self.header.is_empty() { self.fed.take_if(|fed| fed.at == fed.end) } else { None };
         let Some(fed) = fed else { return false };
         self.part = if self.part + 1 < fed.parts { self.part + 1 } else { 0 };
         self.part == 0
@@ -257,12 +285,17 @@ impl ProgramInput {
 }
 
 impl ProgramPipe {
-    /// Writes some bytes, and adapts the size of the pipe to the rate at which the program reads. Returns the number of
-    /// bytes, which `write` has returned. The future may be dropped and the method called again.
+    /// Writes some bytes, and adapts the size of the pipe to the rate at which the program reads.
+    /// Returns the number of bytes, which `write` has returned. The future may be dropped and the
+    /// method called again.
     ///
-    /// When the pipe is full, the system wakes its writer after each read. A program with small reads, like `wc`, would
-    /// switch to the writer and back for each of them. So the writer pauses until about half of the pipe is empty.
-    async fn write(&mut self, mut write: impl FnMut(&Sender) -> io::Result<usize>) -> io::Result<usize> {
+    /// When the pipe is full, the system wakes its writer after each read. A program with small
+    /// reads, like `wc`, would switch to the writer and back for each of them. So the writer pauses
+    /// until about half of the pipe is empty.
+    async fn write(
+        &mut self,
+        mut write: impl FnMut(&Sender) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         let written = loop {
             self.pause.ended().await?;
             self.pipe.writable().await?;
@@ -280,13 +313,15 @@ impl ProgramPipe {
         let elapsed = self.written.0.elapsed();
         if elapsed >= METER_INTERVAL {
             let held = self.written.1 as f64 * PIPE_TIME.as_secs_f64() / elapsed.as_secs_f64();
-            let size_bytes = (held as usize).clamp(MIN_PIPE_BYTES, MAX_PIPE_BYTES).next_power_of_two();
-            // The system refuses a size that is less than what the pipe holds, and more than a user may have. The pipe
-            // then keeps its size.
+            let size_bytes =
+                (held as usize).clamp(MIN_PIPE_BYTES, MAX_PIPE_BYTES).next_power_of_two();
+            // The system refuses a size that is less than what the pipe holds, and more than a user
+            // may have. The pipe then keeps its size.
             if size_bytes != self.size_bytes && fcntl_setpipe_size(&self.pipe, size_bytes).is_ok() {
                 self.size_bytes = size_bytes;
             }
-            self.half_time = elapsed.mul_f64(self.size_bytes as f64 / 2.0 / self.written.1.max(1) as f64);
+            self.half_time =
+                elapsed.mul_f64(self.size_bytes as f64 / 2.0 / self.written.1.max(1) as f64);
             self.written = (Instant::now(), 0);
         }
         Ok(written)
@@ -296,8 +331,14 @@ impl ProgramPipe {
 impl LoadedChunk {
     fn new(source: &ChunkSource, part: usize, opened: OpenChunk) -> io::Result<Self> {
         let (chunk, format) = (source.chunk, *source.file.record.format);
-        let mut loaded =
-            LoadedChunk { chunk, part, opened, leaves_line_open: false, header_bytes: 0, behind_header: Vec::new() };
+        let mut loaded = LoadedChunk {
+            chunk,
+            part,
+            opened,
+            leaves_line_open: false,
+            header_bytes: 0,
+            behind_header: Vec::new(),
+        };
         if let Some(at) = loaded.size_bytes().checked_sub(1).filter(|_| format.is_text()) {
             let mut last = [0];
             loaded.opened.content.read_exact_at(&mut last, at as u64)?;
@@ -322,7 +363,9 @@ impl LoadedChunk {
     /// Writes as many bytes of the piece as the pipe takes. Returns their number.
     fn write_to(&self, pipe: &Sender, fed: &FedPiece) -> io::Result<usize> {
         let file = match &self.opened.content {
-            ChunkContent::Bytes(bytes) => return Ok(rustix::io::write(pipe, &bytes[fed.at..fed.end])?),
+            ChunkContent::Bytes(bytes) => {
+                return Ok(rustix::io::write(pipe, &bytes[fed.at..fed.end])?);
+            }
             ChunkContent::File(checked) => checked.file(),
         };
         let mut from = fed.at as u64;
@@ -346,7 +389,8 @@ impl Loading {
         let (files, source, chunk) = (files.clone(), source.clone(), source.chunk);
         let loading = Background::spawn(async move {
             // This process only feeds the program, and both end together.
-            let opened = files.open_chunk(&source.file, source.index + part, source.pieces, true).await?;
+            let opened =
+                files.open_chunk(&source.file, source.index + part, source.pieces, true).await?;
             let mut loaded = LoadedChunk::new(&source, part, opened).map_err(WorkError::Input)?;
             if repeats_header {
                 loaded.skip(source.header(&files).await?, source.offset(part));

@@ -1,11 +1,14 @@
-//! Sorts lines by key within bounded memory, and counts equal lines instead of sorting each of them.
+//! Sorts lines by key within bounded memory, and counts equal lines instead of sorting each of
+//! them.
 //!
-//! The order is that of `LC_ALL=C sort -t TAB -k 1,1`: by the bytes before the first tab, then by all bytes. Equal
-//! lines are the same bytes, so a line that is written as often as it was read gives the same output as a sort of all
-//! lines. A table finds equal lines by a hash: text has many words and few different ones, so few lines are left to
-//! sort. The table is not used for the rest of a batch whose lines are mostly different.
+//! The order is that of `LC_ALL=C sort -t TAB -k 1,1`: by the bytes before the first tab, then by
+//! all bytes. Equal lines are the same bytes, so a line that is written as often as it was read
+//! gives the same output as a sort of all lines. A table finds equal lines by a hash: text has many
+//! words and few different ones, so few lines are left to sort. The table is not used for the rest
+//! of a batch whose lines are mostly different.
 //!
-//! When a batch is full, it is sorted and spilled to a file in the scratch folder; the files are merged at the end.
+//! When a batch is full, it is sorted and spilled to a file in the scratch folder; the files are
+//! merged at the end.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -18,14 +21,16 @@ use std::path::{Path, PathBuf};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use memchr::memchr;
 
-/// Maximum bytes of different lines that a task holds in memory while it sorts. A longer line is held alone.
+/// Maximum bytes of different lines that a task holds in memory while it sorts. A longer line is
+/// held alone.
 const SORT_MEMORY: usize = 128 << 20;
 
-/// Maximum number of different lines that a task holds in memory while it sorts, of 32 bytes each. As many fit in a
-/// table of 4 Mi places of 5 bytes, so that a sorter takes at most 256 MiB in all.
+/// Maximum number of different lines that a task holds in memory while it sorts, of 32 bytes each.
+/// As many fit in a table of 4 Mi places of 5 bytes, so that a sorter takes at most 256 MiB in all.
 const SORT_LINES: usize = 3 << 20;
 
-/// Maximum number of files of sorted lines of a task. When there are as many, they are merged into one.
+/// Maximum number of files of sorted lines of a task. When there are as many, they are merged into
+/// one.
 const SORT_FILES: usize = 64;
 
 /// Maximum length of a line that a program writes. A line is held in memory.
@@ -46,12 +51,16 @@ pub(super) const BUFFER_BYTES: usize = 1 << 18;
 /// Number of bytes that the copies of a repeated line fill before they are written together.
 const REPEATED_BYTES: usize = 1 << 14;
 
-/// Sorts the lines of `source` into `output`, which need not take all of them. Files for lines that do not fit in
-/// memory are in `scratch`.
+/// Sorts the lines of `source` into `output`, which need not take all of them. Files for lines that
+/// do not fit in memory are in `scratch`.
 ///
 /// # Errors
 /// If `source` cannot be read, or `scratch` or `output` cannot be written.
-pub(crate) fn sort_lines(source: impl BufRead, output: impl Write, scratch: PathBuf) -> io::Result<()> {
+pub(crate) fn sort_lines(
+    source: impl BufRead,
+    output: impl Write,
+    scratch: PathBuf,
+) -> io::Result<()> {
     sort_within(source, output, LineSorter::new(scratch, SORT_MEMORY, SORT_LINES))
 }
 
@@ -65,8 +74,8 @@ fn sort_within(source: impl BufRead, output: impl Write, mut sorter: LineSorter)
     }
 }
 
-/// Calls `each` for every line, without its line feed, and with the buffered bytes from the beginning of the line on.
-/// The last line may have no line feed.
+/// Calls `each` for every line, without its line feed, and with the buffered bytes from the
+/// beginning of the line on. The last line may have no line feed.
 ///
 /// # Errors
 /// If the source cannot be read, a line is longer than [`MAX_LINE_BYTES`], or `each` fails.
@@ -94,7 +103,9 @@ pub(super) fn read_lines(
         }
         begun.extend_from_slice(rest);
         if begun.len() > MAX_LINE_BYTES {
-            return Err(io::Error::other(format!("the program wrote a line longer than {MAX_LINE_BYTES} bytes")));
+            return Err(io::Error::other(format!(
+                "the program wrote a line longer than {MAX_LINE_BYTES} bytes"
+            )));
         }
         let read_bytes = buffer.len();
         source.consume(read_bytes);
@@ -111,9 +122,10 @@ struct Entry {
     count: u64,
 }
 
-/// The first 16 bytes of a line, followed by zeros if the line is shorter. They are in the entry, so that most equal
-/// lines are found without a look at their bytes. While a batch is sorted, the head is replaced by numbers in the order
-/// of lines: the first half by [`prefix_of`] the line, or both halves by the 16 bytes that decide at present.
+/// The first 16 bytes of a line, followed by zeros if the line is shorter. They are in the entry,
+/// so that most equal lines are found without a look at their bytes. While a batch is sorted, the
+/// head is replaced by numbers in the order of lines: the first half by [`prefix_of`] the line, or
+/// both halves by the 16 bytes that decide at present.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Head(u64, u64);
 
@@ -123,7 +135,8 @@ impl Head {
     /// The head of a line. `buffered` has at least the bytes of the line.
     fn of(line: &[u8], buffered: &[u8]) -> Self {
         let mut short = [0; Head::BYTES];
-        // In most cases more lines follow in the buffer, so that no copy of a variable length is needed.
+        // In most cases more lines follow in the buffer, so that no copy of a variable length is
+        // needed.
         let bytes = buffered.first_chunk().unwrap_or_else(|| {
             let length = line.len().min(Head::BYTES);
             short[..length].copy_from_slice(&line[..length]);
@@ -153,7 +166,8 @@ impl LineHasher {
             return self.long.hash_one(line);
         }
         let length = (line.len() as u64) << 56;
-        let product = u128::from(head.0 ^ self.seeds.0) * u128::from(head.1 ^ length ^ self.seeds.1);
+        let product =
+            u128::from(head.0 ^ self.seeds.0) * u128::from(head.1 ^ length ^ self.seeds.1);
         (product >> 64) as u64 ^ product as u64
     }
 }
@@ -181,7 +195,8 @@ impl LineSorter {
             scratch,
             max_bytes,
             max_lines,
-            // Growing would need twice the memory for a moment. Memory that is not used is not taken from the system.
+            // Growing would need twice the memory for a moment. Memory that is not used is not
+            // taken from the system.
             bytes: Vec::with_capacity(max_bytes),
             entries: Vec::with_capacity(max_lines),
             table: HashTable::new(),
@@ -240,7 +255,8 @@ impl LineSorter {
 
     /// Spills the batch if it has no room for this line.
     fn make_room(&mut self, line: &[u8]) -> io::Result<()> {
-        let is_full = self.entries.len() >= self.max_lines || self.bytes.len() + line.len() >= self.max_bytes;
+        let is_full =
+            self.entries.len() >= self.max_lines || self.bytes.len() + line.len() >= self.max_bytes;
         if is_full && !self.entries.is_empty() { self.spill() } else { Ok(()) }
     }
 
@@ -253,7 +269,9 @@ impl LineSorter {
         }
         let mut spill = Spill::create(&self.scratch)?;
         self.sort();
-        self.entries.iter().try_for_each(|entry| spill.add(line_of(&self.bytes, entry), entry.count))?;
+        self.entries
+            .iter()
+            .try_for_each(|entry| spill.add(line_of(&self.bytes, entry), entry.count))?;
         self.files.push(spill.finish()?);
         self.bytes.clear();
         self.bytes.shrink_to(self.max_bytes);
@@ -266,7 +284,8 @@ impl LineSorter {
     fn sort(&mut self) {
         let bytes = &self.bytes;
         if !bytes.iter().any(|byte| *byte < b'\t') {
-            // No byte comes before the tab, so the end of a key comes before all bytes of longer keys anyway.
+            // No byte comes before the tab, so the end of a key comes before all bytes of longer
+            // keys anyway.
             return sort_by_bytes(bytes, &mut self.entries, 0);
         }
         for entry in &mut self.entries {
@@ -285,7 +304,11 @@ impl LineSorter {
             self.sort();
             return self.entries.iter().try_for_each(|entry| {
                 let line = &self.bytes[entry.start as usize..][..=entry.length as usize];
-                if entry.count == 1 { output.write_all(line) } else { repeat(line, entry.count, output) }
+                if entry.count == 1 {
+                    output.write_all(line)
+                } else {
+                    repeat(line, entry.count, output)
+                }
             });
         }
         self.spill()?;
@@ -298,27 +321,31 @@ impl LineSorter {
     }
 }
 
-/// Sorts lines without a zero byte by all their bytes. The lines are equal before the index `from`. Replaces their
-/// heads.
+/// Sorts lines without a zero byte by all their bytes. The lines are equal before the index `from`.
+/// Replaces their heads.
 ///
 /// Most comparisons look only at entries, which are next to each other in memory, and not at lines.
 fn sort_by_bytes(bytes: &[u8], entries: &mut [Entry], from: usize) {
     for entry in &mut *entries {
         // The bytes after the line belong to other lines, or to none.
-        let (rest, buffered) = (&line_of(bytes, entry)[from..], &bytes[entry.start as usize + from..]);
+        let (rest, buffered) =
+            (&line_of(bytes, entry)[from..], &bytes[entry.start as usize + from..]);
         let Head(first, second) = Head::of(rest, buffered);
         entry.head = Head(first.swap_bytes(), second.swap_bytes());
     }
     entries.sort_unstable_by_key(|entry| entry.head);
     let from = from + Head::BYTES;
     for same in entries.chunk_by_mut(|one, other| one.head == other.head) {
-        // A line that has ended has a zero in its head, and the others of the chunk are equal to it.
+        // A line that has ended has a zero in its head, and the others of the chunk are equal to
+        // it.
         let is_over = same[0].head.1 as u8 == 0;
         if same.len() == 1 || is_over {
             continue;
         }
         if same.len() < MIN_HEADS || from >= MAX_HEADS_BYTES {
-            same.sort_unstable_by(|one, other| line_of(bytes, one)[from..].cmp(&line_of(bytes, other)[from..]));
+            same.sort_unstable_by(|one, other| {
+                line_of(bytes, one)[from..].cmp(&line_of(bytes, other)[from..])
+            });
         } else {
             sort_by_bytes(bytes, same, from);
         }
@@ -350,8 +377,9 @@ fn compare(one: &[u8], other: &[u8]) -> Ordering {
     key(one).cmp(key(other)).then_with(|| one.cmp(other))
 }
 
-/// The first bytes of a line as a number: if it is less than that of another line, so is the line. The end of the key
-/// is less than any byte of a key, so the bytes before the tab's place in the alphabet move up by one.
+/// The first bytes of a line as a number: if it is less than that of another line, so is the line.
+/// The end of the key is less than any byte of a key, so the bytes before the tab's place in the
+/// alphabet move up by one.
 fn prefix_of(line: &[u8]) -> u64 {
     if let Some(first) = line.first_chunk()
         && first.iter().all(|byte| *byte > b'\t')
@@ -447,7 +475,8 @@ impl Eq for Spilled {}
 /// Calls `each` for every line of the files with its count, in order.
 fn merge(files: Vec<File>, mut each: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
     let opened = files.into_iter().filter_map(|file| Spilled::open(file).transpose());
-    let mut heap: BinaryHeap<_> = opened.map(|spilled| spilled.map(Reverse)).collect::<io::Result<_>>()?;
+    let mut heap: BinaryHeap<_> =
+        opened.map(|spilled| spilled.map(Reverse)).collect::<io::Result<_>>()?;
     while let Some(mut least) = heap.peek_mut() {
         each(&least.0.line, least.0.count)?;
         if !least.0.advance()? {
@@ -540,7 +569,9 @@ mod tests {
         let sorter = || LineSorter::new(scratch.path().to_owned(), SORT_MEMORY, SORT_LINES);
         let (mut equal, mut different) = (sorter(), sorter());
         for number in 0..2 * SAMPLE_LINES {
-            for (sorter, line) in [(&mut equal, (number % 7).to_string()), (&mut different, number.to_string())] {
+            for (sorter, line) in
+                [(&mut equal, (number % 7).to_string()), (&mut different, number.to_string())]
+            {
                 sorter.add(line.as_bytes(), line.as_bytes()).unwrap();
             }
         }
@@ -558,6 +589,9 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         sort_lines("b\na\n".as_bytes(), writer, scratch.path().to_owned()).unwrap();
         let nowhere = LineSorter::new(scratch.path().join("none"), 1, 1);
-        assert_eq!(sort_within("b\na\n".as_bytes(), io::sink(), nowhere).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            sort_within("b\na\n".as_bytes(), io::sink(), nowhere).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
 }

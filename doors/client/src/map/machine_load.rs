@@ -21,13 +21,14 @@ impl MachineLoad {
         MachineLoad { sampled: Instant::now(), disks_busy_ms: disks_busy_ms() }
     }
 
-    /// Two shares from 0 to 1: the part of the time since the last sample for which the busiest disk was busy, and the
-    /// average load of the processors over the last minute.
+    /// Two shares from 0 to 1: the part of the time since the last sample for which the busiest
+    /// disk was busy, and the average load of the processors over the last minute.
     pub fn sample(&mut self) -> (f64, f64) {
         let before = std::mem::replace(self, MachineLoad::begin());
         let elapsed_ms = before.sampled.elapsed().as_millis().max(1) as f64;
-        let busy_ms =
-            |(disk, ms): (&String, &u64)| ms.saturating_sub(before.disks_busy_ms.get(disk).copied().unwrap_or(*ms));
+        let busy_ms = |(disk, ms): (&String, &u64)| {
+            ms.saturating_sub(before.disks_busy_ms.get(disk).copied().unwrap_or(*ms))
+        };
         let most_ms = self.disks_busy_ms.iter().map(busy_ms).max().unwrap_or(0);
         ((most_ms as f64 / elapsed_ms).min(1.0), processor_load().min(1.0))
     }
@@ -45,7 +46,8 @@ fn disks_busy_ms() -> HashMap<String, u64> {
 /// Number of runnable threads for each processor, averaged over the last minute; may be above 1.
 fn processor_load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let runnable: f64 = text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
+    let runnable: f64 =
+        text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
     runnable / std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64
 }
 
@@ -60,6 +62,9 @@ mod tests {
             let (disk, load) = machine.sample();
             assert!((0.0..=1.0).contains(&disk) && (0.0..=1.0).contains(&load), "{disk} {load}");
         }
-        assert!(processor_load() > 0.0 || std::fs::read_to_string("/proc/loadavg").unwrap().starts_with("0.00"));
+        assert!(
+            processor_load() > 0.0
+                || std::fs::read_to_string("/proc/loadavg").unwrap().starts_with("0.00")
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Partitions lines by key for the shuffle, so that each reducer gets all lines of its keys.
 //!
-//! The output of one program is one file: all lines for the first reducer, then all lines for the second, and so on. A
-//! trailer follows: for each reducer the offset at which its lines end, as eight bytes, little-endian.
+//! The output of one program is one file: all lines for the first reducer, then all lines for the
+//! second, and so on. A trailer follows: for each reducer the offset at which its lines end, as
+//! eight bytes, little-endian.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -15,15 +16,15 @@ use super::line_sort::{self, read_lines, with_line_feed};
 /// Maximum number of reducers of a job. Partitioning opens one temporary file for each reducer.
 pub const MAX_REDUCERS: u32 = 256;
 
-/// Maximum bytes of lines that a task holds in memory while it partitions. An equal part of this belongs to each
-/// reducer; when it is full, its lines move to the temporary file of the reducer.
+/// Maximum bytes of lines that a task holds in memory while it partitions. An equal part of this
+/// belongs to each reducer; when it is full, its lines move to the temporary file of the reducer.
 const PARTITION_MEMORY: usize = 64 << 20;
 
 /// Size of one offset in the trailer.
 const END_BYTES: u64 = 8;
 
-/// Partitions the lines of all `sources` by key, the text before the first tab. Returns the file to store, which can be
-/// read once. The last line of a source may lack its line feed.
+/// Partitions the lines of all `sources` by key, the text before the first tab. Returns the file to
+/// store, which can be read once. The last line of a source may lack its line feed.
 pub(crate) fn partition(
     sources: impl IntoIterator<Item = impl Read>,
     partitions: u32,
@@ -41,7 +42,8 @@ pub(crate) fn partition(
             }
         })?;
     }
-    let (mut parts, mut ends, mut end): (Box<dyn Read + Send>, _, _) = (Box::new(io::empty()), Vec::new(), 0);
+    let (mut parts, mut ends, mut end): (Box<dyn Read + Send>, _, _) =
+        (Box::new(io::empty()), Vec::new(), 0);
     for file in files {
         let (mut file, last) = file.into_parts();
         let last = last.expect("a write does not panic");
@@ -62,7 +64,10 @@ fn partition_of(line: &[u8], partitions: u32) -> u32 {
     let (words, rest) = key.as_chunks();
     let mut last = [0; size_of::<u64>()];
     last[..rest.len()].copy_from_slice(rest);
-    let mixed = words.iter().chain([&last]).fold(key.len() as u64, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
+    let mixed = words
+        .iter()
+        .chain([&last])
+        .fold(key.len() as u64, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
     ((u128::from(mixed) * u128::from(partitions)) >> 64) as u32
 }
 
@@ -98,7 +103,10 @@ mod tests {
         let text = "b\t1\na\t1\n\n\tx\nb\t2\nno tab\na\t3\nno tab\tbut one\nlast";
         for partitions in [1, 3, 200] {
             let mut file = Vec::new();
-            partition([text.as_bytes()], partitions, scratch.path()).unwrap().read_to_end(&mut file).unwrap();
+            partition([text.as_bytes()], partitions, scratch.path())
+                .unwrap()
+                .read_to_end(&mut file)
+                .unwrap();
             let trailer = trailer_of(file.len() as u64, partitions).unwrap();
             let trailer = &file[trailer.start as usize..];
             let mut all = Vec::new();
@@ -110,7 +118,8 @@ mod tests {
                 all.extend(lines.map(|line| (line.split('\t').next().unwrap(), part, line)));
             }
             all.sort_unstable();
-            let keys: std::collections::BTreeSet<_> = all.iter().map(|(key, part, _)| (key, part)).collect();
+            let keys: std::collections::BTreeSet<_> =
+                all.iter().map(|(key, part, _)| (key, part)).collect();
             assert_eq!(keys.len(), 5, "each key has one reducer: {all:?}");
             let mut lines: Vec<_> = text.lines().collect();
             let mut found: Vec<_> = all.iter().map(|(_, _, line)| *line).collect();
@@ -119,7 +128,10 @@ mod tests {
             assert_eq!(found, lines);
         }
         let mut file = Vec::new();
-        partition(["a", "b\nc"].map(str::as_bytes), 1, scratch.path()).unwrap().read_to_end(&mut file).unwrap();
+        partition(["a", "b\nc"].map(str::as_bytes), 1, scratch.path())
+            .unwrap()
+            .read_to_end(&mut file)
+            .unwrap();
         assert!(file.starts_with(b"a\nb\nc\n"), "programs that end without a line feed: {file:?}");
         assert_eq!((trailer_of(7, 1), lines_of(&[0; 8], 1)), (None, None));
     }

@@ -1,11 +1,12 @@
-//! A pause of microseconds. The timers of the async runtime have a resolution of 1 ms, in which a fast program reads
-//! several full pipes.
+//! A pause of microseconds. The timers of the async runtime have a resolution of 1 ms, in which a
+//! fast program reads several full pipes.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 use tokio::net::unix::pipe::Receiver;
 
@@ -22,7 +23,10 @@ impl Pause {
     /// # Errors
     /// If this process may not open more files.
     pub fn new() -> io::Result<Self> {
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
         Ok(Pause { timer: Receiver::from_owned_fd_unchecked(timer)?, is_running: false })
     }
 
@@ -31,15 +35,20 @@ impl Pause {
     /// # Errors
     /// If the system refuses the time.
     pub fn begin(&mut self, pause: Duration) -> io::Result<()> {
-        let it_value = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+        let it_value =
+            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
+        timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::empty(),
+            &Itimerspec { it_interval, it_value },
+        )?;
         self.is_running = true;
         Ok(())
     }
 
-    /// Waits until the pause has ended; does not wait if none has begun. The future may be dropped and the method
-    /// called again.
+    /// Waits until the pause has ended; does not wait if none has begun. The future may be dropped
+    /// and the method called again.
     ///
     /// # Errors
     /// If the timer cannot be read.
@@ -47,7 +56,8 @@ impl Pause {
         while self.is_running {
             self.timer.readable().await?;
             match self.timer.try_read(&mut [0; 8]) {
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 expired => self.is_running = expired? == 0,
             }
         }

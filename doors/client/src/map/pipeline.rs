@@ -1,5 +1,5 @@
-//! A pipeline of programs, as a shell makes one with `|`. The programs are killed together, and the pipeline succeeds
-//! only if each program does.
+//! A pipeline of programs, as a shell makes one with `|`. The programs are killed together, and the
+//! pipeline succeeds only if each program does.
 
 use std::io::{self, BufReader, PipeReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
@@ -19,8 +19,8 @@ use super::line_sort::{BUFFER_BYTES, sort_lines};
 /// A shell whose last command was killed by signal N ends with the exit code 128 + N.
 const SHELL_SIGNAL: i32 = 128;
 
-/// Size of the pipes between programs, where the system allows it. The default is 64 KiB; larger pipes need fewer
-/// switches between the programs.
+/// Size of the pipes between programs, where the system allows it. The default is 64 KiB; larger
+/// pipes need fewer switches between the programs.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
 /// Why a pipeline failed. Each message names the program.
@@ -71,8 +71,9 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Sorts the lines that the program reads by key, and lines with the same key as a whole, by their bytes. So the
-    /// output does not depend on the order of the input. Lines that do not fit in memory are in `scratch`.
+    /// Sorts the lines that the program reads by key, and lines with the same key as a whole, by
+    /// their bytes. So the output does not depend on the order of the input. Lines that do not fit
+    /// in memory are in `scratch`.
     pub fn sorted(self, scratch: &Path) -> Self {
         Stage { sort_folder: Some(scratch.to_owned()), ..self }
     }
@@ -99,13 +100,14 @@ struct RunningStage {
 }
 
 impl Pipeline {
-    /// Starts the programs. The last one writes to `output`. Also returns the pipe from which the first one reads; the
-    /// pipe has its smallest size.
+    /// Starts the programs. The last one writes to `output`. Also returns the pipe from which the
+    /// first one reads; the pipe has its smallest size.
     ///
     /// # Errors
     /// If one of them cannot be started.
     pub fn start(stages: Vec<Stage>, output: Stdio) -> Result<(Self, Sender), PipelineError> {
-        let (mut pipeline, mut output) = (Pipeline { programs: Vec::new(), ended: 0 }, Some(output));
+        let (mut pipeline, mut output) =
+            (Pipeline { programs: Vec::new(), ended: 0 }, Some(output));
         let (mut input, first) = pipe(MIN_PIPE_BYTES)?;
         let count = stages.len();
         for (index, Stage { mut command, sort_folder }) in stages.into_iter().enumerate() {
@@ -125,7 +127,8 @@ impl Pipeline {
                 }
             };
             let spawned = command.stdin(stdin).stdout(stdout).process_group(0).spawn();
-            let child = spawned.map_err(|source| PipelineError::Start { program: program.clone(), source })?;
+            let child = spawned
+                .map_err(|source| PipelineError::Start { program: program.clone(), source })?;
             pipeline.programs.push(RunningStage { program, child, sorting });
             let Some(next) = next else { break };
             input = next;
@@ -139,17 +142,23 @@ impl Pipeline {
     /// If a program failed, or its input cannot be sorted.
     pub async fn wait(&mut self) -> Result<(), PipelineError> {
         let last = self.programs.len() - 1;
-        while let Some(RunningStage { program, child, sorting }) = self.programs.get_mut(self.ended) {
+        while let Some(RunningStage { program, child, sorting }) = self.programs.get_mut(self.ended)
+        {
             if let Some(running) = sorting {
-                let sorted = running.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                let sorted =
+                    running.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
                 *sorting = None;
-                sorted.map_err(|source| PipelineError::Sort { program: program.clone(), source })?;
+                sorted
+                    .map_err(|source| PipelineError::Sort { program: program.clone(), source })?;
             }
             let waited = child.wait().await;
-            let status = waited.map_err(|source| PipelineError::Wait { program: program.clone(), source })?;
-            // A program that is killed because the next one stopped reading has not failed: `yes | head -n 1` succeeds.
+            let status = waited
+                .map_err(|source| PipelineError::Wait { program: program.clone(), source })?;
+            // A program that is killed because the next one stopped reading has not failed: `yes |
+            // head -n 1` succeeds.
             let pipe = Some(Signal::PIPE.as_raw());
-            let is_cut_off = status.signal() == pipe || status.code() == pipe.map(|signal| SHELL_SIGNAL + signal);
+            let is_cut_off = status.signal() == pipe
+                || status.code() == pipe.map(|signal| SHELL_SIGNAL + signal);
             let has_succeeded = status.success() || is_cut_off && self.ended < last;
             if !has_succeeded {
                 return Err(PipelineError::Failed { program: program.clone(), status });
@@ -163,7 +172,8 @@ impl Pipeline {
 /// A pipe between two programs, or between a program and a thread of this process.
 pub(crate) fn pipe(size_bytes: usize) -> Result<(PipeReader, PipeWriter), PipelineError> {
     let (reader, writer) = io::pipe().map_err(PipelineError::Pipe)?;
-    // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its size.
+    // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its
+    // size.
     let _ = fcntl_setpipe_size(&writer, size_bytes);
     Ok((reader, writer))
 }
@@ -179,7 +189,8 @@ impl Drop for Pipeline {
     }
 }
 
-/// The user's program. A program that is an input of the task is in the sandbox, and not on the `PATH`.
+/// The user's program. A program that is an input of the task is in the sandbox, and not on the
+/// `PATH`.
 pub(crate) fn program(words: &[String]) -> Command {
     let (name, arguments) = words.split_first().expect("the command line requires a program");
     let sandbox = std::env::var_os("EYAS_SANDBOX").map(|sandbox| Path::new(&sandbox).join(name));
@@ -254,8 +265,12 @@ mod tests {
         let sorted = |command| Stage::from(shell(command)).sorted(scratch.path());
         assert_eq!(run(vec![sorted("cat")], lines).await.unwrap(), expected);
         assert_eq!(run(vec![shell("cat").into(), sorted("cat")], lines).await.unwrap(), expected);
-        assert_eq!(run(vec![shell("cat").into(), sorted("head -n 1")], lines).await.unwrap(), "Z\n");
-        let failed = run(vec![shell("exit 3").into(), sorted("cat")], lines).await.unwrap_err().to_string();
+        assert_eq!(
+            run(vec![shell("cat").into(), sorted("head -n 1")], lines).await.unwrap(),
+            "Z\n"
+        );
+        let failed =
+            run(vec![shell("exit 3").into(), sorted("cat")], lines).await.unwrap_err().to_string();
         assert!(failed.contains("exit code 3"), "{failed}");
     }
 

@@ -1,8 +1,8 @@
-//! A task of a reduce: gathers the lines of its keys from all committed outputs of the map, sorts the lines, feeds them
-//! to its program, and stores the program's output.
+//! A task of a reduce: gathers the lines of its keys from all committed outputs of the map, sorts
+//! the lines, feeds them to its program, and stores the program's output.
 //!
-//! All attempts of a task store under the same name. The first attempt that stores its output wins; the file appears
-//! complete or not at all.
+//! All attempts of a task store under the same name. The first attempt that stores its output wins;
+//! the file appears complete or not at all.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -44,15 +44,19 @@ pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), W
     let output = tempfile::tempfile_in(&task.scratch)?;
     let stages = vec![Stage::from(program(&task.program))];
     let (mut pipeline, input) = Pipeline::start(stages, output.try_clone()?.into())?;
-    // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its size.
+    // The system refuses if the pipes of this user are too large in sum. The pipe then keeps its
+    // size.
     let _ = fcntl_setpipe_size(&input, PIPE_BYTES);
     let input = File::from(input.into_blocking_fd().map_err(WorkError::Input)?);
     let (parts, receiver) = mpsc::channel(1);
-    let (unsorted, scratch) = (Gathered { receiver, part: Vec::new(), read_bytes: 0 }, task.scratch.clone());
+    let (unsorted, scratch) =
+        (Gathered { receiver, part: Vec::new(), read_bytes: 0 }, task.scratch.clone());
     let sorting = tokio::task::spawn_blocking(move || sort_lines(unsorted, input, scratch));
     let sorted = async {
         let sorted = sorting.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-        sorted.map_err(|source| PipelineError::Sort { program: task.program[0].clone(), source }.into())
+        sorted.map_err(|source| {
+            PipelineError::Sort { program: task.program[0].clone(), source }.into()
+        })
     };
     let ended = async { Ok(pipeline.wait().await?) };
     tokio::try_join!(gather(files, task, parts), sorted, ended)?;
@@ -68,7 +72,11 @@ pub(super) fn part_name(number: u32) -> String {
 }
 
 /// Gathers all lines of the reducer's keys. It is no error here if the sorter has failed.
-async fn gather(files: &DfsClient, task: &ReduceTask, gathered: mpsc::Sender<Vec<u8>>) -> Result<(), WorkError> {
+async fn gather(
+    files: &DfsClient,
+    task: &ReduceTask,
+    gathered: mpsc::Sender<Vec<u8>>,
+) -> Result<(), WorkError> {
     for part in files.run_status(task.address).await?.parts {
         let name = task.address.run.file(worker::part_name(part.worker));
         let damaged = || WorkError::Damaged(name.clone());

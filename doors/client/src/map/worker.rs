@@ -1,9 +1,9 @@
-//! A task of a job over blocks: claims chunks, reads them, feeds them to its program, stores the program's output, and
-//! commits.
+//! A task of a job over blocks: claims chunks, reads them, feeds them to its program, stores the
+//! program's output, and commits.
 //!
-//! Each process of the program is a worker of the run. Its output is stored under a name of the worker's own. The
-//! output is used only if the leader of the run has committed it. So each chunk counts once, whichever process fails at
-//! whichever moment.
+//! Each process of the program is a worker of the run. Its output is stored under a name of the
+//! worker's own. The output is used only if the leader of the run has committed it. So each chunk
+//! counts once, whichever process fails at whichever moment.
 
 use std::io::{self, PipeReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -41,13 +41,16 @@ const FILE_VARIABLE: &str = "EYAS_FILE";
 pub struct MapTask {
     /// The run whose chunks are read.
     pub address: RunAddress,
-    /// The program that reads the blocks, and its arguments. `{file}` in an argument stands for the name of the file.
+    /// The program that reads the blocks, and its arguments. `{file}` in an argument stands for
+    /// the name of the file.
     pub program: Vec<String>,
-    /// Whether the program is started anew for each file of a block, so that one process reads one file only.
+    /// Whether the program is started anew for each file of a block, so that one process reads one
+    /// file only.
     pub by_file: bool,
     /// Whether each process of the program reads the header of its file first.
     pub repeats_header: bool,
-    /// Partitioning of the program's lines for a reduce; without it, the output is stored as it is.
+    /// Partitioning of the program's lines for a reduce; without it, the output is stored as it
+    /// is.
     pub shuffle: Option<Shuffle>,
     /// Folder for the program's output, until it is stored.
     pub scratch: PathBuf,
@@ -79,14 +82,14 @@ pub enum WorkError {
     Damaged(FileName),
     /// The header of a file is longer than any header.
     #[error(
-        "{0} has no header that ends within {MAX_HEADER_BYTES} bytes: leave out `--header repeat`, or give the file \
-         the name of its kind (`.csv`, `.vcf`, `.sam`)"
+        "{0} has no header that ends within {MAX_HEADER_BYTES} bytes: leave out `--header \
+         repeat`, or give the file the name of its kind (`.csv`, `.vcf`, `.sam`)"
     )]
     Header(FileName),
     /// The header of a file cannot be found, because the file is no text, or compressed as a whole.
     #[error(
-        "{0} is neither text nor text that `bgzip` has compressed, so its header cannot be read: leave out `--header \
-         repeat`, or store the file as text or compressed with `bgzip`"
+        "{0} is neither text nor text that `bgzip` has compressed, so its header cannot be read: \
+         leave out `--header repeat`, or store the file as text or compressed with `bgzip`"
     )]
     NoHeader(FileName),
     /// A compressed header is damaged.
@@ -100,7 +103,8 @@ pub enum WorkError {
 /// Works on blocks of a run until no chunk is left.
 ///
 /// # Errors
-/// If the program fails, a chunk cannot be read, an output cannot be stored, or the leader of the run does not answer.
+/// If the program fails, a chunk cannot be read, an output cannot be stored, or the leader of the
+/// run does not answer.
 pub async fn map_worker(files: &DfsClient, task: &MapTask) -> Result<(), WorkError> {
     let spec = files.run_spec(task.address).await?;
     let chunks = sources(&spec);
@@ -129,8 +133,8 @@ pub(super) fn part_name(worker: WorkerId) -> String {
     format!("map-{:016x}", worker.0)
 }
 
-/// Works through one block, and returns whether there may be another one. With `machine`, reports the load of this
-/// machine to the leader.
+/// Works through one block, and returns whether there may be another one. With `machine`, reports
+/// the load of this machine to the leader.
 async fn work_through_block(
     files: &DfsClient,
     task: &MapTask,
@@ -142,7 +146,8 @@ async fn work_through_block(
     let name = task.address.run.file(part_name(worker));
     let input = ProgramInput::new(task.repeats_header);
     let owner = WorkerBlock::new(worker, files.near().unwrap_or(NO_NODE));
-    let mut block = Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
+    let mut block =
+        Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
     let done = block.work(&mut attendance, machine).await;
     let is_asking = matches!(block.state, State::Committing);
     block.state = State::Idle;
@@ -154,8 +159,8 @@ async fn work_through_block(
         Err(_) => attendance.tell(Event::Gone { worker }).await,
     }
     if done.is_ok() || !is_asking {
-        // The output does not count. (After a commit without an answer, it may.) If this fails, the end of the run
-        // removes the file.
+        // The output does not count. (After a commit without an answer, it may.) If this fails, the
+        // end of the run removes the file.
         let _ = files.remove(&block.name).await;
     }
     done.map(|_| true)
@@ -189,7 +194,8 @@ enum State {
     Idle,
     /// The program runs.
     Running(Pipeline, Output),
-    /// The program has succeeded. The next chunk belongs to another file, for which the program is started anew.
+    /// The program has succeeded. The next chunk belongs to another file, for which the program is
+    /// started anew.
     BetweenFiles(Output),
     /// The program has succeeded, and its output is being stored.
     Storing(Storing),
@@ -200,7 +206,8 @@ enum State {
 /// The output of a block.
 enum Output {
     Whole(std::fs::File),
-    /// Lines for a reduce: the outputs of the processes, for the thread that partitions them, and its result.
+    /// Lines for a reduce: the outputs of the processes, for the thread that partitions them, and
+    /// its result.
     Partitioned(mpsc::Sender<PipeReader>, JoinHandle<io::Result<Box<dyn Read + Send>>>),
 }
 
@@ -212,7 +219,8 @@ impl Output {
         };
         let (outputs, sources) = mpsc::channel();
         let scratch = task.scratch.clone();
-        let partitioning = tokio::task::spawn_blocking(move || partition(sources, partitions, &scratch));
+        let partitioning =
+            tokio::task::spawn_blocking(move || partition(sources, partitions, &scratch));
         Ok(Output::Partitioned(outputs, partitioning))
     }
 
@@ -228,7 +236,8 @@ impl Output {
     fn of_program(&self) -> Result<Stdio, WorkError> {
         Ok(match self {
             Output::Whole(file) => file.try_clone()?.into(),
-            // A pipe for each process, so that the last line of a process ends also without a line feed.
+            // A pipe for each process, so that the last line of a process ends also without a line
+            // feed.
             Output::Partitioned(outputs, _) => {
                 let (lines, writer) = pipe(PIPE_BYTES)?;
                 // The thread has failed if it does not take the pipe; its result says so.
@@ -277,15 +286,19 @@ impl<'a> Block<'a> {
         }
     }
 
-    async fn report_load(&self, attendance: &RunAttendance, machine: &mut Option<&mut MachineLoad>) {
+    async fn report_load(
+        &self,
+        attendance: &RunAttendance,
+        machine: &mut Option<&mut MachineLoad>,
+    ) {
         if let (Some(machine), Some(node)) = (machine, self.files.near()) {
             let (disk, load) = machine.sample();
             attendance.tell(Event::Measured { node, disk, load }).await;
         }
     }
 
-    /// Takes all steps that are possible now: starts the program, asks for chunks, reads them, ends the program's
-    /// input.
+    /// Takes all steps that are possible now: starts the program, asks for chunks, reads them, ends
+    /// the program's input.
     async fn advance(&mut self, attendance: &RunAttendance) -> Result<(), WorkError> {
         if matches!(self.state, State::Storing(_) | State::Committing) {
             return Ok(());
@@ -312,7 +325,11 @@ impl<'a> Block<'a> {
         }
         let is_open = self.input.is_open();
         let present = self.current().map(|(chunk, _)| chunk);
-        self.input.read_ahead(self.files, present.filter(|_| is_open), self.upcoming().filter(|_| is_open));
+        self.input.read_ahead(
+            self.files,
+            present.filter(|_| is_open),
+            self.upcoming().filter(|_| is_open),
+        );
         Ok(())
     }
 
@@ -323,9 +340,12 @@ impl<'a> Block<'a> {
         Some((chunk, piece % chunk.pieces))
     }
 
-    /// The chunk that will probably be read after the present one. The leader may give it to another worker.
+    /// The chunk that will probably be read after the present one. The leader may give it to
+    /// another worker.
     fn upcoming(&self) -> Option<&'a ChunkSource> {
-        let mut chunks = self.owner.chunks()[self.owner.done() as usize..].iter().map(|piece| self.chunk_of(*piece));
+        let mut chunks = self.owner.chunks()[self.owner.done() as usize..]
+            .iter()
+            .map(|piece| self.chunk_of(*piece));
         match self.owner.current() {
             None => chunks.next(),
             Some(present) => chunks.find(|chunk| chunk.chunk != self.chunk_of(present).chunk),
@@ -336,7 +356,8 @@ impl<'a> Block<'a> {
         &self.chunks[(piece / self.chunks[0].pieces) as usize]
     }
 
-    /// Whether the program has read all chunks of its file, and the next chunk belongs to another file.
+    /// Whether the program has read all chunks of its file, and the next chunk belongs to another
+    /// file.
     fn is_at_other_file(&self) -> bool {
         let current = self.current().map(|(chunk, _)| &chunk.file);
         let is_other = matches!((current, &self.file), (Some(current), Some(file)) if !Arc::ptr_eq(current, file));
@@ -346,7 +367,8 @@ impl<'a> Block<'a> {
     /// Starts the program. `chunk` is the first chunk that it reads, after the header.
     fn start(&mut self, chunk: &ChunkSource, header: Vec<u8>) -> Result<(), WorkError> {
         let file = &chunk.file;
-        let reads_one_file = self.task.by_file || self.chunks.iter().all(|other| Arc::ptr_eq(&other.file, file));
+        let reads_one_file =
+            self.task.by_file || self.chunks.iter().all(|other| Arc::ptr_eq(&other.file, file));
         let name = file.name.as_str();
         let words: Vec<_> = self.task.program.iter().map(|word| word.replace(FILE, name)).collect();
         let mut first = program(if self.task.by_file { &words } else { &self.task.program });
@@ -354,7 +376,9 @@ impl<'a> Block<'a> {
             first.env(FILE_VARIABLE, name);
         }
         let mut stages = vec![Stage::from(first)];
-        if let Some(combine) = self.task.shuffle.as_ref().and_then(|shuffle| shuffle.combine.as_ref()) {
+        if let Some(combine) =
+            self.task.shuffle.as_ref().and_then(|shuffle| shuffle.combine.as_ref())
+        {
             stages.push(Stage::from(shell(combine)).sorted(&self.task.scratch));
         }
         self.file = Some(file.clone());
@@ -375,9 +399,9 @@ impl<'a> Block<'a> {
     async fn enter(&mut self, next: Next, attendance: &RunAttendance) -> Result<(), WorkError> {
         match next {
             Next::Ended => {
-                // A program may end before it has read all of its input. Chunks of which it has read nothing go back to
-                // the leader. But the first chunk always counts as read: otherwise another worker would begin with it
-                // and end the same way, without end.
+                // A program may end before it has read all of its input. Chunks of which it has
+                // read nothing go back to the leader. But the first chunk always counts as read:
+                // otherwise another worker would begin with it and end the same way, without end.
                 if (self.input.is_begun() || self.owner.done() == 0)
                     && let Some((begun, _)) = self.current()
                 {
@@ -386,7 +410,9 @@ impl<'a> Block<'a> {
                     }
                 }
                 self.input = ProgramInput::new(self.task.repeats_header);
-                let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
+                let State::Running(_, output) =
+                    std::mem::replace(&mut self.state, State::Committing)
+                else {
                     unreachable!("only a program that runs can end")
                 };
                 if self.is_at_other_file() {
@@ -405,7 +431,8 @@ impl<'a> Block<'a> {
     }
 
     fn heartbeat(&self) -> Event {
-        let commit = || self.owner.commit().expect("a worker that has stored its output has read a chunk");
+        let commit =
+            || self.owner.commit().expect("a worker that has stored its output has read a chunk");
         if matches!(self.state, State::Committing) { commit() } else { self.owner.heartbeat() }
     }
 }
@@ -419,18 +446,21 @@ enum Next {
 }
 
 impl State {
-    /// Waits until the present state ends; forever if it does not end by itself. The future may be dropped and the
-    /// method called again.
+    /// Waits until the present state ends; forever if it does not end by itself. The future may be
+    /// dropped and the method called again.
     async fn advance(&mut self) -> Result<Next, WorkError> {
         match self {
             State::Running(pipeline, _) => {
                 pipeline.wait().await?;
                 Ok(Next::Ended)
             }
-            State::Storing(Storing(storing)) => {
-                storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())).map(|()| Next::Stored)
+            State::Storing(Storing(storing)) => storing
+                .await
+                .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+                .map(|()| Next::Stored),
+            State::Idle | State::BetweenFiles(_) | State::Committing => {
+                std::future::pending().await
             }
-            State::Idle | State::BetweenFiles(_) | State::Committing => std::future::pending().await,
         }
     }
 }
@@ -447,16 +477,21 @@ async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), W
         Output::Whole(file) => store_whole(&files, &name, file).await,
         Output::Partitioned(outputs, partitioning) => {
             drop(outputs);
-            let partitioned = partitioning.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
-            let options = WriteOptions { is_durable: false, ..WriteOptions::of(Format::Fixed { record_bytes: 1 }) };
+            let partitioned =
+                partitioning.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            let options = WriteOptions {
+                is_durable: false,
+                ..WriteOptions::of(Format::Fixed { record_bytes: 1 })
+            };
             files.write(&name, partitioned, options, |_| {}).await?;
             Ok(())
         }
     }
 }
 
-/// Ends the last line of an output that is text, to which the next output of the job is joined: in this task, or by
-/// `cat`. Other content stays as it is: a line feed between two streams of bzip2 would hide the second one.
+/// Ends the last line of an output that is text, to which the next output of the job is joined: in
+/// this task, or by `cat`. Other content stays as it is: a line feed between two streams of bzip2
+/// would hide the second one.
 fn end_text(mut file: &std::fs::File) -> io::Result<()> {
     let mut last = [0];
     match file.metadata()?.len().checked_sub(1) {
@@ -465,7 +500,8 @@ fn end_text(mut file: &std::fs::File) -> io::Result<()> {
     }
     let beginning = beginning_of(file)?;
     // The beginning may end within a character.
-    let is_utf8 = std::str::from_utf8(&beginning).map_or_else(|error| error.error_len().is_none(), |_| true);
+    let is_utf8 =
+        std::str::from_utf8(&beginning).map_or_else(|error| error.error_len().is_none(), |_| true);
     if last != *b"\n" && is_utf8 && is_text(&beginning) { file.write_all(b"\n") } else { Ok(()) }
 }
 
@@ -478,7 +514,11 @@ fn beginning_of(file: &std::fs::File) -> io::Result<Vec<u8>> {
 }
 
 /// Stores the output of a task. A text is stored as records, one for each line.
-pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
+pub(super) async fn store_whole(
+    files: &DfsClient,
+    name: &FileName,
+    mut file: std::fs::File,
+) -> Result<(), WorkError> {
     end_text(&file)?;
     file.seek(SeekFrom::Start(0))?;
     let format = RecordFormat::guess(name.as_str(), &beginning_of(&file)?);

@@ -40,7 +40,16 @@ class LocalCluster(Cluster):
         access = os.path.join(self.folder, "access.toml")
         self.address = {"access": access}
         self.objects = os.path.join(self.folder, "values")
-        words = ["start", "local", "--owned", "--ephemeral", "--nodes", str(nodes), "--access", access]
+        words = [
+            "start",
+            "local",
+            "--owned",
+            "--ephemeral",
+            "--nodes",
+            str(nodes),
+            "--access",
+            access,
+        ]
         if slots is not None:
             words += ["--slots", str(slots)]
         if has_files:

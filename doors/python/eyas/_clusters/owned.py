@@ -32,7 +32,9 @@ class OwnedProcess:
             if not any(line.strip() == b"ready" for line in self._process.stdout):
                 self._process.wait()
                 log.seek(0)
-                raise ClusterError(f"{what} did not start: {log.read().decode(errors='replace').strip()}")
+                raise ClusterError(
+                    f"{what} did not start: {log.read().decode(errors='replace').strip()}"
+                )
 
     def release(self) -> None:
         """Let it end: at once, or in the child of a fork, when the parent does this, too."""

@@ -27,10 +27,23 @@ class PoolCluster(Cluster):
         name = f"python-{uuid.uuid4().hex[:8]}"
         # The folder of a cluster with a name is where nodes see it, too.
         words = ["--cluster", name, "start", "dispatcher", "--owned", "--ephemeral"]
-        self._dispatcher = OwnedProcess(words + (["--advertise", host] if host else []), "the dispatcher")
+        self._dispatcher = OwnedProcess(
+            words + (["--advertise", host] if host else []), "the dispatcher"
+        )
         self.address = {"cluster": name}
         try:
-            added = [sys.executable, "-P", "-m", "eyas", "--cluster", name, "pool", "add", pool, _NAME]
+            added = [
+                sys.executable,
+                "-P",
+                "-m",
+                "eyas",
+                "--cluster",
+                name,
+                "pool",
+                "add",
+                pool,
+                _NAME,
+            ]
             added += shlex.split(options) if isinstance(options, str) else options
             ended = subprocess.run(added, stdin=subprocess.DEVNULL, capture_output=True)
             if ended.returncode != 0:

@@ -168,10 +168,14 @@ def own_address(host: str) -> str:
             probe.connect(address)
             own: str = probe.getsockname()[0]
             return own
-    raise ClusterError(f"there is no way to the host {host} of the engine: name the address of this client by `host`")
+    raise ClusterError(
+        f"there is no way to the host {host} of the engine: name the address of this client by `host`"
+    )
 
 
-def executor_on(engine: Engine, host: str, timeout: float, options: ExecutorOptions, *, has_files: bool) -> Executor:
+def executor_on(
+    engine: Engine, host: str, timeout: float, options: ExecutorOptions, *, has_files: bool
+) -> Executor:
     """Return an executor on a new cluster inside an engine, which ends with the executor."""
     return on_cluster(EngineCluster(engine, host, timeout, has_files=has_files), options)
 

@@ -46,7 +46,11 @@ def _holder(key: str, description: Description | None) -> Any:
             return
         node = None if description is None else Node(description)
         try:
-            while not stop.wait(_LOOK_EVERY_S) and worker.status.name in ("init", "running", "paused"):
+            while not stop.wait(_LOOK_EVERY_S) and worker.status.name in (
+                "init",
+                "running",
+                "paused",
+            ):
                 if node is not None and node.wait(0):
                     return
         finally:
@@ -82,7 +86,9 @@ class _DaskEngine:
         self._cluster = cluster
         self._take(self._workers())
         if not self._held:
-            raise ClusterError("the Dask cluster has no workers: wait for some with client.wait_for_workers(1)")
+            raise ClusterError(
+                "the Dask cluster has no workers: wait for some with client.wait_for_workers(1)"
+            )
 
     def _take(self, workers: dict[tuple[str, str], dict[str, Any]]) -> None:
         import cloudpickle
@@ -93,11 +99,17 @@ class _DaskEngine:
             address, key = worker[0], f"{self._cluster.key}-{len(self._held)}"
             resources = info.get("resources") or {}
             description = self._cluster.describe(
-                address, len(self._held), info["nthreads"], info["memory_limit"] or None, int(resources.get("GPU", 0))
+                address,
+                len(self._held),
+                info["nthreads"],
+                info["memory_limit"] or None,
+                int(resources.get("GPU", 0)),
             )
             tasks = [
                 self._client.submit(
-                    ByValue(_holder(self._cluster.key, None if number else description), cloudpickle),
+                    ByValue(
+                        _holder(self._cluster.key, None if number else description), cloudpickle
+                    ),
                     key=f"{key}-{number}",
                     pure=False,
                     workers=[address],
@@ -138,8 +150,15 @@ class _DaskEngine:
             if not alive:
                 return
             addresses = [address for address, _ in alive]
-            self._client.run(ByValue(_releaser(self._cluster.key), cloudpickle), workers=addresses, on_error="ignore")
-            wait([task for worker in alive for task in self._held[worker][1]], timeout=_END_DEADLINE_S)
+            self._client.run(
+                ByValue(_releaser(self._cluster.key), cloudpickle),
+                workers=addresses,
+                on_error="ignore",
+            )
+            wait(
+                [task for worker in alive for task in self._held[worker][1]],
+                timeout=_END_DEADLINE_S,
+            )
         except (OSError, TimeoutError) as error:
             _LOGGER.warning("Dask does not answer: %s", error)
         finally:
@@ -186,4 +205,6 @@ def on_dask(
         place = urlsplit(client.scheduler.address)
         has_host = place.scheme in ("tcp", "tls", "ws", "wss") and place.hostname
         host = own_address(str(place.hostname)) if has_host else "127.0.0.1"
-    return executor_on(_DaskEngine(client, new_workers), host, start_timeout, options, has_files=files)
+    return executor_on(
+        _DaskEngine(client, new_workers), host, start_timeout, options, has_files=files
+    )

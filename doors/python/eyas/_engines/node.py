@@ -61,7 +61,9 @@ def check(description: Description) -> None:
             ) from None
         found = version
     if found != version:
-        raise StartFailed(f"{here}, with eyas {found}, and {there}, with eyas {version}: install the same version")
+        raise StartFailed(
+            f"{here}, with eyas {found}, and {there}, with eyas {version}: install the same version"
+        )
     if python.split(".")[:2] != platform.python_version().split(".")[:2]:
         raise StartFailed(f"{here}, and {there}: use the same version of Python")
     if not os.access(interpreter, os.X_OK):
@@ -86,7 +88,16 @@ class Node:
             access = os.path.join(self._folder, "access.toml")
             with open(os.open(access, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(description.access)
-            words = [sys.executable, "-P", "-m", "eyas", "start", "executor", "--owned", "--ephemeral"]
+            words = [
+                sys.executable,
+                "-P",
+                "-m",
+                "eyas",
+                "start",
+                "executor",
+                "--owned",
+                "--ephemeral",
+            ]
             words += ["--access", access]
             # The cluster lives no longer than its client.
             words += ["--folder", self._folder, "--reconnect", "10s", "--name", description.name]

@@ -64,17 +64,25 @@ class _RayEngine:
         from ray._private.state import available_resources_per_node
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        new = [node for node in self._ray.nodes() if node["Alive"] and node["NodeID"] not in self._held]
+        new = [
+            node for node in self._ray.nodes() if node["Alive"] and node["NodeID"] not in self._held
+        ]
         if not new:
             return
         free_by_node = available_resources_per_node()
         for node in new:
             free = free_by_node.get(node["NodeID"], {})
-            cpus, gpus, memory = int(free.get("CPU", 0)), int(free.get("GPU", 0)), int(free.get("memory", 0))
+            cpus, gpus, memory = (
+                int(free.get("CPU", 0)),
+                int(free.get("GPU", 0)),
+                int(free.get("memory", 0)),
+            )
             if cpus == 0:
                 continue
             address = node["NodeManagerAddress"]
-            description = self._cluster.describe(address, len(self._held), cpus, memory or None, gpus)
+            description = self._cluster.describe(
+                address, len(self._held), cpus, memory or None, gpus
+            )
             with by_value(cloudpickle, __name__):
                 actor = (
                     self._ray.remote(_Holder)
@@ -84,7 +92,9 @@ class _RayEngine:
                         num_gpus=gpus,
                         memory=memory,
                         max_concurrency=2,
-                        scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+                        scheduling_strategy=NodeAffinitySchedulingStrategy(
+                            node["NodeID"], soft=False
+                        ),
                     )
                     .remote(description)
                 )
@@ -103,7 +113,9 @@ class _RayEngine:
     def missing(self, joined: set[str]) -> list[str]:
         for _, address, _, end in self._held.values():
             if (error := self._error_of(end)) is not None:
-                raise ClusterError(f"the executor on the Ray node {address} has failed: {error}") from error
+                raise ClusterError(
+                    f"the executor on the Ray node {address} has failed: {error}"
+                ) from error
         return [address for name, address, _, _ in self._held.values() if name not in joined]
 
     def look(self) -> bool:
@@ -154,8 +166,12 @@ def on_ray(
         from ray.util.client import ray as remote_client
 
     if remote_client.is_connected():
-        raise ClusterError("on_ray needs a driver on a node of the cluster, not a Ray client of a ray:// address")
+        raise ClusterError(
+            "on_ray needs a driver on a node of the cluster, not a Ray client of a ray:// address"
+        )
     if not ray.is_initialized():
-        raise ClusterError("this process has joined no Ray cluster: call ray.init(address=…) before")
+        raise ClusterError(
+            "this process has joined no Ray cluster: call ray.init(address=…) before"
+        )
     host = host or ray.util.get_node_ip_address()
     return executor_on(_RayEngine(ray, new_nodes), host, start_timeout, options, has_files=files)

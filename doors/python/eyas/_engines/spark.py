@@ -91,11 +91,15 @@ class _SparkEngine:
         memory = None
         if not java.isLocal():
             text = self._context.getConf().get("spark.executor.memory", "1g")
-            memory = self._context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text)
+            memory = self._context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(
+                text
+            )
         slots = min(executor.totalCores() for executor in executors)
         count = sum(executor.maxTasks() for executor in executors)
         description = cluster.describe("Spark", 0, slots, memory)
-        self._job = threading.Thread(target=self._run, args=(description, count), name="eyas-spark", daemon=True)
+        self._job = threading.Thread(
+            target=self._run, args=(description, count), name="eyas-spark", daemon=True
+        )
         self._job.start()
 
     def _run(self, description: Description, count: int) -> None:
@@ -103,15 +107,21 @@ class _SparkEngine:
         from pyspark import cloudpickle
 
         try:
-            self._context.setJobGroup(self._cluster.key, "executors of eyas", interruptOnCancel=True)
+            self._context.setJobGroup(
+                self._cluster.key, "executors of eyas", interruptOnCancel=True
+            )
             tasks = self._context.parallelize(range(count), count)
-            tasks.mapPartitionsWithIndex(ByValue(_holder(self._cluster.key, description), cloudpickle)).count()
+            tasks.mapPartitionsWithIndex(
+                ByValue(_holder(self._cluster.key, description), cloudpickle)
+            ).count()
         except Exception as error:
             self._error = error
 
     def missing(self, joined: set[str]) -> list[str]:
         if not self._job.is_alive():
-            raise ClusterError(f"the job of Spark with the executors has ended: {self._error}") from self._error
+            raise ClusterError(
+                f"the job of Spark with the executors has ended: {self._error}"
+            ) from self._error
         return self._hosts[len(joined) :]
 
     def look(self) -> bool:
@@ -120,7 +130,9 @@ class _SparkEngine:
     def stop(self) -> None:
         deadline = time.monotonic() + _END_DEADLINE_S
         # The job may not have begun.
-        while self._job.is_alive() and self._context._jsc is not None and time.monotonic() < deadline:
+        while (
+            self._job.is_alive() and self._context._jsc is not None and time.monotonic() < deadline
+        ):
             try:
                 self._context.cancelJobGroup(self._cluster.key)
             except Exception as error:
@@ -151,7 +163,9 @@ def on_spark(
     """
     context = getattr(session, "sparkContext", None) if not _is_connect(session) else None
     if context is None:
-        raise ClusterError("on_spark needs a session with a driver in this process, not one of Spark Connect")
+        raise ClusterError(
+            "on_spark needs a session with a driver in this process, not one of Spark Connect"
+        )
     host = host or context.getConf().get("spark.driver.host")
     return executor_on(_SparkEngine(context), host, start_timeout, options, has_files=files)
 

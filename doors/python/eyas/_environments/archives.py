@@ -54,10 +54,18 @@ class Entry:
     def mark(self) -> tuple[object, ...]:
         """What is another if its content is."""
         is_file = stat.S_ISREG(self.mode)
-        return self.name, self.mode, self.size if is_file else 0, self.mtime_ns if is_file else 0, self.target
+        return (
+            self.name,
+            self.mode,
+            self.size if is_file else 0,
+            self.mtime_ns if is_file else 0,
+            self.target,
+        )
 
 
-def entries_of(folder: pathlib.Path, is_wanted: Callable[[str], bool], is_whole: bool = False) -> Iterator[Entry]:
+def entries_of(
+    folder: pathlib.Path, is_wanted: Callable[[str], bool], is_whole: bool = False
+) -> Iterator[Entry]:
     """Return what is in a folder, in order of name.
 
     What symbolic links name outside of the folder goes along, unless the folder is the root of a whole file system.
@@ -72,13 +80,17 @@ def entries_of(folder: pathlib.Path, is_wanted: Callable[[str], bool], is_whole:
             about = found.stat(follow_symlinks=False)
             if stat.S_ISLNK(about.st_mode):
                 target, real = os.readlink(found.path), os.path.realpath(found.path)
-                is_inside = is_whole or real.startswith(inside + os.sep) and not os.path.isabs(target)
+                is_inside = (
+                    is_whole or real.startswith(inside + os.sep) and not os.path.isabs(target)
+                )
                 if is_inside or not os.path.exists(real):
                     yield Entry(inner, found.path, about.st_mode, 0, about.st_mtime_ns, target)
                     continue
                 about = os.stat(real)
                 if real in above:
-                    raise ValueError(f"the symbolic link {found.path} leads back to a folder that contains it")
+                    raise ValueError(
+                        f"the symbolic link {found.path} leads back to a folder that contains it"
+                    )
             if stat.S_ISDIR(about.st_mode):
                 yield Entry(inner, found.path, about.st_mode, 0, about.st_mtime_ns, "")
                 yield from walk(found.path, f"{inner}/", (*above, os.path.realpath(found.path)))
@@ -181,7 +193,9 @@ def _field(about: Any, name: str | int) -> Any:
     try:
         return about[name]
     except (LookupError, TypeError):
-        raise ValueError(f"its manifest has no `{name}` where a Docker or OCI image has it") from None
+        raise ValueError(
+            f"its manifest has no `{name}` where a Docker or OCI image has it"
+        ) from None
 
 
 def _layers_of(image: tarfile.TarFile) -> list[IO[bytes]] | None:
@@ -239,9 +253,13 @@ def _without_zstd(content: IO[bytes]) -> IO[bytes]:
         compressed.seek(0)
         plain = tempfile.TemporaryFile()
         try:
-            done = subprocess.run(["zstd", "-dc"], stdin=compressed, stdout=plain, stderr=subprocess.PIPE)
+            done = subprocess.run(
+                ["zstd", "-dc"], stdin=compressed, stdout=plain, stderr=subprocess.PIPE
+            )
         except FileNotFoundError:
-            raise ValueError("it is compressed with zstd: install the command zstd, or use gzip") from None
+            raise ValueError(
+                "it is compressed with zstd: install the command zstd, or use gzip"
+            ) from None
         if done.returncode:
             why = done.stderr.decode(errors="replace").strip().removeprefix("/*stdin*\\ : ")
             raise ValueError(f"zstd says: {why}")
@@ -265,7 +283,15 @@ def image_entries(path: pathlib.Path) -> Iterator[tuple[tarfile.TarInfo, IO[byte
             for content in reversed(layers):
                 with content, _archive_in(content) as files:
                     yield from _layer_entries(files, seen, hidden)
-    except (EOFError, OSError, RecursionError, ValueError, lzma.LZMAError, tarfile.TarError, zlib.error) as error:
+    except (
+        EOFError,
+        OSError,
+        RecursionError,
+        ValueError,
+        lzma.LZMAError,
+        tarfile.TarError,
+        zlib.error,
+    ) as error:
         raise ValueError(f"the image {path} cannot be read: {error}") from None
 
 
@@ -288,7 +314,9 @@ def _layer_entries(
             now_hidden.add(os.path.join(folder, file.removeprefix(_WHITEOUT)))
             continue
         above = [str(parent) for parent in pathlib.PurePath(name).parents]
-        is_hidden = name in hidden or any(parent in hidden or parent + "/" in hidden for parent in above)
+        is_hidden = name in hidden or any(
+            parent in hidden or parent + "/" in hidden for parent in above
+        )
         if name in (".", "") or name in seen or is_hidden or member.isdev():
             continue
         if member.islnk():

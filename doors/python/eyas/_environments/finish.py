@@ -67,7 +67,11 @@ def lead_to_interpreter(folder: str) -> None:
     own = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     with open(path, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file]
-    kept = [line for line in lines if line.partition("=")[0].strip() not in ("home", "executable", "command")]
+    kept = [
+        line
+        for line in lines
+        if line.partition("=")[0].strip() not in ("home", "executable", "command")
+    ]
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join([f"home = {os.path.dirname(own)}", *kept, ""]))
     for name in ("python", "python3", "python%d.%d" % sys.version_info[:2]):

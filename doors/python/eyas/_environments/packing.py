@@ -73,12 +73,27 @@ class Environment:
     def words(self, folder: str) -> list[str]:
         """Return the words that start a worker. The path of the archive on the node follows them."""
         script = (_HERE / "start.sh").read_text()
-        return ["sh", "-c", script, "eyas", self.kind, self.key, self.build, self.interpreter, self.origin, folder]
+        return [
+            "sh",
+            "-c",
+            script,
+            "eyas",
+            self.kind,
+            self.key,
+            self.build,
+            self.interpreter,
+            self.origin,
+            folder,
+        ]
 
 
 def _cache() -> pathlib.Path:
     named = os.environ.get(CACHE_VARIABLE)
-    base = pathlib.Path(named) if named else pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    base = (
+        pathlib.Path(named)
+        if named
+        else pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    )
     folder = (base if named else base / "eyas") / "environments"
     # Nodes run what is in the archives.
     trusted_folder(folder, is_own=True)
@@ -123,21 +138,33 @@ def _requirements(path: pathlib.Path) -> list[pathlib.Path]:
 def _built(path: pathlib.Path) -> pathlib.Path:
     """Build a virtual environment with requirements, unless there is one of this interpreter and these requirements."""
     content = [sys.version, sys.base_prefix, *(file.read_text() for file in _requirements(path))]
-    folder = _cache() / f"requirements-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]}"
+    folder = (
+        _cache() / f"requirements-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]}"
+    )
     with _locked(folder):
         done = folder / ".eyas-built"
         if done.exists():
             _used(folder)
             return folder
         shutil.rmtree(folder, ignore_errors=True)
-        make, pip = [sys.executable, "-P", "-m", "venv"], [str(folder / "bin" / "python"), "-P", "-m", "pip"]
+        make, pip = (
+            [sys.executable, "-P", "-m", "venv"],
+            [str(folder / "bin" / "python"), "-P", "-m", "pip"],
+        )
         if importlib.util.find_spec("pip") is not None:
             # The environment needs no pip of its own, which would go along.
-            make, pip = [*make, "--without-pip"], [sys.executable, "-P", "-m", "pip", "--python", pip[0]]
+            make, pip = (
+                [*make, "--without-pip"],
+                [sys.executable, "-P", "-m", "pip", "--python", pip[0]],
+            )
         install = [*pip, "--disable-pip-version-check", "install", "-r", str(path)]
         for words in ([*make, str(folder)], install):
             ended = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=path.parent
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=path.parent,
             )
             if ended.returncode != 0:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -167,9 +194,13 @@ def _venv_build(folder: pathlib.Path) -> tuple[str, str]:
         "print(getattr(sys, '_base_executable', sys.executable))"
     )
     try:
-        told = subprocess.run([str(interpreter), "-I", "-c", code], capture_output=True, text=True, check=True)
+        told = subprocess.run(
+            [str(interpreter), "-I", "-c", code], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ValueError(f"the interpreter {interpreter} of the environment cannot be started: {error}") from None
+        raise ValueError(
+            f"the interpreter {interpreter} of the environment cannot be started: {error}"
+        ) from None
     build, base = told.stdout.splitlines()
     return build, base
 
@@ -183,7 +214,9 @@ def _spare_bytes(prefix: pathlib.Path) -> dict[str, int]:
     spare: dict[str, int] = {}
     for about in prefix.glob("conda-meta/*.json"):
         for path in json.loads(about.read_text()).get("paths_data", {}).get("paths", []):
-            if path.get("file_mode") == "binary" and (placeholder := path.get("prefix_placeholder")):
+            if path.get("file_mode") == "binary" and (
+                placeholder := path.get("prefix_placeholder")
+            ):
                 spare[path["_path"]] = max(0, len(placeholder) - len(os.fsencode(str(prefix))))
     return spare
 
@@ -215,7 +248,13 @@ def _support() -> list[tuple[str, bytes]]:
 
 
 def _key(kind: str, origin: str, support: list[tuple[str, bytes]], marks: list[object]) -> str:
-    content = [_FORMAT, kind, origin, [(name, hashlib.sha256(data).hexdigest()) for name, data in support], marks]
+    content = [
+        _FORMAT,
+        kind,
+        origin,
+        [(name, hashlib.sha256(data).hexdigest()) for name, data in support],
+        marks,
+    ]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
 
@@ -252,7 +291,9 @@ def _packed_folder(kind: str, folder: pathlib.Path) -> Environment:
 
     def write(archive: Archive) -> None:
         # In a virtual environment, these are scripts.
-        has_prefix = _with_prefix(folder, entries, lambda name: not is_venv or name.startswith("bin/"))
+        has_prefix = _with_prefix(
+            folder, entries, lambda name: not is_venv or name.startswith("bin/")
+        )
         prefixes = {"prefix": str(folder), "files": has_prefix}
         archive.add_bytes(".eyas/prefixes.json", json.dumps(prefixes).encode())
         for entry in entries:
@@ -305,7 +346,10 @@ def prepare(environment: str, nodes_folder: Folder | None) -> Environment:
         packed = _packed_folder("venv", path)
     elif path.is_file() and path.suffix == ".txt":
         packed = dataclasses.replace(_packed_folder("venv", _built(path)), origin=str(path))
-    elif path.suffix in (".sif", ".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst") or (path / "usr").is_dir():
+    elif (
+        path.suffix in (".sif", ".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst")
+        or (path / "usr").is_dir()
+    ):
         packed = _packed_image(path)
     else:
         raise ValueError(

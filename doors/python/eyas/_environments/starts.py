@@ -71,7 +71,10 @@ class Starts:
 
             self._known[path] = packing.prepare(path, self._nodes_folder)
         packed = self._known[path]
-        words, client = packed.words(self._settings["folder"]), {**self._settings["client"], "environment": path}
+        words, client = (
+            packed.words(self._settings["folder"]),
+            {**self._settings["client"], "environment": path},
+        )
         settings = {**own, "client": client, "path": _own_modules(self._settings["path"])}
         return Start(words, self._variables_with(settings), [os.fsencode(packed.archive)])
 
@@ -81,7 +84,12 @@ class Starts:
 
 def _own_modules(path: list[str]) -> list[str | None]:
     """Return the folders with modules of the program's own; ``None`` is the place of those of its interpreter."""
-    prefixes = tuple({os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)})
+    prefixes = tuple(
+        {
+            os.path.realpath(prefix) + os.sep
+            for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)
+        }
+    )
     own: list[str | None] = []
     for folder in path:
         if not (os.path.realpath(folder) + os.sep).startswith(prefixes):

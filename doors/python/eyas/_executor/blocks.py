@@ -59,7 +59,9 @@ def map_blocks(
                 call.result()
             status = run.wait(_STATUS_S)
             if missing := status.missing_chunks:
-                raise ClusterLost(f"{missing} of {run.chunks} chunks were not processed: the calls have ended before")
+                raise ClusterLost(
+                    f"{missing} of {run.chunks} chunks were not processed: the calls have ended before"
+                )
             numbers = {name: number for number, name in enumerate(run.files)}
             found: list[tuple[int, int, _T]] = []
             for name in status.outputs:

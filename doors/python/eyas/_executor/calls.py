@@ -34,7 +34,9 @@ class Function:
     def __init__(self, function: Callable[..., Any], values: Values, *, has_folder: bool) -> None:
         """Pickle the function, with large parts in ``values``, if there is a folder for them."""
         with Arguments() as found:
-            pickled, buffers = pickling.dump(function, pickling.LARGE_BYTES if has_folder else math.inf)
+            pickled, buffers = pickling.dump(
+                function, pickling.LARGE_BYTES if has_folder else math.inf
+            )
         #: The function itself, if it refers to futures: it is unpickled before the arguments are together.
         self.itself = function if found.values else None
         #: What it reads and writes.
@@ -98,8 +100,13 @@ class Call:
         except BaseException as error:
             _release(values() if self._files else None, self._files, self._functions)
             given = (*args, *kwargs.values())
-            if any(isinstance(value, futures.Future) and not isinstance(value, Future) for value in given):
-                raise TypeError("a future that is no future of eyas cannot be an argument: pass its result") from error
+            if any(
+                isinstance(value, futures.Future) and not isinstance(value, Future)
+                for value in given
+            ):
+                raise TypeError(
+                    "a future that is no future of eyas cannot be an argument: pass its result"
+                ) from error
             if any(isinstance(value, io.IOBase) for value in given):
                 raise TypeError(
                     "an open file like this cannot be an argument: pass its path, and open it in the call. A path of "
@@ -108,7 +115,9 @@ class Call:
                 ) from error
             raise
         self._found = arguments
-        has_parts = arguments.values or arguments.buffers or len(self._arguments) >= pickling.LARGE_BYTES
+        has_parts = (
+            arguments.values or arguments.buffers or len(self._arguments) >= pickling.LARGE_BYTES
+        )
         #: Whether nothing but its bytes belongs to it, which are few enough.
         is_large = has_parts or len(self._function) > _MAX_PLAIN_BYTES
         self._is_plain = not (arguments.inputs or arguments.outputs or is_large)
@@ -130,14 +139,23 @@ class Call:
             # The future must hold neither this nor what was an argument.
             paths, functions = self._files, self._functions
             future.add_done_callback(lambda _: _release(state.values, paths, functions))
-        after([*found.values, *found.inputs], future, lambda: self._submit_now(future, template, state), state)
+        after(
+            [*found.values, *found.inputs],
+            future,
+            lambda: self._submit_now(future, template, state),
+            state,
+        )
 
     def _submit_now(self, future: Future[Any], template: int, state: State) -> None:
         inputs = list(self._found.inputs)
-        content = self._together(inputs, state) if self._has_parts else self._function + self._arguments
+        content = (
+            self._together(inputs, state) if self._has_parts else self._function + self._arguments
+        )
         self._add(future, template, content, inputs, state)
 
-    def _add(self, future: Future[Any], template: int, content: bytes, inputs: list[Any], state: State) -> None:
+    def _add(
+        self, future: Future[Any], template: int, content: bytes, inputs: list[Any], state: State
+    ) -> None:
         if len(content) > _MAX_CALL_BYTES:
             raise ValueError(
                 f"the function and its arguments have {len(content)} bytes: use a File for them, or {NO_FOLDER}"
@@ -157,7 +175,11 @@ class Call:
                 inputs.append(future)
                 continue
             pickled = pickling.dump_parts(future.result())
-            files = self._values() if sum(part.nbytes for part in pickled) >= pickling.LARGE_BYTES else None
+            files = (
+                self._values()
+                if sum(part.nbytes for part in pickled) >= pickling.LARGE_BYTES
+                else None
+            )
             if len(pickled) == 1 and files is None:
                 values.append(pickled[0].tobytes())
             elif files is None:
@@ -185,7 +207,9 @@ def _patterns_of(outputs: list[tuple[str, str | None]]) -> tuple[tuple[str, str 
 
 def _kept_names(outputs: list[tuple[str, str | None]]) -> dict[str | int, tuple[int, str]]:
     """Name the outputs that stay in the cluster: the number among all outputs, and the name of the file."""
-    kept = [(place, name) for place, (name, destination) in enumerate(outputs, 1) if destination is None]
+    kept = [
+        (place, name) for place, (name, destination) in enumerate(outputs, 1) if destination is None
+    ]
     return {number: (place, os.path.basename(name)) for number, (place, name) in enumerate(kept)}
 
 
@@ -226,7 +250,9 @@ def _in_turn(step: Callable[[], None]) -> None:
 class _Deferred:
     """A call that waits for others."""
 
-    def __init__(self, left: int, future: Future[Any], act: Callable[[], None], state: State) -> None:
+    def __init__(
+        self, left: int, future: Future[Any], act: Callable[[], None], state: State
+    ) -> None:
         """Wait for ``left`` calls, then act, or fail as they have."""
         self._lock = threading.Lock()
         self._left = left
@@ -270,7 +296,9 @@ def _act(future: Future[Any], act: Callable[[], None], state: State) -> None:
 def _failure(needs: Iterable[object]) -> BaseException | None:
     """Return why one of the futures, or of the tasks of kept files that were never added, has failed."""
     needed = [need for need in needs if isinstance(need, Future)]
-    needed += [need.future for need in needs if isinstance(need, KeptFile) and need.future.task is None]
+    needed += [
+        need.future for need in needs if isinstance(need, KeptFile) and need.future.task is None
+    ]
     for future in needed:
         if future.cancelled():
             return futures.CancelledError("a call whose result is an argument was cancelled")
@@ -280,7 +308,9 @@ def _failure(needs: Iterable[object]) -> BaseException | None:
     return None
 
 
-def after(needs: Iterable[object], future: Future[Any], act: Callable[[], None], state: State) -> None:
+def after(
+    needs: Iterable[object], future: Future[Any], act: Callable[[], None], state: State
+) -> None:
     """Act when the futures among ``needs``, and those of kept files, have ended. If one fails, ``future`` fails.
 
     A call of a kept file runs when the dispatcher says so: here, its task must only have been added.

@@ -45,7 +45,10 @@ class Completed:
 
     def _repr_html_(self) -> str:
         outputs = [("stdout", self.stdout), ("stderr", self.stderr)]
-        rows = [(name, text[:_SHOWN].decode(errors="replace"), f"{len(text):,} bytes") for name, text in outputs]
+        rows = [
+            (name, text[:_SHOWN].decode(errors="replace"), f"{len(text):,} bytes")
+            for name, text in outputs
+        ]
         words = self.args if isinstance(self.args, str) else shlex.join(self.args)
         return html.block(f"Completed: {words}", html.table(rows))
 
@@ -53,7 +56,9 @@ class Completed:
 class Words:
     """A command with placeholders in braces, such as ``sort {table} -o {sorted}``, for the keywords of a call."""
 
-    def __init__(self, command: str | Sequence[str], values: dict[str, object], *, has_own_words: bool = True) -> None:
+    def __init__(
+        self, command: str | Sequence[str], values: dict[str, object], *, has_own_words: bool = True
+    ) -> None:
         """Find the placeholders. A text is split into words as a shell does.
 
         Without ``has_own_words``, all text is in columns, so that other commands may be of the same kind.
@@ -77,7 +82,9 @@ class Words:
             parts: list[str] = []
             for literal, name, spec, conversion in string.Formatter().parse(word):
                 # Braces have a meaning for eyas, too, so text with braces is a column.
-                is_column = "{" in literal or "}" in literal or (literal != "" and not has_own_words)
+                is_column = (
+                    "{" in literal or "}" in literal or (literal != "" and not has_own_words)
+                )
                 parts.append(f"{{{self._column(literal)}}}" if is_column else literal)
                 if name is None:
                     continue
@@ -97,7 +104,9 @@ class Words:
         if name not in self._numbers:
             value = self._values[name]
             if isinstance(value, Future):
-                raise TypeError(f"{name} is a future: pass its result, or a file of it, future.output()")
+                raise TypeError(
+                    f"{name} is a future: pass its result, or a file of it, future.output()"
+                )
             if isinstance(value, File):
                 self.inputs.append(value.source.encode(errors="surrogateescape"))
                 number = self._column(value.source, True)

@@ -114,7 +114,9 @@ class Executor(SeenExecutor):
         if initializer is not None:
             call = pickling.function_bytes(initializer) + pickling.dumps((initargs, {}))
             if len(call) > _MAX_INITIALIZER_BYTES:
-                raise ValueError(f"the initializer and its arguments have {len(call)} bytes: pass large ones as files")
+                raise ValueError(
+                    f"the initializer and its arguments have {len(call)} bytes: pass large ones as files"
+                )
             settings["initializer"] = base64.b64encode(call).decode()
         check(options)
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
@@ -128,7 +130,11 @@ class Executor(SeenExecutor):
             own = LocalCluster(nodes, slots, has_files=files)
             self._cluster["access"] = access = own.address["access"]
         #: The folder of shared values and large arguments, if there is one.
-        self._objects = SharedFolder(own.objects) if named is None and own is not None and own.objects else named
+        self._objects = (
+            SharedFolder(own.objects)
+            if named is None and own is not None and own.objects
+            else named
+        )
         variables = worker.caller(cluster, access)
         # Calls on all workers find the same hashes, as programs that group by them need.
         variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
@@ -140,10 +146,14 @@ class Executor(SeenExecutor):
             found = self.nodes()
             #: The nodes, if there will be no others.
             self._only_nodes = found if own is not None else None
-            cpus_milli = 1000 * (max_workers or 0) or sum(node["capacity"]["cpus_milli"] for node in found)
+            cpus_milli = 1000 * (max_workers or 0) or sum(
+                node["capacity"]["cpus_milli"] for node in found
+            )
             self._max_workers = max(1, cpus_milli // 1000)
             # The folder of this executor's cluster is removed also if this process is killed.
-            session = _eyas.CallSession(name, **self._cluster, results=own.folder if own is not None else None)
+            session = _eyas.CallSession(
+                name, **self._cluster, results=own.folder if own is not None else None
+            )
             self._state = State(Job(session, self._cluster), own)
             self._template = self._template_of(_CALL, _RESULT, options)
         except BaseException:
@@ -153,7 +163,9 @@ class Executor(SeenExecutor):
         self._origin: Executor | None = None
         #: Functions that are pickled by name.
         self._functions: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
-        self._receiver = threading.Thread(target=self._state.receive, name="eyas-results", daemon=True)
+        self._receiver = threading.Thread(
+            target=self._state.receive, name="eyas-results", daemon=True
+        )
         receivers[self._receiver] = self._state
         self._receiver.start()
         # When the program drops the executor, its outstanding calls still end, and then its cluster.
@@ -199,7 +211,11 @@ class Executor(SeenExecutor):
             refuse_excess(options, self._only_nodes)
         timeout, is_call, cpus = options.get("timeout"), words is _CALL, options.get("cpus", 1)
         threads = max(1, int(cpus))
-        start = self._starts.of(options.get("environment"), threads) if is_call else starts.Start([*words], {}, [])
+        start = (
+            self._starts.of(options.get("environment"), threads)
+            if is_call
+            else starts.Start([*words], {}, [])
+        )
         number = self._templates[key] = self._state.session.add_template(
             start.words,
             is_command=not is_call,
@@ -242,7 +258,9 @@ class Executor(SeenExecutor):
         self._state.refuse_if_over()
         future: Future[Any] = Future()
         try:
-            call = Call(function(), args, kwargs, self._values, has_folder=self._objects is not None)
+            call = Call(
+                function(), args, kwargs, self._values, has_folder=self._objects is not None
+            )
         except BaseException as error:
             # As for other executors, the error is the future's: it is no fault of the executor.
             future.set_running_or_notify_cancel()
@@ -276,7 +294,12 @@ class Executor(SeenExecutor):
         template = self._template_of(tuple(words.words), tuple(words.outputs), self._options)
         future: Future[Completed] = Future()
         future._command, future._names = command, words.kept
-        after(words.inputs, future, lambda: self._state.add(future, template, words.columns, words.inputs), self._state)
+        after(
+            words.inputs,
+            future,
+            lambda: self._state.add(future, template, words.columns, words.inputs),
+            self._state,
+        )
         return future
 
     def share(self, value: _T) -> Shared[_T]:
@@ -317,7 +340,9 @@ class Executor(SeenExecutor):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if Arguments.now() is not None:
-            raise TypeError("an executor cannot be pickled for a call: begin one in the call, eyas.connect()")
+            raise TypeError(
+                "an executor cannot be pickled for a call: begin one in the call, eyas.connect()"
+            )
         return Elsewhere, (f"{os.getpid()} on {os.uname().nodename}",)
 
     @property
@@ -413,9 +438,13 @@ class Executor(SeenExecutor):
         """
 
         if self._options.get("environment") is not None:
-            raise ValueError("map_blocks does not work in another environment: leave environment= out for it")
+            raise ValueError(
+                "map_blocks does not work in another environment: leave environment= out for it"
+            )
 
-        def submit(run: _eyas.FilesRun, function: Callable[..., None], args: tuple[Any, ...]) -> Future[None]:
+        def submit(
+            run: _eyas.FilesRun, function: Callable[..., None], args: tuple[Any, ...]
+        ) -> Future[None]:
             return self._adder(function, options_of(fn), (tuple(run.files), (run.folder,)))(args)
 
         from . import blocks
@@ -433,7 +462,9 @@ class Executor(SeenExecutor):
         """The files of the cluster, as a file system of fsspec."""
         from ..fs import EyasFileSystem
 
-        return EyasFileSystem(**{name: value for name, value in self._cluster.items() if value is not None})
+        return EyasFileSystem(
+            **{name: value for name, value in self._cluster.items() if value is not None}
+        )
 
     def push(self, *files: File | str | os.PathLike[str], to: Sequence[str] = ()) -> dict[str, Any]:
         """Copy files to nodes before calls need them, and wait for that. Each node passes on what it gets.
@@ -509,7 +540,11 @@ def on_cluster(cluster: Cluster, options: ExecutorOptions) -> Executor:
 
 
 def local(
-    nodes: int = 1, max_workers: int | None = None, *, files: bool = False, **options: Unpack[ExecutorOptions]
+    nodes: int = 1,
+    max_workers: int | None = None,
+    *,
+    files: bool = False,
+    **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Start a cluster on this machine, which ends with the executor. With ``files``, it keeps files, ``eyas:///…``."""
     return Executor(max_workers, nodes=nodes, files=files, **options)
@@ -539,7 +574,9 @@ def connect(
     """
     if pool is not None:
         if cluster is not None or access is not None:
-            raise ValueError("name a cluster, or a pool for a cluster of this executor's own: not both")
+            raise ValueError(
+                "name a cluster, or a pool for a cluster of this executor's own: not both"
+            )
         from .._clusters.pool import PoolCluster
 
         return on_cluster(PoolCluster(pool, pool_options, host), options)
@@ -547,7 +584,10 @@ def connect(
         raise ValueError("pool_options and host belong to a pool: name one, connect(pool=…)")
     if cluster is None and access is None:
         # In a call, the cluster of the client: its own `EYAS_ACCESS` opens inputs only.
-        cluster, access = os.environ.get(worker.CLUSTER_VARIABLE), os.environ.get(worker.ACCESS_VARIABLE)
+        cluster, access = (
+            os.environ.get(worker.CLUSTER_VARIABLE),
+            os.environ.get(worker.ACCESS_VARIABLE),
+        )
     access = access or (None if cluster else os.environ.get("EYAS_ACCESS"))
     name = None if access else cluster or os.environ.get("EYAS_CLUSTER") or "default"
     if options.get("objects") is None:

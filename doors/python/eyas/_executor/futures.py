@@ -34,7 +34,9 @@ class Fetching:
         """Have one of the threads act."""
         with cls.lock:
             if cls.threads is None:
-                cls.threads = futures.ThreadPoolExecutor(cls.MAX_THREADS, thread_name_prefix="eyas-fetching")
+                cls.threads = futures.ThreadPoolExecutor(
+                    cls.MAX_THREADS, thread_name_prefix="eyas-fetching"
+                )
             return cls.threads.submit(act)
 
     @classmethod
@@ -77,7 +79,9 @@ class Outputs:
                         # The content stays as long as it is used.
                         os.unlink(path)
                 except Exception as error:
-                    error.add_note(f"The result of task {self.session.job}.{self.task} cannot be fetched.")
+                    error.add_note(
+                        f"The result of task {self.session.job}.{self.task} cannot be fetched."
+                    )
                     self._value.set_exception(error)
                 except BaseException:
                     # An interrupt: the next one fetches it.
@@ -196,7 +200,9 @@ class Future(SeenFuture[_T]):
         began = time.monotonic()
         self._wait_released(timeout)
         result: object = super().result(_left(timeout, began))
-        return cast(_T, result.value(_left(timeout, began)) if isinstance(result, Outputs) else result)
+        return cast(
+            _T, result.value(_left(timeout, began)) if isinstance(result, Outputs) else result
+        )
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call. A result that has stayed in the cluster is fetched, which may fail."""
@@ -305,6 +311,8 @@ class KeptFile:
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = Arguments.now()
         if arguments is None:
-            raise TypeError("a file that stays in the cluster can only be pickled as an argument of a call")
+            raise TypeError(
+                "a file that stays in the cluster can only be pickled as an argument of a call"
+            )
         arguments.inputs.append(self)
         return input_path, (len(arguments.inputs) - 1,)

@@ -40,7 +40,9 @@ class Options(TypedDict, total=False):
 def check(options: Options) -> None:
     """Refuse options that do not exist."""
     if unknown := options.keys() - Options.__annotations__:
-        raise TypeError(f"{min(unknown)!r} is no option: there are {', '.join(Options.__annotations__)}")
+        raise TypeError(
+            f"{min(unknown)!r} is no option: there are {', '.join(Options.__annotations__)}"
+        )
 
 
 def refuse_excess(options: Options, nodes: Iterable[dict[str, Any]]) -> None:
@@ -49,7 +51,11 @@ def refuse_excess(options: Options, nodes: Iterable[dict[str, Any]]) -> None:
     described = []
     for node in nodes:
         capacity = node["capacity"]
-        has = capacity["cpus_milli"] / 1000, capacity["memory_bytes"], dict(capacity["named"]).get("gpu", 0)
+        has = (
+            capacity["cpus_milli"] / 1000,
+            capacity["memory_bytes"],
+            dict(capacity["named"]).get("gpu", 0),
+        )
         if cpus <= has[0] and memory <= has[1] and gpus <= has[2]:
             return
         described.append("cpus={:g}, memory={}, gpus={}".format(*has))

@@ -82,7 +82,9 @@ class State:
         self.end(why)
 
     def _receive(self, loan: worker.IdleLoan) -> None:
-        while (results := self.session.results(min(_ASK_S if self.unproven else _WAIT_S, loan.wait_s))) is not None:
+        while (
+            results := self.session.results(min(_ASK_S if self.unproven else _WAIT_S, loan.wait_s))
+        ) is not None:
             if results:
                 loan.end()
             else:
@@ -157,7 +159,9 @@ class State:
                 of = given if isinstance(given, Future) else given.future
                 assert of.task is not None, "it was added before"
                 if of._of is not self.job:
-                    raise ValueError(f"{given!r} is of another executor: save() it, and name the file as eyas.File")
+                    raise ValueError(
+                        f"{given!r} is of another executor: save() it, and name the file as eyas.File"
+                    )
                 numbers.append((of.task, 0 if isinstance(given, Future) else given.number))
         with self.lock:
             is_deferred = future in self.deferred
@@ -206,20 +210,30 @@ class State:
             if outputs is not None:
                 self.kept[task] = outputs
             if self.unproven:
-                self.unproven = {kind: first for kind, first in self.unproven.items() if first[0] is not future}
+                self.unproven = {
+                    kind: first for kind, first in self.unproven.items() if first[0] is not future
+                }
         command = None if future is None else future._command
-        if outcome == CallOutcome.FAILED and command is None and (why := starts.failure_in(errors)) is not None:
+        if (
+            outcome == CallOutcome.FAILED
+            and command is None
+            and (why := starts.failure_in(errors)) is not None
+        ):
             errors = b""
         if future is not None:
             future.node = executor
             future._needs = ()
-        for text, stream in ((printed, sys.stdout), (errors, sys.stderr)) if command is None else ():
+        for text, stream in (
+            ((printed, sys.stdout), (errors, sys.stderr)) if command is None else ()
+        ):
             # As if the function had run here. A program that has closed its output needs its results all the same.
             if text:
                 with contextlib.suppress(Exception):
                     print(text.decode(errors="replace"), end="", flush=True, file=stream)
         if command is None and result.cut_bytes:
-            logging.getLogger("eyas").warning("task %s.%s: %s", self.session.job, task, _dropped(result))
+            logging.getLogger("eyas").warning(
+                "task %s.%s: %s", self.session.job, task, _dropped(result)
+            )
         if future is not None and outcome == CallOutcome.CANCELLED:
             # By the executor's end, or by a command.
             futures.Future.cancel(future)
@@ -233,7 +247,11 @@ class State:
             if outcome != CallOutcome.RETURNED:
                 is_raised = outcome == CallOutcome.RAISED
                 reason = why or result.reason
-                error = self._raised(answer) if is_raised else CallFailed(sides.missing_interpreter(reason))
+                error = (
+                    self._raised(answer)
+                    if is_raised
+                    else CallFailed(sides.missing_interpreter(reason))
+                )
             elif command is not None and result.cut_bytes:
                 error = CallFailed(f"the command has ended well, but {_dropped(result)}")
             elif outputs is not None and command is None and 0 in kept:
@@ -249,7 +267,9 @@ class State:
         error.add_note(f"Task {self.session.job}.{task}" + (f" on {executor}" if executor else ""))
         for what, text in ("output", printed), ("standard error", errors):
             if text:
-                error.add_note(f"Its {what} ended with:\n" + text[-_SHOWN_BYTES:].decode(errors="replace"))
+                error.add_note(
+                    f"Its {what} ended with:\n" + text[-_SHOWN_BYTES:].decode(errors="replace")
+                )
         future.set_exception(error)
         # The exception refers to the future through its traceback: no circle must stay.
         del future, error
@@ -289,7 +309,9 @@ class State:
             self.break_with(ClusterLost(str(why or "the job has ended")))
         self.session.disconnect()
         try:
-            if self.values is not None and not (self.cluster is not None and self.values.end_with_cluster):
+            if self.values is not None and not (
+                self.cluster is not None and self.values.end_with_cluster
+            ):
                 self.values.remove()
         finally:
             if self.cluster is not None:
@@ -311,7 +333,9 @@ def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
             because.append(_HOLDING)
         elif not is_hopeless:
             return
-        logging.getLogger("eyas").warning("task %s.%s: %s", state.session.job, future.task, " ".join(because))
+        logging.getLogger("eyas").warning(
+            "task %s.%s: %s", state.session.job, future.task, " ".join(because)
+        )
 
 
 def _dropped(result: EndedCall) -> str:
@@ -331,7 +355,9 @@ receivers: weakref.WeakKeyDictionary[threading.Thread, State] = weakref.WeakKeyD
 
 def _end_all() -> None:
     # After an interrupt, nobody waits for results. In interactive sessions it was one of an earlier statement, perhaps.
-    if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(sys, "ps1"):
+    if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(
+        sys, "ps1"
+    ):
         _cancel_all()
     try:
         _wait_for_all()
@@ -362,7 +388,9 @@ def _forget_all() -> None:
             state.values.lock = threading.RLock()
         if state.cluster is not None:
             state.cluster.forget()
-        state.broken = ClusterLost("an executor cannot be used in a process that was forked after its start")
+        state.broken = ClusterLost(
+            "an executor cannot be used in a process that was forked after its start"
+        )
     receivers.clear()
 
 

@@ -76,7 +76,11 @@ class SharedFolder:
             found = os.stat(path, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+        is_own = (
+            stat.S_ISREG(found.st_mode)
+            and found.st_uid == os.geteuid()
+            and not found.st_mode & 0o022
+        )
         return path if is_own else None
 
     def names(self) -> list[str]:
@@ -155,5 +159,7 @@ def folder_of(path: str | os.PathLike[str], address: dict[str, Any]) -> Folder:
         return SharedFolder(os.path.abspath(text))
     inside = text.removeprefix(_SCHEME)
     if not inside.startswith("/"):
-        raise ValueError(f"a folder in the files of the cluster is the text 'eyas:///PATH', and not {text}")
+        raise ValueError(
+            f"a folder in the files of the cluster is the text 'eyas:///PATH', and not {text}"
+        )
     return ClusterFolder(inside, address)

@@ -92,7 +92,14 @@ def _open_again(fs: AbstractFileSystem, path: str, position: int | None) -> Any:
 class TextReader(io.TextIOWrapper):
     """Text that is read from a file."""
 
-    def __init__(self, fs: AbstractFileSystem, path: str, buffer: Any, compression: str | None, **options: Any) -> None:
+    def __init__(
+        self,
+        fs: AbstractFileSystem,
+        path: str,
+        buffer: Any,
+        compression: str | None,
+        **options: Any,
+    ) -> None:
         """Read ``buffer``, which is the file at ``path``, or decompresses it."""
         super().__init__(buffer, **options)
         self.fs = fs
@@ -100,10 +107,17 @@ class TextReader(io.TextIOWrapper):
         self._options = {"compression": compression, **options}
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return _open_text_again, (self.fs, self.path, self._options, None if self.closed else self.tell())
+        return _open_text_again, (
+            self.fs,
+            self.path,
+            self._options,
+            None if self.closed else self.tell(),
+        )
 
 
-def _open_text_again(fs: AbstractFileSystem, path: str, options: dict[str, Any], position: int | None) -> Any:
+def _open_text_again(
+    fs: AbstractFileSystem, path: str, options: dict[str, Any], position: int | None
+) -> Any:
     """Open a file that was pickled, in the version that it has now."""
     file = fs.open(path, "r", **options)
     if position is None:
@@ -145,7 +159,13 @@ class FileWriter(io.BufferedWriter):
     """A file that is being written. It appears as a whole when it is closed, or at the end of the transaction."""
 
     def __init__(
-        self, fs: AbstractFileSystem, path: str, mode: str, written: WrittenFile, position: int, autocommit: bool
+        self,
+        fs: AbstractFileSystem,
+        path: str,
+        mode: str,
+        written: WrittenFile,
+        position: int,
+        autocommit: bool,
     ) -> None:
         """Write to the file at ``path``, from ``position`` on."""
         self._raw_writer = _RawWriter(written, mode, position, autocommit)
@@ -154,7 +174,10 @@ class FileWriter(io.BufferedWriter):
         self.path = path
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is not None:
             self.discard()
@@ -230,7 +253,9 @@ class _RawEditor(_RawReader):
 class FileEditor(io.BufferedRandom):
     """A file that is changed at any offset. All changes appear when it is closed, or at the end of the transaction."""
 
-    def __init__(self, fs: AbstractFileSystem, path: str, edited: WrittenFile, autocommit: bool) -> None:
+    def __init__(
+        self, fs: AbstractFileSystem, path: str, edited: WrittenFile, autocommit: bool
+    ) -> None:
         """Change the file at ``path``."""
         self._raw_writer = _RawEditor(edited, autocommit)
         super().__init__(self._raw_writer, _READ_BYTES)
@@ -238,7 +263,10 @@ class FileEditor(io.BufferedRandom):
         self.path = path
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is not None:
             self.discard()
@@ -282,7 +310,10 @@ class _Discarding:
             self.writer.close()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is not None:
             self.writer.drop()

@@ -92,7 +92,11 @@ class ValueFiles:
         with self.lock:
             path = self._used(digest)
             if path is None:
-                self._of[digest], self._digests[written], self._sizes[written] = written, digest, size
+                self._of[digest], self._digests[written], self._sizes[written] = (
+                    written,
+                    digest,
+                    size,
+                )
                 self._uses[written] = 1
                 return written
             name = self._names.pop(written)

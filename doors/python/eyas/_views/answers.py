@@ -22,7 +22,10 @@ def reads_of(reads: dict[str, Any]) -> list[tuple[str, int, int]]:
         ("shared storage", reads["persistent"]["count"], reads["persistent"]["bytes"]),
     ]
     files = reads["files"]
-    return [*rows, ("files of the cluster", files["count"], files["own_bytes"] + files["other_bytes"])]
+    return [
+        *rows,
+        ("files of the cluster", files["count"], files["own_bytes"] + files["other_bytes"]),
+    ]
 
 
 def _lines(rows: list[tuple[str, str]]) -> str:
@@ -59,9 +62,15 @@ class Report(_Shown, dict[str, Any]):
     def _rows(self) -> list[tuple[str, str]]:
         job, metrics = self["job"], self["metrics"]
         counts = self._counts()
-        calls = ", ".join(f"{counts[state]:,} {state}" for state in _STATES if counts[state]) or "none"
+        calls = (
+            ", ".join(f"{counts[state]:,} {state}" for state in _STATES if counts[state]) or "none"
+        )
         nodes = f"{job['executors']} with {job['capacity_milli'] / 1000:g} processors"
-        rows = [("calls", calls), ("time", html.duration_text(job["elapsed_us"] / 1e6)), ("nodes", nodes)]
+        rows = [
+            ("calls", calls),
+            ("time", html.duration_text(job["elapsed_us"] / 1e6)),
+            ("nodes", nodes),
+        ]
         ended = counts["succeeded"] + counts["failed"] + counts["cancelled"]
         if ended and metrics["execution_us"] is not None:
             rows.append(("mean time of a call", html.duration_text(metrics["execution_us"] / 1e6)))
@@ -76,11 +85,16 @@ class Report(_Shown, dict[str, Any]):
 
     def _failures(self) -> list[tuple[str, str, str]]:
         failures = self["failures"][:_MAX_SHOWN]
-        return [(failure["task"], _item(failure["item"]), failure["status"] or "has raised") for failure in failures]
+        return [
+            (failure["task"], _item(failure["item"]), failure["status"] or "has raised")
+            for failure in failures
+        ]
 
     def __str__(self) -> str:
         """Return the summary."""
-        failures = [(f"task {task}", f"{item}: {status}") for task, item, status in self._failures()]
+        failures = [
+            (f"task {task}", f"{item}: {status}") for task, item, status in self._failures()
+        ]
         parts = [self._title(), _lines(self._rows())]
         return "\n".join([*parts, "Failed calls:", _lines(failures)] if failures else parts)
 
@@ -89,7 +103,9 @@ class Report(_Shown, dict[str, Any]):
         parts = [html.table(self._rows())]
         if total := sum(counts.values()):
             succeeded, failed = counts["succeeded"], counts["failed"] + counts["cancelled"]
-            parts.insert(0, html.bar(total, done=succeeded, failed=failed, running=counts["assigned"]))
+            parts.insert(
+                0, html.bar(total, done=succeeded, failed=failed, running=counts["assigned"])
+            )
         if failures:
             parts.append(html.table(failures, ("failed task", "item", "status")))
         return html.block(self._title(), *parts)
@@ -111,12 +127,20 @@ class Explanation(_Shown, dict[str, Any]):
         rows = []
         for view in self["inputs"]:
             source = view["source"] if isinstance(view["source"], str) else view["object"]
-            rows.append((source, html.bytes_text(view["size_bytes"]), ", ".join(view["holders"]) or "no node"))
+            rows.append(
+                (
+                    source,
+                    html.bytes_text(view["size_bytes"]),
+                    ", ".join(view["holders"]) or "no node",
+                )
+            )
         return rows
 
     def __str__(self) -> str:
         """Return the sentences."""
-        inputs = [f"Input {source} ({size}) is on {holders}." for source, size, holders in self._inputs()]
+        inputs = [
+            f"Input {source} ({size}) is on {holders}." for source, size, holders in self._inputs()
+        ]
         return "\n".join([f"{self._title()}.", *self["because"], *inputs])
 
     def _repr_html_(self) -> str:
@@ -161,7 +185,10 @@ class Nodes(_Shown, list[dict[str, Any]]):
         """Return a table."""
         rows = [_HEAD, *self._rows()]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+            for row in rows
+        )
 
     def _repr_html_(self) -> str:
         return html.block(self.summary(), html.table(self._rows(), _HEAD))

@@ -28,7 +28,9 @@ def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> str:
     """Return a table of texts."""
     lines = [_row(head, "th")] if head else []
     lines += [_row(row, "td") for row in rows]
-    return f'<table style="border-collapse:collapse;margin:2px 0;border:none">{"".join(lines)}</table>'
+    return (
+        f'<table style="border-collapse:collapse;margin:2px 0;border:none">{"".join(lines)}</table>'
+    )
 
 
 def _row(cells: Sequence[object], kind: str) -> str:

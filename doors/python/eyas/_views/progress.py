@@ -68,8 +68,12 @@ class _Counts:
         if self.ended >= self.total:
             words.append(html.duration_text(self.seconds))
         elif self.ended:
-            words.append(f"{html.duration_text(self.seconds / self.ended * (self.total - self.ended))} left")
-        words += [f"{html.bytes_text(size)} from {source}" for source, _, size in self.reads if size]
+            words.append(
+                f"{html.duration_text(self.seconds / self.ended * (self.total - self.ended))} left"
+            )
+        words += [
+            f"{html.bytes_text(size)} from {source}" for source, _, size in self.reads if size
+        ]
         return words
 
 
@@ -140,7 +144,9 @@ class _Notebook(_Display):
     def draw(self, counts: _Counts) -> None:
         """Show the box, or update it."""
         at_nodes = counts.at_nodes or 0
-        drawn = html.bar(counts.total or 1, done=counts.done, failed=counts.failed, running=at_nodes)
+        drawn = html.bar(
+            counts.total or 1, done=counts.done, failed=counts.failed, running=at_nodes
+        )
         words = counts.words()
         title = f"{self._label}: {words[0]}" if self._label else words[0]
         box = html.block(title, drawn, html.table([words[1:]] if words[1:] else []))
@@ -246,12 +252,17 @@ class JobProgress:
             self._first, self._began = self._ask(), time.monotonic()
             self._counts = self._count(self._first)
             display.draw(self._counts)
-            self._thread = threading.Thread(target=self._follow, args=(display,), name="eyas-progress", daemon=True)
+            self._thread = threading.Thread(
+                target=self._follow, args=(display,), name="eyas-progress", daemon=True
+            )
             self._thread.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Show the last counts."""
         self._is_over.set()

@@ -59,7 +59,9 @@ class SeenFuture(futures.Future[_T]):
     def explain(self) -> Explanation:
         """Return why the call waits for a node, or where it runs and why, as ``eyas explain --json`` does."""
         if self._of is None:
-            raise ValueError("the call waits for futures among its arguments, or could not be submitted")
+            raise ValueError(
+                "the call waits for futures among its arguments, or could not be submitted"
+            )
         return self._of.explain(self.task)
 
     def _details(self) -> list[tuple[str, str]]:
@@ -82,7 +84,9 @@ class SeenFuture(futures.Future[_T]):
         state = "cancelled" if self.cancelled() else "has ended" if self.done() else "has not ended"
         if self.done() and not self.cancelled():
             error = futures.Future.exception(self)
-            rows.append(("returned", self._result_type()) if error is None else ("raised", repr(error)))
+            rows.append(
+                ("returned", self._result_type()) if error is None else ("raised", repr(error))
+            )
             rows += [("", note) for note in getattr(error, "__notes__", ())]
         return html.block(f"Future: {state}", html.table(rows))
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from .public import public
 
-__all__ = ["RESULT_PATTERN", "Arguments", "File", "Output", "input_path", "result_file", "value_of_future"]
+__all__ = [
+    "RESULT_PATTERN",
+    "Arguments",
+    "File",
+    "Output",
+    "input_path",
+    "result_file",
+    "value_of_future",
+]
 
 #: Name of the file with a large result, in the folder of a call's outputs, for the placeholder of the task's number.
 #: It is no name of an input, such as the result of another call.
@@ -48,7 +56,12 @@ class Arguments:
     def cut(self, counts: tuple[int, int, int, int]) -> None:
         """Forget what was found since."""
         inputs, outputs, values, buffers = counts
-        del self.inputs[inputs:], self.outputs[outputs:], self.values[values:], self.buffers[buffers:]
+        del (
+            self.inputs[inputs:],
+            self.outputs[outputs:],
+            self.values[values:],
+            self.buffers[buffers:],
+        )
 
     @classmethod
     def now(cls) -> Arguments | None:
@@ -106,7 +119,9 @@ class Output:
             return Output, (self.destination,)
         number = len(arguments.outputs)
         # Files that a task keeps have different names.
-        name = f"output-{number}" if self.destination is None else os.path.basename(self.destination)
+        name = (
+            f"output-{number}" if self.destination is None else os.path.basename(self.destination)
+        )
         name = f"output-{number}/{name}"
         arguments.outputs.append((name, self.destination))
         return _output_path, (name,)

@@ -48,7 +48,11 @@ class _Reduced:
 def _has_name(wrapper: Any) -> bool:
     """Whether other processes find a function by its name."""
     module = sys.modules.get(wrapper.__module__)
-    if module is None or module.__name__ == "__main__" or _cloudpickle._is_registered_pickle_by_value(module):
+    if (
+        module is None
+        or module.__name__ == "__main__"
+        or _cloudpickle._is_registered_pickle_by_value(module)
+    ):
         return False
     found: Any = module
     for name in wrapper.__qualname__.split("."):
@@ -84,7 +88,9 @@ def _reduce_dispatching(function: Any) -> tuple[Any, ...]:
     return _dispatching, (function.__wrapped__, tuple(function.registry.items()))
 
 
-def _dispatching(function: Callable[..., Any], registry: Iterable[tuple[type, Callable[..., Any]]]) -> Any:
+def _dispatching(
+    function: Callable[..., Any], registry: Iterable[tuple[type, Callable[..., Any]]]
+) -> Any:
     made = functools.singledispatch(function)
     for of, implementation in registry:
         made.register(of, implementation)
@@ -109,7 +115,9 @@ _received: weakref.WeakSet[type] = weakref.WeakSet()
 def _reduce_class(reduced: tuple[Any, ...], of: Any) -> tuple[Any, ...]:
     """Complete what cloudpickle makes of a class: it forgets slots, and would change a class that comes back."""
     make, arguments, (state, slots), *_, set_state = reduced
-    members = [name for name, member in vars(of).items() if isinstance(member, types.MemberDescriptorType)]
+    members = [
+        name for name, member in vars(of).items() if isinstance(member, types.MemberDescriptorType)
+    ]
     if members:
         state = {name: value for name, value in state.items() if name not in members}
         members += [name for name in ("__dict__", "__weakref__") if name in vars(of)]
@@ -159,25 +167,35 @@ def _proxy(make: Callable[..., Any], token: Any, serializer: str, options: dict[
 
 
 class _Pickler(cloudpickle.Pickler):
-    dispatch_table = _REDUCERS.new_child({
-        types.CodeType: _reduce_code,
-        functools._lru_cache_wrapper: _reduce_cached,
-        functools.cached_property: _reduce_cached_property,
-        functools.singledispatchmethod: _reduce_dispatching_method,
-    })
+    dispatch_table = _REDUCERS.new_child(
+        {
+            types.CodeType: _reduce_code,
+            functools._lru_cache_wrapper: _reduce_cached,
+            functools.cached_property: _reduce_cached_property,
+            functools.singledispatchmethod: _reduce_dispatching_method,
+        }
+    )
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, types.FunctionType) and obj.__code__ is _DISPATCHING and not _has_name(obj):
+        if (
+            isinstance(obj, types.FunctionType)
+            and obj.__code__ is _DISPATCHING
+            and not _has_name(obj)
+        ):
             return _reduce_dispatching(obj)
         managers: Any = sys.modules.get("multiprocessing.managers")
         if managers is not None and isinstance(obj, managers.BaseProxy):
             return _reduce_proxy(obj)
         reduced = super().reducer_override(obj)
-        is_class_by_value = isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6
+        is_class_by_value = (
+            isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6
+        )
         return _reduce_class(reduced, obj) if is_class_by_value else reduced
 
 
-def dumps(value: object, protocol: int, keep: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+def dumps(
+    value: object, protocol: int, keep: Callable[[pickle.PickleBuffer], object] | None = None
+) -> bytes:
     """Pickle a value. Buffers for which ``keep`` returns something false are left out."""
     content = io.BytesIO()
     _Pickler(content, protocol=protocol, buffer_callback=keep).dump(value)

@@ -79,7 +79,12 @@ class Parts:
     """What is pickled for a call, with large buffers and futures elsewhere. A worker unpickles it as what it was."""
 
     def __init__(
-        self, content: bytes | int, buffers: list[int], values: list[bytes | int], *, is_private: bool = False
+        self,
+        content: bytes | int,
+        buffers: list[int],
+        values: list[bytes | int],
+        *,
+        is_private: bool = False,
     ) -> None:
         """Name the inputs of the call that have the content, the buffers, and the values, or the bytes themselves.
 
@@ -91,15 +96,21 @@ class Parts:
         return _together, self.parts
 
 
-def _together(content: bytes | int, buffers: list[int], values: list[bytes | int], is_private: bool) -> Any:
+def _together(
+    content: bytes | int, buffers: list[int], values: list[bytes | int], is_private: bool
+) -> Any:
     from .shared import load, map_file
 
     arguments = Arguments.now()
     assert arguments is not None, "arguments are unpickled by workers"
     paths = arguments.paths
-    arguments.values = [load(paths[value]) if isinstance(value, int) else pickle.loads(value) for value in values]
+    arguments.values = [
+        load(paths[value]) if isinstance(value, int) else pickle.loads(value) for value in values
+    ]
     pickled = map_file(paths[content]) if isinstance(content, int) else content
-    return pickle.loads(pickled, buffers=[map_file(paths[number], is_private=is_private) for number in buffers])
+    return pickle.loads(
+        pickled, buffers=[map_file(paths[number], is_private=is_private) for number in buffers]
+    )
 
 
 def _has_name(function: object) -> bool:

@@ -18,6 +18,8 @@ def public(of: _Class) -> _Class:
     """
     names = vars(sys.modules[of.__module__])
     hints = of.__annotations__.items()
-    of.__annotations__ = {name: eval(hint, names) if isinstance(hint, str) else hint for name, hint in hints}
+    of.__annotations__ = {
+        name: eval(hint, names) if isinstance(hint, str) else hint for name, hint in hints
+    }
     of.__module__ = "eyas"
     return of

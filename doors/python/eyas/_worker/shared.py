@@ -41,7 +41,9 @@ def parts_of(value: object) -> list[memoryview]:
 
 def laid_out(parts: list[memoryview]) -> Iterator[bytes | memoryview]:
     """Return the content of the file of a value, piece by piece."""
-    head = b"".join(_COUNT.pack(number) for number in [len(parts), *(part.nbytes for part in parts)])
+    head = b"".join(
+        _COUNT.pack(number) for number in [len(parts), *(part.nbytes for part in parts)]
+    )
     yield head
     place = len(head)
     for part in parts:
@@ -52,7 +54,9 @@ def laid_out(parts: list[memoryview]) -> Iterator[bytes | memoryview]:
 
 def write(path: str, pieces: Iterable[bytes | memoryview]) -> None:
     """Write a new file, which no other user may write to. If it cannot be written, nothing stays."""
-    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb")
+    file = os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb"
+    )
     try:
         with file:
             for piece in pieces:
@@ -70,7 +74,9 @@ def map_file(path: str | bytes, *, is_private: bool = False) -> memoryview:
     If it is private, it can be written to, and the file stays as it is.
     """
     with open(path, "rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY if is_private else mmap.ACCESS_READ))
+        return memoryview(
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY if is_private else mmap.ACCESS_READ)
+        )
 
 
 def load(path: str | bytes, *, is_private: bool = False) -> Any:

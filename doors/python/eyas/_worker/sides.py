@@ -8,7 +8,13 @@ from typing import Any
 
 from .public import public
 
-__all__ = ["EnvironmentMismatch", "missing_interpreter", "note_client", "note_worker", "refuse_other_code"]
+__all__ = [
+    "EnvironmentMismatch",
+    "missing_interpreter",
+    "note_client",
+    "note_worker",
+    "refuse_other_code",
+]
 __all__ += ["this_side", "unread"]
 
 _WHAT_TO_DO = "Name an environment, which is sent to the nodes: environment=PATH"
@@ -35,7 +41,11 @@ def _described(side: dict[str, str]) -> str:
 
 def _mismatch(client: dict[str, str]) -> EnvironmentMismatch:
     environment = client.get("environment")
-    do = f"Run the client with the Python of {environment}, or name another one" if environment else _WHAT_TO_DO
+    do = (
+        f"Run the client with the Python of {environment}, or name another one"
+        if environment
+        else _WHAT_TO_DO
+    )
     return EnvironmentMismatch(
         f"the client has {_described(client)}, and the worker has {_described(this_side())}: code of the main script "
         f"is sent between equal versions only. {do}"

@@ -91,7 +91,9 @@ def _search_path(client: list[str | None]) -> list[str]:
     # Without the current folder, which the interpreter has put there for its own command.
     own = [folder for folder in sys.path if folder and folder not in client]
     place = client.index(None) if None in client else len(client)
-    first, last = ([folder for folder in part if folder] for part in (client[:place], client[place:]))
+    first, last = (
+        [folder for folder in part if folder] for part in (client[:place], client[place:])
+    )
     return [*first, *own, *last]
 
 
@@ -344,4 +346,3 @@ def main() -> None:
     # Threads that calls have left must not keep the process.
     sys.stdout.flush()
     os._exit(0)
-

@@ -14,9 +14,14 @@ async fn a_task_that_outlives_each_of_its_nodes_fails_and_says_so_before() {
         if times == 1 {
             let explained = dispatcher.explain(task(job, 0));
             let because = explained.because.join(" ");
-            assert!(because.contains("Of 8 starts after which it fails, 1 were in vain"), "{because}");
+            assert!(
+                because.contains("Of 8 starts after which it fails, 1 were in vain"),
+                "{because}"
+            );
         }
-        dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+        dispatcher
+            .core
+            .handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
     }
     assert_eq!(dispatcher.phases(job), [Phase::Failed]);
     let status = dispatcher.log(task(job, 0)).outcome.status.to_string();
@@ -31,8 +36,14 @@ async fn starts_in_vain_are_counted_across_dispatchers() {
     for times in 1..=jobs::MAX_INTERRUPTIONS {
         assert_eq!(dispatcher.phases(job), [Phase::Waiting], "before start {times}");
         let executor = dispatcher.join(1);
-        dispatcher.end(executor, task(job, 0), Outcome { ran_us: 1_000_000, ..Outcome::of(Status::Cancelled) });
-        dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+        dispatcher.end(
+            executor,
+            task(job, 0),
+            Outcome { ran_us: 1_000_000, ..Outcome::of(Status::Cancelled) },
+        );
+        dispatcher
+            .core
+            .handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
         dispatcher.settle();
         dispatcher.restart();
     }

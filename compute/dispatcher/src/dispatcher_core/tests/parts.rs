@@ -14,11 +14,14 @@ fn object(number: u32) -> ObjectSpec {
 impl Dispatcher {
     /// Submits tasks that read the same inputs.
     fn submit_wide(&mut self, tasks: usize) -> JobId {
-        let inputs = (0..INPUTS).map(|number| Input { from: InputFrom::Object(number), name: None }).collect();
+        let inputs = (0..INPUTS)
+            .map(|number| Input { from: InputFrom::Object(number), name: None })
+            .collect();
         let templates = vec![TaskTemplate { inputs, ..TaskTemplate::new(Program::Noop) }];
         let objects = (0..INPUTS).map(object).collect();
         let mut spec = JobSpec { templates, objects, ..JobSpec::default() };
-        spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks]).unwrap();
+        spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks])
+            .unwrap();
         self.submit_spec(spec)
     }
 }
@@ -52,7 +55,10 @@ async fn all_inputs_come_in_order_and_nothing_about_the_task_before_them() {
             ToExecutor::Assign(Assignment { task, inputs: last, .. }) => {
                 inputs.extend(last);
                 let objects: Vec<_> = inputs.drain(..).map(|input| input.object).collect();
-                assert!(objects == (0..INPUTS).map(object).collect::<Vec<_>>(), "inputs of {task} lack, or are others");
+                assert!(
+                    objects == (0..INPUTS).map(object).collect::<Vec<_>>(),
+                    "inputs of {task} lack, or are others"
+                );
                 seen.push(format!("assign {}", task.index));
             }
             ToExecutor::Cancel { task } => seen.push(format!("cancel {}", task.index)),
@@ -88,7 +94,8 @@ async fn parts_end_with_the_executor_and_the_task_runs_elsewhere() {
 async fn outputs_of_two_runs_of_a_task_are_not_mixed() {
     let mut dispatcher = Dispatcher::start();
     dispatcher.core.caching = true;
-    // The wide task reads an output of the first task before all other inputs, and another one behind them.
+    // The wide task reads an output of the first task before all other inputs, and another one
+    // behind them.
     let output = |output| Input { from: InputFrom::Output { task: 0, output }, name: None };
     let objects = (0..INPUTS).map(|number| Input { from: InputFrom::Object(number), name: None });
     let inputs = [output(0)].into_iter().chain(objects).chain([output(1)]).collect();
@@ -106,13 +113,22 @@ async fn outputs_of_two_runs_of_a_task_are_not_mixed() {
     // No executor is large enough for the third, for which a lost output is made again.
     templates[2].resources.cpus_milli = 64_000;
     templates[2].inputs = vec![output(0)];
-    let mut spec =
-        JobSpec { templates: templates.into(), objects: (0..INPUTS).map(object).collect(), ..JobSpec::default() };
-    spec.push(&[0, 1, 2].map(|template| TaskItem { template, values: Vec::new(), inputs: Vec::new() })).unwrap();
+    let mut spec = JobSpec {
+        templates: templates.into(),
+        objects: (0..INPUTS).map(object).collect(),
+        ..JobSpec::default()
+    };
+    spec.push(&[0, 1, 2].map(|template| TaskItem {
+        template,
+        values: Vec::new(),
+        inputs: Vec::new(),
+    }))
+    .unwrap();
     let executor = dispatcher.join(2);
     let job = dispatcher.submit_spec(spec);
     let run_first = |dispatcher: &mut Dispatcher, content: &str| {
-        let written = ["x", "y"].map(|name| ObjectSpec::kept(task(job, 0), name, 7, content, FileMode::READABLE));
+        let written = ["x", "y"]
+            .map(|name| ObjectSpec::kept(task(job, 0), name, 7, content, FileMode::READABLE));
         written.iter().for_each(|object| dispatcher.store(executor, object));
         let delivered = |(object, output)| Delivered { output, object, place: None };
         let outputs = written.clone().into_iter().zip(0..).map(delivered).collect();
@@ -135,7 +151,9 @@ async fn outputs_of_two_runs_of_a_task_are_not_mixed() {
     for command in dispatcher.sent() {
         match command {
             ToExecutor::Inputs(part) => inputs.extend(part),
-            ToExecutor::Assign(Assignment { task, inputs: last, .. }) if task.index == 1 => inputs.extend(last),
+            ToExecutor::Assign(Assignment { task, inputs: last, .. }) if task.index == 1 => {
+                inputs.extend(last)
+            }
             _ => {}
         }
     }

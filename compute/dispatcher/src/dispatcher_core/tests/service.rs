@@ -27,7 +27,8 @@ async fn a_job_runs_without_a_connection() {
 async fn a_job_has_the_user_and_the_key_that_submitted_it() {
     let mut dispatcher = Dispatcher::start();
     dispatcher.service = dispatcher.handle.for_holder(Principal::Key(KeyId(4), KeyRole::Submit));
-    let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
+    let mut spec =
+        JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
     // A client names the user. It cannot name the key.
     spec.owner = JobOwner { user: "ann".into(), key: Some(KeyId(1)) };
     spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }]).unwrap();
@@ -39,11 +40,15 @@ async fn a_job_has_the_user_and_the_key_that_submitted_it() {
     dispatcher.ask(async |service| service.cancel(job, None).await).unwrap();
     dispatcher.restart();
     assert_eq!(dispatcher.ask(async |service| service.jobs().await).unwrap()[0].owner, owner);
-    let attached = dispatcher.ask(async |service| service.attach("mine".into(), "bob".into()).await).unwrap();
+    let attached =
+        dispatcher.ask(async |service| service.attach("mine".into(), "bob".into()).await).unwrap();
     assert_eq!(dispatcher.view(attached.id()).owner.user, "bob");
     spec.owner.user = "x".repeat(MAX_USER_BYTES + 1);
     let job = CheckedJob::check(Box::new(spec)).unwrap();
-    assert!(matches!(dispatcher.ask(async |service| service.submit(job).await), Err(ServiceError::LongUserName)));
+    assert!(matches!(
+        dispatcher.ask(async |service| service.submit(job).await),
+        Err(ServiceError::LongUserName)
+    ));
 }
 
 /// All that a watch tells, up to the next state of the job.
@@ -84,7 +89,8 @@ async fn a_watch_goes_on_from_the_number_of_a_result() {
     let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(4);
     let job = dispatcher.submit(3);
-    let watched = |from| async move |service: &Caller| service.watch(job, WatchedResults::Whole, from).await;
+    let watched =
+        |from| async move |service: &Caller| service.watch(job, WatchedResults::Whole, from).await;
     let mut first = dispatcher.ask(watched(0)).unwrap();
     dispatcher.end(executor, task(job, 1), Outcome::of(Status::Exited(1)));
     dispatcher.settle();
@@ -92,7 +98,10 @@ async fn a_watch_goes_on_from_the_number_of_a_result() {
     assert_eq!(numbers(&told), [(0, vec![1])]);
     let failures = told.iter().position(|event| matches!(event, JobWatchEvent::Failures(_)));
     let results = told.iter().position(|event| matches!(event, JobWatchEvent::Results(_)));
-    assert!(failures.is_some() && failures < results, "a failure is described before its result: {told:?}");
+    assert!(
+        failures.is_some() && failures < results,
+        "a failure is described before its result: {told:?}"
+    );
     // It was interrupted. Meanwhile, more has ended.
     drop(first);
     dispatcher.end(executor, task(job, 2), wrote(1));
@@ -102,7 +111,10 @@ async fn a_watch_goes_on_from_the_number_of_a_result() {
     let mut second = dispatcher.ask(watched(1)).unwrap();
     let told = events(&mut dispatcher, &mut second).await;
     assert_eq!(numbers(&told), [(1, vec![2]), (2, vec![0])]);
-    assert!(matches!(told.last(), Some(JobWatchEvent::Over(view)) if view.tasks.succeeded == 2), "{told:?}");
+    assert!(
+        matches!(told.last(), Some(JobWatchEvent::Over(view)) if view.tasks.succeeded == 2),
+        "{told:?}"
+    );
     assert!(second.next().await.unwrap().is_none(), "nothing follows the end");
     let mut third = dispatcher.ask(watched(2)).unwrap();
     assert_eq!(numbers(&events(&mut dispatcher, &mut third).await), [(2, vec![0])]);
@@ -134,7 +146,10 @@ async fn a_caller_may_do_what_its_key_permits() {
         wait: false,
     };
     let key = |role| Principal::Key(KeyId(2), role);
-    let own = ["job", "tasks", "failures", "result", "explain", "report", "trace", "inputs", "kept", "watch"];
+    let own = [
+        "job", "tasks", "failures", "result", "explain", "report", "trace", "inputs", "kept",
+        "watch",
+    ];
     let files = ["files_nodes"];
     let read = ["jobs", "executors", "addresses", "catalog", "events"];
     let submit = ["may_submit", "attach", "push", "cancel", "retry", "release", "forget"];
@@ -178,7 +193,8 @@ async fn a_caller_may_do_what_its_key_permits() {
 async fn an_attached_job_lives_as_long_as_its_handle() {
     let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(1);
-    let mut job = dispatcher.ask(async |service| service.attach("mine".into(), "ann".into()).await).unwrap();
+    let mut job =
+        dispatcher.ask(async |service| service.attach("mine".into(), "ann".into()).await).unwrap();
     let id = job.id();
     job.add_templates(vec![TaskTemplate::new(Program::Noop)]).await.unwrap();
     let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
@@ -187,7 +203,9 @@ async fn an_attached_job_lives_as_long_as_its_handle() {
     assert_eq!(dispatcher.phases(id), [Phase::Assigned, Phase::Assigned]);
     dispatcher.end(executor, task(id, 0), wrote(2));
     dispatcher.core.tell_jobs(jobs::Event::Deliver);
-    assert!(matches!(job.next().await, Some(JobDelivery::Results(results)) if results[0].outcome == wrote(2)));
+    assert!(
+        matches!(job.next().await, Some(JobDelivery::Results(results)) if results[0].outcome == wrote(2))
+    );
     drop(job);
     dispatcher.handle_calls();
     dispatcher.end(executor, task(id, 1), Outcome::of(Status::Cancelled));
@@ -208,7 +226,9 @@ async fn a_call_does_not_wait_for_what_executors_have_sent_before() {
     let (to_core, messages) = mpsc::channel(MESSAGES);
     for _ in 0..MESSAGES {
         let heartbeat = vec![FromExecutor::Heartbeat { free_disk_bytes: 1 }];
-        to_core.try_send(CoreMessage::Said { executor: ExecutorId(7), messages: heartbeat }).unwrap();
+        to_core
+            .try_send(CoreMessage::Said { executor: ExecutorId(7), messages: heartbeat })
+            .unwrap();
     }
     let (caller, calls) = mpsc::channel::<CoreCall>(1);
     let (reply, answer) = oneshot::channel();

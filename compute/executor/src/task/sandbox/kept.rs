@@ -1,16 +1,19 @@
-//! Sandboxes that are kept for later tasks. Making and removing a folder, and linking the same inputs into it again,
-//! takes longer than many tasks. So the sandbox of a task that has ended is cleaned and kept: the inputs of the task's
-//! template stay, everything else is removed. The next task with the same template inputs gets it; a task without
-//! template inputs gets one that is empty.
+//! Sandboxes that are kept for later tasks. Making and removing a folder, and linking the same
+//! inputs into it again, takes longer than many tasks. So the sandbox of a task that has ended is
+//! cleaned and kept: the inputs of the task's template stay, everything else is removed. The next
+//! task with the same template inputs gets it; a task without template inputs gets one that is
+//! empty.
 //!
-//! A task can change anything in its sandbox, so a sandbox is verified before the next task gets it: the folder is the
-//! one that was made, with its mode, owner and attributes; each template input is still at its name, and its inode is
-//! the one that was linked. The seal of the object was verified when the task ended
-//! ([`ObjectStore::verify_seal`](eyas_store::ObjectStore::verify_seal)), and the store still has the same copy. A
-//! sandbox of which anything else is true is removed. A sandbox is kept only if no process of its task is left.
+//! A task can change anything in its sandbox, so a sandbox is verified before the next task gets
+//! it: the folder is the one that was made, with its mode, owner and attributes; each template
+//! input is still at its name, and its inode is the one that was linked. The seal of the object was
+//! verified when the task ended
+//! ([`ObjectStore::verify_seal`](eyas_store::ObjectStore::verify_seal)), and the store still has
+//! the same copy. A sandbox of which anything else is true is removed. A sandbox is kept only if no
+//! process of its task is left.
 //!
-//! Links of kept sandboxes take space on the disk once their object has left the store, so the sandbox goes with the
-//! first of its objects that is evicted.
+//! Links of kept sandboxes take space on the disk once their object has left the store, so the
+//! sandbox goes with the first of its objects that is evicted.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +55,8 @@ pub(crate) struct SharedInputs {
 impl SharedInputs {
     /// Whether these are the inputs of a task.
     fn are(&self, inputs: &[AssignedInput], objects: &[ObjectId]) -> bool {
-        self.objects == objects && self.names.iter().zip(inputs).all(|(name, input)| *name == input.name)
+        self.objects == objects
+            && self.names.iter().zip(inputs).all(|(name, input)| *name == input.name)
     }
 
     /// The names in the sandbox, in the order of the inputs.
@@ -88,12 +92,19 @@ impl FolderMark {
         // Some file systems have none.
         let attribute_bytes = rustix::fs::flistxattr(folder, &mut [0u8; 0]).unwrap_or_default();
         let owner = (st_uid, st_gid);
-        Ok(FolderMark { inode: (st_dev, st_ino), mode: st_mode, owner, attribute_bytes, left: None })
+        Ok(FolderMark {
+            inode: (st_dev, st_ino),
+            mode: st_mode,
+            owner,
+            attribute_bytes,
+            left: None,
+        })
     }
 
     /// Whether another folder has the same mode, owner and attributes.
     fn is_like(&self, other: &FolderMark) -> bool {
-        (self.mode, self.owner, self.attribute_bytes) == (other.mode, other.owner, other.attribute_bytes)
+        (self.mode, self.owner, self.attribute_bytes)
+            == (other.mode, other.owner, other.attribute_bytes)
     }
 }
 
@@ -112,9 +123,9 @@ impl Sandbox {
         self.shared.as_ref()
     }
 
-    /// Stages the inputs of a template, which may stay for later tasks, at `paths`. `copies` are the numbers of the
-    /// store's copies before. Does nothing to an input that cannot be linked: the caller stages it again and learns
-    /// why.
+    /// Stages the inputs of a template, which may stay for later tasks, at `paths`. `copies` are
+    /// the numbers of the store's copies before. Does nothing to an input that cannot be linked:
+    /// the caller stages it again and learns why.
     pub fn share(
         &mut self,
         store: &ObjectStore,
@@ -165,9 +176,14 @@ impl Sandbox {
         Ok(true)
     }
 
-    /// The same for one folder in it. Counts the inputs that are where they were staged. Whether the folder has its
-    /// attributes.
-    fn clean_folder(&self, folder: BorrowedFd<'_>, relative: &Path, found: &mut usize) -> io::Result<bool> {
+    /// The same for one folder in it. Counts the inputs that are where they were staged. Whether
+    /// the folder has its attributes.
+    fn clean_folder(
+        &self,
+        folder: BorrowedFd<'_>,
+        relative: &Path,
+        found: &mut usize,
+    ) -> io::Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); LISTING_BYTES];
         let mut listing = RawDir::new(folder, &mut buffer);
         let (mut others, mut folders) = (Vec::new(), Vec::new());
@@ -178,11 +194,16 @@ impl Sandbox {
                 continue;
             }
             let in_folder = !relative.as_os_str().is_empty();
-            let path = if in_folder { Cow::from(relative.join(name)) } else { Path::new(name).into() };
+            let path =
+                if in_folder { Cow::from(relative.join(name)) } else { Path::new(name).into() };
             let shared = self.shared.as_ref();
-            if shared.is_some_and(|shared| shared.mark_of(&path).is_some_and(|mark| mark.inode.1 == entry.ino())) {
+            if shared.is_some_and(|shared| {
+                shared.mark_of(&path).is_some_and(|mark| mark.inode.1 == entry.ino())
+            }) {
                 *found += 1;
-            } else if entry.file_type() == FileType::Directory && shared.is_some_and(|s| s.folders.contains(&*path)) {
+            } else if entry.file_type() == FileType::Directory
+                && shared.is_some_and(|s| s.folders.contains(&*path))
+            {
                 folders.push(path.into_owned());
             } else {
                 others.push((path.into_owned(), entry.file_type()));
@@ -196,7 +217,9 @@ impl Sandbox {
         }
         for path in folders {
             let inner = open(folder, path.file_name().unwrap_or_default())?;
-            if !FolderMark::of_open(&inner)?.is_like(&self.mark) || !self.clean_folder(inner.as_fd(), &path, found)? {
+            if !FolderMark::of_open(&inner)?.is_like(&self.mark)
+                || !self.clean_folder(inner.as_fd(), &path, found)?
+            {
                 return Ok(false);
             }
         }
@@ -206,8 +229,12 @@ impl Sandbox {
     /// Whether it is as its last task has left it, and the store has the same copies of the inputs.
     fn is_as_left(&self, store: &ObjectStore) -> bool {
         let stat = rustix::fs::statat(CWD, &self.folder, AtFlags::SYMLINK_NOFOLLOW);
-        stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.mark.inode && Some(changed(&stat)) == self.mark.left)
-            && self.shared.as_ref().is_none_or(|shared| store.copies(&shared.objects).as_ref() == Some(&shared.copies))
+        stat.is_ok_and(|stat| {
+            (stat.st_dev, stat.st_ino) == self.mark.inode && Some(changed(&stat)) == self.mark.left
+        }) && self
+            .shared
+            .as_ref()
+            .is_none_or(|shared| store.copies(&shared.objects).as_ref() == Some(&shared.copies))
     }
 }
 
@@ -216,9 +243,14 @@ impl Sandbox {
 pub(crate) struct KeptSandboxes(Mutex<Vec<Sandbox>>);
 
 impl KeptSandboxes {
-    /// A sandbox with exactly these template inputs, or an empty one. If there is neither, but no more sandboxes may be
-    /// kept, the inputs of another one are removed.
-    pub fn take(&self, inputs: &[AssignedInput], objects: &[ObjectId], store: &ObjectStore) -> Option<Sandbox> {
+    /// A sandbox with exactly these template inputs, or an empty one. If there is neither, but no
+    /// more sandboxes may be kept, the inputs of another one are removed.
+    pub fn take(
+        &self,
+        inputs: &[AssignedInput],
+        objects: &[ObjectId],
+        store: &ObjectStore,
+    ) -> Option<Sandbox> {
         let has_them = |sandbox: &Sandbox| match &sandbox.shared {
             Some(shared) => shared.are(inputs, objects),
             None => objects.is_empty(),
@@ -227,10 +259,15 @@ impl KeptSandboxes {
             let mut kept = self.lock();
             let full = || (kept.len() >= MAX_KEPT_SANDBOXES).then_some(0);
             let index = kept.iter().rposition(has_them);
-            let index = index.or_else(|| kept.iter().rposition(|sandbox| sandbox.shared.is_none())).or_else(full)?;
+            let index = index
+                .or_else(|| kept.iter().rposition(|sandbox| sandbox.shared.is_none()))
+                .or_else(full)?;
             kept.remove(index)
         };
-        if !has_them(&sandbox) && sandbox.shared.take().is_some() && !sandbox.clean().is_ok_and(|is_clean| is_clean) {
+        if !has_them(&sandbox)
+            && sandbox.shared.take().is_some()
+            && !sandbox.clean().is_ok_and(|is_clean| is_clean)
+        {
             return None;
         }
         sandbox.is_as_left(store).then_some(sandbox)
@@ -246,7 +283,10 @@ impl KeptSandboxes {
         let mut kept = self.lock();
         kept.push(sandbox);
         let links = |kept: &[Sandbox]| -> usize {
-            kept.iter().filter_map(|sandbox| sandbox.shared.as_ref()).map(|shared| shared.paths.len()).sum()
+            kept.iter()
+                .filter_map(|sandbox| sandbox.shared.as_ref())
+                .map(|shared| shared.paths.len())
+                .sum()
         };
         while kept.len() > MAX_KEPT_SANDBOXES || links(&kept) > MAX_KEPT_LINKS {
             surplus.push(kept.remove(0));
@@ -261,8 +301,9 @@ impl KeptSandboxes {
 
     /// The sandboxes that have an object as a template input; they are no longer kept.
     pub fn release(&self, object: ObjectId) -> Vec<Sandbox> {
-        let has_it =
-            |sandbox: &mut Sandbox| sandbox.shared.as_ref().is_some_and(|shared| shared.objects.contains(&object));
+        let has_it = |sandbox: &mut Sandbox| {
+            sandbox.shared.as_ref().is_some_and(|shared| shared.objects.contains(&object))
+        };
         self.lock().extract_if(.., has_it).collect()
     }
 
@@ -314,12 +355,14 @@ mod tests {
             self.store.put(object, b"data").unwrap();
         }
 
-        /// A sandbox for the first `count` inputs as template inputs; whether it was kept with them.
+        /// A sandbox for the first `count` inputs as template inputs; whether it was kept with
+        /// them.
         fn sandbox(&self, name: &str, count: usize) -> (Sandbox, bool) {
             let (inputs, objects) = (&self.inputs[..count], &self.objects[..count]);
             let taken = self.kept.take(inputs, objects, &self.store);
             let create = || Sandbox::create(self.outer.path().join(name)).unwrap();
-            let mut sandbox = taken.map_or_else(create, |taken| taken.rename(self.outer.path().join(name)).unwrap());
+            let mut sandbox = taken
+                .map_or_else(create, |taken| taken.rename(self.outer.path().join(name)).unwrap());
             let was_kept = sandbox.shared.is_some();
             if !was_kept {
                 assert_eq!(fs::read_dir(sandbox.folder()).unwrap().count(), 0, "it is empty");
@@ -379,7 +422,9 @@ mod tests {
                 fs::rename(folder.join("x"), folder.join("2")).unwrap();
             }),
             ("replaced", &|folder| copied(&folder.join("1"))),
-            ("other mode", &|folder| fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap()),
+            ("other mode", &|folder| {
+                fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap()
+            }),
             ("other mode of a folder", &|folder| {
                 fs::set_permissions(folder.join("input-4"), Permissions::from_mode(0o777)).unwrap();
             }),
@@ -394,7 +439,10 @@ mod tests {
             assert!(!was_kept, "{how}");
             change(sandbox.folder());
             case.kept.keep(sandbox);
-            assert!(case.kept.lock().is_empty() && !case.outer.path().join("task").exists(), "{how}");
+            assert!(
+                case.kept.lock().is_empty() && !case.outer.path().join("task").exists(),
+                "{how}"
+            );
         }
         // A change after the task has ended.
         let (sandbox, _) = case.sandbox("task", 5);
@@ -422,12 +470,15 @@ mod tests {
     #[test]
     fn the_number_of_kept_sandboxes_is_bounded() {
         let case = Case::new();
-        let create = |number: usize| Sandbox::create(case.outer.path().join(number.to_string())).unwrap();
+        let create =
+            |number: usize| Sandbox::create(case.outer.path().join(number.to_string())).unwrap();
         (0..=MAX_KEPT_SANDBOXES).for_each(|number| case.kept.keep(create(number)));
         assert_eq!(case.kept.lock().len(), MAX_KEPT_SANDBOXES);
         assert!(!case.outer.path().join("0").exists() && case.outer.path().join("1").exists());
         // The inputs of the oldest are removed for another set.
-        let many: Vec<_> = (0..MAX_KEPT_SANDBOXES).map(|number| case.sandbox(&format!("of-{number}"), 1).0).collect();
+        let many: Vec<_> = (0..MAX_KEPT_SANDBOXES)
+            .map(|number| case.sandbox(&format!("of-{number}"), 1).0)
+            .collect();
         many.into_iter().for_each(|sandbox| case.kept.keep(sandbox));
         assert!(!case.sandbox("other", 2).1);
         assert_eq!(case.kept.lock().len(), MAX_KEPT_SANDBOXES - 1);

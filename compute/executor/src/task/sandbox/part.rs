@@ -1,5 +1,6 @@
-//! Inputs that are a part of a file: a range of bytes, or of records. The whole object is in the store, and the sandbox
-//! gets a copy of the part, so it takes room on the disk of the sandboxes. A part is never shared between tasks.
+//! Inputs that are a part of a file: a range of bytes, or of records. The whole object is in the
+//! store, and the sandbox gets a copy of the part, so it takes room on the disk of the sandboxes. A
+//! part is never shared between tasks.
 
 use std::path::Path;
 
@@ -21,7 +22,9 @@ pub(crate) enum PartError {
     #[error(transparent)]
     Records(#[from] RecordsError),
     /// The file has none of the bytes.
-    #[error("the file has {size_bytes} bytes, and so none from {first} on: the range is beyond its end")]
+    #[error(
+        "the file has {size_bytes} bytes, and so none from {first} on: the range is beyond its end"
+    )]
     BeyondEnd {
         /// Size of the file.
         size_bytes: u64,
@@ -48,9 +51,12 @@ impl Sandbox {
                 return Err(PartError::BeyondEnd { size_bytes: opened.size_bytes, first });
             }
             PartOfFile::Bytes { first, end } => first..end.min(opened.size_bytes),
-            PartOfFile::Records { first, end } => {
-                bytes_of_records(&mut opened.file, &shown(input.object.base_name()).to_string(), first, end)?
-            }
+            PartOfFile::Records { first, end } => bytes_of_records(
+                &mut opened.file,
+                &shown(input.object.base_name()).to_string(),
+                first,
+                end,
+            )?,
         };
         store.stage_part(object, &place, bytes)?;
         if remember {

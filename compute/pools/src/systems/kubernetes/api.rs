@@ -40,7 +40,8 @@ pub(super) enum KubeResource {
     Events,
 }
 
-/// The API server of a pool. A connection is made when it is needed, and again when its credentials are refused.
+/// The API server of a pool. A connection is made when it is needed, and again when its credentials
+/// are refused.
 #[derive(Debug)]
 pub(super) struct ApiServer {
     options: KubernetesOptions,
@@ -81,7 +82,12 @@ impl ApiServer {
     }
 
     /// Makes an object, or asks whether it could be made.
-    pub async fn create(&self, what: KubeResource, object: &Value, is_tried: bool) -> Result<Value, KubernetesError> {
+    pub async fn create(
+        &self,
+        what: KubeResource,
+        object: &Value,
+        is_tried: bool,
+    ) -> Result<Value, KubernetesError> {
         let query: &[_] = if is_tried { &[("dryRun", "All")] } else { &[] };
         self.call(Method::POST, what, "", query, Some(object)).await
     }
@@ -107,7 +113,12 @@ impl ApiServer {
     }
 
     /// Deletes an object; what it owns is deleted later.
-    pub async fn delete(&self, what: KubeResource, name: &str, is_tried: bool) -> Result<(), KubernetesError> {
+    pub async fn delete(
+        &self,
+        what: KubeResource,
+        name: &str,
+        is_tried: bool,
+    ) -> Result<(), KubernetesError> {
         let query = [("propagationPolicy", "Background"), ("dryRun", "All")];
         let query = if is_tried { &query[..] } else { &query[..1] };
         self.call::<Value>(Method::DELETE, what, &format!("/{name}"), query, None).await.map(|_| ())
@@ -116,8 +127,11 @@ impl ApiServer {
     /// The end of what the containers of a Pod have printed.
     pub async fn log(&self, pod: &str, most_bytes: u64) -> Result<String, KubernetesError> {
         let bytes = most_bytes.to_string();
-        let query = [("limitBytes", bytes.as_str()), ("tailLines", LOG_LINES), ("container", "eyas")];
-        let bytes = self.answer(Method::GET, KubeResource::Pods, &format!("/{pod}/log"), &query, None).await?;
+        let query =
+            [("limitBytes", bytes.as_str()), ("tailLines", LOG_LINES), ("container", "eyas")];
+        let bytes = self
+            .answer(Method::GET, KubeResource::Pods, &format!("/{pod}/log"), &query, None)
+            .await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -177,23 +191,31 @@ impl ApiConnection {
             let printed = credentials(exec, &context.name).await?;
             token = printed.token.or(token);
             let pair = printed.client_certificate_data.zip(printed.client_key_data);
-            identity = pair.map(|(certificate, key)| format!("{certificate}\n{key}").into_bytes()).or(identity);
+            identity = pair
+                .map(|(certificate, key)| format!("{certificate}\n{key}").into_bytes())
+                .or(identity);
         }
         let basic = context.user.username.as_ref().map(|name| {
             use base64::Engine;
             let password = context.user.password.as_deref().unwrap_or_default();
-            format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}")))
+            format!(
+                "Basic {}",
+                base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"))
+            )
         });
         let authorization = token.map(|token| format!("Bearer {token}")).or(basic);
         let mut builder = builder(&context, identity.as_deref())?;
         let mut server = context.cluster.server.trim_end_matches('/').to_owned();
         if let Some(name) = &context.cluster.tls_server_name {
             // The server is asked for by the name in its certificate, and found at its address.
-            let unreached = |why: String| KubernetesError::NotReached { server: server.clone(), why };
+            let unreached =
+                |why: String| KubernetesError::NotReached { server: server.clone(), why };
             let mut url = Url::parse(&server).map_err(|e| unreached(e.to_string()))?;
             let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let port = url.port_or_known_default().unwrap_or_default();
-            let found = tokio::net::lookup_host((host, port)).await.map_err(|e| unreached(e.to_string()))?;
+            let found = tokio::net::lookup_host((host, port))
+                .await
+                .map_err(|e| unreached(e.to_string()))?;
             builder = builder.resolve_to_addrs(name, &found.collect::<Vec<_>>());
             url.set_host(Some(name)).map_err(|e| unreached(e.to_string()))?;
             server = url.as_str().trim_end_matches('/').to_owned();
@@ -242,10 +264,17 @@ impl ApiConnection {
 }
 
 fn unusable(context: &KubeContext, what: &str, why: &dyn Error) -> KubernetesError {
-    KubernetesError::Options(format!("context `{}` has {what} that cannot be used: {}", context.name, chain(why)))
+    KubernetesError::Options(format!(
+        "context `{}` has {what} that cannot be used: {}",
+        context.name,
+        chain(why)
+    ))
 }
 
-fn builder(context: &KubeContext, identity: Option<&[u8]>) -> Result<ClientBuilder, KubernetesError> {
+fn builder(
+    context: &KubeContext,
+    identity: Option<&[u8]>,
+) -> Result<ClientBuilder, KubernetesError> {
     let wrong = |what: &str, why: &dyn Error| unusable(context, what, why);
     // Fails if the process has a default provider already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -254,13 +283,15 @@ fn builder(context: &KubeContext, identity: Option<&[u8]>) -> Result<ClientBuild
         .connect_timeout(CONNECT_DEADLINE)
         .timeout(ANSWER_DEADLINE);
     if let Some(authority) = context.cluster.authority()? {
-        let certificates = Certificate::from_pem_bundle(&authority).map_err(|e| wrong("a certificate", &e))?;
+        let certificates =
+            Certificate::from_pem_bundle(&authority).map_err(|e| wrong("a certificate", &e))?;
         builder = builder.tls_certs_only(certificates);
     } else if context.cluster.server.starts_with("http:") {
         builder = builder.tls_certs_only([]);
     }
     if let Some(identity) = identity {
-        builder = builder.identity(Identity::from_pem(identity).map_err(|e| wrong("a client certificate", &e))?);
+        builder = builder
+            .identity(Identity::from_pem(identity).map_err(|e| wrong("a client certificate", &e))?);
     }
     if let Some(proxy) = &context.cluster.proxy_url {
         builder = builder.proxy(Proxy::all(proxy).map_err(|e| wrong("a proxy", &e))?);
@@ -295,10 +326,15 @@ async fn credentials(exec: &KubeExec, context: &str) -> Result<ExecStatus, Kuber
     command.envs(exec.env.iter().flatten().map(|variable| (&variable.name, &variable.value)));
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(CREDENTIALS_DEADLINE, command.output()).await;
-    let output = output.map_err(|_| failed(format!("no answer within {} s", CREDENTIALS_DEADLINE.as_secs())))?;
+    let output = output
+        .map_err(|_| failed(format!("no answer within {} s", CREDENTIALS_DEADLINE.as_secs())))?;
     let output = output.map_err(|why| failed(why.to_string()))?;
     if !output.status.success() {
-        return Err(failed(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))));
+        return Err(failed(format!(
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )));
     }
     let printed: Result<ExecCredential, _> = serde_json::from_slice(&output.stdout);
     Ok(printed.map_err(|why| failed(format!("it printed no ExecCredential: {why}")))?.status)

@@ -1,5 +1,5 @@
-//! Where the API server is, and with which credentials it is used: a kubeconfig, or the service account of the Pod in
-//! which the dispatcher runs.
+//! Where the API server is, and with which credentials it is used: a kubeconfig, or the service
+//! account of the Pod in which the dispatcher runs.
 
 use std::path::{Path, PathBuf};
 
@@ -136,15 +136,20 @@ impl KubeEnvironment {
 
     /// The kubeconfigs to read, separated by colons.
     fn kubeconfig(&self, options: &KubernetesOptions) -> Option<String> {
-        let usual = || self.home.as_ref().map(|home| home.join(".kube/config")).filter(|path| path.exists());
+        let usual = || {
+            self.home.as_ref().map(|home| home.join(".kube/config")).filter(|path| path.exists())
+        };
         let named = options.kubeconfig.clone().or_else(|| self.kubeconfig.clone());
         named.or_else(|| usual().map(|path| path.display().to_string()))
     }
 }
 
-/// Writes the kubeconfig, the context and the namespace that are used now into the options of a pool, so that the pool
-/// stays where it is when the user changes to another context.
-pub(super) fn pin(options: &mut KubernetesOptions, environment: &KubeEnvironment) -> Result<(), KubernetesError> {
+/// Writes the kubeconfig, the context and the namespace that are used now into the options of a
+/// pool, so that the pool stays where it is when the user changes to another context.
+pub(super) fn pin(
+    options: &mut KubernetesOptions,
+    environment: &KubeEnvironment,
+) -> Result<(), KubernetesError> {
     let context = KubeContext::read(options, environment)?;
     options.kubeconfig = environment.kubeconfig(options);
     options.context = options.kubeconfig.is_some().then_some(context.name);
@@ -154,14 +159,19 @@ pub(super) fn pin(options: &mut KubernetesOptions, environment: &KubeEnvironment
 
 impl KubeContext {
     /// Reads the context that the options name, or the current one.
-    pub fn read(options: &KubernetesOptions, environment: &KubeEnvironment) -> Result<Self, KubernetesError> {
+    pub fn read(
+        options: &KubernetesOptions,
+        environment: &KubeEnvironment,
+    ) -> Result<Self, KubernetesError> {
         let namespace = |of_context: Option<String>| {
             options.namespace.clone().or(of_context).unwrap_or_else(|| DEFAULT_NAMESPACE.into())
         };
         let Some(paths) = environment.kubeconfig(options) else {
             let Some((host, port)) = &environment.service else {
                 let home = environment.home.clone().unwrap_or_default();
-                return Err(KubernetesError::NoConfig { looked: home.join(".kube/config").display().to_string() });
+                return Err(KubernetesError::NoConfig {
+                    looked: home.join(".kube/config").display().to_string(),
+                });
             };
             return in_pod(host, port, &namespace);
         };
@@ -169,24 +179,32 @@ impl KubeContext {
         let Kubeconfig { path, current_context, clusters, contexts, users } = config;
         let wrong = |why: String| KubernetesError::Config { path: path.clone(), why };
         let contexts = contexts.unwrap_or_default();
-        let known = contexts.iter().map(|context| context.name.clone()).collect::<Vec<_>>().join(", ");
+        let known =
+            contexts.iter().map(|context| context.name.clone()).collect::<Vec<_>>().join(", ");
         let current = current_context.filter(|name| !name.is_empty());
         let name = options.context.clone().or(current);
         let name = name.ok_or_else(|| {
-            wrong(format!("it has no current context; name one of its contexts with --context: {known}"))
+            wrong(format!(
+                "it has no current context; name one of its contexts with --context: {known}"
+            ))
         })?;
         let Some(fields) = contexts.into_iter().find(|context| context.name == name) else {
             return Err(KubernetesError::NoContext { path, context: name, known });
         };
         let ContextFields { cluster, user, namespace: of_context } = fields.context;
         let found = clusters.into_iter().flatten().find(|other| other.name == cluster);
-        let cluster =
-            found.ok_or_else(|| wrong(format!("context `{name}` names a cluster `{cluster}`, which is missing")))?;
+        let cluster = found.ok_or_else(|| {
+            wrong(format!("context `{name}` names a cluster `{cluster}`, which is missing"))
+        })?;
         let found = users.into_iter().flatten().find(|other| other.name == user);
         let user = match found {
             Some(found) => found.user,
             None if user.is_empty() => KubeUser::default(),
-            None => return Err(wrong(format!("context `{name}` names a user `{user}`, which is missing"))),
+            None => {
+                return Err(wrong(format!(
+                    "context `{name}` names a user `{user}`, which is missing"
+                )));
+            }
         };
         let cluster = cluster.cluster;
         if cluster.server.is_empty() {
@@ -194,7 +212,8 @@ impl KubeContext {
         }
         if user.auth_provider.is_some() {
             return Err(wrong(format!(
-                "the user of context `{name}` has an `auth-provider`, which Kubernetes has dropped: use `exec` instead"
+                "the user of context `{name}` has an `auth-provider`, which Kubernetes has \
+                 dropped: use `exec` instead"
             )));
         }
         Ok(KubeContext { namespace: namespace(of_context), name, cluster, user })
@@ -209,7 +228,8 @@ fn in_pod(
 ) -> Result<KubeContext, KubernetesError> {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let folder = Path::new(SERVICE_ACCOUNT);
-    let own = std::fs::read_to_string(folder.join("namespace")).ok().map(|text| text.trim().to_owned());
+    let own =
+        std::fs::read_to_string(folder.join("namespace")).ok().map(|text| text.trim().to_owned());
     let cluster = KubeCluster {
         server: format!("https://{host}:{port}"),
         certificate_authority: Some(folder.join("ca.crt")),
@@ -229,8 +249,8 @@ fn text_of(path: &str) -> std::io::Result<String> {
 }
 
 impl Kubeconfig {
-    /// Reads files that are separated by colons. What is in the first file counts. Missing files are left out, unless
-    /// all are missing.
+    /// Reads files that are separated by colons. What is in the first file counts. Missing files
+    /// are left out, unless all are missing.
     fn read(paths: &str) -> Result<Self, KubernetesError> {
         let mut all = Kubeconfig { path: paths.to_owned(), ..Kubeconfig::default() };
         let (mut missing, mut is_empty) = (None, true);
@@ -238,10 +258,15 @@ impl Kubeconfig {
             match text_of(path) {
                 Ok(text) => all.merge(Kubeconfig::parse(path, &text)?),
                 Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-                    missing.get_or_insert_with(|| KubernetesError::File { path: path.into(), why: why.to_string() });
+                    missing.get_or_insert_with(|| KubernetesError::File {
+                        path: path.into(),
+                        why: why.to_string(),
+                    });
                     continue;
                 }
-                Err(why) => return Err(KubernetesError::File { path: path.into(), why: why.to_string() }),
+                Err(why) => {
+                    return Err(KubernetesError::File { path: path.into(), why: why.to_string() });
+                }
             }
             is_empty = false;
         }
@@ -292,7 +317,8 @@ fn of_value<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, serde_js
 }
 
 impl KubeCluster {
-    /// The certificate of the API server's authority, PEM; `None` for the authorities of the system.
+    /// The certificate of the API server's authority, PEM; `None` for the authorities of the
+    /// system.
     pub fn authority(&self) -> Result<Option<Vec<u8>>, KubernetesError> {
         content(self.certificate_authority_data.as_deref(), self.certificate_authority.as_deref())
     }
@@ -301,9 +327,12 @@ impl KubeCluster {
 impl KubeUser {
     /// The client's certificate and key, PEM.
     pub fn identity(&self) -> Result<Option<Vec<u8>>, KubernetesError> {
-        let certificate = content(self.client_certificate_data.as_deref(), self.client_certificate.as_deref())?;
+        let certificate =
+            content(self.client_certificate_data.as_deref(), self.client_certificate.as_deref())?;
         let key = content(self.client_key_data.as_deref(), self.client_key.as_deref())?;
-        Ok(certificate.zip(key).map(|(certificate, key)| [certificate, b"\n".to_vec(), key].concat()))
+        Ok(certificate
+            .zip(key)
+            .map(|(certificate, key)| [certificate, b"\n".to_vec(), key].concat()))
     }
 
     /// The bearer token, which is read anew each time if it is in a file.
@@ -311,7 +340,10 @@ impl KubeUser {
         match &self.token_file {
             Some(path) => {
                 let text = std::fs::read_to_string(path);
-                let text = text.map_err(|why| KubernetesError::File { path: path.clone(), why: why.to_string() })?;
+                let text = text.map_err(|why| KubernetesError::File {
+                    path: path.clone(),
+                    why: why.to_string(),
+                })?;
                 Ok(Some(text.trim().to_owned()))
             }
             None => Ok(self.token.clone().filter(|token| !token.is_empty())),
@@ -325,12 +357,19 @@ fn content(data: Option<&str>, path: Option<&Path>) -> Result<Option<Vec<u8>>, K
     match (data.filter(|data| !data.is_empty()), path) {
         (Some(data), _) => {
             let decoded = base64::engine::general_purpose::STANDARD.decode(data.trim());
-            let wrong = |why| KubernetesError::Options(format!("the kubeconfig has data that is not base64: {why}"));
+            let wrong = |why| {
+                KubernetesError::Options(format!(
+                    "the kubeconfig has data that is not base64: {why}"
+                ))
+            };
             decoded.map(Some).map_err(wrong)
         }
         (None, Some(path)) => {
             let read = std::fs::read(path);
-            read.map(Some).map_err(|why| KubernetesError::File { path: path.to_owned(), why: why.to_string() })
+            read.map(Some).map_err(|why| KubernetesError::File {
+                path: path.to_owned(),
+                why: why.to_string(),
+            })
         }
         (None, None) => Ok(None),
     }

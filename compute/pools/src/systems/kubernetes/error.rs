@@ -12,8 +12,8 @@ pub enum KubernetesError {
     Options(String),
     /// There is no way to the cluster.
     #[error(
-        "no Kubernetes cluster is configured: the dispatcher finds no kubeconfig in {looked}, and runs in no Pod. Set \
-         KUBECONFIG before you start the dispatcher, or use --kubeconfig"
+        "no Kubernetes cluster is configured: the dispatcher finds no kubeconfig in {looked}, and \
+         runs in no Pod. Set KUBECONFIG before you start the dispatcher, or use --kubeconfig"
     )]
     NoConfig {
         /// The file that does not exist.
@@ -46,7 +46,9 @@ pub enum KubernetesError {
         known: String,
     },
     /// The program that has the credentials did not give them.
-    #[error("the program `{program}`, which has the credentials of context `{context}`, failed: {says}")]
+    #[error(
+        "the program `{program}`, which has the credentials of context `{context}`, failed: {says}"
+    )]
     Credentials {
         /// The program.
         program: String,
@@ -68,8 +70,8 @@ pub enum KubernetesError {
     },
     /// The credentials are not valid, or no longer.
     #[error(
-        "the credentials of context `{context}` are refused (401): {says}. They may have expired: log in to the \
-         cluster again, then try again"
+        "the credentials of context `{context}` are refused (401): {says}. They may have expired: \
+         log in to the cluster again, then try again"
     )]
     Unauthorized {
         /// The context.
@@ -79,8 +81,8 @@ pub enum KubernetesError {
     },
     /// The user or service account may not do this.
     #[error(
-        "permission denied (403): {says}. examples/kubernetes/rbac.yaml of eyas has a Role with the permissions that a \
-         pool needs"
+        "permission denied (403): {says}. examples/kubernetes/rbac.yaml of eyas has a Role with \
+         the permissions that a pool needs"
     )]
     Forbidden {
         /// What the API server says: the user, the verb and the resource.

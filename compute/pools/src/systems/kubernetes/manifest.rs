@@ -1,4 +1,5 @@
-//! The objects of a request: a Job, whose Pods are nodes, and a Secret with the script and the access file.
+//! The objects of a request: a Job, whose Pods are nodes, and a Secret with the script and the
+//! access file.
 //!
 //! | decision | reason |
 //! | --- | --- |
@@ -81,9 +82,16 @@ pub(super) fn job(plan: &RequestPlan, cluster: &str, name: &str) -> Result<Value
 }
 
 /// The Secret of a request: files by their names. It is removed together with its Job.
-pub(super) fn secret(plan: &RequestPlan, cluster: &str, name: &str, job_uid: &str, files: &Value) -> Value {
+pub(super) fn secret(
+    plan: &RequestPlan,
+    cluster: &str,
+    name: &str,
+    job_uid: &str,
+    files: &Value,
+) -> Value {
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job_uid});
-    let metadata = json!({"name": name, "labels": labels(plan, cluster), "ownerReferences": [owner]});
+    let metadata =
+        json!({"name": name, "labels": labels(plan, cluster), "ownerReferences": [owner]});
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
@@ -95,7 +103,11 @@ pub(super) fn secret(plan: &RequestPlan, cluster: &str, name: &str, job_uid: &st
 }
 
 /// The Pods of a request: the pool's template with what every node of eyas has.
-fn pods(plan: &RequestPlan, labels: &Map<String, Value>, secret: &str) -> Result<Value, KubernetesError> {
+fn pods(
+    plan: &RequestPlan,
+    labels: &Map<String, Value>,
+    secret: &str,
+) -> Result<Value, KubernetesError> {
     let given = KubernetesOptions::default();
     let own = plan.options.kubernetes.as_ref().unwrap_or(&given);
     let mut pods = own.template.as_deref().map_or_else(|| Ok(json!({})), read_template)?;
@@ -107,12 +119,15 @@ fn pods(plan: &RequestPlan, labels: &Map<String, Value>, secret: &str) -> Result
     spec["activeDeadlineSeconds"] = (plan.options.time_limit_us.div_ceil(1_000_000)).into();
     match &own.service_account {
         Some(account) => spec["serviceAccountName"] = account.as_str().into(),
-        None if spec.get("serviceAccountName").is_none() => spec["automountServiceAccountToken"] = false.into(),
+        None if spec.get("serviceAccountName").is_none() => {
+            spec["automountServiceAccountToken"] = false.into()
+        }
         None => {}
     }
     exclude(spec, &plan.excluded)?;
     // Only the user of the container, or its group, can read the files.
-    let of_secret = json!({"name": "eyas-files", "secret": {"secretName": secret, "defaultMode": 0o400}});
+    let of_secret =
+        json!({"name": "eyas-files", "secret": {"secretName": secret, "defaultMode": 0o400}});
     insert(list(spec, "volumes")?, "name", of_secret);
     add(list(spec, "volumes")?, "name", json!({"name": "eyas-store", "emptyDir": {}}));
     let containers = list(spec, "containers")?;
@@ -138,26 +153,36 @@ fn exclude(spec: &mut Value, nodes: &[String]) -> Result<(), KubernetesError> {
     }
     for term in terms {
         // Each of them has one value.
-        let other = |node: &String| json!({"key": "metadata.name", "operator": "NotIn", "values": [node]});
+        let other =
+            |node: &String| json!({"key": "metadata.name", "operator": "NotIn", "values": [node]});
         list(term, "matchFields")?.extend(nodes.iter().map(other));
     }
     Ok(())
 }
 
 /// Completes the container that runs the executor.
-fn container(plan: &RequestPlan, own: &KubernetesOptions, container: &mut Value) -> Result<(), KubernetesError> {
+fn container(
+    plan: &RequestPlan,
+    own: &KubernetesOptions,
+    container: &mut Value,
+) -> Result<(), KubernetesError> {
     match &own.image {
         Some(image) => container["image"] = image.as_str().into(),
         None if container["image"].is_string() => {}
         None => {
-            let why = "--image names the container image of the nodes; it must have `eyas` and `sh`";
+            let why =
+                "--image names the container image of the nodes; it must have `eyas` and `sh`";
             return Err(KubernetesError::Options(why.into()));
         }
     }
     container["command"] = json!(["/bin/sh", format!("{FILES}/script.sh")]);
     let files = json!({"name": "eyas-files", "mountPath": FILES, "readOnly": true});
     insert(list(container, "volumeMounts")?, "mountPath", files);
-    add(list(container, "volumeMounts")?, "mountPath", json!({"name": "eyas-store", "mountPath": STORE}));
+    add(
+        list(container, "volumeMounts")?,
+        "mountPath",
+        json!({"name": "eyas-store", "mountPath": STORE}),
+    );
     let resources = table(container, "resources")?;
     let options = &plan.options;
     if let Some(cpus) = options.cpus {
@@ -175,8 +200,8 @@ fn container(plan: &RequestPlan, own: &KubernetesOptions, container: &mut Value)
         }
     }
     if options.cpus.is_none() && resources["requests"]["cpu"].is_null() {
-        let why = "--cpus says how many processors each node requests; without it, a Pod would get an arbitrary part \
-                   of a machine";
+        let why = "--cpus says how many processors each node requests; without it, a Pod would \
+                   get an arbitrary part of a machine";
         return Err(KubernetesError::Options(why.into()));
     }
     Ok(())
@@ -225,7 +250,8 @@ fn field<'a>(
     kind: &str,
 ) -> Result<&'a mut Value, KubernetesError> {
     let wrong = |what: &str, kind: &str| KubernetesError::Template(format!("{what} is not {kind}"));
-    let fields = of.as_object_mut().ok_or_else(|| wrong(&format!("what has `{name}`"), "a mapping"))?;
+    let fields =
+        of.as_object_mut().ok_or_else(|| wrong(&format!("what has `{name}`"), "a mapping"))?;
     let found = fields.entry(name).or_insert(Value::Null);
     if found.is_null() {
         *found = empty;

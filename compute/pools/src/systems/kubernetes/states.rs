@@ -1,4 +1,5 @@
-//! States of requests, read from what the API server says of their Jobs and Pods. Only the fields that matter are read.
+//! States of requests, read from what the API server says of their Jobs and Pods. Only the fields
+//! that matter are read.
 
 use std::collections::BTreeMap;
 
@@ -135,7 +136,10 @@ const OF_NODE: &[&str] = &[
 impl KubeMeta {
     /// Name of the Job to which a Pod belongs.
     fn job(&self) -> Option<&str> {
-        self.labels.get("batch.kubernetes.io/job-name").or_else(|| self.labels.get("job-name")).map(String::as_str)
+        self.labels
+            .get("batch.kubernetes.io/job-name")
+            .or_else(|| self.labels.get("job-name"))
+            .map(String::as_str)
     }
 }
 
@@ -170,14 +174,17 @@ fn says(reason: &str, message: &str) -> String {
     }
 }
 
-/// The state of a request, from its Job and the Pods of the Job. `no_pod` says why the Job has no Pod, if this is
-/// known.
+/// The state of a request, from its Job and the Pods of the Job. `no_pod` says why the Job has no
+/// Pod, if this is known.
 pub(super) fn state_of(job: &KubeJob, pods: &[KubePod], no_pod: Option<&str>) -> BatchState {
-    let condition = |kind: &str| job.status.conditions.iter().find(|condition| condition.r#type == kind);
+    let condition =
+        |kind: &str| job.status.conditions.iter().find(|condition| condition.r#type == kind);
     let holds = |kind: &str| condition(kind).filter(|condition| condition.holds());
     if let Some(failed) = holds("Failed") {
         let of_pods = pods.iter().filter_map(KubePod::end).max_by_key(|end| !end.is_of_node);
-        return BatchState::Ended(of_pods.unwrap_or_else(|| BatchEnd { says: failed.says(), is_of_node: false }));
+        return BatchState::Ended(
+            of_pods.unwrap_or_else(|| BatchEnd { says: failed.says(), is_of_node: false }),
+        );
     }
     if holds("Complete").is_some() {
         return BatchState::Ended(BatchEnd { says: "completed".into(), is_of_node: false });
@@ -188,7 +195,8 @@ pub(super) fn state_of(job: &KubeJob, pods: &[KubePod], no_pod: Option<&str>) ->
     if pods.iter().any(KubePod::is_running) {
         return BatchState::Running;
     }
-    let waiting = pods.iter().find(|pod| pod.status.phase == "Pending" || pod.status.phase.is_empty());
+    let waiting =
+        pods.iter().find(|pod| pod.status.phase == "Pending" || pod.status.phase.is_empty());
     match (waiting, holds("Suspended")) {
         (Some(pod), _) => pod.pending(),
         (None, Some(suspended)) => BatchState::Pending(Some(suspended.says())),
@@ -227,7 +235,9 @@ impl KubePod {
         let is_placed = self.condition("PodScheduled").is_some_and(KubeCondition::holds);
         let waiting = self.containers().filter_map(|container| container.state.waiting.as_ref());
         // Containers that wait for another one say nothing.
-        let idle = |waiting: &&KubeWaiting| !matches!(&*waiting.reason, "ContainerCreating" | "PodInitializing" | "");
+        let idle = |waiting: &&KubeWaiting| {
+            !matches!(&*waiting.reason, "ContainerCreating" | "PodInitializing" | "")
+        };
         match waiting.filter(idle).map(|waiting| says(&waiting.reason, &waiting.message)).next() {
             Some(text) => BatchState::Starting(Some(text)),
             None if is_placed => BatchState::Starting(None),
@@ -244,7 +254,9 @@ impl KubePod {
         if status.phase != "Failed" {
             return None;
         }
-        if let Some(disruption) = self.condition("DisruptionTarget").filter(|condition| condition.holds()) {
+        if let Some(disruption) =
+            self.condition("DisruptionTarget").filter(|condition| condition.holds())
+        {
             return Some(BatchEnd { says: disruption.says(), is_of_node: true });
         }
         if !status.reason.is_empty() {
@@ -261,7 +273,9 @@ impl KubeTerminated {
     fn says(&self) -> String {
         match &*self.reason {
             "Error" | "" => says(&format!("exit code {}", self.exit_code), &self.message),
-            "OOMKilled" => "OOMKilled: the executor and its tasks passed the memory of the Pod".into(),
+            "OOMKilled" => {
+                "OOMKilled: the executor and its tasks passed the memory of the Pod".into()
+            }
             reason => says(&format!("{reason}, exit code {}", self.exit_code), &self.message),
         }
     }
@@ -274,7 +288,10 @@ mod tests {
     use super::*;
 
     fn job(conditions: Value) -> KubeJob {
-        serde_json::from_value(json!({"metadata": {"name": "j"}, "status": {"conditions": conditions}})).unwrap()
+        serde_json::from_value(
+            json!({"metadata": {"name": "j"}, "status": {"conditions": conditions}}),
+        )
+        .unwrap()
     }
 
     fn pod(status: Value) -> KubePod {
@@ -304,15 +321,28 @@ mod tests {
                 json!({"phase": "Pending", "conditions": [unplaced]}),
                 pending("Unschedulable: 0/3 nodes are available: 3 Insufficient cpu."),
             ),
-            (json!({"phase": "Pending", "conditions": [placed.clone()]}), BatchState::Starting(None)),
+            (
+                json!({"phase": "Pending", "conditions": [placed.clone()]}),
+                BatchState::Starting(None),
+            ),
             (waits("ContainerCreating", ""), BatchState::Starting(None)),
-            (waits("ImagePullBackOff", "no such image"), starting("ImagePullBackOff: no such image")),
+            (
+                waits("ImagePullBackOff", "no such image"),
+                starting("ImagePullBackOff: no such image"),
+            ),
             (waits("ErrImagePull", ""), starting("ErrImagePull")),
-            (waits("CreateContainerConfigError", "no secret"), starting("CreateContainerConfigError: no secret")),
+            (
+                waits("CreateContainerConfigError", "no secret"),
+                starting("CreateContainerConfigError: no secret"),
+            ),
             (json!({"phase": "Running"}), BatchState::Running),
         ];
         for (status, expected) in table {
-            assert_eq!(state_of(&job(json!([])), &[pod(status.clone())], None), expected, "{status}");
+            assert_eq!(
+                state_of(&job(json!([])), &[pod(status.clone())], None),
+                expected,
+                "{status}"
+            );
         }
     }
 
@@ -323,13 +353,15 @@ mod tests {
         assert_eq!(state_of(&job(json!([])), &[], None), BatchState::Pending(None));
         let suspended = json!([{"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "queued"}]);
         assert_eq!(state_of(&job(suspended), &[], None), pending("JobSuspended: queued"));
-        let deleted_one = json!({"metadata": {"name": "j", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let deleted_one =
+            json!({"metadata": {"name": "j", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(state_of(&serde_json::from_value(deleted_one).unwrap(), &[], None), deleted());
     }
 
     #[test]
     fn ends_say_whether_the_node_is_at_fault() {
-        let failed = job(json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded",
+        let failed =
+            job(json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded",
             "message": "Job has reached the specified backoff limit"}]));
         let terminated = |reason: &str, code: i32| {
             json!({"phase": "Failed", "containerStatuses": [{"state": {"terminated":
@@ -346,7 +378,11 @@ mod tests {
             ),
             (json!({"phase": "Failed", "reason": "NodeLost"}), "NodeLost", true),
             (disrupted, "PreemptionByScheduler: preempted", true),
-            (terminated("OOMKilled", 137), "OOMKilled: the executor and its tasks passed the memory of the Pod", false),
+            (
+                terminated("OOMKilled", 137),
+                "OOMKilled: the executor and its tasks passed the memory of the Pod",
+                false,
+            ),
             (terminated("Error", 3), "exit code 3", false),
             (terminated("StartError", 128), "StartError, exit code 128", false),
         ];
@@ -356,7 +392,10 @@ mod tests {
         }
         // The Pod is gone already.
         let text = "BackoffLimitExceeded: Job has reached the specified backoff limit";
-        assert_eq!(state_of(&failed, &[], None), BatchState::Ended(BatchEnd { says: text.into(), is_of_node: false }));
+        assert_eq!(
+            state_of(&failed, &[], None),
+            BatchState::Ended(BatchEnd { says: text.into(), is_of_node: false })
+        );
         let complete = job(json!([{"type": "Complete", "status": "True"}]));
         let expected = BatchState::Ended(BatchEnd { says: "completed".into(), is_of_node: false });
         assert_eq!(state_of(&complete, &[], None), expected);

@@ -56,7 +56,11 @@ fn plan(nodes: u32, kubernetes: KubernetesOptions) -> RequestPlan {
 
 fn with_image(template: Option<&str>) -> KubernetesOptions {
     let template = template.map(String::from);
-    KubernetesOptions { image: Some("registry/eyas".into()), template, ..KubernetesOptions::default() }
+    KubernetesOptions {
+        image: Some("registry/eyas".into()),
+        template,
+        ..KubernetesOptions::default()
+    }
 }
 
 fn job(template: Option<&str>) -> Result<Value, KubernetesError> {
@@ -74,21 +78,31 @@ fn names_and_labels_are_those_that_kubernetes_accepts() {
 fn a_request_is_one_job_with_the_shape_of_the_pool() {
     let job = job(None).unwrap();
     let spec = &job["spec"];
-    assert_eq!((&spec["parallelism"], &spec["completions"], &spec["backoffLimit"]), (&json!(1), &json!(1), &json!(0)));
+    assert_eq!(
+        (&spec["parallelism"], &spec["completions"], &spec["backoffLimit"]),
+        (&json!(1), &json!(1), &json!(0))
+    );
     let labels = json!({"eyas/pool": "My_Pool", "eyas/request": "7", "eyas/cluster": "test"});
-    assert_eq!((&job["metadata"]["labels"], &spec["template"]["metadata"]["labels"]), (&labels, &labels));
+    assert_eq!(
+        (&job["metadata"]["labels"], &spec["template"]["metadata"]["labels"]),
+        (&labels, &labels)
+    );
     let pod = &spec["template"]["spec"];
-    assert_eq!((&pod["restartPolicy"], &pod["activeDeadlineSeconds"]), (&json!("Never"), &json!(90)));
+    assert_eq!(
+        (&pod["restartPolicy"], &pod["activeDeadlineSeconds"]),
+        (&json!("Never"), &json!(90))
+    );
     assert_eq!(pod["automountServiceAccountToken"], false);
-    let secret = json!({"name": "eyas-files", "secret": {"secretName": "eyas-a-7-x", "defaultMode": 0o400}});
+    let secret =
+        json!({"name": "eyas-files", "secret": {"secretName": "eyas-a-7-x", "defaultMode": 0o400}});
     assert_eq!(pod["volumes"], json!([secret, {"name": "eyas-store", "emptyDir": {}}]));
     let container = &pod["containers"][0];
     assert_eq!(container["command"], json!(["/bin/sh", "/run/eyas/script.sh"]));
     let memory = (1_u64 << 30).to_string();
-    let expected =
-        json!({"requests": {"cpu": "4", "memory": memory}, "limits": {"memory": memory, "nvidia.com/gpu": "2"}});
+    let expected = json!({"requests": {"cpu": "4", "memory": memory}, "limits": {"memory": memory, "nvidia.com/gpu": "2"}});
     assert_eq!(container["resources"], expected);
-    let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+    let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
     let away = json!([{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["bad"]}]}]);
     assert_eq!(*terms, away);
 }
@@ -123,16 +137,27 @@ template:
 ";
     let job = job(Some(template)).unwrap();
     let template = &job["spec"]["template"];
-    assert!(template["metadata"]["labels"]["team"] == "a" && template["metadata"]["labels"]["eyas/request"] == "7");
+    assert!(
+        template["metadata"]["labels"]["team"] == "a"
+            && template["metadata"]["labels"]["eyas/request"] == "7"
+    );
     assert!(template["metadata"]["name"].is_null(), "{template:#}");
     let pod = &template["spec"];
     assert!(pod["restartPolicy"] == "Never" && pod["tolerations"][0]["key"] == "gpu", "{pod:#}");
-    let names = |list: &Value| list.as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>();
+    let names = |list: &Value| {
+        list.as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>()
+    };
     assert_eq!(names(&pod["volumes"]), ["data", "eyas-store", "eyas-files"]);
-    assert_eq!(pod["volumes"][1]["hostPath"]["path"], "/scratch", "the store is where the template has it");
+    assert_eq!(
+        pod["volumes"][1]["hostPath"]["path"], "/scratch",
+        "the store is where the template has it"
+    );
     assert_eq!(names(&pod["containers"]), ["side", "eyas"]);
     let container = &pod["containers"][1];
-    assert!(container["image"] == "registry/eyas" && container["env"][0]["name"] == "A", "{container:#}");
+    assert!(
+        container["image"] == "registry/eyas" && container["env"][0]["name"] == "A",
+        "{container:#}"
+    );
     assert_eq!(names(&container["volumeMounts"]), ["data", "eyas-files", "eyas-store"]);
 }
 
@@ -152,7 +177,8 @@ fn a_template_that_cannot_be_used_is_refused() {
         let error = job(Some(template)).unwrap_err().to_string();
         assert!(error.contains(why), "{template}: {error}");
     }
-    let error = manifest::job(&plan(1, KubernetesOptions::default()), "test", "j").unwrap_err().to_string();
+    let error =
+        manifest::job(&plan(1, KubernetesOptions::default()), "test", "j").unwrap_err().to_string();
     assert!(error.contains("--image"), "{error}");
 }
 
@@ -161,7 +187,8 @@ apiVersion: v1
 kind: Config
 current-context: lab
 clusters:
-- {name: one, cluster: {server: 'https://one:6443', certificate-authority: ca.pem}}
+- {name: one, cluster: \
+                          {server: 'https://one:6443', certificate-authority: ca.pem}}
 contexts:
 - {name: lab, context: {cluster: one, user: me, namespace: work}}
 - {name: lost, context: {cluster: two, user: me}}
@@ -186,7 +213,10 @@ fn a_context_has_its_cluster_user_and_namespace() {
     let (_folder, environment) = kubeconfig();
     let mut options = KubernetesOptions::default();
     let context = KubeContext::read(&options, &environment).unwrap();
-    assert_eq!((&*context.name, &*context.namespace, &*context.cluster.server), ("lab", "work", "https://one:6443"));
+    assert_eq!(
+        (&*context.name, &*context.namespace, &*context.cluster.server),
+        ("lab", "work", "https://one:6443")
+    );
     assert_eq!(context.user.token().unwrap().as_deref(), Some("secret"));
     assert_eq!(context.cluster.authority().unwrap().as_deref(), Some(&b"certificate"[..]));
     pin(&mut options, &environment).unwrap();
@@ -199,7 +229,8 @@ fn a_kubeconfig_that_others_could_write_is_not_read() {
     let (folder, environment) = kubeconfig();
     let config = folder.path().join("config");
     fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let said = KubeContext::read(&KubernetesOptions::default(), &environment).unwrap_err().to_string();
+    let said =
+        KubeContext::read(&KubernetesOptions::default(), &environment).unwrap_err().to_string();
     assert!(said.contains("other users can write to") && said.contains("chmod go-w"), "{said}");
 }
 
@@ -211,29 +242,41 @@ fn the_first_of_several_kubeconfigs_counts() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let kubeconfig = Some(format!("{}:{}:{}", path("missing"), path("first"), path("config")));
     let environment = KubeEnvironment { kubeconfig, ..KubeEnvironment::default() };
-    assert_eq!(KubeContext::read(&KubernetesOptions::default(), &environment).unwrap().namespace, "first");
+    assert_eq!(
+        KubeContext::read(&KubernetesOptions::default(), &environment).unwrap().namespace,
+        "first"
+    );
 }
 
 #[test]
 fn what_is_wrong_with_a_kubeconfig_is_said() {
     let (folder, environment) = kubeconfig();
     let read = |context: &str| {
-        let options = KubernetesOptions { context: Some(context.into()), ..KubernetesOptions::default() };
+        let options =
+            KubernetesOptions { context: Some(context.into()), ..KubernetesOptions::default() };
         KubeContext::read(&options, &environment).map(|_| ()).unwrap_err().to_string()
     };
-    assert!(read("absent").contains("no context `absent`: its contexts are lab, lost, nameless"), "{}", read("absent"));
+    assert!(
+        read("absent").contains("no context `absent`: its contexts are lab, lost, nameless"),
+        "{}",
+        read("absent")
+    );
     assert!(read("lost").contains("a cluster `two`, which is missing"), "{}", read("lost"));
     assert!(read("nameless").contains("use `exec` instead"), "{}", read("nameless"));
     let of = |text: &str| {
         fs::write(folder.path().join("config"), text).unwrap();
-        KubeContext::read(&KubernetesOptions::default(), &environment).map(|_| ()).unwrap_err().to_string()
+        KubeContext::read(&KubernetesOptions::default(), &environment)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
     };
     assert!(of("a: [").contains("it is not YAML"), "{}", of("a: ["));
     assert!(of("kind: Config").contains("no current context"), "{}", of("kind: Config"));
     fs::remove_file(folder.path().join("config")).unwrap();
     let missing = KubeContext::read(&KubernetesOptions::default(), &environment).unwrap_err();
     assert!(matches!(missing, KubernetesError::File { .. }), "{missing}");
-    let nowhere = KubeContext::read(&KubernetesOptions::default(), &KubeEnvironment::default()).unwrap_err();
+    let nowhere =
+        KubeContext::read(&KubernetesOptions::default(), &KubeEnvironment::default()).unwrap_err();
     assert!(nowhere.to_string().contains("Set KUBECONFIG"), "{nowhere}");
 }
 
@@ -243,7 +286,10 @@ fn a_dispatcher_in_a_pod_uses_its_service_account() {
     let environment = KubeEnvironment { service, ..KubeEnvironment::default() };
     let mut options = KubernetesOptions::default();
     let context = KubeContext::read(&options, &environment).unwrap();
-    assert_eq!((&*context.cluster.server, &*context.namespace), ("https://[fd00::1]:443", "default"));
+    assert_eq!(
+        (&*context.cluster.server, &*context.namespace),
+        ("https://[fd00::1]:443", "default")
+    );
     pin(&mut options, &environment).unwrap();
     assert_eq!((options.kubeconfig, options.context), (None, None));
 }
@@ -257,17 +303,24 @@ fn example(name: &str) -> Vec<Value> {
 #[test]
 fn the_role_of_the_examples_permits_what_a_pool_does_and_no_more() {
     let documents = example("rbac.yaml");
-    let kinds: Vec<_> = documents.iter().map(|document| document["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<_> =
+        documents.iter().map(|document| document["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["ServiceAccount", "Role", "RoleBinding"]);
     assert_eq!(documents[2]["roleRef"]["name"], documents[1]["metadata"]["name"]);
     assert_eq!(documents[2]["subjects"][0]["name"], documents[0]["metadata"]["name"]);
-    let words = |value: &Value| value.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect();
+    let words = |value: &Value| {
+        value.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    };
     let mut permitted = BTreeSet::new();
     for rule in documents[1]["rules"].as_array().unwrap() {
         let [groups, resources, verbs]: [Vec<String>; 3] =
             ["apiGroups", "resources", "verbs"].map(|name| words(&rule[name]));
-        for (group, resource) in groups.iter().flat_map(|group| resources.iter().map(move |one| (group, one))) {
-            permitted.extend(verbs.iter().map(|verb| format!("{verb} {resource} {group}").trim().to_owned()));
+        for (group, resource) in
+            groups.iter().flat_map(|group| resources.iter().map(move |one| (group, one)))
+        {
+            permitted.extend(
+                verbs.iter().map(|verb| format!("{verb} {resource} {group}").trim().to_owned()),
+            );
         }
     }
     let needed = [
@@ -291,8 +344,14 @@ fn the_dispatcher_of_the_examples_is_reached_by_its_name() {
     assert_eq!(service["spec"]["selector"], pod["metadata"]["labels"]);
     assert_eq!(pod["spec"]["serviceAccountName"], example("rbac.yaml")[0]["metadata"]["name"]);
     let container = &pod["spec"]["containers"][0];
-    let words: Vec<_> = container["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
-    let after = |option: &str| words[words.iter().position(|word| *word == option).unwrap() + 1].to_owned();
+    let words: Vec<_> = container["command"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    let after =
+        |option: &str| words[words.iter().position(|word| *word == option).unwrap() + 1].to_owned();
     let port = &service["spec"]["ports"][0]["port"];
     assert_eq!(after("--listen"), format!("0.0.0.0:{port}"));
     assert_eq!(after("--advertise"), service["metadata"]["name"].as_str().unwrap());

@@ -1,9 +1,10 @@
 //! Runs whose virtual size falls while they wait: the order that WSJF and SOJF share.
 //!
-//! A virtual size is a straight line over time. Lines of different slope cross, so no sorted order of runs stays valid.
-//! The runs are kept in a [`KineticTree`], which finds the smallest value at any time. If virtual sizes end at 0, the
-//! time at which each run gets there is known; then the run moves to the *overdue* runs, of which the oldest goes
-//! first. A decision costs a few steps down a tree, and the crossings since the previous decision.
+//! A virtual size is a straight line over time. Lines of different slope cross, so no sorted order
+//! of runs stays valid. The runs are kept in a [`KineticTree`], which finds the smallest value at
+//! any time. If virtual sizes end at 0, the time at which each run gets there is known; then the
+//! run moves to the *overdue* runs, of which the oldest goes first. A decision costs a few steps
+//! down a tree, and the crossings since the previous decision.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,8 @@ pub(super) struct AgingOrder {
     is_clamped: bool,
     junction_percent: i128,
     sizes: KineticTree,
-    /// Runs that are not overdue, by the time at which their virtual size gets to 0. Empty unless clamped.
+    /// Runs that are not overdue, by the time at which their virtual size gets to 0. Empty unless
+    /// clamped.
     zeros: BTreeSet<(u64, Seniority, QueueKey)>,
     /// Runs with a virtual size of 0, by age.
     overdue: BTreeMap<Seniority, QueueKey>,
@@ -63,9 +65,9 @@ impl RunOrder for AgingOrder {
         }
     }
 
-    /// The oldest of the runs with the smallest virtual size, or the run at the smallest offset of the same file whose
-    /// virtual size is larger by at most the junction coefficient. For example, with a coefficient of 10 and a smallest
-    /// virtual size of 20, it may be 22.
+    /// The oldest of the runs with the smallest virtual size, or the run at the smallest offset of
+    /// the same file whose virtual size is larger by at most the junction coefficient. For example,
+    /// with a coefficient of 10 and a smallest virtual size of 20, it may be 22.
     fn choose(&mut self, now_us: u64) -> Option<QueueKey> {
         while let Some((zero_us, seniority, head)) = self.zeros.first().copied()
             && zero_us <= now_us
@@ -93,6 +95,9 @@ impl RunOrder for AgingOrder {
             assert_eq!(waits || is_overdue, self.is_clamped, "{run:?}");
         }
         assert_eq!(self.sizes.len(), runs.len());
-        assert_eq!(self.zeros.len() + self.overdue.len(), if self.is_clamped { runs.len() } else { 0 });
+        assert_eq!(
+            self.zeros.len() + self.overdue.len(),
+            if self.is_clamped { runs.len() } else { 0 }
+        );
     }
 }

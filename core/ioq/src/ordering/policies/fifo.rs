@@ -1,6 +1,7 @@
-//! First in, first out: the run with the oldest request. No other order has a smaller maximum response time. For
-//! example, requests that arrive at 0, 1 and 2 ms and take 10 ms each end at 10, 20 and 30 ms: no response time is
-//! longer than 28 ms. If the last two change places, one is 29 ms.
+//! First in, first out: the run with the oldest request. No other order has a smaller maximum
+//! response time. For example, requests that arrive at 0, 1 and 2 ms and take 10 ms each end at 10,
+//! 20 and 30 ms: no response time is longer than 28 ms. If the last two change places, one is 29
+//! ms.
 
 use alloc::collections::BTreeMap;
 

@@ -1,13 +1,15 @@
-//! Values that fall with time, each at its own rate, sorted by key. The tree finds the least value, and the first key
-//! with a value below a limit. It is a kinetic search tree, after Basch, Guibas and Hershberger 1997.
+//! Values that fall with time, each at its own rate, sorted by key. The tree finds the least value,
+//! and the first key with a value below a limit. It is a kinetic search tree, after Basch, Guibas
+//! and Hershberger 1997.
 //!
-//! Two straight lines cross at most once, so the time until which the smaller of two values stays the smaller is known.
-//! A node of the tree knows the least value of its subtree, and until when nothing in the subtree changes. As time
-//! passes, only subtrees whose time has come are visited. An insertion, a removal and each change of the least repair
-//! one path: their cost is logarithmic on average.
+//! Two straight lines cross at most once, so the time until which the smaller of two values stays
+//! the smaller is known. A node of the tree knows the least value of its subtree, and until when
+//! nothing in the subtree changes. As time passes, only subtrees whose time has come are visited.
+//! An insertion, a removal and each change of the least repair one path: their cost is logarithmic
+//! on average.
 //!
-//! The tree is a treap whose priorities are a hash of the request number, so the same keys make the same tree. Time and
-//! values are integers, so nothing is rounded.
+//! The tree is a treap whose priorities are a hash of the request number, so the same keys make the
+//! same tree. Time and values are integers, so nothing is rounded.
 
 use alloc::vec::Vec;
 
@@ -15,8 +17,8 @@ use eyas_types::random::SplitMix64;
 
 use crate::ordering::run::{AgedBytes, QueueKey, Seniority, Stream};
 
-/// Virtual size of a run as a line over time, multiplied by M to stay an integer: its value at time 0, and how much it
-/// falls in a microsecond.
+/// Virtual size of a run as a line over time, multiplied by M to stay an integer: its value at time
+/// 0, and how much it falls in a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VirtualSize {
     pub at_zero: i128,
@@ -24,9 +26,10 @@ pub(crate) struct VirtualSize {
 }
 
 impl VirtualSize {
-    /// M * Tv = sum of bytes * (M - (now - arrival)), from the sums in `size` (io-coordination formulas 2 and 3;
-    /// `wsjf.rs`). For example, A1 in `wsjf.rs` has 20 bytes that arrived at 0 and 5 that arrived at 15. The value is
-    /// 25 * 30 + 5 * 15 = 825 at time 0, and 450 at 15, which is 30 * 15.
+    /// M * Tv = sum of bytes * (M - (now - arrival)), from the sums in `size` (io-coordination
+    /// formulas 2 and 3; `wsjf.rs`). For example, A1 in `wsjf.rs` has 20 bytes that arrived at 0
+    /// and 5 that arrived at 15. The value is 25 * 30 + 5 * 15 = 825 at time 0, and 450 at 15,
+    /// which is 30 * 15.
     pub fn of(size: AgedBytes, patience_us: u64) -> Self {
         let fall_per_us = i128::from(size.bytes);
         let at_zero = fall_per_us * i128::from(patience_us) + size.bytes_times_arrival_us as i128;
@@ -37,8 +40,8 @@ impl VirtualSize {
         self.at_zero - i128::from(now_us) * self.fall_per_us
     }
 
-    /// First microsecond in which the value is 0 or less. For example, a value that is 825 at time 0 and falls by 25
-    /// gets to 0 at 33.
+    /// First microsecond in which the value is 0 or less. For example, a value that is 825 at time
+    /// 0 and falls by 25 gets to 0 at 33.
     pub fn zero_us(&self) -> u64 {
         let up = (self.at_zero + self.fall_per_us - 1).div_euclid(self.fall_per_us.max(1));
         u64::try_from(up.max(0)).unwrap_or(u64::MAX)
@@ -55,7 +58,8 @@ struct TreeNode {
     size: VirtualSize,
     left: Index,
     right: Index,
-    /// Node with the least value in this subtree, and the time, exclusive, until which this holds in the whole subtree.
+    /// Node with the least value in this subtree, and the time, exclusive, until which this holds
+    /// in the whole subtree.
     least: Index,
     until_us: u64,
 }
@@ -130,22 +134,24 @@ impl KineticTree {
             return None;
         }
         let node = self.node(index);
-        let within_left = (node.key.stream >= stream).then(|| self.first_of(node.left, stream, limit)).flatten();
+        let within_left =
+            (node.key.stream >= stream).then(|| self.first_of(node.left, stream, limit)).flatten();
         let is_here = || node.key.stream == stream && node.size.at(self.now_us) <= limit;
-        within_left
-            .or_else(|| is_here().then_some(node.key))
-            .or_else(|| (node.key.stream <= stream).then(|| self.first_of(node.right, stream, limit)).flatten())
+        within_left.or_else(|| is_here().then_some(node.key)).or_else(|| {
+            (node.key.stream <= stream).then(|| self.first_of(node.right, stream, limit)).flatten()
+        })
     }
 
     // ---- the least value, and until when
 
     /// Whether `one` has a smaller value than `other` now, or an equal one and is more senior.
     fn is_before(&self, one: Index, other: Index) -> bool {
-        (self.value(one), self.node(one).seniority) < (self.value(other), self.node(other).seniority)
+        (self.value(one), self.node(one).seniority)
+            < (self.value(other), self.node(other).seniority)
     }
 
-    /// When `one`, which is not before `other` now, will be. `u64::MAX`: never. For example 600 - 20 t is as small as
-    /// 350 - 10 t at t = 25, and smaller from 26 on.
+    /// When `one`, which is not before `other` now, will be. `u64::MAX`: never. For example 600 -
+    /// 20 t is as small as 350 - 10 t at t = 25, and smaller from 26 on.
     fn overtakes_us(&self, one: Index, other: Index) -> u64 {
         let (one, other) = (self.node(one), self.node(other));
         let gains = one.size.fall_per_us - other.size.fall_per_us;
@@ -153,8 +159,8 @@ impl KineticTree {
             return u64::MAX;
         }
         let behind = one.size.at_zero - other.size.at_zero;
-        // The first microsecond in which both are equal, if `one` is more senior; else the first in which `one` is
-        // smaller.
+        // The first microsecond in which both are equal, if `one` is more senior; else the first in
+        // which `one` is smaller.
         let us = if one.seniority < other.seniority {
             (behind + gains - 1).div_euclid(gains)
         } else {
@@ -174,8 +180,11 @@ impl KineticTree {
                 least = child.least;
             }
         }
-        let of_children = [left, right].map(|child| self.nodes.get(child as usize).map(|child| child.least));
-        for rival in of_children.into_iter().flatten().chain([index]).filter(|rival| *rival != least) {
+        let of_children =
+            [left, right].map(|child| self.nodes.get(child as usize).map(|child| child.least));
+        for rival in
+            of_children.into_iter().flatten().chain([index]).filter(|rival| *rival != least)
+        {
             until_us = until_us.min(self.overtakes_us(rival, least));
         }
         let node = self.node_mut(index);

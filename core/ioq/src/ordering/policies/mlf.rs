@@ -1,14 +1,15 @@
-//! Multilevel feedback: each round offers every run a quantum, and the oldest run that fits its quantum goes first
-//! (io-coordination §5.2).
+//! Multilevel feedback: each round offers every run a quantum, and the oldest run that fits its
+//! quantum goes first (io-coordination §5.2).
 //!
-//! The quantum of a request is `quantum_bytes` in its first round and grows by `factor` in each further round. The
-//! quantum of a run is that of its oldest request. So the round in which a run will fit is known in advance: runs wait
-//! by that round, and nothing is multiplied. If no run fits, the next round in which one does begins at once. Among the
-//! runs that fit, the file of the oldest is chosen, and in that file the run at the smallest offset (§6.3.1).
+//! The quantum of a request is `quantum_bytes` in its first round and grows by `factor` in each
+//! further round. The quantum of a run is that of its oldest request. So the round in which a run
+//! will fit is known in advance: runs wait by that round, and nothing is multiplied. If no run
+//! fits, the next round in which one does begins at once. Among the runs that fit, the file of the
+//! oldest is chosen, and in that file the run at the smallest offset (§6.3.1).
 //!
-//! Example, the paper's figure 4 with a quantum of 10 and a factor of 2: runs A1 and A2 have 20 and 15, A3 has 5. In
-//! round 0 only A3 fits. In round 1 their quanta are 20; A2 has grown to 25, so A1 goes. In round 2 the quantum of A2
-//! is 40 and A2 goes with 30.
+//! Example, the paper's figure 4 with a quantum of 10 and a factor of 2: runs A1 and A2 have 20 and
+//! 15, A3 has 5. In round 0 only A3 fits. In round 1 their quanta are 20; A2 has grown to 25, so A1
+//! goes. In round 2 the quantum of A2 is 40 and A2 goes with 30.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +30,8 @@ impl Mlf {
     /// Default parameters. For example a run of 16 MiB fits after 4 rounds.
     pub const DEFAULT: Mlf = Mlf { quantum_bytes: 1 << 20, factor: 2 };
 
-    /// Number of rounds after which this many bytes fit the quantum. For example, with a quantum of 10 and a factor of
-    /// 2, it is 0 for 10 bytes, 1 for 11, and 3 for 41.
+    /// Number of rounds after which this many bytes fit the quantum. For example, with a quantum of
+    /// 10 and a factor of 2, it is 0 for 10 bytes, 1 for 11, and 3 for 41.
     fn rounds(self, bytes: u64) -> u64 {
         let mut quantum = u128::from(self.quantum_bytes.max(1));
         let mut rounds = 0;
@@ -54,7 +55,13 @@ pub(super) struct MlfOrder {
 
 impl MlfOrder {
     pub fn new(mlf: Mlf) -> Self {
-        MlfOrder { mlf, round: 0, waiting: BTreeMap::new(), by_age: BTreeMap::new(), by_key: BTreeSet::new() }
+        MlfOrder {
+            mlf,
+            round: 0,
+            waiting: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            by_key: BTreeSet::new(),
+        }
     }
 
     /// The round in which a run fits.
@@ -80,7 +87,9 @@ impl super::RunOrder for MlfOrder {
             let ((fits_in_round, _), _) = self.waiting.first_key_value()?;
             self.round = self.round.max(*fits_in_round);
         }
-        while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= self.round) {
+        while let Some(entry) =
+            self.waiting.first_entry().filter(|entry| entry.key().0 <= self.round)
+        {
             let ((_, head), seniority) = entry.remove_entry();
             self.by_age.insert(seniority, head);
             self.by_key.insert(head);
@@ -102,9 +111,14 @@ impl super::RunOrder for MlfOrder {
         assert_eq!(self.waiting.len() + self.by_age.len(), runs.len());
         assert_eq!(self.by_age.len(), self.by_key.len());
         for run in runs.values() {
-            let is_content = self.by_age.get(&run.seniority()) == Some(&run.head) && self.by_key.contains(&run.head);
-            let waits = self.waiting.get(&(self.fits_in_round(run), run.head)) == Some(&run.seniority());
-            assert!(is_content != waits && (waits || self.fits_in_round(run) <= self.round), "{run:?}");
+            let is_content = self.by_age.get(&run.seniority()) == Some(&run.head)
+                && self.by_key.contains(&run.head);
+            let waits =
+                self.waiting.get(&(self.fits_in_round(run), run.head)) == Some(&run.seniority());
+            assert!(
+                is_content != waits && (waits || self.fits_in_round(run) <= self.round),
+                "{run:?}"
+            );
         }
     }
 }
@@ -116,7 +130,10 @@ mod tests {
     #[test]
     fn quanta_double_with_each_round() {
         let mlf = Mlf { quantum_bytes: 10, factor: 2 };
-        assert_eq!([0, 10, 11, 20, 21, 40, 41].map(|bytes| mlf.rounds(bytes)), [0, 0, 1, 1, 2, 2, 3]);
+        assert_eq!(
+            [0, 10, 11, 20, 21, 40, 41].map(|bytes| mlf.rounds(bytes)),
+            [0, 0, 1, 1, 2, 2, 3]
+        );
         assert_eq!(Mlf { quantum_bytes: 0, factor: 0 }.rounds(u64::MAX), 64);
     }
 }

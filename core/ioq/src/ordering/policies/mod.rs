@@ -1,9 +1,9 @@
 //! Policies: which run of a class goes first, one policy a file (io-coordination §5).
 //!
-//! A policy is told about each run that appears and disappears. It keeps an index that finds the first of 100,000 runs
-//! without looking at all of them. A run that changes is removed and inserted again. All runs belong to one server, so
-//! a run with more bytes takes longer. A new policy needs its own file, a variant of [`Policy`], a row in [`POLICIES`]
-//! and a line in [`order_of`].
+//! A policy is told about each run that appears and disappears. It keeps an index that finds the
+//! first of 100,000 runs without looking at all of them. A run that changes is removed and inserted
+//! again. All runs belong to one server, so a run with more bytes takes longer. A new policy needs
+//! its own file, a variant of [`Policy`], a row in [`POLICIES`] and a line in [`order_of`].
 
 mod aging;
 mod fifo;
@@ -34,7 +34,8 @@ pub enum Policy {
     Wsjf(Wsjf),
     /// Multilevel feedback: the oldest run that fits its quantum, which grows with each round.
     Mlf(Mlf),
-    /// Shortest outstanding job first, for striped files: the run of the smallest call, by its bytes on all servers.
+    /// Shortest outstanding job first, for striped files: the run of the smallest call, by its
+    /// bytes on all servers.
     Sojf(Sojf),
 }
 
@@ -63,7 +64,8 @@ pub(crate) trait RunOrder: Send {
     /// Removes a run that was granted or has changed.
     fn remove(&mut self, run: &RequestRun);
 
-    /// Head of the run that goes first. `now_us` never decreases. A choice that is not granted changes nothing.
+    /// Head of the run that goes first. `now_us` never decreases. A choice that is not granted
+    /// changes nothing.
     fn choose(&mut self, now_us: u64) -> Option<QueueKey>;
 
     /// The chosen run is granted.

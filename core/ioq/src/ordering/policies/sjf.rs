@@ -1,6 +1,7 @@
-//! Shortest job first: the run with the fewest bytes. For requests that arrive together no other order has a smaller
-//! mean response time, but large runs can starve. For comparison. For example, requests of 1, 2 and 3 s that arrive
-//! together end after 1, 3 and 6 s, which is 3.3 s on average; in the opposite order, it is 4.7 s.
+//! Shortest job first: the run with the fewest bytes. For requests that arrive together no other
+//! order has a smaller mean response time, but large runs can starve. For comparison. For example,
+//! requests of 1, 2 and 3 s that arrive together end after 1, 3 and 6 s, which is 3.3 s on average;
+//! in the opposite order, it is 4.7 s.
 
 use alloc::collections::BTreeMap;
 
@@ -26,6 +27,9 @@ impl RunOrder for SjfOrder {
     }
 
     fn validate(&self, runs: &BTreeMap<QueueKey, RequestRun>) {
-        assert_eq!(self.runs, runs.values().map(|run| ((run.size.bytes, run.seniority()), run.head)).collect());
+        assert_eq!(
+            self.runs,
+            runs.values().map(|run| ((run.size.bytes, run.seniority()), run.head)).collect()
+        );
     }
 }

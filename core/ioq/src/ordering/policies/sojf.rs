@@ -1,11 +1,13 @@
 //! Shortest outstanding job first, for files that are striped over servers (io-coordination §5.3).
 //!
-//! A call ends when its last part ends, so its parts should be granted at about the same time on all servers. The
-//! servers need no messages for that: each orders parts by the size of their whole call, which is the same number
-//! everywhere. Waiting reduces that number as under WSJF, so that large calls do not starve.
+//! A call ends when its last part ends, so its parts should be granted at about the same time on
+//! all servers. The servers need no messages for that: each orders parts by the size of their whole
+//! call, which is the same number everywhere. Waiting reduces that number as under WSJF, so that
+//! large calls do not starve.
 //!
-//! Example, the paper's figure 5 with stripes of 5 on two servers: call R1 has 15 bytes, call R2 has 10. On each server
-//! the part of R2 goes first. R2 ends at 5 instead of 10; R1 ends at 15 in both cases.
+//! Example, the paper's figure 5 with stripes of 5 on two servers: call R1 has 15 bytes, call R2
+//! has 10. On each server the part of R2 goes first. R2 ends at 5 instead of 10; R1 ends at 15 in
+//! both cases.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Cost: a task goes where it would be done the soonest, by what waiting, fetching and computing are estimated to take.
+//! Cost: a task goes where it would be done the soonest, by what waiting, fetching and computing
+//! are estimated to take.
 
 use super::{Fallback, PlacementRules, WaitsFor};
 use crate::state::Utilisation;

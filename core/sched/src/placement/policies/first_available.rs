@@ -1,5 +1,5 @@
-//! First-available (FA): the oldest task goes to the first free executor. Executors cache nothing: every read goes to
-//! persistent storage.
+//! First-available (FA): the oldest task goes to the first free executor. Executors cache nothing:
+//! every read goes to persistent storage.
 
 use super::{Fallback, PlacementRules, ReplicaUse};
 use crate::state::Utilisation;

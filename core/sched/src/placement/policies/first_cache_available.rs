@@ -1,5 +1,5 @@
-//! First-cache-available (FCA): the oldest task goes to the first free executor, as under first-available. Executors
-//! cache inputs, and are told who else holds them.
+//! First-cache-available (FCA): the oldest task goes to the first free executor, as under
+//! first-available. Executors cache inputs, and are told who else holds them.
 
 use super::{Fallback, PlacementRules, ReplicaUse};
 use crate::state::Utilisation;

@@ -1,4 +1,5 @@
-//! Max-cache-hit (MCH): a task goes to the executor that holds the most of its data, and waits if that one is busy.
+//! Max-cache-hit (MCH): a task goes to the executor that holds the most of its data, and waits if
+//! that one is busy.
 
 use super::{Fallback, PlacementRules, WaitsFor};
 use crate::state::Utilisation;

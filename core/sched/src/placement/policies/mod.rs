@@ -18,11 +18,13 @@ use crate::state::Utilisation;
 /// What an executor that asks for work may take beyond tasks whose inputs it holds entirely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
-    /// Tasks of which no executor holds more, and tasks of which no executor holds anything; otherwise it waits.
+    /// Tasks of which no executor holds more, and tasks of which no executor holds anything;
+    /// otherwise it waits.
     OnlyBestHolder,
     /// The task of which it holds the largest share, otherwise the oldest.
     AnyTask,
-    /// Tasks that are done on it no later than at their home, and tasks of which no executor holds anything.
+    /// Tasks that are done on it no later than at their home, and tasks of which no executor holds
+    /// anything.
     Soonest,
 }
 
@@ -68,10 +70,14 @@ pub(crate) trait PlacementRules: Send {
 pub(crate) fn of(policy: PlacementPolicy, utilisation_threshold: f64) -> Box<dyn PlacementRules> {
     match policy {
         PlacementPolicy::FirstAvailable => Box::new(first_available::FirstAvailable),
-        PlacementPolicy::FirstCacheAvailable => Box::new(first_cache_available::FirstCacheAvailable),
+        PlacementPolicy::FirstCacheAvailable => {
+            Box::new(first_cache_available::FirstCacheAvailable)
+        }
         PlacementPolicy::MaxCacheHit => Box::new(max_cache_hit::MaxCacheHit),
         PlacementPolicy::MaxComputeUtil => Box::new(max_compute_util::MaxComputeUtil),
         PlacementPolicy::Cost => Box::new(cost::Cost),
-        PlacementPolicy::GoodCacheCompute => Box::new(good_cache_compute::GoodCacheCompute { utilisation_threshold }),
+        PlacementPolicy::GoodCacheCompute => {
+            Box::new(good_cache_compute::GoodCacheCompute { utilisation_threshold })
+        }
     }
 }

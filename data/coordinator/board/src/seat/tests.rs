@@ -94,7 +94,11 @@ fn a_late_program_does_not_end_the_next_turn() {
     assert!(same == index && next != late);
     board.leave(index, late, SeatState::Done);
     board.resume(index, late);
-    assert_eq!(board.await_answer(index, late, STEP, || true), SeatAnswer::Silence, "it is another's turn");
+    assert_eq!(
+        board.await_answer(index, late, STEP, || true),
+        SeatAnswer::Silence,
+        "it is another's turn"
+    );
     assert_eq!(board.seats[index].state(), SeatState::Asked);
     assert!(board.seats[index].reply(SeatAnswer::Go));
     board.leave(index, late, SeatState::Left);
@@ -126,9 +130,10 @@ fn a_turn_is_passed_on() {
 #[test]
 fn turns_are_counted_round() {
     let board = anonymous();
-    board.seats[7]
-        .word
-        .store(Move { turn: u32::MAX >> Move::STATE_BITS, state: SeatState::Free }.word(), Ordering::Relaxed);
+    board.seats[7].word.store(
+        Move { turn: u32::MAX >> Move::STATE_BITS, state: SeatState::Free }.word(),
+        Ordering::Relaxed,
+    );
     assert_eq!(board.ask(ask()), Some((7, 0)));
     assert_eq!(board.seats[7].state(), SeatState::Asked);
 }
@@ -148,7 +153,9 @@ fn an_invalid_request_is_refused() {
 #[test]
 fn a_seat_goes_only_where_the_table_says() {
     use SeatState::{Asked, Done, Free, Go, InMemory, Left, OpenWanted, Pass, Taken};
-    let allowed = |from: SeatState| SeatState::ALL.into_iter().filter(|to| from.may_become(*to)).collect::<Vec<_>>();
+    let allowed = |from: SeatState| {
+        SeatState::ALL.into_iter().filter(|to| from.may_become(*to)).collect::<Vec<_>>()
+    };
     assert_eq!(allowed(Free), [Taken]);
     assert_eq!(allowed(Taken), [Asked, Done, Left]);
     assert_eq!(allowed(Asked), [OpenWanted, Go, InMemory, Pass, Done, Left]);
@@ -160,7 +167,10 @@ fn a_seat_goes_only_where_the_table_says() {
 
 /// In a debug build, the caller learns of it.
 #[test]
-#[cfg_attr(debug_assertions, should_panic(expected = "a seat cannot go from Free to Go in turn 0: Seat { word: 0,"))]
+#[cfg_attr(
+    debug_assertions,
+    should_panic(expected = "a seat cannot go from Free to Go in turn 0: Seat { word: 0,")
+)]
 fn a_move_that_is_not_allowed_is_refused() {
     let seat = Seat::default();
     assert!(!seat.step(seat.found(), SeatState::Go));

@@ -7,8 +7,8 @@ use crate::reads::announce_read;
 use crate::waiting::is_shared;
 use crate::writes::after_write_at;
 
-/// A thread of the C library will write these bytes. The caller must not wait for that thread's turn; the next sync or
-/// close flushes the bytes.
+/// A thread of the C library will write these bytes. The caller must not wait for that thread's
+/// turn; the next sync or close flushes the bytes.
 pub(super) fn record_async_write(descriptor: c_int, offset: off64_t, bytes: size_t) {
     if is_shared(descriptor) {
         after_write_at(descriptor, offset, bytes as isize);

@@ -1,5 +1,5 @@
-//! Copying between descriptors within the kernel. Such a call may copy less than asked for, and does so here: at most
-//! as much as one turn covers.
+//! Copying between descriptors within the kernel. Such a call may copy less than asked for, and
+//! does so here: at most as much as one turn covers.
 
 use core::ptr;
 
@@ -20,8 +20,8 @@ fn part(from: c_int, to: c_int, count: size_t) -> size_t {
     if is_shared(from) || is_shared(to) { count.min(MAX_BYTES) } else { count }
 }
 
-/// The turn to read where the call reads. Its duration depends on where it writes, too, so it is not
-/// measured.
+/// The turn to read where the call reads. Its duration depends on where it writes, too, so it is
+/// not measured.
 unsafe fn turn_to_copy(from: c_int, offset: *const off64_t, count: size_t) -> CallTurn {
     if !is_shared(from) {
         return CallTurn::Unordered;

@@ -1,5 +1,5 @@
-//! Mapping files. Small mappings are read into memory first; pages of larger ones are read by the kernel when they are
-//! touched.
+//! Mapping files. Small mappings are read into memory first; pages of larger ones are read by the
+//! kernel when they are touched.
 
 use libc::{c_int, c_void, off_t, off64_t, size_t};
 

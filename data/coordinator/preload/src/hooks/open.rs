@@ -13,8 +13,8 @@ macro_rules! opens {
     )* };
 }
 
-// The mode is an optional argument. C passes it in the same place as a fixed one; if it is missing, the kernel ignores
-// what is found there.
+// The mode is an optional argument. C passes it in the same place as a fixed one; if it is missing,
+// the kernel ignores what is found there.
 opens! {
     open(path: *const c_char, flags: c_int, mode: mode_t);
     open64(path: *const c_char, flags: c_int, mode: mode_t);

@@ -1,9 +1,9 @@
-//! Streams of the C library (`FILE`). The C library fills and flushes their buffers by internal calls that cannot be
-//! intercepted. So the hooks of its functions check whether the buffer will have to be filled or flushed, and wait for
-//! the turn first.
+//! Streams of the C library (`FILE`). The C library fills and flushes their buffers by internal
+//! calls that cannot be intercepted. So the hooks of its functions check whether the buffer will
+//! have to be filled or flushed, and wait for the turn first.
 //!
-//! `fscanf`, `fprintf` and the like take variable arguments that only C can pass on: their reads and writes are not
-//! ordered. Nor are wide-character streams, whose buffers are not accessible.
+//! `fscanf`, `fprintf` and the like take variable arguments that only C can pass on: their reads
+//! and writes are not ordered. Nor are wide-character streams, whose buffers are not accessible.
 
 use std::os::fd::BorrowedFd;
 
@@ -52,8 +52,8 @@ pub(super) fn number_of(file: *mut FILE) -> c_int {
 /// Unread bytes in a stream's buffer, and the size of the buffer.
 unsafe fn look(file: *mut FILE) -> (*const u8, usize, usize) {
     let stream = file.cast::<Stream>();
-    // SAFETY: a stream of the program. If another thread uses it meanwhile, the values may be wrong, which costs order
-    // only.
+    // SAFETY: a stream of the program. If another thread uses it meanwhile, the values may be
+    // wrong, which costs order only.
     let Stream { next, end, buffer, buffer_end, .. } = unsafe { stream.read_volatile() };
     let bytes = |from: *const u8, to: *const u8| (to as usize).saturating_sub(from as usize);
     (next, bytes(next, end), bytes(buffer, buffer_end).max(BUFFER_BYTES))
@@ -63,7 +63,11 @@ unsafe fn look(file: *mut FILE) -> (*const u8, usize, usize) {
 unsafe fn turn_to_take(file: *mut FILE, wanted: usize) -> CallTurn {
     // SAFETY: as the caller says.
     let (_, left, buffer_bytes) = unsafe { look(file) };
-    if wanted <= left { CallTurn::Unordered } else { turn_to_fill(file, (wanted - left).max(buffer_bytes)) }
+    if wanted <= left {
+        CallTurn::Unordered
+    } else {
+        turn_to_fill(file, (wanted - left).max(buffer_bytes))
+    }
 }
 
 /// The turn to read if a line of at most `most` bytes is not in the buffer.
@@ -81,7 +85,8 @@ unsafe fn turn_to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> C
 /// The same for a stream that the caller has locked.
 unsafe fn turn_to_take_line_unlocked(file: *mut FILE, delimiter: c_int, most: usize) -> CallTurn {
     // SAFETY: as the caller says.
-    unsafe { missing_line(file, delimiter, most) }.map_or(CallTurn::Unordered, |bytes| turn_to_fill(file, bytes))
+    unsafe { missing_line(file, delimiter, most) }
+        .map_or(CallTurn::Unordered, |bytes| turn_to_fill(file, bytes))
 }
 
 /// Bytes to be read for a line; `None` if the line is in the buffer.
@@ -96,7 +101,9 @@ unsafe fn missing_line(file: *mut FILE, delimiter: c_int, most: usize) -> Option
 #[cold]
 fn turn_to_fill(file: *mut FILE, bytes: usize) -> CallTurn {
     let number = number_of(file);
-    let Some(known) = descriptors::get(number).filter(|known| known.storage() != StorageKind::NotShared) else {
+    let Some(known) =
+        descriptors::get(number).filter(|known| known.storage() != StorageKind::NotShared)
+    else {
         return CallTurn::Unordered;
     };
     // SAFETY: a descriptor that is not open fails the call.
@@ -110,11 +117,12 @@ fn turn_to_fill(file: *mut FILE, bytes: usize) -> CallTurn {
     }
 }
 
-/// The turn to flush a stream's buffer, if `bytes` more do not fit. Returns the number of flushed bytes as
-/// well.
+/// The turn to flush a stream's buffer, if `bytes` more do not fit. Returns the number of flushed
+/// bytes as well.
 unsafe fn turn_to_put(file: *mut FILE, bytes: usize) -> (CallTurn, usize) {
     // SAFETY: as in `look`.
-    let Stream { write_beginning, write_next, buffer_end, .. } = unsafe { file.cast::<Stream>().read_volatile() };
+    let Stream { write_beginning, write_next, buffer_end, .. } =
+        unsafe { file.cast::<Stream>().read_volatile() };
     let room = (buffer_end as usize).saturating_sub(write_next as usize);
     if bytes < room {
         return (CallTurn::Unordered, 0);
@@ -126,7 +134,9 @@ unsafe fn turn_to_put(file: *mut FILE, bytes: usize) -> (CallTurn, usize) {
 #[cold]
 fn turn_to_empty(file: *mut FILE, bytes: usize) -> CallTurn {
     let number = number_of(file);
-    let Some(known) = descriptors::get(number).filter(|known| known.storage() != StorageKind::NotShared) else {
+    let Some(known) =
+        descriptors::get(number).filter(|known| known.storage() != StorageKind::NotShared)
+    else {
         return CallTurn::Unordered;
     };
     if known.storage() != StorageKind::Unknown && known.writes() != WritePath::PassThrough {
@@ -188,7 +198,8 @@ pub(super) unsafe fn turn_to_flush(file: *mut FILE) -> (CallTurn, usize) {
         return (CallTurn::Unordered, 0);
     }
     // SAFETY: as in `look`.
-    let Stream { write_beginning, write_next, .. } = unsafe { file.cast::<Stream>().read_volatile() };
+    let Stream { write_beginning, write_next, .. } =
+        unsafe { file.cast::<Stream>().read_volatile() };
     match (write_next as usize).saturating_sub(write_beginning as usize) {
         0 => (CallTurn::Unordered, 0),
         bytes => (turn_to_empty(file, bytes), bytes),

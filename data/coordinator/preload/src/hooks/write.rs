@@ -80,8 +80,8 @@ brings! {
     sync_file_range(descriptor: c_int, offset: off64_t, bytes: off64_t, flags: c_uint);
 }
 
-/// The turn to copy into a descriptor, unless the call has one for reading from the other: a call with two turns could
-/// wait for itself.
+/// The turn to copy into a descriptor, unless the call has one for reading from the other: a call
+/// with two turns could wait for itself.
 pub(super) unsafe fn turn_to_copy_into(
     to: c_int,
     offset: *const off64_t,

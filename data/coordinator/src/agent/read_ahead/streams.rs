@@ -1,10 +1,12 @@
-//! Decides what is read ahead of one file: where the programs of a node, taken together, read it sequentially.
+//! Decides what is read ahead of one file: where the programs of a node, taken together, read it
+//! sequentially.
 //!
-//! Each of several processes that share a file may read with gaps, and all of them together without any
-//! (io-coordination §2). So reads are matched to streams of the file, not to processes: a read close to the end of a
-//! stream continues the stream, whichever process makes it. Windows double in size. A stream that reaches the beginning
-//! of another absorbs it; processes that start in any order make several streams first. One window is read ahead, and
-//! more only where the storage serves several at a time. A read that belongs to no stream is not read ahead, so random
+//! Each of several processes that share a file may read with gaps, and all of them together without
+//! any (io-coordination §2). So reads are matched to streams of the file, not to processes: a read
+//! close to the end of a stream continues the stream, whichever process makes it. Windows double in
+//! size. A stream that reaches the beginning of another absorbs it; processes that start in any
+//! order make several streams first. One window is read ahead, and more only where the storage
+//! serves several at a time. A read that belongs to no stream is not read ahead, so random
 //! readers pay nothing.
 //!
 //! This module is pure: it is told about reads, and returns windows.
@@ -20,7 +22,8 @@ pub(super) const MAX_WINDOW_BYTES: u64 = 8 << 20;
 const MAX_STREAMS: usize = 32;
 /// Single reads that are remembered until another read shows that they begin a stream.
 const MAX_ALONE: usize = 16;
-/// A stream remembers this much of what it has read ahead. A program that comes later, or again, begins another stream.
+/// A stream remembers this much of what it has read ahead. A program that comes later, or again,
+/// begins another stream.
 const MEMORY_BYTES: u64 = 64 << 20;
 /// A read is close to another one if at most this many of its own lengths lie between them.
 const CLOSE_LENGTHS: u64 = 16;
@@ -60,7 +63,9 @@ impl Streams {
             // The read itself is large enough.
             return StreamPlan::Alone;
         }
-        if let Some(place) = self.streams.iter().position(|stream| stream.has(&bytes) || stream.is_before(&bytes)) {
+        if let Some(place) =
+            self.streams.iter().position(|stream| stream.has(&bytes) || stream.is_before(&bytes))
+        {
             let mut stream = self.streams.remove(place).expect("it was found there");
             let mut windows = Vec::new();
             while stream.end < bytes.end {
@@ -69,7 +74,8 @@ impl Streams {
             self.streams.push_back(stream);
             return StreamPlan::Stream(windows);
         }
-        let close = self.alone.iter().position(|other| is_close(other, &bytes) || is_close(&bytes, other));
+        let close =
+            self.alone.iter().position(|other| is_close(other, &bytes) || is_close(&bytes, other));
         let Some(place) = close else {
             self.alone.push_back(bytes);
             if self.alone.len() > MAX_ALONE {
@@ -79,17 +85,28 @@ impl Streams {
         };
         let other = self.alone.remove(place).expect("it was found there");
         let start = other.start.min(bytes.start) / UNIT_BYTES * UNIT_BYTES;
-        self.streams.push_back(Stream { start, end: start, ahead: VecDeque::new(), window: UNIT_BYTES });
+        self.streams.push_back(Stream {
+            start,
+            end: start,
+            ahead: VecDeque::new(),
+            window: UNIT_BYTES,
+        });
         if self.streams.len() > MAX_STREAMS {
             self.streams.pop_front();
         }
         self.read(bytes, file_bytes)
     }
 
-    /// A program has entered the window at this offset. Returns the windows to be read so that `ahead` of them lie
-    /// ahead.
-    pub(super) fn entered(&mut self, offset: u64, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
-        let Some(place) = self.streams.iter().position(|stream| stream.ahead.contains(&offset)) else {
+    /// A program has entered the window at this offset. Returns the windows to be read so that
+    /// `ahead` of them lie ahead.
+    pub(super) fn entered(
+        &mut self,
+        offset: u64,
+        file_bytes: u64,
+        ahead: usize,
+    ) -> Vec<Range<u64>> {
+        let Some(place) = self.streams.iter().position(|stream| stream.ahead.contains(&offset))
+        else {
             return Vec::new();
         };
         let mut stream = self.streams.remove(place).expect("it was found there");
@@ -97,9 +114,12 @@ impl Streams {
         self.top_up(stream, file_bytes, ahead)
     }
 
-    /// The window at this offset is about to be read. Returns the windows to be read so that `ahead` of them lie ahead.
+    /// The window at this offset is about to be read. Returns the windows to be read so that
+    /// `ahead` of them lie ahead.
     pub(super) fn begun(&mut self, offset: u64, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
-        let Some(place) = self.streams.iter().position(|stream| (stream.start..stream.end).contains(&offset)) else {
+        let Some(place) =
+            self.streams.iter().position(|stream| (stream.start..stream.end).contains(&offset))
+        else {
             return Vec::new();
         };
         let stream = self.streams.remove(place).expect("it was found there");
@@ -121,8 +141,8 @@ impl Streams {
         windows
     }
 
-    /// Next window of a stream that was removed from the others. `None`: it has absorbed the stream that begins at its
-    /// end.
+    /// Next window of a stream that was removed from the others. `None`: it has absorbed the stream
+    /// that begins at its end.
     fn advance(&mut self, stream: &mut Stream, file_bytes: u64) -> Option<Range<u64>> {
         let reach = stream.end..stream.end + stream.window;
         let others = self.streams.iter().enumerate().map(|(place, other)| (other.start, place));
@@ -193,7 +213,11 @@ mod tests {
         let mut streams = Streams::default();
         assert_eq!(streams.read(0..4 * KIB, FILE), StreamPlan::Alone);
         assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), one(0..MIB));
-        assert_eq!(streams.read(8 * KIB..12 * KIB, FILE), StreamPlan::Stream(vec![]), "it is fetched already");
+        assert_eq!(
+            streams.read(8 * KIB..12 * KIB, FILE),
+            StreamPlan::Stream(vec![]),
+            "it is fetched already"
+        );
     }
 
     #[test]
@@ -252,7 +276,11 @@ mod tests {
         let mut streams = Streams::default();
         for number in 0..1000_u64 {
             let start = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (FILE - MIB);
-            assert_eq!(streams.read(start..start + 4 * KIB, FILE), StreamPlan::Alone, "read {number} at {start}");
+            assert_eq!(
+                streams.read(start..start + 4 * KIB, FILE),
+                StreamPlan::Alone,
+                "read {number} at {start}"
+            );
         }
     }
 
@@ -274,8 +302,9 @@ mod tests {
     fn a_stream_that_comes_to_another_is_one_with_it() {
         let mut streams = Streams::default();
         let block = |number: u64| number * 4 * MIB..(number + 1) * 4 * MIB;
-        let windows =
-            |borders: &[u64]| StreamPlan::Stream(borders.windows(2).map(|at| at[0] * MIB..at[1] * MIB).collect());
+        let windows = |borders: &[u64]| {
+            StreamPlan::Stream(borders.windows(2).map(|at| at[0] * MIB..at[1] * MIB).collect())
+        };
         assert_eq!(streams.read(block(3), FILE), StreamPlan::Alone);
         assert_eq!(streams.read(block(5), FILE), windows(&[12, 13, 15, 19, 27]));
         assert_eq!(streams.read(block(0), FILE), StreamPlan::Alone);

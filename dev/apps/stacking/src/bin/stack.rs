@@ -1,4 +1,5 @@
-//! `stack`: cuts sky objects out of survey frames and sums them; sums the partial sums; shows the result.
+//! `stack`: cuts sky objects out of survey frames and sums them; sums the partial sums; shows the
+//! result.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +15,8 @@ use eyas_stacking::profile::{BlockProfile, CodeBlock};
 use eyas_stacking::roi::Sky;
 use eyas_stacking::stack::{Assumed, Stack};
 
-/// Stack images of the sky: sum the same small region around many objects, to see what no single image shows.
+/// Stack images of the sky: sum the same small region around many objects, to see what no single
+/// image shows.
 ///
 /// One object:    stack --object 150.1163,2.2058 FRAME --out partial.fits
 ///
@@ -24,16 +26,24 @@ use eyas_stacking::stack::{Assumed, Stack};
 #[derive(Parser)]
 #[command(version, verbatim_doc_comment, group = ArgGroup::new("mode").required(true))]
 struct Args {
-    /// Stack every object of this CSV file (columns ra and dec, degrees) that is on one of the frames
+    /// Stack every object of this CSV file (columns ra and dec, degrees) that is on one of the
+    /// frames
     #[arg(long, value_name = "CSV", group = "mode", requires = "frames")]
     list: Option<PathBuf>,
     /// Stack this one object (degrees)
-    #[arg(long, value_name = "RA,DEC", group = "mode", requires = "frames", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "RA,DEC",
+        group = "mode",
+        requires = "frames",
+        allow_hyphen_values = true
+    )]
     object: Option<SkyObject>,
     /// Sum partial stacks: files, directories of *.fits, or @FILE with a path on each line
     #[arg(long, value_name = "PARTIAL", group = "mode", num_args = 1..)]
     sum: Vec<PathBuf>,
-    /// Frames: FITS files, gzip or not, with the keywords SKY and CAL (or --sky and --cal) and a WCS
+    /// Frames: FITS files, gzip or not, with the keywords SKY and CAL (or --sky and --cal) and a
+    /// WCS
     #[arg(value_name = "FRAME", conflicts_with = "sum")]
     frames: Vec<PathBuf>,
     /// Write the sum of the regions here; with --sum, their mean
@@ -45,14 +55,15 @@ struct Args {
     /// Edge of the region around an object, pixels
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=8192), conflicts_with = "sum")]
     size: u16,
-    /// Background of frames without the keyword SKY: counts, or `median` for the median pixel of each region
+    /// Background of frames without the keyword SKY: counts, or `median` for the median pixel of
+    /// each region
     #[arg(long, value_name = "COUNTS", conflicts_with = "sum", allow_hyphen_values = true)]
     sky: Option<Sky>,
     /// Flux of one count in frames without the keyword CAL
     #[arg(long, value_name = "FLUX", conflicts_with = "sum", value_parser = flux)]
     cal: Option<f64>,
-    /// Read frames to their end and check the checksum of gzip; by default reading stops after the last row that is
-    /// needed
+    /// Read frames to their end and check the checksum of gzip; by default reading stops after the
+    /// last row that is needed
     #[arg(long, conflicts_with = "sum")]
     verify: bool,
     /// Print the milliseconds of each code block of the paper's section 6.4 to stderr
@@ -82,8 +93,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Stacks frames and writes the partial stack. Prints one line for each frame; the file is written when all frames are
-/// done.
+/// Stacks frames and writes the partial stack. Prints one line for each frame; the file is written
+/// when all frames are done.
 fn stack(args: &Args) -> Result<(), StackingError> {
     let objects = match (&args.list, args.object) {
         (Some(list), _) => objects::read(list)?,
@@ -113,16 +124,20 @@ fn stack(args: &Args) -> Result<(), StackingError> {
     Ok(())
 }
 
-/// Sums partial stacks, writes the mean image and its picture, and prints a measurement of its centre.
+/// Sums partial stacks, writes the mean image and its picture, and prints a measurement of its
+/// centre.
 fn sum(args: &Args) -> Result<(), StackingError> {
     let mut partials = Vec::new();
     for named in &args.sum {
         expand(named, &mut partials)?;
     }
     // If there is nothing to show, the error names the first partial stack.
-    let nothing = |trouble: &str| StackingError::new(&args.sum[0], FileProblem::Partial(trouble.to_owned()));
+    let nothing =
+        |trouble: &str| StackingError::new(&args.sum[0], FileProblem::Partial(trouble.to_owned()));
     let total = Stack::sum(&partials)?.ok_or_else(|| nothing("no partial stacks here"))?;
-    let mean = total.mean().ok_or_else(|| nothing("no region of interest in any of the partial stacks"))?;
+    let mean = total
+        .mean()
+        .ok_or_else(|| nothing("no region of interest in any of the partial stacks"))?;
 
     if let Some(out) = &args.out {
         total.write_mean(out, &mean)?;
@@ -139,14 +154,18 @@ fn sum(args: &Args) -> Result<(), StackingError> {
             measured.pixel_sigma,
             measured.signal_to_noise()
         ),
-        None => println!("\tflux=unknown\tflux_sigma=unknown\tpixel_sigma=unknown\tsignal_to_noise=unknown"),
+        None => println!(
+            "\tflux=unknown\tflux_sigma=unknown\tpixel_sigma=unknown\tsignal_to_noise=unknown"
+        ),
     }
     Ok(())
 }
 
-/// The files that an argument names: itself, the *.fits of a directory by name, or the lines of FILE for @FILE.
+/// The files that an argument names: itself, the *.fits of a directory by name, or the lines of
+/// FILE for @FILE.
 fn expand(named: &Path, partials: &mut Vec<PathBuf>) -> Result<(), StackingError> {
-    let fail = |path: &Path, error| StackingError::new(path, FileProblem::Io { action: "read", error });
+    let fail =
+        |path: &Path, error| StackingError::new(path, FileProblem::Io { action: "read", error });
     if let Some(list) = named.to_str().and_then(|name| name.strip_prefix('@')) {
         let lines = std::fs::read_to_string(list).map_err(|error| fail(Path::new(list), error))?;
         partials.extend(lines.lines().filter(|line| !line.is_empty()).map(PathBuf::from));
@@ -155,7 +174,8 @@ fn expand(named: &Path, partials: &mut Vec<PathBuf>) -> Result<(), StackingError
         for entry in std::fs::read_dir(named).map_err(|error| fail(named, error))? {
             let path = entry.map_err(|error| fail(named, error))?.path();
             // A hidden file is still being written.
-            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            let hidden =
+                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if !hidden && path.extension().is_some_and(|extension| extension == "fits") {
                 partials.push(path);
             }

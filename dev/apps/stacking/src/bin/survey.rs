@@ -10,11 +10,11 @@ use eyas_stacking::survey::{SDSS_SIZE, SurveyPlan, SurveyWorkload};
 
 /// Make a sky survey to stack: frames with sources too faint to be seen in any one of them.
 ///
-/// Writes frames/*.fits.gz, objects.csv (places of the sources), control.csv (empty places) and tasks.csv (a line
-/// frame,ra,dec for each stacking task, in random order).
+/// Writes frames/*.fits.gz, objects.csv (places of the sources), control.csv (empty places) and
+/// tasks.csv (a line frame,ra,dec for each stacking task, in random order).
 ///
-/// The size of the survey is given by two of --frames, --objects and --locality; or by --locality alone, for that row
-/// of the paper's table 3, divided by --scale.
+/// The size of the survey is given by two of --frames, --objects and --locality; or by --locality
+/// alone, for that row of the paper's table 3, divided by --scale.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -74,7 +74,9 @@ enum ArgumentError {
 
 fn size(text: &str) -> Result<Size, ArgumentError> {
     let edge = |text: &str| text.parse().ok().filter(|edge| (16..=65_536).contains(edge));
-    text.split_once('x').and_then(|(width, height)| Some(Size(edge(width)?, edge(height)?))).ok_or(ArgumentError::Size)
+    text.split_once('x')
+        .and_then(|(width, height)| Some(Size(edge(width)?, edge(height)?)))
+        .ok_or(ArgumentError::Size)
 }
 
 fn positive(text: &str) -> Result<f64, ArgumentError> {
@@ -94,7 +96,8 @@ fn counts(args: &Args) -> Result<(u64, u64), ArgumentError> {
             Ok((((objects as f64 / locality.unwrap_or(1.0)).round() as u64).max(1), objects))
         }
         (None, None, Some(locality)) => {
-            let row = SurveyWorkload::of_table_3(locality).ok_or(ArgumentError::Locality(locality))?;
+            let row =
+                SurveyWorkload::of_table_3(locality).ok_or(ArgumentError::Locality(locality))?;
             let row = row.scaled(args.scale.unwrap_or(1.0));
             Ok((row.files, row.objects))
         }
@@ -111,8 +114,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let plan =
-        SurveyPlan { frames, objects, width: args.size.0, height: args.size.1, seed: args.seed, gzip: !args.plain };
+    let plan = SurveyPlan {
+        frames,
+        objects,
+        width: args.size.0,
+        height: args.size.1,
+        seed: args.seed,
+        gzip: !args.plain,
+    };
     if let Err(error) = plan.write(&args.out) {
         eprintln!("survey: {error}");
         return ExitCode::from(error.problem.exit_code());

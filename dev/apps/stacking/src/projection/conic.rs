@@ -18,7 +18,8 @@ pub struct Conic {
 
 #[derive(Debug)]
 enum Kind {
-    /// Perspective: cosine of half the distance of the standard parallels, and cotangent of the latitude in the middle.
+    /// Perspective: cosine of half the distance of the standard parallels, and cotangent of the
+    /// latitude in the middle.
     Cop(f64, f64),
     /// Equal area: the sum of the sines of the standard parallels, and one plus their product.
     Coe(f64, f64),
@@ -29,8 +30,8 @@ enum Kind {
 }
 
 impl Conic {
-    /// The projection `code` with standard parallels at `middle - half` and `middle + half` degrees; none if there is
-    /// none.
+    /// The projection `code` with standard parallels at `middle - half` and `middle + half`
+    /// degrees; none if there is none.
     pub fn new(code: &str, middle: f64, half: f64) -> Option<Self> {
         let ((sin, cos), (sin_half, cos_half)) = (sphere::sin_cos(middle), sphere::sin_cos(half));
         let parallels = [middle - half, middle + half];
@@ -47,7 +48,8 @@ impl Conic {
             }
             "COO" => {
                 let [near, far] = parallels.map(half_distance);
-                let constant = if half == 0.0 { sin } else { (cos_2 / cos_1).ln() / (far / near).ln() };
+                let constant =
+                    if half == 0.0 { sin } else { (cos_2 / cos_1).ln() / (far / near).ln() };
                 (Kind::Coo(cos_1 / (constant * near.powf(constant))), constant)
             }
             _ => return None,
@@ -76,16 +78,21 @@ impl Conic {
         })
     }
 
-    /// The latitude of the parallel with a radius, whose sign is that of the latitude in the middle.
+    /// The latitude of the parallel with a radius, whose sign is that of the latitude in the
+    /// middle.
     fn latitude_of(&self, radius: f64) -> Option<f64> {
         let latitude = match self.kind {
-            Kind::Cop(cos_half, cotangent) => self.middle.to_radians() + (cotangent - radius / cos_half).atan(),
+            Kind::Cop(cos_half, cotangent) => {
+                self.middle.to_radians() + (cotangent - radius / cos_half).atan()
+            }
             Kind::Coe(sum, product) => {
                 let sine = (product - (radius * sum / 2.0).powi(2)) / sum;
                 (sine.abs() <= 1.0 + 1e-12).then(|| sine.clamp(-1.0, 1.0).asin())?
             }
             Kind::Cod(pole) => pole - radius,
-            Kind::Coo(factor) => FRAC_PI_2 - 2.0 * (radius / factor).powf(1.0 / self.constant).atan(),
+            Kind::Coo(factor) => {
+                FRAC_PI_2 - 2.0 * (radius / factor).powf(1.0 / self.constant).atan()
+            }
         };
         (latitude.abs() <= FRAC_PI_2 + 1e-12).then_some(latitude)
     }

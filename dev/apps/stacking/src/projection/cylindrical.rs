@@ -1,4 +1,5 @@
-//! Cylindrical and pseudo-cylindrical projections, whose parallels are straight (Calabretta & Greisen 2002 §5.2, 5.3).
+//! Cylindrical and pseudo-cylindrical projections, whose parallels are straight (Calabretta &
+//! Greisen 2002 §5.2, 5.3).
 
 use std::f64::consts::{FRAC_PI_2, PI, SQRT_2};
 
@@ -39,7 +40,9 @@ impl MapProjection for Cylindrical {
         let (sin, cos) = latitude.sin_cos();
         Some(match *self {
             Cylindrical::Cyp { mu, .. } if mu + cos == 0.0 => return None,
-            Cylindrical::Cyp { mu, lambda } => (lambda * longitude, (mu + lambda) * sin / (mu + cos)),
+            Cylindrical::Cyp { mu, lambda } => {
+                (lambda * longitude, (mu + lambda) * sin / (mu + cos))
+            }
             Cylindrical::Cea(lambda) => (longitude, sin / lambda),
             Cylindrical::Car => (longitude, latitude),
             Cylindrical::Mer if latitude.abs() >= FRAC_PI_2 => return None,
@@ -75,7 +78,11 @@ impl MapProjection for Cylindrical {
             Cylindrical::Sfl => on_sky(x, y.cos(), (y.abs() <= FRAC_PI_2 + ROUNDING).then_some(y)?),
             Cylindrical::Par => {
                 let part = y / PI;
-                on_sky(x, 1.0 - 4.0 * part * part, 3.0 * (part.abs() <= 0.5 + ROUNDING).then(|| part.asin())?)
+                on_sky(
+                    x,
+                    1.0 - 4.0 * part * part,
+                    3.0 * (part.abs() <= 0.5 + ROUNDING).then(|| part.asin())?,
+                )
             }
             Cylindrical::Mol => {
                 let angle = arc_sine(y / SQRT_2)?;

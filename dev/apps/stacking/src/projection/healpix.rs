@@ -1,5 +1,5 @@
-//! HPX: the projection of the HEALPix grid (Calabretta & Roukema 2007). It has H facets along the equator, and K from
-//! pole to pole.
+//! HPX: the projection of the HEALPix grid (Calabretta & Roukema 2007). It has H facets along the
+//! equator, and K from pole to pole.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 

@@ -1,8 +1,9 @@
 //! The world coordinate system in the keywords of a header.
 //!
-//! What is not understood is refused, with the keyword that says it: another system of coordinates or equinox, units
-//! other than angles, unknown projections and distortions, parameters that a projection has not, and keywords that
-//! contradict each other. Only a keyword whose value changes nothing may be passed over.
+//! What is not understood is refused, with the keyword that says it: another system of coordinates
+//! or equinox, units other than angles, unknown projections and distortions, parameters that a
+//! projection has not, and keywords that contradict each other. Only a keyword whose value changes
+//! nothing may be passed over.
 
 use super::conic::Conic;
 use super::cylindrical::Cylindrical;
@@ -15,8 +16,8 @@ use crate::error::FileProblem;
 use crate::header::Header;
 
 /// The codes of CTYPE that are understood.
-const CODES: &str = "AIR, AIT, ARC, AZP, CAR, CEA, COD, COE, COO, COP, CYP, HPX, MER, MOL, NCP, PAR, SFL, SIN, STG, \
-                     SZP, TAN, TPV, ZEA and ZPN";
+const CODES: &str = "AIR, AIT, ARC, AZP, CAR, CEA, COD, COE, COO, COP, CYP, HPX, MER, MOL, NCP, \
+                     PAR, SFL, SIN, STG, SZP, TAN, TPV, ZEA and ZPN";
 
 /// Largest m of a keyword PVi_m that a projection may have (TPV).
 const MAX_PARAMETER: usize = 39;
@@ -24,7 +25,8 @@ const MAX_PARAMETER: usize = 39;
 /// Largest order of the polynomials of SIP.
 const MAX_ORDER: i64 = 9;
 
-/// The exponents of the terms of TPV: of the coordinate itself, of the other one, and of the radius.
+/// The exponents of the terms of TPV: of the coordinate itself, of the other one, and of the
+/// radius.
 const TPV_TERMS: [[i32; 3]; MAX_PARAMETER + 1] = tpv_terms();
 
 const fn tpv_terms() -> [[i32; 3]; MAX_PARAMETER + 1] {
@@ -73,7 +75,8 @@ pub fn read(header: &Header) -> Result<Projection, FileProblem> {
         return Err(keyword(&format!("CRVAL{}", 2 - celestial.longitude), trouble));
     }
 
-    let scaled = header.contains("CDELT1") && !["CD1_1", "CD1_2"].iter().any(|name| header.contains(name));
+    let scaled =
+        header.contains("CDELT1") && !["CD1_1", "CD1_2"].iter().any(|name| header.contains(name));
     if celestial.code == "TPV" && (scaled || units != [1.0, 1.0] || celestial.longitude == 1) {
         // WCSLIB takes other variables for its polynomials then than the convention.
         let trouble = "TPV is read with CD1_1 in degrees, and right ascension first, only";
@@ -90,7 +93,8 @@ pub fn read(header: &Header) -> Result<Projection, FileProblem> {
         latpole: parameters.latpole.or(header.number("LATPOLE")?),
     });
     let rotation = rotation.ok_or_else(|| {
-        let trouble = "no rotation of the sky has this reference (CRVAL, LONPOLE and LATPOLE)".to_owned();
+        let trouble =
+            "no rotation of the sky has this reference (CRVAL, LONPOLE and LATPOLE)".to_owned();
         FileProblem::Positions(trouble)
     })?;
     let longitude = celestial.longitude;
@@ -133,14 +137,20 @@ impl CelestialAxes {
         for axis in 0..2 {
             let ctype = types[axis].ok_or_else(|| missing(names[axis], WHERE))?;
             let begins = if axis == longitude { "RA---" } else { "DEC--" };
-            let ending = ctype.strip_prefix(begins).filter(|ending| ending.is_ascii() && ending.len() >= 3);
-            endings[axis] =
-                ending.ok_or_else(|| keyword(names[axis], format!("is '{ctype}', should be like '{begins}TAN'")))?;
+            let ending =
+                ctype.strip_prefix(begins).filter(|ending| ending.is_ascii() && ending.len() >= 3);
+            endings[axis] = ending.ok_or_else(|| {
+                keyword(names[axis], format!("is '{ctype}', should be like '{begins}TAN'"))
+            })?;
         }
         let [first, second] = endings;
         let (code, distortion) = first.split_at(3);
-        if !CODES.split([',', ' ']).any(|known| known == code && known.len() == 3 && known != "and") {
-            return Err(keyword("CTYPE1", format!("a projection that we do not know: '{code}'; known are {CODES}")));
+        if !CODES.split([',', ' ']).any(|known| known == code && known.len() == 3 && known != "and")
+        {
+            return Err(keyword(
+                "CTYPE1",
+                format!("a projection that we do not know: '{code}'; known are {CODES}"),
+            ));
         }
         if first != second {
             return Err(keyword("CTYPE2", format!("ends in '{second}', but CTYPE1 in '{first}'")));
@@ -148,7 +158,12 @@ impl CelestialAxes {
         let sip = match distortion {
             "" => false,
             "-SIP" => true,
-            _ => return Err(keyword("CTYPE1", format!("a distortion that we do not know: '{distortion}'"))),
+            _ => {
+                return Err(keyword(
+                    "CTYPE1",
+                    format!("a distortion that we do not know: '{distortion}'"),
+                ));
+            }
         };
         Ok(Self { longitude, code: code.to_owned(), sip })
     }
@@ -176,9 +191,10 @@ fn check_system(header: &Header) -> Result<(), FileProblem> {
             let trouble = format!("is {year}: positions are read as ICRS or FK5 of J2000 only");
             Err(keyword(name, trouble))
         }
-        (Some((name, other)), _) => {
-            Err(keyword(name, format!("is '{other}': positions are read as ICRS or FK5 of J2000 only")))
-        }
+        (Some((name, other)), _) => Err(keyword(
+            name,
+            format!("is '{other}': positions are read as ICRS or FK5 of J2000 only"),
+        )),
     }
 }
 
@@ -186,7 +202,8 @@ fn check_system(header: &Header) -> Result<(), FileProblem> {
 fn equinox(header: &Header, name: &str) -> Result<Option<f64>, FileProblem> {
     let Ok(Some(text)) = header.text(name) else { return header.number(name) };
     let year = text.strip_prefix('J').and_then(|year| year.parse().ok());
-    year.map(Some).ok_or_else(|| keyword(name, format!("'{text}' is no year: positions are of J2000 only")))
+    year.map(Some)
+        .ok_or_else(|| keyword(name, format!("'{text}' is no year: positions are of J2000 only")))
 }
 
 /// Refuses distortions by tables, and a third axis that takes part.
@@ -231,7 +248,10 @@ fn matrix(header: &Header, latitude: usize, units: [f64; 2]) -> Result<[[f64; 2]
     let any = |matrix: &[[Option<f64>; 2]; 2]| matrix.iter().flatten().any(Option::is_some);
     if any(&cd) {
         if any(&pc) {
-            return Err(keyword("PCi_j", "stands beside CDi_j, which says the same in another way"));
+            return Err(keyword(
+                "PCi_j",
+                "stands beside CDi_j, which says the same in another way",
+            ));
         }
         // Those left out are zero. CDELT and CROTA are there for old readers.
         return Ok(by_rows(&|row, column| cd[row][column].unwrap_or(0.0)));
@@ -249,10 +269,15 @@ fn matrix(header: &Header, latitude: usize, units: [f64; 2]) -> Result<[[f64; 2]
     let turn = rotation(header, latitude)?;
     if any(&pc) {
         if turn != 0.0 {
-            return Err(keyword("PCi_j", "stands beside CROTA, which says the same in another way"));
+            return Err(keyword(
+                "PCi_j",
+                "stands beside CROTA, which says the same in another way",
+            ));
         }
         let default = |row, column| if row == column { 1.0 } else { 0.0 };
-        return Ok(by_rows(&|row, column| scale[row] * pc[row][column].unwrap_or(default(row, column))));
+        return Ok(by_rows(&|row, column| {
+            scale[row] * pc[row][column].unwrap_or(default(row, column))
+        }));
     }
     let scale = [scale[0] * units[0], scale[1] * units[1]];
     let (sin, cos) = sin_cos(if latitude == 1 { turn } else { -turn });
@@ -281,17 +306,24 @@ fn sip(header: &Header, used: bool) -> Result<Option<Polynomials>, FileProblem> 
     }
     let mut terms = [[1, 0, 0], [0, 1, 0]].map(|powers| vec![Term { factor: 1.0, powers }]);
     for axis in 0..2 {
-        let order =
-            orders[axis].ok_or_else(|| missing(names[axis], "the distortion SIP that CTYPE1 has, or A_ORDER"))?;
+        let order = orders[axis].ok_or_else(|| {
+            missing(names[axis], "the distortion SIP that CTYPE1 has, or A_ORDER")
+        })?;
         if !(0..=MAX_ORDER).contains(&order) {
-            return Err(keyword(names[axis], format!("is {order}, should be from 2 to {MAX_ORDER}")));
+            return Err(keyword(
+                names[axis],
+                format!("is {order}, should be from 2 to {MAX_ORDER}"),
+            ));
         }
         let order = order as i32;
         for (a, b) in (0..=order).flat_map(|a| (0..=order - a).map(move |b| (a, b))) {
             let name = format!("{}_{a}_{b}", ["A", "B"][axis]);
             let factor = header.number(&name)?.unwrap_or(0.0);
             if factor != 0.0 && !used {
-                return Err(keyword("CTYPE1", format!("has no -SIP at its end, but {name} is {factor}")));
+                return Err(keyword(
+                    "CTYPE1",
+                    format!("has no -SIP at its end, but {name} is {factor}"),
+                ));
             }
             if factor != 0.0 && order < 2 {
                 return Err(keyword(names[axis], format!("is {order}, but {name} is {factor}")));
@@ -335,12 +367,15 @@ impl Parameters {
         if axes.code == "TPV" {
             // The convention has 1 for these, and WCSLIB 0.
             for (axis, own) in [(longitude, &read.longitude), (latitude, &read.latitude)] {
-                own[1].ok_or_else(|| missing(&format!("PV{axis}_1"), "TPV, which is read in two ways without it"))?;
+                own[1].ok_or_else(|| {
+                    missing(&format!("PV{axis}_1"), "TPV, which is read in two ways without it")
+                })?;
             }
             return Ok(read);
         }
         let taken = match axes.code.as_str() {
-            // Some writers of SIP leave the parameters of another distortion behind; CTYPE says which one is meant.
+            // Some writers of SIP leave the parameters of another distortion behind; CTYPE says
+            // which one is meant.
             "TAN" if axes.sip => return Ok(read),
             "ZPN" => 0..30,
             "SZP" => 1..4,
@@ -360,10 +395,14 @@ impl Parameters {
         read.reference = match (own[1], own[2]) {
             (None, None) => None,
             // Headers of zenithal projections have these keywords for other purposes, such as TPV.
-            (longitude, latitude) if is_zenithal(&axes.code) && (longitude, latitude) != (Some(0.0), Some(90.0)) => {
+            (longitude, latitude)
+                if is_zenithal(&axes.code) && (longitude, latitude) != (Some(0.0), Some(90.0)) =>
+            {
                 return Err(keyword(&format!("PV{}_1", axes.numbers().0), trouble));
             }
-            (Some(longitude), Some(latitude)) if latitude.abs() <= 90.0 => Some((longitude, latitude)),
+            (Some(longitude), Some(latitude)) if latitude.abs() <= 90.0 => {
+                Some((longitude, latitude))
+            }
             _ => {
                 let trouble = "with the next one, is no native longitude and latitude";
                 return Err(keyword(&format!("PV{}_1", axes.numbers().0), trouble));
@@ -406,7 +445,9 @@ impl Parameters {
             "AIR" => Zenithal::air(self.or(1, 90.0)),
             "AZP" => Zenithal::azp(self.or(1, 0.0), self.or(2, 0.0)),
             "SZP" => Zenithal::szp(self.or(1, 0.0), self.or(2, 0.0), self.or(3, 90.0)),
-            "ZPN" => Zenithal::zpn(self.latitude[..30].iter().map(|factor| factor.unwrap_or(0.0)).collect()),
+            "ZPN" => Zenithal::zpn(
+                self.latitude[..30].iter().map(|factor| factor.unwrap_or(0.0)).collect(),
+            ),
             _ => None,
         };
         let cylindrical = match code {
@@ -416,7 +457,9 @@ impl Parameters {
             "PAR" => Some(Cylindrical::Par),
             "MOL" => Some(Cylindrical::Mol),
             "AIT" => Some(Cylindrical::Ait),
-            "CEA" => Some(self.or(1, 1.0)).filter(|squeeze| *squeeze > 0.0 && *squeeze <= 1.0).map(Cylindrical::Cea),
+            "CEA" => Some(self.or(1, 1.0))
+                .filter(|squeeze| *squeeze > 0.0 && *squeeze <= 1.0)
+                .map(Cylindrical::Cea),
             "CYP" => {
                 let (mu, lambda) = (self.or(1, 1.0), self.or(2, 1.0));
                 (lambda != 0.0 && mu + lambda != 0.0).then_some(Cylindrical::Cyp { mu, lambda })
@@ -433,7 +476,10 @@ impl Parameters {
         let cylindrical = cylindrical.map(|map| Box::new(map) as Box<dyn MapProjection>);
         zenithal.or(cylindrical).or_else(other).ok_or_else(|| {
             let latitude = axes.numbers().1;
-            keyword("CTYPE1", format!("{code} with its parameters, PV{latitude}_m, is no projection"))
+            keyword(
+                "CTYPE1",
+                format!("{code} with its parameters, PV{latitude}_m, is no projection"),
+            )
         })
     }
 }

@@ -4,7 +4,12 @@
 const HALVINGS: usize = 100;
 
 /// Where a rising function has the value `wanted` between `low` and `high`; none if it has not.
-pub fn rising(function: impl Fn(f64) -> f64, wanted: f64, mut low: f64, mut high: f64) -> Option<f64> {
+pub fn rising(
+    function: impl Fn(f64) -> f64,
+    wanted: f64,
+    mut low: f64,
+    mut high: f64,
+) -> Option<f64> {
     if !(function(low) <= wanted && wanted <= function(high)) {
         return None;
     }

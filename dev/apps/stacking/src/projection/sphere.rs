@@ -1,4 +1,5 @@
-//! The rotation between the sky and the native sphere of a projection (Calabretta & Greisen 2002 §2.2 to 2.4).
+//! The rotation between the sky and the native sphere of a projection (Calabretta & Greisen 2002
+//! §2.2 to 2.4).
 
 /// Roundings of angles, degrees.
 const TOLERANCE: f64 = 1e-10;
@@ -75,8 +76,8 @@ fn pole_declination(dec: f64, latitude: f64, turn: f64, latpole: f64) -> Option<
     let along = cos_latitude * sin_cos(turn).1;
     let length = along.hypot(sin_latitude);
     if length < 1e-15 {
-        // Then only LATPOLE says it, and the reference is on the equator. Other latitudes than those of the poles are
-        // taken for a pole by WCSLIB where it rounds, as in astropy.
+        // Then only LATPOLE says it, and the reference is on the equator. Other latitudes than
+        // those of the poles are taken for a pole by WCSLIB where it rounds, as in astropy.
         return (dec.abs() < TOLERANCE && latpole.abs() == 90.0).then_some(latpole);
     }
     let sine = sin_cos(dec).0 / length;
@@ -91,7 +92,8 @@ fn pole_declination(dec: f64, latitude: f64, turn: f64, latpole: f64) -> Option<
     Some(nearest.clamp(-90.0, 90.0))
 }
 
-/// Right ascension of the native pole (equations 11 and 12 of its declination); none if nothing fixes it.
+/// Right ascension of the native pole (equations 11 and 12 of its declination); none if nothing
+/// fixes it.
 fn pole_right_ascension(ra: f64, dec: f64, latitude: f64, turn: f64, pole_dec: f64) -> Option<f64> {
     let ((sin_dec, cos_dec), (sin_pole, cos_pole)) = (sin_cos(dec), sin_cos(pole_dec));
     let (sin_latitude, cos_latitude) = sin_cos(latitude);
@@ -106,7 +108,8 @@ fn pole_right_ascension(ra: f64, dec: f64, latitude: f64, turn: f64, pole_dec: f
     (north != 0.0 || east != 0.0).then(|| ra - east.atan2(north).to_degrees())
 }
 
-/// Sine and cosine of degrees, exact at whole quarters of a turn, so that longitudes are not lost at poles.
+/// Sine and cosine of degrees, exact at whole quarters of a turn, so that longitudes are not lost
+/// at poles.
 pub fn sin_cos(degrees: f64) -> (f64, f64) {
     match degrees.rem_euclid(360.0) {
         0.0 => (0.0, 1.0),

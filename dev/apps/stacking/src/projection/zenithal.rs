@@ -1,4 +1,5 @@
-//! Zenithal projections (Calabretta & Greisen 2002 §5.1): the distance from the native pole becomes a radius.
+//! Zenithal projections (Calabretta & Greisen 2002 §5.1): the distance from the native pole becomes
+//! a radius.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -49,25 +50,31 @@ pub enum Slant {
 }
 
 impl Zenithal {
-    /// AIR with the least error within `theta_b` degrees of latitude; none if that is no such latitude.
+    /// AIR with the least error within `theta_b` degrees of latitude; none if that is no such
+    /// latitude.
     pub fn air(theta_b: f64) -> Option<Self> {
         let (sine, cosine) = sphere::sin_cos((90.0 - theta_b) / 2.0);
         match theta_b {
             90.0 => Some(Zenithal::Air(-0.5)),
-            _ if theta_b > -90.0 && theta_b < 90.0 => Some(Zenithal::Air(cosine.ln() * (cosine / sine).powi(2))),
+            _ if theta_b > -90.0 && theta_b < 90.0 => {
+                Some(Zenithal::Air(cosine.ln() * (cosine / sine).powi(2)))
+            }
             _ => None,
         }
     }
 
-    /// AZP seen from `mu` radii, with a plane tilted by `gamma` degrees; none if there is no such projection.
+    /// AZP seen from `mu` radii, with a plane tilted by `gamma` degrees; none if there is no such
+    /// projection.
     pub fn azp(mu: f64, gamma: f64) -> Option<Self> {
         let gamma = sphere::sin_cos(gamma);
         (mu != -1.0 && gamma.1 != 0.0).then_some(Zenithal::Azp { mu, gamma })
     }
 
-    /// SZP seen from `mu` radii, in the direction of a native place in degrees; none if there is no such projection.
+    /// SZP seen from `mu` radii, in the direction of a native place in degrees; none if there is no
+    /// such projection.
     pub fn szp(mu: f64, longitude: f64, latitude: f64) -> Option<Self> {
-        let ((sin_lon, cos_lon), (sin_lat, cos_lat)) = (sphere::sin_cos(longitude), sphere::sin_cos(latitude));
+        let ((sin_lon, cos_lon), (sin_lat, cos_lat)) =
+            (sphere::sin_cos(longitude), sphere::sin_cos(latitude));
         let up = mu * sin_lat + 1.0;
         let near = Slant::Near([-mu * cos_lat * sin_lon, mu * cos_lat * cos_lon, up]);
         (up != 0.0).then_some(Zenithal::Slant(near))
@@ -80,14 +87,18 @@ impl Zenithal {
         }
         let slope = |distance: f64| -> f64 {
             let terms = coefficients.iter().enumerate().skip(1);
-            terms.map(|(power, factor)| power as f64 * factor * distance.powi(power as i32 - 1)).sum()
+            terms
+                .map(|(power, factor)| power as f64 * factor * distance.powi(power as i32 - 1))
+                .sum()
         };
         if slope(0.0) <= 0.0 {
             return None;
         }
         let degrees = |degree: u32| f64::from(degree).to_radians();
         let end = match (1..=180).find(|&degree| slope(degrees(degree)) <= 0.0) {
-            Some(degree) => rising(|distance| -slope(distance), 0.0, degrees(degree - 1), degrees(degree))?,
+            Some(degree) => {
+                rising(|distance| -slope(distance), 0.0, degrees(degree - 1), degrees(degree))?
+            }
             None => PI,
         };
         Some(Zenithal::Zpn(Zpn { coefficients, end }))
@@ -128,12 +139,15 @@ impl MapProjection for Zenithal {
             Zenithal::Arc => radius,
             Zenithal::Zea if radius > 2.0 => return None,
             Zenithal::Zea => 2.0 * (radius / 2.0).asin(),
-            Zenithal::Air(factor) => 2.0 * rising(|half| airy(half, *factor), radius, 0.0, FRAC_PI_2)?,
+            Zenithal::Air(factor) => {
+                2.0 * rising(|half| airy(half, *factor), radius, 0.0, FRAC_PI_2)?
+            }
             Zenithal::Zpn(zpn) => rising(|distance| zpn.radius(distance), radius, 0.0, zpn.end)?,
             Zenithal::Azp { mu, gamma } => return untilted(*mu, *gamma, x, y),
             Zenithal::Slant(slant) => return slant.native(x, y),
         };
-        (distance <= PI).then(|| (if radius == 0.0 { 0.0 } else { x.atan2(-y) }, FRAC_PI_2 - distance))
+        (distance <= PI)
+            .then(|| (if radius == 0.0 { 0.0 } else { x.atan2(-y) }, FRAC_PI_2 - distance))
     }
 
     fn reference(&self) -> (f64, f64) {
@@ -151,16 +165,23 @@ fn airy(half: f64, factor: f64) -> f64 {
     -2.0 * (log / half.tan() + factor * half.tan())
 }
 
-fn tilted(mu: f64, (sin_gamma, cos_gamma): (f64, f64), longitude: f64, latitude: f64) -> Option<(f64, f64)> {
+fn tilted(
+    mu: f64,
+    (sin_gamma, cos_gamma): (f64, f64),
+    longitude: f64,
+    latitude: f64,
+) -> Option<(f64, f64)> {
     let lean = longitude.cos() * sin_gamma / cos_gamma;
     let depth = mu + latitude.sin() + latitude.cos() * lean;
     // From outside, the sphere hides the part that is nearer.
     let hidden = mu.abs() > 1.0 && mu * latitude.sin() < -1.0;
     let radius = (mu + 1.0) * latitude.cos() / depth;
-    (depth > 0.0 && !hidden).then(|| (radius * longitude.sin(), -radius * longitude.cos() / cos_gamma))
+    (depth > 0.0 && !hidden)
+        .then(|| (radius * longitude.sin(), -radius * longitude.cos() / cos_gamma))
 }
 
-/// Of two latitudes on one line of sight, the nearer one: sums of angles that are beyond the pole are turned back.
+/// Of two latitudes on one line of sight, the nearer one: sums of angles that are beyond the pole
+/// are turned back.
 fn nearer(first: f64, second: f64) -> f64 {
     let turned = |angle: f64| if angle > FRAC_PI_2 { angle - 2.0 * PI } else { angle };
     turned(first - second).max(turned(first + second + PI))
@@ -203,7 +224,8 @@ impl Slant {
             Slant::Far(xi, eta) => (xi, eta),
             Slant::Near([right, up, z]) => ((x - right) / z, (y - up) / z),
         };
-        // The line of sight meets the sphere so far below the plane: the nearer root, in the form that keeps digits.
+        // The line of sight meets the sphere so far below the plane: the nearer root, in the form
+        // that keeps digits.
         let half = xi * x + eta * y + 1.0;
         let square = half * half - (xi * xi + eta * eta + 1.0) * (x * x + y * y);
         if square < 0.0 {
@@ -211,6 +233,9 @@ impl Slant {
         }
         let below = (x * x + y * y) / (half + square.sqrt());
         let (right, up) = (x - xi * below, y - eta * below);
-        Some((if below == 0.0 { 0.0 } else { right.atan2(-up) }, (1.0 - below).atan2(right.hypot(up))))
+        Some((
+            if below == 0.0 { 0.0 } else { right.atan2(-up) },
+            (1.0 - below).atan2(right.hypot(up)),
+        ))
     }
 }

@@ -13,20 +13,21 @@ use crate::fits_write::Cards;
 /// Scale of the camera, arcsec per pixel (SDSS).
 pub const ARCSEC_PER_PIXEL: f64 = 0.396;
 
-/// Noise of a pixel, counts, standard deviation. Small as in the SDSS, so that gzip compresses a frame of 6 MB to
-/// between 2 and 2.5 MB.
+/// Noise of a pixel, counts, standard deviation. Small as in the SDSS, so that gzip compresses a
+/// frame of 6 MB to between 2 and 2.5 MB.
 pub const NOISE_COUNTS: f64 = 4.0;
 
-/// Width of a point source, pixels, standard deviation of a Gaussian: 1.4 arcsec full width at half maximum.
+/// Width of a point source, pixels, standard deviation of a Gaussian: 1.4 arcsec full width at half
+/// maximum.
 pub const PSF_SIGMA_PIXELS: f64 = 1.5;
 
-/// Flux of an invisible source, in units of CAL × counts (nanomaggies: magnitude 25). At the mean CAL it is 20 counts,
-/// and its brightest pixel 1.4: a third of the noise.
+/// Flux of an invisible source, in units of CAL × counts (nanomaggies: magnitude 25). At the mean
+/// CAL it is 20 counts, and its brightest pixel 1.4: a third of the noise.
 pub const SOURCE_FLUX: f64 = 0.1;
 
-/// Least distance of invisible sources and empty places from the border and, in both directions, from visible stars,
-/// in pixels. An ROI of 100 pixels around them is then whole and without stars, as for a list of isolated objects. On
-/// smaller frames the distance is a third of the frame.
+/// Least distance of invisible sources and empty places from the border and, in both directions,
+/// from visible stars, in pixels. An ROI of 100 pixels around them is then whole and without stars,
+/// as for a list of isolated objects. On smaller frames the distance is a third of the frame.
 pub const CLEARANCE_PIXELS: f64 = 60.0;
 
 /// Flux of one count, nanomaggies: the mean of the frames, and the largest deviation of a frame.
@@ -41,23 +42,26 @@ const PIXELS_PER_STAR: usize = 50_000;
 /// Brightest pixel of the faintest visible star over the noise, and of the brightest.
 const STAR_PEAK: (f64, f64) = (8.0, 2000.0);
 
-/// A point source is drawn up to this distance from its centre, pixels; further out even the brightest source is below
-/// a tenth of a count.
+/// A point source is drawn up to this distance from its centre, pixels; further out even the
+/// brightest source is below a tenth of a count.
 const STAMP_RADIUS: f64 = 8.0;
 
 /// Distance of two invisible sources, pixels, if there is room.
 const SEPARATION: f64 = 16.0;
 
-/// Places that are tried for a source or star. After that, a source is put at the last place, and a star left out.
+/// Places that are tried for a source or star. After that, a source is put at the last place, and a
+/// star left out.
 const TRIES: usize = 50;
 
 /// Largest rotation of a frame, degrees.
 const TURN: f64 = 5.0;
 
-/// Largest part of a circle of declination that frames occupy, degrees, so that no frame reaches a pole.
+/// Largest part of a circle of declination that frames occupy, degrees, so that no frame reaches a
+/// pole.
 const STRIPE: f64 = 300.0;
 
-/// Level 1 of zlib-rs compresses a frame to 3.7 MB, level 2 to 2.2 MB in 46 ms, and level 6 to 2.0 MB in 380 ms.
+/// Level 1 of zlib-rs compresses a frame to 3.7 MB, level 2 to 2.2 MB in 46 ms, and level 6 to 2.0
+/// MB in 380 ms.
 const GZIP_LEVEL: u32 = 2;
 
 /// A frame before its pixels are made. Places are pixels `(x, y)` from zero.
@@ -120,10 +124,16 @@ impl SurveyFrame {
         frame
     }
 
-    /// A random place away from the border for which `free` is true; after some tries, one for which it is not.
-    fn place(&self, random: &mut SurveyRandom, free: impl Fn(&Self, (f64, f64)) -> bool) -> (f64, f64) {
+    /// A random place away from the border for which `free` is true; after some tries, one for
+    /// which it is not.
+    fn place(
+        &self,
+        random: &mut SurveyRandom,
+        free: impl Fn(&Self, (f64, f64)) -> bool,
+    ) -> (f64, f64) {
         let margin = |edge: usize| CLEARANCE_PIXELS.min(edge as f64 / 3.0);
-        let mut along = |edge: usize| random.between(margin(edge), edge as f64 - 1.0 - margin(edge));
+        let mut along =
+            |edge: usize| random.between(margin(edge), edge as f64 - 1.0 - margin(edge));
         let mut place = (0.0, 0.0);
         for _ in 0..TRIES {
             place = (along(self.width), along(self.height));
@@ -135,16 +145,21 @@ impl SurveyFrame {
     }
 
     fn clear_of_sources(&self, (x, y): (f64, f64)) -> bool {
-        self.sources.iter().chain(&self.empty).all(|other| (other.0 - x).hypot(other.1 - y) >= SEPARATION)
+        self.sources
+            .iter()
+            .chain(&self.empty)
+            .all(|other| (other.0 - x).hypot(other.1 - y) >= SEPARATION)
     }
 
     fn clear_of_rois(&self, (x, y): (f64, f64)) -> bool {
-        let far = |other: &(f64, f64)| (other.0 - x).abs().max((other.1 - y).abs()) > CLEARANCE_PIXELS;
+        let far =
+            |other: &(f64, f64)| (other.0 - x).abs().max((other.1 - y).abs()) > CLEARANCE_PIXELS;
         self.sources.iter().chain(&self.empty).all(far)
     }
 
-    /// The place of the sky, degrees, of a pixel: the inverse gnomonic (TAN) projection (Calabretta & Greisen 2002
-    /// §5.1.3). It is written here so that tests compare the code that reads frames with other code.
+    /// The place of the sky, degrees, of a pixel: the inverse gnomonic (TAN) projection (Calabretta
+    /// & Greisen 2002 §5.1.3). It is written here so that tests compare the code that reads frames
+    /// with other code.
     pub fn sky(&self, x: f64, y: f64) -> (f64, f64) {
         let [[cd11, cd12], [cd21, cd22]] = self.cd();
         let (right, up) = (x - (self.width - 1) as f64 / 2.0, y - (self.height - 1) as f64 / 2.0);
@@ -208,7 +223,8 @@ impl SurveyFrame {
         if !gzip {
             return file;
         }
-        let mut packed = GzEncoder::new(Vec::with_capacity(file.len() / 2), Compression::new(GZIP_LEVEL));
+        let mut packed =
+            GzEncoder::new(Vec::with_capacity(file.len() / 2), Compression::new(GZIP_LEVEL));
         packed.write_all(&file).and_then(|()| packed.finish()).expect("a vector takes all bytes")
     }
 
@@ -237,9 +253,12 @@ impl SurveyFrame {
     }
 }
 
-/// Frames are laid side by side along stripes of one declination, with room to turn, so that no object is on two.
+/// Frames are laid side by side along stripes of one declination, with room to turn, so that no
+/// object is on two.
 fn centre(number: u64, width: f64, height: f64) -> (f64, f64) {
-    let turned = |edge: f64, other: f64| 1.02 * (edge + other * TURN.to_radians().sin()) * ARCSEC_PER_PIXEL / 3600.0;
+    let turned = |edge: f64, other: f64| {
+        1.02 * (edge + other * TURN.to_radians().sin()) * ARCSEC_PER_PIXEL / 3600.0
+    };
     let (step_ra, step_dec) = (turned(width, height), turned(height, width));
     let columns = (STRIPE / step_ra).floor().max(1.0) as u64;
     let stripe = number / columns;

@@ -1,7 +1,7 @@
 //! Random numbers that no upgrade changes: splitmix64, and normal deviates from a table.
 
-/// Splitmix64 (Steele, Lea, Flood 2014). Written here, and not taken from a crate, so that a seed means the same survey
-/// after every upgrade.
+/// Splitmix64 (Steele, Lea, Flood 2014). Written here, and not taken from a crate, so that a seed
+/// means the same survey after every upgrade.
 #[derive(Debug)]
 pub(crate) struct SurveyRandom(u64);
 
@@ -39,9 +39,9 @@ impl SurveyRandom {
     }
 }
 
-/// Normal deviates by look-up: the 65,536 quantiles of the standard normal distribution, all equally likely. It
-/// reaches to 4.3 sigma, and its variance is right to 1e-4: good enough for the noise of a camera, at four deviates
-/// per 64 bits.
+/// Normal deviates by look-up: the 65,536 quantiles of the standard normal distribution, all
+/// equally likely. It reaches to 4.3 sigma, and its variance is right to 1e-4: good enough for the
+/// noise of a camera, at four deviates per 64 bits.
 #[derive(Debug)]
 pub(crate) struct Normal(Vec<f32>);
 
@@ -53,7 +53,8 @@ impl Normal {
 
     /// Fills `out` with `mean + sigma × deviate`.
     pub(crate) fn fill(&self, random: &mut SurveyRandom, mean: f32, sigma: f32, out: &mut [f32]) {
-        let table: &[f32; 65_536] = self.0.as_slice().try_into().expect("built with 65,536 quantiles");
+        let table: &[f32; 65_536] =
+            self.0.as_slice().try_into().expect("built with 65,536 quantiles");
         for four in out.chunks_mut(4) {
             let bits = random.bits();
             for (i, value) in four.iter_mut().enumerate() {
@@ -63,8 +64,9 @@ impl Normal {
     }
 }
 
-/// The inverse of the normal distribution function, good to 1e-9: Acklam's rational approximation, which his page
-/// "An algorithm for computing the inverse normal cumulative distribution function" gives with these coefficients.
+/// The inverse of the normal distribution function, good to 1e-9: Acklam's rational approximation,
+/// which his page "An algorithm for computing the inverse normal cumulative distribution function"
+/// gives with these coefficients.
 #[expect(clippy::excessive_precision)] // As published, to be compared digit by digit.
 fn normal_quantile(p: f64) -> f64 {
     const A: [f64; 6] = [
@@ -91,9 +93,11 @@ fn normal_quantile(p: f64) -> f64 {
         4.374664141464968,
         2.938163982698783,
     ];
-    const D: [f64; 5] = [7.784695709041462e-3, 3.224671290700398e-1, 2.445134137142996, 3.754408661907416, 1.0];
+    const D: [f64; 5] =
+        [7.784695709041462e-3, 3.224671290700398e-1, 2.445134137142996, 3.754408661907416, 1.0];
     const TAIL: f64 = 0.02425;
-    let polynomial = |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
+    let polynomial =
+        |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
     let tail = |p: f64| {
         let q = (-2.0 * p.ln()).sqrt();
         polynomial(&C, q) / polynomial(&D, q)
@@ -117,7 +121,8 @@ mod tests {
         let mut values = vec![0.0; 400_000];
         Normal::new().fill(&mut SurveyRandom::new(1, 2), 10.0, 2.0, &mut values);
         let within = |sigmas: f32| {
-            values.iter().filter(|&&value| (value - 10.0).abs() < 2.0 * sigmas).count() as f64 / values.len() as f64
+            values.iter().filter(|&&value| (value - 10.0).abs() < 2.0 * sigmas).count() as f64
+                / values.len() as f64
         };
         // Four sigma of a share near one half, of 400,000: 0.003.
         assert!((within(1.0) - 0.6827).abs() < 0.003, "{}", within(1.0));

@@ -16,23 +16,23 @@ use crate::words;
 /// The owner of new files.
 #[derive(Args)]
 pub(crate) struct OwnerArgs {
-    /// Map of users, a TOML file whose tables `users`, `keys` and `roles` have lines such as `anna = { uid = 1001,
-    /// gid = 100 }`: new files belong to the owner of your access key, else of your user name, else of the key's role
-    /// [default: your own user and group id]
+    /// Map of users, a TOML file whose tables `users`, `keys` and `roles` have lines such as `anna
+    /// = { uid = 1001, gid = 100 }`: new files belong to the owner of your access key, else of
+    /// your user name, else of the key's role [default: your own user and group id]
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
 }
 
 impl OwnerArgs {
-    /// The owner for the user and the key of this process; `None` without a map. All files that this process creates
-    /// belong to this owner.
+    /// The owner for the user and the key of this process; `None` without a map. All files that
+    /// this process creates belong to this owner.
     pub fn apply(&self, access: &Access) -> Result<Option<FileOwner>, UserMapError> {
         self.users.as_deref().map(|path| own_by_map(path, access)).transpose()
     }
 }
 
-/// Makes the owner for the user and the key of this process, by a map of users, the owner of all files that this
-/// process creates.
+/// Makes the owner for the user and the key of this process, by a map of users, the owner of all
+/// files that this process creates.
 pub(crate) fn own_by_map(map: &Path, access: &Access) -> Result<FileOwner, UserMapError> {
     let owner = UserMap::read(map)?.owner_of(&name_of_user(), access.credentials().holder())?;
     own_as(owner.uid, owner.gid);
@@ -48,7 +48,8 @@ pub(crate) enum DfsCommand {
         sources: Vec<PathBuf>,
         /// Name of the new file; or, with a slash at the end, the folder for the new files
         name: String,
-        /// Write folders with everything in them: files, subfolders and symbolic links, with permissions and times
+        /// Write folders with everything in them: files, subfolders and symbolic links, with
+        /// permissions and times
         #[arg(short, long)]
         recursive: bool,
         #[command(flatten)]
@@ -60,18 +61,19 @@ pub(crate) enum DfsCommand {
     Get {
         /// The file, or a pattern of files; or a folder, with -r
         name: String,
-        /// Destination: a file, or a folder for several files; `-` is standard output [default: the name of the file,
-        /// in the current folder]
+        /// Destination: a file, or a folder for several files; `-` is standard output [default:
+        /// the name of the file, in the current folder]
         to: Option<PathBuf>,
-        /// Copy a folder with everything in it: files, subfolders and symbolic links, with permissions and times
+        /// Copy a folder with everything in it: files, subfolders and symbolic links, with
+        /// permissions and times
         #[arg(short, long)]
         recursive: bool,
         /// Replace existing files
         #[arg(long)]
         force: bool,
     },
-    /// Make a file of a kept output, eyas://JOB/TASK/FILE, or copy a file of the file system, on the nodes that have
-    /// the content
+    /// Make a file of a kept output, eyas://JOB/TASK/FILE, or copy a file of the file system, on
+    /// the nodes that have the content
     Cp {
         /// The kept output, or the file
         #[arg(value_parser = words::name())]
@@ -180,8 +182,8 @@ pub(crate) enum DfsCommand {
     },
     /// Change how files are divided into records; their content is cut anew
     Set {
-        /// Record format: lines, csv, csv:delimiter=;,quote=', json-lines, fasta, fastq, fixed:BYTES,
-        /// length-prefixed:4be, bgzf, bzip2, zstd or whole
+        /// Record format: lines, csv, csv:delimiter=;,quote=', json-lines, fasta, fastq,
+        /// fixed:BYTES, length-prefixed:4be, bgzf, bzip2, zstd or whole
         #[arg(long, value_name = "FORMAT")]
         records: Format,
         /// The files
@@ -222,7 +224,8 @@ pub(crate) enum DfsCommand {
     },
     /// Restore the lost chunks of a file from a copy of the file
     ///
-    /// `eyas dfs verify` lists lost chunks. The bytes of a chunk are taken from COPY if they match its checksum.
+    /// `eyas dfs verify` lists lost chunks. The bytes of a chunk are taken from COPY if they match
+    /// its checksum.
     Restore {
         /// A local copy of the file
         copy: PathBuf,
@@ -244,13 +247,15 @@ pub(crate) enum DfsCommand {
         #[arg(default_value = "/")]
         folder: String,
     },
-    /// Continue without nodes that are permanently lost, if at least half of the nodes are missing; without options,
-    /// list the missing nodes
+    /// Continue without nodes that are permanently lost, if at least half of the nodes are missing;
+    /// without options, list the missing nodes
     Recover {
-        /// A missing node to give up, together with the data that only this node holds (repeat for each missing node)
+        /// A missing node to give up, together with the data that only this node holds (repeat for
+        /// each missing node)
         #[arg(long, value_name = "NODE")]
         without: Vec<NodeId>,
-        /// Forget the file system of the cluster, while no node is connected; the next node that joins determines it
+        /// Forget the file system of the cluster, while no node is connected; the next node that
+        /// joins determines it
         #[arg(long, conflicts_with = "without")]
         anew: bool,
     },
@@ -291,9 +296,9 @@ pub(crate) enum QuotaCommand {
 /// Options for writing files.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct FileShapeArgs {
-    /// Record format, so that chunks end between records: lines, csv, csv:delimiter=;,quote=', json-lines, fasta,
-    /// fastq, fixed:BYTES, length-prefixed:4be, bgzf, bzip2, zstd or whole [default: chosen by the name and the first
-    /// bytes of the file]
+    /// Record format, so that chunks end between records: lines, csv, csv:delimiter=;,quote=',
+    /// json-lines, fasta, fastq, fixed:BYTES, length-prefixed:4be, bgzf, bzip2, zstd or whole
+    /// [default: chosen by the name and the first bytes of the file]
     #[arg(long)]
     pub format: Option<Format>,
     /// Size of the chunks, from 1KiB to 1GiB
@@ -312,14 +317,16 @@ pub(crate) struct FileShapeArgs {
 /// Options for copies.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct CopyShapeArgs {
-    /// Record format of a file that is made of a kept output [default: chosen by the ending and the first bytes of the
-    /// output]
+    /// Record format of a file that is made of a kept output [default: chosen by the ending and
+    /// the first bytes of the output]
     #[arg(long)]
     pub format: Option<Format>,
-    /// Size of the chunks of a file that is made of a kept output, from 1KiB to 1GiB [default: 4MiB]
+    /// Size of the chunks of a file that is made of a kept output, from 1KiB to 1GiB [default:
+    /// 4MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk_bytes)]
     pub chunk_size: Option<u64>,
-    /// Number of replicas of each chunk [default: 3; for a copy of a file, as many as the file has]
+    /// Number of replicas of each chunk [default: 3; for a copy of a file, as many as the file
+    /// has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub replicas: Option<u8>,
 }
@@ -336,7 +343,8 @@ impl FromStr for NewOwner {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong = || ValueError::Owner(text.into());
-        let id = |text: &str| (!text.is_empty()).then(|| text.parse().map_err(|_| wrong())).transpose();
+        let id =
+            |text: &str| (!text.is_empty()).then(|| text.parse().map_err(|_| wrong())).transpose();
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
         let owner = NewOwner { uid: id(user)?, gid: id(group)? };
         if owner.uid.or(owner.gid).is_none() { Err(wrong()) } else { Ok(owner) }

@@ -14,14 +14,17 @@ use crate::show;
 
 impl DfsSession {
     pub(super) async fn audit(&self, folder: &str, since: Option<u64>) -> Result<(), CliError> {
-        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let now_us = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_micros() as u64);
         let since_us = since.map_or(0, |since| now_us.saturating_sub(since));
-        let mut changes = self.files.changes(&rooted(folder.trim_end_matches('/')), since_us).await?;
+        let mut changes =
+            self.files.changes(&rooted(folder.trim_end_matches('/')), since_us).await?;
         if !changes.absent().is_empty() {
             let nodes: Vec<String> = changes.absent().iter().map(ToString::to_string).collect();
             say!(
-                "the changes that were acknowledged by {} are missing: {}. Start their executors again with their \
-                 folders",
+                "the changes that were acknowledged by {} are missing: {}. Start their executors \
+                 again with their folders",
                 format_count(nodes.len() as u64, "unreachable node"),
                 nodes.join(", ")
             );

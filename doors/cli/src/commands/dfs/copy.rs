@@ -23,8 +23,8 @@ pub(super) async fn copy(
 ) -> Result<(), CliError> {
     if is_kept_name(to) {
         return Err(format!(
-            "{to} would be a kept output, and those are made by tasks alone: run a task with \
-             `-o FILE` and `keep = true`, or name a file of the cluster"
+            "{to} would be a kept output, and those are made by tasks alone: run a task with `-o \
+             FILE` and `keep = true`, or name a file of the cluster"
         )
         .into());
     }
@@ -38,7 +38,8 @@ pub(super) async fn copy(
         client.copy_kept(files, source, &to, options).await?
     } else {
         if shape.format.is_some() || shape.chunk_size.is_some() {
-            let why = "a copy of a file has the chunks of that file: leave --format and --chunk-size out";
+            let why =
+                "a copy of a file has the chunks of that file: leave --format and --chunk-size out";
             return Err(why.into());
         }
         let from = files.stat(&name_of(source)?).await?;
@@ -66,10 +67,15 @@ fn destination(to: &Name, source: &Name) -> Result<FileName, CliError> {
 fn name_of(name: &Name) -> Result<FileName, CliError> {
     let path = match scheme_of(name) {
         Some((b"eyas", path)) => path,
-        Some(_) => return Err(format!("{name} is no file of the cluster: `eyas dfs put` copies local files").into()),
+        Some(_) => {
+            return Err(format!(
+                "{name} is no file of the cluster: `eyas dfs put` copies local files"
+            )
+            .into());
+        }
         None => name,
     };
-    let path =
-        str::from_utf8(path).map_err(|_| format!("{name} is not UTF-8, as names of files in the cluster are"))?;
+    let path = str::from_utf8(path)
+        .map_err(|_| format!("{name} is not UTF-8, as names of files in the cluster are"))?;
     Ok(path.parse()?)
 }

@@ -1,4 +1,5 @@
-//! Work on many files at the same time, in bounded memory. The client sends the requests of all of them in groups.
+//! Work on many files at the same time, in bounded memory. The client sends the requests of all of
+//! them in groups.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ const BYTES_TOGETHER: u64 = 64 << 20;
 /// The cost of a large file, of which a few chunks are in memory at a time, bytes.
 pub(super) const LARGE_FILE_BYTES: u64 = 16 << 20;
 
-/// The least cost of a file that needs a thread, a connection or a large buffer, bytes: 32 such files go together.
+/// The least cost of a file that needs a thread, a connection or a large buffer, bytes: 32 such
+/// files go together.
 const BUFFER_BYTES: u64 = 2 << 20;
 
 /// Maximum number of source files that are opened and read at the same time.
@@ -27,7 +29,8 @@ const READERS: usize = 8;
 
 /// The cost of writing a file, from its size if that is known: small files share their groups.
 pub(super) fn cost_to_put(path: &Path) -> u64 {
-    match path.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len()) {
+    match path.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
+    {
         Some(bytes) if bytes <= SMALL_CHUNK_BYTES as u64 => bytes,
         Some(bytes) => bytes.clamp(BUFFER_BYTES, LARGE_FILE_BYTES),
         None => LARGE_FILE_BYTES,
@@ -42,8 +45,8 @@ pub(super) fn cost_to_read(size_bytes: u64) -> u64 {
     }
 }
 
-/// The cost of moving replicas of a file from node to node. Nothing of them is in memory here, but each chunk has a
-/// transfer.
+/// The cost of moving replicas of a file from node to node. Nothing of them is in memory here, but
+/// each chunk has a transfer.
 pub(super) fn cost_to_move(size_bytes: u64) -> u64 {
     size_bytes.clamp(BUFFER_BYTES, LARGE_FILE_BYTES)
 }
@@ -53,9 +56,9 @@ pub(super) fn readers() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(READERS))
 }
 
-/// Does `act` for each item, many at a time, and begins them in order. After a failure, no further item is begun; those
-/// under way are completed. `see` is told each result as it comes, with the place of the item. Returns the number of
-/// items that were begun.
+/// Does `act` for each item, many at a time, and begins them in order. After a failure, no further
+/// item is begun; those under way are completed. `see` is told each result as it comes, with the
+/// place of the item. Returns the number of items that were begun.
 pub(super) async fn for_each<T, R, F>(
     items: impl IntoIterator<Item = T>,
     cost: impl Fn(&T) -> u64,
@@ -67,11 +70,13 @@ where
     F: Future<Output = Result<R, CliError>> + Send + 'static,
 {
     let mut items = items.into_iter().peekable();
-    let (mut under_way, mut bytes_under_way, mut begun, mut has_failed) = (JoinSet::new(), 0, 0, false);
+    let (mut under_way, mut bytes_under_way, mut begun, mut has_failed) =
+        (JoinSet::new(), 0, 0, false);
     loop {
         while !has_failed && let Some(next) = items.peek() {
             let bytes = cost(next);
-            let is_full = under_way.len() >= FILES_TOGETHER || bytes_under_way + bytes > BYTES_TOGETHER;
+            let is_full =
+                under_way.len() >= FILES_TOGETHER || bytes_under_way + bytes > BYTES_TOGETHER;
             if is_full && !under_way.is_empty() {
                 break;
             }
@@ -81,7 +86,8 @@ where
             begun += 1;
         }
         let Some(ended) = under_way.join_next().await else { return begun };
-        let (place, bytes, result) = ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+        let (place, bytes, result) =
+            ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
         bytes_under_way -= bytes;
         has_failed |= result.is_err();
         see(place, result);
@@ -99,7 +105,12 @@ pub(super) struct FilesOutcome<R> {
 
 impl<R> FilesOutcome<R> {
     /// Does `act` for each of `count` items, and calls `completed` for each that was completed.
-    pub async fn of<T, F>(items: Vec<T>, cost: impl Fn(&T) -> u64, act: impl Fn(T) -> F, completed: impl Fn(&R)) -> Self
+    pub async fn of<T, F>(
+        items: Vec<T>,
+        cost: impl Fn(&T) -> u64,
+        act: impl Fn(T) -> F,
+        completed: impl Fn(&R),
+    ) -> Self
     where
         R: Send + 'static,
         F: Future<Output = Result<R, CliError>> + Send + 'static,
@@ -118,9 +129,13 @@ impl<R> FilesOutcome<R> {
         FilesOutcome { done, failed, begun }
     }
 
-    /// The results of all items; or an error that says which items were completed and which were not. `verb` is what
-    /// was done to them.
-    pub fn all_or_why(self, verb: &str, name: impl Fn(usize) -> String) -> Result<Vec<R>, CliError> {
+    /// The results of all items; or an error that says which items were completed and which were
+    /// not. `verb` is what was done to them.
+    pub fn all_or_why(
+        self,
+        verb: &str,
+        name: impl Fn(usize) -> String,
+    ) -> Result<Vec<R>, CliError> {
         let FilesOutcome { done, mut failed, begun } = self;
         let total = done.len();
         if failed.is_empty() {
@@ -130,7 +145,8 @@ impl<R> FilesOutcome<R> {
             return Err(failed.remove(0).1);
         }
         let completed = done.iter().flatten().count();
-        let mut words = format!("{completed} of {} were {verb}", format_count(total as u64, "file"));
+        let mut words =
+            format!("{completed} of {} were {verb}", format_count(total as u64, "file"));
         if completed > 0 {
             words.push_str(&format!(": all up to {}, except", name(begun - 1)));
         } else {
@@ -174,7 +190,10 @@ mod tests {
             let act = |number: usize| {
                 let (under_way, most) = (under_way.clone(), most.clone());
                 async move {
-                    most.fetch_max(under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    most.fetch_max(
+                        under_way.fetch_add(1, Ordering::Relaxed) + 1,
+                        Ordering::Relaxed,
+                    );
                     for _ in 0..number % 7 {
                         tokio::task::yield_now().await;
                     }
@@ -199,18 +218,29 @@ mod tests {
         };
         let run = async |count: usize| {
             let outcome = FilesOutcome::of((0..count).collect(), |_| 1, act, |_| {}).await;
-            outcome.all_or_why("stored", |place| format!("f{place}")).map_err(|error| error.to_string())
+            outcome
+                .all_or_why("stored", |place| format!("f{place}"))
+                .map_err(|error| error.to_string())
         };
         assert_eq!(run(300).await.unwrap().len(), 300);
         let why = run(301).await.unwrap_err();
-        assert_eq!(why, "300 of 301 files were stored: all up to f300, except\n  f300: no space for 300");
+        assert_eq!(
+            why,
+            "300 of 301 files were stored: all up to f300, except\n  f300: no space for 300"
+        );
         let why = run(10_000).await.unwrap_err();
-        assert!(why.contains("\n  f300: no space for 300") && why.contains(" after it were not begun"), "{why}");
+        assert!(
+            why.contains("\n  f300: no space for 300") && why.contains(" after it were not begun"),
+            "{why}"
+        );
         let done: usize = why.split(' ').next().unwrap().parse().unwrap();
         let failed = why.lines().filter(|line| line.starts_with("  f")).count();
-        let begun = why.lines().last().unwrap().split(' ').next().unwrap()[1..].parse::<usize>().unwrap();
+        let begun =
+            why.lines().last().unwrap().split(' ').next().unwrap()[1..].parse::<usize>().unwrap();
         assert_eq!(done + failed, begun, "{why}");
-        let only = FilesOutcome::<()>::of(vec![()], |()| 1, |()| async { Err("why".into()) }, |()| {}).await;
+        let only =
+            FilesOutcome::<()>::of(vec![()], |()| 1, |()| async { Err("why".into()) }, |()| {})
+                .await;
         assert_eq!(only.all_or_why("stored", |_| String::new()).unwrap_err().to_string(), "why");
     }
 }

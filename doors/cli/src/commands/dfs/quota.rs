@@ -35,7 +35,8 @@ impl DfsSession {
         };
         let mut views = Vec::with_capacity(folders.len());
         for (folder, Quota { bytes, files }) in folders {
-            let FolderUsage { bytes: used_bytes, files: used_files } = self.files.folder_usage(folder.as_str()).await?;
+            let FolderUsage { bytes: used_bytes, files: used_files } =
+                self.files.folder_usage(folder.as_str()).await?;
             views.push(QuotaView { folder, bytes, used_bytes, files, used_files });
         }
         if self.json {
@@ -49,8 +50,13 @@ impl DfsSession {
         let limit = |limit: Option<String>| limit.unwrap_or_else(|| "-".into());
         for QuotaView { folder, bytes, used_bytes, files, used_files } in views {
             let (bytes, files) = (bytes.map(format_bytes), files.map(|files| files.to_string()));
-            let row =
-                [folder.to_string(), limit(bytes), format_bytes(used_bytes), limit(files), used_files.to_string()];
+            let row = [
+                folder.to_string(),
+                limit(bytes),
+                format_bytes(used_bytes),
+                limit(files),
+                used_files.to_string(),
+            ];
             table.row(row.into());
         }
         table.print()

@@ -27,8 +27,8 @@ pub(super) struct Beginning {
     pub format: RecordFormat,
 }
 
-/// Attributes of a local file, folder or link that its copy in the file system gets. The owner of the copy is the user
-/// of this process.
+/// Attributes of a local file, folder or link that its copy in the file system gets. The owner of
+/// the copy is the user of this process.
 #[derive(Clone, Copy)]
 pub(super) struct KeptAttributes {
     mode: u16,
@@ -37,7 +37,8 @@ pub(super) struct KeptAttributes {
 
 impl KeptAttributes {
     fn of(metadata: &Metadata) -> Self {
-        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified =
+            metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let mode = (metadata.mode() & u32::from(MODE_BITS)) as u16;
         KeptAttributes { mode, modified_ns: nearest_ns(modified.map(|since| since.as_nanos())) }
     }
@@ -81,12 +82,18 @@ pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<
             (false, _) => name.to_owned(),
             (true, Some(base)) => format!("{}/{base}", name.trim_end_matches('/')),
             (true, None) => {
-                return Err(format!("{} has no file name: give the name of the new file", source.display()).into());
+                return Err(format!(
+                    "{} has no file name: give the name of the new file",
+                    source.display()
+                )
+                .into());
             }
         };
         match source.is_dir() {
             true if recursive => all.add_folder(source, named.trim_end_matches('/'))?,
-            true => return Err(format!("{} is a folder: write it with -r", source.display()).into()),
+            true => {
+                return Err(format!("{} is a folder: write it with -r", source.display()).into());
+            }
             false => all.files.push((source.clone(), named.parse()?)),
         }
     }
@@ -94,14 +101,18 @@ pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<
 }
 
 impl Named {
-    /// Adds a folder with everything in it, in the order of names. `name` is empty for the root of the file system.
+    /// Adds a folder with everything in it, in the order of names. `name` is empty for the root of
+    /// the file system.
     fn add_folder(&mut self, folder: &Path, name: &str) -> Result<(), CliError> {
         let cannot = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
         if !name.is_empty() {
             let kept = KeptAttributes::of(&folder.metadata().map_err(cannot)?);
             self.folders.push(NamedFolder { name: name.parse()?, kept });
         }
-        let mut entries = std::fs::read_dir(folder).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+        let mut entries = std::fs::read_dir(folder)
+            .map_err(cannot)?
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(cannot)?;
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
@@ -112,7 +123,8 @@ impl Named {
                 self.add_folder(&path, &named)?;
             } else if kind.is_symlink() {
                 let target = std::fs::read_link(&path).map_err(cannot)?;
-                let target = target.into_os_string().into_string().map_err(|_| not_unicode(&path))?;
+                let target =
+                    target.into_os_string().into_string().map_err(|_| not_unicode(&path))?;
                 let kept = KeptAttributes::of(&entry.metadata().map_err(cannot)?);
                 self.links.push(NamedLink { name: named.parse()?, target, kept });
             } else if kind.is_file() {
@@ -126,14 +138,21 @@ impl Named {
 }
 
 /// Opens a source and reads its beginning. Its format is guessed, unless it is given. Blocks.
-pub(super) fn begin(source: &Path, name: &FileName, format: Option<Format>) -> Result<Beginning, CliError> {
+pub(super) fn begin(
+    source: &Path,
+    name: &FileName,
+    format: Option<Format>,
+) -> Result<Beginning, CliError> {
     let (mut file, metadata) = open(source)?;
     let size_bytes = metadata.as_ref().map(Metadata::len);
     let kept = metadata.as_ref().map(KeptAttributes::of);
     // With room for one byte more, the end of a small file is found without further reads.
     let small_bytes = size_bytes.unwrap_or(0).min(SMALL_CHUNK_BYTES as u64);
     let mut content = Vec::with_capacity(small_bytes as usize + 1);
-    (&file).take(SMALL_CHUNK_BYTES as u64 + 1).read_to_end(&mut content).map_err(|e| cannot_read(source, &e))?;
+    (&file)
+        .take(SMALL_CHUNK_BYTES as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(|e| cannot_read(source, &e))?;
     let format = format.map_or_else(|| guess(source, name, &content), RecordFormat::from);
     let is_stream = size_bytes.is_none() && format.is_guessed;
     let format = if is_stream { format.with(format.of_stream()) } else { format };
@@ -149,8 +168,11 @@ fn base_name(path: &Path) -> Option<&str> {
 }
 
 fn not_unicode(path: &Path) -> CliError {
-    format!("the name of `{}` is not UTF-8, and names in the cluster must be: rename the file first", name_of(path))
-        .into()
+    format!(
+        "the name of `{}` is not UTF-8, and names in the cluster must be: rename the file first",
+        name_of(path)
+    )
+    .into()
 }
 
 fn cannot_read(source: &Path, error: &std::io::Error) -> String {
@@ -170,8 +192,8 @@ pub(super) fn open(source: &Path) -> Result<(LocalFile, Option<Metadata>), CliEr
     Ok((file, Some(metadata).filter(Metadata::is_file)))
 }
 
-/// Guesses the format of a new file from its first bytes and its name; from the name of its source, if the name of the
-/// file says nothing.
+/// Guesses the format of a new file from its first bytes and its name; from the name of its source,
+/// if the name of the file says nothing.
 fn guess(source: &Path, name: &FileName, content: &[u8]) -> RecordFormat {
     let named = [name.base_name(), base_name(source).unwrap_or_default()];
     let name = named.into_iter().find(|name| Format::of_name(name).is_some());

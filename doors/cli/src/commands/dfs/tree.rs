@@ -17,19 +17,29 @@ use crate::error::CliError;
 /// Number of entries of a folder that are asked for at a time.
 const PAGE_ENTRIES: u32 = 10_000;
 
-/// Permission bits that are restored outside the cluster: setuid, setgid and sticky bits are left out.
+/// Permission bits that are restored outside the cluster: setuid, setgid and sticky bits are left
+/// out.
 const RESTORED_BITS: u32 = 0o777;
 
 impl DfsSession {
-    pub(super) async fn list(&self, folder: &str, recursive: bool, long: bool) -> Result<(), CliError> {
+    pub(super) async fn list(
+        &self,
+        folder: &str,
+        recursive: bool,
+        long: bool,
+    ) -> Result<(), CliError> {
         let folder = rooted(folder.trim_end_matches('/'));
         let entries = match folder.as_str() {
             "" => self.listed("", recursive).await?,
             _ => {
                 let name: FileName = folder.parse()?;
                 match self.files.lookup(&name).await {
-                    Ok(file) if !file.record.kind.is_folder() => vec![Listing::of(name, &file.record)],
-                    Err(error) if error.kind != FilesErrorKind::NotFound => return Err(error.into()),
+                    Ok(file) if !file.record.kind.is_folder() => {
+                        vec![Listing::of(name, &file.record)]
+                    }
+                    Err(error) if error.kind != FilesErrorKind::NotFound => {
+                        return Err(error.into());
+                    }
                     found => {
                         let entries = self.listed(&folder, recursive).await?;
                         if found.is_err() && entries.is_empty() {
@@ -57,7 +67,11 @@ impl DfsSession {
         Ok(entries)
     }
 
-    pub(super) async fn make_folders(&self, folders: &[FileName], parents: bool) -> Result<(), CliError> {
+    pub(super) async fn make_folders(
+        &self,
+        folders: &[FileName],
+        parents: bool,
+    ) -> Result<(), CliError> {
         for folder in folders {
             match parents {
                 true => self.files.make_folders(folder).await?,
@@ -97,14 +111,28 @@ impl DfsSession {
         Ok(())
     }
 
-    pub(super) async fn rename(&self, from: &FileName, to: &FileName, force: bool) -> Result<(), CliError> {
+    pub(super) async fn rename(
+        &self,
+        from: &FileName,
+        to: &FileName,
+        force: bool,
+    ) -> Result<(), CliError> {
         Ok(self
             .files
-            .rename(from, to, RenameOptions { replaces: force, makes_parents: true, keeps_format: false })
+            .rename(
+                from,
+                to,
+                RenameOptions { replaces: force, makes_parents: true, keeps_format: false },
+            )
             .await?)
     }
 
-    pub(super) async fn change_mode(&self, mode: u16, names: &[FileName], recursive: bool) -> Result<(), CliError> {
+    pub(super) async fn change_mode(
+        &self,
+        mode: u16,
+        names: &[FileName],
+        recursive: bool,
+    ) -> Result<(), CliError> {
         let change = AttributeChange { mode: Some(mode), ..AttributeChange::default() };
         self.change(change, names, recursive).await
     }
@@ -115,15 +143,23 @@ impl DfsSession {
         names: &[FileName],
         recursive: bool,
     ) -> Result<(), CliError> {
-        let change = AttributeChange { uid: owner.uid, gid: owner.gid, ..AttributeChange::default() };
+        let change =
+            AttributeChange { uid: owner.uid, gid: owner.gid, ..AttributeChange::default() };
         self.change(change, names, recursive).await
     }
 
-    async fn change(&self, change: AttributeChange, names: &[FileName], recursive: bool) -> Result<(), CliError> {
+    async fn change(
+        &self,
+        change: AttributeChange,
+        names: &[FileName],
+        recursive: bool,
+    ) -> Result<(), CliError> {
         let mut all = names.to_vec();
         if recursive {
             for name in names {
-                all.extend(self.listed(name.as_str(), true).await?.into_iter().map(|entry| entry.name));
+                all.extend(
+                    self.listed(name.as_str(), true).await?.into_iter().map(|entry| entry.name),
+                );
             }
         }
         let act = |name: FileName| {
@@ -134,10 +170,15 @@ impl DfsSession {
         outcome.all_or_why("changed", |place| all[place].to_string()).map(drop)
     }
 
-    /// Removes a folder with everything in it, or a single entry. Returns whether there was anything.
+    /// Removes a folder with everything in it, or a single entry. Returns whether there was
+    /// anything.
     pub(super) async fn remove_all(&self, folder: &str) -> Result<bool, CliError> {
-        let (folders, files): (Vec<_>, Vec<_>) =
-            self.files.list_entries(folder).await?.into_iter().partition(|entry| entry.kind.is_folder());
+        let (folders, files): (Vec<_>, Vec<_>) = self
+            .files
+            .list_entries(folder)
+            .await?
+            .into_iter()
+            .partition(|entry| entry.kind.is_folder());
         let names: Vec<FileName> = files.iter().map(|entry| entry.name.clone()).collect();
         let remove = |listing: Listing| {
             let files = self.files.clone();
@@ -159,7 +200,8 @@ impl DfsSession {
         Ok(is_any)
     }
 
-    /// Makes the folders of trees that are put, each with the permissions and the time of its source.
+    /// Makes the folders of trees that are put, each with the permissions and the time of its
+    /// source.
     pub(super) async fn put_folders(&self, folders: Vec<NamedFolder>) -> Result<(), CliError> {
         for level in by_depth(folders, |folder| &folder.name).into_values() {
             let names: Vec<FileName> = level.iter().map(|folder| folder.name.clone()).collect();
@@ -167,7 +209,9 @@ impl DfsSession {
                 let files = self.files.clone();
                 async move {
                     match files.make_folder(&name, kept.creation()).await {
-                        Err(error) if error.kind == FilesErrorKind::Exists => Ok(files.make_folders(&name).await?),
+                        Err(error) if error.kind == FilesErrorKind::Exists => {
+                            Ok(files.make_folders(&name).await?)
+                        }
                         made => Ok(made.map(drop)?),
                     }
                 }
@@ -188,27 +232,36 @@ impl DfsSession {
         outcome.all_or_why("stored", |place| names[place].to_string()).map(drop)
     }
 
-    /// Copies a folder with everything in it. Permissions and times follow when all files are there, since a folder
-    /// may forbid writing; links follow too, so that no file is written through one of them.
-    pub(super) async fn get_tree(&self, name: &str, to: Option<PathBuf>, force: bool) -> Result<(), CliError> {
+    /// Copies a folder with everything in it. Permissions and times follow when all files are
+    /// there, since a folder may forbid writing; links follow too, so that no file is written
+    /// through one of them.
+    pub(super) async fn get_tree(
+        &self,
+        name: &str,
+        to: Option<PathBuf>,
+        force: bool,
+    ) -> Result<(), CliError> {
         let folder = name.trim_end_matches('/');
         let root = rooted(folder);
         let entries = self.files.list_entries(&root).await?;
         if entries.is_empty() {
             return Err(format!("there is no file in {name}").into());
         }
-        let to = to
-            .unwrap_or_else(|| PathBuf::from(folder.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(".")));
-        let place_of = |entry: &Listing| match entry.name.as_str()[root.len()..].trim_start_matches('/') {
-            // The root of the tree, or a single file.
-            "" if entry.kind.is_folder() => to.clone(),
-            "" => to.join(entry.name.base_name()),
-            rest => to.join(rest),
-        };
+        let to = to.unwrap_or_else(|| {
+            PathBuf::from(folder.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or("."))
+        });
+        let place_of =
+            |entry: &Listing| match entry.name.as_str()[root.len()..].trim_start_matches('/') {
+                // The root of the tree, or a single file.
+                "" if entry.kind.is_folder() => to.clone(),
+                "" => to.join(entry.name.base_name()),
+                rest => to.join(rest),
+            };
         let (mut placed, mut folders) = (Vec::with_capacity(entries.len()), BTreeSet::new());
         for entry in &entries {
             let place = place_of(entry);
-            let folder = if entry.kind.is_folder() { Some(place.as_path()) } else { place.parent() };
+            let folder =
+                if entry.kind.is_folder() { Some(place.as_path()) } else { place.parent() };
             if let Some(folder) = folder.filter(|folder| !folders.contains(*folder)) {
                 std::fs::create_dir_all(std::path::Path::new(".").join(folder))
                     .map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
@@ -231,7 +284,9 @@ impl DfsSession {
                 continue;
             }
             let opened = std::fs::File::open(&place).map_err(cannot)?;
-            opened.set_modified(UNIX_EPOCH + Duration::from_nanos(entry.attributes.modified_ns)).map_err(cannot)?;
+            opened
+                .set_modified(UNIX_EPOCH + Duration::from_nanos(entry.attributes.modified_ns))
+                .map_err(cannot)?;
             let mode = u32::from(entry.attributes.mode) & RESTORED_BITS;
             opened.set_permissions(PermissionsExt::from_mode(mode)).map_err(cannot)?;
         }

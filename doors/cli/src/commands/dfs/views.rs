@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::files::{
-    BlockHolder, BlockPlace, DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage, Verified,
+    BlockHolder, BlockPlace, DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage,
+    Verified,
 };
 use eyas_client::types::dfs::{Attributes, Chunk, FileKind, FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
-    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, LostChunkView, RecoveryView,
-    ReplicaView, VerifiedView,
+    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, LostChunkView,
+    RecoveryView, ReplicaView, VerifiedView,
 };
 
 use crate::error::CliError;
@@ -20,7 +21,10 @@ use crate::show::{self, Table};
 /// `ls`
 pub(crate) fn list(files: &[Listing], long: bool, json: bool) -> Result<(), CliError> {
     if json {
-        return show::json("files", &files.iter().map(|file| entry(file, None)).collect::<Vec<_>>());
+        return show::json(
+            "files",
+            &files.iter().map(|file| entry(file, None)).collect::<Vec<_>>(),
+        );
     }
     let headings = ["MODE", "OWNER", "SIZE", "AGE", "NAME"];
     let mut table = Table::new(if long { &headings } else { &headings[2..] });
@@ -30,7 +34,8 @@ pub(crate) fn list(files: &[Listing], long: bool, json: bool) -> Result<(), CliE
             FileKind::Folder => ("-".into(), format!("{name}/")),
             FileKind::SymbolicLink(target) => ("-".into(), format!("{name} -> {target}")),
         };
-        let row = [mode(kind, attributes), owner(attributes), size, age(attributes.modified_us()), shown];
+        let row =
+            [mode(kind, attributes), owner(attributes), size, age(attributes.modified_us()), shown];
         table.row(row.into_iter().skip(if long { 0 } else { 2 }).collect());
     }
     table.print()
@@ -44,7 +49,8 @@ fn mode(kind: &FileKind, attributes: &Attributes) -> String {
         FileKind::SymbolicLink(_) => 'l',
     };
     let bits = attributes.mode;
-    let permission = |(place, letter): (usize, char)| if bits >> (8 - place) & 1 == 1 { letter } else { '-' };
+    let permission =
+        |(place, letter): (usize, char)| if bits >> (8 - place) & 1 == 1 { letter } else { '-' };
     let mut letters: Vec<char> = "rwxrwxrwx".chars().enumerate().map(permission).collect();
     for (bit, place, set) in [(11, 2, 's'), (10, 5, 's'), (9, 8, 't')] {
         if bits >> bit & 1 == 1 {
@@ -101,7 +107,8 @@ pub(crate) fn stat(file: &File, json: bool) -> Result<(), CliError> {
             return Ok(out!("{}: symbolic link to {target}; {owner}; made {age} ago", file.name)?);
         }
     }
-    let (size, chunks) = (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
+    let (size, chunks) =
+        (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
     out!("{}: {size} in {chunks}; {owner}", file.name)?;
     out!(
         "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
@@ -135,7 +142,11 @@ pub(crate) fn chunks(file: &File, places: &[BlockPlace], json: bool) -> Result<(
 }
 
 /// A connected node.
-pub(crate) fn node(member: &Member, membership: &DfsMembership, usage: Option<Usage>) -> FilesNodeView {
+pub(crate) fn node(
+    member: &Member,
+    membership: &DfsMembership,
+    usage: Option<Usage>,
+) -> FilesNodeView {
     FilesNodeView {
         node: member.node.to_string(),
         address: Some(member.address.to_string()),
@@ -207,7 +218,9 @@ pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> Result<(), CliError> {
 pub(crate) fn recovery(recovery: &Recovery) -> Result<(), CliError> {
     let texts = |nodes: &BTreeSet<NodeId>| nodes.iter().map(NodeId::to_string).collect();
     let view = match recovery {
-        Recovery::Recovered(members) => RecoveryView { members: texts(members), missing: Vec::new() },
+        Recovery::Recovered(members) => {
+            RecoveryView { members: texts(members), missing: Vec::new() }
+        }
         Recovery::Missing(missing) => RecoveryView { members: Vec::new(), missing: texts(missing) },
     };
     show::json("recovery", &view)
@@ -229,7 +242,12 @@ pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), C
         damaged_on: texts(&lost.damaged_on),
         silent: texts(&lost.silent),
     };
-    let mut view = VerifiedView { files: all.len() as u64, bad: Vec::new(), silent: Vec::new(), lost: Vec::new() };
+    let mut view = VerifiedView {
+        files: all.len() as u64,
+        bad: Vec::new(),
+        silent: Vec::new(),
+        lost: Vec::new(),
+    };
     for (name, verified) in all {
         view.bad.extend(verified.bad.iter().map(|pair| replica(name, pair)));
         view.silent.extend(verified.silent.iter().map(|pair| replica(name, pair)));
@@ -247,10 +265,15 @@ pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), C
     }
     lost.iter().try_for_each(|lost| out!("{}", sentence(lost)))?;
     let (files, bad) = (format_count(files, "file"), format_count(bad.len() as u64, "replica"));
-    say!("{files} verified, {bad} missing or damaged, {} lost", format_count(lost.len() as u64, "chunk"));
+    say!(
+        "{files} verified, {bad} missing or damaged, {} lost",
+        format_count(lost.len() as u64, "chunk")
+    );
     let names: BTreeSet<_> = lost.iter().map(|lost| &lost.name).collect();
     for name in names {
-        say!("`eyas dfs restore COPY {name}` restores the lost chunks from a local copy of the file");
+        say!(
+            "`eyas dfs restore COPY {name}` restores the lost chunks from a local copy of the file"
+        );
     }
     Ok(())
 }
@@ -268,7 +291,10 @@ fn sentence(lost: &LostChunkView) -> String {
         true => format!("{what} is lost: no node has a good copy{kept}"),
         false => {
             let nodes = silent.join(", ");
-            format!("{what} cannot be read: no node that answers has a good copy; {nodes} may have one{kept}")
+            format!(
+                "{what} cannot be read: no node that answers has a good copy; {nodes} may have \
+                 one{kept}"
+            )
         }
     }
 }
@@ -301,6 +327,7 @@ fn replicas(place: &BlockPlace) -> Vec<ReplicaView> {
 }
 
 fn age(modified_us: u64) -> String {
-    let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    let now_us =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     format_duration_us(now_us.saturating_sub(modified_us))
 }

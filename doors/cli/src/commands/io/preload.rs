@@ -1,5 +1,5 @@
-//! The library that `eyas io run` loads into programs: a file beside the command if there is one, else the copy inside
-//! the command, which is written to a private folder.
+//! The library that `eyas io run` loads into programs: a file beside the command if there is one,
+//! else the copy inside the command, which is written to a private folder.
 
 use std::fs;
 use std::io::Write;
@@ -24,12 +24,16 @@ pub(super) fn library() -> Result<PathBuf, CliError> {
     }
 }
 
-/// A library that was installed with the command: in the same folder, or in the folder for libraries of packages. One
-/// that another user could replace is not loaded.
+/// A library that was installed with the command: in the same folder, or in the folder for
+/// libraries of packages. One that another user could replace is not loaded.
 fn beside_command() -> Result<Option<PathBuf>, CliError> {
     let own = PathBuf::from(own_path()?);
     let folder = own.parent().unwrap_or(Path::new("/"));
-    let places = [folder.join(LIBRARY), folder.join("../lib/eyas").join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+    let places = [
+        folder.join(LIBRARY),
+        folder.join("../lib/eyas").join(LIBRARY),
+        folder.join("../lib").join(LIBRARY),
+    ];
     Ok(places.iter().find_map(|place| trusted::file(place).ok()))
 }
 
@@ -46,14 +50,19 @@ fn write_private() -> Result<PathBuf, CliError> {
     Err(format!("cannot write {LIBRARY} for the loader: {}", refusals.join("; ")).into())
 }
 
-/// Writes the library to a folder. The name of the file has a hash of the content, so that different versions of the
-/// command can be used at the same time.
+/// Writes the library to a folder. The name of the file has a hash of the content, so that
+/// different versions of the command can be used at the same time.
 fn write_to(folder: &Path) -> Result<PathBuf, CliError> {
     agent::make_folder(folder)?;
     if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
-        return Err(format!("{} is mounted with `noexec`: set TMPDIR to another folder", folder.display()).into());
+        return Err(format!(
+            "{} is mounted with `noexec`: set TMPDIR to another folder",
+            folder.display()
+        )
+        .into());
     }
-    let library = loadable(folder.join(format!("libeyas_preload-{}.so", env!("EYAS_PRELOAD_HASH"))))?;
+    let library =
+        loadable(folder.join(format!("libeyas_preload-{}.so", env!("EYAS_PRELOAD_HASH"))))?;
     let is_there = fs::read(&library).is_ok_and(|content| content == CONTENT);
     if !is_there {
         // Written to a temporary file first, so that no program loads an incomplete library.
@@ -67,7 +76,11 @@ fn write_to(folder: &Path) -> Result<PathBuf, CliError> {
 /// Refuses a path that the loader would split at a space or a colon.
 fn loadable(library: PathBuf) -> Result<PathBuf, CliError> {
     if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
-        return Err(format!("{} has a space or a colon in its path, and cannot be loaded", library.display()).into());
+        return Err(format!(
+            "{} has a space or a colon in its path, and cannot be loaded",
+            library.display()
+        )
+        .into());
     }
     Ok(library)
 }

@@ -1,4 +1,5 @@
-//! `eyas io run`: replaces this process by the program, into which the loader loads a library that asks an agent.
+//! `eyas io run`: replaces this process by the program, into which the loader loads a library that
+//! asks an agent.
 
 use std::env;
 use std::ffi::OsString;
@@ -28,19 +29,19 @@ const UP_STEP: Duration = Duration::from_millis(5);
 
 #[derive(Args)]
 pub(crate) struct IoRunArgs {
-    /// Order only requests for files below this path (may be repeated) [default: all file systems that nodes share,
-    /// such as NFS and Lustre]
+    /// Order only requests for files below this path (may be repeated) [default: all file systems
+    /// that nodes share, such as NFS and Lustre]
     #[arg(long, value_name = "PATH")]
     path: Vec<PathBuf>,
     /// Order only the requests of this node, without the coordinator
     #[arg(long)]
     here: bool,
-    /// Order all requests, also requests that do not benefit: for files in memory, and on storage that answers small
-    /// requests at once
+    /// Order all requests, also requests that do not benefit: for files in memory, and on storage
+    /// that answers small requests at once
     #[arg(long)]
     always: bool,
-    /// Job class of the requests; rules give a class a reservation, a limit and a weight [default: the class of the
-    /// enclosing `eyas io run`, or none]
+    /// Job class of the requests; rules give a class a reservation, a limit and a weight [default:
+    /// the class of the enclosing `eyas io run`, or none]
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
     /// The program and its arguments
@@ -48,8 +49,8 @@ pub(crate) struct IoRunArgs {
     program: Vec<OsString>,
 }
 
-/// Replaces this process by the program. If the library or the agent is missing, the program still runs, but its
-/// requests are not ordered.
+/// Replaces this process by the program. If the library or the agent is missing, the program still
+/// runs, but its requests are not ordered.
 pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError> {
     let [program, words @ ..] = &args.program[..] else { unreachable!("there is a program") };
     let mut command = Command::new(program);
@@ -65,7 +66,9 @@ pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError>
     }
     let coordinator = (!args.here && access.exists()).then_some(access);
     match prepare(coordinator) {
-        Ok((socket, libraries)) => drop(command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries)),
+        Ok((socket, libraries)) => {
+            drop(command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries))
+        }
         Err(error) => say!("{error}; the requests of {} are not ordered", program.display()),
     }
     let error = command.exec();
@@ -76,7 +79,8 @@ pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError>
 fn real_paths(paths: &[PathBuf]) -> Result<Option<OsString>, CliError> {
     let mut real = Vec::new();
     for path in paths {
-        let path = path.canonicalize().map_err(|e| format!("cannot order {}: {e}", path.display()))?;
+        let path =
+            path.canonicalize().map_err(|e| format!("cannot order {}: {e}", path.display()))?;
         if path.as_os_str().as_encoded_bytes().contains(&b':') {
             return Err(format!("cannot order {}: its name has a colon", path.display()).into());
         }
@@ -108,8 +112,10 @@ fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), CliError> 
 /// The folder of this user's agent on this node, for this coordinator or for none.
 pub(crate) fn agent_folder(coordinator: Option<&Access>) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    io_runtime_folder()
-        .join(coordinator.map_or("here".to_owned(), |access| access.dispatcher.chars().map(plain).collect()))
+    io_runtime_folder().join(
+        coordinator
+            .map_or("here".to_owned(), |access| access.dispatcher.chars().map(plain).collect()),
+    )
 }
 
 /// Whether an agent answers in this folder.
@@ -123,7 +129,8 @@ fn greet(folder: &Path) -> bool {
     hello().is_ok()
 }
 
-/// Starts an agent in the background. The caller then exits, so that the agent is not a child process of the program.
+/// Starts an agent in the background. The caller then exits, so that the agent is not a child
+/// process of the program.
 pub(crate) fn detach() -> Result<(), CliError> {
     let words = own_words().filter(|word| word != "--detach");
     // In a process group of its own, the agent gets no interrupts of the terminal.
@@ -137,7 +144,12 @@ fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), CliError> {
     let log_file = File::options().create(true).append(true).open(&log);
     let log_file = log_file.map_err(|e| format!("cannot write {}: {e}", log.display()))?;
     let mut command = Command::new(own_path()?);
-    command.args(["io", "agent", "--detach"]).arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
+    command
+        .args(["io", "agent", "--detach"])
+        .arg(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log_file);
     match coordinator {
         Some(access) => command.arg("--access").arg(std::path::absolute(access)?),
         None => command.arg("--here"),
@@ -146,9 +158,12 @@ fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), CliError> {
     let deadline = Instant::now() + UP_DEADLINE;
     while !greet(folder) {
         if Instant::now() > deadline {
-            return Err(
-                format!("the agent did not start within {} s; see {}", UP_DEADLINE.as_secs(), log.display()).into()
-            );
+            return Err(format!(
+                "the agent did not start within {} s; see {}",
+                UP_DEADLINE.as_secs(),
+                log.display()
+            )
+            .into());
         }
         std::thread::sleep(UP_STEP);
     }

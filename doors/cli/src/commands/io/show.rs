@@ -12,7 +12,8 @@ use crate::print;
 use crate::show::{Table, json};
 
 pub(crate) fn status(status: &IoStatus, metrics: bool, is_json: bool) -> Result<(), CliError> {
-    let storages = status.storages.iter().map(|(name, stats)| storage(name, stats, status)).collect();
+    let storages =
+        status.storages.iter().map(|(name, stats)| storage(name, stats, status)).collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
         (true, _) => print_metrics(&view),
@@ -69,7 +70,8 @@ fn print(view: &IoView) -> Result<(), CliError> {
     ]);
     for storage in &view.storages {
         let requests: u64 = storage.waits.iter().map(|wait| wait.requests).sum();
-        let sum_us: f64 = storage.waits.iter().map(|wait| wait.mean_us * wait.requests as f64).sum();
+        let sum_us: f64 =
+            storage.waits.iter().map(|wait| wait.mean_us * wait.requests as f64).sum();
         let max_us = storage.waits.iter().map(|wait| wait.max_us).max().unwrap_or(0);
         table.row(vec![
             storage.name.clone(),

@@ -1,6 +1,7 @@
-//! `eyas run --pool … --dispatcher-in-job`: the whole command runs in a batch job of its own. This process submits the
-//! job, waits for it, and prints what it prints, so that a login node has nothing to do. Another process with the same
-//! arguments, in the job, starts the dispatcher and the pool.
+//! `eyas run --pool … --dispatcher-in-job`: the whole command runs in a batch job of its own. This
+//! process submits the job, waits for it, and prints what it prints, so that a login node has
+//! nothing to do. Another process with the same arguments, in the job, starts the dispatcher and
+//! the pool.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -38,15 +39,21 @@ const VARIABLES: &[&str] =
 /// Whether the dispatcher runs in a batch job.
 #[derive(Args)]
 pub(super) struct InJobArgs {
-    /// Run the dispatcher in a batch job of its own, with one processor; this command waits and prints. The job goes on
-    /// if this command is killed
+    /// Run the dispatcher in a batch job of its own, with one processor; this command waits and
+    /// prints. The job goes on if this command is killed
     #[arg(long, requires = "pool")]
     dispatcher_in_job: bool,
     /// Time limit of the dispatcher's job [default: 1d]
     #[arg(long, value_name = "DURATION", requires = "dispatcher_in_job", value_parser = units::parse_duration_us)]
     dispatcher_time_limit: Option<u64>,
     /// The folder of the cluster, for the command in the job
-    #[arg(long, value_name = "PATH", hide = true, requires = "pool", conflicts_with = "dispatcher_in_job")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        hide = true,
+        requires = "pool",
+        conflicts_with = "dispatcher_in_job"
+    )]
     run_folder: Option<PathBuf>,
 }
 
@@ -66,16 +73,21 @@ impl InJobArgs {
 pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let word = args.pool.as_deref().ok_or("--dispatcher-in-job needs --pool")?;
     if args.each_line.as_ref().is_some_and(|file| *file == "-") {
-        return Err("--dispatcher-in-job cannot read lines of standard input: write them to a file".into());
+        return Err("--dispatcher-in-job cannot read lines of standard input: write them to a \
+                    file"
+            .into());
     }
     let mut interrupt = Interrupt::listen();
     let pool = RunPool::new(word, args)?;
     if !pool.is_elsewhere {
-        return Err("--dispatcher-in-job needs a batch system: nodes of `local` are processes of this host".into());
+        return Err("--dispatcher-in-job needs a batch system: nodes of `local` are processes of \
+                    this host"
+            .into());
     }
     if pool.options.system == "kubernetes" {
-        let why = "--dispatcher-in-job needs a folder that all nodes share. In Kubernetes, keep a dispatcher in the \
-                   cluster as examples/kubernetes/dispatcher.yaml does, and submit jobs to it";
+        let why = "--dispatcher-in-job needs a folder that all nodes share. In Kubernetes, keep a \
+                   dispatcher in the cluster as examples/kubernetes/dispatcher.yaml does, and \
+                   submit jobs to it";
         return Err(why.into());
     }
     let name = format!("run-{}-{}", unix_s(), std::process::id());
@@ -88,7 +100,10 @@ pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let command = LoneCommand {
         words: words_in_job(cluster.folder())?,
         working_folder: std::env::current_dir()?,
-        variables: VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect(),
+        variables: VARIABLES
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+            .collect(),
         name: name.clone(),
     };
     let mut job = LoneJob::write(&folder, &command, options(pool.options, args))?;
@@ -102,13 +117,20 @@ pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
         return Ok(submitted.map(|_| ExitCode::from(INTERRUPTED))?);
     }
     say!(
-        "the dispatcher's job is {}. If this command is killed, the job goes on: `eyas --cluster {name} job wait last` \
-         waits for its tasks while it runs; its output and exit code stay in {}",
+        "the dispatcher's job is {}. If this command is killed, the job goes on: `eyas --cluster \
+         {name} job wait last` waits for its tasks while it runs; its output and exit code stay \
+         in {}",
         job.id(),
         folder.display()
     );
     interrupt.set_final_message(Some(format!("job {} goes on", job.id())));
-    let mut follower = Follower { job, cluster, stdout: Tail::default(), stderr: Tail::default(), said: String::new() };
+    let mut follower = Follower {
+        job,
+        cluster,
+        stdout: Tail::default(),
+        stderr: Tail::default(),
+        said: String::new(),
+    };
     let code = tokio::select! {
         code = follower.follow() => code?,
         () = interrupt.received() => {
@@ -141,14 +163,18 @@ fn options(pool: PoolOptions, args: &RunArgs) -> PoolOptions {
 /// The words of this command, without those about the job, and with the folder of the cluster.
 fn words_in_job(folder: &Path) -> Result<Vec<String>, CliError> {
     let text = |word: std::ffi::OsString| {
-        word.into_string().map_err(|word| format!("{} is not UTF-8, which a script needs", word.to_string_lossy()))
+        word.into_string().map_err(|word| {
+            format!("{} is not UTF-8, which a script needs", word.to_string_lossy())
+        })
     };
     let mut words = vec![text(own_path()?.into())?];
     let mut own = own_words();
     while let Some(word) = own.next() {
         let word = text(word)?;
         match word.as_str() {
-            "--dispatcher-in-job" => words.extend(["--run-folder".to_owned(), text(folder.into())?]),
+            "--dispatcher-in-job" => {
+                words.extend(["--run-folder".to_owned(), text(folder.into())?])
+            }
             "--dispatcher-time-limit" => _ = own.next(),
             long if long.starts_with("--dispatcher-time-limit=") => {}
             // The rest is the command of the tasks.
@@ -192,12 +218,19 @@ impl Follower {
                         says.as_deref().unwrap_or("the batch system gives no reason")
                     )),
                     Ok(LoneState::Runs) => lost = 0,
-                    // The exit code may be written a moment later, and a shared file system may show it late.
+                    // The exit code may be written a moment later, and a shared file system may
+                    // show it late.
                     Ok(LoneState::Ended(_)) if lost < 2 => lost += 1,
                     Ok(LoneState::Ended(says)) => {
-                        return Err(format!("the dispatcher's job {} has ended: {says}", self.job.id()).into());
+                        return Err(format!(
+                            "the dispatcher's job {} has ended: {says}",
+                            self.job.id()
+                        )
+                        .into());
                     }
-                    Err(why) => tracing::warn!("the state of job {} is not known: {why}", self.job.id()),
+                    Err(why) => {
+                        tracing::warn!("the state of job {} is not known: {why}", self.job.id())
+                    }
                 }
             }
             sleep(LOOK_EVERY).await;
@@ -222,7 +255,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Cancels the tasks, which ends the command in the job and its cluster; then ends the job if it is still there.
+    /// Cancels the tasks, which ends the command in the job and its cluster; then ends the job if
+    /// it is still there.
     async fn end(&mut self) -> Result<(), CliError> {
         let cancelled = tokio::time::timeout(END_DEADLINE, async {
             self.cancel().await?;

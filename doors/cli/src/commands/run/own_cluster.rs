@@ -1,4 +1,5 @@
-//! The cluster of `eyas run` without a running one: its nodes are processes on this machine, or come from a pool.
+//! The cluster of `eyas run` without a running one: its nodes are processes on this machine, or
+//! come from a pool.
 
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
@@ -36,9 +37,11 @@ pub(super) async fn start_own(
 ) -> Result<(LocalCluster, Client), CliError> {
     let Some(pool) = pool else { return LocalCluster::start(folders, "run", shape).await };
     let folders = LocalFolders { is_reachable: pool.is_elsewhere, ..folders };
-    let (local, mut client) = LocalCluster::start(folders, "run", &ShapeArgs { nodes: 0, ..shape.clone() }).await?;
+    let (local, mut client) =
+        LocalCluster::start(folders, "run", &ShapeArgs { nodes: 0, ..shape.clone() }).await?;
     let (name, options) = ("run".to_owned(), Box::new(pool.options));
-    let added = client.ask(FromClient::Pools(PoolsRequest::Add { name, options, is_tried: true })).await;
+    let added =
+        client.ask(FromClient::Pools(PoolsRequest::Add { name, options, is_tried: true })).await;
     match added {
         Ok(_) => Ok((local, client)),
         Err(error) => {
@@ -48,15 +51,18 @@ pub(super) async fn start_own(
     }
 }
 
-/// The folder of the cluster that this command starts, with a name that cannot be guessed. The dispatcher creates and
-/// removes the folder, because the dispatcher ends after this process, also if this process is killed.
+/// The folder of the cluster that this command starts, with a name that cannot be guessed. The
+/// dispatcher creates and removes the folder, because the dispatcher ends after this process, also
+/// if this process is killed.
 pub(super) fn private_folder(temporary: &Path) -> Result<PathBuf, CliError> {
     // Each `RandomState` has keys from the system's source of randomness.
     let random = std::collections::hash_map::RandomState::new().hash_one(unix_s());
     if !temporary.is_dir() {
-        return Err(
-            format!("the temporary folder {} does not exist: set TMPDIR to a folder", temporary.display()).into()
-        );
+        return Err(format!(
+            "the temporary folder {} does not exist: set TMPDIR to a folder",
+            temporary.display()
+        )
+        .into());
     }
     Ok(temporary.join(format!("eyas-run-{}-{random:016x}", std::process::id())))
 }

@@ -1,4 +1,5 @@
-//! Results on standard output, in the order of their ends or of the items, and progress on standard error.
+//! Results on standard output, in the order of their ends or of the items, and progress on standard
+//! error.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -22,8 +23,8 @@ use crate::print::{self, PrintError, say};
 use crate::show;
 use crate::waiting::{MAX_DESCRIBED_FAILURES, ProgressDisplay};
 
-/// With `--keep-order`, early results are buffered up to this size. Results beyond it are dropped, and requested again
-/// when it is their turn.
+/// With `--keep-order`, early results are buffered up to this size. Results beyond it are dropped,
+/// and requested again when it is their turn.
 const MAX_EARLY_BYTES: usize = 64 << 20;
 /// Tasks whose output was cut off that one message names.
 const MAX_NAMED_CUT: usize = 10;
@@ -57,7 +58,12 @@ pub(super) struct ResultPrinter {
 }
 
 impl ResultPrinter {
-    pub fn new(keep_order: bool, is_joined: bool, progress: ProgressDisplay, stuck: Option<Arc<Notify>>) -> Self {
+    pub fn new(
+        keep_order: bool,
+        is_joined: bool,
+        progress: ProgressDisplay,
+        stuck: Option<Arc<Notify>>,
+    ) -> Self {
         ResultPrinter {
             keep_order,
             is_joined,
@@ -78,11 +84,15 @@ impl ResultPrinter {
     pub fn see(&mut self, seen: WatchEvent) {
         self.progress.see(&seen);
         match seen {
-            WatchEvent::Results(results) => results.into_iter().for_each(|result| self.result(result)),
+            WatchEvent::Results(results) => {
+                results.into_iter().for_each(|result| self.result(result))
+            }
             WatchEvent::Failures(failures) => {
                 self.described.extend(failures.into_iter().map(|view| (view.task.index, view)))
             }
-            WatchEvent::Progress(view) if view.is_stuck => self.stuck.iter().for_each(|stuck| stuck.notify_one()),
+            WatchEvent::Progress(view) if view.is_stuck => {
+                self.stuck.iter().for_each(|stuck| stuck.notify_one())
+            }
             WatchEvent::Progress(_) | WatchEvent::Lost(_) | WatchEvent::Back => {}
         }
     }
@@ -99,7 +109,8 @@ impl ResultPrinter {
         self.early_bytes += if keep { bytes } else { 0 };
         self.early.insert(result.index, keep.then_some(result));
         // What is fetched from executors comes last, and what follows it in the order of the items.
-        let is_next = |own: &Self| matches!(own.early.get(&own.next), Some(Some(next)) if !has_stream(next));
+        let is_next =
+            |own: &Self| matches!(own.early.get(&own.next), Some(Some(next)) if !has_stream(next));
         while self.keep_order && is_next(self) {
             if let Some(Some(result)) = self.early.remove(&self.next) {
                 self.early_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
@@ -109,8 +120,8 @@ impl ResultPrinter {
         }
     }
 
-    /// Prints the results that are still buffered, in order, and requests again those that were dropped. Fetches
-    /// streams that executors keep, and lets go of them.
+    /// Prints the results that are still buffered, in order, and requests again those that were
+    /// dropped. Fetches streams that executors keep, and lets go of them.
     pub async fn finish(&mut self, access: &Access, job: JobId) -> Result<(), CliError> {
         self.progress.clear();
         let early = std::mem::take(&mut self.early);
@@ -123,7 +134,12 @@ impl ResultPrinter {
                         client = Some(Client::connect(access).await?);
                     }
                     let task = TaskId { job, index };
-                    match client.as_mut().expect("just connected").ask(FromClient::Log { task }).await? {
+                    match client
+                        .as_mut()
+                        .expect("just connected")
+                        .ask(FromClient::Log { task })
+                        .await?
+                    {
                         ToClient::Log(result) => result.map(|result| *result),
                         _ => None,
                     }
@@ -135,7 +151,8 @@ impl ResultPrinter {
                         client = Some(Client::connect(access).await?);
                     }
                     has_streams = true;
-                    self.print_streams(client.as_mut().expect("just connected"), job, &result).await?;
+                    self.print_streams(client.as_mut().expect("just connected"), job, &result)
+                        .await?;
                 }
                 result => result.iter().for_each(|result| self.print(result)),
             }
@@ -145,7 +162,10 @@ impl ResultPrinter {
             let _ = client.ask(FromClient::Release { job }).await;
         }
         if self.failures > MAX_DESCRIBED_FAILURES as u64 {
-            say!("{} did not succeed", format_count(self.failures - MAX_DESCRIBED_FAILURES as u64, "more task"));
+            say!(
+                "{} did not succeed",
+                format_count(self.failures - MAX_DESCRIBED_FAILURES as u64, "more task")
+            );
         }
         if let [_, ..] = self.cut[..] {
             let named: Vec<_> = self.cut.iter().take(MAX_NAMED_CUT).map(u32::to_string).collect();
@@ -161,13 +181,21 @@ impl ResultPrinter {
     }
 
     /// Prints a result with whole streams that executors keep.
-    async fn print_streams(&mut self, client: &mut Client, job: JobId, result: &TaskResult) -> Result<(), CliError> {
+    async fn print_streams(
+        &mut self,
+        client: &mut Client,
+        job: JobId,
+        result: &TaskResult,
+    ) -> Result<(), CliError> {
         let TaskResult { index, outcome, .. } = result;
         if self.error.is_some() {
             return Ok(());
         }
         let folder = ScratchFolder::make(&temporary_folder(), "output")?;
-        let kept = outcome.outputs.iter().filter_map(|delivered| Some((delivered.object.kept_file()?, delivered)));
+        let kept = outcome
+            .outputs
+            .iter()
+            .filter_map(|delivered| Some((delivered.object.kept_file()?, delivered)));
         let files = kept.clone().map(|(name, _)| Name::from(name)).collect();
         let to = folder.path().to_owned();
         let request = GetRequest { job, task: Some(*index), files, to, replaces: true };
@@ -176,8 +204,11 @@ impl ResultPrinter {
             self.print(result);
             return Ok(());
         }
-        let in_result = |name: &[u8]| if name == STREAMS[0].as_bytes() { &outcome.stdout } else { &outcome.stderr };
-        let whole: u64 = kept.map(|(name, kept)| kept.object.size_bytes() - in_result(name).len() as u64).sum();
+        let in_result = |name: &[u8]| {
+            if name == STREAMS[0].as_bytes() { &outcome.stdout } else { &outcome.stderr }
+        };
+        let whole: u64 =
+            kept.map(|(name, kept)| kept.object.size_bytes() - in_result(name).len() as u64).sum();
         self.note_cut(*index, outcome.cut_bytes.saturating_sub(whole));
         let written = self.progress.suspend(|| {
             let print_to_stderr = |bytes: &[u8]| {
@@ -185,7 +216,9 @@ impl ResultPrinter {
                 Ok(())
             };
             print_stream(&folder.path().join(STREAMS[1]), &outcome.stderr, print_to_stderr)?;
-            print_stream(&folder.path().join(STREAMS[0]), &outcome.stdout, |bytes| Ok(print::bytes(bytes)?))
+            print_stream(&folder.path().join(STREAMS[0]), &outcome.stdout, |bytes| {
+                Ok(print::bytes(bytes)?)
+            })
         });
         match written {
             Err(StreamError::Print(error)) => self.error = Some(error),

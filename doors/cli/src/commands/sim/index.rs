@@ -1,4 +1,5 @@
-//! `eyas sim index`: measures the dispatcher's central index of replicas, and compares it with a distributed index.
+//! `eyas sim index`: measures the dispatcher's central index of replicas, and compares it with a
+//! distributed index.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -79,20 +80,28 @@ pub(super) fn index(args: &IndexArgs, json: bool) -> Result<ExitCode, CliError> 
         ]);
     }
     table.print()?;
-    out!("LOOKUP, LOOKUPS/S: a distributed index, P-RLS, from the data diffusion paper (figure 3).")?;
+    out!(
+        "LOOKUP, LOOKUPS/S: a distributed index, P-RLS, from the data diffusion paper (figure 3)."
+    )?;
     let Central { inserts_per_s, lookups_per_s } = central;
     let entries = args.entries;
     out!(
         "VS EYAS: relative to eyas's catalog on this machine: {lookups_per_s:.0} lookups/s, \
          {inserts_per_s:.0} inserts/s, {entries} entries."
     )?;
-    out!("VS PAPER: relative to the central index of the paper, a hash table: {PAPER_LOOKUPS_PER_S:.0} lookups/s.")?;
+    out!(
+        "VS PAPER: relative to the central index of the paper, a hash table: \
+         {PAPER_LOOKUPS_PER_S:.0} lookups/s."
+    )?;
     let from = |crossover: Option<u32>| match crossover {
         Some(nodes) => format!("from {nodes} nodes on"),
         None => format!("not even with {} nodes", index::MAX_NODES),
     };
     let (eyas, paper) = (from(crossover), from(paper_crossover));
-    out!("The distributed index is as fast as eyas's {eyas}, and as fast as the paper's central index {paper}.")?;
+    out!(
+        "The distributed index is as fast as eyas's {eyas}, and as fast as the paper's central \
+         index {paper}."
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -106,8 +115,8 @@ fn record(nodes: u32, central: &Central) -> Record {
     ]
 }
 
-/// Inserts this number of replicas into a scheduler's catalog, and looks them up in another order. The times include
-/// the construction of the events.
+/// Inserts this number of replicas into a scheduler's catalog, and looks them up in another order.
+/// The times include the construction of the events.
 fn measure(entries: u32) -> Central {
     let mut scheduler = Scheduler::new(Config::default());
     let mut effects = Vec::new();
@@ -121,7 +130,10 @@ fn measure(entries: u32) -> Central {
     let began = Instant::now();
     for (number, object) in objects.iter().enumerate() {
         let executor = ExecutorId(number as u32 % EXECUTORS);
-        scheduler.handle(Event::Stored { executor, object: *object, size_bytes: 1_000_000 }, &mut effects);
+        scheduler.handle(
+            Event::Stored { executor, object: *object, size_bytes: 1_000_000 },
+            &mut effects,
+        );
     }
     let inserts_per_s = f64::from(entries) / began.elapsed().as_secs_f64();
     random.shuffle(&mut objects);

@@ -1,4 +1,5 @@
-//! `eyas sim paper`: simulates the experiments of the paper, and shows the results beside those of the paper.
+//! `eyas sim paper`: simulates the experiments of the paper, and shows the results beside those of
+//! the paper.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -21,8 +22,8 @@ pub(crate) struct PaperArgs {
     /// Run only the experiment with this name (may be repeated)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Also repeat experiments whose results differ from the paper, with one or two changed conditions that may be the
-    /// cause
+    /// Also repeat experiments whose results differ from the paper, with one or two changed
+    /// conditions that may be the cause
     #[arg(long)]
     sensitivities: bool,
     /// Write the table to FILE, as CSV
@@ -42,17 +43,27 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         experiments.extend(Experiment::sensitivities());
     }
     let only = &args.only;
-    if let Some(unknown) = only.iter().find(|only| experiments.iter().all(|experiment| experiment.name != **only)) {
+    if let Some(unknown) =
+        only.iter().find(|only| experiments.iter().all(|experiment| experiment.name != **only))
+    {
         let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
-        return Err(format!("there is no experiment `{unknown}`; the experiments are {}", names.join(", ")).into());
+        return Err(format!(
+            "there is no experiment `{unknown}`; the experiments are {}",
+            names.join(", ")
+        )
+        .into());
     }
-    experiments.retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
+    experiments
+        .retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
     let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
     let bar = progress(names.len() as u64);
     bar.enable_steady_tick(LOOK_EVERY);
-    // A separate thread simulates; after an interrupt, it is abandoned in the middle of an experiment.
+    // A separate thread simulates; after an interrupt, it is abandoned in the middle of an
+    // experiment.
     let (ended, ends) = mpsc::channel();
-    thread::spawn(move || experiments.into_iter().all(|experiment| ended.send(Repeated::of(experiment)).is_ok()));
+    thread::spawn(move || {
+        experiments.into_iter().all(|experiment| ended.send(Repeated::of(experiment)).is_ok())
+    });
     let mut repeated = Vec::new();
     while let Some(name) = names.get(repeated.len())
         && !stop.is_requested()
@@ -75,8 +86,13 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         false => print_table(&repeated)?,
     }
     if let Some(path) = args.document.as_ref().filter(|_| repeated.len() == names.len()) {
-        let document = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-        write(path, &with_results(&document, &repeated).map_err(|why| format!("{}: {why}", path.display()))?)?;
+        let document = std::fs::read_to_string(path)
+            .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        write(
+            path,
+            &with_results(&document, &repeated)
+                .map_err(|why| format!("{}: {why}", path.display()))?,
+        )?;
     }
     if repeated.len() < names.len() {
         say!("interrupted; the table has {} of {} experiments", repeated.len(), names.len());
@@ -118,7 +134,9 @@ fn print_table(all: &[Repeated]) -> Result<(), CliError> {
     all.iter().for_each(|of| table.row(of.cells()));
     table.print()?;
     out!("{LEGEND}")?;
-    for Experiment { name, cause, .. } in all.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty()) {
+    for Experiment { name, cause, .. } in
+        all.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty())
+    {
         out!("{name}: {cause}.")?;
     }
     Ok(())

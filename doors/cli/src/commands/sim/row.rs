@@ -1,5 +1,5 @@
-//! The result of one simulated run as a row of tables, CSV and JSON. Rows do not have the duration of the simulation,
-//! so that the same scenario always gives the same rows.
+//! The result of one simulated run as a row of tables, CSV and JSON. Rows do not have the duration
+//! of the simulation, so that the same scenario always gives the same rows.
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
 use eyas_sim::cluster::{Policies, SimCluster};
@@ -22,7 +22,12 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    pub fn of(scenario: &Scenario, cluster: &'a SimCluster, policies: &'a Policies, outcome: &'a RunOutcome) -> Self {
+    pub fn of(
+        scenario: &Scenario,
+        cluster: &'a SimCluster,
+        policies: &'a Policies,
+        outcome: &'a RunOutcome,
+    ) -> Self {
         let (tasks, bound_ns) = (scenario.workload.tasks(), scenario.needs.bound_ns(cluster));
         Row { cluster, policies, outcome, tasks, bound_ns }
     }
@@ -59,7 +64,10 @@ impl<'a> Row<'a> {
             ("bound_s", json!(bound_ns as f64 / 1e9)),
             ("speedup", json!(metrics.speedup)),
             ("efficiency", json!(metrics.efficiency)),
-            ("provisioning", cluster.batch.as_ref().map_or("none", |batch| batch.policy.name()).into()),
+            (
+                "provisioning",
+                cluster.batch.as_ref().map_or("none", |batch| batch.policy.name()).into(),
+            ),
             ("lost_nodes", outcome.lost_nodes.into()),
             ("left_nodes", outcome.left_nodes.into()),
             ("broken_connections", outcome.broken_connections.into()),

@@ -72,10 +72,12 @@ pub(super) fn why_incomplete(scenario: &Scenario, outcome: &RunOutcome, stop: &S
         _ if outcome.makespan_ns >= scenario.limit_ns() => {
             let limit = format_duration_us(scenario.limit_us);
             match outcome.out_of_time {
-                0 => format!("{ended} within the limit of {limit}: increase `limit` in the scenario"),
+                0 => {
+                    format!("{ended} within the limit of {limit}: increase `limit` in the scenario")
+                }
                 count => format!(
-                    "{ended} within the limit of {limit}; the end of a node's walltime stopped a task {count} times: \
-                     increase `walltime` or `limit` in the scenario"
+                    "{ended} within the limit of {limit}; the end of a node's walltime stopped a \
+                     task {count} times: increase `walltime` or `limit` in the scenario"
                 ),
             }
         }

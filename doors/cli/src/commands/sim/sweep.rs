@@ -1,5 +1,5 @@
-//! `eyas sim sweep`: simulates a scenario with all combinations of policies, stores, nodes and dispatchers, on all
-//! processors of this machine.
+//! `eyas sim sweep`: simulates a scenario with all combinations of policies, stores, nodes and
+//! dispatchers, on all processors of this machine.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -64,13 +64,21 @@ pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCod
     let scenario = Scenario::read(&args.file)?;
     let combinations = combinations(args, &scenario)?;
     let outcomes = simulate(&scenario, &combinations, stop);
-    let done: Vec<_> =
-        combinations.iter().zip(&outcomes).filter_map(|(of, outcome)| Some((of, outcome.as_ref()?))).collect();
-    let rows: Vec<_> =
-        done.iter().map(|((cluster, policies), outcome)| Row::of(&scenario, cluster, policies, outcome)).collect();
+    let done: Vec<_> = combinations
+        .iter()
+        .zip(&outcomes)
+        .filter_map(|(of, outcome)| Some((of, outcome.as_ref()?)))
+        .collect();
+    let rows: Vec<_> = done
+        .iter()
+        .map(|((cluster, policies), outcome)| Row::of(&scenario, cluster, policies, outcome))
+        .collect();
     for row in rows.iter().filter(|row| !row.is_complete()) {
-        let (placement, nodes, cache) =
-            (row.policies.placement, row.cluster.nodes, units::format_bytes(row.cluster.cache_bytes));
+        let (placement, nodes, cache) = (
+            row.policies.placement,
+            row.cluster.nodes,
+            units::format_bytes(row.cluster.cache_bytes),
+        );
         let why = why_incomplete(&scenario, row.outcome, stop);
         say!("{placement} on {nodes} nodes with stores of {cache}: {why}");
     }
@@ -92,32 +100,46 @@ pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCod
     Ok(stop.code(rows.iter().all(Row::is_complete)))
 }
 
-/// All combinations in the order of the command line. Combinations that could never end are an error.
+/// All combinations in the order of the command line. Combinations that could never end are an
+/// error.
 fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<Combination>, CliError> {
     let SweepArgs { policy, eviction, nodes, cache, dispatchers, .. } = args;
     let lengths = [policy.len(), eviction.len(), nodes.len(), cache.len(), dispatchers.len()];
-    let count = lengths.into_iter().fold(1, |count: usize, length| count.saturating_mul(length.max(1)));
+    let count =
+        lengths.into_iter().fold(1, |count: usize, length| count.saturating_mul(length.max(1)));
     if count > MAX_COMBINATIONS {
         return Err(format!(
-            "{count} combinations are too many: give values for at most {MAX_COMBINATIONS} combinations"
+            "{count} combinations are too many: give values for at most {MAX_COMBINATIONS} \
+             combinations"
         )
         .into());
     }
     let own = vec![(scenario.cluster.clone(), scenario.policies)];
-    let combinations = with_each(own, policy, |(_, policies), placement| policies.placement = placement);
-    let combinations = with_each(combinations, eviction, |(_, policies), eviction| policies.eviction = eviction);
+    let combinations =
+        with_each(own, policy, |(_, policies), placement| policies.placement = placement);
+    let combinations =
+        with_each(combinations, eviction, |(_, policies), eviction| policies.eviction = eviction);
     let combinations = with_each(combinations, nodes, |(cluster, _), nodes| cluster.nodes = nodes);
-    let combinations = with_each(combinations, cache, |(cluster, _), bytes| cluster.cache_bytes = bytes);
-    let combinations = with_each(combinations, dispatchers, |(cluster, _), count| cluster.dispatchers = count);
+    let combinations =
+        with_each(combinations, cache, |(cluster, _), bytes| cluster.cache_bytes = bytes);
+    let combinations =
+        with_each(combinations, dispatchers, |(cluster, _), count| cluster.dispatchers = count);
     for (cluster, policies) in &combinations {
         let placement = policies.placement;
-        scenario.check(cluster, policies).map_err(|e| format!("{placement} on {} nodes: {e}", cluster.nodes))?;
+        scenario
+            .check(cluster, policies)
+            .map_err(|e| format!("{placement} on {} nodes: {e}", cluster.nodes))?;
     }
     Ok(combinations)
 }
 
-/// Combines each combination with each of the values. Without values, the combinations stay unchanged.
-fn with_each<T: Copy>(of: Vec<Combination>, values: &[T], set: fn(&mut Combination, T)) -> Vec<Combination> {
+/// Combines each combination with each of the values. Without values, the combinations stay
+/// unchanged.
+fn with_each<T: Copy>(
+    of: Vec<Combination>,
+    values: &[T],
+    set: fn(&mut Combination, T),
+) -> Vec<Combination> {
     if values.is_empty() {
         return of;
     }
@@ -129,8 +151,13 @@ fn with_each<T: Copy>(of: Vec<Combination>, values: &[T], set: fn(&mut Combinati
     of.iter().flat_map(|combination| values.iter().map(|value| with(combination, value))).collect()
 }
 
-/// The outcome of each combination, in their order; `None` for combinations that an interrupt has stopped.
-fn simulate(scenario: &Scenario, combinations: &[Combination], stop: &Stop) -> Vec<Option<RunOutcome>> {
+/// The outcome of each combination, in their order; `None` for combinations that an interrupt has
+/// stopped.
+fn simulate(
+    scenario: &Scenario,
+    combinations: &[Combination],
+    stop: &Stop,
+) -> Vec<Option<RunOutcome>> {
     let bar = progress(combinations.len() as u64);
     let outcomes: Vec<_> = combinations.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);

@@ -6,7 +6,8 @@ use eyas_sim::cluster::{Policies, SimCluster};
 use eyas_sim::outcome::RunOutcome;
 use eyas_sim::scenario::Scenario;
 
-/// The report of a run with this `outcome`; `warning` has the reason if not all tasks have succeeded.
+/// The report of a run with this `outcome`; `warning` has the reason if not all tasks have
+/// succeeded.
 pub(super) fn report(
     scenario: &Scenario,
     cluster: &SimCluster,
@@ -43,7 +44,14 @@ pub(super) fn report(
         warnings: warning.into_iter().collect(),
     };
     let samples = samples(scenario, cluster, outcome);
-    JobReport { job, policy: policies.placement.to_string(), samples, metrics, failures: Vec::new(), pools: Vec::new() }
+    JobReport {
+        job,
+        policy: policies.placement.to_string(),
+        samples,
+        metrics,
+        failures: Vec::new(),
+        pools: Vec::new(),
+    }
 }
 
 /// The samples of the run, with the arrivals of the workload.
@@ -62,7 +70,8 @@ fn samples(scenario: &Scenario, cluster: &SimCluster, outcome: &RunOutcome) -> V
         let (mut arrived, mut arrived_bytes) = (0, 0);
         while let Some(task) = arrivals.next_if(|task| task.at_us < at_us) {
             arrived += 1;
-            arrived_bytes += task.inputs.iter().map(|object| workload.size_bytes(*object)).sum::<u64>();
+            arrived_bytes +=
+                task.inputs.iter().map(|object| workload.size_bytes(*object)).sum::<u64>();
         }
         unfinished += arrived;
         unfinished -= part.done.min(unfinished);
@@ -133,7 +142,10 @@ mod tests {
         let outcome = scenario.run(cluster, policies, &mut |_| ControlFlow::Continue(()));
         let report = report(&scenario, cluster, policies, &outcome, None);
         let JobReport { job, samples, metrics, .. } = &report;
-        assert_eq!((job.state, job.tasks.succeeded, job.tasks.total()), (JobState::Succeeded, 300, 300));
+        assert_eq!(
+            (job.state, job.tasks.succeeded, job.tasks.total()),
+            (JobState::Succeeded, 300, 300)
+        );
         let mut began_us = 0;
         for sample in samples {
             assert_eq!(sample.at_us - sample.interval_us, began_us);
@@ -143,10 +155,19 @@ mod tests {
         assert_eq!(began_us, outcome.makespan_ns.div_ceil(1000));
         let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
         assert_eq!((sum(|s| s.arrived), sum(|s| s.ended)), (300, 300));
-        assert_eq!((sum(|s| s.arrived_bytes), sum(|s| s.reads.bytes())), (1_500_000_000, 1_500_000_000));
+        assert_eq!(
+            (sum(|s| s.arrived_bytes), sum(|s| s.reads.bytes())),
+            (1_500_000_000, 1_500_000_000)
+        );
         let parts_us = metrics.queue_us + metrics.execution_us + metrics.delivery_us;
-        assert!((parts_us / metrics.response_us - 1.0).abs() < 1e-9 && metrics.delivery_us > 0.0, "{metrics:?}");
-        assert!((0.3..=1.0).contains(&metrics.efficiency.unwrap()) && metrics.slowdown >= 1.0, "{metrics:?}");
+        assert!(
+            (parts_us / metrics.response_us - 1.0).abs() < 1e-9 && metrics.delivery_us > 0.0,
+            "{metrics:?}"
+        );
+        assert!(
+            (0.3..=1.0).contains(&metrics.efficiency.unwrap()) && metrics.slowdown >= 1.0,
+            "{metrics:?}"
+        );
         assert_eq!(csv(&report).lines().count(), samples.len() + 1);
         assert!(html(&report, None).contains("Simulated job"));
     }

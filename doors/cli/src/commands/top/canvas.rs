@@ -1,5 +1,5 @@
-//! A part of a terminal's cells, and the style of drawing there: with or without colours, in Unicode or ASCII. A text
-//! stays on its line; a text that is cut ends in `…` or `~`.
+//! A part of a terminal's cells, and the style of drawing there: with or without colours, in
+//! Unicode or ASCII. A text stays on its line; a text that is cut ends in `…` or `~`.
 
 use super::cells::{Area, Buffer, Colour, Style, width_of};
 
@@ -16,9 +16,13 @@ impl DrawStyle {
     /// The style that the environment asks for: by `NO_COLOR` (no-color.org) and the locale.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
+        let locale =
+            set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
-        DrawStyle { colour: set("NO_COLOR").is_none(), unicode: locale.contains("utf-8") || locale.contains("utf8") }
+        DrawStyle {
+            colour: set("NO_COLOR").is_none(),
+            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+        }
     }
 
     /// The colour, or no style on a terminal without colours.
@@ -47,7 +51,11 @@ impl Canvas<'_> {
     /// Up to `height` rows from `top` on, fewer at the end of the canvas.
     pub fn rows(&mut self, top: u16, height: u16) -> Canvas<'_> {
         let top = top.min(self.area.height);
-        let area = Area { top: self.area.top + top, height: height.min(self.area.height - top), ..self.area };
+        let area = Area {
+            top: self.area.top + top,
+            height: height.min(self.area.height - top),
+            ..self.area
+        };
         Canvas { buffer: self.buffer, area, style: self.style }
     }
 
@@ -113,10 +121,15 @@ mod tests {
     #[test]
     fn the_style_follows_the_environment() {
         let with = |pairs: &'static [(&str, &str)]| {
-            DrawStyle::of(|name| pairs.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string()))
+            DrawStyle::of(|name| {
+                pairs.iter().find(|(other, _)| *other == name).map(|(_, value)| value.to_string())
+            })
         };
         assert_eq!(with(&[]), DrawStyle { colour: true, unicode: false });
-        assert_eq!(with(&[("LANG", "C.UTF-8"), ("NO_COLOR", "1")]), DrawStyle { colour: false, unicode: true });
+        assert_eq!(
+            with(&[("LANG", "C.UTF-8"), ("NO_COLOR", "1")]),
+            DrawStyle { colour: false, unicode: true }
+        );
         assert_eq!(
             with(&[("LANG", "C.UTF-8"), ("LC_ALL", "C"), ("NO_COLOR", "")]),
             DrawStyle { colour: true, unicode: false }

@@ -1,5 +1,6 @@
-//! The cells of a terminal: characters with styles, which `terminal` shows, or tests read. A wide character has the
-//! cell after it, too; that one is empty. Characters without a width, such as accents, belong to the one before.
+//! The cells of a terminal: characters with styles, which `terminal` shows, or tests read. A wide
+//! character has the cell after it, too; that one is empty. Characters without a width, such as
+//! accents, belong to the one before.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -24,7 +25,8 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    pub const PLAIN: Style = Style { colour: None, is_bold: false, is_dim: false, is_reversed: false };
+    pub const PLAIN: Style =
+        Style { colour: None, is_bold: false, is_dim: false, is_reversed: false };
     pub const BOLD: Style = Style { is_bold: true, ..Style::PLAIN };
     pub const DIM: Style = Style { is_dim: true, ..Style::PLAIN };
     pub const REVERSED: Style = Style { is_reversed: true, ..Style::PLAIN };
@@ -105,7 +107,8 @@ impl Buffer {
             let width = character.width().unwrap_or(0);
             if width == 0 {
                 let written = row.get_mut(usize::from(x)..at).unwrap_or_default();
-                if let Some(before) = written.iter_mut().rev().find(|cell| !cell.symbol.is_empty()) {
+                if let Some(before) = written.iter_mut().rev().find(|cell| !cell.symbol.is_empty())
+                {
                     before.symbol.push(character);
                 }
                 continue;
@@ -153,7 +156,8 @@ mod tests {
         let mut buffer = Buffer::blank(2, 1);
         buffer.write(0, 0, "a", Style { colour: Some(Colour::Red), ..Style::BOLD });
         buffer.style_row(0, Style::REVERSED);
-        let red = Style { colour: Some(Colour::Red), is_bold: true, is_dim: false, is_reversed: true };
+        let red =
+            Style { colour: Some(Colour::Red), is_bold: true, is_dim: false, is_reversed: true };
         assert_eq!((buffer.row(0)[0].style, buffer.row(0)[1].style), (red, Style::REVERSED));
         buffer.clear_row(0);
         assert_eq!(buffer, Buffer::blank(2, 1));

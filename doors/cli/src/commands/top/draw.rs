@@ -1,5 +1,5 @@
-//! Draws `eyas top`: three lines about the cluster, a line for each pool, the jobs, the executors, and a line for keys,
-//! questions and notices. It draws on a buffer and decides nothing.
+//! Draws `eyas top`: three lines about the cluster, a line for each pool, the jobs, the executors,
+//! and a line for keys, questions and notices. It draws on a buffer and decides nothing.
 
 use eyas_client::types::units::format_count;
 use eyas_wire::view::pool::PoolView;
@@ -44,26 +44,35 @@ pub(crate) fn screen(buffer: &mut Buffer, screen: &Screen, style: DrawStyle) {
     let focus = |pane| Focus { row: screen.row(pane), is_active: screen.pane == pane };
     let (jobs_height, executors_height) = heights(height - head_height, overview);
     jobs(&mut canvas.rows(head_height, jobs_height), overview, focus(Pane::Jobs));
-    executors(&mut canvas.rows(head_height + jobs_height, executors_height), overview, focus(Pane::Executors));
+    executors(
+        &mut canvas.rows(head_height + jobs_height, executors_height),
+        overview,
+        focus(Pane::Executors),
+    );
     foot(&mut canvas.rows(height, 1), screen);
 }
 
 /// Draws one frame as text of this width, with all rows.
 pub(crate) fn plain(cluster: &str, overview: &Overview, width: u16, style: DrawStyle) -> String {
     let needed = |count: usize| count.min(MAX_PLAIN_ROWS) as u16 + PANE_HEAD;
-    let (jobs_height, executors_height) = (needed(overview.jobs.len()), needed(overview.executors.len()));
+    let (jobs_height, executors_height) =
+        (needed(overview.jobs.len()), needed(overview.executors.len()));
     let head_height = head_height(overview);
     let mut buffer = Buffer::blank(width, head_height + jobs_height + executors_height);
     let area = buffer.area;
     let mut canvas = Canvas { buffer: &mut buffer, area, style };
     head(&mut canvas, cluster, overview);
     jobs(&mut canvas.rows(head_height, jobs_height), overview, Focus::default());
-    executors(&mut canvas.rows(head_height + jobs_height, executors_height), overview, Focus::default());
+    executors(
+        &mut canvas.rows(head_height + jobs_height, executors_height),
+        overview,
+        Focus::default(),
+    );
     buffer.text()
 }
 
-/// Number of lines for the panes of jobs and of executors: what each needs, and if that is too much, at least half of
-/// `room`.
+/// Number of lines for the panes of jobs and of executors: what each needs, and if that is too
+/// much, at least half of `room`.
 fn heights(room: u16, overview: &Overview) -> (u16, u16) {
     let needed = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).saturating_add(PANE_HEAD);
     let others = room.saturating_sub(needed(overview.executors.len()));
@@ -82,20 +91,30 @@ fn pool_line(pool: &PoolView) -> String {
     let state = if pool.state == "active" { String::new() } else { format!(" ({})", pool.state) };
     let cost = if pool.price > 0.0 { format!("   cost {:.2}", pool.cost) } else { String::new() };
     format!(
-        "pool {}{state}   {} of {} nodes   {} requested   {} granted   {} given back   {hours:.2} node-hours{cost}",
-        pool.pool, pool.nodes, pool.max_nodes, pool.requested, pool.nodes_granted, pool.nodes_given_back
+        "pool {}{state}   {} of {} nodes   {} requested   {} granted   {} given back   {hours:.2} \
+         node-hours{cost}",
+        pool.pool,
+        pool.nodes,
+        pool.max_nodes,
+        pool.requested,
+        pool.nodes_granted,
+        pool.nodes_given_back
     )
 }
 
 fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
     let sums = &overview.cluster;
-    let (executors, jobs) = (format_count(sums.executors, "executor"), format_count(sums.running_jobs, "job"));
+    let (executors, jobs) =
+        (format_count(sums.executors, "executor"), format_count(sums.running_jobs, "job"));
     let title = format!("eyas {cluster}   {executors}   {jobs} running");
     canvas.line(0, &title, Style::BOLD);
 
     let rate = sums.tasks_per_s.map_or_else(|| UNKNOWN.into(), number);
     let (busy, capacity) = (cpus(sums.busy_milli), cpus(sums.capacity_milli));
-    let words = format!(" {busy}/{capacity}   {} waiting   {} running   {rate} tasks/s", sums.waiting, sums.running);
+    let words = format!(
+        " {busy}/{capacity}   {} waiting   {} running   {rate} tasks/s",
+        sums.waiting, sums.running
+    );
     let label = "cpus ";
     let gauge = canvas.area.width.saturating_sub(width_of(label) + width_of(&words)).min(MAX_GAUGE);
     canvas.line(1, &format!("{label}{}{words}", " ".repeat(usize::from(gauge))), Style::PLAIN);
@@ -103,9 +122,14 @@ fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
     canvas.bar(width_of(label), 1, gauge, share, canvas.style.colour(Colour::Green));
 
     let [local, peer, persistent, files] = read_rates(sums.reads);
-    canvas.line(2, &format!("reads local {local}   peers {peer}   storage {persistent}   files {files}"), Style::PLAIN);
+    canvas.line(
+        2,
+        &format!("reads local {local}   peers {peer}   storage {persistent}   files {files}"),
+        Style::PLAIN,
+    );
     for (line, pool) in (HEAD..).zip(overview.pools.iter().take(MAX_POOL_LINES)) {
-        let style = if pool.state == "active" { Style::PLAIN } else { canvas.style.colour(Colour::Yellow) };
+        let style =
+            if pool.state == "active" { Style::PLAIN } else { canvas.style.colour(Colour::Yellow) };
         canvas.line(line, &pool_line(pool), style);
     }
 }
@@ -114,7 +138,11 @@ fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
 fn draw_disconnection(canvas: &mut Canvas, cluster: &str, disconnection: &Disconnection) {
     let alarm = canvas.style.colour(Colour::Red).bold();
     let age_s = disconnection.age_us / 1_000_000;
-    canvas.line(0, &format!("eyas {cluster}   NOT CONNECTED, reconnecting; the data below is {age_s} s old"), alarm);
+    canvas.line(
+        0,
+        &format!("eyas {cluster}   NOT CONNECTED, reconnecting; the data below is {age_s} s old"),
+        alarm,
+    );
     canvas.line(2, &disconnection.why, alarm);
 }
 
@@ -157,12 +185,18 @@ fn foot(canvas: &mut Canvas, screen: &Screen) {
     let asked = screen.question.map(|job| {
         let view = screen.overview.jobs.iter().map(|line| &line.view).find(|view| view.job == job);
         let what = view.map_or_else(String::new, |view| {
-            format!(" ({}, {} left)", view.name, format_count(view.tasks.total() - view.tasks.ended(), "task"))
+            format!(
+                " ({}, {} left)",
+                view.name,
+                format_count(view.tasks.total() - view.tasks.ended(), "task")
+            )
         });
         format!("cancel job {job}{what}? y/n")
     });
-    let chosen = screen.overview.jobs.get(screen.row(Pane::Jobs)).filter(|_| screen.pane == Pane::Jobs);
-    let warning = chosen.and_then(|line| Some(format!("job {}: {}", line.view.job, line.view.warnings.first()?)));
+    let chosen =
+        screen.overview.jobs.get(screen.row(Pane::Jobs)).filter(|_| screen.pane == Pane::Jobs);
+    let warning = chosen
+        .and_then(|line| Some(format!("job {}: {}", line.view.job, line.view.warnings.first()?)));
     match asked.or_else(|| screen.notice.clone()).or(warning) {
         Some(words) => canvas.line(0, &words, canvas.style.colour(Colour::Yellow).bold()),
         None => canvas.line(0, KEYS, Style::DIM),
@@ -238,7 +272,8 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     fn panes_share_the_rows_and_show_what_is_chosen() {
         let jobs = (1..=40).map(|id| job(id, "many", 0, 10)).collect();
         let executors = (1..=30).map(|id| executor(id, 0)).collect();
-        let mut screen = Screen::new("sky".into(), Snapshot { at_us: 0, jobs, executors, pools: Vec::new() });
+        let mut screen =
+            Screen::new("sky".into(), Snapshot { at_us: 0, jobs, executors, pools: Vec::new() });
         let title = |lines: &[String], name: &str| {
             let line = lines.iter().find(|line| line.contains(name)).cloned().unwrap_or_default();
             line.trim_matches(['─', ' ']).to_owned()
@@ -250,8 +285,9 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
         let lines = drawn(&screen, 80, 24);
         assert_eq!(title(&lines, "Jobs"), "Jobs: 33-40 of 40");
         assert!(lines.iter().any(|line| line.starts_with(" 40 many")), "{lines:#?}");
-        let reversed: Vec<_> =
-            (0..24).filter(|y| drawn_with(&screen, 80, 24, PLAIN).row(*y)[0].style.is_reversed).collect();
+        let reversed: Vec<_> = (0..24)
+            .filter(|y| drawn_with(&screen, 80, 24, PLAIN).row(*y)[0].style.is_reversed)
+            .collect();
         assert_eq!(reversed, [12], "the last of eight rows from line 5 on");
         // One job leaves its rows to the executors.
         screen.handle(TopEvent::Snapshot(Snapshot {
@@ -281,11 +317,17 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     #[test]
     fn a_lost_dispatcher_is_plain_to_see() {
         let mut screen = example();
-        screen.handle(TopEvent::Disconnected { why: "cannot reach sky:1: refused".into(), at_us: 14_500_000 });
+        screen.handle(TopEvent::Disconnected {
+            why: "cannot reach sky:1: refused".into(),
+            at_us: 14_500_000,
+        });
         let lines = drawn(&screen, 80, 24);
         assert_eq!(lines[0], "eyas sky   NOT CONNECTED, reconnecting; the data below is 12 s old");
         assert_eq!(lines[2], "cannot reach sky:1: refused");
-        assert!(lines.iter().any(|line| line.contains("500/1000")), "what was seen stays: {lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.contains("500/1000")),
+            "what was seen stays: {lines:#?}"
+        );
     }
 
     #[test]

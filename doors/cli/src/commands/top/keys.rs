@@ -72,7 +72,8 @@ fn sequence(bytes: &[u8]) -> Option<(Key, usize)> {
         // Alt and a key.
         _ => return first(bytes),
     };
-    let parameters = bytes[introduced..].iter().take_while(|byte| (0x20..0x40).contains(*byte)).count();
+    let parameters =
+        bytes[introduced..].iter().take_while(|byte| (0x20..0x40).contains(*byte)).count();
     let end = introduced + parameters;
     Some((final_byte(*bytes.get(end)?, &bytes[introduced..end]), end + 1))
 }
@@ -101,7 +102,8 @@ fn character(bytes: &[u8]) -> Option<(Key, usize)> {
     }
     let wrong = chunk.invalid().len();
     // At the end, it may go on; before, it is wrong.
-    let is_begun = wrong == bytes.len() && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
+    let is_begun = wrong == bytes.len()
+        && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
     (!is_begun).then_some((Key::Other, wrong))
 }
 
@@ -128,14 +130,22 @@ mod tests {
             (b"\xffa", &[Key::Other, Key::Character('a')]),
         ] {
             assert_eq!(KeyReader::default().read(bytes), keys, "{bytes:?}");
-            // The same, if bytes come one after the other; but what follows a lone escape is not of its key then.
+            // The same, if bytes come one after the other; but what follows a lone escape is not of
+            // its key then.
             let mut reader = KeyReader::default();
             let one_by_one: Vec<_> = bytes.iter().flat_map(|byte| reader.read(&[*byte])).collect();
             assert!(bytes.contains(&ESCAPE) || one_by_one == keys, "{bytes:?}");
         }
         let mut reader = KeyReader::default();
-        assert_eq!((reader.read(b"\x1b["), reader.read(b"6"), reader.read(b"~j").len()), (vec![], vec![], 2));
+        assert_eq!(
+            (reader.read(b"\x1b["), reader.read(b"6"), reader.read(b"~j").len()),
+            (vec![], vec![], 2)
+        );
         assert_eq!(reader.read(&[b"\x1b[", &[b'0'; 50][..]].concat()), []);
-        assert_eq!(reader.read(b"q"), [Key::Character('q')], "no sequence holds up the keys after it");
+        assert_eq!(
+            reader.read(b"q"),
+            [Key::Character('q')],
+            "no sequence holds up the keys after it"
+        );
     }
 }

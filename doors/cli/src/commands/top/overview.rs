@@ -1,5 +1,6 @@
-//! The data of `eyas top`: the state of a cluster, and rates, which are differences between two snapshots. It is pure:
-//! each snapshot has its time. Without an earlier snapshot, there is no rate.
+//! The data of `eyas top`: the state of a cluster, and rates, which are differences between two
+//! snapshots. It is pure: each snapshot has its time. Without an earlier snapshot, there is no
+//! rate.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,8 @@ use eyas_client::view::{ExecutorView, JobState, JobView};
 use eyas_wire::view::pool::PoolView;
 use serde::Serialize;
 
-/// The remaining time of a job is computed from the last interval if at least this number of tasks ended in it. With
-/// fewer tasks, the average since submission is a better estimate.
+/// The remaining time of a job is computed from the last interval if at least this number of tasks
+/// ended in it. With fewer tasks, the average since submission is a better estimate.
 const MIN_TASKS_FOR_ETA: u64 = 10;
 
 /// The state of a cluster at one time.
@@ -55,7 +56,8 @@ pub(crate) struct ClusterRow {
     pub waiting: u64,
     /// Tasks that are assigned to executors.
     pub assigned: u64,
-    /// Running tasks by the last reports of executors; the other assigned tasks fetch inputs or wait for a slot.
+    /// Running tasks by the last reports of executors; the other assigned tasks fetch inputs or
+    /// wait for a slot.
     pub running: u64,
     /// Tasks that ended in a second, without cancelled tasks.
     pub tasks_per_s: Option<f64>,
@@ -108,19 +110,28 @@ impl Overview {
             JobState::Running => (0, line.view.job.0),
             _ => (1, u32::MAX - line.view.job.0),
         });
-        let mut executors: Vec<_> = later.executors.iter().map(|executor| executor_line(executor, rates)).collect();
+        let mut executors: Vec<_> =
+            later.executors.iter().map(|executor| executor_line(executor, rates)).collect();
         executors.sort_by_cached_key(|line| (name_parts(&line.view.name), line.view.executor));
         let cluster = ClusterRow {
             executors: executors.len() as u64,
-            capacity_milli: executors.iter().map(|line| u64::from(line.view.capacity.cpus_milli)).sum(),
+            capacity_milli: executors
+                .iter()
+                .map(|line| u64::from(line.view.capacity.cpus_milli))
+                .sum(),
             busy_milli: executors.iter().map(|line| line.busy_milli).sum(),
-            running_jobs: jobs.iter().filter(|line| line.view.state == JobState::Running).count() as u64,
-            waiting: jobs.iter().map(|line| line.view.tasks.waiting + line.view.tasks.blocked).sum(),
+            running_jobs: jobs.iter().filter(|line| line.view.state == JobState::Running).count()
+                as u64,
+            waiting: jobs
+                .iter()
+                .map(|line| line.view.tasks.waiting + line.view.tasks.blocked)
+                .sum(),
             assigned: jobs.iter().map(|line| line.view.tasks.assigned).sum(),
             running: executors.iter().map(|line| line.view.computing).sum(),
             // The sum of no numbers at all would be -0.
-            tasks_per_s: rates
-                .map(|_| jobs.iter().filter_map(|line| line.tasks_per_s).fold(0.0, |sum, rate| sum + rate)),
+            tasks_per_s: rates.map(|_| {
+                jobs.iter().filter_map(|line| line.tasks_per_s).fold(0.0, |sum, rate| sum + rate)
+            }),
             reads: rates.map(|rates| rates.cluster_reads(&later.jobs)),
         };
         let interval_us = rates.map(|rates| rates.interval_us);
@@ -128,8 +139,8 @@ impl Overview {
     }
 }
 
-/// Computes rates from an earlier snapshot. A count that fell, as after the retry of a job, counts as unchanged. A job
-/// or an executor that is not in the earlier snapshot began with counts of 0.
+/// Computes rates from an earlier snapshot. A count that fell, as after the retry of a job, counts
+/// as unchanged. A job or an executor that is not in the earlier snapshot began with counts of 0.
 struct Rates<'a> {
     interval_us: u64,
     jobs: BTreeMap<JobId, &'a JobView>,
@@ -142,7 +153,11 @@ impl<'a> Rates<'a> {
         Some(Rates {
             interval_us,
             jobs: earlier.jobs.iter().map(|job| (job.job, job)).collect(),
-            executors: earlier.executors.iter().map(|executor| (executor.executor, executor)).collect(),
+            executors: earlier
+                .executors
+                .iter()
+                .map(|executor| (executor.executor, executor))
+                .collect(),
         })
     }
 
@@ -155,10 +170,12 @@ impl<'a> Rates<'a> {
         tried(job).saturating_sub(self.jobs.get(&job.job).map_or(0, |earlier| tried(earlier)))
     }
 
-    /// Sums over jobs, not over executors: the reads of a task count also if its executor has left since.
+    /// Sums over jobs, not over executors: the reads of a task count also if its executor has left
+    /// since.
     fn cluster_reads(&self, jobs: &[JobView]) -> ReadRates {
         jobs.iter().fold(ReadRates::default(), |sum, job| {
-            let rates = self.reads(self.jobs.get(&job.job).map(|earlier| &earlier.reads), &job.reads);
+            let rates =
+                self.reads(self.jobs.get(&job.job).map(|earlier| &earlier.reads), &job.reads);
             ReadRates {
                 local_bytes_per_s: sum.local_bytes_per_s + rates.local_bytes_per_s,
                 peer_bytes_per_s: sum.peer_bytes_per_s + rates.peer_bytes_per_s,
@@ -197,17 +214,22 @@ fn name_parts(name: &str) -> (String, u64) {
     (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))
 }
 
-/// Estimated time until the end of the job. `recent` has the number of tasks that ended in the last interval, and the
-/// length of the interval.
+/// Estimated time until the end of the job. `recent` has the number of tasks that ended in the last
+/// interval, and the length of the interval.
 fn remaining_us(job: &JobView, recent: Option<(u64, u64)>) -> Option<u64> {
     let left = job.tasks.total() - job.tasks.ended();
-    let (ended, us) = recent.filter(|(ended, _)| *ended >= MIN_TASKS_FOR_ETA).unwrap_or((tried(job), job.elapsed_us));
+    let (ended, us) = recent
+        .filter(|(ended, _)| *ended >= MIN_TASKS_FOR_ETA)
+        .unwrap_or((tried(job), job.elapsed_us));
     (left > 0 && ended > 0).then(|| (left as f64 / ended as f64 * us as f64) as u64)
 }
 
 fn executor_line(executor: &ExecutorView, rates: Option<&Rates>) -> ExecutorRow {
     let read_rates = rates.map(|rates| {
-        rates.reads(rates.executors.get(&executor.executor).map(|earlier| &earlier.reads), &executor.reads)
+        rates.reads(
+            rates.executors.get(&executor.executor).map(|earlier| &earlier.reads),
+            &executor.reads,
+        )
     });
     let busy_milli = executor.assigned_milli.min(u64::from(executor.capacity.cpus_milli));
     ExecutorRow { view: executor.clone(), busy_milli, read_rates }
@@ -229,7 +251,12 @@ pub(crate) mod tests {
             name: name.into(),
             owner: JobOwner::default(),
             state,
-            tasks: TaskCounts { waiting: total - succeeded - assigned, assigned, succeeded, ..TaskCounts::default() },
+            tasks: TaskCounts {
+                waiting: total - succeeded - assigned,
+                assigned,
+                succeeded,
+                ..TaskCounts::default()
+            },
             retried: 0,
             recomputed: 0,
             peak_memory_bytes: 0,
@@ -278,15 +305,24 @@ pub(crate) mod tests {
 
     #[test]
     fn rates_are_differences_over_the_time_between() {
-        let mut earlier =
-            Snapshot { at_us: 5_000_000, jobs: vec![job(1, "a", 100, 1000)], executors: vec![], pools: vec![] };
+        let mut earlier = Snapshot {
+            at_us: 5_000_000,
+            jobs: vec![job(1, "a", 100, 1000)],
+            executors: vec![],
+            pools: vec![],
+        };
         earlier.jobs[0].reads.local = bytes(1000);
         earlier.executors.push(executor(1, 5000));
         earlier.executors[0].reads.peer = bytes(10);
         let mut later = earlier.clone();
         later.at_us = 7_000_000;
         later.jobs[0] = job(1, "a", 140, 1000);
-        later.jobs[0].reads = Reads { local: bytes(5000), peer: bytes(600), persistent: bytes(8), ..Reads::default() };
+        later.jobs[0].reads = Reads {
+            local: bytes(5000),
+            peer: bytes(600),
+            persistent: bytes(8),
+            ..Reads::default()
+        };
         // A job that is not in the earlier snapshot began with counts of 0.
         later.jobs.push(job(2, "b", 10, 10));
         later.executors[0].reads.peer = bytes(610);
@@ -311,7 +347,10 @@ pub(crate) mod tests {
             (2000, 2000),
             "tasks that wait at an executor are not busy"
         );
-        assert_eq!((seen.cluster.waiting, seen.cluster.assigned, seen.cluster.running_jobs), (856, 4, 1));
+        assert_eq!(
+            (seen.cluster.waiting, seen.cluster.assigned, seen.cluster.running_jobs),
+            (856, 4, 1)
+        );
         assert_eq!(seen.jobs[0].remaining_us, Some(43_000_000), "860 tasks at 20/s");
         assert_eq!(seen.jobs[1].remaining_us, None);
     }
@@ -326,7 +365,10 @@ pub(crate) mod tests {
         };
         for earlier in [None, Some(&snapshot(9, 0)), Some(&snapshot(10, 0))] {
             let seen = Overview::between(earlier, &snapshot(9, 50));
-            assert_eq!((seen.interval_us, seen.cluster.tasks_per_s, seen.cluster.reads), (None, None, None));
+            assert_eq!(
+                (seen.interval_us, seen.cluster.tasks_per_s, seen.cluster.reads),
+                (None, None, None)
+            );
             assert_eq!(seen.jobs[0].tasks_per_s, None);
         }
         let nothing = |at_us| Snapshot { at_us, jobs: vec![], executors: vec![], pools: vec![] };
@@ -336,15 +378,23 @@ pub(crate) mod tests {
         let seen = Overview::between(Some(&snapshot(0, 50)), &snapshot(1_000_000, 20));
         assert_eq!(seen.cluster.tasks_per_s, Some(0.0));
         let mut cancelled = snapshot(1_000_000, 50);
-        cancelled.jobs[0].tasks = TaskCounts { succeeded: 50, cancelled: 50, ..TaskCounts::default() };
-        assert_eq!(Overview::between(Some(&snapshot(0, 50)), &cancelled).cluster.tasks_per_s, Some(0.0));
+        cancelled.jobs[0].tasks =
+            TaskCounts { succeeded: 50, cancelled: 50, ..TaskCounts::default() };
+        assert_eq!(
+            Overview::between(Some(&snapshot(0, 50)), &cancelled).cluster.tasks_per_s,
+            Some(0.0)
+        );
     }
 
     #[test]
     fn few_tasks_of_late_do_not_say_when_a_job_ends() {
         let with = |ended| remaining_us(&job(1, "a", 50, 100), Some((ended, 1_000_000)));
         assert_eq!(with(MIN_TASKS_FOR_ETA), Some(5_000_000));
-        assert_eq!(with(MIN_TASKS_FOR_ETA - 1), Some(10_000_000), "as in the 10 s since submission");
+        assert_eq!(
+            with(MIN_TASKS_FOR_ETA - 1),
+            Some(10_000_000),
+            "as in the 10 s since submission"
+        );
         assert_eq!(remaining_us(&job(1, "a", 0, 100), Some((0, 1_000_000))), None);
         assert_eq!(remaining_us(&job(1, "a", 100, 100), Some((20, 1_000_000))), None);
     }
@@ -352,14 +402,19 @@ pub(crate) mod tests {
     #[test]
     fn running_jobs_come_first() {
         let jobs = vec![job(1, "", 1, 1), job(2, "", 0, 1), job(3, "", 1, 1), job(4, "", 0, 1)];
-        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs, executors: vec![], pools: vec![] });
+        let seen =
+            Overview::between(None, &Snapshot { at_us: 0, jobs, executors: vec![], pools: vec![] });
         assert_eq!(seen.jobs.iter().map(|line| line.view.job.0).collect::<Vec<_>>(), [2, 4, 3, 1]);
     }
 
     #[test]
     fn executors_are_in_the_order_of_their_names() {
         let executors = [10, 2, 1].map(|id| executor(id, 0)).to_vec();
-        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs: vec![], executors, pools: vec![] });
-        assert_eq!(seen.executors.iter().map(|line| &*line.view.name).collect::<Vec<_>>(), ["n1", "n2", "n10"]);
+        let seen =
+            Overview::between(None, &Snapshot { at_us: 0, jobs: vec![], executors, pools: vec![] });
+        assert_eq!(
+            seen.executors.iter().map(|line| &*line.view.name).collect::<Vec<_>>(),
+            ["n1", "n2", "n10"]
+        );
     }
 }

@@ -55,7 +55,9 @@ pub(crate) fn job(row: &JobRow, draw_style: DrawStyle) -> Vec<Cell> {
     let style = match job.state {
         JobState::Failed => draw_style.colour(Colour::Red),
         JobState::Cancelled => draw_style.colour(Colour::Yellow),
-        JobState::Running if tasks.failed > 0 || !job.warnings.is_empty() => draw_style.colour(Colour::Yellow),
+        JobState::Running if tasks.failed > 0 || !job.warnings.is_empty() => {
+            draw_style.colour(Colour::Yellow)
+        }
         JobState::Running | JobState::Succeeded => draw_style.colour(Colour::Green),
     };
     // A job that has ended has no rate and no remaining time.
@@ -97,7 +99,10 @@ pub(crate) fn executor(row: &ExecutorRow, draw_style: DrawStyle) -> Vec<Cell> {
         Cell::text(cpus(row.busy_milli)),
         Cell::text(executor.assigned.to_string()),
         Cell::text(&*executor.state),
-        Cell::Bar(fill, draw_style.colour(if fill < NEARLY_FULL { Colour::Blue } else { Colour::Yellow })),
+        Cell::Bar(
+            fill,
+            draw_style.colour(if fill < NEARLY_FULL { Colour::Blue } else { Colour::Yellow }),
+        ),
         Cell::text(format_bytes(executor.held_bytes)),
         local,
         peer,
@@ -120,9 +125,12 @@ pub(crate) fn number(rate: f64) -> String {
 pub(crate) fn read_rates(rates: Option<ReadRates>) -> [String; 4] {
     match rates {
         None => [UNKNOWN; 4].map(String::from),
-        Some(rates) => {
-            [rates.local_bytes_per_s, rates.peer_bytes_per_s, rates.persistent_bytes_per_s, rates.files_bytes_per_s]
-                .map(format_rate)
-        }
+        Some(rates) => [
+            rates.local_bytes_per_s,
+            rates.peer_bytes_per_s,
+            rates.persistent_bytes_per_s,
+            rates.files_bytes_per_s,
+        ]
+        .map(format_rate),
     }
 }

@@ -1,5 +1,5 @@
-//! The state of `eyas top`: the last snapshot, the selection, and open questions. It is pure: it takes events and keys,
-//! and returns actions. `draw` draws it.
+//! The state of `eyas top`: the last snapshot, the selection, and open questions. It is pure: it
+//! takes events and keys, and returns actions. `draw` draws it.
 
 use eyas_client::types::JobId;
 use eyas_client::view::JobState;
@@ -86,12 +86,14 @@ impl Screen {
                 if self.last.at_us.saturating_sub(self.noticed_us) > NOTICE_US {
                     self.notice = None;
                 }
-                self.executor_row = self.executor_row.min(self.overview.executors.len().saturating_sub(1));
+                self.executor_row =
+                    self.executor_row.min(self.overview.executors.len().saturating_sub(1));
             }
             TopEvent::Disconnected { why, at_us } => {
                 // A restarted dispatcher counts the reads of executors from 0 again.
                 self.comparable = false;
-                self.disconnection = Some(Disconnection { why, age_us: at_us.saturating_sub(self.last.at_us) });
+                self.disconnection =
+                    Some(Disconnection { why, age_us: at_us.saturating_sub(self.last.at_us) });
             }
             TopEvent::Answer(words) => self.notify(words),
         }
@@ -150,9 +152,15 @@ impl Screen {
     }
 
     fn ask_to_cancel(&mut self) {
-        let chosen = self.overview.jobs.get(self.row(Pane::Jobs)).map(|line| (line.view.job, line.view.state));
+        let chosen = self
+            .overview
+            .jobs
+            .get(self.row(Pane::Jobs))
+            .map(|line| (line.view.job, line.view.state));
         match chosen {
-            _ if self.pane != Pane::Jobs => self.notify("select a job to cancel: press tab to go to the jobs".into()),
+            _ if self.pane != Pane::Jobs => {
+                self.notify("select a job to cancel: press tab to go to the jobs".into())
+            }
             None => self.notify("there is no job to cancel".into()),
             Some((job, JobState::Running)) => self.question = Some(job),
             Some((job, _)) => self.notify(format!("job {job} has already ended")),
@@ -183,8 +191,14 @@ pub(crate) mod tests {
 
     /// Two executors, jobs 1 (of 1000 tasks) and 2 (of 500) running, job 3 ended.
     pub(crate) fn seen(at_us: u64, succeeded: u64) -> Snapshot {
-        let jobs = vec![job(1, "wide", succeeded, 1000), job(2, "late", 0, 500), job(3, "over", 7, 7)];
-        Snapshot { at_us, jobs, executors: vec![executor(1, 2000), executor(2, 1000)], pools: vec![] }
+        let jobs =
+            vec![job(1, "wide", succeeded, 1000), job(2, "late", 0, 500), job(3, "over", 7, 7)];
+        Snapshot {
+            at_us,
+            jobs,
+            executors: vec![executor(1, 2000), executor(2, 1000)],
+            pools: vec![],
+        }
     }
 
     pub(crate) fn screen() -> Screen {
@@ -205,14 +219,21 @@ pub(crate) mod tests {
         let mut screen = screen();
         assert_eq!(screen.key(Key::Interrupt), Some(KeyAction::Quit));
         press(&mut screen, Key::Character('c'));
-        assert_eq!(screen.key(Key::Interrupt), Some(KeyAction::Quit), "also while a question is open");
+        assert_eq!(
+            screen.key(Key::Interrupt),
+            Some(KeyAction::Quit),
+            "also while a question is open"
+        );
     }
 
     #[test]
     fn a_job_is_cancelled_after_a_yes_alone() {
-        for (keys, cancelled) in [("cy", Some(1)), ("jcY", Some(2)), ("cn", None), ("cny", None), ("y", None)] {
+        for (keys, cancelled) in
+            [("cy", Some(1)), ("jcY", Some(2)), ("cn", None), ("cny", None), ("y", None)]
+        {
             let mut screen = screen();
-            let actions: Vec<_> = keys.chars().filter_map(|key| press(&mut screen, Key::Character(key))).collect();
+            let actions: Vec<_> =
+                keys.chars().filter_map(|key| press(&mut screen, Key::Character(key))).collect();
             assert_eq!(
                 actions,
                 cancelled.map(|job| KeyAction::Cancel(JobId(job))).into_iter().collect::<Vec<_>>(),
@@ -225,7 +246,8 @@ pub(crate) mod tests {
             press(&mut screen, Key::Character(key));
         }
         assert_eq!(screen.question, Some(JobId(1)));
-        // The answer is for the job of the question, although that job is no longer in the first row.
+        // The answer is for the job of the question, although that job is no longer in the first
+        // row.
         let mut later = seen(3_000_000, 1000);
         later.jobs[0].state = JobState::Succeeded;
         screen.handle(TopEvent::Snapshot(later));
@@ -234,12 +256,18 @@ pub(crate) mod tests {
 
     #[test]
     fn a_job_that_cannot_be_cancelled_is_reported() {
-        for (keys, why) in [(&[Key::End][..], "job 3 has already ended"), (&[Key::Tab], "select a job")] {
+        for (keys, why) in
+            [(&[Key::End][..], "job 3 has already ended"), (&[Key::Tab], "select a job")]
+        {
             let mut screen = screen();
             keys.iter().for_each(|key| assert_eq!(press(&mut screen, *key), None));
             press(&mut screen, Key::Character('c'));
             assert_eq!(screen.question, None);
-            assert!(screen.notice.as_ref().is_some_and(|notice| notice.contains(why)), "{:?}", screen.notice);
+            assert!(
+                screen.notice.as_ref().is_some_and(|notice| notice.contains(why)),
+                "{:?}",
+                screen.notice
+            );
             press(&mut screen, Key::Home);
             assert_eq!(screen.notice, None);
         }
@@ -263,7 +291,11 @@ pub(crate) mod tests {
         press(&mut screen, Key::Down);
         assert_eq!((screen.row(Pane::Jobs), screen.row(Pane::Executors)), (1, 0));
         screen.handle(TopEvent::Snapshot(seen(3_000_000, 1000)));
-        assert_eq!(screen.overview.jobs[screen.row(Pane::Jobs)].view.job, JobId(2), "which is now the first");
+        assert_eq!(
+            screen.overview.jobs[screen.row(Pane::Jobs)].view.job,
+            JobId(2),
+            "which is now the first"
+        );
         assert_eq!(screen.row(Pane::Jobs), 0);
         press(&mut screen, Key::Tab);
         press(&mut screen, Key::PageDown);
@@ -279,10 +311,16 @@ pub(crate) mod tests {
         let mut screen = screen();
         assert_eq!(screen.overview.cluster.tasks_per_s, Some(250.0));
         screen.handle(TopEvent::Disconnected { why: "gone".into(), at_us: 5_000_000 });
-        assert_eq!(screen.disconnection, Some(Disconnection { why: "gone".into(), age_us: 3_000_000 }));
+        assert_eq!(
+            screen.disconnection,
+            Some(Disconnection { why: "gone".into(), age_us: 3_000_000 })
+        );
         assert_eq!(screen.overview.jobs.len(), 3, "the last snapshot stays visible");
         screen.handle(TopEvent::Snapshot(seen(6_000_000, 600)));
-        assert_eq!((screen.disconnection.clone(), screen.overview.cluster.tasks_per_s), (None, None));
+        assert_eq!(
+            (screen.disconnection.clone(), screen.overview.cluster.tasks_per_s),
+            (None, None)
+        );
         screen.handle(TopEvent::Snapshot(seen(7_000_000, 610)));
         assert_eq!(screen.overview.cluster.tasks_per_s, Some(10.0));
     }

@@ -1,5 +1,6 @@
-//! Tables of rows and columns. On a narrow terminal, the least important columns are left out, and names and bars
-//! shrink. Numbers are never cut, because a cut number would look like another number.
+//! Tables of rows and columns. On a narrow terminal, the least important columns are left out, and
+//! names and bars shrink. Numbers are never cut, because a cut number would look like another
+//! number.
 
 use super::canvas::{Canvas, fit};
 use super::cells::{Style, width_of};
@@ -9,7 +10,8 @@ pub(crate) struct Column {
     pub heading: &'static str,
     /// Minimum width in cells; a column that does not grow is at least as wide as its widest cell.
     pub min: u16,
-    /// Maximum width in cells: the column grows up to this if there is room. Equal to `min` if it does not grow.
+    /// Maximum width in cells: the column grows up to this if there is room. Equal to `min` if it
+    /// does not grow.
     pub max: u16,
     /// Columns of the highest rank are left out first; columns of rank 0 are always shown.
     pub rank: u8,
@@ -30,7 +32,12 @@ impl Cell {
 }
 
 /// Draws rows under headings; the row with index `chosen` is highlighted.
-pub(crate) fn draw(canvas: &mut Canvas, columns: &[Column], rows: &[Vec<Cell>], chosen: Option<usize>) {
+pub(crate) fn draw(
+    canvas: &mut Canvas,
+    columns: &[Column],
+    rows: &[Vec<Cell>],
+    chosen: Option<usize>,
+) {
     let heading = |column: &Column| Cell::Text(column.heading.into(), Style::DIM);
     let headings: Vec<_> = columns.iter().map(heading).collect();
     let area = canvas.area;
@@ -75,8 +82,9 @@ fn widths(columns: &[Column], rows: &[Vec<Cell>], room: u16) -> Vec<(usize, u16)
         content.max().unwrap_or(0).max(column.min).max(width_of(column.heading))
     };
     let mut kept: Vec<_> = (0..columns.len()).map(|place| (place, needed(place))).collect();
-    let taken =
-        |kept: &[(usize, u16)]| kept.iter().map(|(_, width)| usize::from(*width) + 1).sum::<usize>().saturating_sub(1);
+    let taken = |kept: &[(usize, u16)]| {
+        kept.iter().map(|(_, width)| usize::from(*width) + 1).sum::<usize>().saturating_sub(1)
+    };
     while taken(&kept) > usize::from(room) {
         let least = kept.iter().map(|(place, _)| columns[*place].rank).max().unwrap_or(0);
         if least == 0 {
@@ -116,12 +124,15 @@ mod tests {
     const PLAIN: DrawStyle = DrawStyle { colour: false, unicode: false };
 
     fn columns() -> [Column; 3] {
-        let column = |heading, min, max, rank| Column { heading, min, max, rank, is_right: rank == 2 };
+        let column =
+            |heading, min, max, rank| Column { heading, min, max, rank, is_right: rank == 2 };
         [column("NAME", 4, 8, 0), column("DONE", 6, 20, 1), column("RATE", 4, 4, 2)]
     }
 
     fn rows() -> Vec<Vec<Cell>> {
-        let row = |name, share, rate| vec![Cell::text(name), Cell::Bar(share, Style::PLAIN), Cell::text(rate)];
+        let row = |name, share, rate| {
+            vec![Cell::text(name), Cell::Bar(share, Style::PLAIN), Cell::text(rate)]
+        };
         vec![row("a-long-name", 0.5, "1234/s"), row("b", 0.999, "1/s")]
     }
 
@@ -136,7 +147,11 @@ mod tests {
     fn columns_shrink_and_leave_where_it_is_narrow() {
         assert_eq!(
             drawn(31),
-            ["NAME     DONE              RATE", "a-long-~ #####.....  50% 1234/s", "b        #########.  99%    1/s"]
+            [
+                "NAME     DONE              RATE",
+                "a-long-~ #####.....  50% 1234/s",
+                "b        #########.  99%    1/s"
+            ]
         );
         assert_eq!(drawn(18), ["NAME DONE     RATE", "a-l~ .  50% 1234/s", "b    .  99%    1/s"]);
         assert_eq!(drawn(15), ["NAME   DONE", "a-lon~ #..  50%", "b      ##.  99%"]);

@@ -1,8 +1,8 @@
-//! The terminal of the live view: its keys one by one, a screen of its own, and the former content afterwards, however
-//! the view ends.
+//! The terminal of the live view: its keys one by one, a screen of its own, and the former content
+//! afterwards, however the view ends.
 //!
-//! Our own, because the view draws lines of text with few styles, for which the crates that draw on terminals bring 35
-//! packages.
+//! Our own, because the view draws lines of text with few styles, for which the crates that draw on
+//! terminals bring 35 packages.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -37,7 +37,8 @@ pub(crate) fn size() -> io::Result<(u16, u16)> {
     Ok(if size.ws_col == 0 || size.ws_row == 0 { UNKNOWN_SIZE } else { (size.ws_col, size.ws_row) })
 }
 
-/// The terminal for keys: standard input, or the one that controls the process if standard input is none.
+/// The terminal for keys: standard input, or the one that controls the process if standard input is
+/// none.
 fn keyboard() -> io::Result<File> {
     if io::stdin().is_terminal() {
         return Ok(File::from(rustix::io::dup(io::stdin())?));
@@ -46,7 +47,8 @@ fn keyboard() -> io::Result<File> {
 }
 
 impl Terminal {
-    /// Takes the terminal. It is restored when this value is dropped, and before the message of a panic.
+    /// Takes the terminal. It is restored when this value is dropped, and before the message of a
+    /// panic.
     pub fn enter() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -100,7 +102,8 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Keys of the terminal. Reading them blocks, so a thread of its own reads them until the process ends.
+/// Keys of the terminal. Reading them blocks, so a thread of its own reads them until the process
+/// ends.
 pub(crate) fn keys(capacity: usize) -> io::Result<mpsc::Receiver<io::Result<Key>>> {
     let mut keyboard = keyboard()?;
     let (sender, keys) = mpsc::channel(capacity);
@@ -173,11 +176,17 @@ mod tests {
     fn only_rows_that_have_changed_are_written() {
         let mut first = Buffer::blank(3, 2);
         first.write(0, 0, "ab", Style { colour: Some(Colour::Red), ..Style::BOLD });
-        assert_eq!(changes(None, &first), "\x1b[0m\x1b[2J\x1b[1;1H\x1b[0;1;31mab\x1b[0m \x1b[2;1H   ");
+        assert_eq!(
+            changes(None, &first),
+            "\x1b[0m\x1b[2J\x1b[1;1H\x1b[0;1;31mab\x1b[0m \x1b[2;1H   "
+        );
         assert_eq!(changes(Some(&first), &first), "");
         let mut second = first.clone();
         second.write(0, 1, "日", Style::REVERSED);
         assert_eq!(changes(Some(&first), &second), "\x1b[2;1H\x1b[0;7m日\x1b[0m ");
-        assert!(changes(Some(&Buffer::blank(4, 2)), &second).starts_with("\x1b[0m\x1b[2J"), "another size");
+        assert!(
+            changes(Some(&Buffer::blank(4, 2)), &second).starts_with("\x1b[0m\x1b[2J"),
+            "another size"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The connection behind `eyas top`: asks the dispatcher for its jobs and executors at regular intervals, and
-//! reconnects after a loss. A dispatcher that does not answer in time counts as lost, so that the screen never waits
-//! for it.
+//! The connection behind `eyas top`: asks the dispatcher for its jobs and executors at regular
+//! intervals, and reconnects after a loss. A dispatcher that does not answer in time counts as
+//! lost, so that the screen never waits for it.
 
 use std::time::{Duration, Instant};
 
@@ -53,13 +53,16 @@ impl Watch {
         let ToClient::Executors(executors) = self.ask(FromClient::Executors).await? else {
             return Err(ClientError::Unexpected.into());
         };
-        let ToClient::Pools(pools) = self.ask(FromClient::Pools(PoolsRequest::Show { name: None })).await? else {
+        let ToClient::Pools(pools) =
+            self.ask(FromClient::Pools(PoolsRequest::Show { name: None })).await?
+        else {
             return Err(ClientError::Unexpected.into());
         };
         Ok(Snapshot { at_us, jobs, executors, pools })
     }
 
-    /// Reports a snapshot every `pause`, and cancels the jobs of `to_cancel`, until one of the channels is closed.
+    /// Reports a snapshot every `pause`, and cancels the jobs of `to_cancel`, until one of the
+    /// channels is closed.
     pub async fn follow(
         mut self,
         pause: Duration,
@@ -87,14 +90,16 @@ impl Watch {
 
     async fn cancel(&mut self, job: JobId) -> String {
         match self.ask(FromClient::Cancel { job, task: None }).await {
-            Ok(ToClient::Done(tasks)) => format!("job {job}: {} cancelled", format_count(tasks, "task")),
+            Ok(ToClient::Done(tasks)) => {
+                format!("job {job}: {} cancelled", format_count(tasks, "task"))
+            }
             Ok(_) => format!("job {job} was not cancelled: {}", ClientError::Unexpected),
             Err(e) => format!("job {job} was not cancelled: {e}"),
         }
     }
 
-    /// Sends a request, on a new connection if there is none. The access file is read again for each connection,
-    /// because a restarted dispatcher writes a new one.
+    /// Sends a request, on a new connection if there is none. The access file is read again for
+    /// each connection, because a restarted dispatcher writes a new one.
     async fn ask(&mut self, request: FromClient) -> Result<ToClient, CliError> {
         let kept = self.client.take();
         let asked = async {
@@ -105,9 +110,11 @@ impl Watch {
             let answer = client.ask(request).await;
             Ok::<_, CliError>((client, answer))
         };
-        let (client, answer) =
-            timeout(ANSWER_DEADLINE, asked).await.map_err(|_| "the dispatcher does not answer")??;
-        // After any other error, a late answer to this request could still arrive on the connection, so it is closed.
+        let (client, answer) = timeout(ANSWER_DEADLINE, asked)
+            .await
+            .map_err(|_| "the dispatcher does not answer")??;
+        // After any other error, a late answer to this request could still arrive on the
+        // connection, so it is closed.
         if matches!(answer, Ok(_) | Err(ClientError::Refused(_))) {
             self.client = Some(client);
         }
