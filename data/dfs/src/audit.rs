@@ -31,7 +31,8 @@ const AUDITS_APART: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 2000 });
 
 /// Chunks that a client has left when its connection ended are deleted after this time, if no file
-/// has them: the client may have given them to a file just before, or may connect again.
+/// has them: the client may have given them to a file just before, or may connect again and claim
+/// them. Clients rest on it: `CLAIM_AFTER` in `data/files/src/replicas/unclaimed.rs` is half of it.
 // Short in tests, so that they can wait for it.
 const LEFT_PATIENCE: Duration =
     if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_secs(20) };
@@ -145,13 +146,9 @@ pub(crate) fn reclaim(shared: &NodeShared) {
         shared.auditors().have_audited_since(&view.members, *since + LEFT_PATIENCE)
     };
     let (over, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, since)| is_over(since));
-    if !over.is_empty() {
-        let over: Vec<ObjectId> = over.into_iter().map(|(object, _)| object).collect();
-        tracing::info!(
-            count = over.len(),
-            "deleted chunks that a client has left and that belong to no file"
-        );
-        shared.chunks.discard(&over);
+    let count = shared.chunks.drop_left(&over);
+    if count > 0 {
+        tracing::info!(count, "deleted chunks that a client has left and that belong to no file");
     }
     if !rest.is_empty() {
         shared.audit_soon.notify_one();

@@ -316,15 +316,57 @@ impl NodeChunks {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A client still needs these chunks for a file that has not appeared: they stay, although the
+    /// connection over which they came may have ended. Returns, for each, whether it is here.
+    pub fn claim(&self, objects: &[ObjectId]) -> Vec<bool> {
+        let (mut left, mut own, now) = (self.left_chunks(), self.own(), Instant::now());
+        let mut claim = |object: &ObjectId| {
+            let is_here = self.store.contains(*object);
+            let Some(own) = own.get_mut(object).filter(|_| is_here) else { return false };
+            own.last_audited = now;
+            // Those that still arrive are claimed when they are here.
+            left.remove(object);
+            true
+        };
+        objects.iter().map(&mut claim).collect()
+    }
+
     /// Deletes those of these chunks that no leader has asked for: the file that they were for will
     /// not appear. Those that still arrive are deleted later, as if their client had gone.
     pub fn discard(&self, objects: &[ObjectId]) {
-        let (here, arriving): (Vec<_>, Vec<_>) =
-            objects.iter().partition(|object| self.own().contains_key(object));
-        let is_free = |object: &ObjectId| self.own().get(object).is_some_and(|own| !own.is_of_file);
-        let free: Vec<ObjectId> = here.into_iter().filter(is_free).collect();
-        self.drop(&free);
+        let (mut free, mut arriving) = (Vec::new(), Vec::new());
+        {
+            let mut own = self.own();
+            for object in objects.iter().copied() {
+                match own.get(&object).map(|own| own.is_of_file) {
+                    Some(true) => continue,
+                    Some(false) => free.push(object),
+                    None => arriving.push(object),
+                }
+                own.remove(&object);
+            }
+        }
+        self.delete(&free);
         self.left(arriving);
+    }
+
+    /// Deletes those of these chunks that no client has claimed and no leader has asked for since
+    /// they were left. Returns their number.
+    pub fn drop_left(&self, chunks: &[(ObjectId, Instant)]) -> usize {
+        let mut free = Vec::new();
+        {
+            let (mut left, mut own) = (self.left_chunks(), self.own());
+            for (object, since) in chunks {
+                let is_free = own.get(object).is_some_and(|own| !own.is_of_file);
+                if is_free && left.get(object) == Some(since) {
+                    left.remove(object);
+                    own.remove(object);
+                    free.push(*object);
+                }
+            }
+        }
+        self.delete(&free);
+        free.len()
     }
 
     /// Verifies a chunk in the store and records it as this node's own.
@@ -403,6 +445,12 @@ impl NodeChunks {
         objects.iter().for_each(|object| self.store.forget_damaged(*object));
     }
 
+    /// Deletes chunks that have just stopped to belong to this node, and their damaged copies.
+    fn delete(&self, disowned: &[ObjectId]) {
+        self.release(disowned);
+        disowned.iter().for_each(|object| self.store.forget_damaged(*object));
+    }
+
     /// Deletes damaged copies that no leader has searched for since `moment`.
     pub fn drop_damaged_before(&self, moment: Instant) {
         self.store.forget_damaged_before(moment);
@@ -414,11 +462,16 @@ impl NodeChunks {
             let mut own = self.own();
             objects.iter().filter(|object| own.remove(object).is_some()).copied().collect()
         };
-        if own.is_empty() {
+        self.release(&own);
+    }
+
+    /// Releases the records and the space of chunks that have just stopped to belong to this node.
+    fn release(&self, disowned: &[ObjectId]) {
+        if disowned.is_empty() {
             return;
         }
-        self.database.disown(&own);
-        for object in own {
+        self.database.disown(disowned);
+        for object in disowned.iter().copied() {
             self.store.mark_replaceable(object);
             self.room.release(object);
         }

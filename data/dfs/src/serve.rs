@@ -268,6 +268,25 @@ impl StoredChunks {
         }
     }
 
+    /// The client claims chunks, which may have come over another connection. Returns, for each,
+    /// whether it is here. Those of files count, too.
+    fn claim(&self, objects: &[ObjectId], chunks: &NodeChunks) -> Vec<bool> {
+        let mut stored = self.lock();
+        let here = chunks.claim(objects);
+        let claimed = objects.iter().zip(&here).filter(|(_, is_here)| **is_here);
+        let claimed = claimed.map(|(object, _)| *object);
+        match &mut *stored {
+            Some(stored) => {
+                if stored.len() >= MAX_DISCARDABLE {
+                    stored.clear();
+                }
+                stored.extend(claimed);
+            }
+            None => chunks.left(claimed),
+        }
+        here
+    }
+
     fn take(&self, objects: Vec<ObjectId>) -> Vec<ObjectId> {
         let mut stored = self.lock();
         objects
@@ -359,6 +378,14 @@ impl Client {
             RequestBody::Usage => ResponseBody::Usage(self.usage()),
             // A client that may not was refused before.
             RequestBody::MayWrite { .. } => ResponseBody::MayWrite,
+            RequestBody::Claim { objects } => {
+                let presence = |is_here| match is_here {
+                    true => ChunkPresence::Whole,
+                    false => ChunkPresence::Nothing,
+                };
+                let here = self.stored.claim(&objects, &self.shared.chunks);
+                ResponseBody::Has(here.into_iter().map(presence).collect())
+            }
         };
         self.reply(reply).await;
     }

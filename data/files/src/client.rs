@@ -89,7 +89,7 @@ impl DfsClient {
         let chunks = Arc::new(chunks);
         let runtime = Handle::current();
         let replicas = Arc::new(Replicas::new(routes.clone(), near, peers, runtime.clone()));
-        let publisher = Arc::new(Publisher::new(names.clone(), folders.clone(), replicas.clone()));
+        let publisher = Arc::new(Publisher::new(names.clone(), folders.clone()));
         let uploads = Uploads::new(quotas.clone(), replicas.clone());
         let writes =
             Writes::new(names.clone(), folders.clone(), chunks.clone(), uploads, publisher.clone());

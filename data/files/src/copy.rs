@@ -7,7 +7,7 @@ mod retained;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use eyas_types::dfs::{Chunk, FileId, FileName, Format, MAX_CHUNKS, NodeId, RecordFormat};
 use eyas_types::{FileMode, ObjectId, ObjectSpec, shown};
@@ -28,7 +28,7 @@ use crate::publish::{HiddenFile, Publisher};
 use crate::read::ChunkReader;
 use crate::replicas::{OutgoingChunk, Replicas, not_stored};
 use crate::routes::{Routes, unexpected};
-use crate::uploads::{FileDraft, MAX_WRITING, too_long, too_many_chunks};
+use crate::uploads::{FileDraft, too_many_chunks};
 use crate::write::WriteOptions;
 
 /// Chunks that a node is asked to make with one request.
@@ -81,7 +81,7 @@ impl Copies {
         replication: u8,
     ) -> Result<File, FilesError> {
         let record = &from.record;
-        let (chunk_bytes, began) = (record.chunk_bytes, Instant::now());
+        let chunk_bytes = record.chunk_bytes;
         let creation = Creation::of_process(record.attributes.mode);
         let options =
             WriteOptions { chunk_bytes, replication, creation, ..WriteOptions::of(record.format) };
@@ -92,7 +92,7 @@ impl Copies {
         specs.iter().for_each(|spec| draft.unclaimed.add(spec.object));
         let mut replicas = self.derive_chunks(&record.chunks, &specs, true).await;
         self.store_missing(from, &draft, (&mut specs, &mut replicas)).await?;
-        self.publish_derived(draft, options, specs.into_iter().zip(replicas).collect(), began).await
+        self.publish_derived(draft, options, specs.into_iter().zip(replicas).collect()).await
     }
 
     /// Stores the chunks of a copy that no node has made.
@@ -181,7 +181,7 @@ impl Copies {
         let holders = members.values().filter(|member| nodes.contains(&member.address));
         let missing = format!("no node of the file system has object {object}: try again");
         let is_guessed = options.format.is_none();
-        let (mut why, began) = (FilesError::new(FilesErrorKind::NotFound, missing), Instant::now());
+        let mut why = FilesError::new(FilesErrorKind::NotFound, missing);
         for member in holders {
             let cut = match self.cut_on(member, (object, &base_name), to, options).await {
                 Err((true, _)) if options.format.is_none() => {
@@ -204,7 +204,7 @@ impl Copies {
                         ..WriteOptions::of(RecordFormat { format, is_guessed })
                     };
                     let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();
-                    return self.publish_derived(draft, options, chunks, began).await;
+                    return self.publish_derived(draft, options, chunks).await;
                 }
                 Err((true, error)) => return Err(error),
                 Err((false, error)) => why = error,
@@ -265,16 +265,15 @@ impl Copies {
         }
     }
 
-    /// Makes the missing replicas of chunks that some nodes have made since `began`, forces all of
+    /// Makes the missing replicas of chunks that some nodes have made, forces all of
     /// them to the disks, and has the file appear.
     async fn publish_derived(
         &self,
         draft: FileDraft<'_>,
         options: WriteOptions,
         chunks: Vec<(ChunkSpec, Vec<Member>)>,
-        began: Instant,
     ) -> Result<File, FilesError> {
-        let made = self.complete_derived(&draft, chunks, began).await?;
+        let made = self.complete_derived(&draft, chunks).await?;
         HiddenFile::of(&self.publisher, draft, options, made).create().await
     }
 
@@ -283,9 +282,8 @@ impl Copies {
         &self,
         draft: &FileDraft<'_>,
         chunks: Vec<(ChunkSpec, Vec<Member>)>,
-        began: Instant,
     ) -> Result<Vec<Chunk>, FilesError> {
-        let FileDraft { name, replication, is_durable, .. } = *draft;
+        let FileDraft { replication, is_durable, .. } = *draft;
         let mut made: Vec<Option<Chunk>> = vec![None; chunks.len()];
         let (mut rest, mut under_way) = (chunks.into_iter().enumerate(), JoinSet::new());
         loop {
@@ -316,8 +314,8 @@ impl Copies {
             made[place] = Some(chunk?);
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
-        self.replicas.sync_all(&chunks, replication).await?;
-        if began.elapsed() > MAX_WRITING { Err(too_long(name)) } else { Ok(chunks) }
+        self.replicas.sync_chunks(replication, &chunks.iter().collect::<Vec<_>>()).await?;
+        Ok(chunks)
     }
 }
 

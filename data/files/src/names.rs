@@ -40,6 +40,21 @@ pub struct File {
     pub(crate) version: RecordVersion,
 }
 
+/// What must hold just before an operation.
+pub(crate) trait Condition: Send {
+    /// Fails if it does not hold; with `Unreachable` if that cannot be found out now.
+    fn holds(&mut self) -> impl Future<Output = Result<(), FilesError>> + Send;
+}
+
+/// No condition.
+struct Always;
+
+impl Condition for Always {
+    async fn holds(&mut self) -> Result<(), FilesError> {
+        Ok(())
+    }
+}
+
 impl Names {
     pub fn new(routes: Arc<Routes>) -> Self {
         let operations = Groups::new(routes.calls.clone());
@@ -244,6 +259,17 @@ impl Names {
         op: FileOperation,
         is_unsure: &mut bool,
     ) -> Result<FileAnswer, FilesError> {
+        self.operate_if(op, Always, is_unsure).await
+    }
+
+    /// The same, if the condition holds just before each try. While it cannot be found out, as
+    /// nodes are `Unreachable`, there is no try.
+    pub async fn operate_if(
+        &self,
+        op: FileOperation,
+        mut condition: impl Condition,
+        is_unsure: &mut bool,
+    ) -> Result<FileAnswer, FilesError> {
         let name = name_of(&op).clone();
         let deadline = self.routes.deadline();
         let (mut pause, mut leader) = (Backoff::default(), None);
@@ -251,9 +277,15 @@ impl Names {
         loop {
             let known = self.routes.known();
             let asked = leader.take().unwrap_or_else(|| known.ring.leader(&name));
-            let reply = match known.members.get(&asked) {
-                Some(member) => self.ask_leader(member.address, &op).await,
-                None => Err(FilesError::unreachable(format!(
+            let mut was_asked = false;
+            let reply = match (condition.holds().await, known.members.get(&asked)) {
+                (Err(error), _) if error.kind == FilesErrorKind::Unreachable => Err(error),
+                (Err(error), _) => return Err(error),
+                (Ok(()), Some(member)) => {
+                    was_asked = true;
+                    self.ask_leader(member.address, &op).await
+                }
+                (Ok(()), None) => Err(FilesError::unreachable(format!(
                     "the leader of {name}, node {asked}, is not reachable"
                 ))),
             };
@@ -279,8 +311,7 @@ impl Names {
                 },
                 Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
                 Err(error) => {
-                    // A node that is not known was not asked.
-                    *is_unsure |= known.members.contains_key(&asked);
+                    *is_unsure |= was_asked;
                     last = Some(error);
                     self.routes.refresh(deadline).await?;
                 }

@@ -161,6 +161,9 @@ pub enum RequestBody {
     /// Whether the client may write a file, before it stores the content. Answered by
     /// [`ResponseBody::MayWrite`], or refused.
     MayWrite { name: FileName },
+    /// The client still needs these chunks for a file that has not appeared: they stay, although
+    /// the connection over which they came may have ended. Answered by [`ResponseBody::Has`].
+    Claim { objects: Vec<ObjectId> },
 }
 
 /// A chunk that a node should store.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use eyas_ring::{FileAnswer, FileOperation};
 use eyas_types::dfs::{Attributes, Chunk, FileKind, FileName, FileRecord, Unsynced};
@@ -12,14 +12,10 @@ use crate::error::{FilesError, FilesErrorKind};
 use crate::folders::Folders;
 use crate::names::{File, Names};
 use crate::quota::{FolderUsage, Quotas};
-use crate::replicas::{Replicas, UnclaimedChunks};
+use crate::replicas::UnclaimedChunks;
 use crate::routes::{Routes, unexpected};
 use crate::uploads::FileDraft;
 use crate::write::WriteOptions;
-
-/// Content that was stored longer ago is renewed before its file appears: nodes delete chunks that
-/// belong to no file after a day.
-pub(crate) const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
 
 /// Gives names to content that is stored.
 pub(crate) struct Publisher {
@@ -27,7 +23,6 @@ pub(crate) struct Publisher {
     names: Arc<Names>,
     folders: Arc<Folders>,
     quotas: Arc<Quotas>,
-    replicas: Arc<Replicas>,
 }
 
 /// The stored content of a file that has not appeared. If it never does, the nodes delete its
@@ -38,7 +33,6 @@ pub struct HiddenFile {
     record: FileRecord,
     unclaimed: UnclaimedChunks,
     makes_parents: bool,
-    stored: Instant,
 }
 
 impl HiddenFile {
@@ -59,7 +53,6 @@ impl HiddenFile {
             record,
             unclaimed: draft.unclaimed,
             makes_parents: creation.makes_parents,
-            stored: Instant::now(),
         }
     }
 
@@ -87,17 +80,14 @@ impl HiddenFile {
     ///
     /// # Errors
     /// `Changed` if an answer was lost and another client has changed the name since: the file may
-    /// have appeared and may have been replaced, so its chunks may be deleted. `Unreachable` also
-    /// if the content was stored more than a day ago and was deleted. `IsFolder`, `NotFolder`,
-    /// `Quota`, `Unreachable`.
+    /// have appeared and may have been replaced, so its chunks may be deleted. `Lost` if the
+    /// content was deleted, as the client had no connections to its nodes for some time.
+    /// `IsFolder`, `NotFolder`, `Quota`, `Unreachable`.
     pub async fn publish(
         self,
         may_appear: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<File>, FilesError> {
-        let HiddenFile { publisher, name, record, unclaimed, makes_parents, stored } = self;
-        if stored.elapsed() > RENEW_AFTER {
-            publisher.replicas.sync_all(&record.chunks, record.replication).await?;
-        }
+        let HiddenFile { publisher, name, record, unclaimed, makes_parents } = self;
         if makes_parents {
             publisher.folders.make_parents(&name).await?;
         }
@@ -106,9 +96,9 @@ impl HiddenFile {
 }
 
 impl Publisher {
-    pub fn new(names: Arc<Names>, folders: Arc<Folders>, replicas: Arc<Replicas>) -> Self {
+    pub fn new(names: Arc<Names>, folders: Arc<Folders>) -> Self {
         let (routes, quotas) = (folders.routes.clone(), folders.quotas.clone());
-        Publisher { routes, names, folders, quotas, replicas }
+        Publisher { routes, names, folders, quotas }
     }
 
     /// Replaces the content of a file. Repeats this if only the replicas, by repair, or the

@@ -1,7 +1,6 @@
 //! Uploads: content is cut at record boundaries, and each chunk is sent to its replicas in a chain.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use eyas_blocks::format::Cutter;
 use eyas_types::dfs::{Chunk, FileId, FileName, MAX_CHUNKS};
@@ -17,9 +16,6 @@ use crate::write::{SMALL_CHUNK_BYTES, new_file_id};
 
 /// Number of chunks that are being stored at the same time.
 const CHUNKS_TOGETHER: usize = 4;
-
-/// Maximum time of writing a file. Chunks that belong to no file are deleted after a day.
-pub(crate) const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
 
 /// Number of bytes read from the source at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -146,7 +142,7 @@ impl Uploads {
         (before, under_way): (usize, &mut Storing),
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
-        let (began, replication) = (Instant::now(), draft.replication);
+        let replication = draft.replication;
         self.replicas.routes.gather(replication.into(), |_| {}).await?;
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
@@ -192,9 +188,6 @@ impl Uploads {
                 FolderUsage { bytes: stored_bytes.saturating_sub(draft.replaced_bytes), files: 0 };
             drop(self.quotas.charge(draft.name, None, more).await?);
         }
-        if began.elapsed() > MAX_WRITING {
-            return Err(too_long(draft.name));
-        }
         Ok(chunks.into_iter().flatten().collect())
     }
 
@@ -219,11 +212,5 @@ impl Uploads {
 pub(crate) fn too_many_chunks(name: &FileName) -> FilesError {
     FilesError::invalid(format!(
         "{name} would have more than {MAX_CHUNKS} chunks: write it with larger chunks"
-    ))
-}
-
-pub(crate) fn too_long(name: &FileName) -> FilesError {
-    FilesError::invalid(format!(
-        "{name} took more than 12 hours to write: write it in parts, with append"
     ))
 }

@@ -1,5 +1,6 @@
 //! Nodes of a file system in this process, each with its own folder, store and sockets.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use eyas_types::dfs::{FileName, FileSystemId, Format, RecordFormat};
 use eyas_types::{JobId, ObjectId};
 use eyas_wire::executor::FileSystemMembership;
 use eyas_wire::trust::Trust;
+use rustix::net::{Shutdown, getpeername, shutdown};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -195,6 +198,26 @@ impl Cluster {
         self.nodes.iter().map(|node| node.node.address()).collect()
     }
 
+    /// Breaks all connections to the nodes, those of clients and those of other nodes.
+    pub fn break_connections(&self) {
+        let this = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+        let addresses = self.addresses().into_iter().map(|address| address.to_string());
+        let (addresses, mut broken) = (addresses.collect::<Vec<_>>(), 0);
+        for entry in fs::read_dir("/proc/self/fd").unwrap() {
+            let number = entry.unwrap().file_name().to_str().unwrap().parse().unwrap();
+            // A descriptor may be closed meanwhile, or be no socket.
+            let Ok(socket) = pidfd_getfd(&this, number, PidfdGetfdFlags::empty()) else { continue };
+            let Ok(Some(peer)) = getpeername(&socket) else { continue };
+            // On one machine, the name of a Unix socket ends with the address.
+            let peer = format!("{peer:?}");
+            if addresses.iter().any(|address| peer.contains(address)) {
+                shutdown(&socket, Shutdown::Both).unwrap();
+                broken += 1;
+            }
+        }
+        assert!(broken > 0, "no connection was found");
+    }
+
     /// Waits until exactly these nodes are members.
     pub async fn settles(&self) {
         let files = self.files().await;
@@ -238,6 +261,12 @@ impl Cluster {
 
     async fn client(&self, near: Option<NearNode>) -> DfsClient {
         DfsClient::connect(self.access.clone(), self.addresses(), near, DEADLINE).await.unwrap()
+    }
+
+    /// A client of another runtime.
+    pub fn connecting(&self) -> impl Future<Output = DfsClient> + Send + use<> {
+        let (access, addresses) = (self.access.clone(), self.addresses());
+        async { DfsClient::connect(access, addresses, None, DEADLINE).await.unwrap() }
     }
 
     /// Number of bytes that all nodes have sent.

@@ -3,14 +3,19 @@
 
 use std::io::Cursor;
 use std::sync::mpsc;
+use std::time::Duration;
 
-use eyas_files::{Change, CopyOptions, DfsClient, FilesErrorKind, WriteOptions, new_file_id};
+use eyas_files::{
+    Change, CopyOptions, DfsClient, File, FilesError, FilesErrorKind, WriteOptions, new_file_id,
+};
 use eyas_types::dfs::{AttributeChange, Format, RecordFormat};
 use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
-use tokio::task::block_in_place;
+use tokio::runtime::Builder;
+use tokio::task::{JoinHandle, block_in_place};
+use tokio::time::sleep;
 
 use crate::Endless;
-use crate::cluster::{Cluster, SMALL, eventually, lines, name, write};
+use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
 use crate::lost_answers::Text;
 
 /// Chunks of 256 KiB without records, each of which has a transfer of its own.
@@ -24,6 +29,19 @@ const LARGE: WriteOptions = WriteOptions {
 async fn only(cluster: &Cluster, bytes: u64) {
     let stored = || cluster.nodes.iter().map(|node| node.store.total_bytes()).sum::<u64>();
     eventually("no other chunk is left", async || stored() == bytes).await;
+}
+
+/// Begins to write a file. Returns what ends its source.
+fn begin(
+    files: DfsClient,
+    path: &str,
+    content: Vec<u8>,
+) -> (mpsc::Sender<()>, JoinHandle<Result<File, FilesError>>) {
+    let ((reached, reads), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    let (source, name) = (Endless(Cursor::new(content), reached, ends), name(path));
+    let writing = tokio::spawn(async move { files.write(&name, source, SMALL, |_| {}).await });
+    block_in_place(|| reads.recv().unwrap());
+    (end, writing)
 }
 
 async fn make_folder(files: &DfsClient, folder: &str) {
@@ -53,6 +71,32 @@ async fn chunks_that_could_not_be_forced_to_the_disks_are_deleted() {
     drop(end);
     assert_eq!(writing.await.unwrap().unwrap_err().kind, FilesErrorKind::Unreachable);
     only(&cluster, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_stay_although_the_connections_over_which_they_came_have_ended() {
+    let cluster = Cluster::of(3).await;
+    let content = lines(1_000_000);
+    let (end, writing) = begin(cluster.files().await, "/stays", content.clone());
+    let count = || cluster.nodes.iter().map(|node| node.store.len()).sum::<usize>();
+    let mut stored = 0;
+    eventually("no more chunks come", async || {
+        sleep(Duration::from_millis(200)).await;
+        std::mem::replace(&mut stored, count()) == stored && stored > 0
+    })
+    .await;
+    // A client that is killed, by which one sees when the nodes delete what clients have left.
+    let killed = Builder::new_multi_thread().enable_all().build().unwrap();
+    let files = killed.spawn(cluster.connecting()).await.unwrap();
+    let begun = killed.spawn(async move { begin(files, "/killed", lines(1_000_000)).0 });
+    let _its_end = begun.await.unwrap();
+    eventually("the killed client has stored chunks", async || count() > stored).await;
+    cluster.break_connections();
+    killed.shutdown_background();
+    eventually("what was left is deleted", async || count() <= stored).await;
+    drop(end);
+    writing.await.unwrap().unwrap();
+    assert_eq!(content_of(&cluster.files().await, "/stays").await, content);
 }
 
 #[tokio::test(flavor = "multi_thread")]

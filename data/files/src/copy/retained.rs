@@ -13,7 +13,6 @@ use crate::copy::{Copies, specs_of};
 use crate::error::{FilesError, FilesErrorKind};
 use crate::names::File;
 use crate::protocol::{ChunkSpec, Member};
-use crate::publish::RENEW_AFTER;
 use crate::write::random;
 
 /// The beginning of names under which copies appear for a moment, so that removing the file deletes
@@ -25,6 +24,9 @@ const ID_DIGITS: usize = 32;
 
 /// Maximum number of such files that a client removes which other clients have left.
 const MAX_LEFT_FILES: u32 = 1000;
+
+/// Copies are renewed after this time: nodes delete chunks that belong to no file after a day.
+const RENEW_AFTER: Duration = Duration::from_secs(8 * 3600);
 
 /// Pause after nodes did not answer a renewal.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(600);
@@ -69,7 +71,8 @@ impl Copies {
                 sleep(pause).await;
                 let Some(retained) = renewed.upgrade() else { return };
                 let FileRecord { chunks, replication, .. } = &retained.0.record;
-                let is_renewed = replicas.sync_all(chunks, *replication).await.is_ok();
+                let chunks: Vec<_> = chunks.iter().collect();
+                let is_renewed = replicas.sync_chunks(*replication, &chunks).await.is_ok();
                 pause = if is_renewed { RENEW_AFTER } else { RENEW_AGAIN_AFTER };
             }
         });

@@ -59,44 +59,6 @@ impl Replicas {
             None => Ok(()),
         }
     }
-
-    /// Forces all chunks of a file that was stored long ago, or on other nodes, to the disks of
-    /// their nodes.
-    pub async fn sync_all(&self, chunks: &[Chunk], replication: u8) -> Result<(), FilesError> {
-        let known = self.routes.known();
-        let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-        for chunk in chunks {
-            chunk
-                .replicas
-                .iter()
-                .for_each(|node| by_node.entry(*node).or_default().push(chunk.object));
-        }
-        let mut syncing = JoinSet::new();
-        for (member, objects) in by_node
-            .into_iter()
-            .filter_map(|(node, objects)| Some((*known.members.get(&node)?, objects)))
-        {
-            let calls = self.routes.calls.clone();
-            syncing.spawn(async move { (member.node, sync_on(&calls, &member, objects).await) });
-        }
-        let (mut durable, mut why) =
-            (Vec::new(), FilesError::unreachable("no node has the chunks of the copy on its disk"));
-        while let Some(synced) = syncing.join_next().await {
-            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (node, Ok(())) => durable.push(node),
-                (_, Err(error)) => why = error,
-            }
-        }
-        let enough = enough_replicas(replication, known.size());
-        let is_enough = |chunk: &Chunk| {
-            chunk.replicas.iter().filter(|node| durable.contains(node)).count() >= enough
-        };
-        if chunks.iter().all(|chunk| chunk.is_hole() || is_enough(chunk)) {
-            Ok(())
-        } else {
-            Err(why)
-        }
-    }
 }
 
 /// Forces chunks to the disk of a node.

@@ -16,14 +16,20 @@ impl Upkeep {
     /// that were moved. Readers are not disturbed: the old replica is deleted only when the new one
     /// is stored.
     pub async fn rebalance(&self, file: &File) -> Result<u64, FilesError> {
-        let (mut record, mut moved) = (file.record.clone(), 0);
+        let (mut record, mut moved, mut changed) = (file.record.clone(), 0, Vec::new());
         let mut unclaimed = UnclaimedChunks::new(&self.replicas);
         for chunk in &mut record.chunks {
             let replicas = self.rebalanced(chunk, record.replication, &mut unclaimed).await;
-            moved += replicas.iter().filter(|node| !chunk.replicas.contains(node)).count() as u64;
+            let new = replicas.iter().filter(|node| !chunk.replicas.contains(node)).count() as u64;
+            moved += new;
             chunk.replicas = replicas;
+            if new > 0 {
+                changed.push(&*chunk);
+            }
         }
         if moved > 0 {
+            // The old replicas are on disks, and are deleted when the record names others.
+            self.replicas.sync_chunks(record.replication, &changed).await?;
             let (name, version) = (file.name.clone(), file.version);
             unclaimed.give(&self.names, FileOperation::Replace { name, version, record }).await?;
         }
