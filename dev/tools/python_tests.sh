@@ -17,9 +17,11 @@ dev/tools/wheel.sh sources || skip "maturin cannot make the source distribution"
 wheel=$(dev/tools/wheel.sh dev | tail -n 1) || skip "the wheel cannot be packed"
 
 install() { "$fresh" -m pip --disable-pip-version-check --quiet install "$@" || skip "$* cannot be installed"; }
+# Runs the tests, beside those of the other interpreter (-s) or alone (-x).
 run_tests() {
-    local project=(-c doors/python/pyproject.toml --rootdir doors/python)
-    "$fresh" -m pytest -q -o cache_dir="$cache" "${project[@]}" "$@" doors/python/tests
+    local project=(-c doors/python/pyproject.toml --rootdir doors/python) how=$1
+    shift
+    flock "$how" "$place/alone.lock" "$fresh" -m pytest -q -o cache_dir="$cache" "${project[@]}" "$@" doors/python/tests
 }
 
 # Tests the package with an interpreter.
@@ -35,7 +37,7 @@ test_with() {
     if [ "$2" = 0 ]; then
         (cd doors/python && "$fresh" -m mypy "${typed[@]}" && "$fresh" -m pyright --pythonpath "$fresh" "${typed[@]}")
     fi
-    run_tests || code=$?
+    run_tests -s || code=$?
     if [ $code != 0 ]; then
         # Exit code 1 is that of tests that failed. In CI, they run once more, alone; `dev/tools/unstable.py` refuses
         # too many.
@@ -43,13 +45,23 @@ test_with() {
         mapfile -t failed < <("$fresh" -c 'import json, sys; print("\n".join(json.load(open(sys.argv[1]))))' \
             "$cache/v/cache/lastfailed")
         [ ${#failed[@]} -ge 1 ] && [ ${#failed[@]} -le 2 ] || exit 1
-        run_tests --last-failed || exit 1
+        run_tests -x --last-failed || exit 1
         "$fresh" dev/tools/unstable.py note "${failed[@]}" || exit 1
     fi
     [ "$("$folder/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]
 }
 
 typed=(eyas snakemake_executor_plugin_eyas snakemake_storage_plugin_eyas tests/typed.py)
-for number in "${!pythons[@]}"; do
-    test_with "${pythons[$number]}" "$number"
+# Both at a time. What the newest one prints comes after the other.
+code=0
+test_with "${pythons[0]}" 0 &
+running=($!)
+if [ ${#pythons[@]} -gt 1 ]; then
+    test_with "${pythons[1]}" 1 >"$place/tests-1.log" 2>&1 &
+    running+=($!)
+fi
+for test in "${running[@]}"; do
+    wait "$test" || code=$?
 done
+[ ${#pythons[@]} = 1 ] || cat "$place/tests-1.log"
+exit $code
