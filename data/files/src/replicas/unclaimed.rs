@@ -193,16 +193,18 @@ impl Replicas {
         self.tell_all(stored, |objects| RequestBody::Discard { objects }).await;
     }
 
-    /// Sends a request about chunks to all nodes that may have them. A node that does not answer is
-    /// left out.
+    /// Sends a request about chunks to all nodes that may have them: this client has asked a node to
+    /// store them. A node that does not answer is left out.
     async fn tell_all(&self, stored: &[StoredChunk], request: fn(Vec<ObjectId>) -> RequestBody) {
         let mut telling = JoinSet::new();
-        for member in self.routes.known().members.values().copied() {
+        let calls = &self.routes.calls;
+        let known = self.routes.known();
+        for member in known.members.values().filter(|member| calls.knows(member.address)).copied() {
             let is_here =
                 |stored: &&StoredChunk| stored.only_on.is_none_or(|node| node == member.node);
             let objects: Vec<ObjectId> =
                 stored.iter().filter(is_here).map(|stored| stored.object).collect();
-            let calls = self.routes.calls.clone();
+            let calls = calls.clone();
             telling.spawn(async move {
                 for objects in objects.chunks(CLAIMED_TOGETHER) {
                     calls.ask_once(member.address, request(objects.to_vec())).await?;
