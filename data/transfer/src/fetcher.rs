@@ -203,10 +203,21 @@ impl Inner {
                 }
             }
         }
+        self.fetch_from_storage(spec, into, &tried).await
+    }
+
+    /// Fetches an object, or the rest of it, from persistent storage, after holders have failed
+    /// with these messages.
+    async fn fetch_from_storage(
+        &self,
+        spec: &ObjectSpec,
+        into: Incoming,
+        tried: &[String],
+    ) -> Ended {
         match self.storage.fetch(spec, into).await {
             Ok(content) => Ok(FetchedObject {
                 from: FetchSource::Persistent,
-                bytes,
+                bytes: spec.size_bytes(),
                 near_bytes: content.near_bytes,
             }),
             Err(error) if tried.is_empty() => {
