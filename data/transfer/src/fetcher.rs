@@ -188,7 +188,10 @@ impl Inner {
                     return Err(cannot_take(FetchErrorKind::Local, error));
                 }
                 Err(Broken { error, rest }) => {
-                    tracing::debug!(object = %id, %error, "a holder did not give an object; trying the next source");
+                    tracing::debug!(
+                        object = %id, %error,
+                        "a holder did not give an object; trying the next source"
+                    );
                     has_left_one |= error.kind == PeerErrorKind::Slow;
                     // A kept object is in the stores of peers only. So peers that are avoided are
                     // asked at the end.

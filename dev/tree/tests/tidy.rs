@@ -398,8 +398,9 @@ fn names(code: &str, word: &str) -> bool {
 
 #[test]
 fn types_are_found_whatever_their_visibility() {
-    let code = "pub struct A;\npub(crate) enum B {\n    pub(super) unsafe trait C<T> {}\nstruct D;\npub fn e() {}\n\
-                pub type F = u8;\n#[cfg(test)]\nmod tests {\npub struct G;\n}\n";
+    let code = "pub struct A;\npub(crate) enum B {\n    pub(super) unsafe trait C<T> {}\n\
+                struct D;\npub fn e() {}\npub type F = u8;\n\
+                #[cfg(test)]\nmod tests {\npub struct G;\n}\n";
     assert_eq!(visible_types(code).collect::<Vec<_>>(), ["A", "B", "C", "F"]);
 }
 
