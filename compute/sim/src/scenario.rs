@@ -222,7 +222,7 @@ impl Places {
         }
     }
 
-    /// The place of what makes a run impossible.
+    /// The place of the field or section that makes a run impossible.
     fn of_reason(&self, impossible: &ImpossibleRun) -> usize {
         match impossible {
             ImpossibleRun::CacheTooSmall { .. } | ImpossibleRun::CacheTooSmallForAll { .. } => {

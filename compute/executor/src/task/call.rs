@@ -33,7 +33,7 @@ const NODE_FOLDER_VARIABLE: &str = "EYAS_NODE_FOLDER";
 /// Workers of a slot: one for each environment that calls of a job have.
 const MAX_WORKERS: usize = 4;
 
-/// A call that a worker has answered or has died of.
+/// A call that has ended: the worker has answered, or has died.
 struct EndedCall {
     result: CallResult,
     peak_memory_bytes: u64,
