@@ -116,8 +116,8 @@ fn run(scale: Scale, only: Option<&str>) {
          medians of {runs} runs of {decisions} decisions\n"
     );
     println!(
-        "policy inputs  decisions/s  x target    x paper   full  part  none %   submit/s  B/task  B/replica  \
-         B/executor  event mean/p99/p99.9/max us      digest"
+        "policy inputs  decisions/s  x target    x paper   full  part  none %   submit/s  B/task  \
+         B/replica  B/executor  event mean/p99/p99.9/max us      digest"
     );
     let loads_per_s = loads::per_s();
     let mut loads_of_a_decision = Vec::new();
@@ -133,16 +133,18 @@ fn run(scale: Scale, only: Option<&str>) {
         }
     }
     println!(
-        "\nbound: {loads_per_s:.0} dependent random loads/s on this machine now; a decision takes the time of this \
-         many: {}",
+        "\nbound: {loads_per_s:.0} dependent random loads/s on this machine now; a decision takes \
+         the time of this many: {}",
         loads_of_a_decision.join(", ")
     );
     println!(
-        "\ntargets: {} decisions/s with one input, {} with two; {TARGET_TASK_BYTES} B/task, {TARGET_REPLICA_BYTES} \
-         B/replica.\nx paper: against {} to {} decisions/s (W = 3,200).\n\
-         B/task: task, its entry in its job's table, its ticket, its entries in the waiting lists of its inputs, and \
-         the lists of objects that executors are to search.\n\
-         B/replica: both sides, the holder's entry and the executor's, with the objects and the index by id.\n\
+        "\ntargets: {} decisions/s with one input, {} with two; {TARGET_TASK_BYTES} B/task, \
+         {TARGET_REPLICA_BYTES} B/replica.\n\
+         x paper: against {} to {} decisions/s (W = 3,200).\n\
+         B/task: task, its entry in its job's table, its ticket, its entries in the waiting lists \
+         of its inputs, and the lists of objects that executors are to search.\n\
+         B/replica: both sides, the holder's entry and the executor's, with the objects and the \
+         index by id.\n\
          B/executor: what executors remember of the tasks they met, after all runs.\n",
         TARGET_PER_S[0], TARGET_PER_S[1], PAPER_PER_S[0], PAPER_PER_S[1],
     );
@@ -154,8 +156,9 @@ fn print_row(policy: PlacementPolicy, inputs: usize, steady: &Steady) {
     let [mean, p99, p999, max] = steady.event_us;
     let [low, high] = PAPER_PER_S.map(|paper| steady.per_s / paper);
     println!(
-        "{policy:<6} {inputs:>6} {:>12.0} {:>9.2} {high:>4.0}..{low:<5.0} {full:>5.1} {partial:>5.1} {none:>5.1}   \
-         {:>10.0} {:>7.1} {:>10.1} {:>11.0}  {mean:>6.2} {p99:>6.2} {p999:>7.2} {max:>7.1} {:>18x}",
+        "{policy:<6} {inputs:>6} {:>12.0} {:>9.2} {high:>4.0}..{low:<5.0} \
+         {full:>5.1} {partial:>5.1} {none:>5.1}   {:>10.0} {:>7.1} {:>10.1} {:>11.0}  \
+         {mean:>6.2} {p99:>6.2} {p999:>7.2} {max:>7.1} {:>18x}",
         steady.per_s,
         steady.per_s / TARGET_PER_S[inputs - 1],
         steady.submitted_per_s,

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Experiment: All-Pairs on 8 nodes; how often each distinct byte is read from persistent storage.
 
-    dev/experiments/all_pairs.py [--tiny] [--nodes 8] [--files 24] [--kilobytes 200] [--block 4] [--runs 3]
+    dev/experiments/all_pairs.py [--tiny] [--nodes 8] [--files 24] [--kilobytes 200] [--block 4]
+                                 [--runs 3]
 
-Every pair of files, cut from one set of proteins, is compared by `dev/apps/all-pairs/ncd.py`. With eyas, the matrix is
-split into blocks whose tasks have their files as inputs. For comparison, the same blocks, also placed by eyas, read the
-files on the shared file system, where each node caches all that it has read: plain shared storage at its best. Counted
-are the bytes that the store sends over its link, headers included. Prints medians and whether the goal holds; exits
-with 1 if not.
+Every pair of files, cut from one set of proteins, is compared by `dev/apps/all-pairs/ncd.py`. With
+eyas, the matrix is split into blocks whose tasks have their files as inputs. For comparison, the
+same blocks, also placed by eyas, read the files on the shared file system, where each node caches
+all that it has read: plain shared storage at its best. Counted are the bytes that the store sends
+over its link, headers included. Prints medians and whether the goal holds; exits with 1 if not.
 
-Needs what `dev/testbed/testbed.py check` and `dev/apps/blast/fetch.py` list, and eyas: a release build, or EYAS_BIN.
+Needs what `dev/testbed/testbed.py check` and `dev/apps/blast/fetch.py` list, and eyas: a release
+build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     title = f"{what}, medians of {asked.runs} runs"
     show(title, ["way", "s", "read / distinct bytes", "nodes with a task", "tasks"], rows)
     print(
-        f"shared storage sends {reads['shared'] / reads['ours']:.2f} times as much when it is read in place"
+        f"shared storage sends {reads['shared'] / reads['ours']:.2f} times as much when it is read "
+        "in place"
     )
     return conclude(
         "bytes read from persistent storage / distinct bytes", reads["ours"], MOST_READS

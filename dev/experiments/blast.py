@@ -1,24 +1,28 @@
 #!/usr/bin/env python3
 """Experiment: BLAST on n nodes with 5n tasks (replica-coupled §5.1, figures 4 to 6).
 
-    dev/experiments/blast.py [--tiny] [--nodes 4,8,16,32] [--runs 1] [--pause 5] [--link RATE] [--store-link RATE]
+    dev/experiments/blast.py [--tiny] [--nodes 4,8,16,32] [--runs 1] [--pause 5] [--link RATE]
+                             [--store-link RATE]
 
-Every task searches a protein database of 13 MB for one sequence and then sleeps; the sleep stands for computation,
-since all nodes share the processors of one machine. Four ways are compared on identical testbeds, one after the other:
+Every task searches a protein database of 13 MB for one sequence and then sleeps; the sleep stands
+for computation, since all nodes share the processors of one machine. Four ways are compared on
+identical testbeds, one after the other:
 
     shared    tasks read the database on the shared file system
     staging   the database is copied to the node for each task, and not kept (first-available)
     ideal     the database is on each node's disk from the start
     ours      eyas with its defaults
 
-Nodes do not cache what they read on the shared file system, as if the database were larger than memory; the paper's
-was.
+Nodes do not cache what they read on the shared file system, as if the database were larger than
+memory; the paper's was.
 
-Prints medians: the time of all tasks; the time of a task on its node (transfer and computation, figure 6); databases
-sent by the store; and, for the number of nodes nearest to 16, the number of running tasks over time (figures 4 and 5).
-All four must give the same hits. Exits with 1 if a goal does not hold.
+Prints medians: the time of all tasks; the time of a task on its node (transfer and computation,
+figure 6); databases sent by the store; and, for the number of nodes nearest to 16, the number of
+running tasks over time (figures 4 and 5). All four must give the same hits. Exits with 1 if a goal
+does not hold.
 
-Needs what `dev/testbed/testbed.py check` and `dev/apps/blast/fetch.py` list, and eyas: a release build, or EYAS_BIN.
+Needs what `dev/testbed/testbed.py check` and `dev/apps/blast/fetch.py` list, and eyas: a release
+build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ MOST_BEYOND_IDEAL, MOST_GROWTH = 1.05, 1.10
 
 
 def prepare(bed: Testbed, way: str, nodes: int, data: Path, asked: argparse.Namespace) -> Path:
-    """Creates the testbed with database, queries and program. Returns the path of the database on the nodes."""
+    """Creates the testbed with database, queries and program. Returns the path of the database on
+    the nodes.
+    """
     # BLAST maps files, so the node must be able to cache pages: the program drops them itself.
     bed.up(nodes, asked.link, asked.store_link, page_cache=way == "shared")
     folder = bed.folder / "local" if way == "ideal" else bed.shared / "db"
@@ -74,7 +80,9 @@ def prepare(bed: Testbed, way: str, nodes: int, data: Path, asked: argparse.Name
 def run(
     bed: Testbed, way: str, number: int, data: Path, asked: argparse.Namespace
 ) -> tuple[Job, float, bytes]:
-    """Runs one way on this many nodes. Returns the job, the number of databases that the store sent, and the hits."""
+    """Runs one way on this many nodes. Returns the job, the number of databases that the store
+    sent, and the hits.
+    """
     database = prepare(bed, way, number, data, asked)
     words = [
         "--database",
@@ -106,7 +114,9 @@ def size(data: Path) -> int:
 
 
 def course(job: Job, nodes: int, length_s: float) -> str:
-    """Number of computing tasks, in ninths of the nodes, from the start of the job to the end of the longest one."""
+    """Number of computing tasks, in ninths of the nodes, from the start of the job to the end of
+    the longest one.
+    """
     spans = [(task["queued_us"] + task["waited_us"], task["ran_us"]) for task in job.tasks]
     instants = [length_s * 1e6 * (column + 0.5) / COLUMNS for column in range(COLUMNS)]
     counts = [sum(start <= instant < start + ran for start, ran in spans) for instant in instants]
@@ -145,7 +155,10 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             raise TestbedError(
                 f"the four ways gave {len(found)} different answers at {number} nodes"
             )
-    title = f"5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of {asked.runs} runs"
+    title = (
+        f"5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of "
+        f"{asked.runs} runs"
+    )
     show(
         title,
         [
@@ -161,7 +174,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     )
     length = max(job.elapsed_s for job in courses.values())
     print(
-        f"\ntasks that run, in ninths of {shown} nodes, over {length:.1f} s (those of `shared` also read):"
+        f"\ntasks that run, in ninths of {shown} nodes, over {length:.1f} s (those of `shared` "
+        "also read):"
     )
     for way, job in courses.items():
         print(f"{way:>8} {course(job, shown, length)}")
@@ -181,7 +195,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     for way, paper in (("staging", 44.3), ("shared", 57.5)):
         gain = 100 * (1 - seconds["ours", shown] / seconds[way, shown])
         print(
-            f"{shown} nodes: ours takes {gain:.1f} % less time than {way}; in the paper, {paper} % at 16"
+            f"{shown} nodes: ours takes {gain:.1f} % less time than {way}; in the paper, {paper} % "
+            "at 16"
         )
     return all(holds)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Experiment: a job with one task for each block of a large file of the cluster.
 
-A local cluster of four nodes keeps a file of lines in about 10,000 chunks, one for each task. Prints how many of
-the bytes that the tasks read came from their own node, and how long the job took. `xargs` runs the same program
-over parts of the same file on the local disk, two at a time. The page cache is warm for both. The goal: 95 % of
-the bytes are read from the task's own node.
+A local cluster of four nodes keeps a file of lines in about 10,000 chunks, one for each task.
+Prints how many of the bytes that the tasks read came from their own node, and how long the job
+took. `xargs` runs the same program over parts of the same file on the local disk, two at a time.
+The page cache is warm for both. The goal: 95 % of the bytes are read from the task's own node.
 """
 
 from __future__ import annotations
@@ -88,11 +88,13 @@ def main() -> int:
         / (own + reads["peer"]["bytes"] + reads["persistent"]["bytes"] + files["other_bytes"])
     )
     print(
-        f"{megabytes} MB in {count} blocks, {words.replicas} replicas, {NODES} nodes, policy {words.policy}"
+        f"{megabytes} MB in {count} blocks, {words.replicas} replicas, {NODES} nodes, policy "
+        f"{words.policy}"
     )
     print(f"read from the task's own node: {percent:.1f} % of the bytes")
     print(
-        f"job: {cost.seconds:.2f} s ({count / cost.seconds:.0f} tasks/s); xargs -P{SLOTS}: {beside:.2f} s"
+        f"job: {cost.seconds:.2f} s ({count / cost.seconds:.0f} tasks/s); xargs -P{SLOTS}: "
+        f"{beside:.2f} s"
     )
     print(f"goal: {GOAL_PERCENT} %: {'met' if percent >= GOAL_PERCENT else 'missed'}")
     return 0 if percent >= GOAL_PERCENT or words.tiny else 1

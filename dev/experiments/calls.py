@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Benchmark: calls of functions a second, beside the executors that a user would take instead.
 
-Run it with an interpreter that has eyas; `dask[distributed]`, `joblib`, `parsl` and `ray` are measured if it has them.
-All have two workers on this machine and take turns in each round:
+Run it with an interpreter that has eyas; `dask[distributed]`, `joblib`, `parsl` and `ray` are
+measured if it has them. All have two workers on this machine and take turns in each round:
 
 - `submit`: calls of a function that does nothing, one `submit` each, until all results are here;
 - `map`: the same in chunks of 100, where the executor has chunks;
 - `sequence`: one call after another, each after the result of the one before;
-- `large`: calls that return 2 MiB each, until all results are here, which eyas fetches from files of the node.
+- `large`: calls that return 2 MiB each, until all results are here, which eyas fetches from files
+  of the node.
 
-Prints medians of calls a second, and the ratio to `ProcessPoolExecutor` in the same round. Beside that: how long
-`import eyas` takes, and the time from `eyas.local()` to the first result.
+Prints medians of calls a second, and the ratio to `ProcessPoolExecutor` in the same round. Beside
+that: how long `import eyas` takes, and the time from `eyas.local()` to the first result.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-/* Calls a second through the C library; dev/experiments/capi_calls.py starts it. Prints `NAME CALLS SECONDS` for each
- * kind. */
+/* Calls a second through the C library; dev/experiments/capi_calls.py starts it. Prints `NAME CALLS
+ * SECONDS` for each kind. */
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -72,9 +72,11 @@ static void submit(eyas_client *client, unsigned long tasks)
         item = number;
         check(eyas_task_add_item(task, &item, 1), "item");
     }
-    check(eyas_job_open("many", &job) || eyas_job_add(job, task) || eyas_job_submit(client, job, &id), "submit");
+    check(eyas_job_open("many", &job) || eyas_job_add(job, task), "job");
+    check(eyas_job_submit(client, job, &id), "submit");
     printf("submit %lu %f\n", tasks, now() - began);
-    check(eyas_job_cancel(client, id) || eyas_job_wait(client, id, 60000, &info, sizeof info), "cancel");
+    check(eyas_job_cancel(client, id), "cancel");
+    check(eyas_job_wait(client, id, 60000, &info, sizeof info), "wait");
     eyas_job_close(job);
     eyas_task_close(task);
 }
@@ -92,7 +94,8 @@ int main(int argc, char **argv)
         return 2;
     calls = strtoul(argv[3], NULL, 10);
     check(eyas_connect(NULL, &client), "connect");
-    check(eyas_open(client, argv[1], &reader) || eyas_reader_info(reader, &info, sizeof info), "open");
+    check(eyas_open(client, argv[1], &reader), "open");
+    check(eyas_reader_info(reader, &info, sizeof info), "info");
     check((local = open(argv[2], O_RDONLY)) < 0, "the local file");
     for (round = 0; round < atoi(argv[5]); round++) {
         reads(NULL, local, info.size_bytes, calls);

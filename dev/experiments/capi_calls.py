@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Calls a second through the C library: reads of 4 KiB at random places of a file of the cluster, beside `pread` of the
-same local file; look-ups; jobs of many tasks.
+"""Calls a second through the C library: reads of 4 KiB at random places of a file of the cluster,
+beside `pread` of the same local file; look-ups; jobs of many tasks.
 
 Starts a cluster of one node on this machine, installs the library into a temporary folder, and runs
-`dev/experiments/capi_calls.c`. The chunks of the file are in the store of the node (`local`), or have to be asked for,
-as by a program that does not know its node (`asked`). Kinds take turns; the medians of the rounds are printed.
+`dev/experiments/capi_calls.c`. The chunks of the file are in the store of the node (`local`), or
+have to be asked for, as by a program that does not know its node (`asked`). Kinds take turns; the
+medians of the rounds are printed.
 """
 
 from __future__ import annotations

@@ -4,14 +4,17 @@
 Each task prints a file of the given size: `dd if=FILE bs=1M`. In each round, all ways take turns:
 
 - eyas run: `eyas run` with its own cluster, whose journal does not wait for the disk
-- eyas cluster: `eyas run` on a local cluster that runs already; every result is on disk before it is printed
-- xargs: `xargs -P2 dd if=FILE of=out/NUMBER bs=1M`, without a shell, because `dd` writes its own file
+- eyas cluster: `eyas run` on a local cluster that runs already; every result is on disk before it
+  is printed
+- xargs: `xargs -P2 dd if=FILE of=out/NUMBER bs=1M`, without a shell, because `dd` writes its own
+  file
 - xargs, synced: the same with `conv=fsync`
 
-For eyas, the time of the whole command counts. Its output goes to /dev/null, because eyas also keeps the output
-of each task (`eyas task log`) until the job is forgotten. Prints medians of wall time and of processor time, of
-all processes, and the ratios to `xargs`: the command without a cluster beside `xargs`, the durable cluster beside
-`xargs, synced`. The goal is 1.3 for tasks that print 1 MB.
+For eyas, the time of the whole command counts. Its output goes to /dev/null, because eyas also
+keeps the output of each task (`eyas task log`) until the job is forgotten. Prints medians of wall
+time and of processor time, of all processes, and the ratios to `xargs`: the command without a
+cluster beside `xargs`, the durable cluster beside `xargs, synced`. The goal is 1.3 for tasks that
+print 1 MB.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ class Cost(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A way to run the tasks, and the processes outside of the command whose processor time counts."""
+    """A way to run the tasks, and the processes outside of the command whose processor
+    time counts.
+    """
 
     line: list[str]
     processes: list[int]

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Experiment: files of the cluster from kept outputs and from other files, with `eyas dfs cp` and by way of the client.
+"""Experiment: files of the cluster from kept outputs and from other files, with `eyas dfs cp` and
+by way of the client.
 
-A local cluster of four nodes keeps an output of a task. `eyas dfs cp` makes a file of it, and a copy of that file.
-Beside that, `eyas task get` or `eyas dfs get` brings the content to the client, and `eyas dfs put` stores it. Then
-tasks read files of several chunks, one replica each: prints how many tasks ran on the node with most bytes of
-their file. The page cache is warm.
+A local cluster of four nodes keeps an output of a task. `eyas dfs cp` makes a file of it, and a
+copy of that file. Beside that, `eyas task get` or `eyas dfs get` brings the content to the client,
+and `eyas dfs put` stores it. Then tasks read files of several chunks, one replica each: prints how
+many tasks ran on the node with most bytes of their file. The page cache is warm.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from measured import MeasuredCluster
 NODES = 4
 SLOTS = 2
 MEGABYTE = 1_000_000
-KEEP = '[[task]]\ncommand = ["cp", "large", "kept"]\ninputs = ["large"]\noutputs = [{ file = "kept", keep = true }]\n'
+KEEP = (
+    '[[task]]\ncommand = ["cp", "large", "kept"]\ninputs = ["large"]\n'
+    'outputs = [{ file = "kept", keep = true }]\n'
+)
 READ = '[[task]]\neach = "eyas:///many/*"\ncommand = ["wc", "-l"]\n'
 
 
@@ -100,7 +104,8 @@ def main() -> int:
     print(f"kept output to file: dfs cp {kept:.2f} s; task get and dfs put {by_client:.2f} s")
     print(f"file to file: dfs cp {copied:.2f} s; dfs get and dfs put {by_client_again:.2f} s")
     print(
-        f"{near} of {len(tasks)} tasks ran on the node with most bytes of their file, in {cost.seconds:.2f} s"
+        f"{near} of {len(tasks)} tasks ran on the node with most bytes of their file, in "
+        f"{cost.seconds:.2f} s"
     )
     return 0
 

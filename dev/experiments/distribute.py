@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""Experiment: one file is distributed to n nodes over shaped links, by simultaneous demand, compared with a star over
-HTTP.
+"""Experiment: one file is distributed to n nodes over shaped links, by simultaneous demand,
+compared with a star over HTTP.
 
-    dev/experiments/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 96] [--link 48mbit] [--alone]
+    dev/experiments/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 96]
+                                  [--link 48mbit] [--alone]
 
-A job of n tasks, one on each node, reads one file of the shared storage. The time is from the start of the job until
-the last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as a single node (S bytes, pieces of c
-bytes); a star, in which the source sends to each node, takes n times as long. Then half of the largest n is tried
-again, and the node that has sent most is killed after half of the time. For the smallest and the largest n, `eyas push`
-is measured as well, in a chain and along a spanning tree, which takes 1 + ceil(log2 n) times as long as a single node.
-Prints medians, the bytes sent by the source in file sizes (headers included), and which goals hold; exits with 1 if one
-does not.
+A job of n tasks, one on each node, reads one file of the shared storage. The time is from the start
+of the job until the last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as
+a single node (S bytes, pieces of c bytes); a star, in which the source sends to each node, takes n
+times as long. Then half of the largest n is tried again, and the node that has sent most is killed
+after half of the time. For the smallest and the largest n, `eyas push` is measured as well, in a
+chain and along a spanning tree, which takes 1 + ceil(log2 n) times as long as a single node. Prints
+medians, the bytes sent by the source in file sizes (headers included), and which goals hold; exits
+with 1 if one does not.
 
-The defaults suit a machine with two cores: half of its time can forward what 32 links of 48 Mbit/s carry, and 31 hops
-of one piece each take a small part of the file's time.
+The defaults suit a machine with two cores: half of its time can forward what 32 links of 48 Mbit/s
+carry, and 31 hops of one piece each take a small part of the file's time.
 
 Needs what `dev/testbed/testbed.py check` lists, and eyas: a release build, or EYAS_BIN.
 """
@@ -35,7 +37,10 @@ from table import conclude, show
 from testbed import Testbed, TestbedError
 
 HTTP_PORT = 8000
-READ_ALL = "import sys, urllib.request as web\nwith web.urlopen(sys.argv[1]) as file:\n  while file.read(1 << 16): pass"
+READ_ALL = (
+    "import sys, urllib.request as web\nwith web.urlopen(sys.argv[1]) as file:\n"
+    "  while file.read(1 << 16): pass"
+)
 MOST_GROWTH, MOST_UPLOAD, MOST_FOR_A_KILL = 1.15, 1.05, 1.10
 LEAST_RELAYED = 0.05  # of a file, by the one that is killed
 
@@ -88,8 +93,8 @@ def pushed(bed: Testbed, nodes: list[str], distribution: str) -> float:
 def killed(
     bed: Testbed, nodes: list[str], usual_s: float, hold_s: float
 ) -> tuple[float, str, float]:
-    """A distribution whose busiest relay is killed half way. Returns when the last other node had the file, the killed
-    node, and how many file sizes it had sent.
+    """A distribution whose busiest relay is killed half way. Returns when the last other node had
+    the file, the killed node, and how many file sizes it had sent.
     """
     with Cluster(bed, nodes) as cluster:
         before = {node: bed.sent_bytes(node) for node in nodes}
@@ -125,7 +130,10 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             others = [pushed(bed, nodes[:number], how) for how in ("chain", "spanning-tree")]
             others.append(star(bed, nodes[:number]))
         rows.append([*row, *others])
-    title = f"{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs; pushes and star: one run"
+    title = (
+        f"{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs; pushes "
+        "and star: one run"
+    )
     heads = ["nodes", "s", "of the first", "source sent, files", "nodes with a task"]
     show(title, [*heads, "pushed, s", "spanning tree, s", "star, s"], rows)
     half = max(numbers[-1] // 2, 2)
@@ -154,7 +162,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     ]
     if min(sent for _, _, sent in kills) < LEAST_RELAYED:
         print(
-            "DOES NOT HOLD: one that was killed had not relayed anything yet, so that its death proves nothing"
+            "DOES NOT HOLD: one that was killed had not relayed anything yet, so that its death "
+            "proves nothing"
         )
         holds.append(False)
     return all(holds)

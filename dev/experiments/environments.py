@@ -3,12 +3,14 @@
 
 Run it with an interpreter that has eyas, on a machine with `tar`.
 
-- environment: time to pack a virtual environment and its size, beside `tar czf`; time from the start of a cluster to
-  the results of two calls on its two nodes, which have not unpacked the environment, when the client packs it, when it
-  has packed it before, and without an environment;
-- import: 200 calls of a function whose module takes 2 s to import, with two workers, beside `ProcessPoolExecutor`.
+- environment: time to pack a virtual environment and its size, beside `tar czf`; time from the
+  start of a cluster to the results of two calls on its two nodes, which have not unpacked the
+  environment, when the client packs it, when it has packed it before, and without an environment;
+- import: 200 calls of a function whose module takes 2 s to import, with two workers, beside
+  `ProcessPoolExecutor`.
 
-`--environment` names another environment than that of this interpreter. Prints medians of the rounds.
+`--environment` names another environment than that of this interpreter. Prints medians of the
+rounds.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def environments(environment: str, rounds: int, folder: pathlib.Path) -> None:
     ]
     content = sum(path.stat().st_size for path in files)
     print(
-        f"environment: {len(files)} files, {content / 1e6:.1f} MB; archive {size / 1e6:.1f} MB, by tar",
+        f"environment: {len(files)} files, {content / 1e6:.1f} MB; archive {size / 1e6:.1f} MB, by "
+        "tar",
         end=" ",
     )
     print(f"{tar.stat().st_size / 1e6:.1f} MB")
@@ -115,7 +118,8 @@ def imports(rounds: int, calls: int, seconds: float, folder: pathlib.Path) -> No
     for name, seen in times.items():
         imported = sorted({count for _, count in seen})
         print(
-            f"  {name:40} {statistics.median(took for took, _ in seen):7.2f} s, imported {imported} times"
+            f"  {name:40} {statistics.median(took for took, _ in seen):7.2f} s, imported "
+            f"{imported} times"
         )
 
 

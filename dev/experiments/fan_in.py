@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Experiment: one task that reads very many files, beside `xargs cat` over the same files.
 
-For each number of inputs a cluster with one executor runs one task, whose inputs are small files that a pattern finds.
-Its program reads the list of its inputs (`{inputs0}`). The task runs twice: the executor fetches the inputs for the
-first run (cold), and has them for the second (warm). A line has the seconds of both runs, from submission to end, those
-of `xargs cat` over the same files, and the largest memory and the processor seconds of both runs for the dispatcher,
-the executor and the client. The last line is of many tasks that read the same inputs. `per input` is the warm time
+For each number of inputs a cluster with one executor runs one task, whose inputs are small files
+that a pattern finds. Its program reads the list of its inputs (`{inputs0}`). The task runs twice:
+the executor fetches the inputs for the first run (cold), and has them for the second (warm). A line
+has the seconds of both runs, from submission to end, those of `xargs cat` over the same files, and
+the largest memory and the processor seconds of both runs for the dispatcher, the executor and the
+client. The last line is of many tasks that read the same inputs. `per input` is the warm time
 divided by the number of inputs and of tasks: it should stay the same.
 """
 
@@ -43,7 +44,10 @@ def make(folder: Path, count: int) -> None:
 
 def peer_s(folder: Path, tasks: int) -> float:
     """Seconds of `xargs cat` over the same files."""
-    line = f"for i in $(seq {tasks}); do find in -type f -print0 | sort -z | xargs -0 cat | wc -c; done"
+    line = (
+        f"for i in $(seq {tasks}); do find in -type f -print0 | sort -z | xargs -0 cat | wc -c; "
+        "done"
+    )
     began = time.monotonic()
     subprocess.run(["sh", "-c", line], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - began

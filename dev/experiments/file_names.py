@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Experiment: what the audit log costs, and a list of a folder with a million names.
 
-Two local clusters of one node run at the same time, one with an audit log and one without (`--audit-bytes 0`). In each
-round, `eyas dfs put -r` writes the same folder of small files to one after the other, in turns. Prints the medians of
-seconds and of processor seconds, of the client and of the node, and the median of the ratios of each round.
+Two local clusters of one node run at the same time, one with an audit log and one without
+(`--audit-bytes 0`). In each round, `eyas dfs put -r` writes the same folder of small files to one
+after the other, in turns. Prints the medians of seconds and of processor seconds, of the client and
+of the node, and the median of the ratios of each round.
 
-Then one cluster gets a folder with very many empty files. Prints seconds and memory of `eyas dfs ls` of this folder,
-with and without `--json`, and the memory of the node before and after.
+Then one cluster gets a folder with very many empty files. Prints seconds and memory of `eyas dfs
+ls` of this folder, with and without `--json`, and the memory of the node before and after.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def names(folder: Path, count: int, rounds: int) -> None:
             print(f"eyas dfs {' '.join(words):20} {seconds:6.2f} s, client {memory_mb:.0f} MB")
         after = sum(map(largest_mb, cluster.processes("executor")))
         print(
-            f"largest memory of the node: {before:.0f} MB, after put {after_put:.0f} MB, at the end {after:.0f} MB"
+            f"largest memory of the node: {before:.0f} MB, after put {after_put:.0f} MB, at the "
+            f"end {after:.0f} MB"
         )
 
 

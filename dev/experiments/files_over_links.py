@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""Experiment: the distributed file system over shaped links, compared with plain copies; and the loss of a node.
+"""Experiment: the distributed file system over shaped links, compared with plain copies; and the
+loss of a node.
 
-    dev/experiments/files_over_links.py [--tiny] [--nodes 8] [--runs 3] [--megabytes 128] [--kept-megabytes 1000]
-                          [--link 100mbit] [--only copies|loss]
+    dev/experiments/files_over_links.py [--tiny] [--nodes 8] [--runs 3] [--megabytes 128]
+                                        [--kept-megabytes 1000] [--link 100mbit]
+                                        [--only copies|loss]
 
-A client in `head`, which stores no files, puts a file with three replicas. For comparison, the file is copied over
-sockets to three nodes in a chain, each of which writes it to its disk and passes it on at the same time; this takes the
-time of one link, less than `cp` and two network copies one after the other. Then one client gets the file, and clients
-on all nodes get it at once, compared with a plain copy from one node to another.
+A client in `head`, which stores no files, puts a file with three replicas. For comparison, the file
+is copied over sockets to three nodes in a chain, each of which writes it to its disk and passes it
+on at the same time; this takes the time of one link, less than `cp` and two network copies one
+after the other. Then one client gets the file, and clients on all nodes get it at once, compared
+with a plain copy from one node to another.
 
-Then all processes of a node are killed while a client reads files in a loop, each with its own command; none may fail.
-Replication is complete when the remaining nodes have three replicas of all chunks: they report it, and the last
-replica's time stamp in a store shows when. The time is counted from when the nodes receive a tenth of their links'
-capacity, which is when they have agreed that the node is gone. The bytes that were lost and replicated in that time are
-compared with the capacity of all links, alone and together with the reader's; and the bytes given to one node with the
-mean. Chunks have 1 MiB, so that there are many.
+Then all processes of a node are killed while a client reads files in a loop, each with its own
+command; none may fail. Replication is complete when the remaining nodes have three replicas of all
+chunks: they report it, and the last replica's time stamp in a store shows when. The time is counted
+from when the nodes receive a tenth of their links' capacity, which is when they have agreed that
+the node is gone. The bytes that were lost and replicated in that time are compared with the
+capacity of all links, alone and together with the reader's; and the bytes given to one node with
+the mean. Chunks have 1 MiB, so that there are many.
 
-Prints medians and which goals hold; exits with 1 if one does not. Needs what `dev/testbed/testbed.py check` lists, and
-eyas: a release build, or EYAS_BIN.
+Prints medians and which goals hold; exits with 1 if one does not. Needs what
+`dev/testbed/testbed.py check` lists, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -170,7 +174,9 @@ def last_stored_s(bed: Testbed, nodes: list[str]) -> float:
 def loss(
     asked: argparse.Namespace, bed: Testbed, nodes: list[str]
 ) -> tuple[list[float], list[bool]]:
-    """Kills a node. Returns the results, and whether all files stayed readable and were replicated in time."""
+    """Kills a node. Returns the results, and whether all files stayed readable and were replicated
+    in time.
+    """
     source = bed.folder / "source"
     source.write_bytes(os.urandom(int(asked.kept_megabytes * 1e6 / FILES)))
     address = {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Reads files of the cluster by fsspec, beside the local file system on the same disk.
 
-Starts a cluster of one node that keeps files in `--folder`, stores a NumPy array and a Parquet table of `--size` MB
-there, and copies both into a local folder beside it. The two take turns in each round, and the one that begins
-changes. Every read has a session of its own. The chunks were checked against their checksums by an earlier read; with
-`--first`, each read checks all of them. Prints the medians, and the ratio of the rates in the same round. With
-`--cold`, the page cache is emptied before each read, which needs root; otherwise everything is in the page cache.
+Starts a cluster of one node that keeps files in `--folder`, stores a NumPy array and a Parquet
+table of `--size` MB there, and copies both into a local folder beside it. The two take turns in
+each round, and the one that begins changes. Every read has a session of its own. The chunks were
+checked against their checksums by an earlier read; with `--first`, each read checks all of them.
+Prints the medians, and the ratio of the rates in the same round. With `--cold`, the page cache is
+emptied before each read, which needs root; otherwise everything is in the page cache.
 
 Run it with the Python that has the package `eyas` of a release build, fsspec, numpy and pyarrow.
 """
@@ -170,7 +171,8 @@ def main() -> int:
         work = readers(str(access), local, options.first)
         work = {name: pair for name, pair in work.items() if options.only in name}
         print(
-            f"load average before: {os.getloadavg()[0]:.1f}; page cache {'cold' if options.cold else 'warm'}"
+            f"load average before: {os.getloadavg()[0]:.1f}; page cache "
+            f"{'cold' if options.cold else 'warm'}"
         )
         return 0 if measure(work, options.rounds, options.size, options.cold) or options.tiny else 1
     finally:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Experiment: what a task costs as jobs and clusters grow.
 
-Four columns of jobs: more tasks, more executors, more inputs a task, more output a task. A line has the wall time and
-the processor time of a task (microseconds; dispatcher, executors and client, without the task's own program), and the
-largest memory of the dispatcher, the executors together, and the client. Of each column, the time of a task should stay
-within 20 %: the last lines say which columns do.
+Four columns of jobs: more tasks, more executors, more inputs a task, more output a task. A line has
+the wall time and the processor time of a task (microseconds; dispatcher, executors and client,
+without the task's own program), and the largest memory of the dispatcher, the executors together,
+and the client. Of each column, the time of a task should stay within 20 %: the last lines say which
+columns do.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def main() -> int:
     for column, those in costs.items():
         spread = max(those) / max(min(those), 1e-9)
         print(
-            f"{column}: {spread:.2f} between the least and the most: {'flat' if spread <= FLAT else 'not flat'}"
+            f"{column}: {spread:.2f} between the least and the most: "
+            f"{'flat' if spread <= FLAT else 'not flat'}"
         )
     return 0
 

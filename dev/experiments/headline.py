@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""The headline: one data-heavy job under GNU parallel, HyperQueue, Dask, Parsl and eyas, side by side.
+"""The headline: one data-heavy job under GNU parallel, HyperQueue, Dask, Parsl and eyas, side by
+side.
 
     dev/experiments/headline.py [--tiny] [--runs 3] [--files 48] [--patterns 12] [--draw]
 
 Each of 576 tasks counts the lines of one of 48 shared files of 2 MB that have one of 12 patterns
-(`grep -c -F PATTERN FILE`), in a shuffled order. Four nodes with two slots each reach the shared files through one
-link of 200 Mbit/s. Every system has the same testbed, made anew for each run, so that nothing is cached. Before the
-time begins, all workers run, and each slot has run a task that does nothing. `report` says for each system what its
-time includes. All results are checked. Runs are interleaved: each system once, then each again. Medians count. There
-are two settings:
+(`grep -c -F PATTERN FILE`), in a shuffled order. Four nodes with two slots each reach the shared
+files through one link of 200 Mbit/s. Every system has the same testbed, made anew for each run, so
+that nothing is cached. Before the time begins, all workers run, and each slot has run a task that
+does nothing. `report` says for each system what its time includes. All results are checked. Runs
+are interleaved: each system once, then each again. Medians count. There are two settings:
 
-    large   nodes do not cache what they read from the shared files, as if the files were larger than memory
+    large   nodes do not cache what they read from the shared files, as if the files were larger
+            than memory
     small   each node's kernel caches what it has read, as if all files fit in its memory
 
 What each system is told about the data is in SYSTEMS. `--draw` makes the picture and the table in
 `benchmarks/RESULTS.md` again from `benchmarks/headline.json`, and measures nothing.
 
-Needs what `dev/testbed/testbed.py check` lists, `dev/tools/peers.sh`, and eyas: a release build, or EYAS_BIN. Systems
-that are not installed are left out and named.
+Needs what `dev/testbed/testbed.py check` lists, `dev/tools/peers.sh`, and eyas: a release build, or
+EYAS_BIN. Systems that are not installed are left out and named.
 """
 
 from __future__ import annotations
@@ -86,8 +88,8 @@ def write_list(bed: Testbed, tasks: list[Task]) -> Path:
 
 
 def write_enter(bed: Testbed) -> Path:
-    """Writes a program that enters a node like `ssh`, but faster: `enter NODE COMMAND...`. The node `core` is the node
-    of the core that HyperQueue gives to a task."""
+    """Writes a program that enters a node like `ssh`, but faster: `enter NODE COMMAND...`. The node
+    `core` is the node of the core that HyperQueue gives to a task."""
     path = bed.folder / "enter"
     targets = " ".join(f"{node}) target={bed.holder(node)} ;;" for node in bed.nodes()[2:])
     enter = 'exec nsenter --target="$target" --net --mount --uts --pid'
@@ -170,7 +172,9 @@ def run_eyas(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
 def run_peer(
     system: str, start_workers: Callable[[Testbed, Path], None]
 ) -> Callable[..., tuple[float, int]]:
-    """Runs a system with a Python interface: `peers.py` in `head`, after its workers have been started."""
+    """Runs a system with a Python interface: `peers.py` in `head`, after its workers have been
+    started.
+    """
 
     def run(bed: Testbed, tasks: list[Task]) -> tuple[float, int]:
         folder = bed.folder / system
@@ -306,7 +310,10 @@ def machine() -> dict[str, Any]:
     return {
         "commit": os.environ.get("EYAS_COMMIT")
         or version(["git", "-C", str(PROJECT), "rev-parse", "--short=7", "HEAD"]),
-        "machine": f"{os.cpu_count()} cores, {memory:.0f} GB of memory, Linux {platform.release().split('-')[0]}",
+        "machine": (
+            f"{os.cpu_count()} cores, {memory:.0f} GB of memory, Linux "
+            f"{platform.release().split('-')[0]}"
+        ),
         "date": time.strftime("%Y-%m-%d"),
         "versions": ", ".join(
             version([str(program), *words])
@@ -321,7 +328,10 @@ def machine() -> dict[str, Any]:
 def draw(figures: dict[str, Any]) -> None:
     """The picture, for light and for dark pages."""
     job = figures["job"]
-    title = f"{job['tasks']} tasks, {job['files']} shared files of {job['file_bytes'] / 1e6:.0f} MB, 4 nodes: seconds"
+    title = (
+        f"{job['tasks']} tasks, {job['files']} shared files of {job['file_bytes'] / 1e6:.0f} MB, 4 "
+        "nodes: seconds"
+    )
     rows = [
         (row["system"], [row[setting]["seconds"] for setting in SETTINGS])
         for row in figures["rows"]
@@ -335,15 +345,16 @@ def report(figures: dict[str, Any]) -> str:
     """The figures as a section of a page."""
     job = figures["job"]
     lines = [
-        f"`make headline` (`dev/experiments/headline.py`): {job['tasks']} tasks, each `grep -c -F PATTERN FILE` "
-        f"on one of {job['files']} "
-        f"shared files of {job['file_bytes'] / 1e6:.0f} MB, in a shuffled order; {job['nodes']} emulated nodes with "
-        f"{SLOTS} slots each; links of {job['link']}, shared storage behind a link of {job['store_link']}. "
-        f"Medians of {job['runs']} interleaved runs; commit {figures['commit']}, {figures['date']}, "
-        f"{figures['machine']}. Versions: {figures['versions']}. {figures['beside']}",
-        "\n*Large*: nodes keep nothing in memory of what they read from the shared storage, as if the files were "
-        "larger than their memory. *Small*: each node's kernel caches what it has read. *Read*: bytes that the storage "
-        "sent, divided by the size of all files.\n",
+        f"`make headline` (`dev/experiments/headline.py`): {job['tasks']} tasks, each "
+        f"`grep -c -F PATTERN FILE` on one of {job['files']} shared files of "
+        f"{job['file_bytes'] / 1e6:.0f} MB, in a shuffled order; {job['nodes']} emulated nodes "
+        f"with {SLOTS} slots each; links of {job['link']}, shared storage behind a link of "
+        f"{job['store_link']}. Medians of {job['runs']} interleaved runs; commit "
+        f"{figures['commit']}, {figures['date']}, {figures['machine']}. Versions: "
+        f"{figures['versions']}. {figures['beside']}",
+        "\n*Large*: nodes keep nothing in memory of what they read from the shared storage, as if "
+        "the files were larger than their memory. *Small*: each node's kernel caches what it has "
+        "read. *Read*: bytes that the storage sent, divided by the size of all files.\n",
         "| system | told about the data | large | range | read | small | range | read |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -359,17 +370,19 @@ def report(figures: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"\n{name} is not in the table: {why}." for name, why in figures["missing"].items()]
     lines.append(
-        "\nWhat the times include: for GNU parallel and eyas, the whole command in a shell, from its start to its end. "
-        "For Dask and Parsl, the time in a Python program that is already connected, from the first submission to the "
-        "last result in that program. For HyperQueue, the time from the submission to the time stamp of the last "
-        "output file, because its client polls only once a second whether the job has ended. So HyperQueue's figure "
-        "leaves out how its user learns of the end. For all of them, workers run before the time begins."
+        "\nWhat the times include: for GNU parallel and eyas, the whole command in a shell, from "
+        "its start to its end. For Dask and Parsl, the time in a Python program that is already "
+        "connected, from the first submission to the last result in that program. For HyperQueue, "
+        "the time from the submission to the time stamp of the last output file, because its "
+        "client polls only once a second whether the job has ended. So HyperQueue's figure leaves "
+        "out how its user learns of the end. For all of them, workers run before the time begins."
     )
     lines.append(
-        "\nGNU parallel and HyperQueue enter a node with `nsenter` where they would use `ssh`, which is faster. The "
-        "HyperQueue package on PyPI has no command that starts workers on other nodes, so one worker has the cores of "
-        'all nodes, and each task enters the node of its core. "Files copied first" is what a person can do by hand: '
-        "of its time, the copies take some 16 s, and more with more nodes."
+        "\nGNU parallel and HyperQueue enter a node with `nsenter` where they would use `ssh`, "
+        "which is faster. The HyperQueue package on PyPI has no command that starts workers on "
+        "other nodes, so one worker has the cores of all nodes, and each task enters the node of "
+        'its core. "Files copied first" is what a person can do by hand: of its time, the copies '
+        "take some 16 s, and more with more nodes."
     )
     return "\n".join(lines)
 
@@ -408,7 +421,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
                 read = (bed.sent_bytes("store") - before) / (asked.files * asked.file_bytes)
                 found.setdefault((name, setting), []).append((seconds, read))
                 print(
-                    f"run {number + 1}, {setting}: {name}: {seconds:.2f} s, {read:.2f} times the files",
+                    f"run {number + 1}, {setting}: {name}: {seconds:.2f} s, {read:.2f} times the "
+                    "files",
                     flush=True,
                 )
     rows = []

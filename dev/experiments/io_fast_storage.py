@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Experiment: `eyas io run` and plain calls where ordering gains nothing: flash, memory, the page cache.
+"""Experiment: `eyas io run` and plain calls where ordering gains nothing: flash, memory, the page
+cache.
 
     dev/experiments/io_fast_storage.py --folder /scratch/somewhere --folder /dev/shm
 
-Each workload runs alternately with and without `eyas io run`, on files that are in the page cache and, if the folder's
-file system has a storage, on files that are not. Prints the medians of the times and their ratios. The programs measure
-their own time: starting `eyas io run` is not counted, starting child processes is. The agent lives from one round to
-the next, as it does when programs run one after the other. It needs tens of milliseconds to judge a storage; these are
-in the first round only. The goal: at least 0.97 of the rate of plain calls.
+Each workload runs alternately with and without `eyas io run`, on files that are in the page cache
+and, if the folder's file system has a storage, on files that are not. Prints the medians of the
+times and their ratios. The programs measure their own time: starting `eyas io run` is not counted,
+starting child processes is. The agent lives from one round to the next, as it does when programs
+run one after the other. It needs tens of milliseconds to judge a storage; these are in the first
+round only. The goal: at least 0.97 of the rate of plain calls.
 """
 
 from __future__ import annotations

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 """Experiment: programs that share a slow disk, with `eyas io run` and without (io-coordination §6).
 
-Experiments 1 to 3 are the paper's, with smaller files. 1: eight processes decompose one file. 2: two applications of
-four processes, each with its own file. 3: five applications of 6, 4, 2, 2 and 2 processes with files in the proportion
-1.5 : 1 : 0.8 : 0.5 : 0.2. Experiment 4 is not in the paper: eight processes, each with its own file. Process p of N
-reads blocks p, p + N, p + 2N, ... of the granularity, and checks every word.
+Experiments 1 to 3 are the paper's, with smaller files. 1: eight processes decompose one file. 2:
+two applications of four processes, each with its own file. 3: five applications of 6, 4, 2, 2 and 2
+processes with files in the proportion 1.5 : 1 : 0.8 : 0.5 : 0.2. Experiment 4 is not in the paper:
+eight processes, each with its own file. Process p of N reads blocks p, p + N, p + 2N, ... of the
+granularity, and checks every word.
 
-The disk is emulated (`dev/src/bin/slow-disk`). With several --nodes, the disk has several mounts, each like a node with
-its own kernel. Measured side by side: one sequential reader, which shows what the disk can do; plain calls; MPI-IO with
-two phases and with data sieving, which need modified programs; plain calls on ext4 on a block device on the same disk,
-with mq-deadline and with BFQ; and plain calls under `eyas io run` with its default policy (`eyas`) or another one
-(`--peers "eyas fifo,eyas mlf"`). Slow programs read only part of the files: a cell begins with as many bytes as would
-take PILOT_S if every block were a request with a seek; if it is faster, it is repeated with as many as fit CELL_S. The
-caches of these files are dropped before each run; other caches are not.
+The disk is emulated (`dev/src/bin/slow-disk`). With several --nodes, the disk has several mounts,
+each like a node with its own kernel. Measured side by side: one sequential reader, which shows what
+the disk can do; plain calls; MPI-IO with two phases and with data sieving, which need modified
+programs; plain calls on ext4 on a block device on the same disk, with mq-deadline and with BFQ; and
+plain calls under `eyas io run` with its default policy (`eyas`) or another one (`--peers "eyas
+fifo,eyas mlf"`). Slow programs read only part of the files: a cell begins with as many bytes as
+would take PILOT_S if every block were a request with a seek; if it is faster, it is repeated with
+as many as fit CELL_S. The caches of these files are dropped before each run; other caches are not.
 
-Needs root, Linux with FUSE, and mpich. Everything happens in namespaces that are removed at the end.
+Needs root, Linux with FUSE, and mpich. Everything happens in namespaces that are removed at the
+end.
 """
 
 from __future__ import annotations
@@ -59,7 +62,8 @@ POLICIES = {
     f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "wsjf-paper", "mlf", "sojf"]
 }
 COORDINATED = {EYAS: None, **POLICIES}
-# Processes of each application, and megabytes of its file in the paper; --scale makes the files smaller.
+# Processes of each application, and megabytes of its file in the paper; --scale makes the files
+# smaller.
 EXPERIMENTS = {
     1: [(8, 2048)],
     2: [(4, 2048), (4, 2048)],
@@ -134,7 +138,9 @@ class Bench:
         block: int,
         before: Callable[[Path], list[object]],
     ) -> list[list[object]]:
-        """A program for each node that has processes of the application, with the command that runs it there."""
+        """A program for each node that has processes of the application, with the command that runs
+        it there.
+        """
         programs = []
         first = 0
         nodes = min(len(self.disk.mounts), application.processes)
@@ -226,7 +232,9 @@ class Bench:
             share = min(1.0, share * CELL_S / found.elapsed_s)
 
     def measure(self) -> Measured:
-        """Runs all cells of this experiment. The single reader has no granularity; its cell is at 0."""
+        """Runs all cells of this experiment. The single reader has no granularity; its cell is at
+        0.
+        """
         measured: Measured = {}
 
         def each(name: str, once: Once) -> None:
@@ -267,8 +275,8 @@ def rate(outcomes: Sequence[Outcome]) -> float:
 
 
 def longest_queued(found: Outcome) -> float:
-    """Longest waiting time of a request under eyas, divided by the mean. For plain calls this is not known: most are
-    answered from memory.
+    """Longest waiting time of a request under eyas, divided by the mean. For plain calls this is
+    not known: most are answered from memory.
     """
     return found.waits.of_mean if found.waits else math.nan
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Experiment: the cost that `eyas io run` adds to a call that finds its bytes in the page cache.
 
-Runs one program (dev/experiments/decompose/overhead.c) alternately without `eyas io run`, with it on a file that is not
-ordered, on an ordered file that needs no turn, and on an ordered file with `--always`. Prints the median time of a call
-and the ratios. The goal: less than twice as long.
+Runs one program (dev/experiments/decompose/overhead.c) alternately without `eyas io run`, with it
+on a file that is not ordered, on an ordered file that needs no turn, and on an ordered file with
+`--always`. Prints the median time of a call and the ratios. The goal: less than twice as long.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Experiment: programs that write one file on a slow disk together, with `eyas io run`, without it, and as a single
-writer.
+"""Experiment: programs that write one file on a slow disk together, with `eyas io run`, without it,
+and as a single writer.
 
-Process p of N writes blocks p, p + N, p + 2N, ... of the granularity. The disk is emulated (`dev/src/bin/slow-disk`)
-and passes each write on, as file systems without a write cache do. Slow programs write less: a cell begins with as many
-bytes as would take PILOT_S if every block were a request with a seek, and is repeated with as many as fit CELL_S. Runs
-are interleaved, so that machine load affects all alike. The files are read again and checked.
+Process p of N writes blocks p, p + N, p + 2N, ... of the granularity. The disk is emulated
+(`dev/src/bin/slow-disk`) and passes each write on, as file systems without a write cache do. Slow
+programs write less: a cell begins with as many bytes as would take PILOT_S if every block were a
+request with a seek, and is repeated with as many as fit CELL_S. Runs are interleaved, so that
+machine load affects all alike. The files are read again and checked.
 
-With --gathered, each process has its own file on ext4 on a block device on the same disk instead: writes gather in the
-page cache, and are written to the disk by the kernel, and by `fsync` at the end.
+With --gathered, each process has its own file on ext4 on a block device on the same disk instead:
+writes gather in the page cache, and are written to the disk by the kernel, and by `fsync` at the
+end.
 
 Needs root and Linux with FUSE. Everything happens in namespaces that are removed at the end.
 """
@@ -132,8 +134,8 @@ def tell(bench: Bench, asked: argparse.Namespace) -> bool:
 
 
 def gather(mount: Path, name: str, processes: int) -> float:
-    """Writes files through the page cache and syncs them; if `alone`, one process writes as much as all together.
-    Returns megabytes a second.
+    """Writes files through the page cache and syncs them; if `alone`, one process writes as much as
+    all together. Returns megabytes a second.
     """
     count = GATHERED_BYTES * processes
     files = 1 if name == ALONE else processes
@@ -158,7 +160,9 @@ def gather(mount: Path, name: str, processes: int) -> float:
 
 
 def tell_gathered(disk: SlowDisk, asked: argparse.Namespace) -> bool:
-    """Measures files whose writes gather in the page cache. Returns whether the goals are reached."""
+    """Measures files whose writes gather in the page cache. Returns whether the goals
+    are reached.
+    """
     device = BlockDevice(disk, 2 * GATHERED_BYTES * asked.processes, is_written=True)
     device.fill(lambda mount: None)
     names = [ALONE, PLAIN, *([EYAS] if is_coordinated() else [])]

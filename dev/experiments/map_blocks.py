@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Experiment: programs over the blocks of a text (`eyas map`) beside the same work of coreutils and DuckDB.
+"""Experiment: programs over the blocks of a text (`eyas map`) beside the same work of coreutils and
+DuckDB.
 
-    dev/experiments/map_blocks.py [--tiny] [--megabytes 256] [--runs 3] [--nodes 2] [--before BINARY] [--only TEXT]
+    dev/experiments/map_blocks.py [--tiny] [--megabytes 256] [--runs 3] [--nodes 2] [--before
+                                  BINARY] [--only TEXT]
                              [--cpuacct FOLDER]
 
-The text has words of 1 to 12 letters, 100,000 different ones with the frequencies of Zipf's law; 16 MB of it are
-written again and again. The join has two tables of lines `key TAB value`, a quarter of this size each; the first has
-each key once. Inputs are put into a cluster with this many nodes on this machine, one replica in chunks of 16 MB.
-Runs of `eyas map` and of the programs beside it are interleaved, and no other program may be busy. Prints medians, and
-the time of each `eyas map` divided by that of the programs beside it. `--before` names an older eyas binary to measure
-as well, with its eyas-text beside it. On a machine that others use, processor time is steadier: `--cpuacct FOLDER`
-measures it for all processes of a control group (version 1), which the experiment enters.
+The text has words of 1 to 12 letters, 100,000 different ones with the frequencies of Zipf's law; 16
+MB of it are written again and again. The join has two tables of lines `key TAB value`, a quarter of
+this size each; the first has each key once. Inputs are put into a cluster with this many nodes on
+this machine, one replica in chunks of 16 MB. Runs of `eyas map` and of the programs beside it are
+interleaved, and no other program may be busy. Prints medians, and the time of each `eyas map`
+divided by that of the programs beside it. `--before` names an older eyas binary to measure as well,
+with its eyas-text beside it. On a machine that others use, processor time is steadier: `--cpuacct
+FOLDER` measures it for all processes of a control group (version 1), which the experiment enters.
 `mkdir /sys/fs/cgroup/cpuacct/NAME` makes one.
 
-Needs a release build of the workspace (or EYAS_BIN, with eyas-text beside it). DuckDB is measured if Python has it:
-`python -m venv venv && venv/bin/pip install duckdb && venv/bin/python dev/experiments/map_blocks.py`.
+Needs a release build of the workspace (or EYAS_BIN, with eyas-text beside it). DuckDB is measured
+if Python has it: `python -m venv venv && venv/bin/pip install duckdb && venv/bin/python
+dev/experiments/map_blocks.py`.
 """
 
 from __future__ import annotations
@@ -47,11 +51,13 @@ COUNT = f"{TEXT} word-count reduce"
 JOIN = f"{TEXT} join"
 DUCKDB = """
 import duckdb, sys
-lines = "read_csv('text', columns = {'line': 'varchar'}, header = false, delim = '\\x01', quote = '', escape = '')"
-table = "read_csv('{}', columns = {{'key': 'varchar', 'value': 'varchar'}}, header = false, delim = '\\t', quote = '')"
+lines = ("read_csv('text', columns = {'line': 'varchar'}, header = false, "
+         "delim = '\\x01', quote = '', escape = '')")
+table = ("read_csv('{}', columns = {{'key': 'varchar', 'value': 'varchar'}}, header = false, "
+         "delim = '\\t', quote = '')")
+words = f"select unnest(string_split(line, ' ')) as word from {lines}"
 queries = {
-    "count": f"select word, count(*) from (select unnest(string_split(line, ' ')) as word from {lines}) "
-             "where word <> '' group by word order by word",
+    "count": f"select word, count(*) from ({words}) where word <> '' group by word order by word",
     "sort": f"select line from {lines} order by line",
     "join": f"select * from {table.format('left')} a join {table.format('right')} b using (key)",
 }
@@ -170,7 +176,9 @@ def write_tables(folder: Path, megabytes: int) -> None:
 def timed(
     command: str | list[str], folder: Path, environment: dict[str, str], group: Path | None
 ) -> float:
-    """Runs a command whose output is not read. Returns seconds: of processors in a control group if there is one."""
+    """Runs a command whose output is not read. Returns seconds: of processors in a control group if
+    there is one.
+    """
 
     def now() -> float:
         return int((group / "cpuacct.usage").read_text()) / 1e9 if group else time.perf_counter()

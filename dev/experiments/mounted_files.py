@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Experiment: a mount of the cluster's files beside the local file system below it.
 
-Starts a cluster of one node on the disk of `--folder`, so that all chunks are local, and mounts its files. The mount
-and a local folder take turns in each round: sequential write and sync, sequential read with cold and with warm
-caches, 4 KiB reads at random, small files created by four threads, `ls -l` of them and of a folder with many files,
-`git clone`, `make` of a C project, and transactions of `sqlite3`. Prints the medians, and the ratio of the mount to
-the local folder in the same round. `git clone` reads a pack, as from a server: a clone of a local folder would make
-hard links, which the mount does not have. Cold caches need root.
+Starts a cluster of one node on the disk of `--folder`, so that all chunks are local, and mounts its
+files. The mount and a local folder take turns in each round: sequential write and sync, sequential
+read with cold and with warm caches, 4 KiB reads at random, small files created by four threads, `ls
+-l` of them and of a folder with many files, `git clone`, `make` of a C project, and transactions of
+`sqlite3`. Prints the medians, and the ratio of the mount to the local folder in the same round.
+`git clone` reads a pack, as from a server: a clone of a local folder would make hard links, which
+the mount does not have. Cold caches need root.
 
-If `bindfs` is installed, it takes its turn, too: it passes the kernel's requests on to a local folder and does nothing
-else, so what it loses is what FUSE costs, without any cluster.
+If `bindfs` is installed, it takes its turn, too: it passes the kernel's requests on to a local
+folder and does nothing else, so what it loses is what FUSE costs, without any cluster.
 """
 
 from __future__ import annotations
@@ -235,9 +236,8 @@ def main() -> None:
         cells = [f"{statistics.median(turns['local'][what] for turns in rounds):.2f}"]
         for system in others:
             cells.append(f"{statistics.median(turns[system][what] for turns in rounds):.2f}")
-            cells.append(
-                f"{statistics.median(turns[system][what] / turns['local'][what] for turns in rounds):.2f}"
-            )
+            ratios = (turns[system][what] / turns["local"][what] for turns in rounds)
+            cells.append(f"{statistics.median(ratios):.2f}")
         print(f"| {what} | {' | '.join(cells)} | {GOALS.get(what, '')} |")
 
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Benchmark: tasks a second of eyas and other systems on this machine, with one scheduler and two workers each.
+"""Benchmark: tasks a second of eyas and other systems on this machine, with one scheduler and two
+workers each.
 
-There are two kinds of task: a no-op, where a system has one (a Python function that returns at once; eyas's own no-op),
-and ``/bin/true`` as a process. Each system runs in a process of its own. Runs are interleaved; the median rate is
-printed, from the first submission to the last result, without starting the workers. All listen on 127.0.0.1 only.
+There are two kinds of task: a no-op, where a system has one (a Python function that returns at
+once; eyas's own no-op), and ``/bin/true`` as a process. Each system runs in a process of its own.
+Runs are interleaved; the median rate is printed, from the first submission to the last result,
+without starting the workers. All listen on 127.0.0.1 only.
 
-``dev/tools/peers.sh`` installs the systems that package registries have; missing ones are skipped and named. The number
-of tasks suits each system's speed, so that a run takes seconds.
+``dev/tools/peers.sh`` installs the systems that package registries have; missing ones are skipped
+and named. The number of tasks suits each system's speed, so that a run takes seconds.
 
     dev/tools/peers.sh && target/peers/bin/python dev/experiments/noop_tasks.py [--tiny]
 """
@@ -37,7 +39,9 @@ def noop(_number: int) -> None:
 
 
 def true(_number: int) -> None:
-    """A task that runs a process. It imports what it needs, because Parsl sends the function alone."""
+    """A task that runs a process. It imports what it needs, because Parsl sends the
+    function alone.
+    """
     import subprocess
 
     subprocess.run(["/bin/true", "1"], check=True)

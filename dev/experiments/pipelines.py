@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Pipelines of many small steps over shared files on slow storage: Nextflow and Snakemake, each with its local
-executor, on a real Slurm, and on eyas by the commands of `eyas shim`.
+"""Pipelines of many small steps over shared files on slow storage: Nextflow and Snakemake, each
+with its local executor, on a real Slurm, and on eyas by the commands of `eyas shim`.
 
-    EYAS_BIN=target/release/eyas dev/experiments/pipelines.py [--steps 1000] [--files 10] [--megabytes 4] [--runs 3]
-        [--systems nextflow,snakemake] [--executors local,slurm,shim] [--snakemake-executor NAME]
+    EYAS_BIN=target/release/eyas dev/experiments/pipelines.py [--steps 1000] [--files 10]
+        [--megabytes 4] [--runs 3] [--systems nextflow,snakemake] [--executors local,slurm,shim]
+        [--snakemake-executor NAME]
 
-Each step counts the lines of one shared file. The shared files are on an emulated disk that nodes do not cache; the
-small files of the steps are on this machine's disk, for every executor alike. The pipelines are unmodified: the same
-files and options run on Slurm and on the shim, and only PATH differs. Each executor has two nodes of two slots, or four
-processes. Runs are interleaved, the time is that of the whole command, and medians count. Results are checked.
+Each step counts the lines of one shared file. The shared files are on an emulated disk that nodes
+do not cache; the small files of the steps are on this machine's disk, for every executor alike. The
+pipelines are unmodified: the same files and options run on Slurm and on the shim, and only PATH
+differs. Each executor has two nodes of two slots, or four processes. Runs are interleaved, the time
+is that of the whole command, and medians count. Results are checked.
 
 Needs root, Slurm, Java, Maven, the network on the first run, and slow-disk (SLOW_DISK_BIN).
-`--snakemake-executor NAME` also runs Snakemake with that executor, which must be installed beside it, on the cluster of
-eyas.
+`--snakemake-executor NAME` also runs Snakemake with that executor, which must be installed beside
+it, on the cluster of eyas.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ process total {
   script: "cat lines*.txt | wc -l > total.txt"
 }
 workflow {
-  count(channel.of(1..params.steps).map { [it, file("${params.shared}/${it % params.files}")] }).collect() | total
+  steps = channel.of(1..params.steps)
+  count(steps.map { [it, file("${params.shared}/${it % params.files}")] }).collect() | total
 }
 """
 CONFIGURATION = """
@@ -122,7 +125,8 @@ def seconds(
         if executor == "local":
             return timed(words, work, plain, asked.steps)
         with Slurm(place / "slurm", NODES, SLOTS, "batch_sched_delay=0") as slurm:
-            # Jobs find the cluster in Slurm's own place, as Snakemake clears SLURM_CONF. Only this namespace sees it.
+            # Jobs find the cluster in Slurm's own place, as Snakemake clears SLURM_CONF. Only this
+            # namespace sees it.
             with mounted(slurm.folder, Path("/etc/slurm")):
                 return timed(words, work, plain, asked.steps)
     with ShimCluster(place / "eyas", "--nodes", str(NODES), "--slots", str(SLOTS)) as cluster:
@@ -175,7 +179,8 @@ def measure(asked: argparse.Namespace, folder: Path) -> int:
                     print(f"run {run + 1}: {system}, {executor}: {took:.1f} s", flush=True)
                     shutil.rmtree(place, ignore_errors=True)
         print(
-            f"\n{asked.steps} steps, {asked.files} shared files of {asked.megabytes} MB, disk of {asked.rate} MB/s"
+            f"\n{asked.steps} steps, {asked.files} shared files of {asked.megabytes} MB, disk of "
+            f"{asked.rate} MB/s"
         )
         print("\n| system | executor | seconds |\n| --- | --- | ---: |")
         for (system, executor), times in taken.items():

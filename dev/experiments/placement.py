@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Experiment: all placement policies on the same workloads, on emulated nodes with shaped links.
 
-    dev/experiments/placement.py [--tiny] [--nodes 8] [--side 16] [--kilobytes 400] [--seconds 0.1] [--runs 3]
+    dev/experiments/placement.py [--tiny] [--nodes 8] [--side 16] [--kilobytes 400] [--seconds 0.1]
+                                 [--runs 3]
 
-Each task reads one or two files of the shared file system and then sleeps for the time of a computation, because all
-nodes share the processors of one machine. Pairs: each file of one half with each file of the other half, row by row.
-Stacking: each file eight times, in random order. Zipf: the same number of tasks, where the n-th file is read in
-proportion to 1/n. Prints the median times of the policies, and the distance of `cost` to the best; exits with 1 if it
-is more than a tenth.
+Each task reads one or two files of the shared file system and then sleeps for the time of a
+computation, because all nodes share the processors of one machine. Pairs: each file of one half
+with each file of the other half, row by row. Stacking: each file eight times, in random order.
+Zipf: the same number of tasks, where the n-th file is read in proportion to 1/n. Prints the median
+times of the policies, and the distance of `cost` to the best; exits with 1 if it is more than a
+tenth.
 
 Needs what `dev/testbed/testbed.py check` lists, and eyas: a release build, or EYAS_BIN.
 """
@@ -77,7 +79,10 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             times, sent = zip(*runs)
             medians[policy] = statistics.median(times)
             rows.append([policy, medians[policy], min(times), max(times), statistics.median(sent)])
-        title = f"{name}: {len(reads)} tasks of {asked.seconds:g} s on {asked.nodes} nodes, {asked.runs} runs"
+        title = (
+            f"{name}: {len(reads)} tasks of {asked.seconds:g} s on {asked.nodes} nodes, "
+            f"{asked.runs} runs"
+        )
         show(title, ["policy", "median s", "least", "most", "read / distinct bytes"], rows)
         behind[name] = medians["cost"] / min(medians.values())
     return all(

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Experiment: nodes on demand from a real Slurm, which runs on this machine (`dev/testbed/slurm.sh`). Needs root.
+"""Experiment: nodes on demand from a real Slurm, which runs on this machine
+(`dev/testbed/slurm.sh`). Needs root.
 
     dev/experiments/pools_on_slurm.py first|pending|loads|limits [--tiny]
 
-- first: from the start of `eyas run --pool slurm` until its task runs, beside `sbatch`, dask-jobqueue and Parsl. Peers
-  are those of `dev/tools/peers.sh dask-jobqueue`; a missing one is named
-- pending: many requests wait in Slurm, in a partition that is down. The calls of `squeue`, and the processor time of
-  the dispatcher
-- loads: MI and SW of data-diffusion §5 with a pool of up to 8 nodes, beside 8 nodes all the time and beside the
-  simulator. Rates and times are scaled down; tasks only sleep
+- first: from the start of `eyas run --pool slurm` until its task runs, beside `sbatch`,
+  dask-jobqueue and Parsl. Peers are those of `dev/tools/peers.sh dask-jobqueue`; a missing one is
+  named
+- pending: many requests wait in Slurm, in a partition that is down. The calls of `squeue`, and the
+  processor time of the dispatcher
+- loads: MI and SW of data-diffusion §5 with a pool of up to 8 nodes, beside 8 nodes all the time
+  and beside the simulator. Rates and times are scaled down; tasks only sleep
 - limits: what it costs to keep the limits of tasks that run `/bin/true`; needs no Slurm
 
 Ways take turns in each round, or run side by side (loads). Prints medians.
@@ -110,7 +112,9 @@ def of_peer(slurm: Slurm, folder: Path, system: str) -> tuple[float, float]:
 
 
 def settle(slurm: Slurm) -> None:
-    """Waits until all nodes are idle, and then for a random time: Slurm looks at its queue every second."""
+    """Waits until all nodes are idle, and then for a random time: Slurm looks at its queue every
+    second.
+    """
     slurm.wait_until_idle()
     time.sleep(random.uniform(0, 2))
 
@@ -223,7 +227,8 @@ def pending(asked: argparse.Namespace, folder: Path) -> bool:
             cluster.eyas("job", "cancel", "1")
             slurm.run("scancel", "--user=root")
     print(
-        f"{asked.requests} requests were submitted in {submitted_s:.0f} s; Slurm says of the last one: {states}"
+        f"{asked.requests} requests were submitted in {submitted_s:.0f} s; Slurm says of the last "
+        f"one: {states}"
     )
     commands = f"all commands took {others / passed_s:.2%} of a core"
     print(f"in {passed_s:.0f} s: {len(called)} calls of squeue; {commands}")
@@ -289,7 +294,9 @@ class Load:
 
 
 def simulated(name: str, folder: Path, grant_s: tuple[float, float]) -> tuple[float, float]:
-    """Seconds and node-seconds of the same load in the simulator, where requests are granted within these times."""
+    """Seconds and node-seconds of the same load in the simulator, where requests are granted within
+    these times.
+    """
     scenario = f"""
         [cluster]
         nodes = {NODES}
@@ -329,7 +336,8 @@ def loads(asked: argparse.Namespace, folder: Path) -> bool:
             runs.append(pair)
             for load in pair:
                 print(
-                    f"{load.folder.name}: {load.seconds:.1f} s, {load.node_seconds:.0f} node-seconds",
+                    f"{load.folder.name}: {load.seconds:.1f} s, {load.node_seconds:.0f} "
+                    "node-seconds",
                     flush=True,
                 )
         grant_s = asked.grant_least, asked.grant_most
@@ -381,7 +389,10 @@ def limits(asked: argparse.Namespace, folder: Path) -> bool:
                 with MeasuredCluster(
                     home, "--nodes", "1", "--slots", "2", "--limits", way
                 ) as cluster:
-                    job = f'[[task]]\narray = "1-{asked.tasks}"\ncommand = ["/bin/true"]\nmemory = "64MB"\n'
+                    job = (
+                        f'[[task]]\narray = "1-{asked.tasks}"\ncommand = ["/bin/true"]\n'
+                        'memory = "64MB"\n'
+                    )
                     said = cluster.submit(job).said
             except SystemExit as why:
                 print(f"--limits {way}: not measured: {why}")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Experiment: tasks a second whose sandboxes have many inputs, beside a shell loop that links and unlinks them.
+"""Experiment: tasks a second whose sandboxes have many inputs, beside a shell loop that links and
+unlinks them.
 
-All tasks of a job read the same small files, which the store of the only node has: the first run of each job is not
-counted. Each number of inputs has one job for each command, and the loop; they take turns in each round. The loop
-does for each task what a sandbox is: a new folder, a hard link for each input, `/bin/true`, removal. Prints the
-medians. The goal: 300 tasks/s with 1,000 inputs.
+All tasks of a job read the same small files, which the store of the only node has: the first run of
+each job is not counted. Each number of inputs has one job for each command, and the loop; they take
+turns in each round. The loop does for each task what a sandbox is: a new folder, a hard link for
+each input, `/bin/true`, removal. Prints the medians. The goal: 300 tasks/s with 1,000 inputs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def prepare(folder: Path, inputs: int, tasks: int) -> str:
     for name in names:
         (folder / name).write_text(f"{name}\n")
     listed = ", ".join(f'"{name}"' for name in names)
-    return f'[[task]]\narray = "1-{tasks}"\nfolder = "sandbox"\ncommand = ["/bin/true", "{{}}"]\ninputs = [{listed}]\n'
+    return (
+        f'[[task]]\narray = "1-{tasks}"\nfolder = "sandbox"\ncommand = ["/bin/true", "{{}}"]\n'
+        f"inputs = [{listed}]\n"
+    )
 
 
 def loop(folder: Path, inputs: int, tasks: int) -> float:

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Experiment: many small files in the file system of the cluster, beside `cp -r` followed by `sync`.
+"""Experiment: many small files in the file system of the cluster, beside `cp -r` followed by
+`sync`.
 
-Starts a cluster on this machine, whose nodes keep files on the disk of `--folder`. For each number of files, the
-commands take turns: `cp -r` and `sync`; the same of as many copies as there are replicas; `dfs put -r`, `dfs ls`,
-`dfs du`, `dfs verify`, `dfs rebalance`, `dfs get -r`, `dfs rm -r`. Prints the medians, and the ratio of each command to
-`cp -r` and `sync` of the same round; for `put`, also the ratio to the copies that write as many bytes. `put` and `get`
-must take less than three times as long as `cp -r` and `sync`; each file that is put has `--replicas` replicas on the
+Starts a cluster on this machine, whose nodes keep files on the disk of `--folder`. For each number
+of files, the commands take turns: `cp -r` and `sync`; the same of as many copies as there are
+replicas; `dfs put -r`, `dfs ls`, `dfs du`, `dfs verify`, `dfs rebalance`, `dfs get -r`, `dfs rm
+-r`. Prints the medians, and the ratio of each command to `cp -r` and `sync` of the same round; for
+`put`, also the ratio to the copies that write as many bytes. `put` and `get` must take less than
+three times as long as `cp -r` and `sync`; each file that is put has `--replicas` replicas on the
 same disk. Last, one huge file is put and got.
 """
 
@@ -160,7 +162,8 @@ def main() -> int:
             print(f"{row}; put is {of_copies:.2f} times as long as the copies", flush=True)
     verdict = "reached" if worst < GOAL else "NOT reached"
     print(
-        f"1000 files and more: at most {worst:.2f} times as long as cp -r and sync; the goal is {GOAL}: {verdict}"
+        f"1000 files and more: at most {worst:.2f} times as long as cp -r and sync; the goal is "
+        f"{GOAL}: {verdict}"
     )
     return 0 if worst < GOAL or words.tiny else 1
 

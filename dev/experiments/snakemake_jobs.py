@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Benchmark: Snakemake with `--executor eyas` beside Snakemake's local executor, on this machine.
 
-Run it with an interpreter that has eyas and snakemake. A workflow has many small steps, each of which reads a file of
-its own and one of 20 shared files, and a last step that reads all results. Both executors use two processors and take
-turns in each round. The local executor runs `shell` steps as children of the one Snakemake, and starts a Snakemake for
-each `run` step, as executors of batch systems do for each job of any kind.
+Run it with an interpreter that has eyas and snakemake. A workflow has many small steps, each of
+which reads a file of its own and one of 20 shared files, and a last step that reads all results.
+Both executors use two processors and take turns in each round. The local executor runs `shell`
+steps as children of the one Snakemake, and starts a Snakemake for each `run` step, as executors of
+batch systems do for each job of any kind.
 
-Prints medians of seconds from the start of Snakemake to its end, and of the processor time of all processes, which
-other work on the machine changes less; and ratios in the same round.
+Prints medians of seconds from the start of Snakemake to its end, and of the processor time of all
+processes, which other work on the machine changes less; and ratios in the same round.
 """
 
 from __future__ import annotations

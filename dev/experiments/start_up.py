@@ -4,8 +4,8 @@
 - start-up: from the start of `eyas run` with its own cluster until its one task runs
 - end: from then until the command has ended
 - run: `/bin/true` many times, the time in the job alone, beside `xargs -P2 -n1 /bin/true`
-- files: `eyas run --each 'FOLDER/*' --noop` on a local cluster that has read the files before: the time in the job, the
-  time outside of it, and the client's peak memory
+- files: `eyas run --each 'FOLDER/*' --noop` on a local cluster that has read the files before: the
+  time in the job, the time outside of it, and the client's peak memory
 
 All ways take turns in each round. Prints medians.
 """
@@ -163,7 +163,8 @@ def main() -> int:
         print(f"{'what':22}{'way':24}{'median':>9}{'range':>18}")
         for (what, way), those in sorted(figures.items()):
             print(
-                f"{what:22}{way:24}{statistics.median(those):9.3f}{min(those):9.3f} to {max(those):.3f}"
+                f"{what:22}{way:24}{statistics.median(those):9.3f}{min(those):9.3f} to "
+                f"{max(those):.3f}"
             )
         last = labels[commands[-1]]
         start, run, peer = (
@@ -172,7 +173,8 @@ def main() -> int:
         )
         is_met = start <= START_UP_GOAL_S and run <= RUN_GOAL * peer
         print(
-            f"goals: start-up {START_UP_GOAL_S} s, run {RUN_GOAL} times xargs: {'met' if is_met else 'missed'}"
+            f"goals: start-up {START_UP_GOAL_S} s, run {RUN_GOAL} times xargs: "
+            f"{'met' if is_met else 'missed'}"
         )
     return 0 if is_met or words.tiny else 1
 

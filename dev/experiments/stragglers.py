@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
-"""Experiment: jobs over blocks on nodes of different speeds (elastic-blocks §3), under eyas and other systems.
+"""Experiment: jobs over blocks on nodes of different speeds (elastic-blocks §3), under eyas and
+other systems.
 
     dev/experiments/stragglers.py [--tiny] [--runs 5] [--lines 1000000] [--share 0.35] [--no-peers]
                                 [--only straggler|idle|busy]
 
-Each node has one executor, and a control group limits it to a share of a processor. The program computes for each line
-of a file of 64 chunks.
+Each node has one executor, and a control group limits it to a share of a processor. The program
+computes for each line of a file of 64 chunks.
 
-*straggler*: four nodes, one of them with a fifth of the others' speed. No schedule can end before all nodes together
-have done the work; that time is the bound. The speeds are measured with the program alone, on all nodes at once.
+*straggler*: four nodes, one of them with a fifth of the others' speed. No schedule can end before
+all nodes together have done the work; that time is the bound. The speeds are measured with the
+program alone, on all nodes at once.
 
-*idle*: four equal nodes. *busy*: five nodes with disks of 20 MB/s; none, one or two of them have other work that
-computes and uses their disk all the time (elastic-blocks table 2: none, a fifth, two fifths); one job, and three jobs
-at once over their own files on executors with three slots (§3.5). Files are read from the disk, not from memory.
+*idle*: four equal nodes. *busy*: five nodes with disks of 20 MB/s; none, one or two of them have
+other work that computes and uses their disk all the time (elastic-blocks table 2: none, a fifth,
+two fifths); one job, and three jobs at once over their own files on executors with three slots
+(§3.5). Files are read from the disk, not from memory.
 
-GNU parallel, Dask and Spark run on the same nodes if they are installed: `dev/tools/peers.sh pyspark`, then
-`target/peers/bin/python dev/experiments/stragglers.py`.
+GNU parallel, Dask and Spark run on the same nodes if they are installed: `dev/tools/peers.sh
+pyspark`, then `target/peers/bin/python dev/experiments/stragglers.py`.
 
-Prints medians and which goals hold; exits with 1 if one does not. Needs root, control groups of version 1, and eyas: a
-release build, or EYAS_BIN.
+Prints medians and which goals hold; exits with 1 if one does not. Needs root, control groups of
+version 1, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -115,7 +118,8 @@ def straggler(asked: argparse.Namespace, folder: Path) -> list[bool]:
         rates = speeds(work, some)
         ideal = work.bytes / sum(rates)
         print(
-            f"all speeds together: {ideal:.2f} s; a chunk on the slowest: {work.bytes / CHUNKS / min(rates):.2f} s"
+            f"all speeds together: {ideal:.2f} s; a chunk on the slowest: "
+            f"{work.bytes / CHUNKS / min(rates):.2f} s"
         )
         systems = [
             eyas_over(some, [work], list(POLICIES)),
@@ -157,7 +161,9 @@ def idle(asked: argparse.Namespace, folder: Path) -> list[bool]:
 
 
 def environments(asked: argparse.Namespace, folder: Path) -> list[bool]:
-    """Measures with other work on some of five nodes. Returns whether lean is as fast as static in every case."""
+    """Measures with other work on some of five nodes. Returns whether lean is as fast as static in
+    every case.
+    """
     rows: list[list[object]] = []
     for jobs in (1, 3):
         works = [text_of(asked.lines // jobs, folder, f"text-{jobs}-{job}") for job in range(jobs)]

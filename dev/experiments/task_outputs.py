@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Experiment: tasks a second that write one small output each, beside `xargs` with outputs as durable.
+"""Experiment: tasks a second that write one small output each, beside `xargs` with outputs as
+durable.
 
-Four runs take turns in each round: eyas without an output, eyas with `-o`, `xargs -P` whose outputs are not synced,
-and `xargs -P` that syncs each output (`sync FILE`). Prints the medians. The goal: 500 tasks/s with outputs.
+Four runs take turns in each round: eyas without an output, eyas with `-o`, `xargs -P` whose outputs
+are not synced, and `xargs -P` that syncs each output (`sync FILE`). Prints the medians. The goal:
+500 tasks/s with outputs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Experiment: how fast tasks are placed whose input is a file of many chunks.
 
-A local cluster of four nodes keeps a file of 512 chunks and a file of one chunk. Jobs of tasks without a command, which
-all read one of the two files, take turns. Prints the medians of tasks a second and of processor microseconds of the
-dispatcher for each task, and the median of the ratios of each round. The first round, in which the nodes copy the file
-into their stores, is not counted.
+A local cluster of four nodes keeps a file of 512 chunks and a file of one chunk. Jobs of tasks
+without a command, which all read one of the two files, take turns. Prints the medians of tasks a
+second and of processor microseconds of the dispatcher for each task, and the median of the ratios
+of each round. The first round, in which the nodes copy the file into their stores, is not counted.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def main() -> None:
                             (tasks / cost.seconds, 1e6 * cost.cpu_s["dispatcher"] / tasks)
                         )
     print(
-        f"{tasks} tasks over one file, {rounds} rounds, policy {words.policy}:  tasks/s  dispatcher, us a task"
+        f"{tasks} tasks over one file, {rounds} rounds, policy {words.policy}:  tasks/s  "
+        "dispatcher, us a task"
     )
     for name, count in files.items():
         rate, cpu_us = (

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Benchmark: chunks a second that workers claim from a ZooKeeper server with one lock each, as VeloxDFS does
-(elastic-blocks §2.5). Compare with `cargo bench -p eyas-dev --bench leases`.
+"""Benchmark: chunks a second that workers claim from a ZooKeeper server with one lock each, as
+VeloxDFS does (elastic-blocks §2.5). Compare with `cargo bench -p eyas-dev --bench leases`.
 
     dev/tools/peers.sh kazoo
     target/peers/bin/python dev/experiments/zookeeper_claims.py [--tiny] [--workers 4] [--seconds 5]
 
-One server on this machine, from Debian's `zookeeper`, is started and stopped by this program; workers are processes
-with a session each. A lock is an ephemeral node: the worker that creates the node has the chunk. *alone*: each worker
-claims the chunks of its own part and waits for each answer. *shared*: all claim the same chunks; a worker that comes
-second tries the next one. *together*: like alone, but 64 claims are under way at a time, while the paper takes one lock
-after the other. Each is measured with the server's log synced to the disk, and without (`forceSync=no`).
+One server on this machine, from Debian's `zookeeper`, is started and stopped by this program;
+workers are processes with a session each. A lock is an ephemeral node: the worker that creates the
+node has the chunk. *alone*: each worker claims the chunks of its own part and waits for each
+answer. *shared*: all claim the same chunks; a worker that comes second tries the next one.
+*together*: like alone, but 64 claims are under way at a time, while the paper takes one lock after
+the other. Each is measured with the server's log synced to the disk, and without (`forceSync=no`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Random FITS headers with positions by WCSLIB, as astropy has it, for `dev/apps/stacking/tests/positions.rs`.
+"""Random FITS headers with positions by WCSLIB, as astropy has it, for
+`dev/apps/stacking/tests/positions.rs`.
 
     dev/judges/positions.py HEADERS SEED [POINTS] >cases.txt
 
-The form of a case is described in that test. `dev/judges/positions.sh` installs astropy and runs both.
+The form of a case is described in that test. `dev/judges/positions.sh` installs astropy and runs
+both.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ Cards = dict[str, float | int | str]
 
 
 def linear_cards(chance: random.Random, scale: float, swapped: bool, tpv: bool) -> Cards:
-    """Turned, often mirrored, pixels not always square; in one of the forms. TPV is defined for CD only."""
+    """Turned, often mirrored, pixels not always square; in one of the forms. TPV is defined for CD
+    only.
+    """
     turn = np.radians(chance.choice([0.0, chance.uniform(-180, 180), chance.uniform(-3, 3)]))
     mirror, ratio = chance.choice([-1, -1, 1]), chance.choice([1.0, 1.0, chance.uniform(0.5, 2)])
     skew = chance.choice([0.0, 0.0, chance.uniform(-0.1, 0.1)])
@@ -252,7 +256,9 @@ def pixels_of(wcs: WCS, places: np.ndarray) -> np.ndarray:
 
 
 def returns(wcs: WCS, code: str, width: int, height: int) -> bool:
-    """Whether pixels return from the sky. SIP has no inverse in WCSLIB; its frames should return."""
+    """Whether pixels return from the sky. SIP has no inverse in WCSLIB; its frames
+    should return.
+    """
     x, y = np.meshgrid(np.linspace(0, width - 1, GRID), np.linspace(0, height - 1, GRID))
     grid = np.column_stack([x.ravel(), y.ravel()])
     try:
@@ -292,7 +298,8 @@ def case(chance: random.Random, points: int) -> list[str]:
     except Exception:  # no such projection
         return [*lines, "invalid"]
     code = str(cards["CTYPE1"])[5:8]
-    # Only LATPOLE says then where the pole is; WCSLIB in astropy, which rounds, takes the nearer pole.
+    # Only LATPOLE says then where the pole is; WCSLIB in astropy, which rounds, takes the nearer
+    # pole.
     rounded = (
         cards.get("LONPOLE") == 90
         and 0.0 in (cards["CRVAL1"], cards["CRVAL2"])
@@ -303,7 +310,8 @@ def case(chance: random.Random, points: int) -> list[str]:
         f"pixel {numbers(pixel)} {numbers(place)}"
         for pixel, place in zip(pixels, places, strict=True)
     ]
-    # WCSLIB has no inverse of SIP, one of TPV only near the frame, and shows places for SZP that the sphere hides.
+    # WCSLIB has no inverse of SIP, one of TPV only near the frame, and shows places for SZP that
+    # the sphere hides.
     if wcs.sip is None and code not in ("TPV", "SZP"):
         sky = [
             [chance.uniform(0, 360), np.degrees(np.arcsin(chance.uniform(-1, 1)))]

@@ -2,12 +2,13 @@
 """Runs the judges of `dev/judges/judges.toml`, side by side where they do not need the same thing.
 
     dev/judges/run.py [NAME...]        these judges; without a name, all
-    dev/judges/run.py --since REV      those whose rooms have changed since REV, and always the three shortest
+    dev/judges/run.py --since REV      those whose rooms have changed since REV, and always the
+                                       three shortest
     dev/judges/run.py --list           what there is
 
-The output of a judge is shown when the judge has ended, and stays in `target/judges`. Everything that they need is
-built before. Exit code 1 if a judge has failed. In CI (`CI` is set), a judge that fails runs once more, alone, as tests
-do (`dev/tools/unstable.py`).
+The output of a judge is shown when the judge has ended, and stays in `target/judges`. Everything
+that they need is built before. Exit code 1 if a judge has failed. In CI (`CI` is set), a judge that
+fails runs once more, alone, as tests do (`dev/tools/unstable.py`).
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Judge:
     debian: dict[str, str] = field(default_factory=dict)
 
     def is_touched(self, changed: set[str]) -> bool:
-        """Whether one of these files is of a room that it judges, of one that such a room imports, or its own."""
+        """Whether one of these files is of a room that it judges, of one that such a room imports,
+        or its own.
+        """
         rooms = with_imports(set(self.rooms))
         return any(
             file in EVERYWHERE

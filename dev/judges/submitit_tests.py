@@ -1,6 +1,7 @@
 """Runs submitit's tests of an executor on the commands of `eyas shim`, with submitit unmodified.
 
-Installs submitit; without a network the suite is skipped, which is said, and with CI=true that is a failure.
+Installs submitit; without a network the suite is skipped, which is said, and with CI=true that is a
+failure.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ sys.path.insert(0, str(TESTBED))
 from workflow_systems import NotInstalled, ShimCluster, installed
 
 PACKAGES = ["submitit==1.5.4", "pytest==8.4.2"]
-#: Arrays of jobs and `scontrol requeue`, which eyas does not have; and tests that look at a local process.
-EXCLUDED = "array or requeuing or checkpoint or local_job or killed or cancel or subprocess or load_submission"
+#: Arrays of jobs and `scontrol requeue`, which eyas does not have; and tests that look at a local
+#: process.
+EXCLUDED = (
+    "array or requeuing or checkpoint or local_job or killed or cancel or subprocess or "
+    "load_submission"
+)
 
 
 def main() -> None:

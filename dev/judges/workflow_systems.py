@@ -1,6 +1,8 @@
-"""Runs pipelines of the real Nextflow and the real Snakemake, unmodified, on the commands of `eyas shim`.
+"""Runs pipelines of the real Nextflow and the real Snakemake, unmodified, on the commands of `eyas
+shim`.
 
-Downloads both; without a network the suite is skipped, which is said, and with CI=true that is a failure.
+Downloads both; without a network the suite is skipped, which is said, and with CI=true that is a
+failure.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def jobs(cluster: ShimCluster) -> list[dict[str, Any]]:
 
 
 def nextflow_retries_and_caches(cluster: ShimCluster, folder: Path) -> None:
-    """A pipeline whose second step fails at first ends well, and reads its shared input from the nodes' stores."""
+    """A pipeline whose second step fails at first ends well, and reads its shared input from the
+    nodes' stores.
+    """
     (folder / "nextflow.config").write_text(CONFIGURATION)
     (folder / "main.nf").write_text(PIPELINE)
     (folder / "shared.txt").write_text("line\n" * 10)

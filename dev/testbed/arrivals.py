@@ -1,4 +1,6 @@
-"""The loads MI and SW of data-diffusion §5, with rates and times scaled down: times at which tasks arrive."""
+"""The loads MI and SW of data-diffusion §5, with rates and times scaled down: times at which tasks
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ LOADS = {"MI": monotonically_increasing, "SW": sine_wave}
 
 
 def scaled(load: str, faster: float, peak_per_s: float, tick_s: float) -> list[float]:
-    """Arrivals in a time that is shorter by `faster`, at rates with this peak: every n-th task of the load. Tasks
-    arrive at the next multiple of `tick_s`."""
+    """Arrivals in a time that is shorter by `faster`, at rates with this peak: every n-th task of
+    the load. Tasks arrive at the next multiple of `tick_s`."""
     every = PEAK_PER_S * faster / peak_per_s
     times, following = [], every / 2
     for number, at_s in enumerate(LOADS[load]()):

@@ -58,9 +58,15 @@ def draw(
 
 def rectangle(x: float, y: float, width: float, colour: str) -> str:
     """A bar."""
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="{BAR}" rx="2" fill="{colour}"/>'
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="{BAR}" rx="2" '
+        f'fill="{colour}"/>'
+    )
 
 
 def text(x: float, y: float, what: str, anchor: str, colour: str, more: str = "") -> str:
     """A text that begins or ends at this position."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" {more}>{escape(what)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" '
+        f"{more}>{escape(what)}</text>"
+    )

@@ -1,4 +1,5 @@
-"""Keeps a node busy: writes a file and reads it again, past the page cache, forever; and computes at the same time.
+"""Keeps a node busy: writes a file and reads it again, past the page cache, forever; and computes
+at the same time.
 
 busy.py FILE
 """

@@ -1,5 +1,5 @@
-"""Nodes on this machine with limited shares of a processor and of the disk (control groups of version 1), without
-networks. For experiments in which nodes differ in speed, not in links.
+"""Nodes on this machine with limited shares of a processor and of the disk (control groups of
+version 1), without networks. For experiments in which nodes differ in speed, not in links.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 CGROUPS = Path("/sys/fs/cgroup")
-# Short, so that a small share is scheduled often: with a twentieth of a processor, a node waits 19 ms.
+# Short, so that a small share is scheduled often: with a twentieth of a processor, a node waits 19
+# ms.
 PERIOD_US = 20_000
 # High against other processes of the machine, which have 1024 each.
 WEIGHT = 100_000
@@ -23,8 +24,8 @@ BUSY = Path(__file__).resolve().parent / "busy.py"
 
 
 class Node:
-    """Processes that share a fraction of one processor, and a limit in bytes a second on disk access past the page
-    cache. Their files are in `folder`.
+    """Processes that share a fraction of one processor, and a limit in bytes a second on disk
+    access past the page cache. Their files are in `folder`.
     """
 
     def __init__(self, name: str, share: float, folder: Path, disk_bytes_s: int = 0) -> None:

@@ -44,7 +44,9 @@ class Job:
 
     @property
     def staged_s(self) -> float:
-        """Seconds from the start of the job until the last task, counting first attempts, had its inputs."""
+        """Seconds from the start of the job until the last task, counting first attempts, had its
+        inputs.
+        """
         instants = [
             int(task["queued_us"] + task["waited_us"]) for task in self.tasks if task["tries"] == 1
         ]
@@ -62,7 +64,9 @@ class Job:
 
 
 class Cluster:
-    """Executors with empty stores on these nodes. A context manager that stops all processes at its end."""
+    """Executors with empty stores on these nodes. A context manager that stops all processes at its
+    end.
+    """
 
     def __init__(
         self, bed: Testbed, nodes: list[str], policy: str = "", files: bool = False, slots: int = 1

@@ -33,7 +33,9 @@ class Agent:
     """An agent with its own home folder, so that it serves only the programs of one run."""
 
     def __init__(self, folder: Path, policy: str | None) -> None:
-        """Starts the agent and waits until it runs. `policy` becomes the rule for all storages; None: no rules."""
+        """Starts the agent and waits until it runs. `policy` becomes the rule for all storages;
+        None: no rules.
+        """
         home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
         (home / "io").mkdir()
         if policy:

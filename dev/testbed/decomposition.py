@@ -1,5 +1,5 @@
-"""The programs that decompose a file (`dev/experiments/decompose`): building them, running them together, and
-combining their results.
+"""The programs that decompose a file (`dev/experiments/decompose`): building them, running them
+together, and combining their results.
 """
 
 from __future__ import annotations

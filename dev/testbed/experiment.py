@@ -57,8 +57,8 @@ def conduct(
     tiny: dict[str, object],
     experiment: Callable[[argparse.Namespace, Testbed], bool],
 ) -> int:
-    """Runs an experiment, with the options for `tiny` if asked for, and removes its testbed however it ends. Returns
-    the exit code: 0 if all goals hold, which a tiny run need not reach.
+    """Runs an experiment, with the options for `tiny` if asked for, and removes its testbed however
+    it ends. Returns the exit code: 0 if all goals hold, which a tiny run need not reach.
     """
     asked = parser.parse_args()
     if asked.tiny:

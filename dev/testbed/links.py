@@ -1,8 +1,10 @@
-"""Links of the testbed: a bridge in the network namespace of `switch`, and a pair of virtual interfaces for each node.
+"""Links of the testbed: a bridge in the network namespace of `switch`, and a pair of virtual
+interfaces for each node.
 
-Outgoing traffic of a node is shaped at its own end, incoming traffic at the bridge's end, each by a token bucket of the
-kernel (HTB). On the store's link each node has a class of its own with a guaranteed share, and borrows what others
-leave. With a single queue, few connections would dominate for seconds.
+Outgoing traffic of a node is shaped at its own end, incoming traffic at the bridge's end, each by a
+token bucket of the kernel (HTB). On the store's link each node has a class of its own with a
+guaranteed share, and borrows what others leave. With a single queue, few connections would dominate
+for seconds.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def plain(end: str, rate: int) -> list[str]:
 
 
 def fair(end: str, rate: int, node_rate: int, addresses: dict[str, str], way: str) -> list[str]:
-    """A class for each node at the other side, matched by an address of the packet (`src` or `dst`)."""
+    """A class for each node at the other side, matched by an address of the packet (`src` or
+    `dst`).
+    """
     others = {name: address for name, address in addresses.items() if name != "store"}
     share = rate // len(others)
     commands = [f"tc qdisc add dev {end} root handle 1: htb default 2"]
@@ -87,7 +91,10 @@ def fair(end: str, rate: int, node_rate: int, addresses: dict[str, str], way: st
         number = f"{int(address.rsplit('.', 1)[1]):x}"
         match = f"protocol ip prio 1 u32 match ip {way} {address}/32 flowid 1:{number}"
         commands += [
-            f"tc class add dev {end} parent 1:1 classid 1:{number} {shape(share, min(rate, node_rate))}",
+            (
+                f"tc class add dev {end} parent 1:1 classid 1:{number} "
+                f"{shape(share, min(rate, node_rate))}"
+            ),
             f"tc qdisc add dev {end} parent 1:{number} pfifo limit 300",
             f"tc filter add dev {end} parent 1: {match}",
         ]

@@ -1,5 +1,5 @@
-"""Other systems that run a program over all parts of a file, for comparison with eyas: see `mappers.py`.
-`dev/tools/peers.sh pyspark` installs them.
+"""Other systems that run a program over all parts of a file, for comparison with eyas: see
+`mappers.py`. `dev/tools/peers.sh pyspark` installs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ FOUND = {"PYTHONPATH": str(Path(__file__).resolve().parent)}
 
 
 def work_through(part: tuple[str, int, int, list[str]]) -> bytes:
-    """A task of these systems. It imports what it needs, since it is sent to workers that have nothing but Python."""
+    """A task of these systems. It imports what it needs, since it is sent to workers that have
+    nothing but Python.
+    """
     import subprocess
 
     path, begin, end, program = part
@@ -113,7 +115,10 @@ def spark(is_speculative: bool) -> System:
     @contextlib.contextmanager
     def system(nodes: list[Node], work: Work) -> Iterator[Runs]:
         if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
-            message = "Spark is missing: install Java, run dev/tools/peers.sh pyspark, use target/peers/bin/python"
+            message = (
+                "Spark is missing: install Java, run dev/tools/peers.sh pyspark, use "
+                "target/peers/bin/python"
+            )
             raise ModuleNotFoundError(message)
         import pyspark
         from pyspark.sql import SparkSession

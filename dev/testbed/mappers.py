@@ -1,9 +1,11 @@
-"""Systems that run a program over all parts of a file, on nodes with limited processors: eyas and others.
+"""Systems that run a program over all parts of a file, on nodes with limited processors: eyas and
+others.
 
-Each is a context manager: its processes are started without limits, since starting a Java machine on a fifteenth of a
-processor would take too long. Its value runs the program over the whole file and returns the seconds. For eyas these
-include the whole command; for Spark and Dask only the work within a warm session. All run the same program on the same
-bytes: eyas on its chunks, the others on the file, which is in the memory of the machine, as if each node had cached it.
+Each is a context manager: its processes are started without limits, since starting a Java machine
+on a fifteenth of a processor would take too long. Its value runs the program over the whole file
+and returns the seconds. For eyas these include the whole command; for Spark and Dask only the work
+within a warm session. All run the same program on the same bytes: eyas on its chunks, the others on
+the file, which is in the memory of the machine, as if each node had cached it.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Work:
         return max(1024, -(-self.bytes // self.chunks))
 
     def parts(self) -> list[tuple[str, int, int, list[str]]]:
-        """All parts: the file, the range in it, and the program, so that another process can run it."""
+        """All parts: the file, the range in it, and the program, so that another process can run
+        it.
+        """
         ends = [0]
         with open(self.text, "rb") as file:
             while ends[-1] < self.bytes:
@@ -83,7 +87,9 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
 
 
 class Eyas:
-    """A dispatcher, and an executor in each node. Its files are in `/text`, one for each concurrent job."""
+    """A dispatcher, and an executor in each node. Its files are in `/text`, one for each concurrent
+    job.
+    """
 
     def __init__(self, nodes: list[Node], works: Sequence[Work], ending: ExitStack) -> None:
         self.works, self.tasks = works, len(nodes)

@@ -16,7 +16,9 @@ ROLES = ("dispatcher", "executor", "client")
 
 @dataclass
 class Cost:
-    """What a job took, and what its command said. Processor seconds and memory are of all processes of a role."""
+    """What a job took, and what its command said. Processor seconds and memory are of all processes
+    of a role.
+    """
 
     seconds: float = 0.0
     said: str = ""
@@ -80,7 +82,9 @@ class MeasuredCluster:
         return cost
 
     def cpu_s(self) -> dict[str, float]:
-        """Processor seconds so far of the dispatcher and of the executors, without their children."""
+        """Processor seconds so far of the dispatcher and of the executors, without
+        their children.
+        """
         return {role: sum(map(cpu_s_of, self.processes(role))) for role in ROLES[:2]}
 
     def processes(self, role: str) -> list[Path]:

@@ -1,12 +1,13 @@
-"""The headline's job under Dask, Parsl or HyperQueue. It runs in the testbed's `head`, with the Python that has these
-systems.
+"""The headline's job under Dask, Parsl or HyperQueue. It runs in the testbed's `head`, with the
+Python that has these systems.
 
     peers.py SYSTEM JOB
 
-JOB is a file of JSON: `tasks` (pairs of a file and a pattern), `nodes`, `slots` of each node, `address` of this node,
-`folder` for files of the system's own. Prints a line of JSON: the seconds from the first submission to the last result
-(for HyperQueue: to the time stamp of the last output file), and the sum of all results. Before the time begins, all
-workers run, and each slot has run a task that does nothing.
+JOB is a file of JSON: `tasks` (pairs of a file and a pattern), `nodes`, `slots` of each node,
+`address` of this node, `folder` for files of the system's own. Prints a line of JSON: the seconds
+from the first submission to the last result (for HyperQueue: to the time stamp of the last output
+file), and the sum of all results. Before the time begins, all workers run, and each slot has run a
+task that does nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ COUNT = ["grep", "-c", "-F"]
 
 
 def count_in_file(pattern: str, path: str) -> int:
-    """A task: the program reads the file by its path. Parsl sends the function alone, so it imports what it needs."""
+    """A task: the program reads the file by its path. Parsl sends the function alone, so it imports
+    what it needs.
+    """
     import subprocess
 
     return int(
@@ -69,7 +72,9 @@ def dask(job: dict[str, Any], as_results: bool) -> tuple[float, int]:
 
 
 def parsl(job: dict[str, Any]) -> tuple[float, int]:
-    """Parsl's high-throughput executor, with a block for each node. Blocks are requested through files in a folder."""
+    """Parsl's high-throughput executor, with a block for each node. Blocks are requested through
+    files in a folder.
+    """
     import parsl as system
     from parsl.config import Config
     from parsl.executors import HighThroughputExecutor
@@ -77,7 +82,9 @@ def parsl(job: dict[str, Any]) -> tuple[float, int]:
     from parsl.providers.base import ExecutionProvider
 
     class FolderProvider(ExecutionProvider):
-        """Requests a block by a file with the command to run. Parsl then takes the block to be running."""
+        """Requests a block by a file with the command to run. Parsl then takes the block to be
+        running.
+        """
 
         label = "folder"
         nodes_per_block = 1
@@ -129,8 +136,8 @@ def parsl(job: dict[str, Any]) -> tuple[float, int]:
 
 
 def hyperqueue(job: dict[str, Any]) -> tuple[float, int]:
-    """HyperQueue's server and one worker with the cores of all nodes, because the package cannot start workers
-    elsewhere: each task enters the node to which its core belongs."""
+    """HyperQueue's server and one worker with the cores of all nodes, because the package cannot
+    start workers elsewhere: each task enters the node to which its core belongs."""
     from hyperqueue import Job, LocalCluster
     from hyperqueue.cluster import WorkerConfig
 
@@ -151,7 +158,8 @@ def hyperqueue(job: dict[str, Any]) -> tuple[float, int]:
         outputs = [str(folder / f"out-{number}") for number in range(len(job["tasks"]))]
         began = time.time()
         run([[*enter, *COUNT, pattern, path] for path, pattern in job["tasks"]], list(outputs))
-        # The client polls once a second whether the job has ended; so the time ends with the last output file.
+        # The client polls once a second whether the job has ended; so the time ends with the last
+        # output file.
         ended = max(Path(output).stat().st_mtime for output in outputs)
         return ended - began, sum(int(Path(output).read_text()) for output in outputs)
 

@@ -1,8 +1,10 @@
-"""Copies a file over plain sockets to several nodes in a chain: the time that network and disks take without a file
-system.
+"""Copies a file over plain sockets to several nodes in a chain: the time that network and disks
+take without a file system.
 
-    plain_copy.py take PORT FILE [NEXT]     receive a copy and pass it on to NEXT at the same time; prints `ready` first
-    plain_copy.py give PORT FILE NODE       send the file to a node; returns when the whole chain has it
+    plain_copy.py take PORT FILE [NEXT]     receive a copy and pass it on to NEXT at the same time;
+                                            prints `ready` first
+    plain_copy.py give PORT FILE NODE       send the file to a node; returns when the whole chain
+                                            has it
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 
 
 def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], of: Lines) -> None:
-    """Draws the values of each series at these named positions; values that are not numbers are left out."""
+    """Draws the values of each series at these named positions; values that are not numbers are
+    left out.
+    """
     known = [value for values in of.values() for value in values if value == value]
     top = 1.1 * max(known, default=1.0)
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM

@@ -2,7 +2,8 @@
 
     pool_peers.py dask|parsl FOLDER
 
-Prints a line of JSON: when the cluster was asked for, after all imports, and when the first task ran, seconds since
+Prints a line of JSON: when the cluster was asked for, after all imports, and when the first task
+ran, seconds since
 1970. Slurm is the one that SLURM_CONF names.
 """
 

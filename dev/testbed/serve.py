@@ -1,5 +1,5 @@
-"""Starts a program for each connection, with the connection as its standard input and output. Prints `ready` when it
-listens.
+"""Starts a program for each connection, with the connection as its standard input and output.
+Prints `ready` when it listens.
 
     serve.py PORT PROGRAM
 

@@ -1,8 +1,9 @@
-"""Emulated nodes that share one slow disk, and a block device on such a disk (`dev/src/bin/slow-disk`).
+"""Emulated nodes that share one slow disk, and a block device on such a disk
+(`dev/src/bin/slow-disk`).
 
-Everything is in mount and process namespaces of their own, in which the calling program runs (`isolated`): when their
-first process ends, its mounts, loop devices and files in memory are gone. Needs root, Linux with FUSE, and the programs
-of NEEDED.
+Everything is in mount and process namespaces of their own, in which the calling program runs
+(`isolated`): when their first process ends, its mounts, loop devices and files in memory are gone.
+Needs root, Linux with FUSE, and the programs of NEEDED.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def program() -> Path:
 
 
 def isolated(work: Callable[[Path], int]) -> int:
-    """Runs this program again in its own namespaces, where `work` gets a folder in memory. Returns the exit code."""
+    """Runs this program again in its own namespaces, where `work` gets a folder in memory. Returns
+    the exit code.
+    """
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if folder := os.environ.get(FOLDER):
         run("mount", "-t", "tmpfs", "-o", "size=80%", "slow-disk", folder)
@@ -149,12 +152,14 @@ class SlowDisk:
 
 
 class BlockDevice:
-    """An ext4 file system on a loop device on the first mount of a slow disk, with a scheduler of the kernel. A context
-    manager.
+    """An ext4 file system on a loop device on the first mount of a slow disk, with a scheduler of
+    the kernel. A context manager.
     """
 
     def __init__(self, disk: SlowDisk, files_bytes: int, is_written: bool = False) -> None:
-        """The device has at least this size. Once entered, it is read-only, unless it is to be written."""
+        """The device has at least this size. Once entered, it is read-only, unless it is to be
+        written.
+        """
         self.disk = disk
         self.options = "loop" if is_written else "ro,loop"
         self.bytes = int(files_bytes * 1.05) + (64 << 20)
@@ -192,7 +197,9 @@ class BlockDevice:
         self.before = {**self._swap({"scheduler": scheduler}), **self.before}
 
     def _swap(self, settings: dict[str, str]) -> dict[str, str]:
-        """Changes settings of the device's queue. Returns the old ones, because the device outlives this mount."""
+        """Changes settings of the device's queue. Returns the old ones, because the device outlives
+        this mount.
+        """
         queue = Path("/sys/block") / Path(self.device).name / "queue"
         texts = {
             name: (queue / name).read_text() for name in settings

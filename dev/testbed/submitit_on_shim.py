@@ -1,4 +1,6 @@
-"""A plugin of pytest: submitit's tests of local processes run as jobs of Slurm's commands, those of a shim."""
+"""A plugin of pytest: submitit's tests of local processes run as jobs of Slurm's commands, those of
+a shim.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def on_shim(folder: Path, max_num_timeout: int = 3) -> AutoExecutor:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Replaces the executor of local processes. A line of options has no folder with a line break in its name."""
+    """Replaces the executor of local processes. A line of options has no folder with a line break
+    in its name.
+    """
     from submitit.local import test_local
 
     items[:] = [item for item in items if r"\n" not in item.name]

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""An emulated cluster on one machine: nodes with network links of a given rate, and slow shared storage.
+"""An emulated cluster on one machine: nodes with network links of a given rate, and slow shared
+storage.
 
     dev/testbed/testbed.py up [--nodes 8] [--link 100mbit] [--store-link 200mbit] [--page-cache]
-    dev/testbed/testbed.py run NODE COMMAND...     run a command in `n1`, `n2` ..., `head` or `store`
-    dev/testbed/testbed.py kill NODE               kill -9 all of its processes; the node does not come back
+    dev/testbed/testbed.py run NODE COMMAND...     run a command in `n1`, `n2` ..., `head` or
+                                                   `store`
+    dev/testbed/testbed.py kill NODE               kill -9 all of its processes; the node does not
+                                                   come back
     dev/testbed/testbed.py status
     dev/testbed/testbed.py check                   list what is missing on this machine
     dev/testbed/testbed.py down                    also after an `up` that failed or was killed
 
-A node is a process namespace with its own network, mounts and host name. Its first process holds all of them: killing
-that process removes the node with its mounts and links. Nodes are connected by a bridge, and both directions of each
-link are shaped (`links.py`). `store` has the shared files and serves them over SFTP without encryption; `head` and all
-nodes mount them at one path, so all bytes read from there cross the store's link. Without `--page-cache`, nodes do not
-cache what they read, as if the files were larger than memory.
+A node is a process namespace with its own network, mounts and host name. Its first process holds
+all of them: killing that process removes the node with its mounts and links. Nodes are connected by
+a bridge, and both directions of each link are shaped (`links.py`). `store` has the shared files and
+serves them over SFTP without encryption; `head` and all nodes mount them at one path, so all bytes
+read from there cross the store's link. Without `--page-cache`, nodes do not cache what they read,
+as if the files were larger than memory.
 
-Nothing is created in the machine's own namespaces, and no packet can leave: there is no route. Needs root, Linux, the
-programs of NEEDED, and Python 3.9 or later. All files are in $EYAS_TESTBED, by default /tmp/eyas-testbed-UID. A folder
-has one testbed: `up`, and so every experiment, removes the previous one.
+Nothing is created in the machine's own namespaces, and no packet can leave: there is no route.
+Needs root, Linux, the programs of NEEDED, and Python 3.9 or later. All files are in $EYAS_TESTBED,
+by default /tmp/eyas-testbed-UID. A folder has one testbed: `up`, and so every experiment, removes
+the previous one.
 """
 
 from __future__ import annotations
@@ -104,7 +109,9 @@ class Testbed:
     """The nodes of one folder."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        """A testbed in this folder, by default in the folder that all commands use. It need not be up."""
+        """A testbed in this folder, by default in the folder that all commands use. It need not be
+        up.
+        """
         default = os.environ.get("EYAS_TESTBED") or f"/tmp/eyas-testbed-{os.geteuid()}"
         self.folder = Path(folder or default).resolve()
         self.mount = self.folder / "mnt"  # where nodes see the shared files
@@ -245,7 +252,9 @@ class Testbed:
     def start(
         self, node: str, command: Sequence[object], log: str = "", **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Starts a command in a node. Its output goes to a file of this name in `log/`, or where `options` say."""
+        """Starts a command in a node. Its output goes to a file of this name in `log/`, or where
+        `options` say.
+        """
         words = self.words(node, command)
         if not log:
             return subprocess.Popen(words, start_new_session=True, **options)
@@ -254,7 +263,9 @@ class Testbed:
             return subprocess.Popen(words, start_new_session=True, **options)
 
     def check(self, node: str, command: Sequence[object], timeout_s: float = DEADLINE_S) -> str:
-        """Runs a command in a node to its end. Returns its output; raises TestbedError if it fails."""
+        """Runs a command in a node to its end. Returns its output; raises TestbedError if
+        it fails.
+        """
         words = self.words(node, ["timeout", str(timeout_s), *command])
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
@@ -265,7 +276,9 @@ class Testbed:
         return done.stdout
 
     def kill(self, node: str) -> None:
-        """Kills all processes of a node at once. The kernel closes their connections, as after any kill -9."""
+        """Kills all processes of a node at once. The kernel closes their connections, as after any
+        kill -9.
+        """
         os.kill(self.holder(node), signal.SIGKILL)
 
     def sent_bytes(self, node: str) -> int:

@@ -43,7 +43,9 @@ def snakemake() -> list[str]:
 
 
 def installed(name: str, packages: list[str]) -> str:
-    """The interpreter of a virtual environment with these packages, which are installed on the first call."""
+    """The interpreter of a virtual environment with these packages, which are installed on the
+    first call.
+    """
     environment = TOOLS / name
     done = environment / "installed"
     if not done.exists():

@@ -1,10 +1,10 @@
-"""Checks, without a build, that an unpacked source distribution has everything that the build of the Python package
-reads: `dev/tools/python_tests.sh` runs this.
+"""Checks, without a build, that an unpacked source distribution has everything that the build of
+the Python package reads: `dev/tools/python_tests.sh` runs this.
 
     check_sdist.py FOLDER
 
-Cargo must find every package of the workspace there that is compiled for it. Each file of these packages that git has,
-and that is compiled, must be in it, and so must the packages of Python.
+Cargo must find every package of the workspace there that is compiled for it. Each file of these
+packages that git has, and that is compiled, must be in it, and so must the packages of Python.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Packs the Python package and a built library into a wheel for tests, without a build. `dev/tools/wheel.sh dev` runs
-this.
+"""Packs the Python package and a built library into a wheel for tests, without a build.
+`dev/tools/wheel.sh dev` runs this.
 
     pack_wheel.py LIBRARY FOLDER     prints the path of the wheel in FOLDER
 
-Wheels for users are built by maturin. The names of packages, metadata and entry points of both come from
-`doors/python/pyproject.toml`.
+Wheels for users are built by maturin. The names of packages, metadata and entry points of both come
+from `doors/python/pyproject.toml`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests the Python package with the oldest and the newest CPython of this machine, from 3.11 on; once, which is said, if
 # there is only one. Each gets the wheel for tests in a fresh virtual environment. With the oldest one, mypy and pyright
-# check the types. Skipped, which is said, where there is no Python 3.11 with venv, or no package index; with CI=true,
-# that is a failure.
+# check the types, and ruff the format of all Python of the tree. Skipped, which is said, where there is no Python 3.11
+# with venv, or no package index; with CI=true, that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python
@@ -31,10 +31,11 @@ test_with() {
     rm -rf "$folder" "$cache"
     "$1" -m venv "$folder"
     install "$wheel"
-    install pytest numpy joblib 'dask[array,distributed]' mypy pyright snakemake fsspec
+    install pytest numpy joblib 'dask[array,distributed]' mypy pyright "ruff==$ruff" snakemake fsspec
     # What the tutorial and the benchmarks need.
     install pandas pyarrow matplotlib nbclient nbformat ipykernel
     if [ "$2" = 0 ]; then
+        "$fresh" -m ruff format --check --no-cache --config doors/python/pyproject.toml .
         (cd doors/python && "$fresh" -m mypy "${typed[@]}" && "$fresh" -m pyright --pythonpath "$fresh" "${typed[@]}")
     fi
     run_tests -s || code=$?
@@ -51,6 +52,7 @@ test_with() {
     [ "$("$folder/bin/eyas" --version)" = "$("$fresh" -m eyas --version)" ]
 }
 
+ruff=0.17.6
 typed=(eyas snakemake_executor_plugin_eyas snakemake_storage_plugin_eyas tests/typed.py)
 # Both at a time. What the newest one prints comes after the other.
 code=0

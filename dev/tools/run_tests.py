@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""Builds the workspace, and runs its tests with cargo-nextest: the longest first, each in a process of its own.
+"""Builds the workspace, and runs its tests with cargo-nextest: the longest first, each in a process
+of its own.
 
-    dev/tools/run_tests.py [WORD...]                 all tests, or what these words of `cargo nextest run` select
-    dev/tools/run_tests.py --since REV               tests of the rooms that differ from REV; of the end-to-end tests,
-                                                     the files that differ
+    dev/tools/run_tests.py [WORD...]                 all tests, or what these words of `cargo
+                                                     nextest run` select
+    dev/tools/run_tests.py --since REV               tests of the rooms that differ from REV; of the
+                                                     end-to-end tests, the files that differ
     dev/tools/run_tests.py --stress NAME --runs 50 --load 8
-                                                     the tests whose names contain NAME, again and again, beside this
-                                                     number of busy processes
+                                                     the tests whose names contain NAME, again and
+                                                     again, beside this number of busy processes
 
-A test that still runs after some minutes is killed, and its output is shown: after the time in `.config/nextest.toml`,
-or after 20 times the seconds that `dev/tests/slow.toml` has for it, if that is more. At the end come the slowest tests;
-tests of over 10 s have a line in that list. The results are also in `target/test-results.xml`, as JUnit has them.
+A test that still runs after some minutes is killed, and its output is shown: after the time in
+`.config/nextest.toml`, or after 20 times the seconds that `dev/tests/slow.toml` has for it, if that
+is more. At the end come the slowest tests; tests of over 10 s have a line in that list. The results
+are also in `target/test-results.xml`, as JUnit has them.
 
-In CI (`CI` is set), a test that fails runs once more, alone, at the end. If it passes then, the run passes, too, and
-the test is named at the end of the run (`dev/tools/unstable.py`). More than two such tests fail the run.
+In CI (`CI` is set), a test that fails runs once more, alone, at the end. If it passes then, the run
+passes, too, and the test is named at the end of the run (`dev/tools/unstable.py`). More than two
+such tests fail the run.
 
-cargo-nextest comes from PyPI into `target/tools`. Where that is not possible, and none is in PATH, the tests run under
-plain `cargo test`. EYAS_BIN names another binary for the end-to-end tests than the one that was built.
+cargo-nextest comes from PyPI into `target/tools`. Where that is not possible, and none is in PATH,
+the tests run under plain `cargo test`. EYAS_BIN names another binary for the end-to-end tests than
+the one that was built.
 """
 
 from __future__ import annotations
@@ -49,7 +54,8 @@ RESULTS = TARGET / "test-results.xml"  # of all tests, also when some have run a
 TESTS_FAILED = 100  # nextest's exit code if tests have failed, and nothing else has
 SLOWEST_SHOWN = 20
 SLOW_S = 10.0
-# A listed test is killed when it has taken this many times its usual time, but not before `.config/nextest.toml` says.
+# A listed test is killed when it has taken this many times its usual time, but not before
+# `.config/nextest.toml` says.
 PATIENCE = 20
 PERIOD_S = 60
 MIN_PERIODS = 4
@@ -104,9 +110,9 @@ def slow_tests() -> list[dict[str, object]]:
 
 
 def write_priorities(path: Path) -> None:
-    """Writes the part of nextest's configuration that comes from the list of slow tests: longest first, the number of
-    threads that a test takes, and after how many periods it is killed. On a busy machine a test that computes takes
-    many times its usual time.
+    """Writes the part of nextest's configuration that comes from the list of slow tests: longest
+    first, the number of threads that a test takes, and after how many periods it is killed. On a
+    busy machine a test that computes takes many times its usual time.
     """
     longest = max((float(str(row["seconds"])) for row in slow_tests()), default=1.0)
     parts = []
@@ -200,7 +206,9 @@ def run_all(program: str, words: list[str]) -> int:
 
 
 def filter_of_changes(since: str) -> str:
-    """The filter of nextest for the tests that belong to changed files; nothing if there are none."""
+    """The filter of nextest for the tests that belong to changed files; nothing if there
+    are none.
+    """
     folders, modules = set(), set()
     # Files of the workspace, and what end-to-end tests share, are left to `make test`.
     for path in map(Path, changed_files(since)):
@@ -227,8 +235,8 @@ def busy(count: int) -> Iterator[None]:
 
 
 def heed_signals() -> None:
-    """Lets signals end programs again if the parent process ignores them, as `nohup` and `&` of a shell do: tests of
-    interrupts would fail.
+    """Lets signals end programs again if the parent process ignores them, as `nohup` and `&` of a
+    shell do: tests of interrupts would fail.
     """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -272,7 +280,8 @@ def main() -> int:
         changed = filter_of_changes(asked.since)
         if not changed:
             print(
-                f"no test belongs to a file that differs from {asked.since}: `make test` runs all tests"
+                f"no test belongs to a file that differs from {asked.since}: `make test` runs all "
+                "tests"
             )
             return 0
         words += ["--filterset", changed, "--no-tests", "pass"]

@@ -11,10 +11,10 @@
     size        size of the build folder after make test
     packages    packages in Cargo.lock
 
-Each run has a clone of its own in $TMPDIR, of the last commit, which is removed; the cache of the package registries is
-not. `--busy` starts that many busy processes beside. Prints one row of a table for each, with medians of the runs and
-the load average of the machine before the first run. The output of the commands is in ROW-RUN.txt in this folder's
-`target/times`.
+Each run has a clone of its own in $TMPDIR, of the last commit, which is removed; the cache of the
+package registries is not. `--busy` starts that many busy processes beside. Prints one row of a
+table for each, with medians of the runs and the load average of the machine before the first run.
+The output of the commands is in ROW-RUN.txt in this folder's `target/times`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def main() -> None:
         if name in rows and found:
             unit = "GB" if name == "size" else "min"
             print(
-                f"| {name} | {statistics.median(found):.1f} {unit} | {min(found):.1f} to {max(found):.1f} |"
+                f"| {name} | {statistics.median(found):.1f} {unit} | {min(found):.1f} to "
+                f"{max(found):.1f} |"
             )
     if "packages" in rows:
         count = (ROOT / "Cargo.lock").read_text().count("[[package]]")

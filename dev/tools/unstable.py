@@ -1,4 +1,5 @@
-"""Tests that failed in CI and passed when they ran once more, alone: a run may have few of them, and must name them.
+"""Tests that failed in CI and passed when they ran once more, alone: a run may have few of them,
+and must name them.
 
 dev/tools/unstable.py begin           forgets those of an earlier run
 dev/tools/unstable.py note NAME...    adds tests; exit code 1 if there are too many
@@ -26,7 +27,8 @@ def note(names: list[str]) -> bool:
     count = len(noted())
     if count > MAX_UNSTABLE:
         print(
-            f"{count} tests failed and then passed; a run may have {MAX_UNSTABLE}: {', '.join(noted())}"
+            f"{count} tests failed and then passed; a run may have {MAX_UNSTABLE}: "
+            f"{', '.join(noted())}"
         )
     return count <= MAX_UNSTABLE
 

@@ -29,14 +29,15 @@ int main(void)
         fail("connect");
 
     /* The file appears when its writer is closed, and not before. */
-    if (eyas_create(client, "/books/draft.txt", NULL, 0, &writer) || eyas_write(writer, first, strlen(first)))
+    if (eyas_create(client, "/books/draft.txt", NULL, 0, &writer) ||
+        eyas_write(writer, first, strlen(first)))
         fail("create");
     if (eyas_stat(client, "/books/draft.txt", &info, sizeof info) != EYAS_STATUS_NOT_FOUND)
         fail("the file has appeared too early");
     if (eyas_writer_close(writer))
         fail("close");
-    if (eyas_append(client, "/books/draft.txt", &writer) || eyas_write(writer, second, strlen(second)) ||
-        eyas_writer_close(writer))
+    if (eyas_append(client, "/books/draft.txt", &writer) ||
+        eyas_write(writer, second, strlen(second)) || eyas_writer_close(writer))
         fail("append");
     if (eyas_rename(client, "/books/draft.txt", "/books/whale.txt"))
         fail("rename");

@@ -26,7 +26,8 @@ int main(void)
     /* At most 1 MB and 3 entries: the link, a file, and one more. */
     if (eyas_make_folder(client, "/team") || eyas_set_quota(client, "/team", 1000000, 3))
         fail("quota");
-    if (eyas_set_mode(client, "/team", 0750) || eyas_set_owner(client, "/team", getuid(), EYAS_UNCHANGED))
+    if (eyas_set_mode(client, "/team", 0750) ||
+        eyas_set_owner(client, "/team", getuid(), EYAS_UNCHANGED))
         fail("owner");
     if (eyas_make_symbolic_link(client, "/team/latest", "run-1"))
         fail("link");
@@ -40,7 +41,8 @@ int main(void)
     eyas_text_free(target);
     if (eyas_stat(client, "/team", &info, sizeof info))
         fail("stat");
-    printf("mode %o, owner %s\n", (unsigned)info.mode, info.uid == getuid() ? "me" : "someone else");
+    printf("mode %o, owner %s\n", (unsigned)info.mode,
+           info.uid == getuid() ? "me" : "someone else");
     if (eyas_get_quota(client, "/team", &quota, sizeof quota))
         fail("usage");
     printf("%u of %u bytes, %u of %u entries\n", (unsigned)quota.used_bytes, (unsigned)quota.bytes,

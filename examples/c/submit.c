@@ -47,7 +47,8 @@ int main(void)
     /* Results come in the order in which the tasks end. */
     if (eyas_results_open(client, id, &results))
         fail("results");
-    while ((status = eyas_results_next(results, EYAS_FOREVER, &result, sizeof result)) == EYAS_STATUS_OK)
+    while ((status = eyas_results_next(results, EYAS_FOREVER, &result, sizeof result)) ==
+           EYAS_STATUS_OK)
         printf("task %u on %s %s: %.*s", (unsigned)result.task, result.executor, result.message,
                (int)result.stdout_length, result.stdout_bytes);
     if (status != EYAS_STATUS_END)

@@ -116,7 +116,8 @@ static void work(eyas_run *run)
             status = eyas_block_commit(block, text, length);
         free(text);
         /* Another worker was faster with this block: its counts are counted, and these are not. */
-        if (status != EYAS_STATUS_OK && status != EYAS_STATUS_END && status != EYAS_STATUS_DISCARDED)
+        if (status != EYAS_STATUS_OK && status != EYAS_STATUS_END &&
+            status != EYAS_STATUS_DISCARDED)
             fail("work");
         eyas_block_close(block);
     } while (pieces > 0 || status == EYAS_STATUS_DISCARDED);
@@ -165,7 +166,8 @@ int main(int argc, char **argv)
             fail("join");
         work(run);
     } else {
-        if (eyas_run_open(client, (const char *const *)(argv + 2), (size_t)argc - 2, 4, 3000, &run) ||
+        const char *const *files = (const char *const *)(argv + 2);
+        if (eyas_run_open(client, files, (size_t)argc - 2, 4, 3000, &run) ||
             eyas_run_address(run, &address))
             fail("open");
         printf("%s\n", address);

@@ -1,4 +1,5 @@
-// Finds the longest line of a file that it writes, with tasks over its blocks and with elastic blocks.
+// Finds the longest line of a file that it writes, with tasks over its blocks and with elastic
+// blocks.
 
 #include <eyas.hpp>
 

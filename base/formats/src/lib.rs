@@ -146,8 +146,8 @@ impl Recorded {
             if is_now != format {
                 let variant = variant.map_or(String::new(), |number| format!(", variant {number}"));
                 return Err(format!(
-                    "{name}{variant} was `{format}` and is now `{is_now}`, which old bytes do not have: that needs the \
-                     major version {}; or add a variant at the end of an enum",
+                    "{name}{variant} was `{format}` and is now `{is_now}`, which old bytes do not \
+                     have: that needs the major version {}; or add a variant at the end of an enum",
                     major + 1
                 ));
             }
@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn each_struct_and_each_variant_has_a_line() {
         let recorded = recorded::<before::Message>((3, 1));
-        let text = "version 3.1\nMessage 0 = Ask(u32?)\nMessage 1 = Tell { who: str, what: [Part] }\n\
-                    Part = ([u8; 2], bool)\n";
+        let text = "version 3.1\nMessage 0 = Ask(u32?)\n\
+                    Message 1 = Tell { who: str, what: [Part] }\nPart = ([u8; 2], bool)\n";
         assert_eq!(recorded.text(), text);
         assert_eq!(Recorded::parse(text), recorded);
     }

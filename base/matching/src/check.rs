@@ -188,16 +188,8 @@ impl Checker {
 fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, CheckError> {
     let has_target = call.target.is_some();
     let name = call.func_name.as_str();
-    let shown = name.trim_matches('_').trim_start_matches('@').replace('_', " ");
     let wrong = |problem| CheckError { at, problem };
-    let cannot = |wanted| {
-        let given: Vec<_> = types.iter().map(Type::to_string).collect();
-        wrong(ExpressionProblem::Operands {
-            operator: shown.clone(),
-            wanted,
-            given: given.join(" and "),
-        })
-    };
+    let cannot = |wanted| wrong(wrong_operands(name, types, wanted));
     match (name, has_target, types) {
         (op::LOGICAL_AND | op::LOGICAL_OR, false, [Type::Truth, Type::Truth]) => Ok(Type::Truth),
         (op::LOGICAL_AND | op::LOGICAL_OR, false, _) => Err(cannot("two truth values")),
@@ -241,9 +233,21 @@ fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, Ch
             Ok(Type::Truth)
         }
         (op::IN, false, _) => Err(cannot("a name and labels, or a value and a list of its type")),
+        _ => type_of_function(name, has_target, types).map_err(wrong),
+    }
+}
+
+/// The type of a call of a function that is not an operator.
+fn type_of_function(
+    name: &str,
+    has_target: bool,
+    types: &[Type],
+) -> Result<Type, ExpressionProblem> {
+    let cannot = |wanted| wrong_operands(name, types, wanted);
+    match (name, has_target, types) {
         ("contains" | "startsWith" | "endsWith", true, [Type::Text, Type::Text]) => Ok(Type::Truth),
         ("contains" | "startsWith" | "endsWith", _, _) => {
-            Err(wrong(ExpressionProblem::CalledOnText(name.to_owned())))
+            Err(ExpressionProblem::CalledOnText(name.to_owned()))
         }
         ("size", _, [Type::Text | Type::Labels | Type::List(_)]) => Ok(Type::Whole),
         ("size", _, _) => Err(cannot("a text, a list or labels")),
@@ -254,8 +258,15 @@ fn type_of_call(at: u64, call: &mut CallExpr, types: &[Type]) -> Result<Type, Ch
             Ok(Type::Text)
         }
         ("string", _, _) => Err(cannot("one value")),
-        _ => Err(wrong(ExpressionProblem::UnknownFunction(name.to_owned()))),
+        _ => Err(ExpressionProblem::UnknownFunction(name.to_owned())),
     }
+}
+
+/// An operator or a function has operands of other types than it needs.
+fn wrong_operands(name: &str, types: &[Type], wanted: &'static str) -> ExpressionProblem {
+    let operator = name.trim_matches('_').trim_start_matches('@').replace('_', " ");
+    let given: Vec<_> = types.iter().map(Type::to_string).collect();
+    ExpressionProblem::Operands { operator, wanted, given: given.join(" and ") }
 }
 
 /// Converts the whole one of two numbers to a fraction if the other is a fraction. Returns their

@@ -271,7 +271,8 @@ async fn pass_on(mut from: TcpStream, mut to: TcpStream, guest: Guest, close_dea
         tokio::select! {
             back = back => {
                 back?;
-                // All bytes are sent to the near end. Closing now would lose bytes that the near end has not read.
+                // All bytes are sent to the near end. Closing now would lose bytes that the near
+                // end has not read.
                 timeout(close_deadline, there).await.unwrap_or(Ok(()))
             }
             Err(error) = &mut there => Err(error),
@@ -283,7 +284,9 @@ async fn pass_on(mut from: TcpStream, mut to: TcpStream, guest: Guest, close_dea
         () = sleep(PROVEN_AFTER) => match guest.prove_up_to(MAX_PER_ADDRESS) {
             Some(_proven) => passed.await,
             None => {
-                Err(io::Error::other(format!("{MAX_PER_ADDRESS} connections of its address are passed on already")))
+                Err(io::Error::other(format!(
+                    "{MAX_PER_ADDRESS} connections of its address are passed on already"
+                )))
             }
         }
     };

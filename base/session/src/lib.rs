@@ -9,8 +9,8 @@
 //! | --- | --- |
 //! | `access`, `private` | access files; files and folders that only one user can read |
 //! | `trusted` | whether other users could replace what a path names |
-//! | `authority`, `credentials`, `suites` | signing keys; verifying peers; TLS settings and ciphers |
-//! | `connection`, `frames`, `outbox` | sessions: dialling, accepting, frames; batches of messages to send |
+//! | `authority`, `credentials`, `suites` | signing keys; verifying peers; TLS and its ciphers |
+//! | `connection`, `frames`, `outbox` | sessions: dialling, accepting, frames; batches to send |
 //! | `local_socket` | connections between processes of one user on one host |
 //! | `relay` | connections through a relay, for nodes that cannot reach others directly |
 //! | `ports` | addresses of network interfaces, ranges of ports |

@@ -68,10 +68,15 @@ impl Listener {
         async move {
             tokio::select! {
                 greeted = timeout(PROOF_DEADLINE, greet(arrived, acceptor, guest)) => {
-                    greeted.unwrap_or_else(|_| Err(ended(&remote.to_string(), "it did not prove its key in time")))
+                    greeted.unwrap_or_else(|_| {
+                        Err(ended(&remote.to_string(), "it did not prove its key in time"))
+                    })
                 }
                 Ok(()) = closed => {
-                    Err(ended(&remote.to_string(), "it had not proven a key when newer connections arrived"))
+                    Err(ended(
+                        &remote.to_string(),
+                        "it had not proven a key when newer connections arrived",
+                    ))
                 }
             }
         }
@@ -80,7 +85,9 @@ impl Listener {
     async fn accept(&self) -> Arrived {
         loop {
             let accepted = tokio::select! {
-                accepted = self.tcp.accept() => accepted.map(|(stream, remote)| Some(Arrived::Tcp(stream, remote))),
+                accepted = self.tcp.accept() => {
+                    accepted.map(|(stream, remote)| Some(Arrived::Tcp(stream, remote)))
+                }
                 accepted = accept_local(self.local.as_ref()) => accepted,
             };
             match accepted {

@@ -47,8 +47,8 @@ macro_rules! attributes {
                 match self { $(Attribute::$variant => AttributeType::$kind,)+ }
             }
 
-            /// Whether the value is the same for all tasks of equal needs while an executor is registered. Other
-            /// attributes depend on the single task, or change over time.
+            /// Whether the value is the same for all tasks of equal needs while an executor is
+            /// registered. Other attributes depend on the single task, or change over time.
             pub fn is_fixed(self) -> bool {
                 match self { $(Attribute::$variant => Changes::$changes == Changes::Never,)+ }
             }
@@ -70,8 +70,10 @@ attributes! {
     NodeMemory = "node.memory", Whole, Never, "The node's memory, bytes.";
     NodeDisk = "node.disk", Whole, Never, "Disk for sandboxes when the executor started, bytes.";
     NodeFreeDisk = "node.free_disk", Whole, Often,
-        "Disk available for inputs and sandboxes, bytes: free space and what the store could evict.";
-    NodeLoad = "node.load", Fraction, Often, "Fraction of the node's processors that have a task, 0 to 1.";
+        "Disk available for inputs and sandboxes, bytes: free space and what the store could \
+         evict.";
+    NodeLoad = "node.load", Fraction, Often,
+        "Fraction of the node's processors that have a task, 0 to 1.";
     TaskJob = "task.job", Text, Often, "The name of the task's job.";
     TaskCpus = "task.cpus", Fraction, Never, "Processors that the task requests.";
     TaskMemory = "task.memory", Whole, Never, "Memory that the task requests, bytes.";
@@ -79,8 +81,10 @@ attributes! {
     TaskInputs = "task.inputs", Whole, Often, "Number of the task's inputs.";
     TaskInputBytes = "task.input_bytes", Whole, Often, "Size of the task's inputs, bytes.";
     TaskAttempt = "task.attempt", Whole, Often, "Number of earlier assignments of the task.";
-    LocalBytes = "local_bytes", Whole, Often, "Size of the task's inputs that the node holds, bytes.";
-    TransferSeconds = "transfer_seconds", Fraction, Often, "Estimated time to fetch the other inputs, seconds.";
+    LocalBytes = "local_bytes", Whole, Often,
+        "Size of the task's inputs that the node holds, bytes.";
+    TransferSeconds = "transfer_seconds", Fraction, Often,
+        "Estimated time to fetch the other inputs, seconds.";
 }
 
 /// The value of an attribute.

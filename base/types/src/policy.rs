@@ -21,7 +21,9 @@ pub struct PolicyError {
 }
 
 macro_rules! policy_names {
-    ($(#[$doc:meta])* $name:ident, $kind:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal {
+        $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub enum $name { $($(#[$vdoc])* $variant,)+ }
@@ -57,7 +59,8 @@ policy_names! {
     PlacementPolicy, "a placement" {
         /// First-available: no data awareness, no hints, no caching.
         FirstAvailable = "fa",
-        /// First-cache-available: no data awareness in placement; executors cache, and are told who holds what.
+        /// First-cache-available: no data awareness in placement; executors cache, and are told who
+        /// holds what.
         FirstCacheAvailable = "fca",
         /// Max-cache-hit: a task waits for an executor that holds the most of its data.
         MaxCacheHit = "mch",
@@ -65,7 +68,8 @@ policy_names! {
         MaxComputeUtil = "mcu",
         /// Good-cache-compute: MCH while utilisation is at the threshold, else MCU.
         GoodCacheCompute = "gcc",
-        /// The executor on which the task would finish first, by estimates of waiting, fetching and computing.
+        /// The executor on which the task would finish first, by estimates of waiting, fetching and
+        /// computing.
         Cost = "cost",
     }
 }
@@ -91,8 +95,8 @@ policy_names! {
         /// One executor reads persistent storage, and each passes on what it is still receiving.
         #[default]
         Chain = "chain",
-        /// In rounds: in each, every executor that has all objects sends them to one executor that has none. The best
-        /// case of active storage (data-diffusion §5.3), for comparison.
+        /// In rounds: in each, every executor that has all objects sends them to one executor that
+        /// has none. The best case of active storage (data-diffusion §5.3), for comparison.
         SpanningTree = "spanning-tree",
     }
 }

@@ -4,11 +4,12 @@
 //! | --- | --- |
 //! | `{}` | the item; the staged path if it names an input |
 //! | `{.}` | the item without its last extension |
-//! | `{/}` `{//}` `{/.}` | the item's last component, its folder, its last component without extension |
+//! | `{/}` `{//}` `{/.}` | its last component, its folder, its last component without extension |
 //! | `{1}` `{2}` …, `{1.}` `{2/}` … | the same for one column |
-//! | `{input:1}` … | the staged path of the task's first, second … input, the template's inputs first |
-//! | `{inputs}` `{inputs0}` | a file with the staged paths of all inputs, one on each line, or each before a NUL byte |
-//! | `{#}` `{%}` | the task's number in its job, from 1; the number of the slot it runs in, from 1 |
+//! | `{input:1}` … | the staged path of the first, second … input, the template's inputs first |
+//! | `{inputs}` | a file with the staged paths of all inputs, one on each line |
+//! | `{inputs0}` | the same with each path before a NUL byte |
+//! | `{#}` `{%}` | the task's number in its job, and the number of its slot, both from 1 |
 //!
 //! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. A
 //! backslash before a placeholder makes it text: `\{}` is `{}`, and `\\{}` is a backslash and the

@@ -35,8 +35,8 @@ pub enum HelloError {
     Body(#[from] postcard::Error),
     /// The other side has another major version.
     #[error(
-        "the other side speaks version {0} of eyas's protocol, and this side version {own}: use the same version of \
-         eyas on all nodes",
+        "the other side speaks version {0} of eyas's protocol, and this side version {own}: use \
+         the same version of eyas on all nodes",
         own = PROTOCOL_VERSION.0
     )]
     Version(u16),

@@ -273,7 +273,8 @@ impl Client {
                     // Its deliveries end soon.
                     Ok(true) | Err(ServiceError::Stopping) => {}
                     Ok(false) => {
-                        let why = "an attached job needs a connection of its own for other requests";
+                        let why =
+                            "an attached job needs a connection of its own for other requests";
                         return self.send(Ok(ToClient::Refused(why.into()))).await;
                     }
                     Err(why) => return self.send(Err(why)).await,

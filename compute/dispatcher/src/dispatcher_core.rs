@@ -153,6 +153,22 @@ impl DispatcherCore {
         }
     }
 
+    /// Handles the calls and messages that have gathered, for at most [`MAX_TURN_US`]. That comes
+    /// before results are written, and results gather while others are being written, so that
+    /// entries are large when there is much to write.
+    fn handle_gathered(&mut self, inbox: &mut CoreInbox) {
+        let until_us = self.clock.now_us() + MAX_TURN_US;
+        for _ in 0..HANDLED_AT_ONCE {
+            let (call, message) = (inbox.calls.try_recv(), inbox.messages.try_recv());
+            let is_empty = call.is_err() && message.is_err();
+            call.into_iter().for_each(|call| self.answer_call(call));
+            message.into_iter().for_each(|message| self.handle(message));
+            if is_empty || self.clock.now_us() > until_us {
+                break;
+            }
+        }
+    }
+
     /// Works until the cluster is stopped.
     pub async fn run(
         mut self,
@@ -188,19 +204,7 @@ impl DispatcherCore {
                 () = std::future::ready(()), if has_parts => {}
             }
             self.do_part();
-            // Everything that has gathered is looked at before results are written, and results
-            // gather while others are being written, so that entries are large when there is much
-            // to write.
-            let until_us = self.clock.now_us() + MAX_TURN_US;
-            for _ in 0..HANDLED_AT_ONCE {
-                let (call, message) = (inbox.calls.try_recv(), inbox.messages.try_recv());
-                let is_empty = call.is_err() && message.is_err();
-                call.into_iter().for_each(|call| self.answer_call(call));
-                message.into_iter().for_each(|message| self.handle(message));
-                if is_empty || self.clock.now_us() > until_us {
-                    break;
-                }
-            }
+            self.handle_gathered(&mut inbox);
             // Executors that have room are given tasks before further messages are looked at.
             // Otherwise all of them would have ended what they have before they get more, and each
             // message would be about few tasks.
@@ -322,7 +326,10 @@ impl DispatcherCore {
         reply: oneshot::Sender<(ExecutorId, Arc<SignOfLife>)>,
     ) {
         let id = self.executors.join(registration, outbox, self.clock);
-        tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
+        tracing::info!(
+            executor = %id, name = registration.name, held = registration.held.len(),
+            "joined"
+        );
         let heartbeat_us = self.heartbeat.as_micros() as u64;
         // Shorter than it takes to count as lost.
         let lease_us = heartbeat_us * u64::from(MISSED_HEARTBEATS - 1);
@@ -499,7 +506,10 @@ impl DispatcherCore {
         let silence_us = self.silence_us();
         for executor in self.executors.lost_at(now_us, silence_us) {
             let silence = self.heartbeat * MISSED_HEARTBEATS;
-            tracing::warn!(%executor, "does not read its messages, or was not heard of for {silence:?}");
+            tracing::warn!(
+                %executor,
+                "does not read its messages, or was not heard of for {silence:?}"
+            );
             self.lost(executor, true);
         }
         self.let_leave_those_that_may();

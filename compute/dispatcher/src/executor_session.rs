@@ -69,7 +69,10 @@ pub(crate) async fn serve(
         ended = send => ended,
         refusal = keep_current(&mut standing, to_tell, keys) => {
             tracing::warn!(%executor, ?refusal, "its key is no longer accepted");
-            Err(SessionError::Ended { address: remote.to_string(), why: "its key is no longer accepted".into() })
+            Err(SessionError::Ended {
+                address: remote.to_string(),
+                why: "its key is no longer accepted".into(),
+            })
         }
     };
     let _ = core.send(CoreMessage::Gone { executor }).await;

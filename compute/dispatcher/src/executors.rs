@@ -370,7 +370,10 @@ impl ConnectedExecutors {
                 && !std::mem::replace(&mut executor.is_deaf, true)
             {
                 self.no_loss_before_us = None;
-                tracing::warn!(executor = %id, "does not read what it is sent; its connection will end");
+                tracing::warn!(
+                    executor = %id,
+                    "does not read what it is sent; its connection will end"
+                );
             }
         }
     }

@@ -7,13 +7,13 @@
 //! | --- | --- |
 //! | `jobs` | when it was submitted, and the number of its stored job |
 //! | `stored` | by that number, the job as it was submitted |
-//! | `chunks` | likewise, the chunks of its objects that are files of the cluster with several chunks |
+//! | `chunks` | likewise, the chunks of its objects that are files of several chunks |
 //! | `current` | other versions of its objects, which tasks read since a retry |
-//! | `snapshots` | its state when the last snapshot was taken, which replaces the entries before it |
+//! | `snapshots` | its state at the last snapshot, which replaces the entries before it |
 //! | `entries` | what happened to it since then, other than results |
 //! | `results` | the results of its tasks; they stay, so that they can be read at any time |
 //! | `summaries` | of an ended job whose snapshot is of its end: what lists of jobs show |
-//! | `outputs` | how long the file is that has the captured output of its tasks which is too large for `results` |
+//! | `outputs` | the length of the file with captured output that is too large for `results` |
 //!
 //! Its size is bounded by the jobs that are remembered (`max_ended_jobs`, `max_output_bytes` in
 //! `core/jobs`); for each of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
@@ -146,7 +146,9 @@ macro_rules! database_errors {
         }
     )*};
 }
-database_errors!(DatabaseError TransactionError TableError StorageError CommitError CompactionError);
+database_errors! {
+    DatabaseError TransactionError TableError StorageError CommitError CompactionError
+}
 
 /// How a journal is written.
 #[derive(Clone, Debug, Default)]

@@ -128,7 +128,10 @@ impl OutgoingMessages {
     /// that needs it; where an assignment that is not sent in parts needs it first, nothing is
     /// taken back.
     pub fn withdraw(&mut self, task: TaskId) -> Option<WithdrawnAssignment> {
-        let is_it = |other: &Outgoing| matches!(other, Outgoing::InParts(it) if it.task == task && it.sent == 0);
+        let is_it = |other: &Outgoing| match other {
+            Outgoing::InParts(it) => it.task == task && it.sent == 0,
+            _ => false,
+        };
         let place = self.behind.iter().position(is_it)?;
         let Outgoing::InParts(it) = &self.behind[place] else { return None };
         let (attempt, template) = (it.attempt, it.template());

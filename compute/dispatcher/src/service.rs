@@ -84,7 +84,11 @@ pub enum ServiceError {
     #[error("job {0} has no tasks")]
     NoTasks(JobId),
     /// The job has no such task.
-    #[error("there is no task {task}: job {} has tasks {} to {last}", task.job, TaskId { index: 0, ..*task })]
+    #[error(
+        "there is no task {task}: job {} has tasks {} to {last}",
+        task.job,
+        TaskId { index: 0, ..*task }
+    )]
     NoSuchTask {
         /// The task.
         task: TaskId,

@@ -8,12 +8,12 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `run`, `session` | start and end of the process; one session with the dispatcher, and reconnection |
-//! | `executor_core` | the node, its events and effects; objects that are fetched, held or reserved |
-//! | `task` | one task: sandbox, staging, outputs, lease, claims of output places, job tokens, node failures |
+//! | `run`, `session` | start and end of the process; sessions with the dispatcher, reconnection |
+//! | `executor_core` | the node, its events and effects; objects fetched, held or reserved |
+//! | `task` | one task: sandbox, staging, outputs, lease, claims of places, tokens, node failures |
 //! | `process` | one process group: start, capture, time limit, suspension, termination, strays |
 //! | `resources` | limits and use of memory and processors by tasks |
-//! | `leftovers` | processes of executors that died: the guardian, control groups, names of processes |
+//! | `leftovers` | processes of executors that died: guardian, control groups, process names |
 
 mod cluster_files;
 mod config;

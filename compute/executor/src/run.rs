@@ -125,17 +125,7 @@ async fn live(
     let peers = Peers::new(keys, PeerLimits::default(), limits.link_in.clone());
     let storage = Storage::ordered(limits, storage_turns(&config)?, marker.clone());
     let files = files_node(&config, &store, place)?;
-    let files_nodes = Arc::new(KnownFilesNodes::default());
-    let near = files.as_ref().map(|files| {
-        let announced = files.announced();
-        files_nodes.learn([announced.address]);
-        NearNode { node: announced.node, store: Some(config.store_folder()) }
-    });
-    storage.provide_files(Arc::new(cluster_files::storage(
-        access.clone(),
-        files_nodes.clone(),
-        near,
-    )));
+    let files_nodes = provide_files(&storage, &access, files.as_ref(), &config);
     let strays = Strays::adopt();
     if let Err(e) = &strays {
         tracing::info!("processes that leave their task's process group will not be found: {e}");
@@ -325,6 +315,25 @@ async fn leave(host: &SessionHost, guardian: Option<Guardian>) {
             group.remove_guardians();
         }
     }
+}
+
+/// Lets the storage read files of the cluster, through the node of this executor (`own`) if it has
+/// one. Returns the nodes of the file system, of which more are learnt later.
+fn provide_files(
+    storage: &Storage,
+    access: &Access,
+    own: Option<&ExecutorFilesNode>,
+    config: &ExecutorConfig,
+) -> Arc<KnownFilesNodes> {
+    let nodes = Arc::new(KnownFilesNodes::default());
+    let near = own.map(|own| {
+        let announced = own.announced();
+        nodes.learn([announced.address]);
+        NearNode { node: announced.node, store: Some(config.store_folder()) }
+    });
+    let files = cluster_files::storage(access.clone(), nodes.clone(), near);
+    storage.provide_files(Arc::new(files));
+    nodes
 }
 
 fn io(what: &str) -> impl FnOnce(std::io::Error) -> ExecutorError + use<> {

@@ -90,37 +90,21 @@ impl SessionHost {
             }
             Some(ToExecutor::Refused(why)) => return Err(ExecutorError::Refused(why)),
             _ => {
+                let address = self.access.dispatcher.clone();
                 let why = "the dispatcher did not welcome this executor".to_owned();
-                return Ok(SessionEnd::Lost(SessionError::Protocol {
-                    address: self.access.dispatcher.clone(),
-                    why,
-                }));
+                return Ok(SessionEnd::Lost(SessionError::Protocol { address, why }));
             }
         };
-        tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
-        for part in if caching { later } else { &[] }.chunks(OUTBOX_MESSAGES) {
-            let stored = |(object, size_bytes): &(_, _)| FromExecutor::Stored {
-                object: *object,
-                size_bytes: *size_bytes,
-            };
-            // If the connection has ended, the session reports it below.
-            let _ = outbox.put(part.iter().map(stored).collect()).await;
+        tracing::info!(
+            %executor, name = self.config.name, held = held.len(),
+            "joined {}",
+            self.access.cluster
+        );
+        if caching {
+            report_stored(&outbox, later).await;
         }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
-        let core = CoreHandle::new(
-            self.node(caching),
-            caching,
-            self.runner.clone(),
-            self.fetcher.clone(),
-            lease,
-        );
-        if let Some(node) = &self.files {
-            // Before any object is evicted. From now on the core is told of every chunk that
-            // arrives.
-            node.account_to(&core);
-            core.lock().chunks_found(node.chunks()?);
-        }
-        core.lock().found(held);
+        let core = self.core(caching, lease, held)?;
         if let (Some(node), Some(place)) = (&self.files, files) {
             let (transfers, movers) = ((&self.peers, &self.server), &self.runner.movers);
             node.welcomed(place, &self.access, transfers, movers).await?;
@@ -225,7 +209,8 @@ impl SessionHost {
                 () = core.due() => {
                     let facts = core.lock().take_facts();
                     if outbox.put(facts).await.is_err() {
-                        let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
+                        let (address, why) =
+                            (self.access.dispatcher.clone(), "it was closed".to_owned());
                         return SessionEnd::Lost(SessionError::Ended { address, why });
                     }
                 }
@@ -281,6 +266,25 @@ impl SessionHost {
         commands.into_iter().filter_map(other).collect()
     }
 
+    /// A core that knows the objects and chunks in the store.
+    fn core(
+        &self,
+        caching: bool,
+        lease: Lease,
+        held: &[(ObjectId, u64)],
+    ) -> Result<Arc<CoreHandle>, ExecutorError> {
+        let (runner, fetcher) = (self.runner.clone(), self.fetcher.clone());
+        let core = CoreHandle::new(self.node(caching), caching, runner, fetcher, lease);
+        if let Some(node) = &self.files {
+            // Before any object is evicted. From now on the core is told of every chunk that
+            // arrives.
+            node.account_to(&core);
+            core.lock().chunks_found(node.chunks()?);
+        }
+        core.lock().found(held);
+        Ok(core)
+    }
+
     fn node(&self, caching: bool) -> Node {
         let mut node = Node::new(
             self.config.capacity.clone(),
@@ -293,6 +297,18 @@ impl SessionHost {
         );
         node.pin_to(self.config.cores.clone());
         node
+    }
+}
+
+/// Tells the dispatcher of objects in the store that the registration had no room for.
+async fn report_stored(outbox: &Outbox<FromExecutor>, held: &[(ObjectId, u64)]) {
+    let stored = |(object, size_bytes): &(ObjectId, u64)| FromExecutor::Stored {
+        object: *object,
+        size_bytes: *size_bytes,
+    };
+    for part in held.chunks(OUTBOX_MESSAGES) {
+        // If the connection has ended, the session reports it later.
+        let _ = outbox.put(part.iter().map(stored).collect()).await;
     }
 }
 

@@ -24,7 +24,7 @@ use crate::leftovers::cgroup::EnteringCgroup;
 use crate::leftovers::copies::CopyFolders;
 use crate::process::spool::Capture;
 use crate::process::strays::Strays;
-use crate::process::{self, ProcessControl, ProcessEnd};
+use crate::process::{self, ProcessControl, ProcessEnd, ProcessResult};
 use crate::resources::TaskResources;
 use crate::resources::gpus::Gpus;
 use crate::resources::task_group::SlotGroups;
@@ -389,30 +389,11 @@ impl TaskRunner {
         let temporary =
             command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
         folders.temporary = temporary.filter(|folder| !folder.is_empty()).map(PathBuf::from);
-        let timeout = run.task.template.timeout_us.map(Duration::from_micros);
         let marks = [
             format!("{TASK_VARIABLE}={}", run.task.id()),
             format!("{EXECUTOR_VARIABLE}={}", self.marker),
         ];
-        let capture = self.capture(&run.task.template);
-        // Without groups, the processes of tasks are found by their environment.
-        let groups = self.group.wait().tasks.as_ref().ok();
-        let limits = self.resources.prepare(
-            groups,
-            &mut slot.groups,
-            &run.task.template.resources,
-            &run.cores,
-            false,
-        );
-        let mut limits = limits.map_err(|e| {
-            let reason = format!("cannot make the control group of the task on {}: {e}", self.name);
-            failed(FailureKind::Node, reason)
-        })?;
-        let ran = retry_busy(|| {
-            process::run(&command, capture.clone(), timeout, &run.control, &marks, &mut limits)
-        });
-        drop(limits);
-        let ran = ran.map_err(|e| cannot_start(&self.name, &command, &e))?;
+        let ran = self.run_process(run, &command, &marks, &mut slot.groups)?;
         folders.are_in_use =
             !self.strays.as_ref().is_some_and(|strays| strays.kill(ran.group, &marks));
         let is_damaged = self.find_damaged(run, changes);
@@ -433,6 +414,32 @@ impl TaskRunner {
             [ran.stdout.spool, ran.stderr.spool],
             &mut changes.kept,
         )
+    }
+
+    /// Runs the process of a task to its end, within the task's limits. `marks` are the variables
+    /// by which its processes are found.
+    fn run_process(
+        &self,
+        run: &TaskRun,
+        command: &Command,
+        marks: &[String],
+        slot_groups: &mut SlotGroups,
+    ) -> Result<ProcessResult, Status> {
+        let template = &run.task.template;
+        let timeout = template.timeout_us.map(Duration::from_micros);
+        let capture = self.capture(template);
+        // Without groups, the processes of tasks are found by their environment.
+        let groups = self.group.wait().tasks.as_ref().ok();
+        let limits =
+            self.resources.prepare(groups, slot_groups, &template.resources, &run.cores, false);
+        let mut limits = limits.map_err(|e| {
+            let reason = format!("cannot make the control group of the task on {}: {e}", self.name);
+            failed(FailureKind::Node, reason)
+        })?;
+        let ran = retry_busy(|| {
+            process::run(command, capture.clone(), timeout, &run.control, marks, &mut limits)
+        });
+        ran.map_err(|e| cannot_start(&self.name, command, &e))
     }
 
     /// How much of the streams of a task is captured.

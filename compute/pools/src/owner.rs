@@ -288,11 +288,15 @@ impl Owner {
             let mut actions = Vec::new();
             tokio::select! {
                 request = requests.recv() => match request {
-                    Some((request, reply)) => self.answer(clock.now_us(), request, reply, &mut actions),
+                    Some((request, reply)) => {
+                        self.answer(clock.now_us(), request, reply, &mut actions)
+                    }
                     // The handles are gone with the dispatcher.
                     None => break,
                 },
-                Some(finished) = results.recv() => self.finished(clock.now_us(), finished, &mut actions),
+                Some(finished) = results.recv() => {
+                    self.finished(clock.now_us(), finished, &mut actions)
+                }
                 changed = state.changed() => {
                     let now = state.borrow_and_update().clone();
                     if changed.is_err() || now.is_stopping {

@@ -9,7 +9,9 @@ use crate::clock::SECOND;
 use crate::cluster::{Policies, SimCluster};
 use crate::nodes::Batch;
 use crate::outcome::RunOutcome;
-use crate::workload::{Adapted, AllPairs, MonotonicallyIncreasing, Order, SineWave, Workload};
+use crate::workload::{
+    Adapted, AllPairs, MonotonicallyIncreasing, Order, SharedWorkload, SineWave, Workload,
+};
 
 mod document;
 mod repeated;
@@ -21,6 +23,8 @@ pub use repeated::{HEADINGS, LEGEND, Repeated};
 const SEED: u64 = 1;
 /// Rows and columns of a tile. A million pairs are then about as many tiles as nodes.
 const TILE: u32 = 32;
+/// Size of a store on the 100 nodes of the TeraGrid.
+const TERAGRID_CACHE_BYTES: u64 = 50_000_000_000;
 /// Delay of the catalog that is suspected in the paper.
 const LATE: u64 = 12 * SECOND;
 
@@ -33,7 +37,7 @@ pub struct Experiment {
     /// The cluster.
     pub cluster: SimCluster,
     /// The workload.
-    pub workload: Box<dyn Workload + Send + Sync>,
+    pub workload: SharedWorkload,
     /// The paper's policies.
     pub policies: Policies,
     /// The result that the paper reports.
@@ -58,6 +62,9 @@ pub enum Measured {
 }
 
 use Measured::{Efficiency, Makespan};
+use PlacementPolicy::{
+    FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch, MaxComputeUtil as Mcu,
+};
 
 // Reasons of differences from the paper.
 const OLDEST: &str = "below its utilisation threshold, the paper's scheduler takes the oldest \
@@ -89,6 +96,112 @@ struct Scale {
 
 const FULL: Scale = Scale { smaller: 1, most_tasks: u64::MAX };
 
+impl Scale {
+    /// An experiment of this size, with the paper's policies.
+    fn experiment(
+        self,
+        name: &'static str,
+        place: &'static str,
+        cluster: SimCluster,
+        workload: SharedWorkload,
+        placement: PlacementPolicy,
+        measured: Measured,
+    ) -> Experiment {
+        Experiment {
+            name,
+            place,
+            cluster: SimCluster { nodes: cluster.nodes.div_ceil(self.smaller), ..cluster },
+            workload,
+            policies: Policies::of_the_paper(placement),
+            measured,
+            cpu_hours: None,
+            cause: "",
+            is_changed: false,
+            all_local_s: OnceLock::new(),
+        }
+    }
+
+    /// The first tasks of a workload.
+    fn first_tasks(self, workload: impl Workload + Send + Sync + 'static) -> SharedWorkload {
+        Box::new(Adapted::first_tasks(Box::new(workload), self.most_tasks))
+    }
+}
+
+/// The cluster, whose nodes are requested from its batch system.
+fn provisioned(cluster: SimCluster) -> SimCluster {
+    SimCluster { batch: Some(Batch::of_the_paper()), ..cluster }
+}
+
+/// The experiments with arrivals that become more frequent.
+fn monotonically_increasing(scale: Scale) -> Vec<Experiment> {
+    let mi = |name, place, cache_bytes, placement, makespan_s, cpu_hours, cause| {
+        let cluster = provisioned(SimCluster::teragrid_64(cache_bytes));
+        let workload = scale.first_tasks(MonotonicallyIncreasing::paper(SEED));
+        let makespan = Makespan(makespan_s);
+        let mi = scale.experiment(name, place, cluster, workload, placement, makespan);
+        Experiment { cpu_hours, cause, ..mi }
+    };
+    vec![
+        mi("mi-fa", "figure 17", 1_000_000_000, Fa, 5011.0, None, ""),
+        mi("mi-gcc-1gb", "figure 18", 1_000_000_000, Gcc, 3762.0, None, OLDEST),
+        mi("mi-gcc-1.5gb", "figure 19", 1_500_000_000, Gcc, 1596.0, None, ""),
+        mi("mi-gcc-2gb", "figure 20", 2_000_000_000, Gcc, 1436.0, Some(24.0), ""),
+        mi("mi-gcc-4gb", "figure 21", 4_000_000_000, Gcc, 1427.0, Some(17.0), ""),
+        mi("mi-mch-4gb", "figure 22", 4_000_000_000, Mch, 2888.0, None, DISK),
+        mi("mi-mcu-4gb", "figure 23", 4_000_000_000, Mcu, 2037.0, None, OLDEST_OF_DISK),
+    ]
+}
+
+/// The experiments with arrivals that follow a sine.
+fn sine_wave(scale: Scale) -> Vec<Experiment> {
+    let teragrid = || SimCluster::teragrid_100(TERAGRID_CACHE_BYTES);
+    let sw = |name, place, cluster, placement, makespan_s, cpu_hours| {
+        let workload = scale.first_tasks(SineWave::paper(SEED));
+        let makespan = Makespan(makespan_s);
+        let sw = scale.experiment(name, place, cluster, workload, placement, makespan);
+        Experiment { cpu_hours: Some(cpu_hours), ..sw }
+    };
+    vec![
+        sw("sw-fa", "figure 30", teragrid(), Fa, 20_491.0, 1138.0),
+        sw("sw-gcc", "figure 31", teragrid(), Gcc, 6505.0, 361.0),
+        sw("sw-gcc-drp", "figure 32", provisioned(teragrid()), Gcc, 6697.0, 253.0),
+    ]
+}
+
+/// The experiments that compare all pairs of objects.
+fn all_pairs(scale: Scale) -> Vec<Experiment> {
+    let teragrid = || SimCluster::teragrid_100(TERAGRID_CACHE_BYTES);
+    let (blue_gene_p, sicortex) = (SimCluster::blue_gene_p, SimCluster::sicortex);
+    let ap = |name, place, cluster, pairs: AllPairs, placement, efficiency, cause| {
+        let pairs = Box::new(AllPairs { side: pairs.side.div_ceil(scale.smaller), ..pairs });
+        let efficiency = Efficiency(efficiency);
+        let ap = scale.experiment(name, place, cluster, pairs, placement, efficiency);
+        Experiment { cause, ..ap }
+    };
+    // The paper's best case has no decisions, so the faster dispatcher is used.
+    let active = |name, cluster: SimCluster, pairs: AllPairs, efficiency, cause| {
+        let cluster = SimCluster { cache_bytes: pairs.data_bytes(), ..cluster }.under_eyas();
+        let mut active = ap(name, "section 5.3", cluster, pairs, Gcc, efficiency, cause);
+        active.policies.distribution = Some(Distribution::SpanningTree);
+        active
+    };
+    let small = |compute_us| AllPairs { compute_us, ..AllPairs::cluster(Order::Rows) };
+    let rows = || AllPairs::supercomputer(Order::Rows);
+    let tiles = || AllPairs::supercomputer(Order::Tiles(TILE));
+    vec![
+        ap("ap-500-fa", "section 5.3", teragrid(), small(1_000_000), Fa, 0.26, ""),
+        ap("ap-500-1s", "figure 36", teragrid(), small(1_000_000), Gcc, 0.80, PAGES),
+        ap("ap-500-0.1s", "figure 37", teragrid(), small(100_000), Gcc, 0.75, PAGES),
+        active("ap-500-active", teragrid(), small(1_000_000), 0.96, ROUNDS),
+        ap("ap-blue-gene-p", "figure 38", blue_gene_p(), rows(), Gcc, 0.86, ""),
+        ap("ap-blue-gene-p-tiles", "figure 38", blue_gene_p(), tiles(), Gcc, 0.86, ROW_BY_ROW),
+        active("ap-blue-gene-p-active", blue_gene_p(), rows(), 0.35, ""),
+        ap("ap-sicortex", "figure 39", sicortex(), rows(), Gcc, 0.27, READ_MORE),
+        ap("ap-sicortex-tiles", "figure 39", sicortex(), tiles(), Gcc, 0.27, ROW_BY_ROW),
+        active("ap-sicortex-active", sicortex(), rows(), 0.27, ""),
+    ]
+}
+
 impl Experiment {
     /// All experiments, in the paper's order.
     pub fn all() -> Vec<Experiment> {
@@ -103,108 +216,10 @@ impl Experiment {
     }
 
     fn all_at(scale: Scale) -> Vec<Experiment> {
-        use PlacementPolicy::{
-            FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch,
-            MaxComputeUtil as Mcu,
-        };
-        let of =
-            |name, place, cluster: SimCluster, workload, placement, measured, cause| Experiment {
-                name,
-                place,
-                cluster: SimCluster { nodes: cluster.nodes.div_ceil(scale.smaller), ..cluster },
-                workload,
-                policies: Policies::of_the_paper(placement),
-                measured,
-                cpu_hours: None,
-                cause,
-                is_changed: false,
-                all_local_s: OnceLock::new(),
-            };
-        let provisioned = |cluster| SimCluster { batch: Some(Batch::of_the_paper()), ..cluster };
-        let mi = |name, place, cache_bytes, placement, makespan_s, cpu_hours, cause| {
-            let cluster = provisioned(SimCluster::teragrid_64(cache_bytes));
-            let workload = Box::new(Adapted::first_tasks(
-                Box::new(MonotonicallyIncreasing::paper(SEED)),
-                scale.most_tasks,
-            ));
-            let mi = of(name, place, cluster, workload, placement, Makespan(makespan_s), cause);
-            Experiment { cpu_hours, ..mi }
-        };
-        let teragrid = || SimCluster::teragrid_100(50_000_000_000);
-        let sw = |name, place, cluster, placement, makespan_s, cpu_hours| {
-            let workload =
-                Box::new(Adapted::first_tasks(Box::new(SineWave::paper(SEED)), scale.most_tasks));
-            let sw = of(name, place, cluster, workload, placement, Makespan(makespan_s), "");
-            Experiment { cpu_hours: Some(cpu_hours), ..sw }
-        };
-        let ap = |name, place, cluster, pairs: AllPairs, placement, efficiency, cause| {
-            let pairs = AllPairs { side: pairs.side.div_ceil(scale.smaller), ..pairs };
-            of(name, place, cluster, Box::new(pairs), placement, Efficiency(efficiency), cause)
-        };
-        // The paper's best case has no decisions, so the faster dispatcher is used.
-        let active = |name, cluster: SimCluster, pairs: AllPairs, efficiency, cause| {
-            let cluster = SimCluster { cache_bytes: pairs.data_bytes(), ..cluster }.under_eyas();
-            let mut active = ap(name, "section 5.3", cluster, pairs, Gcc, efficiency, cause);
-            active.policies.distribution = Some(Distribution::SpanningTree);
-            active
-        };
-        let small = |compute_us| AllPairs { compute_us, ..AllPairs::cluster(Order::Rows) };
-        let large = AllPairs::supercomputer;
-        let (rows, tiles) = (Order::Rows, Order::Tiles(TILE));
-        vec![
-            mi("mi-fa", "figure 17", 1_000_000_000, Fa, 5011.0, None, ""),
-            mi("mi-gcc-1gb", "figure 18", 1_000_000_000, Gcc, 3762.0, None, OLDEST),
-            mi("mi-gcc-1.5gb", "figure 19", 1_500_000_000, Gcc, 1596.0, None, ""),
-            mi("mi-gcc-2gb", "figure 20", 2_000_000_000, Gcc, 1436.0, Some(24.0), ""),
-            mi("mi-gcc-4gb", "figure 21", 4_000_000_000, Gcc, 1427.0, Some(17.0), ""),
-            mi("mi-mch-4gb", "figure 22", 4_000_000_000, Mch, 2888.0, None, DISK),
-            mi("mi-mcu-4gb", "figure 23", 4_000_000_000, Mcu, 2037.0, None, OLDEST_OF_DISK),
-            sw("sw-fa", "figure 30", teragrid(), Fa, 20_491.0, 1138.0),
-            sw("sw-gcc", "figure 31", teragrid(), Gcc, 6505.0, 361.0),
-            sw("sw-gcc-drp", "figure 32", provisioned(teragrid()), Gcc, 6697.0, 253.0),
-            ap("ap-500-fa", "section 5.3", teragrid(), small(1_000_000), Fa, 0.26, ""),
-            ap("ap-500-1s", "figure 36", teragrid(), small(1_000_000), Gcc, 0.80, PAGES),
-            ap("ap-500-0.1s", "figure 37", teragrid(), small(100_000), Gcc, 0.75, PAGES),
-            active("ap-500-active", teragrid(), small(1_000_000), 0.96, ROUNDS),
-            ap(
-                "ap-blue-gene-p",
-                "figure 38",
-                SimCluster::blue_gene_p(),
-                large(rows),
-                Gcc,
-                0.86,
-                "",
-            ),
-            ap(
-                "ap-blue-gene-p-tiles",
-                "figure 38",
-                SimCluster::blue_gene_p(),
-                large(tiles),
-                Gcc,
-                0.86,
-                ROW_BY_ROW,
-            ),
-            active("ap-blue-gene-p-active", SimCluster::blue_gene_p(), large(rows), 0.35, ""),
-            ap(
-                "ap-sicortex",
-                "figure 39",
-                SimCluster::sicortex(),
-                large(rows),
-                Gcc,
-                0.27,
-                READ_MORE,
-            ),
-            ap(
-                "ap-sicortex-tiles",
-                "figure 39",
-                SimCluster::sicortex(),
-                large(tiles),
-                Gcc,
-                0.27,
-                ROW_BY_ROW,
-            ),
-            active("ap-sicortex-active", SimCluster::sicortex(), large(rows), 0.27, ""),
-        ]
+        let mut all = monotonically_increasing(scale);
+        all.extend(sine_wave(scale));
+        all.extend(all_pairs(scale));
+        all
     }
 
     /// An experiment for the stamp alone. The paper's experiments, made smaller, do not show how

@@ -48,7 +48,7 @@ use amount::Time;
 use cluster::{ClusterFields, PolicyFields};
 use job::JobFields;
 use nodes::{FailureFields, ProvisioningFields};
-use workload::WorkloadFields;
+use workload::{MistakeAt, WorkloadFields};
 
 pub use mistake::ScenarioMistake;
 
@@ -104,7 +104,8 @@ pub enum ImpossibleRun {
     ProvisionedDispatchers(u32),
     /// No store has room for all objects that are pushed to it.
     #[error(
-        "a store of {} has no room for all objects, {}, which `distribution` pushes to each: make `cache` larger",
+        "a store of {} has no room for all objects, {}, which `distribution` pushes to each: make \
+         `cache` larger",
         format_bytes(*.cache_bytes), format_bytes(*.data_bytes)
     )]
     CacheTooSmallForAll {
@@ -189,6 +190,64 @@ fn first() -> u64 {
     1
 }
 
+/// The bytes of a scenario's file at which its sections, and some of its fields, begin.
+struct Places {
+    cache: usize,
+    dispatchers: usize,
+    workload: usize,
+    job: usize,
+    policies: usize,
+    provisioning: usize,
+    failures: usize,
+}
+
+impl Places {
+    /// A field that is not there is taken to be where its section begins, and a section that is not
+    /// there, where the file begins.
+    fn of(fields: &ScenarioFields) -> Places {
+        let ScenarioFields { cluster, workload, job, policies, provisioning, failures, .. } =
+            fields;
+        let cluster_at = start_of(cluster.as_ref(), 0);
+        let cluster = cluster.as_ref().map(toml::Spanned::get_ref);
+        let cache = cluster.and_then(|cluster| cluster.cache.as_ref());
+        let dispatchers = cluster.and_then(|cluster| cluster.dispatchers.as_ref());
+        Places {
+            cache: start_of(cache, cluster_at),
+            dispatchers: start_of(dispatchers, cluster_at),
+            workload: workload.span().start,
+            job: start_of(job.as_ref(), 0),
+            policies: start_of(policies.as_ref(), 0),
+            provisioning: start_of(provisioning.as_ref(), 0),
+            failures: start_of(failures.as_ref(), 0),
+        }
+    }
+
+    /// The place of the field or section that makes a run impossible.
+    fn of_reason(&self, impossible: &ImpossibleRun) -> usize {
+        match impossible {
+            ImpossibleRun::CacheTooSmall { .. } | ImpossibleRun::CacheTooSmallForAll { .. } => {
+                self.cache
+            }
+            ImpossibleRun::PushWithProvisioning | ImpossibleRun::OutOfTime { .. } => {
+                self.provisioning
+            }
+            ImpossibleRun::PushUnderFirstAvailable => self.policies,
+            ImpossibleRun::NoNodes { .. } | ImpossibleRun::ProvisionedDispatchers(_) => {
+                self.dispatchers
+            }
+            ImpossibleRun::KeptUnderFirstAvailable | ImpossibleRun::StagesWithDispatchers(_) => {
+                self.job
+            }
+            ImpossibleRun::RestartWithProvisioning => self.failures,
+            ImpossibleRun::TooLong { .. } => self.workload,
+        }
+    }
+}
+
+fn start_of<T>(part: Option<&toml::Spanned<T>>, otherwise: usize) -> usize {
+    part.map_or(otherwise, |part| part.span().start)
+}
+
 impl Scenario {
     /// Reads a scenario file. Relative paths in it start from its folder.
     ///
@@ -216,6 +275,7 @@ impl Scenario {
             let line = e.span().map_or(1, |span| line_of(span.start));
             (line, ScenarioMistake::Syntax(e.message().to_owned()))
         })?;
+        let places = Places::of(&fields);
         let ScenarioFields {
             name: own_name,
             seed,
@@ -227,41 +287,22 @@ impl Scenario {
             provisioning,
             failures,
         } = fields;
-        let (cluster_at, cluster) = match cluster {
-            Some(cluster) => (cluster.span().start, cluster.into_inner()),
-            None => (0, ClusterFields::default()),
-        };
-        let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
-        let dispatchers_at =
-            cluster.dispatchers.as_ref().map_or(cluster_at, |dispatchers| dispatchers.span().start);
-        let mut cluster = cluster.cluster();
-        let provisioning_at = provisioning.as_ref().map_or(0, |fields| fields.span().start);
+        let mut cluster = cluster.map(toml::Spanned::into_inner).unwrap_or_default().cluster();
         if let Some(fields) = provisioning {
-            let batch = fields
-                .get_ref()
-                .batch(&cluster)
-                .map_err(|why| (line_of(fields.span().start), why))?;
-            cluster.batch = Some(batch);
+            let batch = fields.get_ref().batch(&cluster);
+            cluster.batch = Some(batch.map_err(|why| (line_of(places.provisioning), why))?);
         }
-        let failures_at = failures.as_ref().map_or(0, |fields| fields.span().start);
         if let Some(fields) = failures {
-            cluster.failures = fields
-                .get_ref()
-                .failures(&cluster)
-                .map_err(|why| (line_of(fields.span().start), why))?;
+            let failures = fields.get_ref().failures(&cluster);
+            cluster.failures = failures.map_err(|why| (line_of(places.failures), why))?;
         }
-        let workload_at = workload.span().start;
         let workload = workload.into_inner().workload(seed, folder);
-        let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
-        let job_at = job.as_ref().map_or(0, |fields| fields.span().start);
-        let workload = match job {
-            Some(job) => job
-                .into_inner()
-                .job(workload)
-                .map_err(|(at, why)| (line_of(at.unwrap_or(job_at)), why))?,
-            None => workload,
-        };
-        let policies_at = policies.as_ref().map_or(0, |fields| fields.span().start);
+        let in_workload = |(at, why): MistakeAt| (line_of(at.unwrap_or(places.workload)), why);
+        let mut workload = workload.map_err(in_workload)?;
+        if let Some(job) = job {
+            let in_job = |(at, why): MistakeAt| (line_of(at.unwrap_or(places.job)), why);
+            workload = job.into_inner().job(workload).map_err(in_job)?;
+        }
         let policies =
             policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
         let scenario = Scenario {
@@ -273,25 +314,9 @@ impl Scenario {
             seed,
             limit_us: limit.map_or(LIMIT_US, |limit| limit.0),
         };
-        scenario.check(&scenario.cluster, &scenario.policies).map_err(|impossible| {
-            let at = match impossible {
-                ImpossibleRun::CacheTooSmall { .. } | ImpossibleRun::CacheTooSmallForAll { .. } => {
-                    cache_at
-                }
-                ImpossibleRun::PushWithProvisioning | ImpossibleRun::OutOfTime { .. } => {
-                    provisioning_at
-                }
-                ImpossibleRun::PushUnderFirstAvailable => policies_at,
-                ImpossibleRun::NoNodes { .. } | ImpossibleRun::ProvisionedDispatchers(_) => {
-                    dispatchers_at
-                }
-                ImpossibleRun::KeptUnderFirstAvailable
-                | ImpossibleRun::StagesWithDispatchers(_) => job_at,
-                ImpossibleRun::RestartWithProvisioning => failures_at,
-                ImpossibleRun::TooLong { .. } => workload_at,
-            };
-            (line_of(at), impossible.into())
-        })?;
+        scenario
+            .check(&scenario.cluster, &scenario.policies)
+            .map_err(|impossible| (line_of(places.of_reason(&impossible)), impossible.into()))?;
         Ok(scenario)
     }
 

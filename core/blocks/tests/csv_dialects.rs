@@ -27,7 +27,8 @@ for line in sys.stdin:
     all = rows(content, dialect)
     if not accepted:
         # What follows continues the record.
-        assert len(rows(content + b"\n\n", dialect)) == len(all), (dialect, content, "has no open quote")
+        continued = rows(content + b"\n\n", dialect)
+        assert len(continued) == len(all), (dialect, content, "has no open quote")
         continue
     by_record = [rows(record, dialect) for record in records]
     assert all == [row for [row] in by_record], (dialect, content, by_record, all)

@@ -22,7 +22,7 @@
 //! | `reuse.rs` | which results of earlier jobs stand for new ones |
 //! | `refusals.rs` | when a task that no executor could take is offered again, and when it fails |
 //! | `requests.rs` | cancel, retry and release |
-//! | `attached.rs` | jobs that belong to the connection of a client, which adds tasks while they run |
+//! | `attached.rs` | jobs that belong to a client's connection, which adds tasks while they run |
 //! | `retention.rs` | snapshots, which ended jobs are in memory, and which are forgotten |
 //! | `log.rs` | what is durable, and what it means when it is read again |
 

@@ -156,7 +156,8 @@ pub enum SpecError {
     #[error("output `{0}` is to have more than {MAX_REPLICAS} replicas")]
     Replicas(String),
     #[error(
-        "tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name",
+        "tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its \
+         name",
         tasks[0],
         tasks[1]
     )]
@@ -649,9 +650,10 @@ mod tests {
             ("s3://b/../", PlaceProblem::S3(S3UrlProblem::Key)),
             ("http://h/{/}", PlaceProblem::Scheme),
         ] {
-            assert!(
-                matches!(with(destination, &["a/1"]), Err(SpecError::NoFile { problem: p, .. }) if p == problem)
-            );
+            assert!(matches!(
+                with(destination, &["a/1"]),
+                Err(SpecError::NoFile { problem: p, .. }) if p == problem
+            ));
         }
         for destination in ["{/}", "x-{#}", "{}/", "slot-{%}", "eyas:///x/{/}", "eyas:///{#}/"] {
             assert_eq!(with(destination, &["a/1", "a/2"]), Ok(()));

@@ -512,10 +512,13 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let (any, pick) = (any::<u8>, any::<u8>);
     prop_oneof![
-        2 => (prop::collection::vec(any(), 1..7), 0u32..3, prop::bool::ANY).prop_map(|(r, n, u)| Step::Submit(r, n, u)),
-        2 => (prop::collection::vec(any(), 1..5), 0u32..3).prop_map(|(reads, retries)| Step::Borrow(reads, retries)),
+        2 => (prop::collection::vec(any(), 1..7), 0u32..3, prop::bool::ANY)
+            .prop_map(|(r, n, u)| Step::Submit(r, n, u)),
+        2 => (prop::collection::vec(any(), 1..5), 0u32..3)
+            .prop_map(|(reads, retries)| Step::Borrow(reads, retries)),
         1 => Just(Step::Attach),
-        4 => (pick(), prop::collection::vec(any(), 1..5)).prop_map(|(job, readers)| Step::Extend(job, readers)),
+        4 => (pick(), prop::collection::vec(any(), 1..5))
+            .prop_map(|(job, readers)| Step::Extend(job, readers)),
         1 => (pick(), prop::bool::ANY).prop_map(|(job, is_gone)| Step::Detach(job, is_gone)),
         4 => (pick(), pick()).prop_map(|(job, task)| Step::Unneeded(job, task)),
         2 => Just(Step::Join),
@@ -527,7 +530,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => pick().prop_map(Step::Retry),
         1 => pick().prop_map(Step::Release),
         1 => pick().prop_map(Step::Forget),
-        3 => prop_oneof![Just(1), Just(100_000), Just(1_000_000), Just(RETURN_GRACE_US)].prop_map(Step::Pass),
+        3 => prop_oneof![Just(1), Just(100_000), Just(1_000_000), Just(RETURN_GRACE_US)]
+            .prop_map(Step::Pass),
         1 => Just(Step::Restart),
     ]
 }
@@ -663,7 +667,11 @@ fn apply(world: &mut World, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn books_agree_after_every_step_nothing_written_is_lost_and_all_ends(
@@ -681,7 +689,10 @@ proptest! {
         // In peace, everything ends.
         (0..2).for_each(|_| world.join());
         for _ in 0..300 {
-            let next = world.executors.iter().find_map(|(executor, by)| Some((*executor, *by.tasks.first()?)));
+            let next = world
+                .executors
+                .iter()
+                .find_map(|(executor, by)| Some((*executor, *by.tasks.first()?)));
             match next {
                 Some((executor, task)) => world.end(executor, task, 9),
                 None if world.jobs.all().all(|job| job.has_ended()) => break,

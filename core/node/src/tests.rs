@@ -79,9 +79,11 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (prop::collection::btree_set(0u8..10, 0..8), 1u32..3, 0i32..3)
             .prop_map(|(inputs, cpus, priority)| Step::Assign { inputs, cpus, priority }),
         8 => (any::<u8>(), 0u8..3).prop_map(|(which, from)| Step::Fetched { which, from }),
-        1 => (any::<u8>(), any::<bool>()).prop_map(|(which, full)| Step::FetchFailed { which, full }),
+        1 => (any::<u8>(), any::<bool>())
+            .prop_map(|(which, full)| Step::FetchFailed { which, full }),
         6 => any::<u8>().prop_map(|which| Step::End { which }),
-        2 => (any::<u8>(), any::<u8>()).prop_map(|(which, written)| Step::RunOut { which, written }),
+        2 => (any::<u8>(), any::<u8>())
+            .prop_map(|(which, written)| Step::RunOut { which, written }),
         1 => any::<u8>().prop_map(|which| Step::Recall { which }),
         1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
         2 => any::<u8>().prop_map(|which| Step::LendOrReclaim { which }),
@@ -89,7 +91,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(|which| Step::Lose { which }),
         2 => (0u8..10).prop_map(|n| Step::Hold { n }),
         2 => (0u8..10).prop_map(|n| Step::Offered { n }),
-        2 => (any::<u8>(), any::<bool>()).prop_map(|(which, is_here)| Step::Give { which, is_here }),
+        2 => (any::<u8>(), any::<bool>())
+            .prop_map(|(which, is_here)| Step::Give { which, is_here }),
         1 => (0u8..12, any::<bool>()).prop_map(|(n, is_wanted)| Step::Release { n, is_wanted }),
         2 => (any::<u8>(), 8u8..12).prop_map(|(which, n)| Step::Produce { which, n }),
     ]
@@ -409,7 +412,11 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn limits_hold_and_every_task_comes_to_its_end(
@@ -428,7 +435,10 @@ proptest! {
             world.find(&found);
             steps.iter().for_each(|step| world.apply(step));
             world.drain();
-            prop_assert!(caching || world.store == world.held, "without caching, only held objects stay");
+            prop_assert!(
+                caching || world.store == world.held,
+                "without caching, only held objects stay"
+            );
             logs.push(world.log);
         }
         prop_assert_eq!(&logs[0], &logs[1], "the same events gave different effects");

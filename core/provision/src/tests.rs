@@ -669,7 +669,11 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn random_runs_keep_to_the_rules(
@@ -694,7 +698,8 @@ proptest! {
             failures: 0,
         };
         steps.into_iter().for_each(|(kind, which, amount)| world.step(kind, which, amount));
-        // Without work, and when every effect is carried out, the least nodes are left and nothing is requested.
+        // Without work, and when every effect is carried out, the least nodes are left and nothing
+        // is requested.
         world.tell(Event::Work(OutstandingWork::default()));
         for node in world.idle_since_us.keys().copied().collect::<Vec<_>>() {
             world.idle_since_us.insert(node, Some(world.run.now_us));
@@ -713,6 +718,11 @@ proptest! {
             }
         }
         let left = world.idle_since_us.len() as u32;
-        prop_assert_eq!((left, world.run.provisioner.requested()), (min_nodes, 0), "{}", format!("{policy}"));
+        prop_assert_eq!(
+            (left, world.run.provisioner.requested()),
+            (min_nodes, 0),
+            "{}",
+            format!("{policy}")
+        );
     }
 }

@@ -130,7 +130,10 @@ impl Scheduler {
             return Box::default();
         };
         let task_state = &self.state.queue[task];
-        let is_there = matches!(task_state.state, PlacementState::Assigned { executor: by, .. } if by == executor);
+        let is_there = match task_state.state {
+            PlacementState::Assigned { executor: by, .. } => by == executor,
+            _ => false,
+        };
         if !is_there || task_state.inputs.sample().is_none() {
             return Box::default();
         }

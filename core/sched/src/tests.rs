@@ -161,12 +161,21 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        1 => (1u32..4, any::<bool>(), 0u8..8).prop_map(|(slots, gpu, profile)| Step::Join { slots, gpu, profile }),
+        1 => (1u32..4, any::<bool>(), 0u8..8).prop_map(|(slots, gpu, profile)| Step::Join {
+            slots,
+            gpu,
+            profile,
+        }),
         1 => (0u8..20).prop_map(|which| Step::Drain { which }),
         1 => any::<u8>().prop_map(|which| Step::Leave { which }),
-        8 => (prop::collection::btree_set(0u8..12, 0..5), 1u32..3, 0u8..5, 0u8..12, 0i32..3).prop_map(
-            |(inputs, cpus, gpu, terms, priority)| Step::Submit { inputs, cpus, gpu: gpu == 0, terms, priority }
-        ),
+        8 => (prop::collection::btree_set(0u8..12, 0..5), 1u32..3, 0u8..5, 0u8..12, 0i32..3)
+            .prop_map(|(inputs, cpus, gpu, terms, priority)| Step::Submit {
+                inputs,
+                cpus,
+                gpu: gpu == 0,
+                terms,
+                priority,
+            }),
         2 => (any::<u8>(), 0u64..6).prop_map(|(which, lent)| Step::Stage { which, lent }),
         1 => any::<(u8, u8)>().prop_map(|(which, bytes)| Step::FreeDisk { which, bytes }),
         6 => (any::<u8>(), 0u8..10).prop_map(|(which, ended)| Step::End { which, ended }),
@@ -495,7 +504,8 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let policy = PlacementPolicy::ALL[policy];
-        let config = Config { policy, window, min_cache_hit, patience, placed_inputs, ..Config::default() };
+        let config =
+            Config { policy, window, min_cache_hit, patience, placed_inputs, ..Config::default() };
         let mut world = World::new(&config, priorities);
         for step in &steps {
             world.apply(step);
@@ -506,7 +516,11 @@ proptest! {
             again.apply(step);
         }
         again.drain();
-        prop_assert_eq!((world.log, world.hints), (again.log, again.hints), "the same events gave other effects");
+        prop_assert_eq!(
+            (world.log, world.hints),
+            (again.log, again.hints),
+            "the same events gave other effects"
+        );
         prop_assert!(world.scheduler.waiting() == 0);
     }
 }

@@ -12,7 +12,7 @@
 //! | process | entry point |
 //! | --- | --- |
 //! | coordinator, one for a cluster | `serve.rs`; decides with `core/ioq` |
-//! | agent, one for each user of a node | `agent.rs`; decides as well, or asks the coordinator (`request_tracker.rs`) |
+//! | agent, one for each user of a node | `agent.rs`; decides, or asks (`request_tracker.rs`) |
 //! | program | `preload/`, a library that asks the agent through `board/` |
 //! | executor | `turn_client.rs` asks the coordinator |
 

@@ -63,10 +63,15 @@ async fn accept(listener: Listener, tell: mpsc::Sender<CoordinatorMessage>) {
         let (client, tell) = (ClientId(last), tell.clone());
         connections.spawn(async move {
             let ended = match greeting.await {
-                Ok((session, role @ (Role::Agent | Role::Client))) => listen(client, session, role, tell).await,
+                Ok((session, role @ (Role::Agent | Role::Client))) => {
+                    listen(client, session, role, tell).await
+                }
                 Ok((session, role)) => {
                     let remote = &session.remote;
-                    return tracing::debug!(%remote, ?role, "refused a peer that is neither an agent nor a client");
+                    return tracing::debug!(
+                        %remote, ?role,
+                        "refused a peer that is neither an agent nor a client"
+                    );
                 }
                 Err(error) => Err(error),
             };

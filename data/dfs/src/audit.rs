@@ -109,7 +109,10 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
             audit_all(led, |partition, from| audit_some(shared.clone(), partition, from)).await
         {
             // Chunks of the files that were not audited must not count as chunks of no file.
-            tracing::warn!(%error, "an audit of the files that this node leads has failed; the next one begins anew");
+            tracing::warn!(
+                %error,
+                "an audit of the files that this node leads has failed; the next one begins anew"
+            );
             continue;
         }
         for member in view.members.iter().filter(|member| **member != shared.node) {

@@ -229,7 +229,10 @@ impl NodeChunks {
             match self.adopt(*object).await {
                 Ok(()) => adopted.push(*object),
                 Err(why) => {
-                    tracing::warn!(%object, "a chunk that is not recorded cannot be used, and is fetched again: {why}")
+                    tracing::warn!(
+                        %object,
+                        "a chunk that is not recorded cannot be used, and is fetched again: {why}"
+                    )
                 }
             }
         }
@@ -257,7 +260,10 @@ impl NodeChunks {
             match adopted {
                 Ok(()) => found.push(object),
                 Err(why) => {
-                    tracing::warn!(%object, "a lost chunk was found here, but cannot be used: {why}")
+                    tracing::warn!(
+                        %object,
+                        "a lost chunk was found here, but cannot be used: {why}"
+                    )
                 }
             }
         }
@@ -490,7 +496,10 @@ impl NodeChunks {
                 true
             }
             Err(error) => {
-                tracing::warn!(%object, %error, "cannot read a chunk now; it is checked again later");
+                tracing::warn!(
+                    %object, %error,
+                    "cannot read a chunk now; it is checked again later"
+                );
                 false
             }
         }

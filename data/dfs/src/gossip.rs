@@ -211,7 +211,10 @@ impl Socket for SealedSocket {
             match opened.and_then(|content| ChitchatMessage::deserialize(&mut &*content).ok()) {
                 Some(message) => return Ok((from, message)),
                 None => {
-                    tracing::debug!(%from, "ignored a datagram that was not encrypted by a node of this cluster")
+                    tracing::debug!(
+                        %from,
+                        "ignored a datagram that was not encrypted by a node of this cluster"
+                    )
                 }
             }
         }

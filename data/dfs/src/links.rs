@@ -78,7 +78,11 @@ impl NodeLinks {
         }
         let space = link.space.available_permits();
         if messages.len() > space {
-            tracing::debug!(%to, "dropped {} messages: too many wait for this node", messages.len() - space);
+            tracing::debug!(
+                %to,
+                "dropped {} messages: too many wait for this node",
+                messages.len() - space
+            );
             messages.truncate(space);
         }
         if !messages.is_empty() {

@@ -213,7 +213,10 @@ impl Runs {
             self.runs.iter().filter(|(_, state)| state.idle_in().is_zero()).collect();
         let idle: Vec<_> = idle.into_iter().map(|(run, _)| *run).collect();
         for run in idle {
-            tracing::info!(%run, "no client has asked for this run for a long time; it is forgotten");
+            tracing::info!(
+                %run,
+                "no client has asked for this run for a long time; it is forgotten"
+            );
             self.forget(run, batch);
             let _ = self.abandoned.try_send(run);
         }

@@ -75,7 +75,10 @@ async fn hear(
 ) -> Result<(), SessionError> {
     let Session { mut reader, mut standing, remote, .. } = session;
     if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
-        tracing::warn!(%remote, holder = %standing.holder(), "ignored a connection whose key is not that of a node");
+        tracing::warn!(
+            %remote, holder = %standing.holder(),
+            "ignored a connection whose key is not that of a node"
+        );
         return Ok(());
     }
     loop {
@@ -107,13 +110,7 @@ async fn hear(
                 }
                 (ToPeer::Search { name, objects }, Some(from)) => {
                     // Reading chunks takes long, and the leader may send more messages.
-                    let shared = shared.clone();
-                    tokio::spawn(async move {
-                        let objects = shared.chunks.search(&objects).await;
-                        if !objects.is_empty() {
-                            shared.send(from, ToPeer::Found { name, objects });
-                        }
-                    });
+                    tokio::spawn(search(shared.clone(), from, name, objects));
                 }
                 (ToPeer::Sync(files), Some(from)) => {
                     let shared = shared.clone();
@@ -127,11 +124,22 @@ async fn hear(
                     shared.tell(Event::GoodReplicas { name, objects, node });
                 }
                 (_, _) => {
-                    tracing::warn!(%remote, "ignored a message that was not from a node of this file system")
+                    tracing::warn!(
+                        %remote,
+                        "ignored a message that was not from a node of this file system"
+                    )
                 }
             }
         }
         shared.tell_all(events);
+    }
+}
+
+/// Searches this node for lost chunks of a file, and tells the leader those that are here.
+async fn search(shared: Arc<NodeShared>, leader: NodeId, name: FileName, objects: Vec<ObjectId>) {
+    let objects = shared.chunks.search(&objects).await;
+    if !objects.is_empty() {
+        shared.send(leader, ToPeer::Found { name, objects });
     }
 }
 
@@ -186,14 +194,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             named_chunks(&what)
                 .into_iter()
                 .for_each(|object| client.stored.add(object, &client.shared.chunks));
-            let is_storing = matches!(
-                what,
-                RequestBody::Store { .. }
-                    | RequestBody::StoreAll { .. }
-                    | RequestBody::Take { .. }
-                    | RequestBody::Derive { .. }
-                    | RequestBody::Cut(_)
-            );
+            let is_storing = stores_chunks(&what);
             let serve = async move {
                 client.serve(what).await;
                 drop(request);
@@ -207,6 +208,18 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             }
         }
     }
+}
+
+/// Whether a request stores chunks on this node.
+fn stores_chunks(what: &RequestBody) -> bool {
+    matches!(
+        what,
+        RequestBody::Store { .. }
+            | RequestBody::StoreAll { .. }
+            | RequestBody::Take { .. }
+            | RequestBody::Derive { .. }
+            | RequestBody::Cut(_)
+    )
 }
 
 /// The chunks that a request stores for a file, as far as it names them.
@@ -316,21 +329,12 @@ impl Client {
             }
             RequestBody::Store { object, size_bytes, checksum, from, is_durable } => {
                 let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
-                if stored.is_ok() && is_durable {
-                    block_in_place(|| self.shared.chunks.start_writing(object));
-                }
-                ResponseBody::Stored { failure: stored.err().map(|error| failure(&error)) }
+                self.stored_one(object, stored, is_durable)
             }
             RequestBody::Take { number, object, size_bytes, checksum, is_durable } => {
-                let taken = self
-                    .shared
-                    .chunks
-                    .take_over(number, ChunkSpec { object, size_bytes, checksum })
-                    .await;
-                if taken.is_ok() && is_durable {
-                    block_in_place(|| self.shared.chunks.start_writing(object));
-                }
-                ResponseBody::Stored { failure: taken.err().map(|error| failure(&error)) }
+                let wanted = ChunkSpec { object, size_bytes, checksum };
+                let taken = self.shared.chunks.take_over(number, wanted).await;
+                self.stored_one(object, taken, is_durable)
             }
             RequestBody::StoreAll { chunks, is_durable } => {
                 let stored = self.shared.chunks.store_all(&chunks, is_durable).await;
@@ -349,11 +353,8 @@ impl Client {
             }
             RequestBody::Cut(request) => {
                 let store = |object| self.stored.add(object, &self.shared.chunks);
-                self.shared
-                    .chunks
-                    .cut(&request, store)
-                    .await
-                    .map_or_else(ResponseBody::NotCut, ResponseBody::Cut)
+                let cut = self.shared.chunks.cut(&request, store).await;
+                cut.map_or_else(ResponseBody::NotCut, ResponseBody::Cut)
             }
             RequestBody::Sync { objects } => {
                 let failure = self.shared.chunks.sync(&objects).await.err();
@@ -464,6 +465,20 @@ impl Client {
                 bringing.stored().await
             }
         }
+    }
+
+    /// The answer to a request to store one chunk. A chunk that is to be durable begins to be
+    /// written to the disk.
+    fn stored_one(
+        &self,
+        object: ObjectId,
+        stored: Result<(), ChunkError>,
+        is_durable: bool,
+    ) -> ResponseBody {
+        if stored.is_ok() && is_durable {
+            block_in_place(|| self.shared.chunks.start_writing(object));
+        }
+        ResponseBody::Stored { failure: stored.err().map(|error| failure(&error)) }
     }
 
     /// Forwards the answers of the run's thread. If the thread is overloaded, the client asks

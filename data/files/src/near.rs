@@ -195,17 +195,18 @@ impl NearStores {
         let (content, number) = (chunk.content.clone(), random().ok()?);
         let writing =
             tokio::task::spawn_blocking(move || HandedOver::write(&store, number, &content));
-        let handed_over = match writing
-            .await
-            .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
-        {
-            Ok(handed_over) => handed_over,
-            Err(error) => {
-                tracing::debug!(node = %member.node, %error, "chunks are sent to a node on this machine");
-                self.only_read(member.node);
-                return None;
-            }
-        };
+        let handed_over =
+            match writing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+                Ok(handed_over) => handed_over,
+                Err(error) => {
+                    tracing::debug!(
+                        node = %member.node, %error,
+                        "chunks are sent to a node on this machine"
+                    );
+                    self.only_read(member.node);
+                    return None;
+                }
+            };
         let request = RequestBody::Take { number, object, size_bytes, checksum, is_durable };
         let answered = async { self.routes.calls.ask(member.address, request).await?.next().await };
         let stored =
@@ -214,7 +215,10 @@ impl NearStores {
         match stored {
             Ok(ResponseBody::Stored { failure: None }) => Some(Ok(())),
             Ok(ResponseBody::Stored { failure: Some(why) }) => {
-                tracing::debug!(node = %member.node, ?why, "a chunk is sent to a node on this machine");
+                tracing::debug!(
+                    node = %member.node, ?why,
+                    "a chunk is sent to a node on this machine"
+                );
                 None
             }
             Ok(_) => Some(Err(unexpected())),

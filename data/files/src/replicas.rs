@@ -25,7 +25,7 @@ use crate::error::{FilesError, FilesErrorKind};
 use crate::groups::{Groups, OutgoingSmallChunk};
 use crate::near::NearStores;
 use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
-use crate::routes::{Routes, unexpected};
+use crate::routes::{KnownNodes, Routes, unexpected};
 use crate::write::SMALL_CHUNK_BYTES;
 
 /// If all nodes are full, and some of them are about to delete chunks that clients have left, a
@@ -110,11 +110,7 @@ impl Replicas {
             let stored = match (1..=SMALL_CHUNK_BYTES).contains(&chunk.content.len()) {
                 true => self.send_small(&chunk, further).await,
                 false => {
-                    // If one source fails, the next try has another one.
-                    let alive = |member: &&Member| known.members.contains_key(&member.node);
-                    let sources: Vec<_> = replicas.iter().filter(alive).collect();
-                    let source =
-                        sources.get(tries % sources.len().max(1)).copied().or(replicas.first());
+                    let source = source_of_try(tries, &replicas, &known);
                     tries += 1;
                     self.chain(&chunk, source, further).await
                 }
@@ -242,6 +238,17 @@ impl Replicas {
             _ => Err(unexpected()),
         }
     }
+}
+
+/// The replica from which others get the chunk. If one fails, the next try has another one.
+fn source_of_try<'a>(
+    tries: usize,
+    replicas: &'a [Member],
+    known: &KnownNodes,
+) -> Option<&'a Member> {
+    let is_alive = |member: &&Member| known.members.contains_key(&member.node);
+    let sources: Vec<_> = replicas.iter().filter(is_alive).collect();
+    sources.get(tries % sources.len().max(1)).copied().or(replicas.first())
 }
 
 /// Waits until a node has stored a chunk. The chunk is pushed by this client (`brings`) or fetched

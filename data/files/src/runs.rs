@@ -184,7 +184,10 @@ impl RunAttendance {
         let what = RequestBody::Tell { run: self.place.run, event };
         let told = timeout(ANSWER_DEADLINE, self.runs.ask_node(self.place.node, what)).await;
         if !matches!(told, Ok(Ok(_))) {
-            tracing::debug!(place = %self.place, "an event could not be sent to the node that leads the run");
+            tracing::debug!(
+                place = %self.place,
+                "an event could not be sent to the node that leads the run"
+            );
         }
     }
 

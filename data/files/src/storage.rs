@@ -340,9 +340,8 @@ mod tests {
     #[test]
     fn versions_name_the_bytes_that_they_were_made_for() {
         let (one, many) = (file(&[(1, 10)]), file(&[(1, 10), (2, 20), (3, 5)]));
-        assert!(
-            matches!(version_of(&one), Version::Chunk { chunk, .. } if chunk == one.chunks[0].object)
-        );
+        let Version::Chunk { chunk, .. } = version_of(&one) else { panic!("one chunk") };
+        assert_eq!(chunk, one.chunks[0].object);
         assert_eq!(part_of(&one, &version_of(&one)), Some(0..10));
         assert_eq!(part_of(&many, &version_of(&many)), Some(0..35));
         let second = version_of_chunk(&many.chunks[1]);

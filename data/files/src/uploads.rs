@@ -174,7 +174,9 @@ impl Uploads {
                         SourceChunk::Hole(hole) => (place, hole),
                         SourceChunk::Content(content) => {
                             let (replicas, chunk) = (self.replicas.clone(), draft.chunk(content));
-                            under_way.spawn(async move { (place, replicas.store(chunk, replication).await) });
+                            under_way.spawn(async move {
+                                (place, replicas.store(chunk, replication).await)
+                            });
                             continue;
                         }
                     }

@@ -441,27 +441,7 @@ impl Mounted {
                 return Err(failure);
             }
         };
-        {
-            let mut state = node.state();
-            if let Some(draft) = &mut state.draft {
-                draft.published(file.clone());
-            }
-            let before: BTreeSet<ObjectId> =
-                state.file.iter().flat_map(|file| objects(file)).collect();
-            // If the publication is durable, all of its chunks are on the disks already.
-            let is_volatile = |object: &ObjectId| {
-                !is_durable && (!before.contains(object) || state.volatile.contains(object))
-            };
-            state.volatile = objects(&file).filter(is_volatile).collect();
-            // The kernel has cached what programs have written.
-            state.cached = Some(file.clone());
-            (state.size_bytes, state.hole_bytes) = (snapshot.size_bytes, file.record.hole_bytes());
-            if !state.is_dirty() {
-                state.attributes = file.record.attributes;
-            }
-            state.file = Some(file);
-            (state.is_published, state.is_late) = (true, false);
-        }
+        node.state().published(file, snapshot.size_bytes, is_durable);
         self.nodes.published(node);
         Ok(())
     }
@@ -607,10 +587,6 @@ impl Mounted {
         let (chunk_bytes, replication) = (self.chunk_bytes, self.replication);
         WriteOptions { chunk_bytes, replication, ..WriteOptions::of(format) }
     }
-}
-
-fn objects(file: &File) -> impl Iterator<Item = ObjectId> {
-    file.record.chunks.iter().map(|chunk| chunk.object)
 }
 
 /// Whether another client has changed or removed the file.

@@ -164,6 +164,27 @@ impl NodeState {
         (self.attributes.modified_ns, self.attributes.changed_ns) = (now_ns, now_ns);
     }
 
+    /// The content of these bytes was published as a version. With `is_durable`, all of its chunks
+    /// are on the disks.
+    pub fn published(&mut self, file: Arc<File>, size_bytes: u64, is_durable: bool) {
+        if let Some(draft) = &mut self.draft {
+            draft.published(file.clone());
+        }
+        let before: BTreeSet<ObjectId> = self.file.iter().flat_map(|file| objects(file)).collect();
+        let is_volatile = |object: &ObjectId| {
+            !is_durable && (!before.contains(object) || self.volatile.contains(object))
+        };
+        self.volatile = objects(&file).filter(is_volatile).collect();
+        // The kernel has cached what programs have written.
+        self.cached = Some(file.clone());
+        (self.size_bytes, self.hole_bytes) = (size_bytes, file.record.hole_bytes());
+        if !self.is_dirty() {
+            self.attributes = file.record.attributes;
+        }
+        self.file = Some(file);
+        (self.is_published, self.is_late) = (true, false);
+    }
+
     /// The file has a new name.
     fn rename(&mut self, name: &FileName) {
         if let Some(draft) = &mut self.draft {
@@ -482,4 +503,8 @@ impl Tables {
             self.pending.remove(&name);
         }
     }
+}
+
+fn objects(file: &File) -> impl Iterator<Item = ObjectId> {
+    file.record.chunks.iter().map(|chunk| chunk.object)
 }

@@ -36,7 +36,10 @@ pub enum MountError {
     #[error("cannot mount on {}: it is not a folder", .0.display())]
     NotFolder(PathBuf),
     /// There is a mount of eyas on the mount point.
-    #[error("cannot mount on {}: files of a cluster are mounted there already. Unmount them first", .0.display())]
+    #[error(
+        "cannot mount on {}: files of a cluster are mounted there already. Unmount them first",
+        .0.display()
+    )]
     Mounted(PathBuf),
     /// The kernel has no FUSE, or this process may not use it.
     #[error(
@@ -46,8 +49,8 @@ pub enum MountError {
     Device(io::Error),
     /// The kernel or `fusermount3` has refused the mount.
     #[error(
-        "cannot mount on {}: {source}. Only root, or a user with the program `fusermount3`, may mount; another user's \
-         access needs `user_allow_other` in /etc/fuse.conf",
+        "cannot mount on {}: {source}. Only root, or a user with the program `fusermount3`, may \
+         mount; another user's access needs `user_allow_other` in /etc/fuse.conf",
         folder.display()
     )]
     Refused {
@@ -57,7 +60,10 @@ pub enum MountError {
         source: io::Error,
     },
     /// The scratch folder cannot be used.
-    #[error("cannot use the scratch folder {}: {source}. Choose another one with --scratch", folder.display())]
+    #[error(
+        "cannot use the scratch folder {}: {source}. Choose another one with --scratch",
+        folder.display()
+    )]
     Scratch {
         /// The scratch folder.
         folder: PathBuf,

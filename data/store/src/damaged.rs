@@ -101,7 +101,10 @@ impl Damaged {
             else {
                 return;
             };
-            tracing::warn!(object = %oldest, "deleted a damaged copy, because the limit of damaged copies is reached");
+            tracing::warn!(
+                object = %oldest,
+                "deleted a damaged copy, because the limit of damaged copies is reached"
+            );
             self.remove(&mut shelf, oldest);
         }
     }

@@ -5,8 +5,10 @@
 //! | --- | --- |
 //! | `?` | one character |
 //! | `*` | any characters of one component |
-//! | `[abc]`, `[a-z]`, `[!a-z]` | one of these characters, one in or not in the range; `[*]` is a plain `*` |
-//! | `**` | as a whole component: any number of folders, or none; as the last component: all files in them |
+//! | `[abc]`, `[a-z]` | one of these characters, one in the range; `[*]` is a plain `*` |
+//! | `[!a-z]` | one character that is not in the range |
+//! | `**` | as a whole component: any number of folders, or none |
+//! | `**` | as the last component: all files in them |
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

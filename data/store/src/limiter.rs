@@ -121,7 +121,10 @@ impl Limiter {
                     Ok(clock)
                 };
                 let clock = book().unwrap_or_else(|errno| {
-                    tracing::warn!(%errno, "cannot share a rate through its file; this process goes at the full rate");
+                    tracing::warn!(
+                        %errno,
+                        "cannot share a rate through its file; this process goes at the full rate"
+                    );
                     passed_ns(0, now_ns, bytes, bucket.bytes_per_s)
                 });
                 let _ = rustix::fs::flock(&*file, FlockOperation::Unlock);

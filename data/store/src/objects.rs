@@ -1,11 +1,11 @@
 //! The node-local object store: whole, immutable files, found by object id.
 //!
 //! ```text
-//! DIR/lock                                held by one executor
-//! DIR/objects/ab/ab…-SIZE-CHECKSUM        an object: one read-only inode, with its metadata in the name
-//! DIR/partial/N                           a file being written; removed at the next open
-//! DIR/partial/handed-over-…               content from another process of this machine, see `handed_over.rs`
-//! DIR/damaged/ab…-SIZE-CHECKSUM           a damaged copy that may be the last one, see `damaged.rs`
+//! DIR/lock                          held by one executor
+//! DIR/objects/ab/ab…-SIZE-CHECKSUM  an object: one read-only inode, its metadata in the name
+//! DIR/partial/N                     a file being written; removed at the next open
+//! DIR/partial/handed-over-…         content from another process, see `handed_over.rs`
+//! DIR/damaged/ab…-SIZE-CHECKSUM     a damaged copy that may be the last one, see `damaged.rs`
 //! ```
 //!
 //! Content is published by rename, and synced only where the caller asks for it (`durable.rs`). A
@@ -449,7 +449,10 @@ impl ObjectStore {
 
     pub(crate) fn discard_partial(&self, partial: &str) {
         if let Err(errno) = rustix::fs::unlinkat(&self.0.partial, partial, AtFlags::empty()) {
-            tracing::warn!(partial, %errno, "cannot remove a partial object; the next start of the executor will");
+            tracing::warn!(
+                partial, %errno,
+                "cannot remove a partial object; the next start of the executor will"
+            );
         }
     }
 

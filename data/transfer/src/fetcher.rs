@@ -188,7 +188,10 @@ impl Inner {
                     return Err(cannot_take(FetchErrorKind::Local, error));
                 }
                 Err(Broken { error, rest }) => {
-                    tracing::debug!(object = %id, %error, "a holder did not give an object; trying the next source");
+                    tracing::debug!(
+                        object = %id, %error,
+                        "a holder did not give an object; trying the next source"
+                    );
                     has_left_one |= error.kind == PeerErrorKind::Slow;
                     // A kept object is in the stores of peers only. So peers that are avoided are
                     // asked at the end.
@@ -203,10 +206,21 @@ impl Inner {
                 }
             }
         }
+        self.fetch_from_storage(spec, into, &tried).await
+    }
+
+    /// Fetches an object, or the rest of it, from persistent storage, after holders have failed
+    /// with these messages.
+    async fn fetch_from_storage(
+        &self,
+        spec: &ObjectSpec,
+        into: Incoming,
+        tried: &[String],
+    ) -> Ended {
         match self.storage.fetch(spec, into).await {
             Ok(content) => Ok(FetchedObject {
                 from: FetchSource::Persistent,
-                bytes,
+                bytes: spec.size_bytes(),
                 near_bytes: content.near_bytes,
             }),
             Err(error) if tried.is_empty() => {

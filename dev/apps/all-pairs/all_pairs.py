@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""All-Pairs: runs a program on every pair of files from two lists, and collects the printed numbers in a matrix.
+"""All-Pairs: runs a program on every pair of files from two lists, and collects the printed numbers
+in a matrix.
 
     all_pairs.py --rows FILE... [--columns FILE...] --out FOLDER [options] -- PROGRAM [WORDS...]
 
-`PROGRAM WORDS... A B` is run for each row's file A and each column's file B. Without columns the rows are compared with
-themselves. The matrix is divided into square blocks. Each block is a task of eyas, whose inputs are the files of its
-rows and columns: the number of inputs is bounded, and each file that a node has fetched serves all pairs of a block.
-Needs Python 3.9 or later, here and on the nodes, and nothing else.
+`PROGRAM WORDS... A B` is run for each row's file A and each column's file B. Without columns the
+rows are compared with themselves. The matrix is divided into square blocks. Each block is a task of
+eyas, whose inputs are the files of its rows and columns: the number of inputs is bounded, and each
+file that a node has fetched serves all pairs of a block. Needs Python 3.9 or later, here and on the
+nodes, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# The files of a block are words of its task's command, and a command line holds some 2 MB of paths; a job may have
-# 65535 different commands (`MAX_TEMPLATES` of eyas), and here each task has its own.
+# The files of a block are words of its task's command, and a command line holds some 2 MB of paths;
+# a job may have 65535 different commands (`MAX_TEMPLATES` of eyas), and here each task has its own.
 MAX_BLOCK = 2000
 MAX_TASKS = 65_535
 BLOCK_PROGRAM = Path(__file__).resolve().parent / "block.py"
@@ -38,7 +40,9 @@ class AllPairsError(Exception):
 
 
 def cut(rows: int, columns: int, side: int, symmetric: bool) -> Iterator[Block]:
-    """Divides a matrix into blocks of at most `side` rows and columns; for a symmetric one, without the lower half."""
+    """Divides a matrix into blocks of at most `side` rows and columns; for a symmetric one, without
+    the lower half.
+    """
     for top in range(0, rows, side):
         for left in range(top if symmetric else 0, columns, side):
             yield range(top, min(top + side, rows)), range(left, min(left + side, columns))
@@ -52,7 +56,9 @@ def block_file(folder: Path, block: Block) -> Path:
 def task(
     block: Block, rows: list[Path], columns: list[Path], asked: argparse.Namespace
 ) -> dict[str, object]:
-    """The task of a block as a line of a job file. Inputs are named by row and column, because names may repeat."""
+    """The task of a block as a line of a job file. Inputs are named by row and column, because
+    names may repeat.
+    """
     row_names = {f"r{number}-{rows[number].name}": rows[number] for number in block[0]}
     column_names = {f"c{number}-{columns[number].name}": columns[number] for number in block[1]}
     inputs = {"block.py": BLOCK_PROGRAM, **row_names, **column_names}
@@ -76,7 +82,9 @@ def task(
 
 @contextlib.contextmanager
 def cluster(eyas: str, nodes: int) -> Iterator[dict[str, str]]:
-    """The environment for `eyas`: the cluster that the user named, or a new local one that is stopped at the end."""
+    """The environment for `eyas`: the cluster that the user named, or a new local one that is
+    stopped at the end.
+    """
     environment = dict(os.environ)
     if environment.get("EYAS_CLUSTER") or environment.get("EYAS_ACCESS"):
         yield environment
@@ -144,7 +152,9 @@ def write_csv(path: Path, matrix: list[list[str]], rows: list[Path], columns: li
 
 
 def write_npy(path: Path, matrix: list[list[str]]) -> None:
-    """Writes NumPy's `.npy`, version 1.0: magic, length and text of a header, then rows of 64-bit floats."""
+    """Writes NumPy's `.npy`, version 1.0: magic, length and text of a header, then rows of 64-bit
+    floats.
+    """
     shape = (len(matrix), len(matrix[0]))
     header = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
@@ -220,7 +230,8 @@ def parse() -> argparse.Namespace:
     asked = parser.parse_args()
     if not 1 <= asked.block <= MAX_BLOCK:
         parser.error(
-            f"--block is from 1 to {MAX_BLOCK}: all rows and columns of a block are inputs of one task"
+            f"--block is from 1 to {MAX_BLOCK}: all rows and columns of a block are inputs of one "
+            "task"
         )
     if asked.symmetric and asked.columns:
         parser.error("--symmetric compares the rows with themselves: leave out --columns")
@@ -255,7 +266,8 @@ def main() -> int:
     write_npy(asked.out / "matrix.npy", matrix)
     shutil.rmtree(asked.out / "blocks")
     print(
-        f"{len(rows)} x {len(columns)} values from {len(blocks)} tasks: matrix.csv and matrix.npy in {asked.out}"
+        f"{len(rows)} x {len(columns)} values from {len(blocks)} tasks: matrix.csv and matrix.npy "
+        f"in {asked.out}"
     )
     return 0
 

@@ -3,8 +3,8 @@
 
     block.py [--triangle] --rows FILE... --columns FILE... -- PROGRAM [WORDS...]
 
-Writes `block.csv`, a line for each row. If the program fails for a pair, or does not print one number, this program
-names the pair and exits with 1.
+Writes `block.csv`, a line for each row. If the program fails for a pair, or does not print one
+number, this program names the pair and exits with 1.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Normalised compression distance of two files: near 0 for the same content, near 1 for nothing in common.
+"""Normalised compression distance of two files: near 0 for the same content, near 1 for nothing in
+common.
 
     ncd.py A B
 
-(C(AB) - min(C(A), C(B))) / max(C(A), C(B)), where C is the length after compression (R. Cilibrasi, P. Vitanyi,
-"Clustering by Compression", IEEE Transactions on Information Theory 51(4), 2005). The distance needs no knowledge of
-the content: the paper sorts mammals by their genomes, languages by a text, and music by its notes. The compressor is
-LZMA, because its window is larger than such files.
+(C(AB) - min(C(A), C(B))) / max(C(A), C(B)), where C is the length after compression (R. Cilibrasi,
+P. Vitanyi, "Clustering by Compression", IEEE Transactions on Information Theory 51(4), 2005). The
+distance needs no knowledge of the content: the paper sorts mammals by their genomes, languages by a
+text, and music by its notes. The compressor is LZMA, because its window is larger than such files.
 """
 
 import lzma

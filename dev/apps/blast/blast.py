@@ -3,10 +3,10 @@
 
     blast.py --database PREFIX --queries FILE.fa --out HITS [options] [-- BLAST OPTIONS...]
 
-The queries are split into groups; each group is a task. Every task has all files of the database as inputs: each node
-fetches them once, for all tasks that it runs. The hits are joined in the order of the queries, so that the result has
-the same bytes as one call of BLAST for all queries. Needs Python 3.9 or later here, and BLAST+ (Debian's
-`ncbi-blast+`) on the nodes.
+The queries are split into groups; each group is a task. Every task has all files of the database as
+inputs: each node fetches them once, for all tasks that it runs. The hits are joined in the order of
+the queries, so that the result has the same bytes as one call of BLAST for all queries. Needs
+Python 3.9 or later here, and BLAST+ (Debian's `ncbi-blast+`) on the nodes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ class BlastError(Exception):
 
 
 def database_files(prefix: Path) -> list[Path]:
-    """The files of a database that `makeblastdb -out PREFIX` has made, in one or several volumes."""
+    """The files of a database that `makeblastdb -out PREFIX` has made, in one or
+    several volumes.
+    """
     kind = re.compile(re.escape(prefix.name) + r"(\.\d\d+)?\.[np][a-z]{2}")
     found = sorted(
         path for path in prefix.parent.glob(f"{prefix.name}.*") if kind.fullmatch(path.name)
     )
     if not found:
         raise BlastError(
-            f"there is no database {prefix}; `makeblastdb -in FILE.fa -dbtype prot -out {prefix}` makes one"
+            f"there is no database {prefix}; `makeblastdb -in FILE.fa -dbtype prot -out {prefix}` "
+            "makes one"
         )
     return found
 
@@ -40,7 +43,8 @@ def database_files(prefix: Path) -> list[Path]:
 def queries(path: Path) -> list[bytes]:
     """The sequences of a FASTA file, each with its header, in any encoding.
 
-    BLAST calls a sequence without a name by its number in the file. A group would number it anew, so it gets that name.
+    BLAST calls a sequence without a name by its number in the file. A group would number it anew,
+    so it gets that name.
     """
     before, *parts = re.split(
         rb"^(?=>)", path.read_bytes().removeprefix("\ufeff".encode()), flags=re.MULTILINE
@@ -55,7 +59,9 @@ def queries(path: Path) -> list[bytes]:
 
 
 def groups(sequences: list[bytes], tasks: int | None, per_task: int) -> list[list[bytes]]:
-    """Splits the queries, in their order, into `tasks` groups of nearly equal size, or into groups of `per_task`."""
+    """Splits the queries, in their order, into `tasks` groups of nearly equal size, or into groups
+    of `per_task`.
+    """
     if tasks is None:
         return [sequences[first : first + per_task] for first in range(0, len(sequences), per_task)]
     if not 1 <= tasks <= len(sequences):

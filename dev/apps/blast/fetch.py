@@ -3,10 +3,11 @@
 
     fetch.py FOLDER
 
-The package `plast-example` has proteins of the bottlenose dolphin (Tursiops truncatus, Ensembl): 16,598 sequences, and
-71 of them as queries. It is downloaded and unpacked, not installed. FOLDER gets `tursiops.fa`, `query.fa` and the
-database `tursiops.p*`, 13 MB. Does nothing if FOLDER has them. Needs apt-get with its lists (`apt-get update`), dpkg,
-`makeblastdb` of `ncbi-blast+`, and Python 3.9 or later.
+The package `plast-example` has proteins of the bottlenose dolphin (Tursiops truncatus, Ensembl):
+16,598 sequences, and 71 of them as queries. It is downloaded and unpacked, not installed. FOLDER
+gets `tursiops.fa`, `query.fa` and the database `tursiops.p*`, 13 MB. Does nothing if FOLDER has
+them. Needs apt-get with its lists (`apt-get update`), dpkg, `makeblastdb` of `ncbi-blast+`, and
+Python 3.9 or later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 /* usage: cancelled thread|jump FILE
  *
- * Reads past the page cache without end, in a thread that is cancelled in the middle of it; or until a signal's
- * handler jumps out of it. Then the program closes its standard output, and lives until its standard input ends. */
+ * Reads past the page cache without end, in a thread that is cancelled in the middle of it; or
+ * until a signal's handler jumps out of it. Then the program closes its standard output, and lives
+ * until its standard input ends. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -40,7 +41,8 @@ static int is_cancelled(char *path) {
     if (pthread_create(&reader, NULL, read_on, path) != 0)
         return 0;
     wait_until_it_reads();
-    return pthread_cancel(reader) == 0 && pthread_join(reader, &answer) == 0 && answer == PTHREAD_CANCELED;
+    return pthread_cancel(reader) == 0 && pthread_join(reader, &answer) == 0 &&
+           answer == PTHREAD_CANCELED;
 }
 
 static void jump(int number) { siglongjmp(before, number); }

@@ -1,6 +1,6 @@
-/* N processes decompose one file by plain calls: each reads, or writes, its blocks one after the other. It stands
- * for a program that knows nothing of parallel I/O, and of which nothing is changed. Several of it, with --first
- * and --all, are one application on several nodes. */
+/* N processes decompose one file by plain calls: each reads, or writes, its blocks one after the
+ * other. It stands for a program that knows nothing of parallel I/O, and of which nothing is
+ * changed. Several of it, with --first and --all, are one application on several nodes. */
 #include "decompose.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 /* All of a block; errno, which is ENODATA where the file ends. */
 static int move(bool is_write, int file, char *block, size_t bytes, uint64_t offset) {
     while (bytes > 0) {
-        ssize_t moved = is_write ? pwrite(file, block, bytes, offset) : pread(file, block, bytes, offset);
+        ssize_t moved =
+            is_write ? pwrite(file, block, bytes, offset) : pread(file, block, bytes, offset);
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)
@@ -60,7 +61,8 @@ static void process(const struct asked *asked, int number, int gate, struct resu
 int main(int count, char **words) {
     struct asked asked = read_command_line(count, words);
     size_t bytes = asked.processes * sizeof(struct result);
-    struct result *results = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct result *results =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int gate[2];
     if (results == MAP_FAILED || pipe(gate) < 0)
         return 1;

@@ -1,8 +1,8 @@
-/* What the two programs that decompose a file have in common: who has which blocks, what is in them, and what is
- * said of how it went.
+/* What the two programs that decompose a file have in common: who has which blocks, what is in
+ * them, and what is said of how it went.
  *
- * A file's content follows from its name and the place in it, so that whatever is read is known to be right or
- * wrong, and a file taken for another, or a block for another, is found. */
+ * A file's content follows from its name and the place in it, so that whatever is read is known to
+ * be right or wrong, and a file taken for another, or a block for another, is found. */
 #ifndef DECOMPOSE_H
 #define DECOMPOSE_H
 
@@ -12,14 +12,14 @@
 
 /* What is asked for on the command line. */
 struct asked {
-    char *const *files;   /* names of one file: process p takes the one of number p modulo their count */
+    char *const *files;   /* names of one file: process p takes number p modulo their count */
     int file_count;
     int processes;        /* of this program */
     int first;            /* the number of its first process */
     int all;              /* processes of all programs that share the file */
     size_t block_bytes;   /* granularity: a multiple of eight */
     uint64_t file_bytes;  /* how much of the file is decomposed: whole blocks of it */
-    bool is_contiguous;   /* each process has a part of the file in one piece; else blocks p, p + all, p + 2 all ... */
+    bool is_contiguous;   /* each process has one piece; else blocks p, p + all, p + 2 all ... */
     bool is_shuffled;     /* each process goes to and fro between its blocks, as if at random */
     bool is_write;
     bool is_independent;  /* of the MPI program: each process reads for itself */

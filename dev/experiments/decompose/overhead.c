@@ -1,6 +1,6 @@
-/* What one call costs that reads or writes 4 KiB of a file in the page cache, or a byte of a stream: nanoseconds, the
- * least of several rounds, by function. dev/experiments/io_overhead.py runs it with and without `eyas io run`.
- */
+/* What one call costs that reads or writes 4 KiB of a file in the page cache, or a byte of a
+ * stream: nanoseconds, the least of several rounds, by function. dev/experiments/io_overhead.py
+ * runs it with and without `eyas io run`. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +18,21 @@ static double now_ns(void) {
 }
 
 static int is_read(int file, int number) { (void)number; return read(file, block, BLOCK) == BLOCK; }
-static int is_pread(int file, int number) { return pread(file, block, BLOCK, (off_t)number * BLOCK) == BLOCK; }
+static int is_pread(int file, int number) {
+    return pread(file, block, BLOCK, (off_t)number * BLOCK) == BLOCK;
+}
 static int is_at_random(int file, int number) {
     return pread(file, block, BLOCK, (off_t)(number * 2654435761u % BLOCKS) * BLOCK) == BLOCK;
 }
-static int is_pwrite(int file, int number) { return pwrite(file, block, BLOCK, (off_t)number * BLOCK) == BLOCK; }
+static int is_pwrite(int file, int number) {
+    return pwrite(file, block, BLOCK, (off_t)number * BLOCK) == BLOCK;
+}
 
 static FILE *stream;
-static int is_fread(int file, int number) { (void)file, (void)number; return fread(block, 1, 64, stream) == 64; }
+static int is_fread(int file, int number) {
+    (void)file, (void)number;
+    return fread(block, 1, 64, stream) == 64;
+}
 static int is_getc(int file, int number) { (void)file, (void)number; return getc(stream) != EOF; }
 
 static const struct { const char *name; int (*call)(int, int); } CALLS[] = {

@@ -9,8 +9,8 @@
 #include <time.h>
 
 static const char USAGE[] =
-    "usage: %s --bytes BYTES --block BYTES [--processes N] [--first P --all N] [--contiguous] [--shuffled] [--write]\n"
-    "       [--independent] FILE [the same file by another name]...\n";
+    "usage: %s --bytes BYTES --block BYTES [--processes N] [--first P --all N] [--contiguous]\n"
+    "       [--shuffled] [--write] [--independent] FILE [the same file by another name]...\n";
 
 static void refuse(const char *program) {
     fprintf(stderr, USAGE, program);
@@ -44,24 +44,31 @@ struct asked read_command_line(int count, char **words) {
         asked.all = asked.first + asked.processes;
     asked.files = words + optind;
     asked.file_count = count - optind;
-    if (asked.file_count < 1 || asked.processes < 1 || asked.first < 0 || asked.first + asked.processes > asked.all ||
-        asked.block_bytes == 0 || asked.block_bytes % sizeof(uint64_t) != 0)
+    if (asked.file_count < 1 || asked.processes < 1 || asked.first < 0 ||
+        asked.first + asked.processes > asked.all || asked.block_bytes == 0 ||
+        asked.block_bytes % sizeof(uint64_t) != 0)
         refuse(words[0]);
     return asked;
 }
 
-const char *file_of(const struct asked *asked, int process) { return asked->files[process % asked->file_count]; }
+const char *file_of(const struct asked *asked, int process) {
+    return asked->files[process % asked->file_count];
+}
 
 struct share share_of(const struct asked *asked, int process) {
     uint64_t blocks = asked->file_bytes / asked->block_bytes, all = asked->all, number = process;
-    if (asked->is_contiguous)
-        return (struct share){number * blocks / all, 1, (number + 1) * blocks / all - number * blocks / all};
+    if (asked->is_contiguous) {
+        uint64_t first = number * blocks / all, end = (number + 1) * blocks / all;
+        return (struct share){first, 1, end - first};
+    }
     return (struct share){number, all, blocks > number ? (blocks - number - 1) / all + 1 : 0};
 }
 
 uint64_t block_at(const struct asked *asked, struct share share, uint64_t place) {
     /* A prime number larger than any count here: each place comes once. */
-    return share.first + share.step * (asked->is_shuffled ? place * 2654435761 % share.count : place);
+    if (asked->is_shuffled)
+        place = place * 2654435761 % share.count;
+    return share.first + share.step * place;
 }
 
 /* FNV-1a of the file's name without its folders. */
@@ -74,7 +81,9 @@ uint64_t salt_of(const char *file) {
 }
 
 /* One multiplication by an odd number: as fast as memory, and no two places of a file are alike. */
-static uint64_t word_at(uint64_t offset, uint64_t salt) { return (offset ^ salt) * 0x9e3779b97f4a7c15; }
+static uint64_t word_at(uint64_t offset, uint64_t salt) {
+    return (offset ^ salt) * 0x9e3779b97f4a7c15;
+}
 
 void fill(uint64_t *words, size_t count, uint64_t offset, uint64_t salt) {
     for (size_t place = 0; place < count; place++)
@@ -108,18 +117,19 @@ int report(const struct asked *asked, const struct result *results) {
     for (int place = 0; place < asked->processes; place++) {
         const struct result *result = &results[place];
         int process = asked->first + place;
-        printf("{\"process\": %d, \"begin_us\": %" PRIu64 ", \"end_us\": %" PRIu64 ", \"bytes\": %" PRIu64
-               ", \"calls\": %" PRIu64 ", \"longest_us\": %" PRIu64 ", \"waited_us\": %" PRIu64
-               ", \"wrong_words\": %" PRIu64 "}\n",
-               process, result->begin_us, result->end_us, result->bytes, result->calls, result->longest_us,
-               result->waited_us, result->wrong_words);
+        printf("{\"process\": %d, \"begin_us\": %" PRIu64 ", \"end_us\": %" PRIu64
+               ", \"bytes\": %" PRIu64 ", \"calls\": %" PRIu64 ", \"longest_us\": %" PRIu64
+               ", \"waited_us\": %" PRIu64 ", \"wrong_words\": %" PRIu64 "}\n",
+               process, result->begin_us, result->end_us, result->bytes, result->calls,
+               result->longest_us, result->waited_us, result->wrong_words);
         if (result->error != 0) {
-            fprintf(stderr, "process %d: %s: %s\n", process, file_of(asked, process), strerror(result->error));
+            fprintf(stderr, "process %d: %s: %s\n", process, file_of(asked, process),
+                    strerror(result->error));
             code = 1;
         }
         if (result->wrong_words != 0) {
-            fprintf(stderr, "process %d: %s: %" PRIu64 " words are wrong\n", process, file_of(asked, process),
-                    result->wrong_words);
+            fprintf(stderr, "process %d: %s: %" PRIu64 " words are wrong\n", process,
+                    file_of(asked, process), result->wrong_words);
             code = 1;
         }
     }

@@ -1,5 +1,6 @@
-/* Copies its standard input to its standard output, by one way after the other that the C library has for it. Lines
- * are read without a lock while another thread holds it, which must not wait for that. */
+/* Copies its standard input to its standard output, by one way after the other that the C library
+ * has for it. Lines are read without a lock while another thread holds it, which must not wait for
+ * that. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -47,13 +47,15 @@ impl OnHosts {
         fs::write(
             folder.join("sshd_config"),
             format!(
-                "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\n\
+                "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\n\
+                 AuthorizedKeysFile {at}/user.pub\n\
                  StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n"
             ),
         )
         .unwrap();
         let config = folder.join("ssh_config");
-        let options = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\nIdentitiesOnly yes";
+        let options = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n\
+                       LogLevel ERROR\nIdentitiesOnly yes";
         let host = format!("HostName 127.0.0.1\nPort {port}\nIdentityFile {at}/user\n{options}\n");
         // The last host is not there.
         fs::write(

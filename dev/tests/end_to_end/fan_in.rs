@@ -5,7 +5,10 @@ use std::fs;
 use crate::support::{Cluster, finish, wait_until};
 
 /// Sums up the numbers in the task's inputs; the first argument is the list of their paths.
-const SUM: &str = r#"command = ["sh", "-c", 'xargs -0 cat <"$1" | awk "{ sum += \$1 } END { print NR, sum }"', "sh", "{inputs0}"]"#;
+const SUM: &str = r#"command = [
+    "sh", "-c", 'xargs -0 cat <"$1" | awk "{ sum += \$1 } END { print NR, sum }"', "sh",
+    "{inputs0}",
+]"#;
 
 fn write_numbers(cluster: &Cluster, count: usize) {
     for number in 1..=count {
@@ -75,7 +78,8 @@ fn a_line_break_in_an_inputs_name_is_no_end_of_a_line() {
     cluster.write("in/a\nb", "1\n");
     let task = |list: &str| {
         format!(
-            "[[task]]\ninputs = [\"in/*\"]\ncommand = [\"cat\", \"{{{list}}}\"]\nfolder = \"sandbox\"\n"
+            "[[task]]\ninputs = [\"in/*\"]\ncommand = [\"cat\", \"{{{list}}}\"]\n\
+             folder = \"sandbox\"\n"
         )
     };
     cluster.write("job.toml", task("inputs"));

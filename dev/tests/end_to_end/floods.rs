@@ -48,7 +48,9 @@ fn hold(port: u16, count: usize, is_over: &AtomicBool, tell: &Sender<()>) {
     let mut idle: Vec<_> = (0..count / 2).map(open).collect();
     tell.send(()).expect("the test waits for it");
     while !is_over.load(Ordering::Relaxed) {
-        let is_open = |mut stream: &TcpStream| matches!(stream.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
+        let is_open = |mut stream: &TcpStream| {
+            stream.read(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+        };
         idle.retain(|stream| is_open(stream));
         idle.extend((idle.len()..count).map(open));
         std::thread::sleep(Duration::from_millis(500));

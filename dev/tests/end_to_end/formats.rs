@@ -271,7 +271,8 @@ fn a_table_of_another_dialect_is_cut_between_its_rows_or_refused() {
     cluster.write("t.csv", &rows);
     // Two rows in each program are whole.
     let check = "import csv, sys; sys.stdin.reconfigure(newline='')\n\
-                 rows = list(csv.reader(sys.stdin, delimiter=';', quotechar=chr(39), escapechar=chr(92)))\n\
+                 dialect = dict(delimiter=';', quotechar=chr(39), escapechar=chr(92))\n\
+                 rows = list(csv.reader(sys.stdin, **dialect))\n\
                  assert all(len(row) == 2 for row in rows), rows; print(len(rows))";
     let count = |name: &str| {
         let words =

@@ -13,11 +13,15 @@ use crate::support::{Cluster, SmallDisk, eyas, finish, is_root, signal, wait_unt
 const JOB: &str = r#"
     [[task]]
     array = "1-2"
-    command = ["sh", "-c", "mkdir sub; echo a$0 > a; echo b$0 > sub/b; chmod +x a; echo $0 >> FOLDER/made", "{}"]
+    command = ["sh", "-c", """
+        mkdir sub; echo a$0 > a; echo b$0 > sub/b; chmod +x a; echo $0 >> FOLDER/made""", "{}"]
     outputs = [{ file = "a", keep = true }, { file = "sub/*", keep = true }]
     [[task]]
     command = ["sh", "-c", "echo 3 > for-tasks; echo 3 > elsewhere"]
-    outputs = [{ file = "for-tasks", keep = "until-read" }, { file = "elsewhere", to = "elsewhere", keep = true }]
+    outputs = [
+        { file = "for-tasks", keep = "until-read" },
+        { file = "elsewhere", to = "elsewhere", keep = true },
+    ]
 "#;
 
 fn write_job(cluster: &Cluster) {
@@ -74,8 +78,9 @@ const MODES: &str = r#"
         (umask 077; echo a > private; echo d > file); (umask 0; echo b > open)
         echo c > tool; chmod 755 tool; echo b > group; chmod 640 group"""]
     outputs = [
-        { file = "private", keep = true }, { file = "open", keep = true }, { file = "tool", keep = true },
-        { file = "group", keep = true }, { file = "file", to = "eyas:///file" },
+        { file = "private", keep = true }, { file = "open", keep = true },
+        { file = "tool", keep = true }, { file = "group", keep = true },
+        { file = "file", to = "eyas:///file" },
     ]
     [[task]]
     inputs = [

@@ -238,7 +238,12 @@ os.fsync(shared)
 copy = os.dup(shared)
 os.close(shared)
 os.lseek(copy, -5000, os.SEEK_END)
-print(len(os.read(copy, 10_000)), os.read(copy, 10), os.pread(copy, 0, 5), os.pread(copy, 10, 1 << 40))
+print(
+    len(os.read(copy, 10_000)),
+    os.read(copy, 10),
+    os.pread(copy, 0, 5),
+    os.pread(copy, 10, 1 << 40),
+)
 with mmap.mmap(copy, 0) as m:
     print(hashlib.md5(m).hexdigest())
 
@@ -253,7 +258,8 @@ for number in range(1000):
         os.write(append, b"x" * (number % 7))
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-print(os.fstat(append).st_size, subprocess.run(["/bin/cat", "many/3"], capture_output=True).stdout[:20])
+shown = subprocess.run(["/bin/cat", "many/3"], capture_output=True).stdout
+print(os.fstat(append).st_size, shown[:20])
 
 # Read while it becomes shorter, and after it is gone.
 with open("lines", "rb", buffering=0) as f:
@@ -288,7 +294,8 @@ fn narrow_limits() {
     let ordered = Ordered::new();
     ordered.compare(
         &["python3"],
-        r#"(ulimit -n 6; md5sum lines; cp lines few); (ulimit -v 60000; md5sum lines; cp lines little)
+        r#"(ulimit -n 6; md5sum lines; cp lines few)
+           (ulimit -v 60000; md5sum lines; cp lines little)
            ulimit -n 200000 2>/dev/null || true
            python3 - <<'END'
 import os, resource

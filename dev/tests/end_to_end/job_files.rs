@@ -123,8 +123,8 @@ fn ids_are_given_once_and_outputs_do_not_go_in_circles() {
     let cluster = dispatcher();
     let task = |id: &str, needs: &str| {
         format!(
-            "[[task]]\nid = \"{id}\"\ncommand = [\"true\"]\noutputs = [{{ file = \"o\", to = \"{id}\" }}]\n\
-             inputs = [{needs}]\n"
+            "[[task]]\nid = \"{id}\"\ncommand = [\"true\"]\n\
+             outputs = [{{ file = \"o\", to = \"{id}\" }}]\ninputs = [{needs}]\n"
         )
     };
     let submit = |text: String| {
@@ -224,7 +224,8 @@ fn json_lines_are_a_task_each() {
         "job.jsonl",
         concat!(
             "{\"command\": [\"echo\", \"{1}\"], \"array\": \"1-3\"}\n",
-            "{\"command\": [\"echo\", \"{2}{1}\"], \"each_line\": \"list\", \"separator\": \":\"}\n",
+            "{\"command\": [\"echo\", \"{2}{1}\"], \"each_line\": \"list\", ",
+            "\"separator\": \":\"}\n",
             "{\"noop\": true}\n",
         ),
     );

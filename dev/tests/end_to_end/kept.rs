@@ -17,17 +17,22 @@ const LEVELS: &str = r#"
     outputs = [{ file = "number", keep = true }]
     [[task]]
     id = "square-1"
-    inputs = [{ task = "number", index = 0, name = "n" }, { task = "number", index = 1, name = "m" }]
+    inputs = [
+        { task = "number", index = 0, name = "n" }, { task = "number", index = 1, name = "m" },
+    ]
     command = ["sh", "-c", "echo $(($(cat n) * $(cat n) + $(cat m) * $(cat m))) > square"]
     outputs = [{ file = "square", keep = true }]
     [[task]]
     id = "square-2"
-    inputs = [{ task = "number", index = 2, name = "n" }, { task = "number", index = 3, name = "m" }]
+    inputs = [
+        { task = "number", index = 2, name = "n" }, { task = "number", index = 3, name = "m" },
+    ]
     command = ["sh", "-c", "echo $(($(cat n) * $(cat n) + $(cat m) * $(cat m))) > square"]
     outputs = [{ file = "square", keep = true }]
     [[task]]
     inputs = [{ task = "square-1", name = "a" }, { task = "square-2", name = "b" }]
-    command = ["sh", "-c", "until [ -e FOLDER/go ]; do sleep 0.02; done; echo $(($(cat a) + $(cat b))) > sum"]
+    command = ["sh", "-c", """
+        until [ -e FOLDER/go ]; do sleep 0.02; done; echo $(($(cat a) + $(cat b))) > sum"""]
     outputs = [{ file = "sum", to = "sum" }]
 "#;
 
@@ -274,7 +279,8 @@ fn what_nobody_reads_is_made_again_when_it_is_lost() {
     let mut cluster = Cluster::start(&[&[]]);
     cluster.write(
         "job.toml",
-        "[[task]]\ncommand = [\"sh\", \"-c\", \"echo x > text\"]\noutputs = [{ file = \"text\", keep = true }]\n",
+        "[[task]]\ncommand = [\"sh\", \"-c\", \"echo x > text\"]\n\
+         outputs = [{ file = \"text\", keep = true }]\n",
     );
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     cluster.add_executor(&[]);
@@ -337,8 +343,10 @@ fn write_row(cluster: &Cluster, keep: &str) {
         };
         let keep = if number == 4 { "true" } else { keep };
         job += &format!(
-            "[[task]]\nid = \"{number}\"\n{reads}\noutputs = [{{ file = \"part\", keep = {keep} }}]\n\
-             command = [\"sh\", \"-c\", \"head -c 400000 /dev/zero > part; echo {number} >> {}/ran\"]\n",
+            "[[task]]\nid = \"{number}\"\n{reads}\n\
+             outputs = [{{ file = \"part\", keep = {keep} }}]\n\
+             command = [\"sh\", \"-c\", \
+             \"head -c 400000 /dev/zero > part; echo {number} >> {}/ran\"]\n",
             cluster.work().display()
         );
     }

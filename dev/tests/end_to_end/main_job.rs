@@ -111,8 +111,9 @@ fn an_item_is_appended_where_it_is_a_file_or_a_line_and_nowhere_else() {
     }
     home.write(
         "job.toml",
-        "[[task]]\narray = \"1-2\"\ncommand = [\"echo\"]\n[[task]]\neach_line = \"list\"\n\
-                command = [\"echo\"]\n[[task]]\neach = \"list\"\nappend = false\ncommand = [\"echo\"]\n",
+        "[[task]]\narray = \"1-2\"\ncommand = [\"echo\"]\n\
+         [[task]]\neach_line = \"list\"\ncommand = [\"echo\"]\n\
+         [[task]]\neach = \"list\"\nappend = false\ncommand = [\"echo\"]\n",
     );
     let cluster = Cluster::start_in(home, &[]);
     let job = cluster.submit("job.toml");

@@ -88,7 +88,8 @@ fn a_requirement_of_all_tasks_that_never_holds_is_named_and_warned_of() {
     cluster.write(
         "job.toml",
         "requirements = \"!has(node.labels.retired) // old ones\"\n\
-         [[task]]\nnoop = true\nrequirements = \"(node.cpus >= 1 && node.cpus >= 64) && task.attempt < 3\"\n",
+         [[task]]\nnoop = true\n\
+         requirements = \"(node.cpus >= 1 && node.cpus >= 64) && task.attempt < 3\"\n",
     );
     let job = cluster.submit("job.toml");
     let why = explain(&cluster, &format!("{job}.0"));
@@ -151,7 +152,8 @@ fn a_task_that_nobody_matches_waits_and_says_for_what() {
     let mut cluster = Cluster::start(&[&["--label", "site=a"], &[]]);
     cluster.write(
         "job.toml",
-        "[[task]]\nnoop = true\nrequirements = \"node.labels.site == 'b' && node.cpus >= 1 && task.attempt < 1\"\n",
+        "[[task]]\nnoop = true\n\
+         requirements = \"node.labels.site == 'b' && node.cpus >= 1 && task.attempt < 1\"\n",
     );
     let job = cluster.submit("job.toml");
     // The task does not delay other tasks.

@@ -108,7 +108,8 @@ def check(path):
         data = os.lseek(file.fileno(), 0, os.SEEK_DATA)
         end = os.lseek(file.fileno(), data, os.SEEK_HOLE)
         assert data <= at < at + 5 <= end <= data + (8 << 20), (path, data, end)
-        assert os.pread(file.fileno(), 7, at - 1) == b'\0bytes\0' and os.pread(file.fileno(), 9, size - 2) == b'\0\0'
+        assert os.pread(file.fileno(), 7, at - 1) == b'\0bytes\0'
+        assert os.pread(file.fileno(), 9, size - 2) == b'\0\0'
         try:
             raise SystemExit(os.lseek(file.fileno(), end, os.SEEK_DATA))
         except OSError as error:

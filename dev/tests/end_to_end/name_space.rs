@@ -192,7 +192,8 @@ fn tasks_go_to_the_node_with_most_chunks_of_their_file() {
                  inputs = [{ path = 'eyas:///a', name = 'part' }, { task = 'first' }]\n";
     cluster.write(
         "job.toml",
-        "[[task]]\nid = 'first'\ncommand = ['sh', '-c', 'until [ -e GO ]; do sleep 0.02; done; touch n']\n\
+        "[[task]]\nid = 'first'\n\
+         command = ['sh', '-c', 'until [ -e GO ]; do sleep 0.02; done; touch n']\n\
          outputs = [{ file = 'n', keep = true }]\n"
             .replace("GO", cluster.work().join("go").to_str().unwrap())
             + later,

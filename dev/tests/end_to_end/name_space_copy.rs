@@ -158,7 +158,8 @@ fn holes_of_a_kept_output_take_no_space_anywhere() {
     joined(&cluster, 2);
     cluster.write(
         "keep.toml",
-        "[[task]]\ncommand = ['sh', '-c', 'truncate -s 256M kept; printf x | dd of=kept bs=1 seek=130M conv=notrunc']\n\
+        "[[task]]\ncommand = ['sh', '-c', \
+         'truncate -s 256M kept; printf x | dd of=kept bs=1 seek=130M conv=notrunc']\n\
          outputs = [{ file = 'kept', keep = true }]\nrequirements = 'has(node.labels.keeps)'\n",
     );
     cluster.run(&["submit", "--wait", "keep.toml"]).exits(0);

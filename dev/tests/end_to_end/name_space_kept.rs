@@ -6,7 +6,8 @@ use crate::support::{Cluster, wait_until};
 const MAKE: &str = r#"
     [[task]]
     array = "1-3"
-    command = ["sh", "-c", "mkdir sub; echo a$0 > a; echo b$0 > sub/b; echo $0 >> FOLDER/made", "{}"]
+    command = ["sh", "-c", """
+        mkdir sub; echo a$0 > a; echo b$0 > sub/b; echo $0 >> FOLDER/made""", "{}"]
     outputs = [{ file = "a", keep = true }, { file = "sub/*", keep = true }]
 "#;
 
@@ -59,7 +60,8 @@ fn kept_outputs_are_inputs_and_items_of_other_jobs() {
     cluster.write("list", "eyas://1/0/a,1\neyas://1/1/a,2\n");
     cluster.write(
         "job.toml",
-        "[[task]]\neach_line = 'list'\nseparator = ','\ninputs = ['{1}']\ncommand = ['cat', '{1}']\n",
+        "[[task]]\neach_line = 'list'\nseparator = ','\ninputs = ['{1}']\n\
+         command = ['cat', '{1}']\n",
     );
     let job = cluster.submit("job.toml");
     cluster.run(&["job", "wait", &job]).exits(0);
@@ -74,7 +76,10 @@ fn what_cannot_be_read_is_refused_at_submission() {
     let wait = format!("until [ -e {} ]; do sleep 0.02; done; echo x > a", go.display());
     cluster.write(
         "later.toml",
-        format!("[[task]]\ncommand = ['sh', '-c', '{wait}']\noutputs = [{{ file = 'a', keep = true }}]\n"),
+        format!(
+            "[[task]]\ncommand = ['sh', '-c', '{wait}']\n\
+             outputs = [{{ file = 'a', keep = true }}]\n"
+        ),
     );
     let later = cluster.submit("later.toml");
     let name = format!("eyas://{later}/0/a");

@@ -21,7 +21,8 @@ fn tasks_read_parts_of_kept_outputs_and_plain_files() {
     cluster.write("table.csv", "n,text\n1,\"a\nb\"\n2,c\n");
     cluster.write(
         "keep.toml",
-        "[[task]]\ncommand = ['sh', '-c', 'cp plain.txt kept.txt; cp table.csv kept.csv; chmod +x kept.csv']\n\
+        "[[task]]\ncommand = ['sh', '-c', \
+         'cp plain.txt kept.txt; cp table.csv kept.csv; chmod +x kept.csv']\n\
          inputs = ['plain.txt', 'table.csv']\nfolder = 'sandbox'\n\
          outputs = [{ file = 'kept.txt', keep = true }, { file = 'kept.csv', keep = true }]\n",
     );
@@ -29,8 +30,11 @@ fn tasks_read_parts_of_kept_outputs_and_plain_files() {
     for (text, table) in
         [("eyas://1/0/kept.txt", "eyas://1/0/kept.csv"), ("plain.txt", "table.csv")]
     {
-        let parts = ["range = '0-10'", "range = '10-1MB'", "range = '1MB-'"].map(|part| task(text, part)).concat()
-            + &["records = '0-1'", "records = '1-150000'", "records = '150000-'"].map(|part| task(text, part)).concat()
+        let part_of_text = |part| task(text, part);
+        let ranges = ["range = '0-10'", "range = '10-1MB'", "range = '1MB-'"];
+        let records = ["records = '0-1'", "records = '1-150000'", "records = '150000-'"];
+        let parts = ranges.map(part_of_text).concat()
+            + &records.map(part_of_text).concat()
             + &task(table, "records = '1-2'")
             // The range is cut at the end of the file.
             + &task(table, "range = '16-1GB'");
@@ -104,14 +108,16 @@ fn parts_that_a_file_does_not_have_are_refused() {
 /// A task that writes `n`.
 fn writer(command: &str, place: &str) -> String {
     format!(
-        "[[task]]\nid = 'a'\ncommand = [{command}]\nfolder = 'sandbox'\noutputs = [{{ file = 'n', {place} }}]\n"
+        "[[task]]\nid = 'a'\ncommand = [{command}]\nfolder = 'sandbox'\n\
+         outputs = [{{ file = 'n', {place} }}]\n"
     )
 }
 
 /// A task that prints a part of it.
 fn reader(part: &str) -> String {
     format!(
-        "[[task]]\ncommand = ['cat', 'n']\nfolder = 'sandbox'\ninputs = [{{ task = 'a', name = 'n', {part} }}]\n"
+        "[[task]]\ncommand = ['cat', 'n']\nfolder = 'sandbox'\n\
+         inputs = [{{ task = 'a', name = 'n', {part} }}]\n"
     )
 }
 
@@ -126,7 +132,8 @@ fn tasks_read_parts_of_outputs_of_other_tasks() {
             + &reader("records = '7-'");
         cluster.write(
             "job.toml",
-            job + "[[task]]\ncommand = ['cat', 'n']\nfolder = 'sandbox'\ninputs = [{ task = 'a' }]\n",
+            job + "[[task]]\ncommand = ['cat', 'n']\nfolder = 'sandbox'\n\
+                   inputs = [{ task = 'a' }]\n",
         );
         let job = cluster.submit("job.toml");
         cluster.run(&["job", "wait", &job]).exits(0);

@@ -122,7 +122,8 @@ fn a_place_that_the_job_gives_to_a_task_is_refused_to_others_before_it_has_run()
     symlink("out", folder.join("link")).unwrap();
     let task = |file: &str, to: String, word: &str| {
         let words = ["sh", "-c", "echo \"$1\" > own", "sh", word];
-        json!({"command": words, "outputs": [{"file": file, "to": to}], "priority": if word == "c" { 0 } else { 1 }})
+        let priority = if word == "c" { 0 } else { 1 };
+        json!({"command": words, "outputs": [{"file": file, "to": to}], "priority": priority})
             .to_string()
     };
     let at = |name: &str| format!("{}/{name}", folder.display());

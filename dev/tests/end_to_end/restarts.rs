@@ -10,7 +10,8 @@ fn a_cancel_that_was_acknowledged_holds_after_a_kill() {
     let mut cluster = Cluster::start(&[&["--slots", "2"]]);
     cluster.write(
         "job.jsonl",
-        r#"{"array": "1-20", "command": ["sh", "-c", "echo > began-{}; until [ -e go ]; do sleep 0.02; done"]}"#,
+        "{\"array\": \"1-20\", \"command\": [\"sh\", \"-c\", \
+         \"echo > began-{}; until [ -e go ]; do sleep 0.02; done\"]}",
     );
     for job in ["1", "2"] {
         cluster.submit("job.jsonl");

@@ -88,8 +88,9 @@ fn jobs_run_as_slurm_would_run_them() {
     let shim = Shim::start(&[&["--slots", "2"]]);
     shim.cluster.write(
         "job.sh",
-        "#!/bin/bash\n#SBATCH -J from_script -c 2\n#SBATCH --output=%x-%j.out\necho $SLURM_JOB_ID $SLURM_JOB_NAME \
-         $SLURM_CPUS_PER_TASK $COLOUR $1; pwd; echo err >&2; srun -n1 --cpu-bind=q echo inner\n",
+        "#!/bin/bash\n#SBATCH -J from_script -c 2\n#SBATCH --output=%x-%j.out\n\
+         echo $SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_CPUS_PER_TASK $COLOUR $1; pwd; echo err >&2; \
+         srun -n1 --cpu-bind=q echo inner\n",
     );
     let job = shim.submit(&["-J", "named", "job.sh", "word"]);
     shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
@@ -114,7 +115,8 @@ fn jobs_run_as_slurm_would_run_them() {
     );
 
     // Both streams in one file, and words behind the program that are not options of `srun`.
-    let script = "echo one; echo two >&2; echo three; srun sh -c 'echo $1' sh --version; srun --time=1 true || echo $?";
+    let script = "echo one; echo two >&2; echo three; srun sh -c 'echo $1' sh --version; \
+                  srun --time=1 true || echo $?";
     let job = shim.submit(&["-o", "both", "-e", "both", "--wrap", script]);
     shim.wait_for_state(&job, "CD", "COMPLETED|0:0");
     let both = shim.cluster.read("both");
@@ -191,9 +193,9 @@ fn inputs_are_read_from_the_copies_of_the_node() {
     let staged = shared.replace(' ', "\\ ");
     // As Nextflow writes it.
     let script = format!(
-        "#!/bin/bash\n#EYAS --input '{shared}'\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n    \
-         true\n    rm -f link.txt\n    ln -s {staged} link.txt\n}}\nnxf_stage\nreadlink link.txt\ncat link.txt \
-         \"$EYAS_INPUT_1\"\n"
+        "#!/bin/bash\n#EYAS --input '{shared}'\nnxf_launch() {{\n    /bin/bash -ue x\n}}\n\
+         nxf_stage() {{\n    true\n    rm -f link.txt\n    ln -s {staged} link.txt\n}}\n\
+         nxf_stage\nreadlink link.txt\ncat link.txt \"$EYAS_INPUT_1\"\n"
     );
     shim.cluster.write("job.sh", &script);
     let job = shim.submit(&["-o", "out", "job.sh"]);
@@ -228,8 +230,8 @@ fn scripts_and_their_links_may_be_larger_than_a_command_line() {
         read += &format!("cat lines{number}.txt # {}\n", "a comment ".repeat(10));
     }
     let script = format!(
-        "#!/bin/bash\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n{stage}}}\nnxf_stage\n\
-         echo \"$1\"\n{read}"
+        "#!/bin/bash\nnxf_launch() {{\n    /bin/bash -ue x\n}}\nnxf_stage() {{\n{stage}}}\n\
+         nxf_stage\necho \"$1\"\n{read}"
     );
     assert!(script.len() > 200_000);
     shim.cluster.write("job.sh", &script);
@@ -311,7 +313,8 @@ fn a_step_has_as_many_processes_as_its_job_has_tasks() {
                  srun -n 2 -o part-%2t --tasks-per-node 2 sh -c 'echo $SLURM_LOCALID; echo e >&2'\n\
                  echo word | srun -n2 cat\n\
                  srun -l -n 2 sh -c 'echo labelled; [ $SLURM_PROCID = 0 ]'; echo code $?\n\
-                 srun -n 2 -K sh -c 'if [ $SLURM_PROCID = 1 ]; then exit 7; fi; sleep 1000'; echo code $?\n\
+                 srun -n 2 -K sh -c 'if [ $SLURM_PROCID = 1 ]; then exit 7; fi; sleep 1000'\n\
+                 echo code $?\n\
                  srun -n 5 true; echo code $?\n";
     let output = shim.output_of(&["-n", "3", "-c", "1"], &format!("#!/bin/bash\n{ranks}"));
     let (first, rest) = output.split_at("0 of 3\n1 of 3\n2 of 3\n".len());
@@ -331,7 +334,8 @@ fn a_step_has_as_many_processes_as_its_job_has_tasks() {
 #[test]
 fn functions_scripts_in_latin_1_and_padded_names_reach_the_job() {
     let shim = Shim::start(&[&["--slots", "1"]]);
-    let script = b"#!/bin/bash\n   # an indented comment\n#SBATCH --export=\"ALL,LIST='a,b'\" -o %4j-%2t.out\n\
+    let script = b"#!/bin/bash\n   # an indented comment\n\
+        #SBATCH --export=\"ALL,LIST='a,b'\" -o %4j-%2t.out\n\
         greet caf\xe9; echo $LIST; scontrol show hostnames 'n[1-2]'; echo $0 | tail -c 14\n";
     shim.cluster.write("latin.sh", script);
     let job = shim.submit(&["latin.sh"]);

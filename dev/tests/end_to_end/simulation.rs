@@ -16,8 +16,8 @@ fn example(name: &str) -> String {
     rest.split_once("\n```").expect("it ends").0.to_owned()
 }
 
-const SMALL: &str = "[cluster]\nnodes = 4\ncache = \"100 MB\"\n[workload.uniform]\nobjects = 50\nsize = \"10 MB\"\n\
-    tasks = 200\ncompute = \"10 ms\"\n";
+const SMALL: &str = "[cluster]\nnodes = 4\ncache = \"100 MB\"\n\
+    [workload.uniform]\nobjects = 50\nsize = \"10 MB\"\ntasks = 200\ncompute = \"10 ms\"\n";
 
 #[test]
 fn the_example_of_the_page_runs() {
@@ -67,7 +67,8 @@ fn a_workflow_on_nodes_that_break_ends() {
 #[test]
 fn the_model_answers_with_what_can_be() {
     let home = Home::new();
-    let words = "--nodes 10 --storage 100GB/s --tasks 1000 --compute 1ms --objects 1000 --object-size 10MB --misses 1";
+    let words = "--nodes 10 --storage 100GB/s --tasks 1000 --compute 1ms --objects 1000 \
+                 --object-size 10MB --misses 1";
     let model = |more: &str| {
         let words: Vec<&str> = ["--json", "model"]
             .into_iter()
@@ -88,7 +89,8 @@ fn the_model_answers_with_what_can_be() {
         .says(&["the arrival of all tasks would take more than a hundred years"]);
     model("--storage-latency 100000d").exits(1).says(&["would take more than a hundred years"]);
     // The store of one node holds a part of the files.
-    let words = "--nodes 10 --cache 1GB --storage 100MB/s --tasks 100000 --compute 1ms --objects 1000 --object-size 10MB";
+    let words = "--nodes 10 --cache 1GB --storage 100MB/s --tasks 100000 --compute 1ms \
+                 --objects 1000 --object-size 10MB";
     let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
     let stdout = home.eyas(&words).exits(0).stdout;
     assert!(stdout.contains("More than 100% because of the stores"), "{stdout}");
@@ -98,7 +100,8 @@ fn the_model_answers_with_what_can_be() {
 #[test]
 fn nodes_are_asked_for_and_fail_as_a_scenario_says() {
     let home = Home::new();
-    let failing = "[failures]\nnode_lost_after = \"20 s\"\nnode_back_after = \"10 s\"\ndisconnected_after = \"10 s\"\n";
+    let failing = "[failures]\nnode_lost_after = \"20 s\"\nnode_back_after = \"10 s\"\n\
+                   disconnected_after = \"10 s\"\n";
     let long = SMALL.replace("compute = \"10 ms\"", "compute = \"1 s\"");
     home.write("batch.toml", format!("{long}[provisioning]\npolicy = \"additive\"\n{failing}"));
     let run = home.eyas(&["--json", "sim", "run", "batch.toml"]).exits(0).json("run");

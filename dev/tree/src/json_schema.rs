@@ -40,8 +40,8 @@ fn leaf(kind: &str) -> Option<Value> {
         "Labels" => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         "Name" => json!({ "anyOf": [
             { "type": "string" },
-            { "type": "object", "required": ["bytes_b64"], "properties": { "bytes_b64": { "type": "string" } },
-              "additionalProperties": false },
+            { "type": "object", "required": ["bytes_b64"],
+              "properties": { "bytes_b64": { "type": "string" } }, "additionalProperties": false },
         ] }),
         _ => return None,
     })
@@ -98,7 +98,12 @@ fn definition(of: &TypeText, used: &mut BTreeSet<String>) -> Value {
             required.push(field.name.clone());
         }
     }
-    json!({ "description": of.doc, "type": "object", "required": required, "properties": properties })
+    json!({
+        "description": of.doc,
+        "type": "object",
+        "required": required,
+        "properties": properties,
+    })
 }
 
 /// The schema of all answers that have types, from these files.
@@ -128,7 +133,8 @@ pub fn json_schema(version: &str, sources: &[&str]) -> String {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Answers of eyas with --json",
-        "$comment": "Made by `make generate`. Other answers have the types in docs/reference/json.md.",
+        "$comment":
+            "Made by `make generate`. Other answers have the types in docs/reference/json.md.",
         "type": "object",
         "required": ["schema_version"],
         "properties": properties,

@@ -128,8 +128,9 @@ fn what_a_type_does_stands_in_few_files() {
 
 #[test]
 fn functions_and_impls_are_found_as_rustfmt_lays_them_out() {
-    let code = "impl A {\n    pub(crate) async fn f(\n        x: u8,\n    ) -> u8 {\n        x\n    }\n\n\
-                \x20   fn g() {}\n}\n\nfn h<T>() {\n    todo();\n}\n// fn no() {\ntrait B {\n    fn i(&self);\n}\n";
+    let code = "impl A {\n    pub(crate) async fn f(\n        x: u8,\n    ) -> u8 {\n        x\n\
+                \x20   }\n\n    fn g() {}\n}\n\nfn h<T>() {\n    todo();\n}\n// fn no() {\n\
+                trait B {\n    fn i(&self);\n}\n";
     assert_eq!(functions(code), [("f".to_owned(), 5), ("h".to_owned(), 3)]);
     assert_eq!(type_of_impl("impl<'a, T: Into<U>> Writer<'a, T> {"), Some("Writer"));
     assert_eq!(type_of_impl("impl Reader {"), Some("Reader"));

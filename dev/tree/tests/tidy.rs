@@ -17,8 +17,14 @@ const SHARED_NAMES: &[(&str, &str)] = &[
     ("Event", "what a shell tells its decider"),
 ];
 
-/// Most characters of a line, as rustfmt and `.editorconfig` have it.
+/// Most characters of a line that is not code, as `.editorconfig` has it.
 const MAX_WIDTH: usize = 120;
+
+/// Most characters of a line of code, as rustfmt, ruff and `.editorconfig` have it.
+const MAX_CODE_WIDTH: usize = 100;
+
+/// Endings of the names of files with code.
+const CODE: &[&str] = &["rs", "py", "pyi", "c", "h", "cpp"];
 
 /// Ways to read a clock.
 const CLOCKS: &[&str] =
@@ -102,10 +108,16 @@ fn may_be_wide(file: &str, line: &str) -> bool {
         || has_long_word()
 }
 
+/// Most characters of a line of a file.
+fn max_width(file: &str) -> usize {
+    let ending = file.rsplit('.').next().unwrap_or_default();
+    if CODE.contains(&ending) { MAX_CODE_WIDTH } else { MAX_WIDTH }
+}
+
 #[test]
-fn lines_are_at_most_120_characters_wide() {
+fn lines_are_at_most_100_characters_wide_in_code_and_120_elsewhere() {
     let mut wide = Vec::new();
-    for (file, text) in files(&["rs", "py", "sh", "c", "h", "toml", "md", "yml", "Makefile"]) {
+    for (file, text) in files(&[CODE, &["sh", "toml", "md", "yml", "Makefile"]].concat()) {
         let mut end_of_exempt = None;
         for (index, line) in text.lines().enumerate() {
             // What programs have printed or made.
@@ -115,7 +127,7 @@ fn lines_are_at_most_120_characters_wide() {
                 end_of_exempt = Some("```");
             } else if file.ends_with(".md") && line.starts_with("<!-- made by ") {
                 end_of_exempt = Some("<!-- end");
-            } else if line.chars().count() > MAX_WIDTH && !may_be_wide(&file, line) {
+            } else if line.chars().count() > max_width(&file) && !may_be_wide(&file, line) {
                 wide.push(format!("{file}:{}: {} wide", index + 1, line.chars().count()));
             }
         }
@@ -398,9 +410,16 @@ fn names(code: &str, word: &str) -> bool {
 
 #[test]
 fn types_are_found_whatever_their_visibility() {
-    let code = "pub struct A;\npub(crate) enum B {\n    pub(super) unsafe trait C<T> {}\nstruct D;\npub fn e() {}\n\
-                pub type F = u8;\n#[cfg(test)]\nmod tests {\npub struct G;\n}\n";
+    let code = "pub struct A;\npub(crate) enum B {\n    pub(super) unsafe trait C<T> {}\n\
+                struct D;\npub fn e() {}\npub type F = u8;\n\
+                #[cfg(test)]\nmod tests {\npub struct G;\n}\n";
     assert_eq!(visible_types(code).collect::<Vec<_>>(), ["A", "B", "C", "F"]);
+}
+
+#[test]
+fn code_is_narrower_than_other_files() {
+    assert_eq!(["a/b.rs", "c.pyi", "d.h"].map(max_width), [MAX_CODE_WIDTH; 3]);
+    assert_eq!(["a.md", "Makefile", "b.rs/c.sh"].map(max_width), [MAX_WIDTH; 3]);
 }
 
 #[test]

@@ -71,7 +71,12 @@ impl GlobalArgs {
 #[derive(Args, Clone, Copy)]
 pub(crate) struct ReconnectArgs {
     /// Keep reconnecting to a lost dispatcher for this long
-    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10min",
+        value_parser = units::parse_duration_us
+    )]
     reconnect: u64,
 }
 

@@ -42,7 +42,13 @@ pub(crate) struct PlacementArgs {
     pub policy: PlacementPolicy,
     /// With --policy gcc: while more than this share of all processors is busy, tasks wait for a
     /// node that holds their inputs; such as 0.9
-    #[arg(long, value_name = "SHARE", default_value_t = 0.9, allow_negative_numbers = true, value_parser = parse_share)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.9,
+        allow_negative_numbers = true,
+        value_parser = parse_share
+    )]
     pub utilisation: f64,
     /// Number of waiting tasks that one decision considers [default: 100 for each executor, at
     /// least 2,500]
@@ -50,11 +56,23 @@ pub(crate) struct PlacementArgs {
     pub window: Option<u64>,
     /// With --policy mch or gcc: a node that holds at most this share of a task's input bytes does
     /// not count as a holder of them; such as 0.5
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = parse_share)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.0,
+        allow_negative_numbers = true,
+        value_parser = parse_share
+    )]
     pub min_cache_hit: f64,
     /// How many other tasks leave the queue before a task that waits for a node with its inputs
     /// may go to any node; off: it waits for ever [default: as --window]
-    #[arg(long, value_name = "N|off", default_value = "", hide_default_value = true, value_parser = parse_patience)]
+    #[arg(
+        long,
+        value_name = "N|off",
+        default_value = "",
+        hide_default_value = true,
+        value_parser = parse_patience
+    )]
     pub patience: HolderPatience,
 }
 
@@ -144,7 +162,12 @@ pub(crate) struct NodeArgs {
     pub data_intensive: u64,
     /// A task is also data-intensive if fetching its inputs takes at least this long at the
     /// measured rate
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2s",
+        value_parser = units::parse_duration_us
+    )]
     pub data_intensive_time: u64,
     /// For comparison: fetch no inputs in advance, and let a task hold its processors while its
     /// inputs are fetched

@@ -67,7 +67,8 @@ pub enum GetError {
     Client(#[from] ClientError),
     /// Some tasks did not succeed, so they left no outputs.
     #[error(
-        "{} of job {job} did not succeed and left no outputs: `eyas task list {job} --failed` shows the failures",
+        "{} of job {job} did not succeed and left no outputs: `eyas task list {job} --failed` \
+         shows the failures",
         units::format_count(*.tasks, "task")
     )]
     Unsuccessful {
@@ -94,7 +95,10 @@ pub enum GetError {
     #[error("`{0}` leads out of the destination folder")]
     Outside(Name),
     /// A file with other content exists.
-    #[error("{} exists already: choose another folder with --to, or replace the file with --force", .0.display())]
+    #[error(
+        "{} exists already: choose another folder with --to, or replace the file with --force",
+        .0.display()
+    )]
     Exists(PathBuf),
     /// A folder cannot be created or written to.
     #[error("cannot write to {}: {source}", folder.display())]
@@ -108,7 +112,10 @@ pub enum GetError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The disk of the destination is full.
-    #[error("{} has no room for `{file}`: free some space, or choose another folder with --to", folder.display())]
+    #[error(
+        "{} has no room for `{file}`: free some space, or choose another folder with --to",
+        folder.display()
+    )]
     Full {
         /// The destination.
         folder: PathBuf,

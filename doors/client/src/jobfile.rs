@@ -309,7 +309,10 @@ impl TaskFields {
         {
             // A name without a folder is the name of the copy in the sandbox.
             let is_copy = is_sandbox && !path.contains(&b'/');
-            let is_path = |part: &TemplatePart| matches!(part, TemplatePart::Literal(text) if mentions(text, path));
+            let is_path = |part: &TemplatePart| match part {
+                TemplatePart::Literal(text) => mentions(text, path),
+                _ => false,
+            };
             if let Some(word) = words.iter().find(|word| !is_copy && word.0.iter().any(is_path)) {
                 tracing::warn!(
                     "`{word}` has the path of the input `{path}` in it, so each task reads that \
@@ -524,17 +527,7 @@ impl TaskFields {
             }
             InputFields::Output { .. } => return add_outputs(draft, known, fields, inputs),
         };
-        let parsed = Template::parse(path);
-        if parsed.has_value() && values.is_empty() {
-            return Err(TaskFieldsError::NoItem(path.clone()));
-        }
-        if usize::from(parsed.highest_column()) > values.len() {
-            return Err(TaskFieldsError::Column {
-                path: path.clone(),
-                column: parsed.highest_column(),
-                columns: values.len(),
-            });
-        }
+        let parsed = template_of(path, values.len())?;
         let with = Expansion {
             values,
             staged: &[],
@@ -585,6 +578,19 @@ impl TaskFields {
         }
         Ok(())
     }
+}
+
+/// The path of an input with its placeholders, which must be among the columns of an item.
+fn template_of(path: &Name, columns: usize) -> Result<Template, TaskFieldsError> {
+    let template = Template::parse(path);
+    if template.has_value() && columns == 0 {
+        return Err(TaskFieldsError::NoItem(path.clone()));
+    }
+    let column = template.highest_column();
+    if usize::from(column) > columns {
+        return Err(TaskFieldsError::Column { path: path.clone(), column, columns });
+    }
+    Ok(template)
 }
 
 /// Adds outputs of other tasks to the inputs of a task.

@@ -36,8 +36,8 @@ pub enum KeptError {
     Client(Box<ClientError>),
     /// Tasks that may keep the output have not ended.
     #[error(
-        "`{name}` cannot be read yet: {} of job {job} that keep outputs have not ended; wait for them with \
-         `eyas job wait {job}`",
+        "`{name}` cannot be read yet: {} of job {job} that keep outputs have not ended; wait for \
+         them with `eyas job wait {job}`",
         units::format_count(*.tasks, "task")
     )]
     Unfinished {

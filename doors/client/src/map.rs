@@ -314,7 +314,8 @@ impl MapJob {
             let index = template.inputs.len() as u32;
             template.inputs.push(draft.input(&path.as_str().into()).await?);
             for word in &mut words {
-                if matches!(&word.0[..], [TemplatePart::Literal(text)] if same(text, path.as_bytes()))
+                if let [TemplatePart::Literal(text)] = &word.0[..]
+                    && same(text, path.as_bytes())
                 {
                     *word = Template(vec![TemplatePart::Input(index)]);
                 }

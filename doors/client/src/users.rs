@@ -61,7 +61,10 @@ pub enum UserMapError {
         source: std::io::Error,
     },
     /// Another user could have written the file.
-    #[error("the map of users {} is not read, because it says which files are whose: {why}", path.display())]
+    #[error(
+        "the map of users {} is not read, because it says which files are whose: {why}",
+        path.display()
+    )]
     Untrusted {
         /// Path of the file.
         path: PathBuf,
@@ -70,7 +73,8 @@ pub enum UserMapError {
     },
     /// The file is not a map of users.
     #[error(
-        "the map of users {}: {why}; write [users], [keys] or [roles], and below it NAME = {{ uid = 1001, gid = 100 }}",
+        "the map of users {}: {why}; write [users], [keys] or [roles], and below it \
+         NAME = {{ uid = 1001, gid = 100 }}",
         path.display()
     )]
     Syntax {
@@ -89,8 +93,8 @@ pub enum UserMapError {
     },
     /// The map has no entry for the user and the key.
     #[error(
-        "the map of users {} has no user `{user}`, and no entry for {key}: add a line for the user or \"*\" to \
-         [users], for the key to [keys], or for its role to [roles]",
+        "the map of users {} has no user `{user}`, and no entry for {key}: add a line for the user \
+         or \"*\" to [users], for the key to [keys], or for its role to [roles]",
         path.display()
     )]
     Unknown {

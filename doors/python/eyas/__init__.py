@@ -5,8 +5,8 @@
 ...     executor.submit(pow, 2, 10).result()
 1024
 
-:class:`Executor` is a :class:`concurrent.futures.Executor`: calls run in worker processes that stay warm, on this
-machine (:func:`local`) or on the nodes of a cluster (:func:`connect`).
+:class:`Executor` is a :class:`concurrent.futures.Executor`: calls run in worker processes that stay
+warm, on this machine (:func:`local`) or on the nodes of a cluster (:func:`connect`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 if "t" in sys.abiflags:
     raise ImportError(
-        "eyas does not run on free-threaded builds of CPython: use the standard build of the same version, such as "
-        "python3.13 instead of python3.13t"
+        "eyas does not run on free-threaded builds of CPython: use the standard build of the same "
+        "version, such as python3.13 instead of python3.13t"
     )
 
 __all__ = [

@@ -10,7 +10,8 @@ __all__ = ["CallFailed", "ClusterError", "ClusterLost"]
 
 @public
 class CallFailed(RuntimeError):
-    """A call has ended without a result and without an exception: its worker was killed or has ended.
+    """A call has ended without a result and without an exception: its worker was killed or has
+    ended.
 
     The executor lives, and runs other calls.
     """
@@ -18,4 +19,6 @@ class CallFailed(RuntimeError):
 
 @public
 class ClusterLost(BrokenExecutor):
-    """The connection to the cluster has ended, or its workers cannot be initialised. The executor is of no more use."""
+    """The connection to the cluster has ended, or its workers cannot be initialised. The executor
+    is of no more use.
+    """

@@ -63,7 +63,9 @@ class EndedCall:
 
 @final
 class CallSession:
-    """A job that is attached to a connection. Calls are added to it, and their results come in any order."""
+    """A job that is attached to a connection. Calls are added to it, and their results come in any
+    order.
+    """
 
     @property
     def job(self) -> int:
@@ -83,7 +85,8 @@ class CallSession:
     ) -> CallSession:
         """Connect to a cluster, and attach a job.
 
-        Results are downloaded into a folder inside of ``results``, by default the folder for temporary files.
+        Results are downloaded into a folder inside of ``results``, by default the folder for
+        temporary files.
         """
 
     def add_template(
@@ -107,9 +110,9 @@ class CallSession:
     ) -> int:
         """Add a kind of tasks, and return its number.
 
-        ``words`` start a worker that is called, or are a command with placeholders for columns. Each output is a
-        pattern and a destination, both with placeholders. ``inputs`` are numbers of files that are on the node before;
-        their paths there follow the words.
+        ``words`` start a worker that is called, or are a command with placeholders for columns.
+        Each output is a pattern and a destination, both with placeholders. ``inputs`` are numbers
+        of files that are on the node before; their paths there follow the words.
         """
 
     def look_up(self, names: list[bytes]) -> list[int]:
@@ -120,8 +123,9 @@ class CallSession:
     ) -> int:
         """Add a task, and return its number.
 
-        A column is its text, and whether it is the path of an input: of the next one of ``inputs``. Further inputs have
-        no column. An input is the number of one that was looked up, or a task and the number of its output.
+        A column is its text, and whether it is the path of an input: of the next one of ``inputs``.
+        Further inputs have no column. An input is the number of one that was looked up, or a task
+        and the number of its output.
         """
 
     def cancel(self, task: int) -> None:
@@ -160,8 +164,8 @@ def check_destination(destination: bytes) -> None:
 def trusted_folder(path: str | PathLike[str], *, is_own: bool = False) -> None:
     """Check a folder in which files are read by name, and make it if it is missing.
 
-    Raises an ``OSError`` if another user could replace a file of this user in it. With ``is_own``, only this user may
-    write to it.
+    Raises an ``OSError`` if another user could replace a file of this user in it. With ``is_own``,
+    only this user may write to it.
     """
 
 def push(
@@ -225,14 +229,20 @@ class FileChunk:
 
 @final
 class FilesSession:
-    """A connection to the files of a cluster. Paths begin with ``/``. Failures are of the classes of ``OSError``."""
+    """A connection to the files of a cluster. Paths begin with ``/``. Failures are of the classes
+    of ``OSError``.
+    """
 
     @property
     def process(self) -> int:
         """Process that has connected. In others, every method fails."""
 
-    def __new__(cls, *, cluster: str | None = None, access: str | PathLike[str] | None = None) -> FilesSession:
-        """Connect to the files of a cluster; in a call, without arguments, to those of the cluster that runs it."""
+    def __new__(
+        cls, *, cluster: str | None = None, access: str | PathLike[str] | None = None
+    ) -> FilesSession:
+        """Connect to the files of a cluster; in a call, without arguments, to those of the cluster
+        that runs it.
+        """
 
     def stat(self, path: str) -> FileEntry:
         """Look up a file, folder or link."""
@@ -243,8 +253,12 @@ class FilesSession:
     def chunks(self, path: str) -> builtins.list[FileChunk]:
         """Return the chunks of a file."""
 
-    def places(self, path: str) -> builtins.list[tuple[int, int, int, builtins.list[tuple[str, str | None]]]]:
-        """Return offset, size, and number of the block of each chunk of a file, and its nodes with their hosts."""
+    def places(
+        self, path: str
+    ) -> builtins.list[tuple[int, int, int, builtins.list[tuple[str, str | None]]]]:
+        """Return offset, size, and number of the block of each chunk of a file, and its nodes with
+        their hosts.
+        """
 
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it that are missing."""
@@ -279,7 +293,9 @@ class FilesSession:
         chunk_bytes: int | None = None,
         replicas: int | None = None,
     ) -> WrittenFile:
-        """Begin a file, which appears, or replaces the file that has the name, when it is published."""
+        """Begin a file, which appears, or replaces the file that has the name, when it is
+        published.
+        """
 
     def append(self, path: str) -> WrittenFile:
         """Begin to append to a file. All of it appears when it is published."""
@@ -381,7 +397,9 @@ class OpenedFile:
         """Return the ranges that are not holes: the first byte and the end of each."""
 
     def read_into(self, offset: int, buffer: Buffer) -> int:
-        """Fill a buffer, and return the number of bytes: less than its size only at the end of the file."""
+        """Fill a buffer, and return the number of bytes: less than its size only at the end of the
+        file.
+        """
 
 @final
 class WrittenFile:
@@ -401,7 +419,9 @@ class WrittenFile:
         """Size of a file that is edited, bytes."""
 
     def read_into(self, offset: int, buffer: Buffer) -> int:
-        """Fill a buffer with the bytes from an offset of a file that is edited, and return their number."""
+        """Fill a buffer with the bytes from an offset of a file that is edited, and return their
+        number.
+        """
 
     def publish(self) -> None:
         """Make the file, or what is appended or changed, appear."""
@@ -417,7 +437,8 @@ def ask(
     cluster: str | None = None,
     access: str | PathLike[str] | None = None,
 ) -> Any:
-    """Ask a cluster for its ``executors`` or ``pools``, a ``job``, the ``report`` of a job, or to ``explain`` a task.
+    """Ask a cluster for its ``executors`` or ``pools``, a ``job``, the ``report`` of a job, or to
+    ``explain`` a task.
 
     The answer has the fields of the JSON of the command that shows the same.
     """

@@ -6,7 +6,8 @@ from types import TracebackType
 
 
 class Needs:
-    """A block that imports a package, which may not be installed: an error says what needs it, and how to install it.
+    """A block that imports a package, which may not be installed: an error says what needs it, and
+    how to install it.
 
     >>> with Needs("dask", "eyas.dask", "eyas[dask]"):
     ...     import dask
@@ -31,6 +32,7 @@ class Needs:
             and (error.name or "").partition(".")[0] == self._package
         ):
             raise ModuleNotFoundError(
-                f"{self._by} needs the package {self._package}, which is not installed: pip install '{self._install}'",
+                f"{self._by} needs the package {self._package}, which is not installed: pip "
+                f"install '{self._install}'",
                 name=error.name,
             ) from error

@@ -9,6 +9,8 @@ _SLICE_S = 0.5
 
 
 def join(thread: threading.Thread) -> None:
-    """Wait for a thread in slices: CPython 3.13 loses a signal that comes just before a ``join`` without a timeout."""
+    """Wait for a thread in slices: CPython 3.13 loses a signal that comes just before a ``join``
+    without a timeout.
+    """
     while thread.is_alive():
         thread.join(_SLICE_S)

@@ -1,8 +1,11 @@
-"""Runs graphs of Dask on an executor: one call for each task, with the results of others as its arguments.
+"""Runs graphs of Dask on an executor: one call for each task, with the results of others as its
+arguments.
 
 >>> import dask, eyas.dask
->>> with eyas.local() as executor, dask.config.set({"scheduler": eyas.dask.get, "eyas.executor": executor}):
-...     collection.compute()
+>>> with eyas.local() as executor:
+...     settings = {"scheduler": eyas.dask.get, "eyas.executor": executor}
+...     with dask.config.set(settings):
+...         collection.compute()
 """
 
 from __future__ import annotations
@@ -142,8 +145,8 @@ class _Run:
 def get(dsk: Mapping[Any, Any], keys: Any, executor: Executor | None = None, **_: Any) -> Any:
     """Compute the values of keys of a graph, as the schedulers of Dask do.
 
-    It runs on this executor, else on the one of Dask's configuration ``eyas.executor``, else on a cluster of this
-    process on this machine. Raises the first exception of a task.
+    It runs on this executor, else on the one of Dask's configuration ``eyas.executor``, else on a
+    cluster of this process on this machine. Raises the first exception of a task.
     """
     if executor is None:
         executor = dask.config.get("eyas.executor", None)

@@ -1,11 +1,12 @@
-"""Files of the cluster for fsspec, and so for pandas, pyarrow, zarr, xarray and Dask: paths ``eyas:///data/sky.csv``.
+"""Files of the cluster for fsspec, and so for pandas, pyarrow, zarr, xarray and Dask: paths
+``eyas:///data/sky.csv``.
 
 >>> import pandas
 >>> pandas.read_parquet("eyas:///data/sky.parquet", storage_options={"cluster": "lab"})
 
-Without ``cluster`` or ``access``, the cluster is that of ``eyas`` commands; in a call, that of the client, whose access
-file the node must have.
-Chunks that a node on this machine has are read from the files of its store.
+Without ``cluster`` or ``access``, the cluster is that of ``eyas`` commands; in a call, that of the
+client, whose access file the node must have. Chunks that a node on this machine has are read from
+the files of its store.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ _TYPE_BITS = {"file": stat.S_IFREG, "directory": stat.S_IFDIR, "link": stat.S_IF
 class EyasFileSystem(AbstractFileSystem):
     """The files of a cluster.
 
-    A file appears, or is replaced, as a whole when it is closed; an exception in its ``with`` block discards it.
-    Missing folders are made. Nothing is cached, so changes of other clients are seen at once.
+    A file appears, or is replaced, as a whole when it is closed; an exception in its ``with`` block
+    discards it. Missing folders are made. Nothing is cached, so changes of other clients are seen
+    at once.
     """
 
     protocol = "eyas"
@@ -93,7 +95,9 @@ class EyasFileSystem(AbstractFileSystem):
         return "/" + path.strip("/")
 
     def _ask(self, what: str, *args: Any, **options: Any) -> Any:
-        """Call a method of the session of this process. After a failed connection, the next call connects again."""
+        """Call a method of the session of this process. After a failed connection, the next call
+        connects again.
+        """
         session = self._session
         if session is None or session.process != os.getpid():
             self._session = session = _connected(self._cluster, self._access)
@@ -119,7 +123,9 @@ class EyasFileSystem(AbstractFileSystem):
         return _info(self._ask("stat", path))
 
     def exists(self, path: str, **_: Any) -> bool:
-        """Whether there is a file, folder or link at a path. A cluster that cannot be reached is an error."""
+        """Whether there is a file, folder or link at a path. A cluster that cannot be reached is an
+        error.
+        """
         return self._find(path) is not None
 
     def isfile(self, path: str) -> bool:
@@ -213,7 +219,9 @@ class EyasFileSystem(AbstractFileSystem):
                 self._ask("remove_tree", one)
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        """Copy a file. The nodes copy the chunks that they have, unless there is a file to be replaced."""
+        """Copy a file. The nodes copy the chunks that they have, unless there is a file to be
+        replaced.
+        """
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.info(path1)["type"] == "directory":
             self.makedirs(path2, exist_ok=True)
@@ -265,7 +273,8 @@ class EyasFileSystem(AbstractFileSystem):
         """Open a file, as bytes or as text, and compressed if ``compression`` says so."""
         if "+" in mode and ("b" not in mode or compression is not None):
             raise ValueError(
-                "a file of the cluster is changed as bytes: open it with mode 'r+b' and no compression"
+                "a file of the cluster is changed as bytes: open it with mode 'r+b' and no "
+                "compression"
             )
         if "b" in mode and ("r" in mode or compression is None):
             return super().open(path, mode, block_size, cache_options, compression, **options)
@@ -299,7 +308,8 @@ class EyasFileSystem(AbstractFileSystem):
         """Open a file: ``rb``, ``wb``, ``xb`` or ``ab``, or ``r+b`` to change it at any offset.
 
         ``format`` is that of its records, as for ``eyas dfs put``: by default as the name and the
-        content say. Reads are not cached, so ``block_size``, ``cache_type`` and ``cache_options`` have no effect.
+        content say. Reads are not cached, so ``block_size``, ``cache_type`` and ``cache_options``
+        have no effect.
         """
         path = self._strip_protocol(path)
         if mode == "rb":
@@ -318,7 +328,8 @@ class EyasFileSystem(AbstractFileSystem):
         if mode == "ab":
             found = self._find(path)
             if found is None:
-                # If another client makes the file meanwhile, closing this one fails, and replaces nothing.
+                # If another client makes the file meanwhile, closing this one fails, and replaces
+                # nothing.
                 return self._open(
                     path,
                     "xb",
@@ -333,7 +344,8 @@ class EyasFileSystem(AbstractFileSystem):
         if mode in ("r+b", "rb+"):
             if (format, chunk_bytes, replicas) != (None, None, None):
                 raise ValueError(
-                    "a file that is changed keeps its format, chunk_bytes and replicas: give none of them"
+                    "a file that is changed keeps its format, chunk_bytes and replicas: give none "
+                    "of them"
                 )
             editor = FileEditor(self, path, self._ask("edit", path), autocommit)
             if not autocommit:
@@ -460,7 +472,9 @@ class EyasFileSystem(AbstractFileSystem):
         return _time(self.info(path), "mtime")
 
     def created(self, path: str) -> datetime:
-        """Return the time of the last change of the content or an attribute: no time of creation is kept."""
+        """Return the time of the last change of the content or an attribute: no time of creation is
+        kept.
+        """
         return _time(self.info(path), "ctime")
 
     def checksum(self, path: str) -> int:
@@ -471,10 +485,11 @@ class EyasFileSystem(AbstractFileSystem):
     def block_places(self, path: str) -> list[dict[str, Any]]:
         """Return where the chunks of a file are, in order, to run programs where their data is.
 
-        Each is a ``dict`` with its ``offset`` and ``size`` in bytes, the number of its ``block``, and its ``nodes``:
-        for each replica the ``node``, and the address of its ``host``, or ``None`` while it is not connected. A
-        program that processes records reads whole blocks: each is one chunk, except in a file that is one record. Zeros
-        that no node stores have no nodes.
+        Each is a ``dict`` with its ``offset`` and ``size`` in bytes, the number of its ``block``,
+        and its ``nodes``: for each replica the ``node``, and the address of its ``host``, or
+        ``None`` while it is not connected. A program that processes records reads whole blocks:
+        each is one chunk, except in a file that is one record. Zeros that no node stores have no
+        nodes.
         """
         places = self._ask("places", self._strip_protocol(path))
         return [
@@ -496,8 +511,8 @@ class EyasFileSystem(AbstractFileSystem):
 def _connected(cluster: str | None, access: str | None) -> FilesSession:
     """Connect to a cluster; without a name, in a call, to that of the client.
 
-    The token of its job only opens the files that are inputs of the job. The access file of the client opens all, if
-    this node has the file.
+    The token of its job only opens the files that are inputs of the job. The access file of the
+    client opens all, if this node has the file.
     """
     caller = os.environ.get(CLUSTER_VARIABLE), os.environ.get(ACCESS_VARIABLE)
     if cluster is None and access is None and any(caller):
@@ -539,7 +554,9 @@ def _read(opened: Any, start: int | None, end: int | None) -> bytes:
 
 
 def _write_with_or_without_records(write: Any, options: dict[str, Any]) -> None:
-    """Write a file; without records, if its content does not have the format that its name promises."""
+    """Write a file; without records, if its content does not have the format that its name
+    promises.
+    """
     try:
         write(**options)
     except OSError as error:

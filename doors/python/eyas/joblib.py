@@ -1,4 +1,5 @@
-"""Runs :class:`joblib.Parallel` on an executor. Without one, on a cluster of this process on this machine.
+"""Runs :class:`joblib.Parallel` on an executor. Without one, on a cluster of this process on this
+machine.
 
 >>> import eyas.joblib
 >>> with eyas.local() as executor, eyas.joblib.backend(executor):

@@ -41,7 +41,8 @@ def _options(specification: dict[str, Any]) -> Options:
 class EyasExecutor(ParslExecutor, RepresentationMixin):
     """An executor of Parsl. Keywords are those of :class:`eyas.Executor`.
 
-    The resource specification of an app may have ``cores``, ``memory`` (MB), ``gpus`` and ``priority``.
+    The resource specification of an app may have ``cores``, ``memory`` (MB), ``gpus`` and
+    ``priority``.
     """
 
     def __init__(self, label: str = "eyas", working_dir: str | None = None, **options: Any) -> None:

@@ -1,7 +1,7 @@
 """Runs jobs of Snakemake on an eyas cluster: ``snakemake --executor eyas --jobs 100``.
 
-A job runs in a child of a worker that has imported Snakemake before. The end of a job comes from the cluster without
-a question: no job is polled. Nodes read inputs from copies of their own.
+A job runs in a child of a worker that has imported Snakemake before. The end of a job comes from
+the cluster without a question: no job is polled. Nodes read inputs from copies of their own.
 """
 
 import contextlib
@@ -31,7 +31,8 @@ from ._resources import options_of
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
-#: Seconds between two looks at jobs whose end was not announced. It bounds what a lost wake-up costs.
+#: Seconds between two looks at jobs whose end was not announced. It bounds what a lost wake-up
+#: costs.
 _LOOK_S = 10.0
 
 
@@ -44,15 +45,16 @@ class ExecutorSettings(ExecutorSettingsBase):
     """Options of ``--executor eyas``."""
 
     cluster: Optional[str] = _setting(
-        "Name of the cluster. Without a name and an access file, EYAS_ACCESS and EYAS_CLUSTER name the cluster, and "
-        "without these, a cluster on this machine is started, which ends with the workflow."
+        "Name of the cluster. Without a name and an access file, EYAS_ACCESS and EYAS_CLUSTER name "
+        "the cluster, and without these, a cluster on this machine is started, which ends with the "
+        "workflow."
     )
     access: Optional[str] = _setting("Access file of the cluster.")
     nodes: int = _setting("Number of nodes of a cluster that is started for the workflow.", 1)
     inputs: Optional[str] = _setting(
-        "Where jobs read the input files of their rules: 'node': from a copy on the node, which other jobs read, too, "
-        "and jobs run where their inputs are; 'shared': from the shared file system. By default 'node', and 'shared' "
-        "on a cluster that is started for the workflow.",
+        "Where jobs read the input files of their rules: 'node': from a copy on the node, which "
+        "other jobs read, too, and jobs run where their inputs are; 'shared': from the shared file "
+        "system. By default 'node', and 'shared' on a cluster that is started for the workflow.",
         metavar="{node,shared}",
     )
 
@@ -136,7 +138,9 @@ class Executor(RemoteExecutor):
         self._told: set[str] = set()
 
     def _words(self, job: Any) -> list[str]:
-        """Return the arguments of the Snakemake that runs a job, as ``format_job_exec`` puts them together."""
+        """Return the arguments of the Snakemake that runs a job, as ``format_job_exec`` puts them
+        together.
+        """
         arguments = join_cli_args(
             [
                 format_cli_arg("--snakefile", self.get_snakefile()),
@@ -206,7 +210,9 @@ class Executor(RemoteExecutor):
         return list(inputs.items())
 
     def _stored_inputs_of(self, job: Any) -> list[tuple[str, eyas.File]]:
-        """Return inputs that are files of the cluster, and what gives their copies on the node of the job."""
+        """Return inputs that are files of the cluster, and what gives their copies on the node of
+        the job.
+        """
         if self._has_shared_copies:
             return []
         found = {}
@@ -237,7 +243,8 @@ class Executor(RemoteExecutor):
         try:
             ended = future.result()
         except (Exception, CancelledError) as error:
-            # The last line is the exit code, and the notes have the task, the node and what it has printed.
+            # The last line is the exit code, and the notes have the task, the node and what it has
+            # printed.
             text = "\n".join([str(error), *getattr(error, "__notes__", [])])
             log = [info.aux["log"]] if info.aux["log"] and os.path.exists(info.aux["log"]) else []
             if info.job.is_group():
@@ -247,8 +254,9 @@ class Executor(RemoteExecutor):
         if ended.why_shared and ended.host not in self._told:
             self._told.add(ended.host)
             self.logger.warning(
-                f"Jobs on {ended.host} read inputs from shared storage, and their copies are in vain: "
-                f"{ended.why_shared}. Run with --eyas-inputs shared, or permit user namespaces on the node."
+                f"Jobs on {ended.host} read inputs from shared storage, and their copies are in "
+                f"vain: {ended.why_shared}. Run with --eyas-inputs shared, or permit user "
+                "namespaces on the node."
             )
         self.report_job_success(info)
 

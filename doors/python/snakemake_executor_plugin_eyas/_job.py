@@ -141,7 +141,8 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 def _run(precommand: str, words: list[str]) -> int:
     """Return the exit code of Snakemake."""
-    # The last command gets the sources of the workflow, for which no other Snakemake needs to start.
+    # The last command gets the sources of the workflow, for which no other Snakemake needs to
+    # start.
     first, has_sources, rest = precommand.rpartition(
         f"{shlex.quote(sys.executable)} -m snakemake --deploy-sources "
     )

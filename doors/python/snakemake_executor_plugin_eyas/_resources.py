@@ -15,7 +15,8 @@ def options_of(job: Any, max_cpus: float | None) -> Options:
     """Return the options of the call that runs a job."""
     resources = job.resources
     cpus = float(max(1, job.threads))
-    # As Snakemake has it on one machine, a rule with more threads than there are processors runs with all of them.
+    # As Snakemake has it on one machine, a rule with more threads than there are processors runs
+    # with all of them.
     options: Options = {"cpus": cpus if max_cpus is None else min(cpus, max_cpus)}
     if isinstance(memory := resources.get("mem_mb"), int) and memory > 0:
         options["memory"] = memory * 1_000_000 + _SNAKEMAKE_BYTES

@@ -1,4 +1,6 @@
-"""Files of an eyas cluster as inputs and outputs of Snakemake's rules: ``storage.eyas("eyas:///data/sky.csv")``."""
+"""Files of an eyas cluster as inputs and outputs of Snakemake's rules:
+``storage.eyas("eyas:///data/sky.csv")``.
+"""
 
 import asyncio
 import contextlib
@@ -45,8 +47,8 @@ class StorageProviderSettings(StorageProviderSettingsBase):
     cluster: Optional[str] = field(
         default=None,
         metadata={
-            "help": "Name of the cluster that has the files. Without a name and an access file, it is the one that "
-            "eyas commands use."
+            "help": "Name of the cluster that has the files. Without a name and an access file, it "
+            "is the one that eyas commands use."
         },
     )
     access: Optional[str] = field(
@@ -229,7 +231,8 @@ class StorageObject(StorageObjectRead, StorageObjectWrite, StorageObjectGlob, St
         real = os.path.realpath(local)
         if real in above:
             raise WorkflowError(
-                f"{local} leads back to {real}, in which it is: a folder with such a link has no end"
+                f"{local} leads back to {real}, in which it is: a folder with such a link has no "
+                "end"
             )
         self.files.makedirs(path, exist_ok=True)
         for entry in sorted(local.iterdir()):

@@ -257,8 +257,10 @@ impl CallSession {
     /// cluster. With `is_command` false, the first output is optional: the result, if it is large.
     /// `inputs` are numbers of files that are on the node before; their paths there follow the
     /// words. The tasks may read the files `reads` of the cluster, and write into `folders`.
-    #[pyo3(signature = (words, *, is_command, environment, inputs, outputs, cpus_milli, memory_bytes, gpus, timeout_us,
-                        retries, priority, requirements, capture_bytes, reads=vec![], folders=vec![]))]
+    #[pyo3(signature = (
+        words, *, is_command, environment, inputs, outputs, cpus_milli, memory_bytes, gpus,
+        timeout_us, retries, priority, requirements, capture_bytes, reads=vec![], folders=vec![]
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn add_template(
         &self,

@@ -2,7 +2,8 @@
 
 import signal
 
-# Where tests run in the background, shells have them ignore these signals, and their children would, too.
+# Where tests run in the background, shells have them ignore these signals, and their children
+# would, too.
 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(

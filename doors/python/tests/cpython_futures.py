@@ -1,7 +1,8 @@
 """CPython's own tests of executors, unmodified, with the executor of eyas.
 
-Needs an interpreter that has its tests (``test.test_concurrent_futures``), and eyas installed in it. Its classes are
-parametrised by the type of executor. Tests that cannot apply are excluded below, each with its reason.
+Needs an interpreter that has its tests (``test.test_concurrent_futures``), and eyas installed in
+it. Its classes are parametrised by the type of executor. Tests that cannot apply are excluded
+below, each with its reason.
 """
 
 import importlib
@@ -22,7 +23,10 @@ def _find(name):
 
 _NAMED = "it imports the executor from `concurrent.futures` by its name"
 _PROCESSES = "it looks at processes that an executor of this process has started itself"
-_SHARED = "it shares a semaphore or a queue of `multiprocessing` with the workers, which only children can have"
+_SHARED = (
+    "it shares a semaphore or a queue of `multiprocessing` with the workers, which only children "
+    "can have"
+)
 _LIVES = "it expects a broken pool; here, the call alone fails, and the executor lives"
 
 EXCLUDED = {
@@ -36,7 +40,9 @@ EXCLUDED = {
     "test_max_tasks_per_child": _PROCESSES,
     "test_max_tasks_per_child_defaults_to_spawn_context": _PROCESSES,
     "test_max_tasks_early_shutdown": "`max_tasks_per_child` is `reuse`",
-    "test_python_finalization_error": "it makes the start of the second thread fail, which only a process pool starts",
+    "test_python_finalization_error": (
+        "it makes the start of the second thread fail, which only a process pool starts"
+    ),
     "test_ressources_gced_in_workers": _SHARED,
     "test_exit_at_task_unpickle": _LIVES,
     "test_error_at_task_unpickle": _LIVES,

@@ -29,7 +29,9 @@ def tool():
 
 
 def meet(folder, count):
-    """Wait until as many calls are here, which are in different workers then; return where this one is."""
+    """Wait until as many calls are here, which are in different workers then; return where this one
+    is.
+    """
     pathlib.Path(folder, str(os.getpid())).touch()
     deadline = time.monotonic() + LONG_S / 2
     while len(os.listdir(folder)) < count:

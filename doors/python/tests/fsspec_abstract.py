@@ -1,4 +1,6 @@
-"""The tests of fsspec for every file system (copy, get, put, open, pipe), as they are, on files of a cluster."""
+"""The tests of fsspec for every file system (copy, get, put, open, pipe), as they are, on files of
+a cluster.
+"""
 
 import uuid
 

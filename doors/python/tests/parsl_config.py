@@ -1,4 +1,6 @@
-"""A configuration for Parsl's own tests: ``pytest --pyargs parsl.tests --config parsl_config.py``."""
+"""A configuration for Parsl's own tests: ``pytest --pyargs parsl.tests
+--config parsl_config.py``.
+"""
 
 from eyas.parsl import EyasExecutor
 from parsl.config import Config

@@ -1,4 +1,6 @@
-"""The benchmarks of the Python package in miniature, so that they keep working. Their figures do not matter here."""
+"""The benchmarks of the Python package in miniature, so that they keep working. Their figures do
+not matter here.
+"""
 
 import pathlib
 import subprocess

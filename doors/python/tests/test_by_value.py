@@ -1,4 +1,6 @@
-"""What is pickled by value: functions and classes of the main script, as workers have another one."""
+"""What is pickled by value: functions and classes of the main script, as workers have
+another one.
+"""
 
 import dataclasses
 import functools
@@ -19,7 +21,8 @@ def executor():
         yield executor
 
 
-# Functions and classes inside of functions have no names elsewhere, as those of the main script have none.
+# Functions and classes inside of functions have no names elsewhere, as those of the main script
+# have none.
 
 
 def test_functions_with_caches(executor):

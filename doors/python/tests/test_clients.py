@@ -1,4 +1,6 @@
-"""Clients that are interrupted, stopped, forked or killed, and programs that end with calls outstanding."""
+"""Clients that are interrupted, stopped, forked or killed, and programs that end with calls
+outstanding.
+"""
 
 import functools
 import os
@@ -34,7 +36,8 @@ def test_calls_end_before_the_interpreter_does(tmp_path):
         atexit.register(run_last)
         executor = eyas.local(max_workers=1)
         executor.submit(time.sleep, 0.5)
-        executor.submit(open, {str(tmp_path / "made")!r}, "w").add_done_callback(lambda future: None)
+        opened = executor.submit(open, {str(tmp_path / "made")!r}, "w")
+        opened.add_done_callback(lambda future: None)
         """
     )
     assert done.stdout == "cannot schedule new futures after shutdown\n"

@@ -321,7 +321,9 @@ def test_large_arguments_on_a_cluster_that_runs_are_files_beside_its_access_file
 
 
 def test_large_arguments_and_shared_values_can_be_files_of_the_cluster():
-    """Nodes and clients that share no folder. The files of a client that was killed are removed by the next one."""
+    """Nodes and clients that share no folder. The files of a client that was killed are removed by
+    the next one.
+    """
     with eyas.local(nodes=2, files=True) as executor:
         access = executor._cluster["access"]
         program = (

@@ -1,4 +1,6 @@
-"""Environments of workers: packed once, unpacked once a node, and differences told with both sides."""
+"""Environments of workers: packed once, unpacked once a node, and differences told with
+both sides.
+"""
 
 import contextlib
 import hashlib
@@ -181,13 +183,16 @@ def test_chunks_tiles_and_futures_in_functions_in_an_environment(environment):
 
 
 def test_an_unpacking_that_was_killed_is_done_again(environment, tmp_path):
-    """A worker that ends while it unpacks, here by its `tar`, leaves nothing that another one takes for whole."""
+    """A worker that ends while it unpacks, here by its `tar`, leaves nothing that another one takes
+    for whole.
+    """
     tools = tmp_path / "tools"
     tools.mkdir()
     flag = tmp_path / "was-killed"
     tar = tools / "tar"
     tar.write_text(
-        f'#!/bin/sh\n[ -e "{flag}" ] || {{ touch "{flag}"; mkdir -p "$4/bin"; kill -9 $PPID; kill -9 $$; }}\n'
+        "#!/bin/sh\n"
+        f'[ -e "{flag}" ] || {{ touch "{flag}"; mkdir -p "$4/bin"; kill -9 $PPID; kill -9 $$; }}\n'
         f'exec {shutil.which("tar")} "$@"\n'
     )
     tar.chmod(0o755)
@@ -313,7 +318,9 @@ def with_wheel(folder, name, version):
     files = {
         f"{name}.py": f"__version__ = {version!r}\n",
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         for path, content in files.items():
@@ -364,7 +371,9 @@ def other_python(version):
 
 @pytest.fixture
 def prefix(tmp_path):
-    """A prefix as conda makes them: with an interpreter of its own, and its path in a text and in a binary file."""
+    """A prefix as conda makes them: with an interpreter of its own, and its path in a text and in a
+    binary file.
+    """
     source = other_python("3.13")
     folder, base = tmp_path / "prefix", source.parents[1]
     (folder / "bin").mkdir(parents=True)
@@ -393,7 +402,10 @@ def test_a_prefix_brings_its_interpreter_and_its_paths_change(prefix):
         assert executor.submit(platform.python_version).result(LONG_S).startswith("3.13.")
         code = "__import__('sys').prefix"
         place = executor.submit(eval, code).result(LONG_S)
-        read = "[open(__import__('sys').prefix + '/share/' + name, 'rb').read() for name in ('text.conf', 'code.bin')]"
+        read = (
+            "[open(__import__('sys').prefix + '/share/' + name, 'rb').read() for name in "
+            "('text.conf', 'code.bin')]"
+        )
         text, binary = executor.submit(eval, read).result(LONG_S)
         assert text.decode() == f"home={place}\nagain={place}/share\n"
         assert len(binary) == (prefix / "share" / "code.bin").stat().st_size
@@ -452,7 +464,9 @@ def root_of(tmp_path):
 
 
 def docker_archive(root, path, compress=bytes):
-    """Write the archive of an image with two layers; the higher one removes a file of the lower one."""
+    """Write the archive of an image with two layers; the higher one removes a file of the lower
+    one.
+    """
     lower, upper = io.BytesIO(), io.BytesIO()
     (root / "removed").write_text("of the lower layer\n")
     with tarfile.open(fileobj=lower, mode="w") as layer:
@@ -613,7 +627,9 @@ def test_an_image_without_a_runtime_is_said(tmp_path):
 
 
 def test_an_image_is_given_to_apptainer(tmp_path):
-    """A program in the place of apptainer notes its arguments, and runs the command outside of an image."""
+    """A program in the place of apptainer notes its arguments, and runs the command outside of an
+    image.
+    """
     (tmp_path / "image.sif").write_bytes(b"SIF")
     tools, notes = tmp_path / "tools", tmp_path / "arguments"
     tools.mkdir()

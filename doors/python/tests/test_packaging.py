@@ -22,7 +22,9 @@ def test_an_import_on_a_free_threaded_build_is_refused():
 
 
 def test_a_build_on_a_free_threaded_build_is_refused_at_once(tmp_path):
-    """Pip builds from sources where no wheel fits; here, the interpreter says that it is a free-threaded build."""
+    """Pip builds from sources where no wheel fits; here, the interpreter says that it is a
+    free-threaded build.
+    """
     (tmp_path / "sitecustomize.py").write_text(
         "import sysconfig\nsysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1\n"
     )
@@ -77,7 +79,9 @@ def the_module(name):
 
 
 def the_package(name):
-    """Return the package below the top that a module is in, or the module itself if it is in none."""
+    """Return the package below the top that a module is in, or the module itself if it is
+    in none.
+    """
     return ".".join(name.split(".")[:2])
 
 

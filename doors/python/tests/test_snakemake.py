@@ -174,7 +174,9 @@ rule large:
     output: "large.txt"
     retries: 1
     resources: mem_mb=lambda wildcards, attempt: 50 + 400 * (attempt - 1)
-    shell: "head -c 400000000 /dev/zero | tail -c 400000000 > /dev/null; echo {resources.mem_mb} > {output}"
+    shell:
+        "head -c 400000000 /dev/zero | tail -c 400000000 > /dev/null; "
+        "echo {resources.mem_mb} > {output}"
 """
     )
     snakemake()
@@ -213,7 +215,9 @@ rule endless:
 
 
 def test_copies_of_inputs(folder):
-    """Jobs see copies of their inputs under the same paths, read-only. Other files are those of the folder."""
+    """Jobs see copies of their inputs under the same paths, read-only. Other files are those of the
+    folder.
+    """
     pathlib.Path("shared.txt").write_text("shared\n")
     pathlib.Path("state.txt").write_text("0\n")
     device = os.stat("shared.txt")
@@ -224,7 +228,8 @@ rule all:
 rule step:
     input: "shared.txt"
     output: "out/{i}.txt"
-    shell: "(stat -c %i {input}; cat {input}; echo x 2> /dev/null > {input} || echo kept) > {output}"
+    shell:
+        "(stat -c %i {input}; cat {input}; echo x 2> /dev/null > {input} || echo kept) > {output}"
 rule neighbour:
     input: expand("out/{i}.txt", i=range(4))
     output: "updated.txt"
@@ -285,7 +290,9 @@ rule gather:
 
 
 def test_folders_of_the_cluster(tmp_path):
-    """A folder is stored with what its links lead to. Its name is no pattern, and it replaces the old folder whole."""
+    """A folder is stored with what its links lead to. Its name is no pattern, and it replaces the
+    old folder whole.
+    """
     pytest.importorskip("fsspec")
     from files_cluster import files_cluster
     from snakemake_interface_common.exceptions import WorkflowError
@@ -333,7 +340,10 @@ def test_a_mount_that_fails():
     """It says why jobs cannot see copies in place of inputs."""
     from snakemake_executor_plugin_eyas import _job
 
-    show = "import sys; from snakemake_executor_plugin_eyas import _job; print(_job._show_copies([sys.argv[1:]]))"
+    show = (
+        "import sys; from snakemake_executor_plugin_eyas import _job; "
+        "print(_job._show_copies([sys.argv[1:]]))"
+    )
     text = subprocess.check_output([sys.executable, "-c", show, "/nowhere", __file__], text=True)
     assert "mount: No such file or directory" in text
     assert _job._show_copies([]) == ""

@@ -283,7 +283,9 @@ def test_a_call_may_end_while_it_lends_its_processors(tmp_path):
 
 
 def wait_without_giving_way(seconds):
-    """Wait for a call of this call's own and compute meanwhile, so that no other call gets the processors."""
+    """Wait for a call of this call's own and compute meanwhile, so that no other call gets the
+    processors.
+    """
     state._ASK_S = 0.1
     with eyas.connect() as executor:
         call = executor.submit(abs, -1)

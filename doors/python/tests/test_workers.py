@@ -1,4 +1,6 @@
-"""What calls find in their workers, such as the modules of their client's program, and how workers end."""
+"""What calls find in their workers, such as the modules of their client's program, and how workers
+end.
+"""
 
 import os
 import signal
@@ -23,7 +25,9 @@ with eyas.local(max_workers=1, folder=sys.argv[1]) as executor:
 
 
 def run_program(words, folder):
-    """Run a program in a folder, and return what it has printed. Its workers run in this folder, too."""
+    """Run a program in a folder, and return what it has printed. Its workers run in this folder,
+    too.
+    """
     done = subprocess.run(
         [sys.executable, *words, str(folder)],
         cwd=folder,
@@ -171,7 +175,8 @@ def test_a_folder_for_temporary_files_that_does_not_exist_is_passed_over(folder)
         import eyas
         with eyas.local(max_workers=1, files=True) as executor:
             large = executor.submit(bytes, 2 << 20)
-            print(len(large.result()), executor.submit(len, bytes(3 << 20)).result(), executor.run("pwd").result().args)
+            length = executor.submit(len, bytes(3 << 20)).result()
+            print(len(large.result()), length, executor.run("pwd").result().args)
         """,
         env={"TMPDIR": folder},
     )

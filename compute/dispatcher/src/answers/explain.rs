@@ -10,6 +10,7 @@ use eyas_types::{Estimate, ExecutorId, Name, ObjectId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
 use super::{MAX_NAMES, ResultReader, Views};
+use crate::executors::ConnectedExecutor;
 use crate::service::Answer;
 
 /// Inputs of a task that an explanation lists.
@@ -206,57 +207,53 @@ impl Explainer<'_> {
                     .into(),
                 None => "Its job is still being put into the queue.".into(),
             }],
-            (_, Some(status)) => {
-                let reads = &view.reads;
-                let place =
-                    view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
-                let mut because = vec![format!("It has ended{place}: {status}.")];
-                because.extend(view.estimate.map(|estimate| {
-                    let estimate = in_words(&estimate);
-                    let [waited, ran] =
-                        [view.waited_us, view.ran_us].map(units::format_duration_us);
-                    format!(
-                        "It was estimated to be done there {estimate}; it waited {waited} there, \
-                         and ran {ran}."
-                    )
-                }));
-                because.extend(
-                    view.reused
-                        .map(|task| format!("It did not run: this is the result of task {task}.")),
-                );
-                let times = job.tasks[task.index as usize].recomputed;
-                if times > 0 {
-                    because.push(format!(
-                        "It ran {times} times more, as what it kept in the cluster was lost."
-                    ));
-                }
-                let is_missing = |(object, left): (_, &RetainedOutput)| {
-                    left.is_promised() && !self.scheduler.is_held(object)
-                };
-                if job.kept_by(task.index).any(is_missing) {
-                    because
-                        .push("No executor that is here has what it keeps in the cluster.".into());
-                }
-                if reads.count() > 0 {
-                    because.push(format!(
-                        "Its inputs came from the local store ({}), peers ({}), persistent \
-                         storage ({}) and files of the cluster (own node {}, other nodes {}).",
-                        units::format_bytes(reads.local.bytes),
-                        units::format_bytes(reads.peer.bytes),
-                        units::format_bytes(reads.persistent.bytes),
-                        units::format_bytes(reads.files.own_bytes),
-                        units::format_bytes(reads.files.other_bytes)
-                    ));
-                }
-                let ran_on = self
-                    .executors
-                    .iter()
-                    .find(|(_, executor)| view.executor.as_ref() == Some(&executor.name));
-                because.extend(ran_on.and_then(|(executor, _)| self.by_relay(executor)));
-                because
-            }
+            (_, Some(status)) => self.how_ended(job, task.index, view, status),
             (phase, None) => vec![format!("It is {}.", phase.name())],
         }
+    }
+
+    /// Where a task has ended, and with which times and inputs.
+    fn how_ended(&self, job: &Job, index: u32, view: &TaskView, status: &str) -> Vec<String> {
+        let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
+        let mut because = vec![format!("It has ended{place}: {status}.")];
+        because.extend(view.estimate.map(|estimate| {
+            let estimate = in_words(&estimate);
+            let [waited, ran] = [view.waited_us, view.ran_us].map(units::format_duration_us);
+            format!(
+                "It was estimated to be done there {estimate}; it waited {waited} there, and ran \
+                 {ran}."
+            )
+        }));
+        let of_other = |task| format!("It did not run: this is the result of task {task}.");
+        because.extend(view.reused.map(of_other));
+        let times = job.tasks[index as usize].recomputed;
+        if times > 0 {
+            because.push(format!(
+                "It ran {times} times more, as what it kept in the cluster was lost."
+            ));
+        }
+        let is_missing = |(object, left): (_, &RetainedOutput)| {
+            left.is_promised() && !self.scheduler.is_held(object)
+        };
+        if job.kept_by(index).any(is_missing) {
+            because.push("No executor that is here has what it keeps in the cluster.".into());
+        }
+        let reads = &view.reads;
+        if reads.count() > 0 {
+            because.push(format!(
+                "Its inputs came from the local store ({}), peers ({}), persistent storage ({}) \
+                 and files of the cluster (own node {}, other nodes {}).",
+                units::format_bytes(reads.local.bytes),
+                units::format_bytes(reads.peer.bytes),
+                units::format_bytes(reads.persistent.bytes),
+                units::format_bytes(reads.files.own_bytes),
+                units::format_bytes(reads.files.other_bytes)
+            ));
+        }
+        let is_its = |executor: &ConnectedExecutor| view.executor.as_ref() == Some(&executor.name);
+        let ran_on = self.executors.iter().find(|(_, executor)| is_its(executor));
+        because.extend(ran_on.and_then(|(executor, _)| self.by_relay(executor)));
+        because
     }
 
     /// Why a blocked task waits for tasks that had succeeded before, of its own job or of other

@@ -112,9 +112,26 @@ impl<'a> Views<'a> {
         if job.spec.needs().all(|need| self.explainer().may_get_nodes(&need)) {
             return view;
         }
-        if view.executors == 0 {
+        if let Some(why) = self.why_not_runnable(job) {
             view.is_stuck = true;
-            view.warnings.push(match self.pools.are_on() {
+            view.warnings.push(why);
+        } else if job.spec.needs().any(|need| self.scheduler.exceeds_disks(&need)) {
+            // Tasks that have run may leave room when they end, or have left it since the last
+            // report of the disk.
+            view.is_stuck = view.tasks.waiting + view.tasks.blocked == view.tasks.total();
+            view.warnings.push(
+                "no executor has room on its disk for what the largest of its tasks reads and \
+                 takes: make some, or start executors with less --keep-free"
+                    .into(),
+            );
+        }
+        view
+    }
+
+    /// Why no executor that is here can run some task of a job, whatever the room on their disks.
+    fn why_not_runnable(&self, job: &Job) -> Option<String> {
+        if self.executors.len() == 0 {
+            return Some(match self.pools.are_on() {
                 false => "no executor has joined: start some with `eyas start executor`".into(),
                 true => job
                     .spec
@@ -123,45 +140,29 @@ impl<'a> Views<'a> {
                     .take(1)
                     .collect(),
             });
-        } else {
-            let executors = self.scheduler.explain_executors();
-            let too_large = |need: &&Resources| {
-                !executors.iter().any(|executor| executor.capacity.covers(need))
-            };
-            if let Some(need) =
-                job.spec.templates.iter().map(|template| &template.resources).find(too_large)
-            {
-                view.is_stuck = true;
-                view.warnings.push(format!(
-                    "no executor is large enough for its tasks: they need {} cpus, {} of memory, \
-                     {} of disk{}",
-                    f64::from(need.cpus_milli) / 1000.0,
-                    units::format_bytes(need.memory_bytes),
-                    units::format_bytes(need.disk_bytes),
-                    need.named
-                        .iter()
-                        .map(|(name, amount)| format!(", {amount} {name}"))
-                        .collect::<String>()
-                ));
-            } else if self.is_matched_by_nobody(job) {
-                view.is_stuck = true;
-                view.warnings.push(
-                    "no executor matches the requirements of its tasks, or accepts them: `eyas \
-                     explain` says of a task why it waits"
-                        .into(),
-                );
-            } else if job.spec.needs().any(|need| self.scheduler.exceeds_disks(&need)) {
-                // Tasks that have run may leave room when they end, or have left it since the last
-                // report of the disk.
-                view.is_stuck = view.tasks.waiting + view.tasks.blocked == view.tasks.total();
-                view.warnings.push(
-                    "no executor has room on its disk for what the largest of its tasks reads and \
-                     takes: make some, or start executors with less --keep-free"
-                        .into(),
-                );
-            }
         }
-        view
+        let executors = self.scheduler.explain_executors();
+        let is_too_large =
+            |need: &&Resources| !executors.iter().any(|executor| executor.capacity.covers(need));
+        let mut needs = job.spec.templates.iter().map(|template| &template.resources);
+        if let Some(need) = needs.find(is_too_large) {
+            return Some(format!(
+                "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of \
+                 disk{}",
+                f64::from(need.cpus_milli) / 1000.0,
+                units::format_bytes(need.memory_bytes),
+                units::format_bytes(need.disk_bytes),
+                need.named
+                    .iter()
+                    .map(|(name, amount)| format!(", {amount} {name}"))
+                    .collect::<String>()
+            ));
+        }
+        self.is_matched_by_nobody(job).then(|| {
+            "no executor matches the requirements of its tasks, or accepts them: `eyas explain` \
+             says of a task why it waits"
+                .into()
+        })
     }
 
     /// The executors that get no tasks for now, and why.

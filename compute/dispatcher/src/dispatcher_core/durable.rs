@@ -34,7 +34,10 @@ impl DispatcherCore {
             self.tell_jobs(jobs::Event::Recovered { replay: Box::new(replay) });
             let Some(job) = self.jobs.get(id) else { continue };
             if !job.has_ended() {
-                tracing::info!(job = %id, ended = job.counts().ended(), of = job.counts().total(), "goes on");
+                tracing::info!(
+                    job = %id, ended = job.counts().ended(), of = job.counts().total(),
+                    "goes on"
+                );
             }
             let standing = self.standing(job);
             self.replies.offer(id, standing);

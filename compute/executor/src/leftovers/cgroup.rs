@@ -103,7 +103,8 @@ impl EnteringCgroup {
             let own = Cgroup::enter(&name, &is_gone);
             if let Err(e) = &own {
                 tracing::debug!(
-                    "cannot make a control group ({e}); processes of tasks are found by their environment"
+                    "cannot make a control group ({e}); processes of tasks are found by their \
+                     environment"
                 );
             }
             EnteredGroups { own, tasks: make(&name, &is_gone) }

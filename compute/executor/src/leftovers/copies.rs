@@ -49,7 +49,10 @@ pub(crate) fn remove(sandboxes: &Path, executor: &str) {
         let folder = path_of(folder);
         match remove_copies(folder, executor) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(folder = %folder.display(), "cannot remove hidden copies of outputs: {e}");
+                tracing::warn!(
+                    folder = %folder.display(),
+                    "cannot remove hidden copies of outputs: {e}"
+                );
             }
             _ => {}
         }

@@ -219,7 +219,10 @@ fn execute(plan: &mut Plan) -> c_int {
             || plan.groups.iter().any(|group| libc::write(*group, c"0".as_ptr().cast(), 1) != 1)
             || (0..).zip(plan.streams).any(|(number, stream)| libc::dup2(stream, number) < 0)
             || plan.folder.as_ref().is_some_and(|folder| libc::chdir(folder.as_ptr()) != 0)
-            || plan.open_files.as_ref().is_some_and(|limit| libc::setrlimit(libc::RLIMIT_NOFILE, limit) != 0);
+            || plan
+                .open_files
+                .as_ref()
+                .is_some_and(|limit| libc::setrlimit(libc::RLIMIT_NOFILE, limit) != 0);
         if failed {
             return errno();
         }

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | ready | a byte of the worker, 1, before its first answer |
 //! | call | number of parts (4), then each part: its length (8), and its bytes |
-//! | answer | how the call has ended (1), processor time in microseconds (8), length (8), and the bytes |
+//! | answer | how the call has ended (1), processor time in µs (8), length (8), and the bytes |
 //! | granted | a byte, 1 |
 //!
 //! A call has ended with 0 if it has returned, with 1 if it has failed, and with 2 if it has

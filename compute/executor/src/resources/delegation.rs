@@ -2,7 +2,7 @@
 //! limits, so this process moves to a leaf of its own, and its guardian to another one:
 //!
 //! ```text
-//! GROUP                       where this executor was started; its controllers become available inside
+//! GROUP                       where this executor was started; enables its controllers inside
 //!   eyas-EXECUTOR             the executor's group, in which all its tasks end with it
 //!     executor                this process
 //!     task-1, task-2          tasks

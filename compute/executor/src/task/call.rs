@@ -20,7 +20,8 @@ use super::{
 use super::{SlotState, status_of};
 use crate::process::ProcessEnd;
 use crate::process::worker::{CallEnd, CallResult, WorkerProcess};
-use crate::resources::task_group::TaskGroup;
+use crate::resources::MemoryExcess;
+use crate::resources::task_group::{SlotGroups, TaskGroup};
 
 /// Environment variable with the name of the worker, in all of its processes.
 const WORKER_VARIABLE: &str = "EYAS_WORKER";
@@ -31,6 +32,14 @@ const NODE_FOLDER_VARIABLE: &str = "EYAS_NODE_FOLDER";
 
 /// Workers of a slot: one for each environment that calls of a job have.
 const MAX_WORKERS: usize = 4;
+
+/// A call that has ended: the worker has answered, or has died.
+struct EndedCall {
+    result: CallResult,
+    peak_memory_bytes: u64,
+    /// The excess of memory for which the kernel has killed the worker.
+    excess: Option<MemoryExcess>,
+}
 
 /// A worker of a slot.
 pub(crate) struct Worker {
@@ -95,6 +104,37 @@ impl TaskRun {
 }
 
 impl TaskRunner {
+    /// Passes a call to a worker, and waits for its end, within the limits of the task.
+    fn ask(
+        &self,
+        run: &TaskRun,
+        worker: &mut Worker,
+        groups: &mut SlotGroups,
+        parts: &[&[u8]],
+    ) -> Result<EndedCall, Status> {
+        let TaskTemplate { resources, capture_bytes, timeout_us, .. } = &*run.task.template;
+        let has_groups = self.group.wait().tasks.is_ok();
+        let own = worker.group.take();
+        let mut limits = self.resources.resume(has_groups, groups, own, resources, &run.cores);
+        let timeout = timeout_us.map(Duration::from_micros);
+        let lend = |lends| {
+            if let Some(core) = run.claims.upgrade() {
+                core.lend(run.task.id(), lends);
+            }
+        };
+        let called =
+            worker.process.call(parts, *capture_bytes, timeout, &run.control, lend, &mut limits);
+        let has_died = matches!(&called, Ok(CallResult { end: CallEnd::Died(_), .. }));
+        let (group, peak_memory_bytes, excess) = limits.end_call(has_died);
+        worker.group = group;
+        let result = called.map_err(|e| {
+            let reason =
+                format!("the worker of slot {} on {} cannot be used: {e}", run.slot + 1, self.name);
+            failed(FailureKind::Node, reason)
+        })?;
+        Ok(EndedCall { result, peak_memory_bytes, excess })
+    }
+
     /// Has a worker answer the call: `known`, or a new one. Also tells whether an input was changed
     /// in the store, and has the sandbox that the worker has made if it had none.
     pub(super) fn call(
@@ -108,14 +148,10 @@ impl TaskRunner {
     ) -> Result<(Outcome, bool, Option<Sandbox>), Status> {
         let template = &run.task.template;
         let SlotState { workers, groups, .. } = slot;
-        let mut worker_now = match known {
+        let mut worker = match known {
             Some(known) => known,
             None => self.start_worker(run, words, with, groups)?,
         };
-        let has_groups = self.group.wait().tasks.is_ok();
-        let own = worker_now.group.take();
-        let mut limits =
-            self.resources.resume(has_groups, groups, own, &template.resources, &run.cores);
         let task = run.task.id().to_string();
         let folder =
             sandbox.map_or_else(|| self.folder_of(run), |sandbox| sandbox.folder().to_owned());
@@ -124,34 +160,13 @@ impl TaskRunner {
         let mut parts = vec![payload, task.as_bytes(), folder.as_os_str().as_bytes()];
         // The inputs of the template are for the start of the worker.
         parts.extend(with.staged.iter().skip(with.template_inputs).map(|path| path.as_bytes()));
-        let timeout = template.timeout_us.map(Duration::from_micros);
-        let lend = |lends| {
-            if let Some(core) = run.claims.upgrade() {
-                core.lend(run.task.id(), lends);
-            }
-        };
-        let capture_bytes = template.capture_bytes;
-        let called = worker_now.process.call(
-            &parts,
-            capture_bytes,
-            timeout,
-            &run.control,
-            lend,
-            &mut limits,
-        );
-        let has_died = matches!(&called, Ok(CallResult { end: CallEnd::Died(_), .. }));
-        let (group, peak_memory_bytes, excess) = limits.end_call(has_died);
-        worker_now.group = group;
-        let called = called.map_err(|e| {
-            let reason =
-                format!("the worker of slot {} on {} cannot be used: {e}", run.slot + 1, self.name);
-            failed(FailureKind::Node, reason)
-        })?;
+        let EndedCall { result: called, peak_memory_bytes, excess } =
+            self.ask(run, &mut worker, groups, &parts)?;
         let is_damaged = self.find_damaged(run, changes);
         let mut made = None;
         let (status, stdout, cpu_us) = match called.end {
             CallEnd::Answered { has_failed, has_made_folder, cpu_us, content } => {
-                workers.push(worker_now);
+                workers.push(worker);
                 if has_made_folder && sandbox.is_none() {
                     made = Some(Sandbox::made_by_task(folder).map_err(|e| {
                         failed(

@@ -488,9 +488,9 @@ fn an_unclear_request_that_is_no_longer_wanted_is_withdrawn_when_it_is_found() {
     let plan = world.unanswered(0);
     world.pool.set_status(world.now_us, PoolStatus::Closing, &mut Vec::new());
     assert!(!world.pool.is_closed() && !plan.access().exists());
-    assert!(
-        matches!(&world.looked_for(&plan, Some("7"))[..], [PoolAction::Withdraw(jobs)] if jobs[0].id == "7")
-    );
+    let actions = world.looked_for(&plan, Some("7"));
+    let [PoolAction::Withdraw(jobs)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(jobs[0].id, "7");
     // The command may have failed.
     assert!(matches!(&world.state(0, BatchState::Pending(None))[..], [PoolAction::Withdraw(_)]));
     world.state(0, ended("CANCELLED", false));

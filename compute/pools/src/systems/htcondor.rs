@@ -248,7 +248,9 @@ mod tests {
 
     #[test]
     fn states_are_read_from_json() {
-        let json = r#"[{"ClusterId": 5, "ProcId": 0, "JobStatus": 2}, {"ClusterId": 5, "ProcId": 1, "JobStatus": 1},
+        let json = r#"[
+            {"ClusterId": 5, "ProcId": 0, "JobStatus": 2},
+            {"ClusterId": 5, "ProcId": 1, "JobStatus": 1},
             {"ClusterId": 6, "ProcId": 0, "JobStatus": 5, "HoldReason": "no such file"},
             {"ClusterId": 7, "ProcId": 0, "JobStatus": 4, "ExitCode": 0, "ExitBySignal": false}]"#;
         let jobs = read_jobs("condor_q", json).unwrap();

@@ -254,8 +254,10 @@ mod tests {
     fn states_are_read_from_json() {
         let json = r#"{"timestamp": 1, "pbs_version": "23.06.06", "Jobs": {
             "12.head": {"Job_Name": "eyas", "job_state": "R"},
-            "13.head": {"job_state": "Q", "comment": "Not Running: Insufficient amount of resource: ncpus"},
-            "14.head": {"job_state": "F", "Exit_status": 271}, "15.head": {"job_state": "F", "Exit_status": -3}}}"#;
+            "13.head": {"job_state": "Q",
+                "comment": "Not Running: Insufficient amount of resource: ncpus"},
+            "14.head": {"job_state": "F", "Exit_status": 271},
+            "15.head": {"job_state": "F", "Exit_status": -3}}}"#;
         let states = read_json(json).unwrap();
         assert_eq!(states["12.head"], BatchState::Running);
         let waits = "Q (Not Running: Insufficient amount of resource: ncpus)";

@@ -144,7 +144,9 @@ proptest! {
         let capacities: Vec<_> = capacities.into_iter().map(f64::from).collect();
         let mut net = Net::new(&capacities, 1e-12);
         for (tag, (way, relayed)) in flows.iter().enumerate() {
-            let above = relayed.filter(|_| !net.running.is_empty()).map(|which| which.get(&net.running).flow);
+            let above = relayed
+                .filter(|_| !net.running.is_empty())
+                .map(|which| which.get(&net.running).flow);
             net.start(0, 1e9, way, above, tag as u32);
             net.flows.settle();
             net.assert_fair();
@@ -185,9 +187,13 @@ proptest! {
             }
             now = next;
             net.end_by(now);
-            while next_start == Some(now) && coming.last().is_some_and(|(_, (_, _, at, _))| at * SECOND == now) {
+            while next_start == Some(now)
+                && coming.last().is_some_and(|(_, (_, _, at, _))| at * SECOND == now)
+            {
                 let (tag, (way, _, _, relayed)) = coming.pop().expect("looked at above");
-                let above = relayed.filter(|_| !net.running.is_empty()).map(|which| which.get(&net.running).flow);
+                let above = relayed
+                    .filter(|_| !net.running.is_empty())
+                    .map(|which| which.get(&net.running).flow);
                 if let Some(above) = above {
                     let above = net.flows.tag(above) as usize;
                     (bytes[tag], hops[tag]) = (bytes[above], hops[above] + 1);
@@ -203,9 +209,15 @@ proptest! {
         }
         prop_assert!(net.running.is_empty());
         for ((bytes, arrived), hops) in bytes.iter().zip(arrived).zip(hops) {
-            // A flow ends on the nanosecond after its last byte; a relayed flow ends one piece after the flow above.
+            // A flow ends on the nanosecond after its last byte; a relayed flow ends one piece
+            // after the flow above.
             let more = f64::from(hops) * PIECE_BYTES;
-            prop_assert!(arrived > bytes - 1.0 && arrived < bytes + more + 1.0, "{} of {}", arrived, bytes);
+            prop_assert!(
+                arrived > bytes - 1.0 && arrived < bytes + more + 1.0,
+                "{} of {}",
+                arrived,
+                bytes
+            );
         }
     }
 }

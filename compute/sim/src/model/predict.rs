@@ -124,7 +124,10 @@ pub enum ModelError {
     #[error("a task's inputs have {0} bytes, and a store only {1}: make stores larger")]
     TooSmall(u64, u64),
     /// The run time is above a hundred years.
-    #[error("{} would take more than a hundred years: give a smaller workload or higher rates", .0.cause())]
+    #[error(
+        "{} would take more than a hundred years: give a smaller workload or higher rates",
+        .0.cause()
+    )]
     TooLong(Limit),
 }
 

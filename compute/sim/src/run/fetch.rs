@@ -298,7 +298,10 @@ impl Run<'_> {
                 orphans.append(&mut fetch.waiting);
             }
             let is_from_there = |of: u32| self.membership.machine_of(of) == machine;
-            let is_cut = matches!(fetch.from, Source::Peer { executor, .. } if !serves && is_from_there(executor));
+            let is_cut = match fetch.from {
+                Source::Peer { executor, .. } => !serves && is_from_there(executor),
+                _ => false,
+            };
             if fetch.by == gone || is_cut {
                 self.halt(number, &mut halted);
             }

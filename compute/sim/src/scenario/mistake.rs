@@ -96,7 +96,10 @@ pub enum ScenarioMistake {
     #[error("the exponent {0} is out of range: give a number from 0 to 10")]
     Exponent(f64),
     /// Table 3 has no row of this locality.
-    #[error("no workload has locality {locality}: choose one of {}", .known.map(|one| one.to_string()).join(", "))]
+    #[error(
+        "no workload has locality {locality}: choose one of {}",
+        .known.map(|one| one.to_string()).join(", ")
+    )]
     Locality {
         /// The locality that was given.
         locality: f64,

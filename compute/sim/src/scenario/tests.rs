@@ -44,14 +44,17 @@ fn what_is_not_said_is_that_of_the_paper_and_of_eyas() {
 
 #[test]
 fn what_is_said_is_heard() {
-    let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n[cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
+    let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n\
+        [cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
         cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\n\
         storage = \"2 Gbit/s\"\nstorage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\n\
         decision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
-    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n\
+    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\n\
+        utilisation = 0.8\nwindow = 9\n\
         min_cache_hit = 0.25\npatience = 70\nhits_first = false\nspread = true\n\
-        [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\nidle = \"1 min\"\n\
-        walltime = \"1 h\"\n[failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
+        [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\n\
+        idle = \"1 min\"\nwalltime = \"1 h\"\n\
+        [failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
         disconnected_after = \"1 h\"\nslow_disks = 0.25\nfailed_requests = 0.5\n";
     let Scenario { name, cluster, policies, seed, limit_us, .. } =
         parse(&zipf(before, after)).unwrap();
@@ -113,12 +116,14 @@ fn every_workload_has_a_name() {
         ("[workload.monotonically_increasing]", 250_000, 100_000_000_000),
         ("[workload.sine_wave]\ncompute = \"1 ms\"", 2_000_000, 1_000_000_000_000),
         (
-            "[workload.all_pairs]\nside = 20\nsize = \"1 MB\"\ncompute = \"1 s\"\norder = \"random\"",
+            "[workload.all_pairs]\nside = 20\nsize = \"1 MB\"\ncompute = \"1 s\"\n\
+             order = \"random\"",
             400,
             40_000_000,
         ),
         (
-            "[workload.all_pairs]\nside = 20\nsize = \"1 B\"\ncompute = \"1 s\"\norder = \"tiles\"\ntile = 8",
+            "[workload.all_pairs]\nside = 20\nsize = \"1 B\"\ncompute = \"1 s\"\n\
+             order = \"tiles\"\ntile = 8",
             400,
             40,
         ),
@@ -196,7 +201,8 @@ fn mistakes_are_told_with_their_line() {
             &zipf("", "[provisioning]\nwalltime = \"3 min\"\n")
                 .replace("compute = \"10 ms\"", "compute = \"3 min\""),
             6,
-            "a task computes for 3 min 0 s, and the walltime of a node is only 3 min 0 s: make `walltime` longer",
+            "a task computes for 3 min 0 s, and the walltime of a node is only 3 min 0 s: make \
+             `walltime` longer",
         ),
         (&zipf("", "[failures]\nnode_lost_after = \"0 s\"\n"), 6, "longer than 0"),
         (

@@ -142,55 +142,17 @@ impl WorkloadFields {
                     fields.or(paper.files, paper.file_bytes, paper.compute_us);
                 Box::new(SineWave { files, file_bytes, compute_us, seed })
             }
-            WorkloadFields::AllPairs(AllPairsFields {
-                side: Count(side),
-                size,
-                compute,
-                order,
-                tile,
-            }) => {
-                check_arrivals(u64::from(side).pow(2), Time::default())?;
-                if let (OrderName::Rows | OrderName::Random, Some(tile)) = (order, &tile) {
-                    return Err((Some(tile.span().start), ScenarioMistake::TileWithoutTiles));
-                }
-                let order = match order {
-                    OrderName::Rows => Order::Rows,
-                    OrderName::Random => Order::Random(seed),
-                    OrderName::Tiles => Order::Tiles(tile.map_or(TILE, |tile| tile.get_ref().0)),
-                };
-                Box::new(AllPairs { side, object_bytes: size.0, compute_us: compute.0, order })
-            }
+            WorkloadFields::AllPairs(fields) => Box::new(fields.all_pairs(seed)?),
             WorkloadFields::Stacking(StackingFields { locality, size, compute }) => {
                 let paper = Stacking { locality: row_of(&locality)?, ..Stacking::paper(seed) };
                 let file_bytes = size.map_or(paper.file_bytes, |size| size.0);
                 let compute_us = compute.map_or(paper.compute_us, |compute| compute.0);
                 Box::new(Stacking { file_bytes, compute_us, ..paper })
             }
-            WorkloadFields::Zipf(ZipfFields {
-                objects,
-                size,
-                tasks,
-                exponent,
-                interval,
-                compute,
-            }) => {
-                if !(0.0..=10.0).contains(&exponent) {
-                    return Err((None, ScenarioMistake::Exponent(exponent)));
-                }
-                let of_objects =
-                    Zipf { objects: objects.0, object_bytes: size.0, exponent, ..Zipf::default() };
-                let (tasks, interval_us) = check_arrivals(tasks.0.into(), interval)?;
-                Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
-            }
+            WorkloadFields::Zipf(fields) => Box::new(fields.zipf(seed)?),
             WorkloadFields::Uniform(UniformFields { objects, size, tasks, interval, compute }) => {
-                let of_objects = Zipf {
-                    objects: objects.0,
-                    object_bytes: size.0,
-                    exponent: 0.0,
-                    ..Zipf::default()
-                };
-                let (tasks, interval_us) = check_arrivals(tasks.0.into(), interval)?;
-                Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
+                let fields = ZipfFields { objects, size, tasks, exponent: 0.0, interval, compute };
+                Box::new(fields.zipf(seed)?)
             }
             WorkloadFields::Scan(ScanFields { objects, size, rounds, interval, compute }) => {
                 let (_, interval_us) =
@@ -211,6 +173,35 @@ impl WorkloadFields {
                 Box::new(trace)
             }
         })
+    }
+}
+
+impl AllPairsFields {
+    fn all_pairs(self, seed: u64) -> Result<AllPairs, MistakeAt> {
+        let AllPairsFields { side: Count(side), size, compute, order, tile } = self;
+        check_arrivals(u64::from(side).pow(2), Time::default())?;
+        if let (OrderName::Rows | OrderName::Random, Some(tile)) = (order, &tile) {
+            return Err((Some(tile.span().start), ScenarioMistake::TileWithoutTiles));
+        }
+        let order = match order {
+            OrderName::Rows => Order::Rows,
+            OrderName::Random => Order::Random(seed),
+            OrderName::Tiles => Order::Tiles(tile.map_or(TILE, |tile| tile.get_ref().0)),
+        };
+        Ok(AllPairs { side, object_bytes: size.0, compute_us: compute.0, order })
+    }
+}
+
+impl ZipfFields {
+    fn zipf(self, seed: u64) -> Result<Zipf, MistakeAt> {
+        let ZipfFields { objects, size, tasks, exponent, interval, compute } = self;
+        if !(0.0..=10.0).contains(&exponent) {
+            return Err((None, ScenarioMistake::Exponent(exponent)));
+        }
+        let of_objects =
+            Zipf { objects: objects.0, object_bytes: size.0, exponent, ..Zipf::default() };
+        let (tasks, interval_us) = check_arrivals(tasks.0.into(), interval)?;
+        Ok(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
     }
 }
 

@@ -383,7 +383,11 @@ fn row_ends(content: &[u8]) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn records_are_of_the_chunk_that_has_their_first_byte(
@@ -403,7 +407,11 @@ proptest! {
         let (ends, _) = feed(&mut Cutter::new(format, chunk_bytes), before, &pieces);
         let mut ends = inner(ends, before);
         let begin = ends.last().copied().unwrap_or(0);
-        let (more, _) = feed(&mut Cutter::resume(format, chunk_bytes, begin), &content[begin as usize..], &pieces);
+        let (more, _) = feed(
+            &mut Cutter::resume(format, chunk_bytes, begin),
+            &content[begin as usize..],
+            &pieces,
+        );
         ends.extend(inner(more, &content));
         prop_assert_eq!(&ends, &expected);
     }
@@ -415,7 +423,8 @@ proptest! {
         chunk_bytes in 1..20u64,
         pieces in vec_of(1..20usize, 1..4),
     ) {
-        let at_once = feed(&mut Cutter::new(format, chunk_bytes), &content, &[content.len().max(1)]);
+        let at_once =
+            feed(&mut Cutter::new(format, chunk_bytes), &content, &[content.len().max(1)]);
         let piecewise = feed(&mut Cutter::new(format, chunk_bytes), &content, &pieces);
         prop_assert_eq!(at_once, piecewise);
     }

@@ -233,7 +233,10 @@ impl ConcurrencySearch {
     fn is_whole(&self) -> bool {
         let grants = EPOCH_GRANTS[self.size as usize];
         let us = EPOCH_US[self.size as usize];
-        let is_clear = matches!(self.phase, Phase::Trial { level, before } if self.is_clear(level, before, &self.epoch));
+        let is_clear = match self.phase {
+            Phase::Trial { level, before } => self.is_clear(level, before, &self.epoch),
+            _ => false,
+        };
         let enough = if is_clear { grants } else { grants.max(EPOCH_ROUNDS * (self.limit() - 1)) };
         self.epoch.grants >= enough && self.epoch.busy_us >= if is_clear { us / 4 } else { us }
     }

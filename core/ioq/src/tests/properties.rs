@@ -177,12 +177,20 @@ proptest! {
                         let call = call.map(|number| Call { number, size_bytes: 10 + 5 * number });
                         let extent = Extent { offset, size_bytes: size };
                         let client = ClientId(file);
-                        let waiting = QueuedRequest { client, extent, call, arrived_us: now_us, round: queue.round() };
+                        let waiting = QueuedRequest {
+                            client,
+                            extent,
+                            call,
+                            arrived_us: now_us,
+                            round: queue.round(),
+                        };
                         queue.insert(key, waiting);
                         plain.waiting.insert(key, (waiting, 2));
                     }
                     Step::Cancel(which) => {
-                        if let Some(key) = plain.waiting.keys().nth(which % plain.waiting.len().max(1)).copied() {
+                        if let Some(key) =
+                            plain.waiting.keys().nth(which % plain.waiting.len().max(1)).copied()
+                        {
                             plain.waiting.remove(&key);
                             queue.remove(&key);
                         }
@@ -206,7 +214,9 @@ proptest! {
 
     /// Each request is of a file of its own, so that none continues another.
     #[test]
-    fn fifo_has_the_smallest_longest_response(all in prop::collection::vec((0..200_u64, 1..50_u64), 1..25)) {
+    fn fifo_has_the_smallest_longest_response(
+        all in prop::collection::vec((0..200_u64, 1..50_u64), 1..25),
+    ) {
         let longest = |policy| responses(policy, &all).into_iter().max();
         let by_fifo = longest(Policy::Fifo);
         for policy in policies() {
@@ -214,8 +224,8 @@ proptest! {
         }
     }
 
-    /// For requests that arrive together only. A short request that arrives while a long one is executed shows that no
-    /// online order is best for all arrivals.
+    /// For requests that arrive together only. A short request that arrives while a long one is
+    /// executed shows that no online order is best for all arrivals.
     #[test]
     fn sjf_has_the_smallest_mean_response(sizes in prop::collection::vec(1..50_u64, 1..25)) {
         let all: Vec<_> = sizes.into_iter().map(|size| (0, size)).collect();

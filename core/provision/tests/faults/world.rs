@@ -560,7 +560,10 @@ impl World<'_> {
 
     /// Whether the command of a submission will be given up, so that its answer is lost.
     fn is_given_up(&self, number: u64) -> bool {
-        let is_it = |next: &Next| matches!(next, Next::Tell(PoolEvent::Submitted { request, .. }) if *request == number);
+        let is_it = |next: &Next| match next {
+            Next::Tell(PoolEvent::Submitted { request, .. }) => *request == number,
+            _ => false,
+        };
         self.agenda.values().any(|(life, next)| *life == Some(self.life) && is_it(next))
     }
 

@@ -151,7 +151,11 @@ fn kept_step() -> impl Strategy<Value = KeptStep> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_kept_object_goes_unnoticed(steps in prop::collection::vec(kept_step(), 1..120)) {
@@ -221,25 +225,38 @@ proptest! {
             let effects = scheduler.run(event);
             for effect in &effects {
                 match effect {
-                    Effect::Report(PlacementReport::Lost { object }) => _ = told_lost.insert(*object),
+                    Effect::Report(PlacementReport::Lost { object }) => {
+                        _ = told_lost.insert(*object)
+                    }
                     Effect::Report(PlacementReport::Found { object }) => {
                         prop_assert!(told_lost.remove(object), "{} was not lost", object);
                     }
                     _ => {}
                 }
-                if let Effect::Command(PlacementCommand::Hold { executor, object, holders }) = effect {
+                if let Effect::Command(PlacementCommand::Hold { executor, object, holders }) =
+                    effect
+                {
                     prop_assert!(here.contains(executor) && !draining.contains(executor));
                     let mut holders = holders.iter().map(|holder| holder.executor);
-                    prop_assert!(kept.contains_key(object) && !holders.clone().any(|holder| holder == *executor));
+                    prop_assert!(
+                        kept.contains_key(object)
+                            && !holders.clone().any(|holder| holder == *executor)
+                    );
                     let has_it = held.contains(&(*object, *executor));
                     prop_assert!(has_it || holders.any(|holder| held.contains(&(*object, holder))));
                     asked.push((*executor, *object));
                 }
             }
             for object in kept.keys() {
-                let is_held = held.iter().any(|(other, by)| other == object && !draining.contains(by));
+                let is_held =
+                    held.iter().any(|(other, by)| other == object && !draining.contains(by));
                 prop_assert_eq!(scheduler.is_held(*object), is_held);
-                prop_assert_eq!(told_lost.contains(object), !is_held, "{} is not as it was told", object);
+                prop_assert_eq!(
+                    told_lost.contains(object),
+                    !is_held,
+                    "{} is not as it was told",
+                    object
+                );
             }
         }
     }

@@ -293,10 +293,16 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn everybody_that_stays_gets_everything_once(steps in prop::collection::vec(push_step(), 1..100)) {
+    fn everybody_that_stays_gets_everything_once(
+        steps in prop::collection::vec(push_step(), 1..100),
+    ) {
         let mut world = World {
             scheduler: scheduler(PlacementPolicy::GoodCacheCompute),
             here: BTreeSet::new(),
@@ -310,14 +316,21 @@ proptest! {
         };
         let (mut next, mut next_push) = (0, 0);
         for step in steps {
-            let pick = |which: u8| world.here.iter().nth(usize::from(which) % world.here.len().max(1)).copied();
+            let pick = |which: u8| {
+                world.here.iter().nth(usize::from(which) % world.here.len().max(1)).copied()
+            };
             match step {
                 PushStep::Join => {
                     let executor = ExecutorId(next);
                     next += 1;
                     world.here.insert(executor);
                     let (profile, held) = (Box::default(), Box::default());
-                    world.run(Event::ExecutorJoined { executor, capacity: cpus(1000), profile, held });
+                    world.run(Event::ExecutorJoined {
+                        executor,
+                        capacity: cpus(1000),
+                        profile,
+                        held,
+                    });
                 }
                 PushStep::Leave(which) => {
                     let Some(executor) = pick(which) else { continue };
@@ -339,8 +352,11 @@ proptest! {
                     let to = match selector {
                         0..128 => Recipients::Takers([Need::default()].into()),
                         _ => {
-                            let is_recipient = |id: &ExecutorId| id.0 % 3 != u32::from(selector) % 3;
-                            Recipients::Executors(world.here.iter().copied().filter(is_recipient).collect())
+                            let is_recipient =
+                                |id: &ExecutorId| id.0 % 3 != u32::from(selector) % 3;
+                            Recipients::Executors(
+                                world.here.iter().copied().filter(is_recipient).collect(),
+                            )
                         }
                     };
                     let is_open = selector < 128 && !is_tree;
@@ -357,7 +373,9 @@ proptest! {
                 }
                 PushStep::End(which) => {
                     let ids: Vec<_> = world.pushes.keys().copied().collect();
-                    let Some(push) = ids.get(usize::from(which) % ids.len().max(1)).copied() else { continue };
+                    let Some(push) = ids.get(usize::from(which) % ids.len().max(1)).copied() else {
+                        continue;
+                    };
                     world.run(Event::PushEnded { push });
                 }
                 PushStep::Evict(which) => {
@@ -380,12 +398,16 @@ proptest! {
         for (id, push) in &world.pushes {
             prop_assert_eq!(push.is_over, !push.is_open);
             for received in world.scheduler.explain_push(*id) {
-                let is_there = world.here.contains(&received.executor) && !world.draining.contains(&received.executor);
+                let is_there = world.here.contains(&received.executor)
+                    && !world.draining.contains(&received.executor);
                 prop_assert!(received.is_over);
-                prop_assert!(!is_there || (received.stored + received.missed) as usize == push.objects);
+                prop_assert!(
+                    !is_there || (received.stored + received.missed) as usize == push.objects
+                );
             }
         }
-        let held: Vec<_> = world.held.iter().filter(|(by, _)| !world.draining.contains(by)).collect();
+        let held: Vec<_> =
+            world.held.iter().filter(|(by, _)| !world.draining.contains(by)).collect();
         prop_assert!(held.is_empty(), "{held:?} are held for no push");
         let objects = (0..20).filter_map(|n| world.scheduler.explain_object(object(n)));
         let receivers: usize = objects.map(|object| object.receivers.len()).sum();

@@ -90,7 +90,8 @@ macro_rules! hook {
                     Ok(name) => name,
                     Err(_) => unreachable!(),
                 };
-            static NEXT: $crate::next_symbol::NextSymbol = $crate::next_symbol::NextSymbol::of(NAME);
+            static NEXT: $crate::next_symbol::NextSymbol =
+                $crate::next_symbol::NextSymbol::of(NAME);
             extern "C" fn prepare() {
                 NEXT.prepare();
             }
@@ -102,8 +103,10 @@ macro_rules! hook {
                 return $crate::next_symbol::missing();
             }
             // SAFETY: the function of that name has this signature, up to how C passes arguments.
-            let $next: unsafe extern "C" fn($($type),*) -> $answer = unsafe { core::mem::transmute(next) };
-            // SAFETY: the caller's promises hold for the intercepted function, which gets the same arguments.
+            let $next: unsafe extern "C" fn($($type),*) -> $answer =
+                unsafe { core::mem::transmute(next) };
+            // SAFETY: the caller's promises hold for the intercepted function, which gets the same
+            // arguments.
             unsafe { $body }
         }
     };

@@ -324,7 +324,10 @@ impl AgentCore {
     /// Cancels waiting windows of files for which `is_it` returns true.
     fn call_off(&mut self, is_it: impl Fn(&ReadAheadFiles, FileKey) -> bool) {
         let files = &self.files;
-        let is_off = |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(key, _) if is_it(files, *key));
+        let is_off = |_: &RequestId, wanted: &mut Wanted| match wanted {
+            Wanted::Window(key, _) => is_it(files, *key),
+            _ => false,
+        };
         let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
         for (request, wanted) in off {
             if let Wanted::Window(key, _) = wanted {

@@ -163,7 +163,10 @@ impl DurableThread {
             // A chunk was deleted just now.
             Err(error) if error.is_not_here() => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot sync small chunks, whose content stays in the database")
+                tracing::warn!(
+                    %error,
+                    "cannot sync small chunks, whose content stays in the database"
+                )
             }
         }
     }
@@ -182,7 +185,10 @@ impl DurableThread {
                     self.logged_bytes += content.len();
                 }
                 Err(error) => {
-                    tracing::warn!(%object, %error, "cannot restore a small chunk from the database")
+                    tracing::warn!(
+                        %object, %error,
+                        "cannot restore a small chunk from the database"
+                    )
                 }
             }
         }

@@ -61,21 +61,7 @@ impl NodeChunks {
             }
         });
         let entries: Vec<OwnedEntry> = written.iter().map(|(.., entry)| *entry).collect();
-        let recorded = match is_durable && !entries.is_empty() {
-            true => self.durable.sync(entries.clone()).await,
-            false => {
-                self.database.own(&entries);
-                Ok(())
-            }
-        };
-        if recorded.is_ok() {
-            self.store.mark_irreplaceable(entries.iter().map(|(object, _)| *object));
-            let mut own = self.own();
-            for (object, chunk) in &entries {
-                let stored = OwnedChunk::stored(*chunk, own.get(object));
-                own.insert(*object, stored);
-            }
-        }
+        let recorded = self.record(&entries, is_durable).await;
         let mut arrived = Vec::with_capacity(written.len());
         for (place, reservation, _) in written {
             match (&recorded, reservation) {
@@ -95,6 +81,25 @@ impl NodeChunks {
             same[1..].iter().for_each(|place| results[*place] = results[same[0]].clone());
         }
         results
+    }
+
+    /// Records chunks that were written as chunks of this node.
+    async fn record(
+        &self,
+        entries: &[OwnedEntry],
+        is_durable: bool,
+    ) -> Result<(), Arc<ChunkError>> {
+        match is_durable && !entries.is_empty() {
+            true => self.durable.sync(entries.to_vec()).await?,
+            false => self.database.own(entries),
+        }
+        self.store.mark_irreplaceable(entries.iter().map(|(object, _)| *object));
+        let mut own = self.own();
+        for (object, chunk) in entries {
+            let stored = OwnedChunk::stored(*chunk, own.get(object));
+            own.insert(*object, stored);
+        }
+        Ok(())
     }
 
     /// Reads small chunks of this node. Returns one value for each chunk. Blocks.
@@ -127,7 +132,10 @@ impl NodeChunks {
     /// Begins to write a chunk to the disk, so that [`sync`](Self::sync) has less to wait for.
     pub fn start_writing(&self, object: ObjectId) {
         if let Err(error) = self.store.start_writing(object) {
-            tracing::debug!(%object, %error, "a chunk is not written to the disk before it is synced");
+            tracing::debug!(
+                %object, %error,
+                "a chunk is not written to the disk before it is synced"
+            );
         }
     }
 

@@ -304,7 +304,10 @@ impl NearStores {
         match self.routes.calls.ask_once(member.address, RequestBody::StoreFolder).await {
             Ok(ResponseBody::StoreFolder(folder)) => folder?.here(),
             answered => {
-                tracing::debug!(node = %member.node, ?answered, "a node on this machine does not name its store");
+                tracing::debug!(
+                    node = %member.node, ?answered,
+                    "a node on this machine does not name its store"
+                );
                 None
             }
         }

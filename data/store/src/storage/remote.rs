@@ -397,7 +397,10 @@ fn connect(silence: Duration) -> Result<ReqwestTransport, StorageError> {
             .read_timeout(silence)
     };
     let built = client().build().or_else(|error| {
-        tracing::warn!(%error, "no certificates on this node: https will not work; install ca-certificates");
+        tracing::warn!(
+            %error,
+            "no certificates on this node: https will not work; install ca-certificates"
+        );
         client().tls_certs_only([]).build()
     });
     built.map(ReqwestTransport::new).map_err(|error| {

@@ -70,7 +70,10 @@ pub enum FileProblem {
     #[error("the positions of its pixels cannot be trusted: {0}")]
     Positions(String),
     /// A list of objects that cannot be read; lines count from one.
-    #[error("object list{}: {trouble}", line.map(|line| format!(" line {line}")).unwrap_or_default())]
+    #[error(
+        "object list{}: {trouble}",
+        line.map(|line| format!(" line {line}")).unwrap_or_default()
+    )]
     List {
         /// The line, if it is known.
         line: Option<u64>,

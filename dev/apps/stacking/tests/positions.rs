@@ -167,13 +167,24 @@ proptest! {
         let (ra, dec) = projection.sky(pixel.0, pixel.1).unwrap();
         prop_assert!((0.0..360.0).contains(&ra) && (-90.0..=90.0).contains(&dec));
         let back = projection.pixel(ra, dec).unwrap();
-        prop_assert!((back.0 - pixel.0).hypot(back.1 - pixel.1) < 1e-4, "{:?} returns to {:?}", pixel, back);
+        prop_assert!(
+            (back.0 - pixel.0).hypot(back.1 - pixel.1) < 1e-4,
+            "{:?} returns to {:?}",
+            pixel,
+            back
+        );
         let middle = projection.sky(119.5, 89.25).unwrap();
         prop_assert!(apart(middle, place) < PLACE, "{:?} is at {:?}", place, middle);
-        // Near CRPIX, a pixel is as large as the matrix says, whatever the projection; but for distortions of the map.
+        // Near CRPIX, a pixel is as large as the matrix says, whatever the projection; but for
+        // distortions of the map.
         let equal = ["TAN", "STG", "SIN", "ARC", "ZEA", "ZPN", "AIR", "AZP", "SZP"].contains(&code);
         let step = apart(projection.sky(120.5, 89.25).unwrap(), middle);
-        prop_assert!(!equal || (step / scale.0.abs() - 1.0).abs() < 1e-3, "{} degrees for {}", step, scale.0);
+        prop_assert!(
+            !equal || (step / scale.0.abs() - 1.0).abs() < 1e-3,
+            "{} degrees for {}",
+            step,
+            scale.0
+        );
     }
 }
 
@@ -185,18 +196,23 @@ proptest! {
     fn any_numbers_are_read_or_refused(
         code in prop::sample::select(&CODES),
         sip in any::<bool>(),
-        odd in prop::collection::vec((prop::sample::select(&KEYWORDS), prop::sample::select(&NUMBERS)), 0..5),
+        odd in prop::collection::vec(
+            (prop::sample::select(&KEYWORDS), prop::sample::select(&NUMBERS)),
+            0..5,
+        ),
         pixel in (0.0..299.0_f64, 0.0..199.0_f64),
         place in (0.0..360.0_f64, -90.0..=90.0_f64),
     ) {
-        let mut cards = cards(code, if sip { &[1e-5, 1e-5] } else { &[] }, 0.5, (-1e-3, 1e-3), (10.0, 20.0));
+        let mut cards =
+            cards(code, if sip { &[1e-5, 1e-5] } else { &[] }, 0.5, (-1e-3, 1e-3), (10.0, 20.0));
         for (keyword, number) in odd {
             cards.retain(|card| !card.starts_with(keyword));
             cards.push(format!("{keyword:8}= {number}"));
         }
         let cards: Vec<_> = cards.iter().map(String::as_str).collect();
         if let Ok(projection) = Projection::new(&header(&cards), 300, 200) {
-            let on_sky = |(ra, dec): (f64, f64)| (0.0..360.0).contains(&ra) && (-90.0..=90.0).contains(&dec);
+            let on_sky =
+                |(ra, dec): (f64, f64)| (0.0..360.0).contains(&ra) && (-90.0..=90.0).contains(&dec);
             prop_assert!(projection.sky(pixel.0, pixel.1).is_none_or(on_sky), "{:?}", cards);
             let found = projection.pixel(place.0, place.1);
             prop_assert!(found.is_none_or(|(x, y)| x.is_finite() && y.is_finite()));

@@ -117,11 +117,17 @@ mod tests {
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn pieces_are_the_same_whatever_the_buffer(
-            content in prop::collection::vec(prop::sample::select(&b"\n \t\r\x0c\x0b\0ab\xff"[..]), 0..50),
+            content in prop::collection::vec(
+                prop::sample::select(&b"\n \t\r\x0c\x0b\0ab\xff"[..]),
+                0..50,
+            ),
             buffer_bytes in 1..20usize,
         ) {
             let (mut by_line, mut by_word) = (Vec::new(), Vec::new());

@@ -107,7 +107,8 @@ fn words_are_counted() {
     assert!(map_and_reduce("aggregate-word-count", &text) == expected);
     assert_eq!(run(&["aggregate-word-count", "map"], b"b a b"), b"a\t1\nb\t2\n");
 
-    let pipeline = r"tr -s ' \t\r\f' '\n' | sed '/^$/d' | sort | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/\2\t\1/'";
+    let pipeline = r"tr -s ' \t\r\f' '\n' | sed '/^$/d' | sort | uniq -c |
+        sed 's/^ *\([0-9]*\) \(.*\)/\2\t\1/'";
     if let Some(counted) = shell(pipeline, &text) {
         assert!(counted == expected);
     }

@@ -4,7 +4,8 @@
 //! development and CI machines have no such disks. It must never change what programs read.
 //!
 //! ```text
-//! slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8] [--megabytes-per-second 150] [--iops N] ...
+//! slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8]
+//!                                [--megabytes-per-second 150] [--iops N] ...
 //! slow-disk stat FILE            prints the disk's counters as JSON
 //! slow-disk forget FILE          clears the memory of the disk's server
 //! ```
@@ -87,7 +88,11 @@ struct Mount {
     #[arg(long, default_value_t = 0.0)]
     iops: f64,
     /// Requests that are served at a time, each at full speed
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_CHANNELS))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_CHANNELS)
+    )]
     channels: u64,
     /// Megabytes of recently read and written data that the server keeps in memory
     #[arg(long, default_value_t = 0)]

@@ -63,19 +63,21 @@ int main(void)
     EXPECT(eyas_set_owner(client, "/a", EYAS_UNCHANGED, 54321), EYAS_STATUS_OK);
     EXPECT(eyas_set_modified(client, "/a", 1000000007), EYAS_STATUS_OK);
     EXPECT(eyas_stat(client, "/a", &info, sizeof info), EYAS_STATUS_OK);
-    if (info.mode != 04640 || info.uid != 12345 || info.gid != 54321 || info.modified_ns != 1000000007 ||
-        info.size_bytes != 1)
+    if (info.mode != 04640 || info.uid != 12345 || info.gid != 54321 ||
+        info.modified_ns != 1000000007 || info.size_bytes != 1)
         abort();
 
     EXPECT(eyas_make_folder(client, "/bounded"), EYAS_STATUS_OK);
     EXPECT(eyas_get_quota(client, "/bounded", &quota, sizeof quota), EYAS_STATUS_OK);
-    if (quota.bytes != EYAS_NO_LIMIT || quota.files != EYAS_NO_LIMIT || quota.used_bytes || quota.used_files)
+    if (quota.bytes != EYAS_NO_LIMIT || quota.files != EYAS_NO_LIMIT || quota.used_bytes ||
+        quota.used_files)
         abort();
     EXPECT(eyas_set_quota(client, "/bounded", 1000, EYAS_NO_LIMIT), EYAS_STATUS_OK);
     write_file(client, "/bounded/large", 2000, EYAS_STATUS_QUOTA);
     write_file(client, "/bounded/small", 900, EYAS_STATUS_OK);
     EXPECT(eyas_get_quota(client, "/bounded", &quota, sizeof quota), EYAS_STATUS_OK);
-    if (quota.bytes != 1000 || quota.files != EYAS_NO_LIMIT || quota.used_bytes != 900 || quota.used_files != 1)
+    if (quota.bytes != 1000 || quota.files != EYAS_NO_LIMIT || quota.used_bytes != 900 ||
+        quota.used_files != 1)
         abort();
     EXPECT(eyas_set_quota(client, "/bounded", EYAS_NO_LIMIT, 1), EYAS_STATUS_OK);
     EXPECT(eyas_make_symbolic_link(client, "/bounded/link", "small"), EYAS_STATUS_QUOTA);

@@ -15,9 +15,10 @@ int main()
     client.set_modified("/limited/link", 9);
     const eyas_file_info info = client.stat("/limited/link");
     const eyas_quota quota = client.quota("/limited");
-    std::cout << client.read_symbolic_link("/limited/link") << ' ' << std::oct << info.mode << std::dec << ' '
-              << info.uid << ' ' << info.gid << ' ' << info.modified_ns << ' ' << quota.bytes << ' '
-              << (quota.files == EYAS_NO_LIMIT) << ' ' << quota.used_files << '\n';
+    std::cout << client.read_symbolic_link("/limited/link") << ' ' << std::oct << info.mode
+              << std::dec << ' ' << info.uid << ' ' << info.gid << ' ' << info.modified_ns << ' '
+              << quota.bytes << ' ' << (quota.files == EYAS_NO_LIMIT) << ' ' << quota.used_files
+              << '\n';
     try {
         client.set_quota("/none", 1);
     } catch (const eyas::error &error) {

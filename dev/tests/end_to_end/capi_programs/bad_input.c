@@ -1,4 +1,5 @@
-/* What programs do wrong, and what the library answers. Prints `fine` if each answer is the expected one. */
+/* What programs do wrong, and what the library answers. Prints `fine` if each answer is the
+ * expected one. */
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -41,7 +42,8 @@ static void *read_much(void *unused)
 
     (void)unused;
     for (i = 0; i < 200; i++) {
-        EXPECT(eyas_read(shared, (uint64_t)(i % 50) * 4, line, sizeof line, &count), EYAS_STATUS_OK);
+        uint64_t offset = (uint64_t)(i % 50) * 4;
+        EXPECT(eyas_read(shared, offset, line, sizeof line, &count), EYAS_STATUS_OK);
         if (count != 4 || memcmp(line, "abc\n", 4))
             abort();
         EXPECT(eyas_read(NULL, 0, line, sizeof line, &count), EYAS_STATUS_BAD_HANDLE);
@@ -228,8 +230,9 @@ static void jobs(eyas_client *client)
     EXPECT(eyas_results_open(client, id, &results), EYAS_STATUS_OK);
     EXPECT(eyas_results_next(results, EYAS_FOREVER, &result, 3), EYAS_STATUS_INVALID);
     EXPECT(eyas_results_next(results, EYAS_FOREVER, &result, sizeof result), EYAS_STATUS_OK);
-    if (result.outcome != EYAS_OUTCOME_EXITED || result.code != 3 || strcmp(result.message, "exit code 3") ||
-        strcmp(result.stdout_bytes, "out\n") || strcmp(result.stderr_bytes, "err\n") || result.stdout_length != 4)
+    if (result.outcome != EYAS_OUTCOME_EXITED || result.code != 3 ||
+        strcmp(result.message, "exit code 3") || strcmp(result.stdout_bytes, "out\n") ||
+        strcmp(result.stderr_bytes, "err\n") || result.stdout_length != 4)
         abort();
     EXPECT(eyas_results_close(results), EYAS_STATUS_OK);
 }
@@ -279,8 +282,8 @@ static void blocks(eyas_client *client)
     EXPECT(eyas_run_close(run), EYAS_STATUS_OK);
 }
 
-/* A program that gives up waiting, and asks again, gets each piece once: also if it never waits as long as a chunk is
-   read. */
+/* A program that gives up waiting, and asks again, gets each piece once: also if it never waits as
+ * long as a chunk is read. */
 static void impatience(eyas_client *client, const char *path, uint64_t chunk_bytes, uint64_t chunks,
                        uint64_t longest_ms)
 {
@@ -317,7 +320,8 @@ static void impatience(eyas_client *client, const char *path, uint64_t chunk_byt
         bytes += piece.length;
     }
     if (bytes != total || !timeouts) {
-        fprintf(stderr, "%lu bytes with %lu timeouts\n", (unsigned long)bytes, (unsigned long)timeouts);
+        fprintf(stderr, "%lu bytes with %lu timeouts\n", (unsigned long)bytes,
+                (unsigned long)timeouts);
         exit(1);
     }
     EXPECT(eyas_block_commit(block, "x", 1), EYAS_STATUS_OK);

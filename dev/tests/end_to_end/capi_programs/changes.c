@@ -1,4 +1,5 @@
-/* Files that are changed at an offset, and where their chunks are: what is possible, and statuses for what is not. */
+/* Files that are changed at an offset, and where their chunks are: what is possible, and statuses
+ * for what is not. */
 
 #include <eyas.h>
 #include <stdio.h>
@@ -84,10 +85,13 @@ int main(void)
     FINE(eyas_writer_close(writer));
     EXPECT(eyas_places_open(client, "/none", &places), EYAS_STATUS_NOT_FOUND);
     FINE(eyas_places_open(client, "/chunks", &places));
-    for (eyas_status status; (status = eyas_places_next(places, &place, sizeof place)) != EYAS_STATUS_END; replicas++) {
+    eyas_status status;
+    while ((status = eyas_places_next(places, &place, sizeof place)) != EYAS_STATUS_END) {
         FINE(status);
-        printf("%llu+%llu in block %llu %s\n", (unsigned long long)place.offset, (unsigned long long)place.size_bytes,
-               (unsigned long long)place.block, place.node && place.host ? "on a node" : "nowhere");
+        printf("%llu+%llu in block %llu %s\n", (unsigned long long)place.offset,
+               (unsigned long long)place.size_bytes, (unsigned long long)place.block,
+               place.node && place.host ? "on a node" : "nowhere");
+        replicas++;
     }
     FINE(eyas_places_close(places));
     FINE(eyas_client_close(client));

@@ -14,6 +14,6 @@ int main()
         byte = byte ? byte : '0';
     std::cout << content << '\n';
     for (const eyas::block_place &place : client.places("/file"))
-        std::cout << place.offset << ' ' << place.size_bytes << ' ' << place.block << ' ' << !place.node.empty()
-                  << !place.host.empty() << '\n';
+        std::cout << place.offset << ' ' << place.size_bytes << ' ' << place.block << ' '
+                  << !place.node.empty() << !place.host.empty() << '\n';
 }

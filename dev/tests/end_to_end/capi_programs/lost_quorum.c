@@ -1,4 +1,5 @@
-/* Says `ready` when a file is open, waits for a line, and says what became of calls without a quorum of the nodes. */
+/* Says `ready` when a file is open, waits for a line, and says what became of calls without a
+ * quorum of the nodes. */
 
 #include <eyas.h>
 #include <stdio.h>
@@ -11,8 +12,8 @@ int main(void)
     eyas_status status;
 
     if (eyas_connect(NULL, &client) || eyas_client_set_timeout(client, 14000) ||
-        eyas_create(client, "/a", NULL, 0, &writer) || eyas_write(writer, "x", 1) || eyas_writer_close(writer) ||
-        eyas_create(client, "/b", NULL, 0, &writer)) {
+        eyas_create(client, "/a", NULL, 0, &writer) || eyas_write(writer, "x", 1) ||
+        eyas_writer_close(writer) || eyas_create(client, "/b", NULL, 0, &writer)) {
         fprintf(stderr, "%s\n", eyas_error_message());
         return 1;
     }

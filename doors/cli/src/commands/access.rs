@@ -36,7 +36,12 @@ pub(crate) enum AccessCommand {
         #[arg(long, value_name = "ROLE")]
         role: Option<KeyRole>,
         /// Accept the old keys for this long
-        #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration_us)]
+        #[arg(
+            long,
+            value_name = "DURATION",
+            default_value = "10min",
+            value_parser = parse_duration_us
+        )]
         grace: u64,
     },
     /// Revoke a key, and end all sessions that were opened with it, including those of executors

@@ -122,19 +122,7 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         }
         JobCommand::Retry { job, current } => {
             let job = job_of(&mut client, job).await?;
-            let changed = client.changed_inputs(&global.cluster()?, job).await?;
-            let current = if current {
-                changed.into_iter().map(as_now).collect::<Result<_, _>>()?
-            } else {
-                unchanged(job, &changed)?
-            };
-            let count = done(client.ask(FromClient::Retry { job, current }).await?)?;
-            print_count(
-                "tasks",
-                count,
-                &format!("job {job} continues: {} to run again", format_count(count, "task")),
-                global,
-            )?;
+            retry(&mut client, job, current, global).await?;
         }
         JobCommand::Release { job } => {
             let job = job_of(&mut client, job).await?;
@@ -178,6 +166,24 @@ fn print_count(
     }
     say!("{sentence}");
     Ok(())
+}
+
+/// Runs the tasks of a job again that have not succeeded; with inputs as they are now if `current`
+/// is set.
+async fn retry(
+    client: &mut Client,
+    job: JobId,
+    current: bool,
+    global: &GlobalArgs,
+) -> Result<(), CliError> {
+    let changed = client.changed_inputs(&global.cluster()?, job).await?;
+    let current = match current {
+        true => changed.into_iter().map(as_now).collect::<Result<_, _>>()?,
+        false => unchanged(job, &changed)?,
+    };
+    let count = done(client.ask(FromClient::Retry { job, current }).await?)?;
+    let said = format!("job {job} continues: {} to run again", format_count(count, "task"));
+    print_count("tasks", count, &said, global)
 }
 
 /// An input as it is now.

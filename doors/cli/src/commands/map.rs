@@ -53,7 +53,12 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tasks: Option<u32>,
     /// A task that does not report for this long loses its block to other tasks
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = units::parse_duration_us
+    )]
     term: u64,
     /// Number of retries after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -31,7 +31,12 @@ pub(crate) struct ModelArgs {
     )]
     nodes: Option<u32>,
     /// Processors of each node [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Cluster", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Cluster",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     slots: Option<u32>,
     /// Size of each node's store [default: 10GB]
     #[arg(long, value_name = "SIZE", help_heading = "Cluster", value_parser = units::parse_bytes)]
@@ -55,10 +60,20 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "RATE", help_heading = "Cluster", value_parser = units::parse_rate)]
     storage_client: Option<u64>,
     /// Latency of persistent storage [default: 1ms]
-    #[arg(long, value_name = "DURATION", help_heading = "Cluster", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        help_heading = "Cluster",
+        value_parser = units::parse_duration_us
+    )]
     storage_latency: Option<u64>,
     /// Time that the dispatcher needs to place a task [default: 10us]
-    #[arg(long, value_name = "DURATION", help_heading = "Cluster", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        help_heading = "Cluster",
+        value_parser = units::parse_duration_us
+    )]
     decision: Option<u64>,
     /// Number of tasks
     #[arg(
@@ -79,7 +94,12 @@ pub(crate) struct ModelArgs {
     )]
     compute: Option<u64>,
     /// Number of objects that each task reads [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Workload", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Workload",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     inputs: Option<u32>,
     /// Number of different objects
     #[arg(

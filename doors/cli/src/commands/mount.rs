@@ -27,7 +27,12 @@ pub(crate) struct MountArgs {
     scratch: Option<PathBuf>,
     /// Time after which an operation fails with EIO if the cluster does not answer, for example
     /// without a quorum
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30s",
+        value_parser = units::parse_duration_us
+    )]
     timeout: u64,
     /// Size of the chunks of new files
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]

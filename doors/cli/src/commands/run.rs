@@ -58,7 +58,12 @@ pub(crate) struct RunArgs {
     each: Vec<Name>,
     /// Run one task for each block of the files of the cluster that match GLOB, eyas:///PATTERN;
     /// the task reads this block, which has whole records (may be repeated)
-    #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
+    #[arg(
+        long,
+        value_name = "GLOB",
+        conflicts_with_all = ["each_line", "array"],
+        value_parser = words::name()
+    )]
     each_block: Vec<Name>,
     /// Run one task for each line of FILE; `-` is standard input. A command without a placeholder
     /// gets {} as its last word
@@ -175,7 +180,12 @@ pub(crate) struct RunArgs {
     shape: ShapeArgs,
     /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
     /// is {} itself
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop", value_parser = words::name())]
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        required_unless_present = "noop",
+        value_parser = words::name()
+    )]
     command: Vec<Name>,
 }
 
@@ -368,16 +378,7 @@ async fn run_on(
         Ok(ended) => (waiting::exit_code(&ended).number(), ended),
         Err(code) => {
             output.progress.message("cancelling the job");
-            let ended =
-                tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
-            let ended = ended.unwrap_or_else(|_| {
-                Err(format!(
-                    "the job was cancelled but did not end within {} s",
-                    CANCEL_DEADLINE.as_secs()
-                )
-                .into())
-            });
-            match ended {
+            match cancel(access, job, &mut output).await {
                 Ok(ended) => (code, ended),
                 Err(error) if is_own => return Err(error),
                 Err(error) => {
@@ -391,18 +392,7 @@ async fn run_on(
         }
     };
     output.finish(access, job).await?;
-    // A user who names a limit on what is remembered wants no more.
-    let code = match (output.has_cut(), args.capture) {
-        (true, None) if code == 0 => FAILED,
-        (true, Some(_)) => {
-            say!(
-                "with --capture, cut output does not change the exit code; with --max-output, the \
-                 exit code is 1"
-            );
-            code
-        }
-        _ => code,
-    };
+    let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     say!("{}", show::summary(&ended));
     if let Err(error) = write_reports(access, job, args).await {
         let (at, again) =
@@ -415,16 +405,35 @@ async fn run_on(
     Ok(ExitCode::from(code))
 }
 
-/// Cancels a job and waits for its end. Results that `output` has already seen are not printed
-/// again.
+/// The exit code of a job whose output was cut, if it is `code` otherwise.
+fn code_after_cut(code: u8, args: &RunArgs) -> u8 {
+    // A user who names a limit on what is remembered wants no more.
+    if args.capture.is_some() {
+        say!(
+            "with --capture, cut output does not change the exit code; with --max-output, the exit \
+             code is 1"
+        );
+        return code;
+    }
+    if code == 0 { FAILED } else { code }
+}
+
+/// Cancels a job and waits for its end, for up to [`CANCEL_DEADLINE`]. Results that `output` has
+/// already seen are not printed again.
 async fn cancel(
     access: &Access,
     job: JobId,
     output: &mut ResultPrinter,
 ) -> Result<JobView, CliError> {
-    let mut client = Client::connect(access).await?;
-    client.ask(FromClient::Cancel { job, task: None }).await?;
-    Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
+    let ended = async {
+        let mut client = Client::connect(access).await?;
+        client.ask(FromClient::Cancel { job, task: None }).await?;
+        Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
+    };
+    tokio::time::timeout(CANCEL_DEADLINE, ended).await.unwrap_or_else(|_| {
+        let deadline_s = CANCEL_DEADLINE.as_secs();
+        Err(format!("the job was cancelled but did not end within {deadline_s} s").into())
+    })
 }
 
 async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<(), CliError> {

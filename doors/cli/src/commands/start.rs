@@ -70,7 +70,12 @@ pub(crate) struct DispatcherArgs {
     #[arg(long)]
     plain_data: bool,
     /// Interval at which executors report; an executor that misses several reports counts as lost
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "3s",
+        value_parser = units::parse_duration_us
+    )]
     heartbeat: u64,
     /// Return once the dispatcher is ready, and leave it running in the background
     #[arg(long, conflicts_with = "owned")]

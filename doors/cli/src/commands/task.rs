@@ -29,7 +29,12 @@ pub(crate) enum TaskCommand {
         #[arg(long, value_name = "INDEX", default_value_t = 0)]
         from: u32,
         /// List up to this many tasks
-        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 100,
+            value_parser = clap::value_parser!(u32).range(1..)
+        )]
         limit: u32,
     },
     /// Show a task and its command

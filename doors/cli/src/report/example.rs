@@ -167,13 +167,14 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
             busy_milli,
         };
         reads += from;
-        sums.waiting_integral += waiting * INTERVAL_S;
-        sums.busy_s += busy_milli as f64 / 1e3 * INTERVAL_S;
-        sums.held_s += here * 2.0 * INTERVAL_S;
-        sums.serial_s += busy_milli as f64 / 1e3 * INTERVAL_S * 0.93;
+        sums.add(waiting, busy_milli, here);
         samples.push(sample);
     }
-    let metrics = sums.metrics(at_s, &reads);
+    ended(diffuse, samples, reads, sums.metrics(at_s, &reads))
+}
+
+/// The report of a job of which all tasks have succeeded.
+fn ended(diffuse: bool, samples: Vec<Sample>, reads: Reads, metrics: Metrics) -> JobReport {
     let tasks = TaskCounts { succeeded: TASKS as u64, ..TaskCounts::default() };
     let mut job = job(JobState::Succeeded, tasks, reads, metrics.elapsed_us);
     if !diffuse {
@@ -202,6 +203,14 @@ struct Sums {
 }
 
 impl Sums {
+    /// Adds an interval, with its tasks that wait, processors in use and executors.
+    fn add(&mut self, waiting: f64, busy_milli: u64, executors: f64) {
+        self.waiting_integral += waiting * INTERVAL_S;
+        self.busy_s += busy_milli as f64 / 1e3 * INTERVAL_S;
+        self.held_s += executors * 2.0 * INTERVAL_S;
+        self.serial_s += busy_milli as f64 / 1e3 * INTERVAL_S * 0.93;
+    }
+
     fn metrics(&self, at_s: f64, reads: &Reads) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.elapsed_us = (at_s * 1e6) as u64;

@@ -5,6 +5,7 @@ use super::amount::{
     NOTHING, bits_per_second, counted, duration, number, processor_time, share, times,
 };
 use super::course::{average_throughput, peak_throughput};
+use eyas_types::course::Metrics;
 use eyas_types::outcome::Amount;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::JobReport;
@@ -235,7 +236,14 @@ pub struct Comparison {
 /// `SP = T(baseline) / T(this)` and `PI = SP / CPU_T`, scaled so that the larger of the two jobs'
 /// indices is 1 (data-diffusion §5.1).
 pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> {
-    let (this, that) = (&report.metrics, &baseline.metrics);
+    let mut rows = relative_metrics(&report.metrics, &baseline.metrics);
+    rows.extend(throughput_and_times(report, baseline));
+    rows.extend(sources_of_input(&report.metrics, &baseline.metrics));
+    rows
+}
+
+/// The metrics of the paper that need a baseline, and those of which they are made.
+fn relative_metrics(this: &Metrics, that: &Metrics) -> Vec<Comparison> {
     let speedup = that.elapsed_us as f64 / this.elapsed_us as f64;
     let (index, base_index) = (speedup / known(this.held_cpu_us), 1.0 / known(that.held_cpu_us));
     let best = index.max(base_index);
@@ -269,6 +277,13 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             Some(false),
             "CPU_T, used or not (§5.1.5)",
         ),
+    ]
+}
+
+/// How fast the inputs came, and the tasks were done.
+fn throughput_and_times(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> {
+    let (this, that) = (&report.metrics, &baseline.metrics);
+    vec![
         row(
             "Throughput, average",
             [average_throughput(report), average_throughput(baseline)],
@@ -304,31 +319,26 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
             Some(true),
             "EF, speedup for each processor (§3.1, eq. 7)",
         ),
-        row(
-            "From local stores",
-            [this.local_share, that.local_share],
-            &share,
-            Some(true),
-            "Of input bytes (§5.1.3)",
-        ),
-        row(
-            "From peers",
-            [this.peer_share, that.peer_share],
-            &share,
-            None,
-            "Of input bytes (§5.1.3)",
-        ),
-        row(
+    ]
+}
+
+/// The sources of the input bytes.
+fn sources_of_input(this: &Metrics, that: &Metrics) -> Vec<Comparison> {
+    let source =
+        |name, shares, more_is_better, meaning| row(name, shares, &share, more_is_better, meaning);
+    let of_bytes = "Of input bytes (§5.1.3)";
+    vec![
+        source("From local stores", [this.local_share, that.local_share], Some(true), of_bytes),
+        source("From peers", [this.peer_share, that.peer_share], None, of_bytes),
+        source(
             "From persistent storage",
             [this.persistent_share, that.persistent_share],
-            &share,
             Some(false),
-            "Of input bytes (§5.1.3)",
+            of_bytes,
         ),
-        row(
+        source(
             "From files of the cluster",
             [this.files_share, that.files_share],
-            &share,
             None,
             "Of input bytes",
         ),

@@ -31,8 +31,8 @@ const TABLE_ROWS: usize = 60;
 pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     let blank = |section: String, show: bool| if show { section } else { String::new() };
     let charts = match report.samples.is_empty() {
-        true => r#"<p class="note">No sample has been taken of this job yet, so there are no charts.</p>"#.into(),
-        false => CHARTS.to_string(),
+        true => NO_CHARTS,
+        false => CHARTS,
     };
     fill(
         TEMPLATE,
@@ -47,7 +47,7 @@ pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
                 "comparison",
                 baseline.map(|baseline| comparison(report, baseline)).unwrap_or_default(),
             ),
-            ("charts", charts),
+            ("charts", charts.into()),
             ("failures", blank(failures(report), !report.failures.is_empty())),
             ("samples", blank(samples(&report.samples), !report.samples.is_empty())),
             ("data", data(report, baseline)),
@@ -58,9 +58,13 @@ pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     )
 }
 
+/// The element in place of the charts while there is no sample.
+const NO_CHARTS: &str =
+    r#"<p class="note">No sample has been taken of this job yet, so there are no charts.</p>"#;
+
 /// The element into which the script puts the charts.
-const CHARTS: &str = r#"<noscript><p class="note">The charts need the script of this page, and scripts are disabled.
-The table below has the same numbers.</p></noscript>
+const CHARTS: &str = r#"<noscript><p class="note">The charts need the script of this page, and
+scripts are disabled. The table below has the same numbers.</p></noscript>
 <div id="charts"></div>"#;
 
 /// Text from users, escaped for markup and for attributes in double quotes.
@@ -140,7 +144,8 @@ fn header(report: &JobReport) -> String {
         JobState::Cancelled => ("Cancelled", "cancelled"),
     };
     let mut html = format!(
-        r#"<p class="kicker">{} <span class="state {class}">{state}</span></p><h1>{}</h1><dl class="facts">"#,
+        r#"<p class="kicker">{} <span class="state {class}">{state}</span></p><h1>{}</h1>
+<dl class="facts">"#,
         if is_simulated(job) { "Simulated job".into() } else { format!("Job {}", job.job) },
         Escaped(&title(report))
     );
@@ -229,8 +234,8 @@ fn tile(figure: &Figure) -> String {
     let Figure { name, sign, value, beside, meaning, section } = figure;
     let origin = origin(sign, section);
     format!(
-        r#"<section class="tile"><h3>{name}</h3><p class="value">{value}</p><p class="beside">{beside}</p>
-<p class="meaning">{meaning} {origin}</p></section>"#
+        r#"<section class="tile"><h3>{name}</h3><p class="value">{value}</p>
+<p class="beside">{beside}</p><p class="meaning">{meaning} {origin}</p></section>"#
     )
 }
 
@@ -252,7 +257,8 @@ fn panel(breakdown: &Breakdown) -> String {
             let share = share(breakdown.share(part));
             let _ = write!(
                 html,
-                r#"<tr><th scope="row"><span class="mark {}"></span>{}</th><td>{share}</td><td>{}</td></tr>"#,
+                r#"<tr><th scope="row"><span class="mark {}"></span>{}</th><td>{share}</td>
+<td>{}</td></tr>"#,
                 part.class, part.name, part.value
             );
         }
@@ -266,9 +272,11 @@ fn panel(breakdown: &Breakdown) -> String {
 
 fn comparison(report: &JobReport, baseline: &JobReport) -> String {
     let mut html = format!(
-        r#"<section><h2>Comparison with the baseline</h2><p class="lead">Job {}, <q>{}</q>, under <b>{}</b>; {}.</p>
-<div class="scroll"><table class="rows"><thead><tr><th scope="col">Metric</th><th scope="col">This job</th>
-<th scope="col">Baseline</th><th scope="col">Ratio</th><th scope="col" class="words">Meaning</th></tr></thead><tbody>"#,
+        r#"<section><h2>Comparison with the baseline</h2>
+<p class="lead">Job {}, <q>{}</q>, under <b>{}</b>; {}.</p>
+<div class="scroll"><table class="rows"><thead><tr>
+<th scope="col">Metric</th><th scope="col">This job</th><th scope="col">Baseline</th>
+<th scope="col">Ratio</th><th scope="col" class="words">Meaning</th></tr></thead><tbody>"#,
         baseline.job.job,
         Escaped(&title(baseline)),
         Escaped(&baseline.policy),
@@ -304,7 +312,8 @@ fn failures(report: &JobReport) -> String {
         false => "all are listed".into(),
     };
     let mut html = format!(
-        r#"<section><h2>Failures</h2><p class="lead">{} of {} failed; {which}.</p><dl class="failures">"#,
+        r#"<section><h2>Failures</h2><p class="lead">{} of {} failed; {which}.</p>
+<dl class="failures">"#,
         count(failed.max(listed)),
         counted(report.job.tasks.total(), "task")
     );

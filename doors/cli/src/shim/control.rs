@@ -91,6 +91,19 @@ fn is_of_the_end(signal: &str) -> bool {
     ["TERM", "KILL", "INT", "15", "9", "2"].contains(&signal.strip_prefix("SIG").unwrap_or(&signal))
 }
 
+/// Prints jobs, or the one with an id, their fields with `end` between them.
+fn show_jobs(jobs: &[ShimJob], id: Option<&str>, end: &str) -> Result<(), CliError> {
+    let is_it = |job: &&ShimJob| id.is_none_or(|id| job.record.job.to_string() == id);
+    let mut shown = jobs.iter().filter(is_it).peekable();
+    if let (None, Some(id)) = (shown.peek(), id) {
+        return Err(format!("scontrol: no job {id} was submitted with this shim").into());
+    }
+    for job in shown {
+        out!("{}", fields_of(job).join(end))?;
+    }
+    Ok(())
+}
+
 /// Runs `scontrol`.
 pub(crate) async fn scontrol(
     words: &[String],
@@ -123,18 +136,7 @@ pub(crate) async fn scontrol(
             out!("SLURM_VERSION           = eyas {}", env!("CARGO_PKG_VERSION"))?;
         }
         "job" | "jobs" | "jobid" => {
-            let id = others.get(2).copied();
-            let jobs = shim.jobs(&mut client).await?;
-            let mut count = 0;
-            for job in
-                jobs.iter().filter(|job| id.is_none_or(|id| job.record.job.to_string() == id))
-            {
-                out!("{}", fields_of(job).join(end))?;
-                count += 1;
-            }
-            if let (0, Some(id)) = (count, id) {
-                return Err(format!("scontrol: no job {id} was submitted with this shim").into());
-            }
+            show_jobs(&shim.jobs(&mut client).await?, others.get(2).copied(), end)?;
         }
         "partition" | "partitions" => {
             let executors = executors(&mut client).await?;

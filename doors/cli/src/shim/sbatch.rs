@@ -131,9 +131,7 @@ async fn prepare(
 
     let file = |pattern: &str| file_word(pattern, &record.name, &record.user);
     let end_path = shim.end_path(&record.token).to_string_lossy().into_owned();
-    let [program_path, script_path] = shim.script_paths(&record.token);
-    let script_file = script_path.to_string_lossy();
-    let mut runner = Runner {
+    let runner = Runner {
         variables: slurm_variables(&record, &current_folder()?, tasks, cpus_per_task),
         folder: &record.folder,
         input: words.value("input").map_or(Ok("/dev/null".into()), file)?,
@@ -147,26 +145,16 @@ async fn prepare(
         dropped: &environment.dropped,
         warning,
     };
-    let is_small = runner.program().len().max(script_bytes.len()) <= MAX_ARGUMENT_BYTES;
-    runner.script = (!is_small).then_some(&*script_file);
-    let program = runner.program();
-    let mut command = match is_small {
-        true => words_of_shell(&["-c", &program, "sbatch"]),
-        false => words_of_shell(&[&program_path.to_string_lossy()]),
-    };
-    let mut files = Vec::new();
-    if is_small {
-        command.push(Template::literal(&script_bytes[..]));
-    } else {
-        files = vec![(program_path, program.into_bytes()), (script_path, script_bytes)];
-    }
+    let paths = shim.script_paths(&record.token);
+    let (mut command, files) = command_of(runner, script_bytes, paths);
     command.extend(arguments.iter().map(|word| Template::literal(word.as_str())));
-    let mut template = TaskTemplate::new(Program::Command(command));
-    template.folder = WorkingFolder::Sandbox;
-    template.env = variables_of(environment, &variables);
-    template.resources = resources;
-    template.timeout_us = record.time_limit_us;
-    let template = draft.template(template)?;
+    let template = draft.template(TaskTemplate {
+        folder: WorkingFolder::Sandbox,
+        env: variables_of(environment, &variables),
+        resources,
+        timeout_us: record.time_limit_us,
+        ..TaskTemplate::new(Program::Command(command))
+    })?;
     draft.task(TaskItem { template, values: Vec::new(), inputs: staged })?;
     Ok(Prepared { draft, record, files })
 }
@@ -246,6 +234,25 @@ fn warning(
 /// A command that runs the shell.
 fn words_of_shell(words: &[&str]) -> Vec<Template> {
     std::iter::once("/bin/sh").chain(words.iter().copied()).map(Template::literal).collect()
+}
+
+/// The command that runs a script; and the files that it needs, their paths and their content, if
+/// the script is too large for an argument.
+fn command_of(
+    runner: Runner<'_>,
+    script: Vec<u8>,
+    [program_path, script_path]: [PathBuf; 2],
+) -> (Vec<Template>, Vec<(PathBuf, Vec<u8>)>) {
+    let program = runner.program();
+    if program.len().max(script.len()) <= MAX_ARGUMENT_BYTES {
+        let mut command = words_of_shell(&["-c", &program, "sbatch"]);
+        command.push(Template::literal(&script[..]));
+        return (command, Vec::new());
+    }
+    let script_file = script_path.to_string_lossy();
+    let program = Runner { script: Some(&script_file), ..runner }.program();
+    let command = words_of_shell(&[&program_path.to_string_lossy()]);
+    (command, vec![(program_path, program.into_bytes()), (script_path, script)])
 }
 
 /// The environment of a task: that of the job, and the paths of the inputs.

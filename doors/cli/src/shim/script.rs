@@ -304,8 +304,8 @@ impl Runner<'_> {
         let _ = write!(
             program,
             "end={end}\n\
-             {{ echo \"$code $began $(date +%s) $SLURMD_NODENAME\" >\"$end.new\" && mv \"$end.new\" \"$end\"; }} \
-             2>/dev/null\n\
+             {{ echo \"$code $began $(date +%s) $SLURMD_NODENAME\" >\"$end.new\" && \
+             mv \"$end.new\" \"$end\"; }} 2>/dev/null\n\
              exit $code\n"
         );
         program
@@ -335,7 +335,8 @@ impl Runner<'_> {
              job=$!\n\
              ( sleep {}; {send} ) 2>/dev/null &\n\
              timer=$!\n\
-             while :; do was_signalled=; wait $job; code=$?; [ -n \"$was_signalled\" ] || break; done\n\
+             while :; do was_signalled=; wait $job; code=$?; \
+             [ -n \"$was_signalled\" ] || break; done\n\
              kill $timer 2>/dev/null\n",
             limit_s.saturating_sub(*before_s)
         )
@@ -346,10 +347,12 @@ impl Runner<'_> {
 mod tests {
     use super::*;
 
-    const NEXTFLOW: &str = "#!/bin/bash\n#SBATCH -J nf-count_(3)\n#EYAS --input '/a b' --input /c\nset -e\n\
-        #SBATCH -t 1\nnxf_launch() {\n    /bin/bash -ue /w/.command.sh\n}\n\nnxf_stage() {\n    true\n    \
-        rm -f my\\ file.txt\n    \
-        ln -s /shared/my\\ file.txt my\\ file.txt\n    ln -s $HOME/x x\n    ln -s relative y\n}\nln -s /z z\n";
+    const NEXTFLOW: &str = "#!/bin/bash\n#SBATCH -J nf-count_(3)\n\
+        #EYAS --input '/a b' --input /c\nset -e\n#SBATCH -t 1\n\
+        nxf_launch() {\n    /bin/bash -ue /w/.command.sh\n}\n\n\
+        nxf_stage() {\n    true\n    rm -f my\\ file.txt\n    \
+        ln -s /shared/my\\ file.txt my\\ file.txt\n    ln -s $HOME/x x\n    ln -s relative y\n}\n\
+        ln -s /z z\n";
 
     #[test]
     fn lines_and_links_are_found() {

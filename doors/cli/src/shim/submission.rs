@@ -173,22 +173,7 @@ pub(super) fn read_request(
             content
         }
     };
-    if !content.starts_with(b"#!") {
-        return Err("this is not a batch script: its first line must be #! and the path of a \
-                    program, such as #!/bin/sh"
-            .into());
-    }
-    if content.len() > MAX_SCRIPT_BYTES {
-        return Err(format!(
-            "the script has {} bytes, and at most {MAX_SCRIPT_BYTES} are allowed: let a short \
-             script call it",
-            content.len()
-        )
-        .into());
-    }
-    if content.contains(&0) {
-        return Err("this is not a batch script: it has bytes of value 0".into());
-    }
+    check_script(&content)?;
     let script = ScriptText::decode(content);
     // Of options that say the same, the last one counts: the command line's, else the
     // environment's.
@@ -217,6 +202,27 @@ pub(super) fn read_request(
         inputs,
         unknown,
     })
+}
+
+/// Refuses what Slurm refuses as a script, and scripts that are too large.
+fn check_script(content: &[u8]) -> Result<(), CliError> {
+    if !content.starts_with(b"#!") {
+        let why = "this is not a batch script: its first line must be #! and the path of a \
+                   program, such as #!/bin/sh";
+        return Err(why.into());
+    }
+    if content.len() > MAX_SCRIPT_BYTES {
+        let why = format!(
+            "the script has {} bytes, and at most {MAX_SCRIPT_BYTES} are allowed: let a short \
+             script call it",
+            content.len()
+        );
+        return Err(why.into());
+    }
+    if content.contains(&0) {
+        return Err("this is not a batch script: it has bytes of value 0".into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

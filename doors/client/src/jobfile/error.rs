@@ -10,7 +10,10 @@ use crate::sources::{MAX_LINE_BYTES, SourceError};
 
 /// What is wrong in a job file, and where.
 #[derive(Debug, Error)]
-#[error("{file}, line {line}{}: {why}", column.map_or_else(String::new, |column| format!(", column {column}")))]
+#[error(
+    "{file}, line {line}{}: {why}",
+    column.map_or_else(String::new, |column| format!(", column {column}"))
+)]
 pub struct JobFileError {
     /// Path of the file.
     pub file: String,
@@ -72,8 +75,8 @@ pub enum TaskFieldsError {
     NoCommand,
     /// The command is a whole command line in one word.
     #[error(
-        "the command `{line}` is one word, and no program has that name: write the words apart ({}), or let a shell \
-         read the line (sh -c '{line}')",
+        "the command `{line}` is one word, and no program has that name: write the words apart \
+         ({}), or let a shell read the line (sh -c '{line}')",
         line.to_string().split_whitespace().collect::<Vec<_>>().join(", ")
     )]
     LineAsWord {

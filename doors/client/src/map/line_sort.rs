@@ -509,7 +509,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn lines_of_any_bytes_are_sorted_whatever_the_memory(
@@ -530,7 +533,10 @@ mod tests {
                 [begin.as_str(), &"0123456789abcde\t".repeat(*repeats), end].concat()
             };
             let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
-            prop_assert_eq!(within(text.as_bytes(), SORT_MEMORY, SORT_LINES), sorted(text.as_bytes()));
+            prop_assert_eq!(
+                within(text.as_bytes(), SORT_MEMORY, SORT_LINES),
+                sorted(text.as_bytes())
+            );
         }
 
         #[test]
@@ -538,7 +544,10 @@ mod tests {
             one in prop::collection::vec(prop::sample::select(&b"\t\0\x08\x0bab\xff"[..]), 0..12),
             other in prop::collection::vec(prop::sample::select(&b"\t\0\x08\x0bab\xff"[..]), 0..12),
         ) {
-            prop_assert!(prefix_of(&one).cmp(&prefix_of(&other)).then(compare(&one, &other)) == compare(&one, &other));
+            prop_assert!(
+                prefix_of(&one).cmp(&prefix_of(&other)).then(compare(&one, &other))
+                    == compare(&one, &other)
+            );
         }
     }
 

@@ -360,7 +360,10 @@ impl<'a> Block<'a> {
     /// file.
     fn is_at_other_file(&self) -> bool {
         let current = self.current().map(|(chunk, _)| &chunk.file);
-        let is_other = matches!((current, &self.file), (Some(current), Some(file)) if !Arc::ptr_eq(current, file));
+        let is_other = match (current, &self.file) {
+            (Some(current), Some(file)) => !Arc::ptr_eq(current, file),
+            _ => false,
+        };
         self.task.by_file && is_other && !self.input.is_feeding()
     }
 

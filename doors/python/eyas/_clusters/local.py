@@ -34,7 +34,9 @@ class LocalCluster(Cluster):
     """A dispatcher and executors on this machine. They also end if this process is killed."""
 
     def __init__(self, nodes: int, slots: int | None, *, has_files: bool = False) -> None:
-        """Start the cluster with ``nodes`` executors of ``slots`` processors each, and with files if it keeps some."""
+        """Start the cluster with ``nodes`` executors of ``slots`` processors each, and with files
+        if it keeps some.
+        """
         #: The dispatcher removes it, also if this process is killed.
         self.folder = tempfile.mkdtemp(prefix="eyas-")
         access = os.path.join(self.folder, "access.toml")

@@ -14,10 +14,14 @@ _END_DEADLINE_S = 25.0
 
 
 class OwnedProcess:
-    """A process of eyas that ends when its standard input does, so also if this process is killed."""
+    """A process of eyas that ends when its standard input does, so also if this process
+    is killed.
+    """
 
     def __init__(self, words: Sequence[str], what: str) -> None:
-        """Run ``eyas`` with these words, and wait until it is ready. ``what`` names it in the error if it is not."""
+        """Run ``eyas`` with these words, and wait until it is ready. ``what`` names it in the error
+        if it is not.
+        """
         # The log must not fill a pipe.
         with tempfile.TemporaryFile() as log:
             self._process = subprocess.Popen(

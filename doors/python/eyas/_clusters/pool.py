@@ -20,7 +20,9 @@ _APART = ("kubernetes", "ssh")
 
 
 class PoolCluster(Cluster):
-    """A dispatcher on this machine, with nodes that a batch system grants. They are given back when it ends."""
+    """A dispatcher on this machine, with nodes that a batch system grants. They are given back when
+    it ends.
+    """
 
     def __init__(self, pool: str, options: str | Sequence[str], host: str | None) -> None:
         """Start the dispatcher, which nodes reach at ``host``, and add the pool."""

@@ -43,7 +43,9 @@ class Engine(Protocol):
         """Begin to start executors."""
 
     def missing(self, joined: set[str]) -> list[str]:
-        """Return the workers whose executors are not among those that have joined. Raises if one has failed."""
+        """Return the workers whose executors are not among those that have joined. Raises if one
+        has failed.
+        """
         ...
 
     def look(self) -> bool:
@@ -58,7 +60,9 @@ class EngineCluster(Cluster):
     """A dispatcher of this process, with executors in the workers of an engine."""
 
     def __init__(self, engine: Engine, host: str, timeout: float, *, has_files: bool) -> None:
-        """Start the cluster, with files if it keeps some. The workers reach this process at ``host``."""
+        """Start the cluster, with files if it keeps some. The workers reach this process at
+        ``host``.
+        """
         #: Begins the names of what the engine runs for this cluster.
         self.key = f"eyas-{uuid.uuid4().hex[:12]}"
         #: Workers and this process may share no folder.
@@ -107,8 +111,9 @@ class EngineCluster(Cluster):
                 return
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{len(missing)} executors have not joined within {timeout:.0f} s: {', '.join(missing[:5])}. "
-                    "Their workers may be busy, or may not reach this client: see `start_timeout` and `host`"
+                    f"{len(missing)} executors have not joined within {timeout:.0f} s: "
+                    f"{', '.join(missing[:5])}. Their workers may be busy, or may not reach this "
+                    "client: see `start_timeout` and `host`"
                 )
             time.sleep(_LOOK_EVERY_S)
 
@@ -169,7 +174,8 @@ def own_address(host: str) -> str:
             own: str = probe.getsockname()[0]
             return own
     raise ClusterError(
-        f"there is no way to the host {host} of the engine: name the address of this client by `host`"
+        f"there is no way to the host {host} of the engine: name the address of this client by "
+        "`host`"
     )
 
 
@@ -182,7 +188,9 @@ def executor_on(
 
 @contextlib.contextmanager
 def by_value(cloudpickle: Any, engine: str) -> Iterator[None]:
-    """Let the cloudpickle of an engine carry the code for its workers: :mod:`.node`, and the module of the engine."""
+    """Let the cloudpickle of an engine carry the code for its workers: :mod:`.node`, and the module
+    of the engine.
+    """
     modules = [sys.modules[Description.__module__], sys.modules[engine]]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)

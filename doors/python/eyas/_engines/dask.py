@@ -1,7 +1,7 @@
 """Executors in the workers of a Dask cluster.
 
-For each thread of a worker, one task of Dask runs as long as the executor, so that Dask's scheduler sees the worker as
-busy. The first of them starts the executor.
+For each thread of a worker, one task of Dask runs as long as the executor, so that Dask's scheduler
+sees the worker as busy. The first of them starts the executor.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ class _DaskEngine:
 
 
 def _error_of(tasks: list[Any]) -> BaseException | None:
-    """Return why the executor of these tasks has failed. That its worker has ended is Dask's to tell."""
+    """Return why the executor of these tasks has failed. That its worker has ended is Dask's to
+    tell.
+    """
     if not tasks or tasks[0].status != "error":
         return None
     error = tasks[0].exception()
@@ -187,14 +189,16 @@ def on_dask(
 ) -> Executor:
     """Return an executor inside the workers of the Dask cluster of a :class:`distributed.Client`.
 
-    Each worker gives it all its threads, its memory limit, and as many GPUs as its resource ``GPU`` says. For Dask the
-    workers are busy until the executor is shut down. With ``new_workers``, it also gets workers that join later. The
-    workers reach this process at ``host``, which is found by the way to Dask's scheduler.
+    Each worker gives it all its threads, its memory limit, and as many GPUs as its resource ``GPU``
+    says. For Dask the workers are busy until the executor is shut down. With ``new_workers``, it
+    also gets workers that join later. The workers reach this process at ``host``, which is found by
+    the way to Dask's scheduler.
 
-    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and shared values are such
-    files, too.
+    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and
+    shared values are such files, too.
 
-    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
+    Raises :class:`ClusterError` if an executor cannot start, or has not joined after
+    ``start_timeout`` seconds.
     """
     if getattr(client, "asynchronous", False):
         raise ValueError("on_dask needs a Client that is not asynchronous")

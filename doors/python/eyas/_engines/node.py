@@ -1,7 +1,7 @@
 """An executor of eyas inside a worker of an engine.
 
-Engines carry this module to their workers by value, because the workers may lack the package, which is an error that
-names both sides. It uses the standard library alone.
+Engines carry this module to their workers by value, because the workers may lack the package, which
+is an error that names both sides. It uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def check(description: Description) -> None:
     from importlib import metadata, util
 
     interpreter, python, version = description.client
-    here = f"the worker {description.worker} of the engine has Python {platform.python_version()} at {sys.executable}"
+    here = (
+        f"the worker {description.worker} of the engine has Python {platform.python_version()} at "
+        f"{sys.executable}"
+    )
     there = f"the client has Python {python} at {interpreter}"
     try:
         found = metadata.version("eyas")
@@ -56,8 +59,8 @@ def check(description: Description) -> None:
         # It may be in a folder of PYTHONPATH, without its metadata.
         if util.find_spec("eyas") is None:
             raise StartFailed(
-                f"{here}, without the package eyas, and {there}, with eyas {version}: install eyas for the worker's "
-                "Python, too"
+                f"{here}, without the package eyas, and {there}, with eyas {version}: install eyas "
+                "for the worker's Python, too"
             ) from None
         found = version
     if found != version:
@@ -71,7 +74,9 @@ def check(description: Description) -> None:
 
 
 class Node:
-    """The process of an executor. It ends when the process that holds this object ends, however that happens."""
+    """The process of an executor. It ends when the process that holds this object ends, however
+    that happens.
+    """
 
     def __init__(self, description: Description) -> None:
         """Start the executor."""
@@ -121,7 +126,9 @@ class Node:
             raise
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the process. Returns whether it has ended; raises its log if it has failed."""
+        """Wait for the end of the process. Returns whether it has ended; raises its log if it has
+        failed.
+        """
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -130,7 +137,9 @@ class Node:
             self._log.seek(0)
             text = self._log.read().decode(errors="replace")[-_SHOWN_CHARACTERS:].strip()
             raise StartFailed(
-                f"the executor on the worker {self._worker} of the engine has ended with {code}; its log:\n{text}"
+                f"the executor on the worker {self._worker} of the engine has ended with {code}; "
+                "its log:\n"
+                f"{text}"
             )
         return True
 

@@ -1,4 +1,6 @@
-"""Executors on the nodes of a Ray cluster: in an actor for each node, which has the node's free resources."""
+"""Executors on the nodes of a Ray cluster: in an actor for each node, which has the node's free
+resources.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ class _RayEngine:
     def __init__(self, ray: Any, new_nodes: bool) -> None:
         self._ray = ray
         self._grows = new_nodes
-        #: For each node: the name of its executor, the address of the node, its actor, and the end of the executor.
+        #: For each node: the name of its executor, the address of the node, its actor, and the end
+        #: of the executor.
         self._held: dict[str, tuple[str, str, Any, Any]] = {}
         self._told: set[str] = set()
 
@@ -150,16 +153,18 @@ def on_ray(
     files: bool = False,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
-    """Return an executor on the nodes of the Ray cluster that this process has joined with :func:`ray.init`.
+    """Return an executor on the nodes of the Ray cluster that this process has joined with
+    :func:`ray.init`.
 
-    Each node gives it its free CPUs, GPUs and memory, which Ray sees as taken until the executor is shut down. With
-    ``new_nodes``, it also gets nodes that join later. The nodes reach this process at ``host``, by default the address
-    that Ray has for this node.
+    Each node gives it its free CPUs, GPUs and memory, which Ray sees as taken until the executor is
+    shut down. With ``new_nodes``, it also gets nodes that join later. The nodes reach this process
+    at ``host``, by default the address that Ray has for this node.
 
-    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and shared values are such
-    files, too.
+    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and
+    shared values are such files, too.
 
-    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
+    Raises :class:`ClusterError` if an executor cannot start, or has not joined after
+    ``start_timeout`` seconds.
     """
     with Needs("ray", "eyas.on_ray"):
         import ray

@@ -1,7 +1,8 @@
 """Executors of eyas in the executors of Spark.
 
-A job of Spark with a task for each slot runs as long as the executor of eyas. Of the tasks in one executor of Spark,
-one starts an executor of eyas. The others hold their slots, and one of them takes its place if it fails.
+A job of Spark with a task for each slot runs as long as the executor of eyas. Of the tasks in one
+executor of Spark, one starts an executor of eyas. The others hold their slots, and one of them
+takes its place if it fails.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def _holder(key: str, description: Description) -> Any:
     def hold(number: int, _: Iterable[Any]) -> Iterator[None]:
         from pyspark import TaskContext
 
-        # The parent starts all Python workers of an executor, whose folders have names of their own.
+        # The parent starts all Python workers of an executor, whose folders have names of their
+        # own.
         executor = f"{os.getppid()} {os.environ.get('SPARK_EXECUTOR_DIRS', '')}"
         name = f"\0{key}-{hashlib.sha256(executor.encode()).hexdigest()[:16]}"
         # An address in the abstract namespace is free again when its process ends.
@@ -149,17 +151,20 @@ def on_spark(
     files: bool = False,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
-    """Return an executor inside the executors of the Spark application of a :class:`pyspark.sql.SparkSession`.
+    """Return an executor inside the executors of the Spark application of a
+    :class:`pyspark.sql.SparkSession`.
 
-    Each executor of Spark that has joined gives it its cores, as much memory as ``spark.executor.memory``, and the GPUs
-    that Spark gives one of its tasks. A job of Spark has its slots until the executor is shut down; other jobs of
-    the session wait. Executors that Spark adds later replace lost ones alone. They reach this process at ``host``, by
-    default ``spark.driver.host``.
+    Each executor of Spark that has joined gives it its cores, as much memory as
+    ``spark.executor.memory``, and the GPUs that Spark gives one of its tasks. A job of Spark has
+    its slots until the executor is shut down; other jobs of the session wait. Executors that Spark
+    adds later replace lost ones alone. They reach this process at ``host``, by default
+    ``spark.driver.host``.
 
-    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and shared values are such
-    files, too.
+    With ``files``, the executors keep files of the cluster, ``eyas:///…``; large arguments and
+    shared values are such files, too.
 
-    Raises :class:`ClusterError` if an executor cannot start, or has not joined after ``start_timeout`` seconds.
+    Raises :class:`ClusterError` if an executor cannot start, or has not joined after
+    ``start_timeout`` seconds.
     """
     context = getattr(session, "sparkContext", None) if not _is_connect(session) else None
     if context is None:

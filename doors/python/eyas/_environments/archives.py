@@ -68,7 +68,8 @@ def entries_of(
 ) -> Iterator[Entry]:
     """Return what is in a folder, in order of name.
 
-    What symbolic links name outside of the folder goes along, unless the folder is the root of a whole file system.
+    What symbolic links name outside of the folder goes along, unless the folder is the root of a
+    whole file system.
     """
     inside = os.path.realpath(folder)
 
@@ -271,7 +272,9 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 
 def image_entries(path: pathlib.Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Return the files of an image: of a file system's archive, or of the layers of a Docker or OCI archive."""
+    """Return the files of an image: of a file system's archive, or of the layers of a Docker or OCI
+    archive.
+    """
     try:
         with open(path, "rb") as file, _archive_in(file) as image:
             layers = _layers_of(image)

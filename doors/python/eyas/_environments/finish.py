@@ -1,7 +1,9 @@
-"""Finishes an unpacked environment: `finish.py FOLDER FINAL`, where FINAL is the path that FOLDER gets then.
+"""Finishes an unpacked environment: `finish.py FOLDER FINAL`, where FINAL is the path that FOLDER
+gets then.
 
-It is packed with each environment and run on nodes, by the interpreter of the environment, so it needs the standard
-library alone. Paths of the client become those of the node in the files that `prefixes.json` lists.
+It is packed with each environment and run on nodes, by the interpreter of the environment, so it
+needs the standard library alone. Paths of the client become those of the node in the files that
+`prefixes.json` lists.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ def rewrite(folder: str, final: str) -> None:
                 content = replaced_in_binary(content, old, new, spare_bytes)
             except ValueError:
                 sys.exit(
-                    f"{name} has its path {prefixes['prefix']} in binary code, where {final} is too long: give "
-                    "the executor a folder with a shorter path"
+                    f"{name} has its path {prefixes['prefix']} in binary code, where {final} is "
+                    "too long: give the executor a folder with a shorter path"
                 )
         mode = os.stat(path).st_mode
         os.chmod(path, mode | 0o200)

@@ -1,17 +1,18 @@
 """Environments of workers: packed once by the client, unpacked once by each node.
 
-An environment becomes a compressed archive, whose key tells its content: the archive is kept in a folder of the client,
-and later executors use it again. For the cluster the archive is a file as any other: each node gets one copy, from
-another node if it can. The first worker of a node unpacks it (``start.sh``).
+An environment becomes a compressed archive, whose key tells its content: the archive is kept in a
+folder of the client, and later executors use it again. For the cluster the archive is a file as any
+other: each node gets one copy, from another node if it can. The first worker of a node unpacks it
+(``start.sh``).
 
-=======  ==============================================================================================
+=======  ===========================================================================================
 archive  content
-=======  ==============================================================================================
+=======  ===========================================================================================
 venv     the virtual environment without its interpreter, which is the node's own of the same build
 conda    the prefix; paths in its files become those of the node (``finish.py``)
 image    the root of the file system in ``root``, or the SIF image as ``image.sif``
 all      in ``.eyas``: the package :mod:`eyas._worker`, and ``finish.py`` with ``prefixes.json``
-=======  ==============================================================================================
+=======  ===========================================================================================
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class Environment:
     archive: str
 
     def words(self, folder: str) -> list[str]:
-        """Return the words that start a worker. The path of the archive on the node follows them."""
+        """Return the words that start a worker. The path of the archive on the node
+        follows them.
+        """
         script = (_HERE / "start.sh").read_text()
         return [
             "sh",
@@ -136,7 +139,9 @@ def _requirements(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _built(path: pathlib.Path) -> pathlib.Path:
-    """Build a virtual environment with requirements, unless there is one of this interpreter and these requirements."""
+    """Build a virtual environment with requirements, unless there is one of this interpreter and
+    these requirements.
+    """
     content = [sys.version, sys.base_prefix, *(file.read_text() for file in _requirements(path))]
     folder = (
         _cache() / f"requirements-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]}"
@@ -181,8 +186,8 @@ def _refuse_editable(folder: pathlib.Path) -> None:
         if told.get("dir_info", {}).get("editable"):
             name = about.parent.name.partition("-")[0]
             raise ValueError(
-                f"the package {name} of {folder} is editable: its files are elsewhere, at {told.get('url')}; install "
-                "it without -e"
+                f"the package {name} of {folder} is editable: its files are elsewhere, at "
+                f"{told.get('url')}; install it without -e"
             )
 
 
@@ -190,8 +195,8 @@ def _venv_build(folder: pathlib.Path) -> tuple[str, str]:
     """Return the build of Python of a virtual environment, and its interpreter."""
     interpreter = folder / "bin" / "python"
     code = (
-        "import sys; print(sys.implementation.cache_tag + sys.abiflags, sys.implementation._multiarch); "
-        "print(getattr(sys, '_base_executable', sys.executable))"
+        "import sys; print(sys.implementation.cache_tag + sys.abiflags, "
+        "sys.implementation._multiarch); print(getattr(sys, '_base_executable', sys.executable))"
     )
     try:
         told = subprocess.run(
@@ -224,7 +229,9 @@ def _spare_bytes(prefix: pathlib.Path) -> dict[str, int]:
 def _with_prefix(
     prefix: pathlib.Path, entries: list[Entry], is_searched: Callable[[str], bool]
 ) -> dict[str, int | None]:
-    """Return the files that have the path of the environment in them, with the spare bytes of binary ones."""
+    """Return the files that have the path of the environment in them, with the spare bytes of
+    binary ones.
+    """
     wanted, spare = os.fsencode(str(prefix)), _spare_bytes(prefix)
     found: dict[str, int | None] = {}
     for entry in entries:
@@ -332,10 +339,11 @@ def _packed_image(path: pathlib.Path) -> Environment:
 
 
 def prepare(environment: str, nodes_folder: Folder | None) -> Environment:
-    """Pack an environment, unless it was packed before. Copy the archive to a folder that nodes see, if one is named.
+    """Pack an environment, unless it was packed before. Copy the archive to a folder that nodes
+    see, if one is named.
 
-    An environment is the path of a virtual environment, of a conda prefix, of a file with requirements, or of the image
-    of a container.
+    An environment is the path of a virtual environment, of a conda prefix, of a file with
+    requirements, or of the image of a container.
     """
     path = pathlib.Path(environment)
     if not path.exists():
@@ -353,8 +361,9 @@ def prepare(environment: str, nodes_folder: Folder | None) -> Environment:
         packed = _packed_image(path)
     else:
         raise ValueError(
-            f"{path} is no environment: name a virtual environment (with pyvenv.cfg), a conda prefix (with "
-            "conda-meta), a file of requirements (.txt), or the image of a container (.sif, .tar, or a folder with usr)"
+            f"{path} is no environment: name a virtual environment (with pyvenv.cfg), a conda "
+            "prefix (with conda-meta), a file of requirements (.txt), or the image of a container "
+            "(.sif, .tar, or a folder with usr)"
         )
     if nodes_folder is None:
         return packed

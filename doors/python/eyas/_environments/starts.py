@@ -45,8 +45,11 @@ class Starts:
         *,
         is_local: bool,
     ) -> None:
-        """Take settings and variables of workers, and the words after this process's interpreter that start one."""
-        # Absolute: the current folder of a worker is another one, and comes first only if it does here.
+        """Take settings and variables of workers, and the words after this process's interpreter
+        that start one.
+        """
+        # Absolute: the current folder of a worker is another one, and comes first only if it does
+        # here.
         path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
         self._settings = {**settings, "path": path}
         # What the program says about threads holds for its calls, too.
@@ -58,7 +61,9 @@ class Starts:
         self._known: dict[str, Environment] = {}
 
     def of(self, environment: str | os.PathLike[str] | None, threads: int) -> Start:
-        """Return how a worker with some threads is started, in this environment or in the one of this process."""
+        """Return how a worker with some threads is started, in this environment or in the one of
+        this process.
+        """
         own = {**self._settings, "threads": threads}
         if environment is None:
             return Start([sys.executable, *self._words], self._variables_with(own), [])
@@ -83,7 +88,9 @@ class Starts:
 
 
 def _own_modules(path: list[str]) -> list[str | None]:
-    """Return the folders with modules of the program's own; ``None`` is the place of those of its interpreter."""
+    """Return the folders with modules of the program's own; ``None`` is the place of those of its
+    interpreter.
+    """
     prefixes = tuple(
         {
             os.path.realpath(prefix) + os.sep

@@ -38,9 +38,11 @@ def map_blocks(
     max_workers: int,
     submit: Callable[[_eyas.FilesRun, Callable[..., None], tuple[Any, ...]], futures.Future[None]],
 ) -> Iterator[_T]:
-    """Call a function with each piece of files, and yield the results in the order of the pieces in the files.
+    """Call a function with each piece of files, and yield the results in the order of the pieces in
+    the files.
 
-    ``address`` has the keywords that name the cluster. ``submit`` adds a call that may use the files of a run.
+    ``address`` has the keywords that name the cluster. ``submit`` adds a call that may use the
+    files of a run.
     """
     patterns = [name.removeprefix(_SCHEME) if name.startswith(_SCHEME) else name for name in files]
     session = _eyas.FilesSession(**address)
@@ -60,7 +62,8 @@ def map_blocks(
             status = run.wait(_STATUS_S)
             if missing := status.missing_chunks:
                 raise ClusterLost(
-                    f"{missing} of {run.chunks} chunks were not processed: the calls have ended before"
+                    f"{missing} of {run.chunks} chunks were not processed: the calls have ended "
+                    "before"
                 )
             numbers = {name: number for number, name in enumerate(run.files)}
             found: list[tuple[int, int, _T]] = []

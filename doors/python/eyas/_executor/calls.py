@@ -29,7 +29,9 @@ Values = Callable[[], ValueFiles | None]
 
 
 class Function:
-    """A function, pickled for any number of calls. Its large parts are files as long as it is held."""
+    """A function, pickled for any number of calls. Its large parts are files as long as it
+    is held.
+    """
 
     def __init__(self, function: Callable[..., Any], values: Values, *, has_folder: bool) -> None:
         """Pickle the function, with large parts in ``values``, if there is a folder for them."""
@@ -37,7 +39,8 @@ class Function:
             pickled, buffers = pickling.dump(
                 function, pickling.LARGE_BYTES if has_folder else math.inf
             )
-        #: The function itself, if it refers to futures: it is unpickled before the arguments are together.
+        #: The function itself, if it refers to futures: it is unpickled before the arguments are
+        #: together.
         self.itself = function if found.values else None
         #: What it reads and writes.
         self.inputs, self.outputs = found.inputs, found.outputs
@@ -109,9 +112,9 @@ class Call:
                 ) from error
             if any(isinstance(value, io.IOBase) for value in given):
                 raise TypeError(
-                    "an open file like this cannot be an argument: pass its path, and open it in the call. A path of "
-                    "files that nodes do not see is eyas.File(PATH), and a file that the call writes is "
-                    "eyas.Output(PATH)"
+                    "an open file like this cannot be an argument: pass its path, and open it in "
+                    "the call. A path of files that nodes do not see is eyas.File(PATH), and a "
+                    "file that the call writes is eyas.Output(PATH)"
                 ) from error
             raise
         self._found = arguments
@@ -158,7 +161,8 @@ class Call:
     ) -> None:
         if len(content) > _MAX_CALL_BYTES:
             raise ValueError(
-                f"the function and its arguments have {len(content)} bytes: use a File for them, or {NO_FOLDER}"
+                f"the function and its arguments have {len(content)} bytes: use a File for them, "
+                f"or {NO_FOLDER}"
             )
         columns = [(content, False)]
         for name, destination in self._found.outputs:
@@ -206,7 +210,9 @@ def _patterns_of(outputs: list[tuple[str, str | None]]) -> tuple[tuple[str, str 
 
 
 def _kept_names(outputs: list[tuple[str, str | None]]) -> dict[str | int, tuple[int, str]]:
-    """Name the outputs that stay in the cluster: the number among all outputs, and the name of the file."""
+    """Name the outputs that stay in the cluster: the number among all outputs, and the name of the
+    file.
+    """
     kept = [
         (place, name) for place, (name, destination) in enumerate(outputs, 1) if destination is None
     ]
@@ -221,8 +227,8 @@ def _release(files: ValueFiles | None, paths: list[str], functions: list[Functio
         paths.clear()
 
 
-#: Steps that wait for the end of the present one, in each thread. The end of a call ends those that wait for it, and
-#: so on: a chain of them may be longer than the stack.
+#: Steps that wait for the end of the present one, in each thread. The end of a call ends those that
+#: wait for it, and so on: a chain of them may be longer than the stack.
 _turns = threading.local()
 
 
@@ -294,7 +300,9 @@ def _act(future: Future[Any], act: Callable[[], None], state: State) -> None:
 
 
 def _failure(needs: Iterable[object]) -> BaseException | None:
-    """Return why one of the futures, or of the tasks of kept files that were never added, has failed."""
+    """Return why one of the futures, or of the tasks of kept files that were never added, has
+    failed.
+    """
     needed = [need for need in needs if isinstance(need, Future)]
     needed += [
         need.future for need in needs if isinstance(need, KeptFile) and need.future.task is None
@@ -311,9 +319,11 @@ def _failure(needs: Iterable[object]) -> BaseException | None:
 def after(
     needs: Iterable[object], future: Future[Any], act: Callable[[], None], state: State
 ) -> None:
-    """Act when the futures among ``needs``, and those of kept files, have ended. If one fails, ``future`` fails.
+    """Act when the futures among ``needs``, and those of kept files, have ended. If one fails,
+    ``future`` fails.
 
-    A call of a kept file runs when the dispatcher says so: here, its task must only have been added.
+    A call of a kept file runs when the dispatcher says so: here, its task must only have been
+    added.
     """
     awaited = [need for need in needs if isinstance(need, Future) and not need.done()]
     files = [need.future for need in needs if isinstance(need, KeptFile)]

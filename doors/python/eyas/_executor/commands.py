@@ -41,7 +41,10 @@ class Completed:
         """Return the command, and the first of what it has printed."""
         shown = reprlib.Repr()
         shown.maxother = shown.maxstring = _SHOWN
-        return f"Completed({self.args!r}, stdout={shown.repr(self.stdout)}, stderr={shown.repr(self.stderr)})"
+        return (
+            f"Completed({self.args!r}, stdout={shown.repr(self.stdout)}, "
+            f"stderr={shown.repr(self.stderr)})"
+        )
 
     def _repr_html_(self) -> str:
         outputs = [("stdout", self.stdout), ("stderr", self.stderr)]
@@ -54,14 +57,17 @@ class Completed:
 
 
 class Words:
-    """A command with placeholders in braces, such as ``sort {table} -o {sorted}``, for the keywords of a call."""
+    """A command with placeholders in braces, such as ``sort {table} -o {sorted}``, for the keywords
+    of a call.
+    """
 
     def __init__(
         self, command: str | Sequence[str], values: dict[str, object], *, has_own_words: bool = True
     ) -> None:
         """Find the placeholders. A text is split into words as a shell does.
 
-        Without ``has_own_words``, all text is in columns, so that other commands may be of the same kind.
+        Without ``has_own_words``, all text is in columns, so that other commands may be of the same
+        kind.
         """
         words = shlex.split(command) if isinstance(command, str) else list(command)
         if not words:

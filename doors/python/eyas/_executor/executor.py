@@ -46,7 +46,8 @@ _MAX_ANSWER_BYTES = 16 << 20
 #: Bytes of an initializer and its arguments, which are in the environment of workers.
 _MAX_INITIALIZER_BYTES = 64 << 10
 
-#: Kinds of tasks that have words of their own. Further commands share kinds: those with as many words are of one.
+#: Kinds of tasks that have words of their own. Further commands share kinds: those with as many
+#: words are of one.
 _MAX_OWN_TEMPLATES = 1000
 
 #: The words after the interpreter that start a worker.
@@ -76,14 +77,16 @@ class ExecutorOptions(Options, total=False):
 class Executor(SeenExecutor):
     """Runs calls in workers on a cluster. A worker is a process that stays for further calls.
 
-    ``max_workers`` is the number of processors of a cluster that is started for this executor; with ``cluster`` or
-    ``access``, calls run on the cluster with that name or access file. ``initializer`` is called in each worker before
-    its first call, in ``folder``, which is the current one if the node has it. The other keywords are :class:`Options`.
+    ``max_workers`` is the number of processors of a cluster that is started for this executor; with
+    ``cluster`` or ``access``, calls run on the cluster with that name or access file.
+    ``initializer`` is called in each worker before its first call, in ``folder``, which is the
+    current one if the node has it. The other keywords are :class:`Options`.
 
-    ``reuse`` says how much of a call the next one in its worker finds: everything (``process``), what the initializer
-    and imports have left (``fork``: a child of the worker runs each call), or nothing (``never``: each call has a new
-    interpreter). Values of :meth:`share` and large arguments are kept in the folder ``objects``, which all nodes must
-    see, or which is in the files of the cluster: ``eyas:///PATH``.
+    ``reuse`` says how much of a call the next one in its worker finds: everything (``process``),
+    what the initializer and imports have left (``fork``: a child of the worker runs each call), or
+    nothing (``never``: each call has a new interpreter). Values of :meth:`share` and large
+    arguments are kept in the folder ``objects``, which all nodes must see, or which is in the files
+    of the cluster: ``eyas:///PATH``.
     """
 
     def __init__(
@@ -115,7 +118,8 @@ class Executor(SeenExecutor):
             call = pickling.function_bytes(initializer) + pickling.dumps((initargs, {}))
             if len(call) > _MAX_INITIALIZER_BYTES:
                 raise ValueError(
-                    f"the initializer and its arguments have {len(call)} bytes: pass large ones as files"
+                    f"the initializer and its arguments have {len(call)} bytes: pass large ones as "
+                    "files"
                 )
             settings["initializer"] = base64.b64encode(call).decode()
         check(options)
@@ -168,7 +172,8 @@ class Executor(SeenExecutor):
         )
         receivers[self._receiver] = self._state
         self._receiver.start()
-        # When the program drops the executor, its outstanding calls still end, and then its cluster.
+        # When the program drops the executor, its outstanding calls still end, and then its
+        # cluster.
         self._finalizer = weakref.finalize(self, self._state.shut)
         self._finalizer.atexit = False
 
@@ -238,10 +243,11 @@ class Executor(SeenExecutor):
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Add a call of ``fn``, and return its future.
 
-        A :class:`File` among the arguments becomes a path on the node, and so does an :class:`Output`. A
-        :class:`Future` becomes its result; the call runs when all of them have ended, and fails if one has failed.
-        Large arrays and other large arguments become files, of which each node gets one copy: they cannot be written
-        to. What ``fn`` refers to becomes files, too; each call has its own view of it.
+        A :class:`File` among the arguments becomes a path on the node, and so does an
+        :class:`Output`. A :class:`Future` becomes its result; the call runs when all of them have
+        ended, and fails if one has failed. Large arrays and other large arguments become files, of
+        which each node gets one copy: they cannot be written to. What ``fn`` refers to becomes
+        files, too; each call has its own view of it.
         """
         return self._submit(options_of(fn), lambda: self._function(fn), args, kwargs)
 
@@ -284,9 +290,11 @@ class Executor(SeenExecutor):
     def run(self, command: str | Sequence[str], /, **values: object) -> Future[Completed]:
         """Add a command, and return its future. Keywords replace placeholders in braces.
 
-        >>> executor.run("sort {table} -o {sorted}", table=eyas.File("a.txt"), sorted=eyas.Output("b.txt"))
+        >>> table, result = eyas.File("a.txt"), eyas.Output("b.txt")
+        >>> executor.run("sort {table} -o {sorted}", table=table, sorted=result)
 
-        A text is split into words as a shell does; there is no shell. The command runs in a folder of its own.
+        A text is split into words as a shell does; there is no shell. The command runs in a folder
+        of its own.
         """
         from .commands import Words
 
@@ -303,7 +311,8 @@ class Executor(SeenExecutor):
         return future
 
     def share(self, value: _T) -> Shared[_T]:
-        """Write a value to a file, once, for any number of calls. Each node gets one copy, which workers read in place.
+        """Write a value to a file, once, for any number of calls. Each node gets one copy, which
+        workers read in place.
 
         The file stays until the executor ends.
 
@@ -358,7 +367,9 @@ class Executor(SeenExecutor):
 
     @property
     def _broken(self) -> BaseException | None:
-        """Why the executor is of no more use; the executors of the standard library have this attribute, too."""
+        """Why the executor is of no more use; the executors of the standard library have this
+        attribute, too.
+        """
         return self._state.broken
 
     def map(
@@ -373,7 +384,8 @@ class Executor(SeenExecutor):
 
         One task does ``chunksize`` calls.
 
-        With ``buffersize``, at most that many tasks are outstanding; without it, all are submitted at once.
+        With ``buffersize``, at most that many tasks are outstanding; without it, all are submitted
+        at once.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -416,11 +428,14 @@ class Executor(SeenExecutor):
         *,
         side: int | None = None,
     ) -> Iterator[list[_T]]:
-        """Call ``fn`` with each pair of a row and a column, and return the results, a list for each row, in order.
+        """Call ``fn`` with each pair of a row and a column, and return the results, a list for each
+        row, in order.
 
-        One task does the pairs of up to ``side`` rows and columns, so that a node reads each file for many pairs.
+        One task does the pairs of up to ``side`` rows and columns, so that a node reads each file
+        for many pairs.
 
-        >>> for row in executor.all_pairs(map(eyas.File, images), map(eyas.File, templates), compare): ...
+        >>> images, templates = map(eyas.File, images), map(eyas.File, templates)
+        >>> for row in executor.all_pairs(images, templates, compare): ...
         """
         from . import patterns
 
@@ -428,11 +443,13 @@ class Executor(SeenExecutor):
         return patterns.all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
 
     def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
-        """Call ``fn`` with each piece of files of the cluster, and return the results, in the order of the pieces.
+        """Call ``fn`` with each piece of files of the cluster, and return the results, in the order
+        of the pieces.
 
-        A file is a path or pattern such as ``"eyas:///data/*.csv"``. One call on each processor processes pieces of
-        whole records, near their chunks first; which and how many is decided while they run, and fast nodes take over
-        pieces of slow ones. A piece that is computed twice counts once.
+        A file is a path or pattern such as ``"eyas:///data/*.csv"``. One call on each processor
+        processes pieces of whole records, near their chunks first; which and how many is decided
+        while they run, and fast nodes take over pieces of slow ones. A piece that is computed twice
+        counts once.
 
         >>> sum(executor.map_blocks("eyas:///data/sky.csv", lambda piece: piece.content.count(b"M31")))
         """
@@ -467,10 +484,11 @@ class Executor(SeenExecutor):
         )
 
     def push(self, *files: File | str | os.PathLike[str], to: Sequence[str] = ()) -> dict[str, Any]:
-        """Copy files to nodes before calls need them, and wait for that. Each node passes on what it gets.
+        """Copy files to nodes before calls need them, and wait for that. Each node passes on what
+        it gets.
 
-        ``to`` names nodes, or labels such as ``site=a``; without it, all nodes get the files. Returns what each node
-        got, as ``eyas push --json`` does.
+        ``to`` names nodes, or labels such as ``site=a``; without it, all nodes get the files.
+        Returns what each node got, as ``eyas push --json`` does.
         """
         sources = [file.source if isinstance(file, File) else File(file).source for file in files]
         names = [source.encode(errors="surrogateescape") for source in sources]
@@ -478,9 +496,11 @@ class Executor(SeenExecutor):
         return view
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. With ``wait``, return when all calls have ended, and the cluster of this executor, too.
+        """Take no more calls. With ``wait``, return when all calls have ended, and the cluster of
+        this executor, too.
 
-        With ``cancel_futures``, calls that no node has are cancelled. A node has a few more calls than it runs.
+        With ``cancel_futures``, calls that no node has are cancelled. A node has a few more calls
+        than it runs.
         """
         state = self._state
         with state.lock:
@@ -546,7 +566,9 @@ def local(
     files: bool = False,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
-    """Start a cluster on this machine, which ends with the executor. With ``files``, it keeps files, ``eyas:///…``."""
+    """Start a cluster on this machine, which ends with the executor. With ``files``, it keeps
+    files, ``eyas:///…``.
+    """
     return Executor(max_workers, nodes=nodes, files=files, **options)
 
 
@@ -561,16 +583,18 @@ def connect(
 ) -> Executor:
     """Return an executor on a cluster that runs, or on nodes of a batch system.
 
-    The cluster is the one with this name or access file, or the one that ``eyas`` commands use; in a call, that of the
-    client, if the node has its access file. Large arguments and shared values are files in ``objects``, by default
-    ``values`` beside the access file; nodes must see it. A folder
-    ``eyas:///PATH`` is in the files of the cluster.
+    The cluster is the one with this name or access file, or the one that ``eyas`` commands use; in
+    a call, that of the client, if the node has its access file. Large arguments and shared values
+    are files in ``objects``, by default ``values`` beside the access file; nodes must see it. A
+    folder ``eyas:///PATH`` is in the files of the cluster.
 
-    With ``pool``, the executor has a cluster of its own, whose nodes the batch system grants while there are calls:
-    ``"slurm"`` or another system, or a pool of a pools file, with options of ``eyas pool add`` such as ``"--max-nodes 4
-    --cpus 8"``. Nodes reach this process at ``host``, by default the name of this host.
+    With ``pool``, the executor has a cluster of its own, whose nodes the batch system grants while
+    there are calls: ``"slurm"`` or another system, or a pool of a pools file, with options of
+    ``eyas pool add`` such as ``"--max-nodes 4 --cpus 8"``. Nodes reach this process at ``host``, by
+    default the name of this host.
 
-    >>> with eyas.connect(pool="slurm", pool_options="--max-nodes 4 -- --partition=long") as executor: ...
+    >>> options = "--max-nodes 4 -- --partition=long"
+    >>> with eyas.connect(pool="slurm", pool_options=options) as executor: ...
     """
     if pool is not None:
         if cluster is not None or access is not None:

@@ -23,7 +23,9 @@ _T = TypeVar("_T")
 
 
 class Fetching:
-    """Threads that fetch what belongs to calls: results for those who wait with a deadline, or in an event loop."""
+    """Threads that fetch what belongs to calls: results for those who wait with a deadline, or in
+    an event loop.
+    """
 
     MAX_THREADS = 4
     lock = threading.Lock()
@@ -49,7 +51,9 @@ os.register_at_fork(after_in_child=Fetching.forget)
 
 
 class Outputs:
-    """What a task keeps in the cluster. It is released when nothing in this process refers to it."""
+    """What a task keeps in the cluster. It is released when nothing in this process refers
+    to it.
+    """
 
     def __init__(self, session: _eyas.CallSession, task: int) -> None:
         """Take over what a task of the session keeps."""
@@ -121,8 +125,8 @@ class Outputs:
     def _refuse_if_over(self) -> None:
         if self.session.is_over:
             raise ClusterLost(
-                f"what task {self.session.job}.{self.task} has kept in the cluster ended with its executor: save it, "
-                "or use it, before that"
+                f"what task {self.session.job}.{self.task} has kept in the cluster ended with its "
+                "executor: save it, or use it, before that"
             )
 
 
@@ -138,7 +142,9 @@ class _LendingEvent(threading.Event):
 
 
 class _Waiters(list[Any]):
-    """What waits for a future in a call: :func:`concurrent.futures.wait` and ``as_completed`` add a waiter."""
+    """What waits for a future in a call: :func:`concurrent.futures.wait` and ``as_completed`` add a
+    waiter.
+    """
 
     def append(self, waiter: Any) -> None:
         """Add a waiter, before it waits for its event. It is the waiter of other futures, too."""
@@ -151,7 +157,8 @@ class _Waiters(list[Any]):
 class Future(SeenFuture[_T]):
     """The result of a call that may still run.
 
-    A future can be an argument of another call, which then gets the result. Large results go from node to node.
+    A future can be an argument of another call, which then gets the result. Large results go from
+    node to node.
     """
 
     #: The command, if it is no call of a function.
@@ -205,7 +212,9 @@ class Future(SeenFuture[_T]):
         )
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the exception of the call. A result that has stayed in the cluster is fetched, which may fail."""
+        """Return the exception of the call. A result that has stayed in the cluster is fetched,
+        which may fail.
+        """
         began = time.monotonic()
         self._wait_released(timeout)
         error = super().exception(_left(timeout, began))
@@ -215,7 +224,9 @@ class Future(SeenFuture[_T]):
         return result.error(_left(timeout, began)) if isinstance(result, Outputs) else None
 
     def _wait_released(self, timeout: float | None) -> None:
-        """In a call, let other calls have its processors while it waits: it may be that this one needs them."""
+        """In a call, let other calls have its processors while it waits: it may be that this one
+        needs them.
+        """
         if Worker.answering is not None and not self.done():
             with released():
                 futures.wait([self], timeout)
@@ -241,7 +252,9 @@ class Future(SeenFuture[_T]):
         return "a value in the cluster" if isinstance(result, Outputs) else type(result).__name__
 
     def output(self, which: str | int = 0) -> KeptFile:
-        """Return a file that stays in the cluster: an :class:`Output` without destination, by its keyword or number."""
+        """Return a file that stays in the cluster: an :class:`Output` without destination, by its
+        keyword or number.
+        """
         known = self._names or {}
         if which not in known:
             has = f": it has {', '.join(map(repr, known))}" if known else ""
@@ -274,7 +287,8 @@ def _close_like(before: str, path: str) -> None:
 
 @public
 class KeptFile:
-    """A file that a task has written and that stays in the cluster, as long as this object or the future does.
+    """A file that a task has written and that stays in the cluster, as long as this object or the
+    future does.
 
     As an argument of a call or command it becomes a path on the node.
     """
@@ -291,8 +305,8 @@ class KeptFile:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Wait for the file, and download it.
 
-        It has the permissions that the task gave it, less the umask. If it replaces a file, it is open to no user to
-        whom that file was closed.
+        It has the permissions that the task gave it, less the umask. If it replaces a file, it is
+        open to no user to whom that file was closed.
         """
         futures.Future.exception(self.future)
         outputs = self.future._outputs

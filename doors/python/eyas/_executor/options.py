@@ -33,7 +33,8 @@ class Options(TypedDict, total=False):
     priority: int
     #: A match expression about nodes, such as ``node.labels.site == "a"``.
     requirements: str | None
-    #: Path of the environment of its worker; by default the one of this process, which nodes must have, too.
+    #: Path of the environment of its worker; by default the one of this process, which nodes must
+    #: have, too.
     environment: str | os.PathLike[str] | None
 
 
@@ -61,7 +62,8 @@ def refuse_excess(options: Options, nodes: Iterable[dict[str, Any]]) -> None:
         described.append("cpus={:g}, memory={}, gpus={}".format(*has))
     raise ValueError(
         f"no node of this cluster has cpus={cpus:g}, memory={memory}, gpus={gpus}: the nodes have "
-        f"{'; '.join(dict.fromkeys(described))}. Ask for less, or start the cluster with more, max_workers="
+        f"{'; '.join(dict.fromkeys(described))}. Ask for less, or start the cluster with more, "
+        "max_workers="
     )
 
 

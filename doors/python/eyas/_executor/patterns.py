@@ -26,7 +26,8 @@ def all_pairs(
 ) -> Iterator[list[_T]]:
     """Call a function with each pair, and yield the results of each row, in order.
 
-    ``submit`` adds a call for the pairs of some rows and columns, whose result has a list for each row.
+    ``submit`` adds a call for the pairs of some rows and columns, whose result has a list for each
+    row.
     """
     rows, columns = list(rows), list(columns)
     if side is None:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 #: Seconds of one wait for results. What ends the executor is noticed at once.
 _WAIT_S = 60.0
-#: Seconds that the first call of a kind has to end, before the dispatcher is asked whether any node can run it.
+#: Seconds that the first call of a kind has to end, before the dispatcher is asked whether any node
+#: can run it.
 _ASK_S = 4.0
 #: Reasons for which a call waits, as the dispatcher tells them, that do not pass while nodes work.
 _HOPELESS = (
@@ -38,9 +39,14 @@ _HOPELESS = (
     "It waits because no executor matches it",
     "It waits because no executor has joined: start some",
 )
-#: The warning for a call that computes while it waits for calls of its own, so that it keeps its processors.
-_HOLDING = "The call that waits for it holds processors, which it may need: wait inside of `with eyas.released():`."
-#: Bytes of the output of a call that failed, or of the standard error of a command, in the note of its exception.
+#: The warning for a call that computes while it waits for calls of its own, so that it keeps its
+#: processors.
+_HOLDING = (
+    "The call that waits for it holds processors, which it may need: wait inside of "
+    "`with eyas.released():`."
+)
+#: Bytes of the output of a call that failed, or of the standard error of a command, in the note of
+#: its exception.
 _SHOWN_BYTES = 2048
 
 
@@ -66,8 +72,8 @@ class State:
         self.values: ValueFiles | None = None
         #: Held while they are begun, which may take long.
         self.values_lock = threading.Lock()
-        #: Kinds of tasks of which one was added, and the first of those of which none has ended, with the time to ask
-        #: why it waits.
+        #: Kinds of tasks of which one was added, and the first of those of which none has ended,
+        #: with the time to ask why it waits.
         self.kinds: set[int] = set()
         self.unproven: dict[int, tuple[Future[Any], float]] = {}
 
@@ -93,7 +99,8 @@ class State:
                 try:
                     self.settle(result)
                 except (SystemExit, KeyboardInterrupt, GeneratorExit):
-                    # Of a callback, and logged: it ends this thread no more than other exceptions do.
+                    # Of a callback, and logged: it ends this thread no more than other exceptions
+                    # do.
                     pass
             if self.unproven:
                 self._ask_why_they_wait()
@@ -107,7 +114,8 @@ class State:
             kinds = [kind for kind, (_, when) in self.unproven.items() if when <= now]
             waiting = [self.unproven.pop(kind)[0] for kind in kinds]
         for future in waiting:
-            # Not in this thread, which receives results. At the end of the interpreter there are no others.
+            # Not in this thread, which receives results. At the end of the interpreter there are no
+            # others.
             with contextlib.suppress(RuntimeError):
                 Fetching.submit(functools.partial(_warn_if_hopeless, self, future))
 
@@ -160,7 +168,8 @@ class State:
                 assert of.task is not None, "it was added before"
                 if of._of is not self.job:
                     raise ValueError(
-                        f"{given!r} is of another executor: save() it, and name the file as eyas.File"
+                        f"{given!r} is of another executor: save() it, and name the file as "
+                        "eyas.File"
                     )
                 numbers.append((of.task, 0 if isinstance(given, Future) else given.number))
         with self.lock:
@@ -226,7 +235,8 @@ class State:
         for text, stream in (
             ((printed, sys.stdout), (errors, sys.stderr)) if command is None else ()
         ):
-            # As if the function had run here. A program that has closed its output needs its results all the same.
+            # As if the function had run here. A program that has closed its output needs its
+            # results all the same.
             if text:
                 with contextlib.suppress(Exception):
                     print(text.decode(errors="replace"), end="", flush=True, file=stream)
@@ -298,7 +308,8 @@ class State:
             self.pending, self.deferred = {}, set()
         for future in ended:
             future._needs = ()
-            # A cancelled future still has to wake its waiters. Futures in other states are ended by another thread.
+            # A cancelled future still has to wake its waiters. Futures in other states are ended by
+            # another thread.
             is_left = future._state in (_base.PENDING, _base.CANCELLED)
             if is_left and future.set_running_or_notify_cancel():
                 future.set_exception(ClusterLost(str(why)))
@@ -325,7 +336,9 @@ class State:
 
 
 def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
-    """Say it if a call waits for what no node has, or for processors that a call of this process holds."""
+    """Say it if a call waits for what no node has, or for processors that a call of this process
+    holds.
+    """
     with contextlib.suppress(Exception):
         because = future.explain()["because"]
         is_hopeless = bool(because) and because[0].startswith(_HOPELESS)
@@ -340,7 +353,10 @@ def _warn_if_hopeless(state: State, future: Future[Any]) -> None:
 
 def _dropped(result: EndedCall) -> str:
     """Say how much of the output was dropped, and what to do."""
-    return f"{result.cut_bytes} bytes of its output were dropped: write large output to a file, eyas.Output"
+    return (
+        f"{result.cut_bytes} bytes of its output were dropped: write large output to a file, "
+        "eyas.Output"
+    )
 
 
 def _completed(command: str | Sequence[str], answer: bytes, printed: bytes) -> object:
@@ -354,7 +370,8 @@ receivers: weakref.WeakKeyDictionary[threading.Thread, State] = weakref.WeakKeyD
 
 
 def _end_all() -> None:
-    # After an interrupt, nobody waits for results. In interactive sessions it was one of an earlier statement, perhaps.
+    # After an interrupt, nobody waits for results. In interactive sessions it was one of an earlier
+    # statement, perhaps.
     if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(
         sys, "ps1"
     ):
@@ -394,6 +411,7 @@ def _forget_all() -> None:
     receivers.clear()
 
 
-# As the executors of the standard library do: calls that are outstanding end before the interpreter does.
+# As the executors of the standard library do: calls that are outstanding end before the interpreter
+# does.
 threading._register_atexit(_end_all)  # type: ignore[attr-defined]
 os.register_at_fork(after_in_child=_forget_all)

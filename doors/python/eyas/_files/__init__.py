@@ -1,1 +1,3 @@
-"""Files of clusters and of file systems that nodes share: open ones, folders, and those of large values."""
+"""Files of clusters and of file systems that nodes share: open ones, folders, and those of large
+values.
+"""

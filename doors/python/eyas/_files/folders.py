@@ -61,13 +61,17 @@ class SharedFolder:
         return path
 
     def _check(self) -> None:
-        """Make the folder if needed. Workers unpickle and run what is in it: no other user may replace files."""
+        """Make the folder if needed. Workers unpickle and run what is in it: no other user may
+        replace files.
+        """
         from .._eyas import trusted_folder
 
         trusted_folder(self._path)
 
     def find(self, name: str) -> str | None:
-        """Return the path of a file that is there, unless it is another user's or others may write to it."""
+        """Return the path of a file that is there, unless it is another user's or others may write
+        to it.
+        """
         if not os.path.isdir(self._path):
             return None
         self._check()
@@ -153,7 +157,9 @@ class ClusterFolder:
 
 
 def folder_of(path: str | os.PathLike[str], address: dict[str, Any]) -> Folder:
-    """Return the folder with this path: ``eyas:///…`` is in the files of the cluster with these keywords."""
+    """Return the folder with this path: ``eyas:///…`` is in the files of the cluster with these
+    keywords.
+    """
     text = os.fspath(path)
     if not text.startswith("eyas:/"):
         return SharedFolder(os.path.abspath(text))

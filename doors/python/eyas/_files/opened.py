@@ -14,7 +14,8 @@ from .._eyas import OpenedFile, WrittenFile
 
 __all__ = ["CompressedWriter", "FileEditor", "FileReader", "FileWriter", "TextReader", "TextWriter"]
 
-#: Bytes that are read at least. Larger reads go to their destination directly, except for a last part of this size.
+#: Bytes that are read at least. Larger reads go to their destination directly, except for a last
+#: part of this size.
 _READ_BYTES = 8 << 10
 
 #: Bytes that are collected before they are written.
@@ -44,7 +45,8 @@ class _RawReader(io.RawIOBase):
             raise ValueError(f"whence is {whence}: it must be 0, 1 or 2")
         position = (self._size() if whence == 2 else self._position if whence == 1 else 0) + offset
         if position < 0:
-            # Of both classes, `OSError` and `ValueError`, as files of Python raise one or the other.
+            # Of both classes, `OSError` and `ValueError`, as files of Python raise one or the
+            # other.
             raise io.UnsupportedOperation(f"a file has no position {position}")
         self._position = position
         return position
@@ -75,7 +77,8 @@ class FileReader(io.BufferedReader):
         self.size = opened.size
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        # From version 3.12, Python refuses to pickle files in this method, which goes before `__reduce__`.
+        # From version 3.12, Python refuses to pickle files in this method, which goes before
+        # `__reduce__`.
         return _open_again, (self.fs, self.path, None if self.closed else self.tell())
 
 
@@ -156,7 +159,9 @@ class _RawWriter(io.RawIOBase):
 
 
 class FileWriter(io.BufferedWriter):
-    """A file that is being written. It appears as a whole when it is closed, or at the end of the transaction."""
+    """A file that is being written. It appears as a whole when it is closed, or at the end of the
+    transaction.
+    """
 
     def __init__(
         self,
@@ -251,7 +256,9 @@ class _RawEditor(_RawReader):
 
 
 class FileEditor(io.BufferedRandom):
-    """A file that is changed at any offset. All changes appear when it is closed, or at the end of the transaction."""
+    """A file that is changed at any offset. All changes appear when it is closed, or at the end of
+    the transaction.
+    """
 
     def __init__(
         self, fs: AbstractFileSystem, path: str, edited: WrittenFile, autocommit: bool
@@ -295,7 +302,9 @@ class FileEditor(io.BufferedRandom):
 
 
 class _Discarding:
-    """Files around a file that is being written: they drop it after an exception, and if they are not closed."""
+    """Files around a file that is being written: they drop it after an exception, and if they are
+    not closed.
+    """
 
     writer: FileWriter
 
@@ -332,7 +341,8 @@ class TextWriter(_Discarding, io.TextIOWrapper):
     def __init__(self, writer: FileWriter, buffer: Any, **options: Any) -> None:
         """Write to ``buffer``, which writes to the file, or is it."""
         self.writer = writer
-        # Python writes the byte order mark of UTF-16 only if it can ask for the position, which is 0.
+        # Python writes the byte order mark of UTF-16 only if it can ask for the position, which is
+        # 0.
         buffer.seekable = lambda: True
         try:
             super().__init__(buffer, **options)

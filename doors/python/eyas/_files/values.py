@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from .._worker.shared import laid_out, parts_of
 from .folders import Folder
 
-#: Bytes of files of arguments that stay when no call needs them: a later call may have the same argument.
+#: Bytes of files of arguments that stay when no call needs them: a later call may have the same
+#: argument.
 _SPARE_BYTES = 1 << 30
 #: What to do if there is no folder for them.
 NO_FOLDER = (
@@ -22,7 +23,9 @@ NO_FOLDER = (
 
 
 def _place() -> str:
-    """Name the numbers of processes that this one sees: the host's since it was started, or a container's."""
+    """Name the numbers of processes that this one sees: the host's since it was started, or a
+    container's.
+    """
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     return f"{os.uname().nodename}-{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
 

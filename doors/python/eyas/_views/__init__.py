@@ -1,1 +1,3 @@
-"""What executors, futures and nodes show of themselves: to Python, on terminals, and in notebooks."""
+"""What executors, futures and nodes show of themselves: to Python, on terminals, and
+in notebooks.
+"""

@@ -1,4 +1,6 @@
-"""Answers of a cluster about nodes, jobs and calls: lists and dicts of JSON that also print and show themselves."""
+"""Answers of a cluster about nodes, jobs and calls: lists and dicts of JSON that also print and
+show themselves.
+"""
 
 from __future__ import annotations
 

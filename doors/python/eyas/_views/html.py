@@ -1,4 +1,6 @@
-"""Pieces of HTML for notebooks: they follow the colours of the page, light or dark, and need no other files."""
+"""Pieces of HTML for notebooks: they follow the colours of the page, light or dark, and need no
+other files.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["bar", "block", "bytes_text", "duration_text", "table"]
 
-_BOX = "font-size:13px;line-height:1.5;border:1px solid rgba(128,128,128,.4);border-radius:4px;padding:6px 10px"
+_BOX = (
+    "font-size:13px;line-height:1.5;border:1px solid rgba(128,128,128,.4);border-radius:4px;"
+    "padding:6px 10px"
+)
 _CELL = "text-align:left;padding:1px 14px 1px 0;background:none;border:none;vertical-align:top"
 #: Colours that can be seen on white and on black.
 _COLOURS = {"done": "#3a8f5c", "failed": "#cf4a3c", "running": "#3f7fd0"}
@@ -39,13 +44,18 @@ def _row(cells: Sequence[object], kind: str) -> str:
 
 
 def bar(total: int, **parts: int) -> str:
-    """Return a bar for ``total`` calls, with one coloured part each for those ``done``, ``failed`` and ``running``."""
+    """Return a bar for ``total`` calls, with one coloured part each for those ``done``, ``failed``
+    and ``running``.
+    """
     pieces = ""
     for kind, count in parts.items():
         if count:
             style = f"width:{100 * count / total:.2f}%;background:{_COLOURS[kind]}"
             pieces += f'<div title="{count:,} {kind}" style="{style}"></div>'
-    style = "display:flex;height:10px;margin:4px 0;border-radius:3px;overflow:hidden;background:rgba(128,128,128,.25)"
+    style = (
+        "display:flex;height:10px;margin:4px 0;border-radius:3px;overflow:hidden;"
+        "background:rgba(128,128,128,.25)"
+    )
     return f'<div style="{style}">{pieces}</div>'
 
 

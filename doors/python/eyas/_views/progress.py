@@ -1,7 +1,8 @@
 """Progress of calls, on a terminal or in a notebook.
 
-Nothing here is done for a call when it is submitted. :func:`progress` does little for each future that ends;
-:class:`JobProgress` asks the cluster for the counts of a job a few times a second, however many calls there are.
+Nothing here is done for a call when it is submitted. :func:`progress` does little for each future
+that ends; :class:`JobProgress` asks the cluster for the counts of a job a few times a second,
+however many calls there are.
 """
 
 from __future__ import annotations
@@ -103,7 +104,10 @@ class _Terminal(_Display):
         """Write the line again."""
         part = counts.ended / counts.total if counts.total else 0.0
         full = int(part * _BAR_WIDTH)
-        line = f"{self._label}{int(100 * part):3d}% {self._full * full}{self._empty * (_BAR_WIDTH - full)} "
+        line = (
+            f"{self._label}{int(100 * part):3d}% "
+            f"{self._full * full}{self._empty * (_BAR_WIDTH - full)} "
+        )
         # The last column is left free: some terminals begin a new line after it.
         width = shutil.get_terminal_size().columns - 1
         self._write("\r\x1b[K" + (line + " | ".join(counts.words()))[:width])
@@ -169,7 +173,9 @@ def _notebook() -> Callable[..., Any] | None:
 
 
 def _display(label: str, show: bool | None) -> _Display | None:
-    """Return where progress is shown: nowhere, unless someone can see it or ``show`` asks for it."""
+    """Return where progress is shown: nowhere, unless someone can see it or ``show`` asks
+    for it.
+    """
     if show is False:
         return None
     if (display := _notebook()) is not None:
@@ -182,8 +188,9 @@ def _display(label: str, show: bool | None) -> _Display | None:
 def progress(calls: Iterable[_F], *, label: str = "", show: bool | None = None) -> Iterator[_F]:
     """Return an iterator over futures in the order in which they end, and show a bar meanwhile.
 
-    It is :func:`concurrent.futures.as_completed` with a bar: on a terminal (standard error), or in a notebook. With
-    ``show=True``, lines are written where there is neither; with ``show=False``, nothing is shown.
+    It is :func:`concurrent.futures.as_completed` with a bar: on a terminal (standard error), or in
+    a notebook. With ``show=True``, lines are written where there is neither; with ``show=False``,
+    nothing is shown.
 
     >>> for future in eyas.progress([executor.submit(work, item) for item in items]):
     ...     future.result()
@@ -193,7 +200,8 @@ def progress(calls: Iterable[_F], *, label: str = "", show: bool | None = None) 
     for future in waiting:
         if not isinstance(future, futures.Future):
             raise TypeError(
-                f"progress() takes futures, not {type(future).__name__}: around map(), use `with executor.progress():`"
+                f"progress() takes futures, not {type(future).__name__}: around map(), use "
+                "`with executor.progress():`"
             )
     return _follow(waiting, _display(label, show))
 
@@ -236,7 +244,9 @@ def _follow(waiting: dict[_F, None], display: _Display | None) -> Iterator[_F]:
 
 
 class JobProgress:
-    """Shows the progress of the calls of an executor, as long as it is entered. See :meth:`Executor.progress`."""
+    """Shows the progress of the calls of an executor, as long as it is entered. See
+    :meth:`Executor.progress`.
+    """
 
     def __init__(self, ask: Callable[[], dict[str, Any]], label: str, show: bool | None) -> None:
         """Prepare for a job, whose view ``ask`` returns."""

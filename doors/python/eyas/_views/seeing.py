@@ -57,7 +57,9 @@ class SeenFuture(futures.Future[_T]):
     _of: Job | None = None
 
     def explain(self) -> Explanation:
-        """Return why the call waits for a node, or where it runs and why, as ``eyas explain --json`` does."""
+        """Return why the call waits for a node, or where it runs and why, as ``eyas explain
+        --json`` does.
+        """
         if self._of is None:
             raise ValueError(
                 "the call waits for futures among its arguments, or could not be submitted"
@@ -125,9 +127,11 @@ class SeenExecutor(futures.Executor):
         return future.explain()
 
     def progress(self, *, label: str = "", show: bool | None = None) -> JobProgress:
-        """Show the progress of the calls, on a terminal (standard error) or in a notebook, inside of a ``with``.
+        """Show the progress of the calls, on a terminal (standard error) or in a notebook, inside
+        of a ``with``.
 
-        With ``show=True``, lines are written where there is neither; with ``show=False``, nothing is shown.
+        With ``show=True``, lines are written where there is neither; with ``show=False``, nothing
+        is shown.
 
         >>> with executor.progress():
         ...     results = list(executor.map(work, items))

@@ -19,18 +19,22 @@ __all__ = [
     "value_of_future",
 ]
 
-#: Name of the file with a large result, in the folder of a call's outputs, for the placeholder of the task's number.
-#: It is no name of an input, such as the result of another call.
+#: Name of the file with a large result, in the folder of a call's outputs, for the placeholder of
+#: the task's number. It is no name of an input, such as the result of another call.
 RESULT_PATTERN = ".result-{#}"
 
 
 class Arguments:
-    """What is found in the arguments of one call while they are pickled, or given back while they are unpickled."""
+    """What is found in the arguments of one call while they are pickled, or given back while they
+    are unpickled.
+    """
 
     _now = threading.local()
 
     def __init__(self, folder: bytes = b"", paths: list[bytes] | None = None) -> None:
-        """Begin a call. In a worker, ``folder`` is that of its outputs, and ``paths`` are those of its inputs."""
+        """Begin a call. In a worker, ``folder`` is that of its outputs, and ``paths`` are those of
+        its inputs.
+        """
         #: Paths and URLs of files that the call reads, and files that stay in the cluster.
         self.inputs: list[Any] = []
         #: Files that the call writes: names in its folder, and destinations.
@@ -77,10 +81,12 @@ def _absolute(source: str) -> str:
 
 @public
 class File:
-    """A file that a call reads: a path of shared storage, ``s3://``, ``https://``, or a file of the cluster.
+    """A file that a call reads: a path of shared storage, ``s3://``, ``https://``, or a file of the
+    cluster.
 
-    The call gets a :class:`pathlib.Path` of a copy on its node, which other calls read, too. The call runs where the
-    copy is, if it can, and must not change it. A file that changes after the call was submitted fails the call.
+    The call gets a :class:`pathlib.Path` of a copy on its node, which other calls read, too. The
+    call runs where the copy is, if it can, and must not change it. A file that changes after the
+    call was submitted fails the call.
     """
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
@@ -102,8 +108,9 @@ class File:
 class Output:
     """A file that a call writes: a path of shared storage, ``s3://``, or a file of the cluster.
 
-    The call gets a :class:`pathlib.Path` in a folder of its own. The file appears at its destination, whole, when the
-    call has returned. Without a destination it stays in the cluster, as ``future.output()``.
+    The call gets a :class:`pathlib.Path` in a folder of its own. The file appears at its
+    destination, whole, when the call has returned. Without a destination it stays in the cluster,
+    as ``future.output()``.
     """
 
     def __init__(self, destination: str | os.PathLike[str] | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Pickles that have the code of functions and classes, where a name does not suffice: those of ``__main__``, say.
+"""Pickles that have the code of functions and classes, where a name does not suffice: those of
+``__main__``, say.
 
-cloudpickle does most of it. What the standard library wraps functions in, classes with ``__slots__``, and proxies of
-managers are pickled here.
+cloudpickle does most of it. What the standard library wraps functions in, classes with
+``__slots__``, and proxies of managers are pickled here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def _with_file_name(code: types.CodeType, name: str) -> types.CodeType:
 
 
 def _reduce_code(code: types.CodeType) -> tuple[Any, ...]:
-    # From version 3.1.3, cloudpickle drops the file name, and tracebacks of calls would not show their lines.
+    # From version 3.1.3, cloudpickle drops the file name, and tracebacks of calls would not show
+    # their lines.
     make, arguments = _REDUCERS[types.CodeType](code)
     return _with_file_name, (_Reduced(make, arguments), code.co_filename)
 
@@ -113,7 +115,9 @@ _received: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def _reduce_class(reduced: tuple[Any, ...], of: Any) -> tuple[Any, ...]:
-    """Complete what cloudpickle makes of a class: it forgets slots, and would change a class that comes back."""
+    """Complete what cloudpickle makes of a class: it forgets slots, and would change a class that
+    comes back.
+    """
     make, arguments, (state, slots), *_, set_state = reduced
     members = [
         name for name, member in vars(of).items() if isinstance(member, types.MemberDescriptorType)
@@ -135,7 +139,9 @@ def _make_class(make: Callable[..., type], *arguments: Any) -> type:
 
 
 class _Setter:
-    """Sets the state of a class, unless it is one of this process, which has changed meanwhile, perhaps."""
+    """Sets the state of a class, unless it is one of this process, which has changed meanwhile,
+    perhaps.
+    """
 
     def __init__(self, set_state: Callable[..., None]) -> None:
         self.set_state = set_state
@@ -146,7 +152,9 @@ class _Setter:
 
 
 def _reduce_proxy(proxy: Any) -> tuple[Any, ...]:
-    """Reduce a proxy of a manager of multiprocessing, with the key that the processes of a pool inherit."""
+    """Reduce a proxy of a manager of multiprocessing, with the key that the processes of a pool
+    inherit.
+    """
     _, (make, token, serializer, options) = proxy.__reduce__()
     return _proxy, (make, token, serializer, {**options, "authkey": bytes(proxy._authkey)})
 
@@ -160,8 +168,9 @@ def _proxy(make: Callable[..., Any], token: Any, serializer: str, options: dict[
         return managers.RebuildProxy(make, token, serializer, options)  # type: ignore[attr-defined]
     except OSError as error:
         error.add_note(
-            f"The manager of {token.typeid} is not reached at {token.address!r} from here. If it runs on another "
-            'machine, give it an address: multiprocessing.managers.SyncManager(("HOST", 0)).'
+            f"The manager of {token.typeid} is not reached at {token.address!r} from here. If it "
+            "runs on another machine, give it an address: "
+            'multiprocessing.managers.SyncManager(("HOST", 0)).'
         )
         raise
 

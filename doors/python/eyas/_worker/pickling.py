@@ -1,8 +1,8 @@
 """Bytes of calls and of their results.
 
-The pickler of the standard library is many times faster than cloudpickle, but it pickles functions and classes by the
-name of their module, and a worker does not have the ``__main__`` of its client. So it goes first, and cloudpickle takes
-what it cannot do.
+The pickler of the standard library is many times faster than cloudpickle, but it pickles functions
+and classes by the name of their module, and a worker does not have the ``__main__`` of its client.
+So it goes first, and cloudpickle takes what it cannot do.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .arguments import Arguments
 LARGE_BYTES = 1 << 20
 
 _PROTOCOL = 5
-#: What a pickle has in it if names of modules of this process do not suffice to unpickle it, or if it has a proxy of a
-#: manager of multiprocessing, whose pickle lacks the key.
+#: What a pickle has in it if names of modules of this process do not suffice to unpickle it, or if
+#: it has a proxy of a manager of multiprocessing, whose pickle lacks the key.
 _OWN_NAMES = b"__main__", b"__mp_main__", b"RebuildProxy"
 #: Bytes before the function of a call: its length, and this bit if it is pickled by its name.
 _LENGTH_BYTES = 4
@@ -34,7 +34,9 @@ def dumps(value: object) -> bytes:
 
 
 def dump_parts(value: object) -> list[memoryview]:
-    """Pickle a value. Large buffers, such as those of NumPy arrays, are parts of their own, and are not copied."""
+    """Pickle a value. Large buffers, such as those of NumPy arrays, are parts of their own, and are
+    not copied.
+    """
     content, buffers = dump(value, LARGE_BYTES)
     return [memoryview(content), *buffers]
 
@@ -49,7 +51,9 @@ def names_suffice(content: bytes) -> bool:
 
 
 def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they are not copied."""
+    """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they
+    are not copied.
+    """
     arguments = Arguments.now()
     before = None if arguments is None else arguments.counts()
     buffers: list[memoryview] = []
@@ -76,7 +80,9 @@ def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
 
 
 class Parts:
-    """What is pickled for a call, with large buffers and futures elsewhere. A worker unpickles it as what it was."""
+    """What is pickled for a call, with large buffers and futures elsewhere. A worker unpickles it
+    as what it was.
+    """
 
     def __init__(
         self,
@@ -86,7 +92,8 @@ class Parts:
         *,
         is_private: bool = False,
     ) -> None:
-        """Name the inputs of the call that have the content, the buffers, and the values, or the bytes themselves.
+        """Name the inputs of the call that have the content, the buffers, and the values, or the
+        bytes themselves.
 
         Calls may write to buffers that are private.
         """
@@ -127,7 +134,9 @@ def function_bytes(function: Callable[..., Any]) -> bytes:
 
 
 def is_named(function: object, content: bytes) -> bool:
-    """Whether the pickle of a function is its name, so that each call may use what an earlier one has unpickled."""
+    """Whether the pickle of a function is its name, so that each call may use what an earlier one
+    has unpickled.
+    """
     # `cloudpickle` pickles functions of `__main__`, and of no module, by value.
     return _has_name(function) and b"cloudpickle" not in content and names_suffice(content)
 

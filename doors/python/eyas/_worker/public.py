@@ -13,8 +13,8 @@ _Class = TypeVar("_Class", bound=type)
 def public(of: _Class) -> _Class:
     """Name a class as programs do: pickles, tracebacks and help have ``eyas.File``.
 
-    :func:`typing.get_type_hints` looks for the names of annotations in the module of the class, so they are evaluated
-    here, where they still have their meaning.
+    :func:`typing.get_type_hints` looks for the names of annotations in the module of the class, so
+    they are evaluated here, where they still have their meaning.
     """
     names = vars(sys.modules[of.__module__])
     hints = of.__annotations__.items()

@@ -20,8 +20,8 @@ __all__ = ["Shared", "laid_out", "load", "map_file", "parts_of", "write"]
 
 _T = TypeVar("_T")
 
-# The file of a value: the number of its parts, then the length of each; then the parts, each at a multiple of
-# `_ALIGNMENT`. The first part is the pickle, and the others are its buffers.
+# The file of a value: the number of its parts, then the length of each; then the parts, each at a
+# multiple of `_ALIGNMENT`. The first part is the pickle, and the others are its buffers.
 _COUNT = struct.Struct("<Q")
 _ALIGNMENT = 64
 
@@ -31,7 +31,9 @@ def _aligned(place: int) -> int:
 
 
 def parts_of(value: object) -> list[memoryview]:
-    """Return the pickle of a value, and its large buffers, such as those of NumPy arrays, which are not copied."""
+    """Return the pickle of a value, and its large buffers, such as those of NumPy arrays, which are
+    not copied.
+    """
     from . import by_value
 
     buffers: list[pickle.PickleBuffer] = []
@@ -53,7 +55,9 @@ def laid_out(parts: list[memoryview]) -> Iterator[bytes | memoryview]:
 
 
 def write(path: str, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a new file, which no other user may write to. If it cannot be written, nothing stays."""
+    """Write a new file, which no other user may write to. If it cannot be written,
+    nothing stays.
+    """
     file = os.fdopen(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb"
     )
@@ -100,8 +104,8 @@ def load(path: str | bytes, *, is_private: bool = False) -> Any:
 class Shared(Generic[_T]):
     """A value that calls read. A call gets the value itself in its place.
 
-    Each node gets one copy, and its workers read that copy: arrays of NumPy and Arrow are not copied into the workers,
-    and cannot be written to.
+    Each node gets one copy, and its workers read that copy: arrays of NumPy and Arrow are not
+    copied into the workers, and cannot be written to.
     """
 
     def __init__(self, file: File) -> None:

@@ -47,8 +47,8 @@ def _mismatch(client: dict[str, str]) -> EnvironmentMismatch:
         else _WHAT_TO_DO
     )
     return EnvironmentMismatch(
-        f"the client has {_described(client)}, and the worker has {_described(this_side())}: code of the main script "
-        f"is sent between equal versions only. {do}"
+        f"the client has {_described(client)}, and the worker has {_described(this_side())}: code "
+        f"of the main script is sent between equal versions only. {do}"
     )
 
 
@@ -108,4 +108,7 @@ def missing_interpreter(why: str) -> str:
     """Add the client's side to the reason for which a worker has not started."""
     if f"cannot start `{sys.executable}`" not in why:
         return why
-    return f"{why}. Workers need the interpreter of the client, {_described(this_side())}. {_WHAT_TO_DO}"
+    return (
+        f"{why}. Workers need the interpreter of the client, {_described(this_side())}. "
+        f"{_WHAT_TO_DO}"
+    )

@@ -1,17 +1,17 @@
 """A worker: answers calls one after another over the socket that is its standard input.
 
-=======  ======================================================================================================
+=======  ===========================================================================================
 message  bytes
-=======  ======================================================================================================
+=======  ===========================================================================================
 ready    a byte, 1, before the first answer
-call     number of parts (4), then each part: its length (8), and its bytes; the parts are the call, the id of
-         the task, the folder of its files, and the paths of its inputs
-answer   0, or 1 if the call has raised, or 2 if it has made the folder of its files (1); processor time in
-         microseconds (8), length (8), and the pickled value, or the exception with its traceback; nothing if the
-         value is in the folder, because it is large
+call     number of parts (4), then each part: its length (8), and its bytes; the parts are the call,
+         the id of the task, the folder of its files, and the paths of its inputs
+answer   0, or 1 if the call has raised, or 2 if it has made the folder of its files (1); processor
+         time in microseconds (8), length (8), and the pickled value, or the exception with its
+         traceback; nothing if the value is in the folder, because it is large
 lends    3, or 4 when it wants its processors again (1); zeros (16)
 granted  a byte, 1, after 4
-=======  ======================================================================================================
+=======  ===========================================================================================
 
 Numbers are little-endian.
 """
@@ -36,12 +36,14 @@ from typing import IO, Any
 from . import pickling, shared, sides
 from .arguments import Arguments, result_file
 
-#: Environment variable with the settings of the worker: JSON with ``path``, the folders in which the client looks for
-#: modules (``None`` is the place of those of the interpreter), ``folder`` of the client, ``reuse``, ``client``, its
-#: interpreter, ``threads``, and ``initializer``, the pickled call of a function, in base64.
+#: Environment variable with the settings of the worker: JSON with ``path``, the folders in which
+#: the client looks for modules (``None`` is the place of those of the interpreter), ``folder`` of
+#: the client, ``reuse``, ``client``, its interpreter, ``threads``, and ``initializer``, the pickled
+#: call of a function, in base64.
 SETTINGS_VARIABLE = "EYAS_WORKER_SETTINGS"
 
-#: Environment variables with the number of threads of libraries. Those for BLAS go by the one of OpenMP.
+#: Environment variables with the number of threads of libraries. Those for BLAS go by the one of
+#: OpenMP.
 THREADS_VARIABLES = "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"
 
 #: Environment variables with the cluster of the client: its name, or its access file.
@@ -87,7 +89,9 @@ def _failure(error: BaseException, client: dict[str, str] | None) -> bytes:
 
 
 def _search_path(client: list[str | None]) -> list[str]:
-    """Return the client's folders of modules, in its order, and those that only this interpreter has."""
+    """Return the client's folders of modules, in its order, and those that only this interpreter
+    has.
+    """
     # Without the current folder, which the interpreter has put there for its own command.
     own = [folder for folder in sys.path if folder and folder not in client]
     place = client.index(None) if None in client else len(client)
@@ -98,7 +102,9 @@ def _search_path(client: list[str | None]) -> list[str]:
 
 
 def _reseed() -> None:
-    """In the child of a fork: draw other random numbers than its siblings. Python's own generator does this itself."""
+    """In the child of a fork: draw other random numbers than its siblings. Python's own generator
+    does this itself.
+    """
     if (random := sys.modules.get("numpy.random")) is not None:
         try:
             random.seed()
@@ -109,7 +115,9 @@ def _reseed() -> None:
 
 
 class Released:
-    """Gives the processors of the call that this process answers to other calls, and takes them again."""
+    """Gives the processors of the call that this process answers to other calls, and takes them
+    again.
+    """
 
     lock = threading.Lock()
     #: Those that hold them back now, one for each time that it was entered.
@@ -122,7 +130,9 @@ class Released:
 
     @classmethod
     def end_call(cls) -> None:
-        """The call has ended, whoever still lends its processors. Wait for a thread that takes them again."""
+        """The call has ended, whoever still lends its processors. Wait for a thread that takes them
+        again.
+        """
         with cls.lock:
             Worker.answering = None
             cls.open.clear()
@@ -150,9 +160,9 @@ class Released:
 def released() -> Released:
     """Give the processors of this call to other calls while it waits: ``with eyas.released():``.
 
-    A call that waits for calls of its own holds a place that they may need. ``result()`` of a future does this by
-    itself, and so does :func:`concurrent.futures.wait`; other ways to wait do it after a second. Outside of calls it
-    does nothing.
+    A call that waits for calls of its own holds a place that they may need. ``result()`` of a
+    future does this by itself, and so does :func:`concurrent.futures.wait`; other ways to wait do
+    it after a second. Outside of calls it does nothing.
 
     >>> with eyas.released():
     ...     asyncio.run(gather(futures))
@@ -161,7 +171,9 @@ def released() -> Released:
 
 
 class IdleLoan:
-    """Lends the processors of a call that does nothing while calls of its own are outstanding, however it waits."""
+    """Lends the processors of a call that does nothing while calls of its own are outstanding,
+    however it waits.
+    """
 
     def __init__(self) -> None:
         """Begin to look."""
@@ -184,7 +196,9 @@ class IdleLoan:
         return max(0.0, self._began + _IDLE_S - time.monotonic()) if is_looking else math.inf
 
     def look(self, waits: bool) -> None:
-        """Lend them if there is something to wait for, and this process has hardly used a processor for a while."""
+        """Lend them if there is something to wait for, and this process has hardly used a processor
+        for a while.
+        """
         if self._loan is None and (seconds := time.monotonic() - self._began) >= _IDLE_S:
             is_idle = time.process_time() - self._used < _IDLE_SHARE * seconds
             if waits and is_idle and Released.is_missing():
@@ -218,7 +232,8 @@ class Worker:
         self._settings = os.environ.pop(SETTINGS_VARIABLE, "{}")
         settings = json.loads(self._settings)
         for name in THREADS_VARIABLES:
-            # Libraries read it when they are loaded. By default they have a thread for each processor of the node.
+            # Libraries read it when they are loaded. By default they have a thread for each
+            # processor of the node.
             os.environ.setdefault(name, str(settings.get("threads", 1)))
         sys.path[:] = _search_path(settings.get("path", []))
         if os.path.isdir(settings.get("folder", "")):
@@ -247,7 +262,9 @@ class Worker:
                 self._begin_again()
 
     def _serve_in_child(self, parts: list[bytes]) -> None:
-        """Have a child answer a call. If the child ends in another way, this process ends in the same."""
+        """Have a child answer a call. If the child ends in another way, this process ends in the
+        same.
+        """
         child = os.fork()
         if child == 0:
             _reseed()

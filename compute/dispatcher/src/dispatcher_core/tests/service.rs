@@ -125,8 +125,12 @@ macro_rules! denied {
     ($dispatcher:ident: $($call:ident($($argument:expr),*)),* $(,)?) => {{
         let mut denied = Vec::new();
         $(
-            let answer = $dispatcher.ask(async |service| service.$call($($argument),*).await.map(drop));
-            denied.extend(matches!(answer, Err(ServiceError::NotAllowed(_))).then_some(stringify!($call)));
+            let answer = $dispatcher.ask(async |service| {
+                service.$call($($argument),*).await.map(drop)
+            });
+            denied.extend(
+                matches!(answer, Err(ServiceError::NotAllowed(_))).then_some(stringify!($call)),
+            );
         )*
         denied
     }};
@@ -166,12 +170,29 @@ async fn a_caller_may_do_what_its_key_permits() {
     ] {
         dispatcher.service = dispatcher.handle.for_holder(holder);
         let mut denied = denied!(dispatcher:
-            job(job), tasks(job, query), failures(job, Vec::new()), result(first), explain(first), report(job),
-            trace(job, 0), inputs(job, 0), kept(job, 0..1, Vec::new()), watch(job, WatchedResults::None, 0),
-            jobs(), executors(), addresses(), catalog(None, Name::from("x")),
-            attach("a".into(), "ann".into()), push(push()), cancel(job, Some(9)), retry(job, Vec::new()),
-            release(job), forget(job),
-            files_nodes(), forget_files(), stop_executor("n9".into()),
+            job(job),
+            tasks(job, query),
+            failures(job, Vec::new()),
+            result(first),
+            explain(first),
+            report(job),
+            trace(job, 0),
+            inputs(job, 0),
+            kept(job, 0..1, Vec::new()),
+            watch(job, WatchedResults::None, 0),
+            jobs(),
+            executors(),
+            addresses(),
+            catalog(None, Name::from("x")),
+            attach("a".into(), "ann".into()),
+            push(push()),
+            cancel(job, Some(9)),
+            retry(job, Vec::new()),
+            release(job),
+            forget(job),
+            files_nodes(),
+            forget_files(),
+            stop_executor("n9".into()),
         );
         let is_denied = |answer: Answer<()>| matches!(answer, Err(ServiceError::NotAllowed(_)));
         let service = dispatcher.service.clone();
@@ -203,9 +224,8 @@ async fn an_attached_job_lives_as_long_as_its_handle() {
     assert_eq!(dispatcher.phases(id), [Phase::Assigned, Phase::Assigned]);
     dispatcher.end(executor, task(id, 0), wrote(2));
     dispatcher.core.tell_jobs(jobs::Event::Deliver);
-    assert!(
-        matches!(job.next().await, Some(JobDelivery::Results(results)) if results[0].outcome == wrote(2))
-    );
+    let Some(JobDelivery::Results(results)) = job.next().await else { panic!("results") };
+    assert_eq!(results[0].outcome, wrote(2));
     drop(job);
     dispatcher.handle_calls();
     dispatcher.end(executor, task(id, 1), Outcome::of(Status::Cancelled));
@@ -239,6 +259,8 @@ async fn a_call_does_not_wait_for_what_executors_have_sent_before() {
     let (_stop, stop) = watch::channel(false);
     tokio::select! {
         left = answer => assert_eq!(left, Ok(MESSAGES)),
-        () = core.run(CoreInbox { calls, messages }, durable, orders, stop) => panic!("it has ended"),
+        () = core.run(CoreInbox { calls, messages }, durable, orders, stop) => {
+            panic!("it has ended")
+        }
     }
 }

@@ -320,7 +320,11 @@ async fn credentials(exec: &KubeExec, context: &str) -> Result<ExecStatus, Kuber
         context: context.into(),
         says: shortened(&says),
     };
-    let info = json!({"apiVersion": exec.api_version, "kind": "ExecCredential", "spec": {"interactive": false}});
+    let info = json!({
+        "apiVersion": exec.api_version,
+        "kind": "ExecCredential",
+        "spec": {"interactive": false},
+    });
     let mut command = Command::new(&exec.command);
     command.args(exec.args.iter().flatten()).env("KUBERNETES_EXEC_INFO", info.to_string());
     command.envs(exec.env.iter().flatten().map(|variable| (&variable.name, &variable.value)));

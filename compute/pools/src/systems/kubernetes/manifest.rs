@@ -5,8 +5,8 @@
 //! | --- | --- |
 //! | one Job a request, `completionMode: Indexed` | each node of a request has a number |
 //! | no Pod is started again | the pool requests another node, and counts what has failed |
-//! | the time limit is that of the Pod | the limit of a Job would also count the time that the Job waits for a node |
-//! | files come from a Secret that the Job owns | no key is in a command line, and the Secret goes with the Job |
+//! | the time limit is that of the Pod | that of a Job also counts the wait for a node |
+//! | files come from a Secret of the Job | no key in a command line; the Secret ends with the Job |
 //! | no service account's token, unless an account is named | executors do not use the API |
 
 use std::path::PathBuf;

@@ -312,8 +312,9 @@ mod tests {
             "message": "0/3 nodes are available:\n3 Insufficient cpu."});
         let placed = json!({"type": "PodScheduled", "status": "True"});
         let waits = |reason: &str, message: &str| {
+            let waiting = json!({"waiting": {"reason": reason, "message": message}});
             json!({"phase": "Pending", "conditions": [placed.clone()],
-                "containerStatuses": [{"state": {"waiting": {"reason": reason, "message": message}}}]})
+                "containerStatuses": [{"state": waiting}]})
         };
         let table = [
             (json!({"phase": "Pending"}), BatchState::Pending(None)),
@@ -351,7 +352,9 @@ mod tests {
         let quota = "pods \"a\" is forbidden: exceeded quota";
         assert_eq!(state_of(&job(json!([])), &[], Some(quota)), pending(quota));
         assert_eq!(state_of(&job(json!([])), &[], None), BatchState::Pending(None));
-        let suspended = json!([{"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "queued"}]);
+        let suspended = json!([{
+            "type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "queued"
+        }]);
         assert_eq!(state_of(&job(suspended), &[], None), pending("JobSuspended: queued"));
         let deleted_one =
             json!({"metadata": {"name": "j", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
@@ -360,15 +363,18 @@ mod tests {
 
     #[test]
     fn ends_say_whether_the_node_is_at_fault() {
-        let failed =
-            job(json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded",
-            "message": "Job has reached the specified backoff limit"}]));
+        let failed = job(json!([{
+            "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded",
+            "message": "Job has reached the specified backoff limit"
+        }]));
         let terminated = |reason: &str, code: i32| {
             json!({"phase": "Failed", "containerStatuses": [{"state": {"terminated":
                 {"reason": reason, "exitCode": code}}}]})
         };
-        let disrupted = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True",
-            "reason": "PreemptionByScheduler", "message": "preempted"}]});
+        let disrupted = json!({"phase": "Failed", "conditions": [{
+            "type": "DisruptionTarget", "status": "True",
+            "reason": "PreemptionByScheduler", "message": "preempted"
+        }]});
         let table = [
             (json!({"phase": "Failed", "reason": "DeadlineExceeded"}), "DeadlineExceeded", false),
             (

@@ -99,11 +99,16 @@ fn a_request_is_one_job_with_the_shape_of_the_pool() {
     let container = &pod["containers"][0];
     assert_eq!(container["command"], json!(["/bin/sh", "/run/eyas/script.sh"]));
     let memory = (1_u64 << 30).to_string();
-    let expected = json!({"requests": {"cpu": "4", "memory": memory}, "limits": {"memory": memory, "nvidia.com/gpu": "2"}});
+    let expected = json!({
+        "requests": {"cpu": "4", "memory": memory},
+        "limits": {"memory": memory, "nvidia.com/gpu": "2"},
+    });
     assert_eq!(container["resources"], expected);
     let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         ["nodeSelectorTerms"];
-    let away = json!([{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["bad"]}]}]);
+    let away = json!([{"matchFields": [
+        {"key": "metadata.name", "operator": "NotIn", "values": ["bad"]},
+    ]}]);
     assert_eq!(*terms, away);
 }
 

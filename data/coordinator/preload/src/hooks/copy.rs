@@ -36,17 +36,23 @@ unsafe fn turn_to_copy(from: c_int, offset: *const off64_t, count: size_t) -> Ca
 
 macro_rules! sends {
     ($($name:ident($offset:ty);)*) => { $(
-        hook! { $name as next(to: c_int, from: c_int, offset: *mut $offset, count: size_t) -> ssize_t {
-            let count = part(from, to, count);
-            let turn = turn_to_copy(from, offset, count);
-            let copy = || next(to, from, offset, count);
-            let bytes = turn.call_knowing(|is_turn| turn_to_copy_into(to, ptr::null(), count, is_turn).call(copy));
-            if offset.is_null() {
-                after_read(from, bytes);
+        hook! {
+            $name as next(
+                to: c_int, from: c_int, offset: *mut $offset, count: size_t
+            ) -> ssize_t {
+                let count = part(from, to, count);
+                let turn = turn_to_copy(from, offset, count);
+                let copy = || next(to, from, offset, count);
+                let bytes = turn.call_knowing(|is_turn| {
+                    turn_to_copy_into(to, ptr::null(), count, is_turn).call(copy)
+                });
+                if offset.is_null() {
+                    after_read(from, bytes);
+                }
+                after_write(to, bytes);
+                bytes
             }
-            after_write(to, bytes);
-            bytes
-        } }
+        }
     )* };
 }
 
@@ -59,12 +65,15 @@ macro_rules! copies {
     ($($name:ident;)*) => { $(
         hook! {
             $name as next(
-                from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, count: size_t, flags: c_uint
+                from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t,
+                count: size_t, flags: c_uint
             ) -> ssize_t {
                 let count = part(from, to, count);
                 let turn = turn_to_copy(from, from_offset, count);
                 let copy = || next(from, from_offset, to, to_offset, count, flags);
-                let bytes = turn.call_knowing(|is_turn| turn_to_copy_into(to, to_offset, count, is_turn).call(copy));
+                let bytes = turn.call_knowing(|is_turn| {
+                    turn_to_copy_into(to, to_offset, count, is_turn).call(copy)
+                });
                 if from_offset.is_null() {
                     after_read(from, bytes);
                 }

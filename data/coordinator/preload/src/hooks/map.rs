@@ -10,7 +10,8 @@ macro_rules! maps {
     ($($name:ident($offset:ty);)*) => { $(
         hook! {
             $name as next(
-                place: *mut c_void, length: size_t, protection: c_int, flags: c_int, descriptor: c_int, offset: $offset
+                place: *mut c_void, length: size_t, protection: c_int, flags: c_int,
+                descriptor: c_int, offset: $offset
             ) -> *mut c_void {
                 let turn = turn_to_map(descriptor, offset, length);
                 turn.call_for(0, || next(place, length, protection, flags, descriptor, offset))

@@ -8,11 +8,16 @@ use crate::reads::{after_read, after_seek, turn_to_read, turn_to_read_at};
 
 macro_rules! reads {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
-        hook! { $name as next(descriptor: c_int, into: *mut c_void, count: size_t $(, $arg: $type)*) -> ssize_t {
-            let bytes = turn_to_read(descriptor, count).call(|| next(descriptor, into, count $(, $arg)*));
-            after_read(descriptor, bytes);
-            bytes
-        } }
+        hook! {
+            $name as next(
+                descriptor: c_int, into: *mut c_void, count: size_t $(, $arg: $type)*
+            ) -> ssize_t {
+                let turn = turn_to_read(descriptor, count);
+                let bytes = turn.call(|| next(descriptor, into, count $(, $arg)*));
+                after_read(descriptor, bytes);
+                bytes
+            }
+        }
     )* };
 }
 
@@ -20,9 +25,11 @@ macro_rules! reads_at {
     ($($name:ident($offset:ty $(, $arg:ident: $type:ty)*);)*) => { $(
         hook! {
             $name as next(
-                descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset $(, $arg: $type)*
+                descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset
+                $(, $arg: $type)*
             ) -> ssize_t {
-                turn_to_read_at(descriptor, offset, count).call(|| next(descriptor, into, count, offset $(, $arg)*))
+                let turn = turn_to_read_at(descriptor, offset, count);
+                turn.call(|| next(descriptor, into, count, offset $(, $arg)*))
             }
         }
     )* };
@@ -32,7 +39,8 @@ macro_rules! reads_of_several_at {
     ($($name:ident($offset:ty $(, $arg:ident: $type:ty)*);)*) => { $(
         hook! {
             $name as next(
-                descriptor: c_int, into: *const iovec, count: c_int, offset: $offset $(, $arg: $type)*
+                descriptor: c_int, into: *const iovec, count: c_int, offset: $offset
+                $(, $arg: $type)*
             ) -> ssize_t {
                 // With an offset of -1, the calls with flags read at the descriptor's position.
                 let turn = match offset {

@@ -155,18 +155,25 @@ fn turn_to_empty(file: *mut FILE, bytes: usize) -> CallTurn {
 
 macro_rules! puts {
     ($(
-        $name:ident($($arg:ident: $type:ty),*; $file:ident $(, $rest:ident: $rest_type:ty)*) -> $answer:ty, $bytes:expr;
+        $name:ident($($arg:ident: $type:ty),*; $file:ident $(, $rest:ident: $rest_type:ty)*)
+            -> $answer:ty, $bytes:expr;
     )*) => { $(
-        hook! { $name as next($($arg: $type,)* $file: *mut FILE $(, $rest: $rest_type)*) -> $answer {
-            let (turn, bytes) = turn_to_put($file, $bytes);
-            turn.call_for(bytes, || next($($arg,)* $file $(, $rest)*))
-        } }
+        hook! {
+            $name as next(
+                $($arg: $type,)* $file: *mut FILE $(, $rest: $rest_type)*
+            ) -> $answer {
+                let (turn, bytes) = turn_to_put($file, $bytes);
+                turn.call_for(bytes, || next($($arg,)* $file $(, $rest)*))
+            }
+        }
     )* };
 }
 
 puts! {
-    fwrite(from: *const c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
-    fwrite_unlocked(from: *const c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    fwrite(from: *const c_void, size: size_t, count: size_t; file) -> size_t,
+        size.saturating_mul(count);
+    fwrite_unlocked(from: *const c_void, size: size_t, count: size_t; file) -> size_t,
+        size.saturating_mul(count);
     fputs(from: *const c_char; file) -> c_int, libc::strlen(from);
     fputs_unlocked(from: *const c_char; file) -> c_int, libc::strlen(from);
     fputc(byte: c_int; file) -> c_int, 1;
@@ -229,12 +236,14 @@ macro_rules! takes {
 }
 
 takes! {
-    fread(into: *mut c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
-    fread_unlocked(into: *mut c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    fread(into: *mut c_void, size: size_t, count: size_t; file) -> size_t,
+        size.saturating_mul(count);
+    fread_unlocked(into: *mut c_void, size: size_t, count: size_t; file) -> size_t,
+        size.saturating_mul(count);
     __fread_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file) -> size_t,
         size.saturating_mul(count);
-    __fread_unlocked_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file) -> size_t,
-        size.saturating_mul(count);
+    __fread_unlocked_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file)
+        -> size_t, size.saturating_mul(count);
     fgetc(;file) -> c_int, 1;
     getc(;file) -> c_int, 1;
     fgetc_unlocked(;file) -> c_int, 1;
@@ -246,7 +255,9 @@ takes! {
 
 macro_rules! takes_from_standard {
     ($($name:ident;)*) => { $(
-        hook! { $name as next() -> c_int { turn_to_take((&raw const stdin).read(), 1).call_for(0, || next()) } }
+        hook! { $name as next() -> c_int {
+            turn_to_take((&raw const stdin).read(), 1).call_for(0, || next())
+        } }
     )* };
 }
 
@@ -257,7 +268,8 @@ takes_from_standard! {
 
 macro_rules! takes_lines {
     ($waits:ident: $(
-        $name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $delimiter:expr, $most:expr;
+        $name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty,
+            $delimiter:expr, $most:expr;
     )*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
             $waits($file, $delimiter, $most).call_for(0, || next($($arg,)* $file))
@@ -273,17 +285,21 @@ fn without_end(room: c_int) -> usize {
 }
 
 takes_lines! { turn_to_take_line_unlocked:
-    fgets_unlocked(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    fgets_unlocked(into: *mut c_char, room: c_int; file) -> *mut c_char,
+        LINE_FEED, without_end(room);
     __fgets_unlocked_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char,
         LINE_FEED, without_end(room);
 }
 
 takes_lines! { turn_to_take_line:
     fgets(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
-    __fgets_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    __fgets_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char,
+        LINE_FEED, without_end(room);
     getline(into: *mut *mut c_char, room: *mut size_t; file) -> ssize_t, LINE_FEED, usize::MAX;
-    getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t, delimiter, usize::MAX;
-    __getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t, delimiter, usize::MAX;
+    getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t,
+        delimiter, usize::MAX;
+    __getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t,
+        delimiter, usize::MAX;
 }
 
 macro_rules! opens {
@@ -303,12 +319,16 @@ opens! {
 
 macro_rules! opens_again {
     ($($name:ident;)*) => { $(
-        hook! { $name as next(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            let turn = turn_to_close(number_of(file));
-            let file = turn.call_for(0, || next(path, mode, file));
-            descriptors::opened(number_of(file));
-            file
-        } }
+        hook! {
+            $name as next(
+                path: *const c_char, mode: *const c_char, file: *mut FILE
+            ) -> *mut FILE {
+                let turn = turn_to_close(number_of(file));
+                let file = turn.call_for(0, || next(path, mode, file));
+                descriptors::opened(number_of(file));
+                file
+            }
+        }
     )* };
 }
 

@@ -23,11 +23,16 @@ hook! { writev as next(descriptor: c_int, from: *const iovec, count: c_int) -> s
 
 macro_rules! writes_at {
     ($($name:ident($offset:ty);)*) => { $(
-        hook! { $name as next(descriptor: c_int, from: *const c_void, count: size_t, offset: $offset) -> ssize_t {
-            let bytes = turn_to_write_at(descriptor, offset, count).call(|| next(descriptor, from, count, offset));
-            after_write_at(descriptor, offset, bytes);
-            bytes
-        } }
+        hook! {
+            $name as next(
+                descriptor: c_int, from: *const c_void, count: size_t, offset: $offset
+            ) -> ssize_t {
+                let turn = turn_to_write_at(descriptor, offset, count);
+                let bytes = turn.call(|| next(descriptor, from, count, offset));
+                after_write_at(descriptor, offset, bytes);
+                bytes
+            }
+        }
     )* };
 }
 
@@ -35,7 +40,8 @@ macro_rules! writes_of_several_at {
     ($($name:ident($offset:ty $(, $arg:ident: $type:ty)*);)*) => { $(
         hook! {
             $name as next(
-                descriptor: c_int, from: *const iovec, count: c_int, offset: $offset $(, $arg: $type)*
+                descriptor: c_int, from: *const iovec, count: c_int, offset: $offset
+                $(, $arg: $type)*
             ) -> ssize_t {
                 // With an offset of -1, the calls with flags write at the descriptor's position.
                 let turn = match offset {

@@ -53,7 +53,12 @@ struct Args {
     #[arg(long, value_name = "PNG", requires = "sum")]
     png: Option<PathBuf>,
     /// Edge of the region around an object, pixels
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=8192), conflicts_with = "sum")]
+    #[arg(
+        long,
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u16).range(1..=8192),
+        conflicts_with = "sum"
+    )]
     size: u16,
     /// Background of frames without the keyword SKY: counts, or `median` for the median pixel of
     /// each region

@@ -31,10 +31,20 @@ struct Args {
     #[arg(long, value_name = "L", value_parser = positive)]
     locality: Option<f64>,
     /// Divide the objects and files of table 3 by this
-    #[arg(long, value_name = "K", value_parser = positive, conflicts_with_all = ["frames", "objects"])]
+    #[arg(
+        long,
+        value_name = "K",
+        value_parser = positive,
+        conflicts_with_all = ["frames", "objects"]
+    )]
     scale: Option<f64>,
     /// Pixels of a frame
-    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size, default_value_t = Size(SDSS_SIZE.0, SDSS_SIZE.1))]
+    #[arg(
+        long,
+        value_name = "WIDTHxHEIGHT",
+        value_parser = size,
+        default_value_t = Size(SDSS_SIZE.0, SDSS_SIZE.1)
+    )]
     size: Size,
     /// The same seed makes the same bytes
     #[arg(long, default_value_t = 1)]

@@ -270,7 +270,9 @@ pub(crate) enum DfsCommand {
 #[derive(Subcommand)]
 pub(crate) enum QuotaCommand {
     /// Set the quota of a folder, in place of the one that it has
-    #[command(group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["bytes", "files"])))]
+    #[command(
+        group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["bytes", "files"]))
+    )]
     Set {
         /// The folder
         folder: FileName,

@@ -226,7 +226,10 @@ impl DfsSession {
         let names: Vec<FileName> = links.iter().map(|link| link.name.clone()).collect();
         let make = |NamedLink { name, target, kept }: NamedLink| {
             let files = self.files.clone();
-            async move { Ok(files.make_symbolic_link(&name, &target, kept.creation()).await.map(drop)?) }
+            async move {
+                files.make_symbolic_link(&name, &target, kept.creation()).await?;
+                Ok(())
+            }
         };
         let outcome = FilesOutcome::of(links, |_| 0, make, |()| {}).await;
         outcome.all_or_why("stored", |place| names[place].to_string()).map(drop)

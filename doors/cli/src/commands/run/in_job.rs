@@ -44,7 +44,12 @@ pub(super) struct InJobArgs {
     #[arg(long, requires = "pool")]
     dispatcher_in_job: bool,
     /// Time limit of the dispatcher's job [default: 1d]
-    #[arg(long, value_name = "DURATION", requires = "dispatcher_in_job", value_parser = units::parse_duration_us)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "dispatcher_in_job",
+        value_parser = units::parse_duration_us
+    )]
     dispatcher_time_limit: Option<u64>,
     /// The folder of the cluster, for the command in the job
     #[arg(
@@ -71,25 +76,8 @@ impl InJobArgs {
 
 /// Submits the job, and waits for its end.
 pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
-    let word = args.pool.as_deref().ok_or("--dispatcher-in-job needs --pool")?;
-    if args.each_line.as_ref().is_some_and(|file| *file == "-") {
-        return Err("--dispatcher-in-job cannot read lines of standard input: write them to a \
-                    file"
-            .into());
-    }
     let mut interrupt = Interrupt::listen();
-    let pool = RunPool::new(word, args)?;
-    if !pool.is_elsewhere {
-        return Err("--dispatcher-in-job needs a batch system: nodes of `local` are processes of \
-                    this host"
-            .into());
-    }
-    if pool.options.system == "kubernetes" {
-        let why = "--dispatcher-in-job needs a folder that all nodes share. In Kubernetes, keep a \
-                   dispatcher in the cluster as examples/kubernetes/dispatcher.yaml does, and \
-                   submit jobs to it";
-        return Err(why.into());
-    }
+    let pool = pool_of(args)?;
     let name = format!("run-{}-{}", unix_s(), std::process::id());
     let (runs, cluster) = (home()?.join("runs"), Cluster::named(&name)?);
     let clusters = cluster.folder().parent().ok_or("eyas's home has no folder for clusters")?;
@@ -140,6 +128,31 @@ pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     };
     remove(&folder);
     Ok(ExitCode::from(code))
+}
+
+/// The pool whose batch system runs the dispatcher's job.
+///
+/// # Errors
+/// If the dispatcher cannot be in a job with these arguments.
+fn pool_of(args: &RunArgs) -> Result<RunPool, CliError> {
+    let word = args.pool.as_deref().ok_or("--dispatcher-in-job needs --pool")?;
+    if args.each_line.as_ref().is_some_and(|file| *file == "-") {
+        let why = "--dispatcher-in-job cannot read lines of standard input: write them to a file";
+        return Err(why.into());
+    }
+    let pool = RunPool::new(word, args)?;
+    if !pool.is_elsewhere {
+        let why = "--dispatcher-in-job needs a batch system: nodes of `local` are processes of \
+                   this host";
+        return Err(why.into());
+    }
+    if pool.options.system == "kubernetes" {
+        let why = "--dispatcher-in-job needs a folder that all nodes share. In Kubernetes, keep a \
+                   dispatcher in the cluster as examples/kubernetes/dispatcher.yaml does, and \
+                   submit jobs to it";
+        return Err(why.into());
+    }
+    Ok(pool)
 }
 
 fn remove(folder: &Path) {

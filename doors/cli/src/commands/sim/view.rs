@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_run_is_a_report_without_gaps() {
-        let text = "[cluster]\nnodes = 2\n[workload.uniform]\nobjects = 20\nsize = \"5 MB\"\ntasks = 300\n\
+        let text = "[cluster]\nnodes = 2\n\
+            [workload.uniform]\nobjects = 20\nsize = \"5 MB\"\ntasks = 300\n\
             interval = \"10 ms\"\ncompute = \"20 ms\"\n";
         let scenario = Scenario::parse(text, "name", Path::new("")).unwrap();
         let Scenario { cluster, policies, .. } = &scenario;
