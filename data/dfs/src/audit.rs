@@ -31,8 +31,8 @@ const AUDITS_APART: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 2000 });
 
 /// Chunks that a client has left when its connection ended are deleted after this time, if no file
-/// has them: the client may have given them to a file just before, or may connect again and claim
-/// them. Clients rest on it: `CLAIM_AFTER` in `data/files/src/replicas/unclaimed.rs` is half of it.
+/// has them: the client may have given them to a file just before, or may connect again and renew
+/// them. `MAX_UNRENEWED` in `data/files/src/replicas/unclaimed.rs` has to be shorter.
 // Short in tests, so that they can wait for it.
 const LEFT_PATIENCE: Duration =
     if cfg!(debug_assertions) { Duration::from_secs(1) } else { Duration::from_secs(20) };

@@ -324,17 +324,17 @@ impl NodeChunks {
 
     /// A client still needs these chunks for a file that has not appeared: they stay, although the
     /// connection over which they came may have ended. Returns, for each, whether it is here.
-    pub fn claim(&self, objects: &[ObjectId]) -> Vec<bool> {
+    pub fn renew_all(&self, objects: &[ObjectId]) -> Vec<bool> {
         let (mut left, mut own, now) = (self.left_chunks(), self.own(), Instant::now());
-        let mut claim = |object: &ObjectId| {
+        let mut renew = |object: &ObjectId| {
             let is_here = self.store.contains(*object);
             let Some(own) = own.get_mut(object).filter(|_| is_here) else { return false };
             own.last_audited = now;
-            // Those that still arrive are claimed when they are here.
+            // Those that still arrive are renewed when they are here.
             left.remove(object);
             true
         };
-        objects.iter().map(&mut claim).collect()
+        objects.iter().map(&mut renew).collect()
     }
 
     /// Deletes those of these chunks that no leader has asked for: the file that they were for will
@@ -356,7 +356,7 @@ impl NodeChunks {
         self.left(arriving);
     }
 
-    /// Deletes those of these chunks that no client has claimed and no leader has asked for since
+    /// Deletes those of these chunks that no client has renewed and no leader has asked for since
     /// they were left. Returns their number.
     pub fn drop_left(&self, chunks: &[(ObjectId, Instant)]) -> usize {
         let mut free = Vec::new();

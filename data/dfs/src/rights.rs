@@ -36,7 +36,7 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::Take { .. } | RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
         RequestBody::Discard { .. } | RequestBody::MayWrite { .. } => false,
-        RequestBody::Claim { .. } => false,
+        RequestBody::Renew { .. } => false,
     }
 }
 
@@ -61,7 +61,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         | RequestBody::StoreAll { .. }
         | RequestBody::Take { .. }
         | RequestBody::Discard { .. }
-        | RequestBody::Claim { .. }
+        | RequestBody::Renew { .. }
         | RequestBody::Sync { .. } => !scope.folders.is_empty(),
         RequestBody::Bad { name, .. } => scope.reads(name),
         RequestBody::MayWrite { name } => scope.writes(name),
@@ -135,7 +135,7 @@ mod tests {
                 [true, false, true, false],
             ),
             (RequestBody::Sync { objects: Vec::new() }, [true, false, true, false]),
-            (RequestBody::Claim { objects: Vec::new() }, [true, false, true, false]),
+            (RequestBody::Renew { objects: Vec::new() }, [true, false, true, false]),
             (
                 RequestBody::MayWrite { name: "/sky.csv".parse().unwrap() },
                 [true, false, false, false],

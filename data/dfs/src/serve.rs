@@ -281,21 +281,21 @@ impl StoredChunks {
         }
     }
 
-    /// The client claims chunks, which may have come over another connection. Returns, for each,
-    /// whether it is here. Those of files count, too.
-    fn claim(&self, objects: &[ObjectId], chunks: &NodeChunks) -> Vec<bool> {
+    /// The client still needs chunks, which may have come over another connection. Returns, for
+    /// each, whether it is here. Those of files count, too.
+    fn renew(&self, objects: &[ObjectId], chunks: &NodeChunks) -> Vec<bool> {
         let mut stored = self.lock();
-        let here = chunks.claim(objects);
-        let claimed = objects.iter().zip(&here).filter(|(_, is_here)| **is_here);
-        let claimed = claimed.map(|(object, _)| *object);
+        let here = chunks.renew_all(objects);
+        let renewed = objects.iter().zip(&here).filter(|(_, is_here)| **is_here);
+        let renewed = renewed.map(|(object, _)| *object);
         match &mut *stored {
             Some(stored) => {
                 if stored.len() >= MAX_DISCARDABLE {
                     stored.clear();
                 }
-                stored.extend(claimed);
+                stored.extend(renewed);
             }
-            None => chunks.left(claimed),
+            None => chunks.left(renewed),
         }
         here
     }
@@ -379,16 +379,19 @@ impl Client {
             RequestBody::Usage => ResponseBody::Usage(self.usage()),
             // A client that may not was refused before.
             RequestBody::MayWrite { .. } => ResponseBody::MayWrite,
-            RequestBody::Claim { objects } => {
-                let presence = |is_here| match is_here {
-                    true => ChunkPresence::Whole,
-                    false => ChunkPresence::Nothing,
-                };
-                let here = self.stored.claim(&objects, &self.shared.chunks);
-                ResponseBody::Has(here.into_iter().map(presence).collect())
-            }
+            RequestBody::Renew { objects } => self.renew(&objects),
         };
         self.reply(reply).await;
+    }
+
+    /// Keeps chunks that the client still needs. Says which of them are here.
+    fn renew(&self, objects: &[ObjectId]) -> ResponseBody {
+        let presence = |is_here| match is_here {
+            true => ChunkPresence::Whole,
+            false => ChunkPresence::Nothing,
+        };
+        let here = self.stored.renew(objects, &self.shared.chunks);
+        ResponseBody::Has(here.into_iter().map(presence).collect())
     }
 
     fn usage(&self) -> Usage {

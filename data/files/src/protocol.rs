@@ -163,7 +163,7 @@ pub enum RequestBody {
     MayWrite { name: FileName },
     /// The client still needs these chunks for a file that has not appeared: they stay, although
     /// the connection over which they came may have ended. Answered by [`ResponseBody::Has`].
-    Claim { objects: Vec<ObjectId> },
+    Renew { objects: Vec<ObjectId> },
 }
 
 /// A chunk that a node should store.

@@ -1,7 +1,7 @@
-//! Chunks that belong to no file yet. All that stores chunks before a file has them keeps them here,
-//! so that they stay while the work goes on, whatever happens to the connections over which they
-//! came, and are deleted wherever it ends before a file has them: by an error, a refusal, or a
-//! caller that no longer waits.
+//! Chunks that belong to no file yet. All that stores chunks before a file has them keeps them
+//! here. So they stay while the work goes on, whatever happens to the connections over which they
+//! came, and are deleted wherever the work ends before a file has them: by an error, a refusal, or
+//! a caller that no longer waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,29 +21,29 @@ use crate::replicas::Replicas;
 use crate::routes::unexpected;
 
 /// An operation gives chunks to a file only if their nodes had them within this time before it. The
-/// nodes keep what a client has left for twice as long (`LEFT_PATIENCE` in `data/dfs/src/audit.rs`).
-const CLAIM_AFTER: Duration =
+/// nodes keep what a client has left for twice as long (`LEFT_PATIENCE`, `data/dfs/src/audit.rs`).
+const MAX_UNRENEWED: Duration =
     if cfg!(debug_assertions) { Duration::from_millis(500) } else { Duration::from_secs(10) };
 
-/// Pause between two claims of chunks that wait for their file.
-const CLAIM_EVERY: Duration =
+/// Pause between two renewals of chunks that wait for their file.
+const RENEW_EVERY: Duration =
     if cfg!(debug_assertions) { Duration::from_millis(250) } else { Duration::from_secs(5) };
 
-/// Number of chunks that a node is asked for together.
-const CLAIMED_TOGETHER: usize = 1 << 15;
+/// Maximum number of chunks that a node is told about together.
+const TOLD_TOGETHER: usize = 1 << 15;
 
 /// Chunks that a client has stored, or may have stored, for a version that no file has yet. The
-/// client claims them again and again, so that the nodes keep them. When this is dropped, the nodes
+/// client renews them again and again, so that the nodes keep them. When this is dropped, the nodes
 /// delete them, unless an operation has given them to a file or may have done so.
 pub(crate) struct UnclaimedChunks {
     replicas: Arc<Replicas>,
     stored: Arc<Mutex<Vec<StoredChunk>>>,
     /// A file has the chunks, or an operation may have given them to one.
     may_be_given: bool,
-    /// When the nodes certainly had all chunks: no chunk was stored earlier, or all were claimed.
+    /// When the nodes certainly had all chunks: no chunk was stored earlier, or all were renewed.
     certain: Option<Instant>,
-    /// Claims the chunks.
-    claims: Option<AbortHandle>,
+    /// Renews the chunks.
+    renewals: Option<AbortHandle>,
     /// Whether the answer of an operation was lost: a file may have the chunks.
     pub is_unsure: bool,
 }
@@ -63,7 +63,7 @@ impl UnclaimedChunks {
             stored: Arc::default(),
             may_be_given: false,
             certain: None,
-            claims: None,
+            renewals: None,
             is_unsure: false,
         }
     }
@@ -81,29 +81,29 @@ impl UnclaimedChunks {
     fn push(&mut self, chunk: StoredChunk) {
         lock(&self.stored).push(chunk);
         self.certain.get_or_insert_with(Instant::now);
-        self.claim_again_and_again();
+        self.renew_again_and_again();
     }
 
     /// The chunks of a part of the same version.
     pub fn join(&mut self, mut part: UnclaimedChunks) {
         lock(&self.stored).append(&mut lock(&part.stored));
         self.certain = self.certain.into_iter().chain(part.certain.take()).min();
-        self.claim_again_and_again();
+        self.renew_again_and_again();
     }
 
-    fn claim_again_and_again(&mut self) {
-        if self.claims.is_some() {
+    fn renew_again_and_again(&mut self) {
+        if self.renewals.is_some() {
             return;
         }
         let (replicas, stored) = (self.replicas.clone(), self.stored.clone());
-        let claims = self.replicas.runtime.spawn(async move {
+        let renewals = self.replicas.runtime.spawn(async move {
             loop {
-                sleep(CLAIM_EVERY).await;
+                sleep(RENEW_EVERY).await;
                 let now = lock(&stored).clone();
-                replicas.tell_all(&now, |objects| RequestBody::Claim { objects }).await;
+                replicas.tell_all(&now, |objects| RequestBody::Renew { objects }).await;
             }
         });
-        self.claims = Some(claims.abort_handle());
+        self.renewals = Some(renewals.abort_handle());
     }
 
     /// Carries out an operation that gives the chunks to a file. They stay from then on, unless the
@@ -157,8 +157,8 @@ struct ChunksAreKept<'a> {
 impl Condition for ChunksAreKept<'_> {
     async fn holds(&mut self) -> Result<(), FilesError> {
         let now = Instant::now();
-        if self.since.is_some_and(|since| now - since > CLAIM_AFTER) {
-            self.replicas.claim(&self.chunks).await?;
+        if self.since.is_some_and(|since| now - since > MAX_UNRENEWED) {
+            self.replicas.renew(&self.chunks).await?;
             *self.since = Some(now);
         }
         Ok(())
@@ -167,8 +167,8 @@ impl Condition for ChunksAreKept<'_> {
 
 impl Drop for UnclaimedChunks {
     fn drop(&mut self) {
-        if let Some(claims) = &self.claims {
-            claims.abort();
+        if let Some(renewals) = &self.renewals {
+            renewals.abort();
         }
         let stored = std::mem::take(&mut *lock(&self.stored));
         if !stored.is_empty() && !self.may_be_given {
@@ -206,7 +206,7 @@ impl Replicas {
                 stored.iter().filter(is_here).map(|stored| stored.object).collect();
             let calls = calls.clone();
             telling.spawn(async move {
-                for objects in objects.chunks(CLAIMED_TOGETHER) {
+                for objects in objects.chunks(TOLD_TOGETHER) {
                     calls.ask_once(member.address, request(objects.to_vec())).await?;
                 }
                 Ok::<_, FilesError>(())
@@ -224,7 +224,7 @@ impl Replicas {
     /// # Errors
     /// `Lost` if all nodes of a chunk answer that they do not have it, `Unreachable` if some do not
     /// answer.
-    async fn claim(&self, chunks: &[Chunk]) -> Result<(), FilesError> {
+    async fn renew(&self, chunks: &[Chunk]) -> Result<(), FilesError> {
         let mut by_node = BTreeMap::<NodeId, Vec<ObjectId>>::new();
         for chunk in chunks {
             chunk
@@ -241,9 +241,9 @@ impl Replicas {
                     return Err(FilesError::unreachable(format!("node {node} is not reachable")));
                 };
                 let mut here = Vec::with_capacity(objects.len());
-                for objects in objects.chunks(CLAIMED_TOGETHER) {
-                    let claim = RequestBody::Claim { objects: objects.to_vec() };
-                    let ResponseBody::Has(held) = calls.ask_once(member.address, claim).await?
+                for objects in objects.chunks(TOLD_TOGETHER) {
+                    let renew = RequestBody::Renew { objects: objects.to_vec() };
+                    let ResponseBody::Has(held) = calls.ask_once(member.address, renew).await?
                     else {
                         return Err(unexpected());
                     };
