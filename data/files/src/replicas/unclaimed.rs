@@ -193,8 +193,8 @@ impl Replicas {
         self.tell_all(stored, |objects| RequestBody::Discard { objects }).await;
     }
 
-    /// Sends a request about chunks to all nodes that may have them: this client has asked a node to
-    /// store them. A node that does not answer is left out.
+    /// Sends a request about chunks to all nodes that may have them: those to which this client has
+    /// had a connection. A node that does not answer is left out.
     async fn tell_all(&self, stored: &[StoredChunk], request: fn(Vec<ObjectId>) -> RequestBody) {
         let mut telling = JoinSet::new();
         let calls = &self.routes.calls;
