@@ -43,7 +43,8 @@ int main(void)
         fail("rename");
 
     /* Like pread(): from any offset, and less than asked only at the end of the file. */
-    if (eyas_open(client, "eyas:///books/whale.txt", &reader) || eyas_read(reader, 8, buffer, sizeof buffer, &count))
+    if (eyas_open(client, "eyas:///books/whale.txt", &reader) ||
+        eyas_read(reader, 8, buffer, sizeof buffer, &count))
         fail("read");
     printf("%.*s", (int)count, buffer);
     eyas_reader_close(reader);

@@ -347,9 +347,10 @@ mod tests {
 
     #[test]
     fn what_tasks_wrote_others_wait_for() {
-        let write = r#"{"at_us":5,"started_us":6,"ended_us":9,"ran_us":3,"cpu_us":3,"inputs":[],"outputs":[OUTPUT]}"#;
-        let output = format!(r#"{{"object":"{}","size_bytes":7,"kept":2}}"#, id(9));
-        let write = write.replace("OUTPUT", &output);
+        let write =
+            r#"{"at_us":5,"started_us":6,"ended_us":9,"ran_us":3,"cpu_us":3,"inputs":[],OUTPUTS}"#;
+        let outputs = format!(r#""outputs":[{{"object":"{}","size_bytes":7,"kept":2}}]"#, id(9));
+        let write = write.replace("OUTPUTS", &outputs);
         let read = line(40, &[(id(9), 7), (id(1), 100)]);
         let trace = parse(&[HEADING, &read, &write], Compute::Ran).unwrap();
         assert_eq!((trace.objects(), trace.data_bytes(), trace.size_bytes(1)), (1, 100, 7));

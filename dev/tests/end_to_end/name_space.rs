@@ -113,7 +113,8 @@ fn tasks_go_to_the_chunks_of_their_files() {
     assert_eq!(read.stdout, large);
     cluster.write(
         "job.toml",
-        "[[task]]\ncommand = ['sh', '-c', 'wc -l < \"$1\" > n', 'x']\neach_block = 'eyas:///large.txt'\n\
+        "[[task]]\ncommand = ['sh', '-c', 'wc -l < \"$1\" > n', 'x']\n\
+         each_block = 'eyas:///large.txt'\n\
          outputs = [{ file = 'n', to = 'eyas:///counts/{#}' }]\n",
     );
     let job = cluster.submit("job.toml");

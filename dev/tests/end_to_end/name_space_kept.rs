@@ -41,8 +41,10 @@ fn kept_outputs_are_inputs_and_items_of_other_jobs() {
     assert_eq!(cluster.read("out/2"), "a2\n");
     cluster.write(
         "job.toml",
-        "[[task]]\ncommand = ['cat', 'eyas://1/*/sub/b', '{input:1}']\ninputs = ['eyas://1/*/sub/b']\n\
-         [[task]]\neach = ['eyas://1/0/a', 'eyas://1/?/sub/b']\ninputs = ['job.toml']\ncommand = ['cat', '{}']\n",
+        "[[task]]\ncommand = ['cat', 'eyas://1/*/sub/b', '{input:1}']\n\
+         inputs = ['eyas://1/*/sub/b']\n\
+         [[task]]\neach = ['eyas://1/0/a', 'eyas://1/?/sub/b']\n\
+         inputs = ['job.toml']\ncommand = ['cat', '{}']\n",
     );
     let job = cluster.submit("job.toml");
     cluster.run(&["job", "wait", &job]).exits(0);

@@ -344,7 +344,8 @@ mod tests {
         let found = parse_mounts(mounts, &PLAIN);
         let names: Vec<_> = found.iter().map(|hierarchy| hierarchy.controllers.as_str()).collect();
         assert_eq!(names, ["", "freezer", "pids"]);
-        let memberships = "12:cpu,pids:/batch\n5:freezer:/docker/abc/inner\n4:memory:/x\n0::/user.slice/a b (deleted)\n";
+        let memberships = "12:cpu,pids:/batch\n5:freezer:/docker/abc/inner\n4:memory:/x\n\
+                           0::/user.slice/a b (deleted)\n";
         let folders: Vec<_> = folders(&found, memberships).collect();
         let expected = [
             "/sys/fs/cgroup/unified/user.slice/a b",

@@ -430,7 +430,9 @@ proptest! {
     }
 
     #[test]
-    fn any_content_has_the_rows_that_a_byte_by_byte_reader_sees(content in vec_of(telling(), 0..60)) {
+    fn any_content_has_the_rows_that_a_byte_by_byte_reader_sees(
+        content in vec_of(telling(), 0..60),
+    ) {
         let (ends, _) = feed(&mut Cutter::new(Format::Csv, 1), &content, &[content.len().max(1)]);
         prop_assert_eq!(ends, row_ends(&content));
     }

@@ -85,11 +85,11 @@ macro_rules! hook {
     ($name:ident as $next:ident ($($arg:ident: $type:ty),* $(,)?) -> $answer:ty $body:block) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $answer {
-            const NAME: &core::ffi::CStr =
-                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => unreachable!(),
-                };
+            const BYTES: &[u8] = concat!(stringify!($name), "\0").as_bytes();
+            const NAME: &core::ffi::CStr = match core::ffi::CStr::from_bytes_with_nul(BYTES) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            };
             static NEXT: $crate::next_symbol::NextSymbol =
                 $crate::next_symbol::NextSymbol::of(NAME);
             extern "C" fn prepare() {

@@ -516,7 +516,10 @@ mod tests {
 
         #[test]
         fn lines_of_any_bytes_are_sorted_whatever_the_memory(
-            text in prop::collection::vec(prop::sample::select(&b"\n\n\t\0\x08\x0aab\xff"[..]), 0..400),
+            text in prop::collection::vec(
+                prop::sample::select(&b"\n\n\t\0\x08\x0aab\xff"[..]),
+                0..400,
+            ),
             max_bytes in 0..60usize,
             max_lines in 1..20usize,
         ) {

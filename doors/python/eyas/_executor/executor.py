@@ -451,7 +451,8 @@ class Executor(SeenExecutor):
         while they run, and fast nodes take over pieces of slow ones. A piece that is computed twice
         counts once.
 
-        >>> sum(executor.map_blocks("eyas:///data/sky.csv", lambda piece: piece.content.count(b"M31")))
+        >>> def rows(piece): return piece.content.count(b"M31")
+        >>> sum(executor.map_blocks("eyas:///data/sky.csv", rows))
         """
 
         if self._options.get("environment") is not None:
