@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use crate::systems::KubernetesError;
+use crate::systems::kubernetes::KubernetesError;
 
 /// A command that has not ended after this time is killed.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(60);

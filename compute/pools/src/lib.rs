@@ -17,11 +17,12 @@
 //! | `pool` | one pool: what its decider is told, and what it says; the pool's files |
 //! | `request`, `script` | one request, its folder and its script |
 //! | `lone_job` | a batch job for a dispatcher |
-//! | `systems`, `batch_command` | the batch systems and their commands |
+//! | `systems`, `batch_system`, `batch_command` | the batch systems, what each must do, their commands |
 
 #![forbid(unsafe_code)]
 
 mod batch_command;
+mod batch_system;
 mod clock;
 mod cluster;
 mod lone_job;

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_provision::MAX_UNKNOWN;
+use eyas_provision::{BatchState, MAX_UNKNOWN};
 use eyas_wire::pool::PoolOptions;
 
 use crate::batch_command::BatchError;
+use crate::batch_system::{self, BatchSystem, Submission};
 use crate::request::{BatchJob, RequestPlan, make_private_folder, new_mark, write_private};
 use crate::script::{quoted, shell};
-use crate::systems::{self, BatchState, BatchSystem, Submission};
+use crate::systems;
 
 /// File in the job's folder with the exit code of the command.
 const STATUS: &str = "status";
@@ -85,7 +86,7 @@ impl LoneJob {
     /// # Errors
     /// If the batch system refuses the job.
     pub async fn submit(&mut self) -> Result<(), BatchError> {
-        let why = match systems::submit(&*self.system, &self.plan).await {
+        let why = match batch_system::submit(&*self.system, &self.plan).await {
             Submission::Accepted(job) => {
                 self.job = Some(job);
                 return Ok(());

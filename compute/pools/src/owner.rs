@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_provision::{NodeShape, PoolEvent, PoolNodeState, PoolOffer, PoolStatus, share_work};
+use eyas_provision::{
+    BatchReport, NodeShape, PoolEvent, PoolNodeState, PoolOffer, PoolStatus, share_work,
+};
 use eyas_wire::pool::{PoolOptions, PoolsRequest, RequestFile};
 use eyas_wire::view::pool::PoolView;
 use thiserror::Error;
@@ -16,12 +18,14 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::batch_command::BatchError;
+use crate::batch_system::{self, BatchSystem, Submission};
 use crate::clock::PoolClock;
 use crate::cluster::{ClusterState, MAX_POOLS, PoolOrder};
 use crate::pool::{Pool, PoolAction};
 use crate::request::{BatchJob, RequestPlan, TRIED_MARK};
+use crate::script;
 use crate::store::{self, PoolFolder};
-use crate::systems::{self, BatchReport, BatchSystem, Submission};
+use crate::systems;
 
 mod answers;
 #[cfg(test)]
@@ -645,7 +649,7 @@ async fn submit_one(
     issue: AccessIssuer,
 ) -> Submission {
     match write_files(system, &plan, issue).await {
-        Ok(()) => systems::submit(system, &plan).await,
+        Ok(()) => batch_system::submit(system, &plan).await,
         Err(why) => Submission::Refused(why),
     }
 }
@@ -664,5 +668,5 @@ async fn write_files(
         Ok(Err(why)) => return Err(unusable(plan.access(), why.to_string())),
         Err(why) => return Err(unusable(plan.script(), why.to_string())),
     };
-    plan.write(system, &content)
+    script::write(plan, system, &content)
 }

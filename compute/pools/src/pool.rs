@@ -17,10 +17,10 @@ use eyas_wire::pool::PoolOptions;
 use eyas_wire::view::pool::PoolEventView;
 
 use crate::batch_command::BatchError;
+use crate::batch_system::{BatchSystem, Submission};
 use crate::cluster::PoolOrder;
 use crate::request::{self, BatchJob, HOST_FILE, RequestPlan, SCRIPT, TRIED_MARK};
 use crate::store::{self, PoolFolder, StoredPool};
-use crate::systems::{BatchSystem, Submission};
 
 #[cfg(test)]
 pub(crate) mod tests;

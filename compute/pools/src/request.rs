@@ -12,8 +12,6 @@ use eyas_provision::{BatchJobId, PoolRequest, request_name};
 use eyas_wire::pool::PoolOptions;
 
 use crate::batch_command::BatchError;
-use crate::script;
-use crate::systems::BatchSystem;
 
 /// File with the state of a request.
 const STATE: &str = "request.toml";
@@ -66,18 +64,6 @@ impl RequestPlan {
     /// Path of the access file for the nodes.
     pub fn access(&self) -> PathBuf {
         access(&self.folder)
-    }
-
-    /// Makes the folder with script and access file.
-    pub fn write(&self, system: &dyn BatchSystem, access: &str) -> Result<(), BatchError> {
-        let cannot = |path: &Path| {
-            let path = path.to_owned();
-            move |why| BatchError::file(&path, &why)
-        };
-        make_private_folder(&self.folder)?;
-        write_private(&self.access(), access.as_bytes(), 0o600).map_err(cannot(&self.access()))?;
-        let text = script::text(self, system);
-        write_private(&self.script(), text.as_bytes(), 0o700).map_err(cannot(&self.script()))
     }
 }
 

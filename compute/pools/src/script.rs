@@ -3,8 +3,25 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::request::RequestPlan;
-use crate::systems::{BatchSystem, NodePaths};
+use crate::batch_command::BatchError;
+use crate::batch_system::{BatchSystem, NodePaths};
+use crate::request::{RequestPlan, make_private_folder, write_private};
+
+/// Makes the folder of a request, with script and access file.
+pub(crate) fn write(
+    plan: &RequestPlan,
+    system: &dyn BatchSystem,
+    access: &str,
+) -> Result<(), BatchError> {
+    let cannot = |path: &Path| {
+        let path = path.to_owned();
+        move |why| BatchError::file(&path, &why)
+    };
+    make_private_folder(&plan.folder)?;
+    write_private(&plan.access(), access.as_bytes(), 0o600).map_err(cannot(&plan.access()))?;
+    let text = text(plan, system);
+    write_private(&plan.script(), text.as_bytes(), 0o700).map_err(cannot(&plan.script()))
+}
 
 /// The script's text.
 pub(crate) fn text(plan: &RequestPlan, system: &dyn BatchSystem) -> String {

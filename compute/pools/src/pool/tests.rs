@@ -403,7 +403,7 @@ impl World {
     fn unanswered(&mut self, number: u64) -> RequestPlan {
         let mark = self.pool.decider.request_of(number).unwrap().mark.clone();
         let plan = self.pool.plan_of(number, 1, mark, Vec::new());
-        plan.write(&Silent, "").unwrap();
+        crate::script::write(&plan, &Silent, "").unwrap();
         let slow = BatchError::Slow { program: "sbatch".into() };
         self.pool.submitted(self.now_us, number, Submission::Unclear(slow), &mut Vec::new());
         plan

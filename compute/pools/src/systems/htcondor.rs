@@ -7,10 +7,11 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use serde::Deserialize;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together};
 use crate::batch_command::{self, BatchError};
+use crate::batch_system::{BatchSystem, together};
 use crate::request::{BatchJob, RequestPlan, write_private};
 use crate::script::shell;
 

@@ -24,6 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_provision::{BatchReport, BatchState};
 use eyas_wire::pool::PoolOptions;
 use serde_json::{Value, json};
 
@@ -32,8 +33,8 @@ use self::config::KubeEnvironment;
 pub use self::error::KubernetesError;
 use self::manifest::{CLUSTER_LABEL, FILES, STORE};
 use self::states::{KubeEvent, KubeJob, KubeMeta, KubePod};
-use super::{BatchReport, BatchState, BatchSystem, NodePaths};
 use crate::batch_command::BatchError;
+use crate::batch_system::{BatchSystem, NodePaths};
 use crate::request::{BatchJob, RequestPlan, write_private};
 
 /// Bytes of a Pod's log that are kept.

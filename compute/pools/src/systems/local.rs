@@ -7,12 +7,13 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use eyas_session::descriptor_limit_of_caller;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem, process_line, written_process};
 use crate::batch_command::BatchError;
+use crate::batch_system::{BatchSystem, process_line, written_process};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::{quoted, shell};
 

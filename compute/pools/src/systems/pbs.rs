@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_provision::{BatchEnd, BatchReport, BatchState};
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together, whole};
 use crate::batch_command::{self, BatchError};
+use crate::batch_system::{BatchSystem, together, whole};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::shell;
 

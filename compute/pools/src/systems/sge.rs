@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem, together};
 use crate::batch_command::{self, BatchError};
+use crate::batch_system::{BatchSystem, together};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::shell;
 

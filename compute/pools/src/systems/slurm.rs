@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use eyas_wire::pool::PoolOptions;
 
-use super::{BatchEnd, BatchReport, BatchState, BatchSystem};
 use crate::batch_command::{self, BatchError};
+use crate::batch_system::BatchSystem;
 use crate::request::{BatchJob, RequestPlan};
 
 /// Ids in one command line. `squeue` compares each job of the user with each id; with more ids it

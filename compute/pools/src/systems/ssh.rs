@@ -8,13 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use eyas_wire::pool::PoolOptions;
 use tokio::task::JoinSet;
 
-use super::{
-    BatchEnd, BatchReport, BatchState, BatchSystem, process_line, together, whole, written_process,
-};
 use crate::batch_command::{self, BatchError};
+use crate::batch_system::{BatchSystem, process_line, together, whole, written_process};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::quoted;
 

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use eyas_provision::{BatchEnd, BatchState};
 use serde::Deserialize;
-
-use crate::systems::{BatchEnd, BatchState};
 
 /// A list that the API server answers with.
 #[derive(Debug, Deserialize)]
