@@ -17,7 +17,8 @@
 //! | `pool` | one pool: what its decider is told, and what it says; the pool's files |
 //! | `request`, `script` | one request, its folder and its script |
 //! | `lone_job` | a batch job for a dispatcher |
-//! | `systems`, `batch_system`, `batch_command` | the batch systems, what each must do, their commands |
+//! | `batch_system` | what a batch system must do |
+//! | `systems`, `batch_command` | the batch systems and their commands |
 
 #![forbid(unsafe_code)]
 
