@@ -12,6 +12,7 @@ mod change_log;
 mod chunks;
 mod database;
 mod gossip;
+mod incoming_audits;
 mod links;
 mod node;
 mod rights;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use eyas_files::BlockRunId;
 use eyas_files::protocol::{
@@ -23,6 +22,7 @@ use tokio::task::{JoinSet, block_in_place};
 use crate::audit::holders;
 use crate::change_log::LoggedChange;
 use crate::chunks::{ChunkError, NodeChunks, failure};
+use crate::incoming_audits::IncomingAudits;
 use crate::links::ToPeer;
 use crate::node::NodeShared;
 use crate::rights::is_allowed;
@@ -81,6 +81,7 @@ async fn hear(
         );
         return Ok(());
     }
+    let mut audits = IncomingAudits::default();
     loop {
         let messages = tokio::select! {
             messages = reader.next::<ToPeer>() => messages?,
@@ -98,12 +99,9 @@ async fn hear(
                     events.push(Event::Received { from, message: *message })
                 }
                 (ToPeer::Audit { name, objects }, Some(from)) => {
-                    let missing = shared.chunks.audited(&objects).await;
-                    if !missing.is_empty() {
-                        shared.send(from, ToPeer::Missing { name, objects: missing });
-                    }
+                    audits.add(shared, from, name, objects);
                 }
-                (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
+                (ToPeer::Audited, Some(from)) => audits.end(shared, from),
                 (ToPeer::AuditSoon, Some(_)) => shared.audit_soon.notify_one(),
                 (ToPeer::Missing { name, objects }, Some(node)) => {
                     shared.tell(Event::BadReplicas { name, objects, node });
