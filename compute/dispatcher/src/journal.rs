@@ -19,11 +19,13 @@
 //! `core/jobs`); for each of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
 
 mod check;
+mod error;
 mod mark;
 mod output;
 mod read;
 mod recent;
 mod storing;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -41,49 +43,25 @@ use eyas_jobs::{Entry, JobSpec, JobSummary, JournalRecord, Replay};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
 use eyas_wire::client::OutputFile;
-use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
-use serde::Serialize;
-use thiserror::Error;
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend};
 
 pub use self::check::{check_journal, kept_objects};
-use self::mark::{Mark, MarkError};
+pub use self::error::JournalError;
+use self::error::JournalProblem;
+use self::mark::Mark;
 use self::output::OutputFiles;
 pub(crate) use self::output::OutputRange;
 use self::recent::RecentEntries;
-pub(crate) use self::storing::StoredJob;
-use self::storing::{ToStore, remove_unsubmitted};
+use self::storing::{ToStore, ToWrite, remove_unsubmitted};
+use self::tables::{
+    CHUNKS, CURRENT, ENTRIES, FILE_SYSTEM, FORMAT, JOBS, META, OUTPUTS, RESULTS, SNAPSHOTS, STORED,
+    SUMMARIES, TRANSACTIONS,
+};
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;
 use crate::clock::Clock;
-use crate::log::{Captured, Log, RecordNumber};
+use crate::log::{Captured, Log, RecordNumber, StoredJob};
 
-/// Each job's stored job, and when it was submitted (milliseconds since 1970).
-const JOBS: TableDefinition<u32, (u64, u64)> = TableDefinition::new("jobs");
-/// Jobs as they were submitted, in parts that follow each other: a value is written, read and
-/// cached as a whole.
-const STORED: Parts = TableDefinition::new("stored");
-/// Chunks of the objects of stored jobs, in parts.
-const CHUNKS: Parts = TableDefinition::new("chunks");
-/// Versions of a job's objects, by their places, that replace those it was submitted with.
-const CURRENT: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("current");
-/// Each job's last snapshot, in parts.
-const SNAPSHOTS: Parts = TableDefinition::new("snapshots");
-/// Entries of each job after its snapshot, in order; results are in their own table.
-const ENTRIES: Numbered = TableDefinition::new("entries");
-/// Results of each job, by the same numbers.
-const RESULTS: Numbered = TableDefinition::new("results");
-/// Ended jobs in short. There is none of a job with entries after its snapshot.
-const SUMMARIES: TableDefinition<u32, &[u8]> = TableDefinition::new("summaries");
-/// Bytes in each job's file of captured output.
-const OUTPUTS: TableDefinition<u32, u64> = TableDefinition::new("outputs");
-/// The journal's own format, and which the cluster's file system is.
-const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-const FILE_SYSTEM: &str = "file_system";
-/// Number of transactions so far.
-const TRANSACTIONS: &str = "transactions";
-/// The format; `journal/formats.txt` has what it consists of. `journal/fixtures/` has a journal of
-/// each format that was released, and a test reads them.
-const FORMAT: u64 = 8;
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
 /// Memory for pages. What is written is hardly ever read again, and then the system has it in its
@@ -96,59 +74,6 @@ const COMPACT_FROM_BYTES: u64 = if cfg!(test) { 8 << 20 } else { 256 << 20 };
 /// at once; of many, each has more entries, which costs the disk, and all clients that are told,
 /// less.
 const PACE_US: u64 = 10_000;
-
-type Parts = TableDefinition<'static, (u64, u32), &'static [u8]>;
-type Numbered = TableDefinition<'static, (u32, u64), &'static [u8]>;
-
-/// Why the journal cannot be used.
-#[derive(Debug, Error)]
-#[error("the journal {path}: {problem}")]
-pub struct JournalError {
-    path: String,
-    problem: JournalProblem,
-}
-
-/// Reasons why a journal cannot be used.
-#[derive(Debug, Error)]
-pub(crate) enum JournalProblem {
-    #[error("{0}")]
-    Database(Box<redb::Error>),
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Mark(#[from] MarkError),
-    #[error(
-        "it has format {0}, and this eyas reads format {FORMAT}: use the eyas that has written \
-         it, or remove the journal and the file journal.mark beside it, with all jobs in it"
-    )]
-    Format(u64),
-    #[error("{what} cannot be decoded: {source}")]
-    Undecodable { what: String, source: postcard::Error },
-    #[error("job {0} is damaged")]
-    DamagedJob(JobId),
-    #[error(
-        "captured output of job {job} in {path} is {wrong}: restore the file from a copy; to \
-         start without that output, remove the file journal.mark beside the journal"
-    )]
-    DamagedOutput { job: JobId, path: String, wrong: &'static str },
-    #[error("cannot be written: {0}; is the disk full?")]
-    Unwritten(Box<JournalProblem>),
-    #[error("job {0} is not the same when it is read again")]
-    Differs(JobId),
-}
-
-macro_rules! database_errors {
-    ($($error:ident)*) => {$(
-        impl From<redb::$error> for JournalProblem {
-            fn from(error: redb::$error) -> Self {
-                JournalProblem::Database(Box::new(error.into()))
-            }
-        }
-    )*};
-}
-database_errors! {
-    DatabaseError TransactionError TableError StorageError CommitError CompactionError
-}
 
 /// How a journal is written.
 #[derive(Clone, Debug, Default)]
@@ -171,12 +96,6 @@ pub(crate) struct Journal {
     appended: Arc<AtomicU64>,
     /// The number of the next job that is stored before it is submitted.
     next_stored: Arc<AtomicU64>,
-}
-
-/// What the journal's thread writes.
-enum ToWrite {
-    Record(RecordNumber, JournalRecord),
-    Store(ToStore),
 }
 
 impl Journal {
@@ -231,7 +150,7 @@ impl Log for Journal {
     }
 
     fn store(&self, spec: &JobSpec) -> Option<StoredJob> {
-        storing::store(self, spec)
+        storing::store(&self.to_write, &self.next_stored, spec)
     }
 
     fn jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalError> {
@@ -420,8 +339,4 @@ fn compact(database: &mut Database, file_bytes: u64) -> Result<(), JournalProble
         database.compact()?;
     }
     Ok(())
-}
-
-fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_stdvec(value).expect("jobs and entries can be encoded")
 }

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use eyas_jobs::{Entry, JobSpec, JobSummary, JournalRecord, Replay};
+use eyas_jobs::{Entry, JobSpec, JobSummary, JournalRecord, Replay, StoredNumber};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
 use eyas_wire::client::OutputFile;
 
-use crate::journal::{JournalError, OutputRange, StoredJob};
+use crate::journal::{JournalError, OutputRange};
 
 /// Number of a record, counted from 1 in the order in which records were appended by this process.
 pub(crate) type RecordNumber = u64;
@@ -23,6 +23,37 @@ pub(crate) enum Captured {
     Short,
     /// Without large output, but with its places.
     Places,
+}
+
+/// A job that is durable, and is removed unless it is submitted.
+pub(crate) struct StoredJob {
+    number: StoredNumber,
+    /// Removes it.
+    unless_submitted: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl StoredJob {
+    pub fn new(number: StoredNumber, unless_submitted: impl FnOnce() + Send + 'static) -> Self {
+        StoredJob { number, unless_submitted: Some(Box::new(unless_submitted)) }
+    }
+
+    /// By which the job's record names it.
+    pub fn number(&self) -> StoredNumber {
+        self.number
+    }
+
+    /// The job is submitted: it stays.
+    pub fn keep(mut self) {
+        self.unless_submitted = None;
+    }
+}
+
+impl Drop for StoredJob {
+    fn drop(&mut self) {
+        if let Some(remove) = self.unless_submitted.take() {
+            remove();
+        }
+    }
 }
 
 /// A log of the records that the decider of jobs writes. Whoever opens it is told up to which

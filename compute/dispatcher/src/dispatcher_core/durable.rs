@@ -9,8 +9,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::DispatcherCore;
 use crate::durable_replies::JobProgress;
-use crate::journal::{JournalError, StoredJob, tell_difference};
-use crate::log::RecordNumber;
+use crate::journal::{JournalError, tell_difference};
+use crate::log::{RecordNumber, StoredJob};
 use crate::service::{Answer, ServiceError};
 
 /// What the core does once a record is on disk.

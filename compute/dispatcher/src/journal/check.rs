@@ -7,7 +7,8 @@ use std::sync::mpsc;
 
 use eyas_types::{JobId, ObjectId};
 
-use super::{Journal, JournalError, JournalOptions, JournalProblem};
+use super::error::{JournalError, JournalProblem};
+use super::{Journal, JournalOptions};
 use crate::log::{Captured, Log};
 
 /// Checks the journal at this path. Returns the number of its jobs. The check may repair the

@@ -19,7 +19,9 @@ use eyas_wire::client::{OutputFile, OutputInFile};
 use redb::{Database, ReadableDatabase, ReadableTable, Table};
 use serde::{Deserialize, Serialize};
 
-use super::{JournalProblem, OUTPUTS, open_private};
+use super::error::JournalProblem;
+use super::open_private;
+use super::tables::OUTPUTS;
 
 /// A task's output of at least this many bytes goes to the file of its job. Smaller output is in
 /// the database, where many results are read at once.

@@ -8,9 +8,11 @@ use eyas_types::JobId;
 use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
+use super::Journal;
+use super::error::JournalProblem;
 use super::output::OutputRange;
-use super::{
-    CHUNKS, CURRENT, ENTRIES, JOBS, Journal, JournalProblem, RESULTS, SNAPSHOTS, STORED, SUMMARIES,
+use super::tables::{
+    CHUNKS, CURRENT, ENTRIES, JOBS, RESULTS, SNAPSHOTS, STORED, SUMMARIES, read_parts,
 };
 use crate::expressions::compile;
 use crate::log::Captured;
@@ -125,18 +127,6 @@ impl Journal {
         }
         Ok(entries)
     }
-}
-
-/// A value that is in parts, if it is there.
-pub(super) fn read_parts(
-    table: &impl ReadableTable<(u64, u32), &'static [u8]>,
-    of: u64,
-) -> Result<Option<Vec<u8>>, JournalProblem> {
-    let mut encoded: Option<Vec<u8>> = None;
-    for row in table.range((of, 0)..=(of, u32::MAX))? {
-        encoded.get_or_insert_default().extend_from_slice(row?.1.value());
-    }
-    Ok(encoded)
 }
 
 /// A job as it was submitted, with the present versions of its objects, checked; also the number of

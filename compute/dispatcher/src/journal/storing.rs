@@ -4,49 +4,27 @@
 //! record then only names it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use eyas_jobs::{JobSpec, StoredNumber};
+use eyas_jobs::{JobSpec, JournalRecord, StoredNumber};
 use redb::{Database, ReadableDatabase, ReadableTable, WriteTransaction};
 
-use super::write::{PART_BYTES, remove_parts};
-use super::{CHUNKS, JOBS, Journal, JournalProblem, Parts, STORED, ToWrite, encode};
+use super::error::JournalProblem;
+use super::tables::{CHUNKS, JOBS, PART_BYTES, PartsTable, STORED, encode, remove_parts};
+use crate::log::{RecordNumber, StoredJob};
 
-/// A job that is on disk, and goes unless it is submitted.
-#[derive(Debug)]
-pub(crate) struct StoredJob {
-    number: StoredNumber,
-    /// Where its removal is sent.
-    unless_submitted: Option<mpsc::SyncSender<ToWrite>>,
-}
-
-impl StoredJob {
-    /// By which the job's record names it.
-    pub fn number(&self) -> StoredNumber {
-        self.number
-    }
-
-    /// The job is submitted: what is on disk stays.
-    pub fn keep(mut self) {
-        self.unless_submitted = None;
-    }
-}
-
-impl Drop for StoredJob {
-    fn drop(&mut self) {
-        if let Some(to_write) = self.unless_submitted.take() {
-            // If it fails, the next start removes it.
-            let _ = to_write.send(ToWrite::Store(ToStore::Remove(self.number)));
-        }
-    }
+/// What the journal's thread writes.
+pub(super) enum ToWrite {
+    Record(RecordNumber, JournalRecord),
+    Store(ToStore),
 }
 
 /// What is done about stored jobs in one transaction.
 pub(super) enum ToStore {
     /// Puts one part into a table.
     Part {
-        table: Parts,
+        table: PartsTable,
         of: StoredNumber,
         number: u32,
         bytes: Vec<u8>,
@@ -81,22 +59,35 @@ impl ToStore {
 }
 
 /// Writes a job, one part after the other. `None` if the journal is no longer written.
-pub(super) fn store(journal: &Journal, spec: &JobSpec) -> Option<StoredJob> {
-    let number = StoredNumber(journal.next_stored.fetch_add(1, Ordering::Relaxed));
-    let stored = StoredJob { number, unless_submitted: Some(journal.to_write.clone()) };
-    put(journal, STORED, number, &encode(spec))?;
+pub(super) fn store(
+    to_write: &mpsc::SyncSender<ToWrite>,
+    next_stored: &AtomicU64,
+    spec: &JobSpec,
+) -> Option<StoredJob> {
+    let number = StoredNumber(next_stored.fetch_add(1, Ordering::Relaxed));
+    let removes = to_write.clone();
+    let stored = StoredJob::new(number, move || {
+        // If it fails, the next start removes it.
+        let _ = removes.send(ToWrite::Store(ToStore::Remove(number)));
+    });
+    put(to_write, STORED, number, &encode(spec))?;
     if !spec.chunks.is_empty() {
-        put(journal, CHUNKS, number, &encode(&spec.chunks))?;
+        put(to_write, CHUNKS, number, &encode(&spec.chunks))?;
     }
     Some(stored)
 }
 
-fn put(journal: &Journal, table: Parts, of: StoredNumber, encoded: &[u8]) -> Option<()> {
+fn put(
+    to_write: &mpsc::SyncSender<ToWrite>,
+    table: PartsTable,
+    of: StoredNumber,
+    encoded: &[u8],
+) -> Option<()> {
     let (written, is_written) = mpsc::channel();
     for (number, bytes) in (0..).zip(encoded.chunks(PART_BYTES)) {
         let part =
             ToStore::Part { table, of, number, bytes: bytes.to_vec(), written: written.clone() };
-        journal.to_write.send(ToWrite::Store(part)).ok()?;
+        to_write.send(ToWrite::Store(part)).ok()?;
         // One part at a time, so that records never wait for more than one.
         is_written.recv().ok()?;
     }

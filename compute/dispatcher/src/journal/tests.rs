@@ -17,8 +17,8 @@ use eyas_types::{
 use redb::ReadableTableMetadata;
 
 use super::output::{OUTPUT_BESIDE_BYTES, OutputRange};
-use super::read::{StoredEntry, read_parts};
-use super::write::PART_BYTES;
+use super::read::StoredEntry;
+use super::tables::*;
 use super::*;
 
 const JOB: JobId = JobId(7);

@@ -9,17 +9,16 @@ use eyas_jobs::{Entry, JobSnapshot, JobSummary, JournalRecord, Replay, StoredNum
 use eyas_types::JobId;
 use redb::{Database, ReadableTable, Table, WriteTransaction};
 
+use super::JournalOptions;
+use super::error::JournalProblem;
 use super::mark::Mark;
 use super::output::{Appending, OutputFiles, OutputRange};
-use super::read::{StoredEntry, apply_entries, read_parts, spec_of};
+use super::read::{StoredEntry, apply_entries, spec_of};
 use super::storing::ToStore;
-use super::{
-    CHUNKS, CURRENT, ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS,
-    SNAPSHOTS, STORED, SUMMARIES, TRANSACTIONS, encode,
+use super::tables::{
+    CHUNKS, CURRENT, ENTRIES, JOBS, META, OUTPUTS, RESULTS, SNAPSHOTS, STORED, SUMMARIES,
+    TRANSACTIONS, encode, put_parts, read_parts, remove_parts,
 };
-
-/// Bytes of a job or a snapshot in one row.
-pub(super) const PART_BYTES: usize = 1 << 20;
 
 /// State of the journal's thread.
 pub(super) struct JournalWriter {
@@ -165,27 +164,6 @@ pub(crate) fn tell_difference(
     tracing::error!(%job, "{what}");
     let mut file = std::fs::File::options().create(true).append(true).open(told_in)?;
     writeln!(file, "job {job}: {what}")
-}
-
-/// Puts a value in the table, in parts.
-pub(super) fn put_parts(
-    table: &mut Table<'_, (u64, u32), &[u8]>,
-    of: u64,
-    encoded: &[u8],
-) -> Result<(), JournalProblem> {
-    remove_parts(table, of)?;
-    for (number, part) in encoded.chunks(PART_BYTES).enumerate() {
-        table.insert((of, number as u32), part)?;
-    }
-    Ok(())
-}
-
-/// Removes the parts of a value from the table.
-pub(super) fn remove_parts(
-    table: &mut Table<'_, (u64, u32), &[u8]>,
-    of: u64,
-) -> Result<(), JournalProblem> {
-    Ok(table.retain_in((of, 0)..=(of, u32::MAX), |_, _| false)?)
 }
 
 /// Puts an entry in its table.
