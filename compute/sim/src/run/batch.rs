@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use eyas_provision::{Effect, Event, NodeRequestId, OutstandingWork, Provisioner, WorkMeter};
-use eyas_sched::Event as SchedEvent;
+use eyas_sched::Scheduler;
 use eyas_types::ExecutorId;
 
-use super::{End, Fact, Owner, Run, SimEvent};
+use super::agenda::Agenda;
+use super::event::{End, Fact, SimEvent};
+use super::world::World;
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::cluster::SimCluster;
 use crate::nodes::Batch;
@@ -18,16 +20,15 @@ const SURVEY_EVERY: Ns = SECOND;
 
 pub(super) struct SimulatedBatch {
     provisioner: Provisioner,
-    effects: Vec<Effect>,
     /// Requests whose nodes have not all started, in order.
     requests: BTreeMap<NodeRequestId, Request>,
+    /// Shortest and longest time until a request is granted.
+    grants_after_ns: (Ns, Ns),
     dice: Random,
     /// Next timeout of the provisioner. Only a timeout event for this time counts; events for
     /// other times are stale.
     due: Ns,
     nodes: BTreeMap<u32, Node>,
-    /// Executors whose tasks or draining changed.
-    changed: Vec<u32>,
     meter: WorkMeter,
 }
 
@@ -38,8 +39,6 @@ struct Request {
 
 /// A node as the provisioner knows it.
 struct Node {
-    /// Tasks that were assigned to the node and have not ended.
-    tasks: u32,
     is_busy: bool,
     is_draining: bool,
 }
@@ -48,12 +47,11 @@ impl SimulatedBatch {
     pub fn new(batch: &Batch, cluster: &SimCluster, seed: u64) -> Self {
         SimulatedBatch {
             provisioner: Provisioner::new(batch.config(cluster)),
-            effects: Vec::new(),
             requests: BTreeMap::new(),
+            grants_after_ns: batch.grants_after_ns,
             dice: Random::new(!seed),
             due: Ns::MAX,
             nodes: BTreeMap::new(),
-            changed: Vec::new(),
             meter: WorkMeter::default(),
         }
     }
@@ -63,178 +61,120 @@ impl SimulatedBatch {
         !self.requests.is_empty()
     }
 
-    fn task_left(&mut self, executor: u32) {
-        self.nodes.get_mut(&executor).expect("the node is known while it has tasks").tasks -= 1;
-        self.changed.push(executor);
-    }
-}
+    // ---- the provisioner
 
-impl Run<'_> {
-    /// Reports the outstanding work to the provisioner.
-    pub(super) fn survey(&mut self) {
-        let Some(batch) = &mut self.batch else { return };
-        let to_do = OutstandingWork {
-            waiting: self.dispatchers.waiting,
-            running: self.dispatchers.busy(),
-            arrived: self.outcome.tasks,
-            ..OutstandingWork::default()
-        };
-        let nodes = batch.provisioner.staying();
-        let work = batch.meter.report(
-            SURVEY_EVERY / MICROSECOND,
-            nodes,
-            self.cluster.card_bytes_per_s,
-            to_do,
-        );
-        self.tell_provisioner(Event::Work(work));
-        self.events.schedule(self.now + SURVEY_EVERY, SimEvent::WorkReport);
-    }
-
-    pub(super) fn provisioner_timeout(&mut self) {
-        if let Some(batch) = self.batch.as_mut().filter(|batch| batch.due <= self.now) {
-            batch.due = Ns::MAX;
-            self.tell_provisioner(Event::TimePassed);
+    /// Passes an event to the provisioner. The caller performs the effects.
+    pub fn handle(&mut self, event: Event, agenda: &mut Agenda) -> Vec<Effect> {
+        if let Event::NodeLeft { node } = event {
+            self.nodes.remove(&node.0);
         }
-    }
-
-    pub(super) fn note_joined(&mut self, executor: u32) {
-        if let Some(batch) = &mut self.batch {
-            batch.nodes.insert(executor, Node { tasks: 0, is_busy: false, is_draining: false });
+        let mut effects = Vec::new();
+        self.provisioner.handle(agenda.now_us(), event, &mut effects);
+        if let Some(due) = self.provisioner.next_timeout().map(|us| us * MICROSECOND)
+            && due < self.due
+        {
+            self.due = due;
+            agenda.schedule(due, SimEvent::ProvisionerTimeout);
         }
+        effects
     }
 
-    pub(super) fn note_assigned(&mut self, executor: u32) {
-        if let Some(batch) = &mut self.batch {
-            batch.nodes.get_mut(&executor).expect("tasks are assigned to known nodes").tasks += 1;
-            batch.changed.push(executor);
+    /// Whether a timeout of the provisioner has passed by `now`.
+    pub fn take_due(&mut self, now: Ns) -> bool {
+        let is_due = self.due <= now;
+        if is_due {
+            self.due = Ns::MAX;
         }
+        is_due
     }
 
-    /// Takes note of a fact that a dispatcher reads.
-    pub(super) fn note(&mut self, number: usize, fact: Fact) {
-        let Some(batch) = &mut self.batch else { return };
-        let id = |object| self.plan.outputs.id_of(object, Owner::All);
+    /// The report of the outstanding work.
+    pub fn work(&mut self, card_bytes_per_s: f64, to_do: OutstandingWork) -> Event {
+        let interval_us = SURVEY_EVERY / MICROSECOND;
+        let nodes = self.provisioner.staying();
+        Event::Work(self.meter.report(interval_us, nodes, card_bytes_per_s, to_do))
+    }
+
+    pub fn plan_survey(&self, agenda: &mut Agenda) {
+        agenda.schedule_after(SURVEY_EVERY, SimEvent::WorkReport);
+    }
+
+    /// Takes note of a fact that a dispatcher with this scheduler reads.
+    pub fn note(&mut self, fact: Fact, scheduler: &Scheduler, world: &World) {
+        let setup = world.setup;
         match fact {
-            Fact::Ended { executor, task, ran_us, end } => {
-                if end == End::Succeeded {
-                    batch.meter.ran(ran_us.into());
-                    for object in &self.tasks[task].inputs {
-                        let replicas = self.dispatchers[number].scheduler.replicas(id(*object));
-                        batch.meter.read(self.workload.size_bytes(*object), replicas);
-                    }
+            Fact::Ended { task, ran_us, end: End::Succeeded, .. } => {
+                self.meter.ran(ran_us.into());
+                for object in &world.tasks[task].inputs {
+                    let replicas = scheduler.replicas(setup.id_of(*object));
+                    self.meter.read(setup.size_bytes(*object), replicas);
                 }
-                batch.task_left(executor);
             }
-            Fact::Returned { executor, .. } => batch.task_left(executor),
             Fact::Fetched { object, from, .. } => {
-                batch.meter.fetched(id(object), self.workload.size_bytes(object), from);
+                self.meter.fetched(setup.id_of(object), setup.size_bytes(object), from);
             }
-            Fact::Evicted { object, .. } => batch.meter.evicted(id(object)),
+            Fact::Evicted { object, .. } => self.meter.evicted(setup.id_of(object)),
             _ => {}
         }
     }
 
-    /// Tells the provisioner which nodes became busy, idle or empty.
-    pub(super) fn tell_changes(&mut self) {
-        while let Some(batch) = &mut self.batch
-            && let Some(executor) = batch.changed.pop()
-        {
-            let Some(node) = batch.nodes.get_mut(&executor) else { continue };
-            let (id, is_busy, is_draining) =
-                (ExecutorId(executor), node.tasks > 0, node.is_draining);
-            if std::mem::replace(&mut node.is_busy, is_busy) != is_busy {
-                self.tell_provisioner(if is_busy {
-                    Event::NodeBusy { node: id }
-                } else {
-                    Event::NodeIdle { node: id }
-                });
-            }
-            if is_draining && self.scheduler_of(executor).is_emptied(id) {
-                self.tell_provisioner(Event::NodeEmptied { node: id });
-            }
-        }
+    // ---- nodes
+
+    pub fn joined(&mut self, executor: u32) {
+        self.nodes.insert(executor, Node { is_busy: false, is_draining: false });
     }
 
-    pub(super) fn tell_provisioner(&mut self, event: Event) {
-        let Some(batch) = &mut self.batch else { return };
-        if let Event::NodeLeft { node } = event {
-            batch.nodes.remove(&node.0);
-        }
-        let mut effects = std::mem::take(&mut batch.effects);
-        batch.provisioner.handle(self.now / MICROSECOND, event, &mut effects);
-        if let Some(due) = batch.provisioner.next_timeout().map(|us| us * MICROSECOND)
-            && due < batch.due
-        {
-            batch.due = due;
-            self.events.schedule(due, SimEvent::ProvisionerTimeout);
-        }
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Request { request, nodes, .. } => self.request(request, nodes),
-                Effect::Withdraw { request } => self.withdraw(request),
-                Effect::Drain { node } => self.drain(node.0),
-                Effect::Release { node } => self.give_back(node.0),
-            }
-        }
-        if let Some(batch) = &mut self.batch {
-            batch.effects = effects;
-        }
+    pub fn drain(&mut self, executor: u32) {
+        self.nodes.get_mut(&executor).expect("only known nodes are drained").is_draining = true;
     }
 
-    fn drain(&mut self, executor: u32) {
-        if let Some(batch) = &mut self.batch {
-            batch.nodes.get_mut(&executor).expect("only known nodes are drained").is_draining =
-                true;
-            batch.changed.push(executor);
-        }
-        let draining = SchedEvent::ExecutorDraining { executor: ExecutorId(executor) };
-        self.tell_scheduler(self.dispatcher_of(executor), draining);
+    pub fn is_draining(&self, executor: u32) -> bool {
+        self.nodes.get(&executor).is_some_and(|node| node.is_draining)
     }
 
-    // ---- what the batch system does
-
-    fn request(&mut self, request: NodeRequestId, nodes: u32) {
-        let Some((batch, asked)) = self.batch.as_mut().zip(self.cluster.batch.as_ref()) else {
-            return;
-        };
-        let (least, most) = asked.grants_after_ns;
-        batch.requests.insert(request, Request { nodes, is_granted: false });
-        let at = self.now + least + batch.dice.below(most - least + 1);
-        self.events.schedule(at, SimEvent::RequestAnswered { request });
+    /// What to tell the provisioner of a node with so many tasks: that it became busy or idle.
+    pub fn load_changed(&mut self, executor: u32, tasks: u32) -> Option<Event> {
+        let (of, is_busy) = (self.nodes.get_mut(&executor)?, tasks > 0);
+        let was_busy = std::mem::replace(&mut of.is_busy, is_busy);
+        let node = ExecutorId(executor);
+        (was_busy != is_busy).then_some(match is_busy {
+            true => Event::NodeBusy { node },
+            false => Event::NodeIdle { node },
+        })
     }
 
-    fn withdraw(&mut self, request: NodeRequestId) {
-        if let Some(batch) = &mut self.batch {
-            batch.requests.remove(&request);
-            self.tell_provisioner(Event::RequestEnded { request });
-        }
+    // ---- requests
+
+    pub fn request(&mut self, request: NodeRequestId, nodes: u32, agenda: &mut Agenda) {
+        let (least, most) = self.grants_after_ns;
+        self.requests.insert(request, Request { nodes, is_granted: false });
+        let after_ns = least + self.dice.below(most - least + 1);
+        agenda.schedule_after(after_ns, SimEvent::RequestAnswered { request });
     }
 
-    pub(super) fn granted(&mut self, request: NodeRequestId) {
-        let Some(batch) = &mut self.batch else { return };
-        // A request that is no longer there was withdrawn.
-        let Some(of) = batch.requests.get_mut(&request) else { return };
-        if batch.dice.share() < self.cluster.failures.failed_requests {
-            batch.requests.remove(&request);
-            self.tell_provisioner(Event::RequestFailed { request });
-        } else {
-            of.is_granted = true;
-            self.grant();
-        }
+    pub fn withdraw(&mut self, request: NodeRequestId) {
+        self.requests.remove(&request);
     }
 
-    /// Starts nodes of granted requests on free machines.
-    pub(super) fn grant(&mut self) {
-        while let Some(batch) = &mut self.batch
-            && self.membership.has_free()
-            && let Some((request, of)) = batch.requests.iter_mut().find(|(_, of)| of.is_granted)
-        {
-            let request = *request;
-            of.nodes -= 1;
-            if of.nodes == 0 {
-                batch.requests.remove(&request);
-            }
-            self.start_node(Some(request));
+    /// Whether the batch system grants a request or the request fails; `None` if it was withdrawn.
+    pub fn answer(&mut self, request: NodeRequestId, failed_requests: f64) -> Option<bool> {
+        let of = self.requests.get_mut(&request)?;
+        of.is_granted = self.dice.share() >= failed_requests;
+        let is_granted = of.is_granted;
+        if !is_granted {
+            self.requests.remove(&request);
         }
+        Some(is_granted)
+    }
+
+    /// A granted request of which a node can start.
+    pub fn next_grant(&mut self) -> Option<NodeRequestId> {
+        let (request, of) = self.requests.iter_mut().find(|(_, of)| of.is_granted)?;
+        let request = *request;
+        of.nodes -= 1;
+        if of.nodes == 0 {
+            self.requests.remove(&request);
+        }
+        Some(request)
     }
 }

@@ -1,46 +1,31 @@
-//! An executor: the decider of its node, and the shell that performs the decider's effects.
+//! Executors: each has the decider of its node, a store, and a page cache in front of the store's
+//! disk.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
 use eyas_node::{Effect, Event, Node, Overlap, StoreLimits};
-use eyas_types::{ExecutorLoad, Reads, Resources, TaskId};
+use eyas_types::{ExecutorLoad, Resources};
 
 use super::page_cache::PageCache;
-use super::task::TaskStep;
-use super::{End, Fact, Holder, Owner, Run, SimEvent, Tag};
-use crate::clock::{MICROSECOND, Ns};
-use crate::cluster::{Policies, SimCluster};
-use crate::flows::{Flows, LinkId};
+use super::world::Setup;
+use crate::cluster::SimCluster;
 
 pub(super) struct SimExecutor {
+    /// Number of its dispatcher.
+    dispatcher: usize,
     node: Node,
-    pub links: Links,
     /// Replicas that other executors can fetch from this one.
-    pub replicas: BTreeMap<u32, Replica>,
-    /// For each object that the executor was told to hold, the holders it can fetch the object
-    /// from.
-    pub to_hold: BTreeMap<u32, Box<[Holder]>>,
-    /// The page cache in front of the store's disk.
-    pub pages: PageCache,
+    replicas: BTreeMap<u32, Replica>,
+    pages: PageCache,
     /// The load that was last reported to the dispatcher.
     told: ExecutorLoad,
     /// The decider found no room for the output that was just written.
-    pub lacks_room: bool,
+    lacks_room: bool,
     /// Number of tasks that run.
-    pub running: u32,
+    running: u32,
     /// Bytes of the objects that are in the store or being fetched.
     stored_bytes: u64,
-}
-
-/// The links of a node.
-#[derive(Clone, Copy)]
-pub(super) struct Links {
-    pub card_in: LinkId,
-    pub card_out: LinkId,
-    pub client: Option<LinkId>,
-    pub disk_read: Option<LinkId>,
-    pub disk_write: Option<LinkId>,
 }
 
 #[derive(Clone, Copy)]
@@ -50,274 +35,203 @@ pub(super) enum Replica {
     Partial(u32),
 }
 
+/// Content of the store of a node without an executor.
+pub(super) struct LeftStore {
+    objects: Vec<u32>,
+    pages: PageCache,
+}
+
 /// Executors by their numbers. Numbers count up and are not reused.
 #[derive(Default)]
-pub(super) struct SimExecutors(Vec<Option<Box<SimExecutor>>>);
+pub(super) struct SimExecutors {
+    present: Vec<Option<Box<SimExecutor>>>,
+    /// The machine of each executor that ever joined.
+    machines: Vec<u32>,
+}
 
 impl SimExecutors {
     /// Adds an executor and returns its number.
-    pub fn add(&mut self, executor: SimExecutor) -> u32 {
-        self.0.push(Some(Box::new(executor)));
-        self.0.len() as u32 - 1
+    pub fn add(&mut self, machine: u32, store: LeftStore, setup: &Setup) -> u32 {
+        let number = self.count();
+        let seed = setup.seed ^ u64::from(number);
+        let dispatcher = setup.dispatcher_of_machine(machine);
+        self.present.push(Some(Box::new(SimExecutor::new(setup, dispatcher, store, seed))));
+        self.machines.push(machine);
+        number
     }
 
-    /// The number that the next executor will have.
-    pub fn next(&self) -> u32 {
-        self.0.len() as u32
+    /// Number of executors that ever joined.
+    pub fn count(&self) -> u32 {
+        self.present.len() as u32
     }
 
     pub fn remove(&mut self, executor: u32) -> SimExecutor {
-        *self.0[executor as usize].take().expect("the executor is there")
-    }
-
-    pub fn has(&self, executor: u32) -> bool {
-        self.get(executor).is_some()
+        *self.present[executor as usize].take().expect("the executor is there")
     }
 
     pub fn get(&self, executor: u32) -> Option<&SimExecutor> {
-        self.0[executor as usize].as_deref()
+        self.present[executor as usize].as_deref()
     }
 
-    pub fn get_mut(&mut self, executor: u32) -> Option<&mut SimExecutor> {
-        self.0[executor as usize].as_deref_mut()
+    /// The machine of an executor that is there or gone.
+    pub fn machine_of(&self, executor: u32) -> u32 {
+        self.machines[executor as usize]
     }
 }
 
-impl Index<usize> for SimExecutors {
+impl Index<u32> for SimExecutors {
     type Output = SimExecutor;
 
-    fn index(&self, executor: usize) -> &SimExecutor {
-        self.get(executor as u32).expect("the executor is there")
+    fn index(&self, executor: u32) -> &SimExecutor {
+        self.get(executor).expect("the executor is there")
     }
 }
 
-impl IndexMut<usize> for SimExecutors {
-    fn index_mut(&mut self, executor: usize) -> &mut SimExecutor {
-        self.get_mut(executor as u32).expect("the executor is there")
+impl IndexMut<u32> for SimExecutors {
+    fn index_mut(&mut self, executor: u32) -> &mut SimExecutor {
+        self.present[executor as usize].as_deref_mut().expect("the executor is there")
     }
 }
 
-impl Links {
-    /// The links of a machine, whose disk is slower by the factor `slowness`.
-    pub fn new(cluster: &SimCluster, flows: &mut Flows, slowness: f64) -> Self {
-        Links {
-            card_in: flows.link(cluster.card_bytes_per_s),
-            card_out: flows.link(cluster.card_bytes_per_s),
-            client: cluster.storage.client_bytes_per_s.map(|rate| flows.link(rate)),
-            disk_read: cluster.disk.map(|disk| flows.link(disk.read_bytes_per_s / slowness)),
-            disk_write: cluster.disk.map(|disk| flows.link(disk.write_bytes_per_s / slowness)),
-        }
+impl LeftStore {
+    pub fn empty(setup: &Setup) -> Self {
+        let pages = setup.cluster.page_cache_bytes / setup.workload.object_bytes().max(1);
+        LeftStore { objects: Vec::new(), pages: PageCache::new(pages as usize) }
+    }
+
+    pub fn objects(&self) -> &[u32] {
+        &self.objects
     }
 }
 
 impl SimExecutor {
-    pub fn new(
-        cluster: &SimCluster,
-        policies: &Policies,
-        links: Links,
-        pages: PageCache,
-        seed: u64,
-    ) -> Self {
+    fn new(setup: &Setup, dispatcher: usize, store: LeftStore, seed: u64) -> Self {
+        let Setup { cluster, policies, .. } = setup;
         let limits = StoreLimits {
             bytes: cluster.cache_bytes,
             inodes: u64::MAX,
             floor_bytes: 0,
             floor_inodes: 0,
         };
-        let overlap = Overlap { is_on: policies.overlap, ..Overlap::default() };
-        let (capacity, max_fetches) = (SimExecutor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(
-            capacity,
+            SimExecutor::capacity(cluster),
             limits,
             policies.eviction,
-            policies.caches(),
-            overlap,
-            max_fetches,
+            setup.caches,
+            Overlap { is_on: policies.overlap, ..Overlap::default() },
+            cluster.max_fetches(),
             seed,
         );
-        let (replicas, to_hold) = (BTreeMap::new(), BTreeMap::new());
-        let (told, lacks_room, running, stored_bytes) = (ExecutorLoad::default(), false, 0, 0);
-        SimExecutor {
+        let LeftStore { objects, pages } = store;
+        let mut executor = SimExecutor {
+            dispatcher,
             node,
-            links,
-            replicas,
-            to_hold,
+            replicas: objects.iter().map(|object| (*object, Replica::Whole)).collect(),
             pages,
-            told,
-            lacks_room,
-            running,
-            stored_bytes,
-        }
-    }
-
-    /// Counts an object that is stored or fetched.
-    pub fn store(&mut self, cluster: &SimCluster, size_bytes: u64) {
-        self.stored_bytes += size_bytes;
-        assert!(
-            self.stored_bytes <= cluster.cache_bytes,
-            "a store has {} bytes",
-            self.stored_bytes
-        );
-    }
-
-    /// Stops counting an object whose fetch failed.
-    pub fn unstore(&mut self, object: u32, size_bytes: u64) {
-        self.replicas.remove(&object);
-        self.stored_bytes -= size_bytes;
-    }
-
-    /// Number of tasks that run.
-    pub fn running(&self) -> u64 {
-        self.running.into()
+            told: ExecutorLoad::default(),
+            lacks_room: false,
+            running: 0,
+            stored_bytes: 0,
+        };
+        objects.iter().for_each(|object| executor.reserve(*object, setup));
+        executor
     }
 
     pub fn capacity(cluster: &SimCluster) -> Resources {
         Resources { cpus_milli: cluster.cpus * 1000, ..Resources::default() }
     }
-}
 
-impl Run<'_> {
-    pub(super) fn task_assigned(&mut self, executor: u32, task: u32) {
-        self.tasks[task].executor = executor;
-        let inputs = self.inputs_of(task, self.owner(task));
-        let (task, need) = (self.tasks.id_of(task), Resources::default());
-        self.tell_node(executor, Event::Assigned { task, inputs, need, priority: 0 });
+    /// Number of its dispatcher.
+    pub fn dispatcher(&self) -> usize {
+        self.dispatcher
     }
 
-    /// Which tasks share the replicas of a task's inputs.
-    pub(super) fn owner(&self, task: u32) -> Owner {
-        if self.caches { Owner::All } else { Owner::Task(task) }
-    }
+    // ---- the decider
 
-    pub(super) fn tell_node(&mut self, by: u32, event: Event) {
-        let mut effects = std::mem::take(&mut self.node_effects);
-        let executor = &mut self.executors[by as usize];
-        executor.node.handle(event, &mut effects);
-        let (load, told) = (executor.node.load(), executor.told);
-        if (load.staging, load.lent_milli) != (told.staging, told.lent_milli) {
-            executor.told = load;
-            let lent_milli = load.lent_milli.min(u32::MAX.into()) as u32;
-            self.say(Fact::Staging { executor: by, lent_milli, light_bytes: load.light_bytes });
+    /// Passes an event to the decider. Returns the load of the node if it has to be reported.
+    pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) -> Option<ExecutorLoad> {
+        self.node.handle(event, effects);
+        let (load, told) = (self.node.load(), self.told);
+        if (load.staging, load.lent_milli) == (told.staging, told.lent_milli) {
+            return None;
         }
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Fetch { object, task } => {
-                    let size_bytes = self.workload.size_bytes(self.plan.outputs.object_of(object));
-                    self.executors[by as usize].store(self.cluster, size_bytes);
-                    let task = task.map(|task| self.number_of(by, task));
-                    self.fetch(by, object, task);
-                }
-                Effect::Evict { object } => self.evict(by, self.plan.outputs.object_of(object)),
-                Effect::Start { task, reads, .. } => self.start(self.number_of(by, task), reads),
-                Effect::GiveBack { task } => {
-                    self.say(Fact::Returned { executor: by, task: self.number_of(by, task) });
-                }
-                Effect::Refuse { task, for_now, .. } => {
-                    let end = if for_now { End::NoRoom } else { End::Refused };
-                    self.say(Fact::Ended {
-                        executor: by,
-                        task: self.number_of(by, task),
-                        ran_us: 0,
-                        end,
-                    });
-                }
-                Effect::Fail { task, .. } => {
-                    let (task, end) = (self.number_of(by, task), End::Starved);
-                    self.say(Fact::Ended { executor: by, task, ran_us: 0, end });
-                }
-                Effect::Kill { task } => {
-                    let task = self.number_of(by, task);
-                    let attempt = self.tasks[task].attempt;
-                    self.events
-                        .schedule(self.now, SimEvent::Killed { executor: by, task, attempt });
-                }
-                Effect::Suspend { .. } | Effect::Resume { .. } => {
-                    unreachable!("all tasks have one priority")
-                }
-                Effect::Lend { .. } | Effect::Granted { .. } => {
-                    unreachable!("no task of a simulation lends processors")
-                }
-                Effect::Expected { .. } => unreachable!("no object is handed over in a simulation"),
-                Effect::Held { object } => {
-                    self.say(Fact::Stored {
-                        executor: by,
-                        object: self.plan.outputs.object_of(object),
-                    });
-                }
-                Effect::NotHeld { object, .. } => {
-                    self.say(Fact::NotHeld {
-                        executor: by,
-                        object: self.plan.outputs.object_of(object),
-                    });
-                }
-                Effect::CannotKeep { .. } => self.executors[by as usize].lacks_room = true,
-            }
-        }
-        self.node_effects = effects;
+        self.told = load;
+        Some(load)
     }
 
-    fn evict(&mut self, by: u32, object: u32) {
-        let executor = &mut self.executors[by as usize];
-        executor.stored_bytes -= self.workload.size_bytes(object);
-        if self.caches {
-            executor.replicas.remove(&object);
-            executor.pages.forget(object);
-            self.say(Fact::Evicted { executor: by, object });
-        }
+    /// The decider finds no room for an output.
+    pub fn finds_no_room(&mut self) {
+        self.lacks_room = true;
     }
 
-    /// Looks up an object that another executor could not fetch from this one, and reports if it is
-    /// not there.
-    pub(super) fn verify(&mut self, executor: u32, object: u32) {
-        if !self.executors[executor as usize].replicas.contains_key(&object) {
-            self.say(Fact::Evicted { executor, object });
-        }
-    }
-
-    /// The number of a task of an executor.
-    pub(super) fn number_of(&self, executor: u32, task: TaskId) -> u32 {
-        self.plan.number(self.dispatcher_of(executor), task)
+    /// Whether the decider found no room for the output that was just written.
+    pub fn take_lack_of_room(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_room)
     }
 
     // ---- tasks
 
-    /// Starts a task: it reads cached inputs from memory and the others from disk, then computes.
-    fn start(&mut self, number: u32, reads: Reads) {
-        let task = &self.tasks[number];
-        let executor = &mut self.executors[task.executor as usize];
-        executor.running += 1;
-        assert!(
-            executor.running <= self.cluster.cpus,
-            "{} tasks are in its slots",
-            executor.running
-        );
-        let disk = executor.links.disk_read.filter(|_| self.caches || self.is_warm);
-        let is_on_disk = |object: &&u32| disk.is_some() && !executor.pages.touch(**object);
-        let on_disk = task.inputs.iter().filter(is_on_disk);
-        let from_disk = on_disk.map(|object| self.workload.size_bytes(*object)).sum::<u64>();
-        let from_memory_s = (reads.bytes() - from_disk) as f64 / self.cluster.memory_bytes_per_s;
-        let task = &mut self.tasks[number];
-        (task.started, task.is_running, task.step, task.reads) =
-            (self.now, true, TaskStep::Computing, reads);
-        task.computes_ns = task.compute_us * MICROSECOND + (from_memory_s * 1e9) as Ns;
-        self.outcome.reads += reads;
-        self.outcome.course.note_reads(reads);
+    /// Number of tasks that run.
+    pub fn running(&self) -> u32 {
+        self.running
+    }
+
+    pub fn begin_task(&mut self, cluster: &SimCluster) {
         self.running += 1;
-        match disk {
-            Some(disk) if from_disk > 0 => {
-                let tag = Tag::OfTask(number).number();
-                task.flow = Some(self.flows.start(self.now, from_disk as f64, &[disk], None, tag));
-            }
-            _ => self.has_read(number),
+        assert!(self.running <= cluster.cpus, "{} tasks are in its slots", self.running);
+    }
+
+    pub fn end_task(&mut self) {
+        self.running -= 1;
+    }
+
+    // ---- the store
+
+    pub fn replica(&self, object: u32) -> Option<Replica> {
+        self.replicas.get(&object).copied()
+    }
+
+    /// Counts an object that is stored or fetched.
+    pub fn reserve(&mut self, object: u32, setup: &Setup) {
+        self.stored_bytes += setup.size_bytes(object);
+        let has_room = self.stored_bytes <= setup.cluster.cache_bytes;
+        assert!(has_room, "a store has {} bytes", self.stored_bytes);
+    }
+
+    /// An object whose bytes are reserved will be there when this fetch ends.
+    pub fn expect(&mut self, object: u32, fetch: u32) {
+        self.replicas.insert(object, Replica::Partial(fetch));
+    }
+
+    /// An object whose bytes are reserved is there.
+    pub fn store(&mut self, object: u32) {
+        self.replicas.insert(object, Replica::Whole);
+        self.pages.touch(object);
+    }
+
+    /// Stops counting an object whose fetch failed.
+    pub fn unexpect(&mut self, object: u32, setup: &Setup) {
+        self.replicas.remove(&object);
+        self.stored_bytes -= setup.size_bytes(object);
+    }
+
+    pub fn evict(&mut self, object: u32, setup: &Setup) {
+        self.stored_bytes -= setup.size_bytes(object);
+        if setup.caches {
+            self.replicas.remove(&object);
+            self.pages.forget(object);
         }
     }
 
-    /// Aborts a task whose executor is gone.
-    pub(super) fn break_off(&mut self, number: u32) {
-        let task = &mut self.tasks[number];
-        self.running -= u64::from(std::mem::take(&mut task.is_running));
-        if let Some(flow) = task.flow.take() {
-            self.flows.stop(self.now, flow);
-        }
+    /// Reads an object of the store. Returns whether it was in the page cache.
+    pub fn touch(&mut self, object: u32) -> bool {
+        self.pages.touch(object)
+    }
+
+    /// What remains in the store when the executor is gone.
+    pub fn into_store(self) -> LeftStore {
+        let whole =
+            self.replicas.into_iter().filter(|(_, replica)| matches!(replica, Replica::Whole));
+        LeftStore { objects: whole.map(|(object, _)| object).collect(), pages: self.pages }
     }
 }

@@ -6,6 +6,7 @@
 //! workloads have many.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use eyas_jobs::JobSpec;
 use eyas_types::outcome::Delivered;
@@ -14,9 +15,9 @@ use eyas_types::{
     TaskTemplate, Template, Version,
 };
 
-use super::dispatchers::Partitioner;
 use super::object::{Owner, id_of, object_of};
-use crate::cluster::{Policies, SimCluster};
+use crate::cluster::{Policies, SimCluster, TaskPartitioning};
+use crate::random::Random;
 use crate::workload::{KeepRule, Workload};
 
 /// The only job of each dispatcher.
@@ -122,14 +123,42 @@ impl Outputs {
     }
 }
 
+/// Distributes the tasks over the dispatchers, in order of arrival.
+pub(super) struct Partitioner {
+    partitioning: TaskPartitioning,
+    dispatchers: u64,
+    assigned: u64,
+}
+
+impl Partitioner {
+    pub fn new(cluster: &SimCluster, policies: &Policies) -> Self {
+        Partitioner {
+            partitioning: policies.partitioning,
+            dispatchers: cluster.dispatchers.into(),
+            assigned: 0,
+        }
+    }
+
+    /// The dispatcher of the next task, whose first input is `first_input`.
+    pub fn next_dispatcher(&mut self, first_input: Option<u32>) -> usize {
+        let turn = self.assigned;
+        self.assigned += 1;
+        let key = match (self.partitioning, first_input) {
+            (TaskPartitioning::FirstInput, Some(object)) => Random::new(object.into()).throw(),
+            _ => turn,
+        };
+        (key % self.dispatchers) as usize
+    }
+}
+
 /// The jobs of all dispatchers.
 #[derive(Default)]
 pub(super) struct Plan {
     /// The job of each dispatcher.
-    pub specs: Vec<JobSpec>,
+    specs: Vec<JobSpec>,
     /// For each dispatcher, the numbers of its tasks in the workload, in the order of their
     /// indices. Where there is one dispatcher, numbers and indices are equal, and this is empty.
-    pub numbers: Vec<Vec<u32>>,
+    numbers: Vec<Vec<u32>>,
     pub outputs: Outputs,
 }
 
@@ -178,6 +207,21 @@ impl Plan {
             spec.items.push(&TaskItem { template, values: Vec::new(), inputs });
         }
         plan
+    }
+
+    /// The job of a dispatcher.
+    pub fn spec(&self, dispatcher: usize) -> JobSpec {
+        self.specs[dispatcher].clone()
+    }
+
+    /// The indices in the job of a dispatcher of the tasks with these numbers.
+    pub fn indices(&self, dispatcher: usize, tasks: &Range<u32>) -> Range<u32> {
+        let count = self.specs[dispatcher].items.len() as u32;
+        let before = |number: u32| match self.numbers.get(dispatcher) {
+            Some(numbers) => numbers.partition_point(|other| *other < number) as u32,
+            None => number.min(count),
+        };
+        before(tasks.start)..before(tasks.end)
     }
 
     /// The id of a task in the job of its dispatcher.

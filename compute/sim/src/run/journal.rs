@@ -12,40 +12,29 @@ use crate::clock::{MICROSECOND, Ns};
 
 /// Time until a written entry is on disk: a synchronised write to a solid-state disk.
 pub(super) const WRITTEN_AFTER_NS: Ns = 500 * MICROSECOND;
+/// Number of results that are written at once when journals are not kept.
+const WRITTEN_AT_ONCE: u64 = 1_024;
 
+#[derive(Default)]
 pub(super) struct SimJournal {
-    spec: JobSpec,
     /// Entries are kept. Otherwise no dispatcher is ever started again, and written entries are
     /// dropped.
-    pub is_kept: bool,
+    is_kept: bool,
     /// Entries on disk.
     entries: Vec<Arc<Entry>>,
     /// Entries that are written and not yet on disk, in order.
     on_the_way: VecDeque<Arc<Entry>>,
     /// Results may have accumulated since the last entry.
-    pub is_behind: bool,
+    is_behind: bool,
     /// Number of results since the last entry.
-    pub gathered: u64,
+    gathered: u64,
     /// Number of deaths of the dispatcher. Entries in flight at a death never reach the disk.
-    pub deaths: u32,
+    deaths: u32,
 }
 
 impl SimJournal {
-    pub fn new(spec: JobSpec) -> Self {
-        let (entries, on_the_way) = (Vec::new(), VecDeque::new());
-        SimJournal {
-            spec,
-            is_kept: false,
-            entries,
-            on_the_way,
-            is_behind: false,
-            gathered: 0,
-            deaths: 0,
-        }
-    }
-
-    pub fn spec(&self) -> JobSpec {
-        self.spec.clone()
+    pub fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     /// Writes a record. Returns whether an entry is now on its way to the disk.
@@ -75,15 +64,38 @@ impl SimJournal {
         entry
     }
 
+    /// A result has come, which will be in an entry.
+    pub fn gather(&mut self) {
+        (self.is_behind, self.gathered) = (true, self.gathered + 1);
+    }
+
+    /// Whether it is time to write the accumulated results: there are some, and no others are being
+    /// written. If so, they count as written.
+    pub fn take_results(&mut self) -> bool {
+        let is_time = if self.is_kept {
+            self.is_behind && self.written() == self.on_disk()
+        } else {
+            self.gathered >= WRITTEN_AT_ONCE
+        };
+        if is_time {
+            (self.is_behind, self.gathered) = (false, 0);
+        }
+        is_time
+    }
+
+    pub fn deaths(&self) -> u32 {
+        self.deaths
+    }
+
     /// The dispatcher has died: entries in flight are lost.
     pub fn die(&mut self) {
         self.on_the_way.clear();
         (self.is_behind, self.deaths) = (false, self.deaths + 1);
     }
 
-    /// The job, as the entries on disk give it.
-    pub fn replay(&self) -> Replay {
-        let mut replay = Replay::new(JOB, self.spec.clone());
+    /// The job with this specification, as the entries on disk give it.
+    pub fn replay(&self, spec: JobSpec) -> Replay {
+        let mut replay = Replay::new(JOB, spec);
         self.entries.iter().for_each(|entry| replay.apply((**entry).clone()));
         replay
     }

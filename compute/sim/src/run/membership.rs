@@ -1,332 +1,279 @@
 //! Nodes that come and go: they start and join, are given back or lost, and lose and regain the
-//! connection to their dispatcher.
+//! connection to their dispatcher. Machines, nodes, dispatchers and the provisioner all take part
+//! in that, and are told of it here, so that none of them calls another.
 //!
 //! A *machine* always exists. A node exists while its machine is held. An executor is one session
 //! of a node and has a number of its own, as in a real cluster: a node that joins again is another
 //! executor with the same store.
 
-use std::collections::BTreeSet;
-
-use eyas_jobs::Event as JobsEvent;
-use eyas_node::Event as NodeEvent;
-use eyas_provision::{self as provision, NodeRequestId};
-use eyas_sched::{Event, ExecutorProfile};
+use eyas_provision::{Effect, Event, NodeRequestId, OutstandingWork};
 use eyas_types::ExecutorId;
 
-use super::executor::{Links, Replica, SimExecutor};
-use super::page_cache::PageCache;
-use super::{Fact, Run, SimEvent};
-use crate::clock::{Ns, from_seconds, seconds};
-use crate::cluster::SimCluster;
-use crate::flows::Flows;
-use crate::nodes::{MISSED_AFTER_NS, REJOINS_AFTER_NS, SLOW_DISK};
-use crate::random::Random;
-
-pub(super) struct Membership {
-    machines: Vec<Machine>,
-    /// Machines that are not held.
-    free: BTreeSet<u32>,
-    /// Each executor that ever joined, by its number.
-    executors: Vec<ExecutorRecord>,
-    dice: Random,
-    /// Number of machines that are held.
-    held: u64,
-    /// Time that machines were held, for holdings that have ended.
-    held_ns: u128,
-}
-
-struct Machine {
-    links: Links,
-    /// Start of the current holding.
-    since: Option<Ns>,
-    /// Number of holdings so far.
-    holdings: u32,
-    /// The request that the node was granted for.
-    request: Option<NodeRequestId>,
-    /// Number of its last executor.
-    executor: u32,
-    /// Content of its store while it has no executor.
-    left: Option<LeftStore>,
-}
-
-/// Content of the store of a node without an executor.
-struct LeftStore {
-    objects: Vec<u32>,
-    pages: PageCache,
-}
-
-struct ExecutorRecord {
-    machine: u32,
-    is_known: bool,
-}
-
-impl Membership {
-    pub fn new(cluster: &SimCluster, flows: &mut Flows, seed: u64) -> Self {
-        let mut dice = Random::new(seed);
-        let machines = (0..cluster.nodes).map(|_| {
-            let is_slow = dice.share() < cluster.failures.slow_disks;
-            let links = Links::new(cluster, flows, if is_slow { SLOW_DISK } else { 1.0 });
-            Machine { links, since: None, holdings: 0, request: None, executor: 0, left: None }
-        });
-        let machines = machines.collect();
-        let free = (0..cluster.nodes).collect();
-        Membership { machines, free, executors: Vec::new(), dice, held: 0, held_ns: 0 }
-    }
-
-    /// Whether the dispatcher takes the executor to be connected.
-    pub fn is_known(&self, executor: u32) -> bool {
-        self.executors[executor as usize].is_known
-    }
-
-    pub fn machine_of(&self, executor: u32) -> u32 {
-        self.executors[executor as usize].machine
-    }
-
-    /// Number of nodes.
-    pub fn nodes(&self) -> u64 {
-        self.held
-    }
-
-    /// Time that nodes were held until `end`, summed over nodes.
-    pub fn held_ns(&self, end: Ns) -> u128 {
-        let there = self.machines.iter().filter_map(|machine| machine.since);
-        self.held_ns + there.map(|since| u128::from(end.saturating_sub(since))).sum::<u128>()
-    }
-
-    pub fn has_free(&self) -> bool {
-        !self.free.is_empty()
-    }
-
-    /// A random time until an event with this mean time between occurrences (exponentially
-    /// distributed).
-    pub fn after(&mut self, mean_ns: Ns) -> Ns {
-        from_seconds(-libm::log(1.0 - self.dice.share()) * seconds(mean_ns)).max(1)
-    }
-
-    /// Ends the holding of a machine.
-    fn end_holding(&mut self, machine: u32, now: Ns) {
-        let machine = &mut self.machines[machine as usize];
-        let since = machine.since.take().expect("the machine is held");
-        machine.left = None;
-        self.held -= 1;
-        self.held_ns += u128::from(now - since);
-    }
-}
+use super::Run;
+use super::event::{Departure, Fact, SimEvent};
+use super::executor::{LeftStore, SimExecutor};
+use crate::clock::Ns;
+use crate::nodes::{MISSED_AFTER_NS, REJOINS_AFTER_NS};
 
 impl Run<'_> {
     /// Starts a node on a free machine.
     pub(super) fn start_node(&mut self, request: Option<NodeRequestId>) {
-        let number = self.membership.free.pop_first().expect("the caller has looked");
-        let machine = &mut self.membership.machines[number as usize];
-        (machine.since, machine.request) = (Some(self.now), request);
-        machine.holdings += 1;
-        self.membership.held += 1;
-        if let Some(batch) = &self.cluster.batch {
-            let expired = SimEvent::WalltimeOver { machine: number, holding: machine.holdings };
-            self.events.schedule(self.now + batch.walltime_ns, expired);
+        let (machine, holding) = self.machines.hold(request, self.world.agenda.now());
+        if let Some(batch) = &self.world.setup.cluster.batch {
+            let over = SimEvent::WalltimeOver { machine, holding };
+            self.world.agenda.schedule_after(batch.walltime_ns, over);
         }
-        self.join(number, LeftStore { pages: self.no_pages(), objects: Vec::new() }, None);
-    }
-
-    fn no_pages(&self) -> PageCache {
-        PageCache::new(
-            (self.cluster.page_cache_bytes / self.workload.object_bytes().max(1)) as usize,
-        )
+        self.join(machine, LeftStore::empty(self.world.setup), None);
     }
 
     /// An executor joins with the content of its store. `was` is the node's earlier executor, if it
     /// lost its connection.
-    fn join(
-        &mut self,
-        machine: u32,
-        LeftStore { objects, pages }: LeftStore,
-        was: Option<ExecutorId>,
-    ) {
-        let number = self.executors.next();
-        let of = &mut self.membership.machines[machine as usize];
-        of.executor = number;
-        let (links, request) = (of.links, of.request);
-        self.membership.executors.push(ExecutorRecord { machine, is_known: true });
-        let mut executor = SimExecutor::new(
-            self.cluster,
-            &self.policies,
-            links,
-            pages,
-            self.seed ^ u64::from(number),
-        );
-        executor.replicas.extend(objects.iter().map(|object| (*object, Replica::Whole)));
-        let held = objects
-            .into_iter()
-            .map(|object| (self.id_of(object), self.workload.size_bytes(object)));
-        let held: Box<[_]> = held.collect();
-        held.iter().for_each(|(_, size_bytes)| executor.store(self.cluster, *size_bytes));
-        self.executors.add(executor);
-        for (object, size_bytes) in held.iter().copied() {
-            self.tell_node(number, NodeEvent::Found { object, size_bytes });
+    fn join(&mut self, machine: u32, store: LeftStore, was: Option<ExecutorId>) {
+        let (executor, held) = self.nodes.join(machine, store, &mut self.world);
+        let request = self.machines.join(machine, executor);
+        self.plan_failures(executor);
+        if let Some(batch) = &mut self.batch {
+            batch.joined(executor);
         }
-        let failures = &self.cluster.failures;
-        let mut schedule = |mean_ns: Option<Ns>, event| {
-            let after_ns = mean_ns.map(|mean_ns| self.membership.after(mean_ns));
-            if let Some(at) = after_ns.and_then(|after_ns| failures.at(self.now, after_ns)) {
-                self.events.schedule(at, event);
-            }
-        };
-        schedule(failures.lost_after_ns, SimEvent::NodeLost { executor: number });
-        schedule(
-            failures.leaves.map(|(mean_ns, _)| mean_ns),
-            SimEvent::ExecutorRetires { executor: number },
-        );
-        schedule(failures.disconnected_after_ns, SimEvent::Disconnected { executor: number });
-        self.note_joined(number);
-        let executor = ExecutorId(number);
-        let (capacity, profile) =
-            (SimExecutor::capacity(self.cluster), Box::<ExecutorProfile>::default());
-        let (dispatcher, name) = (self.dispatcher_of(number), format!("n{machine}"));
-        self.tell_jobs(dispatcher, JobsEvent::ExecutorJoined { executor, name });
-        self.tell_scheduler(
-            dispatcher,
-            Event::ExecutorJoined { executor, capacity, profile, held },
-        );
+        self.dispatchers.join(executor, machine, held, &mut self.world);
         // Repeat the order to leave to executors that could not be reached.
-        self.tell_provisioner(provision::Event::NodeJoined { node: executor, request, was });
+        let node = ExecutorId(executor);
+        self.tell_provisioner(Event::NodeJoined { node, request, was });
+    }
+
+    fn plan_failures(&mut self, executor: u32) {
+        let failures = &self.world.setup.cluster.failures;
+        let (agenda, dice) = (&mut self.world.agenda, &mut self.failure_dice);
+        let means = [
+            (Departure::Lost, failures.lost_after_ns),
+            (Departure::Retires, failures.leaves.map(|(mean_ns, _)| mean_ns)),
+            (Departure::Disconnected, failures.disconnected_after_ns),
+        ];
+        for (how, mean_ns) in means {
+            if let Some(at) = dice.next(mean_ns, agenda.now()) {
+                agenda.schedule(at, SimEvent::Goes { executor, how });
+            }
+        }
     }
 
     /// Removes an executor and aborts its tasks and fetches. If its node `serves`, others can still
     /// fetch from the store.
     fn leave(&mut self, executor: u32, serves: bool) -> SimExecutor {
-        let gone = self.executors.remove(executor);
-        for task in self.scheduler_of(executor).tasks_of(ExecutorId(executor)) {
-            self.break_off(self.number_of(executor, task));
-        }
-        self.end_fetches_of(executor, serves);
-        gone
+        let tasks = self.dispatchers.tasks_of(executor);
+        self.nodes.leave(executor, tasks, serves, &mut self.world)
     }
 
     /// The dispatcher learns that an executor is gone: lost with its tasks, or after leaving in
     /// good order.
     pub(super) fn forget(&mut self, executor: u32, is_loss: bool) {
-        self.membership.executors[executor as usize].is_known = false;
-        let id = ExecutorId(executor);
-        self.tell_provisioner(provision::Event::NodeLeft { node: id });
-        let dispatcher = self.dispatcher_of(executor);
-        let tasks = self.scheduler_of(executor).tasks_of(id);
-        let lost_with = is_loss.then(|| SimExecutor::capacity(self.cluster));
-        let suspended = BTreeSet::new();
-        self.tell_jobs(
-            dispatcher,
-            JobsEvent::ExecutorGone { executor: id, tasks, lost_with, suspended },
-        );
+        self.dispatchers.disconnect(executor);
+        self.tell_provisioner(Event::NodeLeft { node: ExecutorId(executor) });
+        self.dispatchers.executor_gone(executor, is_loss, &mut self.world);
     }
 
-    /// Gives back a node without tasks.
-    pub(super) fn give_back(&mut self, executor: u32) {
-        self.end_node(executor);
-        self.forget(executor, false);
-    }
+    // ---- nodes that end
 
     /// Ends a node and frees its machine, unless the node is already lost.
     fn end_node(&mut self, executor: u32) {
-        let number = self.membership.machine_of(executor);
-        let machine = &self.membership.machines[number as usize];
-        if machine.executor == executor && machine.since.is_some() {
-            match self.executors.has(executor) {
+        let machine = self.nodes.machine_of(executor);
+        if self.machines.is_last(machine, executor) {
+            match self.nodes.has(executor) {
                 true => drop(self.leave(executor, false)),
-                false => self.end_fetches_of(executor, false),
+                false => self.nodes.end_fetches_of(executor, false, &mut self.world),
             }
-            self.membership.end_holding(number, self.now);
-            self.membership.free.insert(number);
+            self.machines.end_holding(machine, self.world.agenda.now());
+            self.machines.free(machine);
             self.grant();
         }
     }
 
     /// The batch system ends a node whose walltime is over.
     pub(super) fn expired(&mut self, machine: u32, holding: u32) {
-        let of = &self.membership.machines[machine as usize];
-        if of.holdings == holding && of.since.is_some() {
-            let executor = of.executor;
-            self.outcome.out_of_time +=
-                self.executors.get(executor).map_or(0, SimExecutor::running);
+        if let Some(executor) = self.machines.executor_in(machine, holding) {
+            let running = self.nodes.get(executor).map_or(0, SimExecutor::running);
+            self.world.metrics.out_of_time(running);
             self.end_node(executor);
-            self.say(Fact::Gone { executor });
+            self.world.say(Fact::Gone { executor });
         }
     }
 
-    pub(super) fn lost(&mut self, executor: u32) {
-        self.outcome.lost_nodes += 1;
+    fn lost(&mut self, executor: u32) {
+        self.world.metrics.node_lost();
         self.leave(executor, false);
-        let machine = self.membership.machine_of(executor);
-        self.membership.end_holding(machine, self.now);
-        self.events
-            .schedule(self.now + MISSED_AFTER_NS, SimEvent::FactArrives(Fact::Gone { executor }));
-        if let Some(after) = self.cluster.failures.back_after_ns {
-            self.events.schedule(self.now + after, SimEvent::MachineBack { machine });
+        let machine = self.nodes.machine_of(executor);
+        let agenda = &mut self.world.agenda;
+        self.machines.end_holding(machine, agenda.now());
+        agenda.schedule_after(MISSED_AFTER_NS, SimEvent::FactArrives(Fact::Gone { executor }));
+        if let Some(after_ns) = self.world.setup.cluster.failures.back_after_ns {
+            agenda.schedule_after(after_ns, SimEvent::MachineBack { machine });
         }
     }
 
     /// A lost machine comes back with an empty store.
     pub(super) fn back(&mut self, machine: u32) {
-        if self.dispatchers[self.dispatcher_of_machine(machine)].is_down {
-            self.events.schedule(self.now + REJOINS_AFTER_NS, SimEvent::MachineBack { machine });
-            return;
+        if self.is_dispatcher_down(machine) {
+            let back = SimEvent::MachineBack { machine };
+            return self.world.agenda.schedule_after(REJOINS_AFTER_NS, back);
         }
-        self.membership.free.insert(machine);
-        match self.cluster.batch {
+        self.machines.free(machine);
+        match self.batch {
             Some(_) => self.grant(),
             None => self.start_node(None),
         }
     }
 
-    pub(super) fn disconnected(&mut self, executor: u32) {
-        self.outcome.broken_connections += 1;
-        self.end_session(executor, true, REJOINS_AFTER_NS);
-        self.tell_dispatcher(Fact::Gone { executor });
+    fn is_dispatcher_down(&self, machine: u32) -> bool {
+        self.dispatchers[self.world.setup.dispatcher_of_machine(machine)].is_down()
+    }
+
+    // ---- sessions that end
+
+    pub(super) fn goes(&mut self, executor: u32, how: Departure) {
+        match how {
+            Departure::Lost => self.lost(executor),
+            Departure::Disconnected => {
+                self.world.metrics.connection_broken();
+                self.end_session(executor, true, REJOINS_AFTER_NS);
+                self.dispatchers.tell_of_executor(Fact::Gone { executor });
+            }
+            Departure::Retires => self.world.say(Fact::Retiring { executor }),
+            Departure::Stops => self.stops(executor),
+        }
     }
 
     /// An executor leaves, and comes back later with the content of its store.
-    pub(super) fn stops(&mut self, executor: u32) {
-        let Some((_, away_ns)) = self.cluster.failures.leaves else { return };
-        self.outcome.left_nodes += 1;
-        self.say(Fact::Left { executor });
+    fn stops(&mut self, executor: u32) {
+        let Some((_, away_ns)) = self.world.setup.cluster.failures.leaves else { return };
+        self.world.metrics.node_left();
+        self.world.say(Fact::Left { executor });
         self.end_session(executor, false, away_ns);
     }
 
     /// Ends an executor's session. Its node joins again after `away_ns` with the content of its
     /// store.
-    pub(super) fn end_session(&mut self, executor: u32, serves: bool, away_ns: Ns) {
-        let SimExecutor { replicas, pages, .. } = self.leave(executor, serves);
-        let whole = replicas.into_iter().filter(|(_, replica)| matches!(replica, Replica::Whole));
-        let objects = whole.map(|(object, _)| object).collect();
-        let machine = self.membership.machine_of(executor);
-        self.membership.machines[machine as usize].left = Some(LeftStore { objects, pages });
-        self.events.schedule(self.now + away_ns, SimEvent::ExecutorRejoins { machine });
+    fn end_session(&mut self, executor: u32, serves: bool, away_ns: Ns) {
+        let store = self.leave(executor, serves).into_store();
+        let machine = self.nodes.machine_of(executor);
+        self.machines.keep_store(machine, store);
+        self.world.agenda.schedule_after(away_ns, SimEvent::ExecutorRejoins { machine });
     }
 
-    /// A dispatcher has died: its executors lose their connections.
+    /// A dispatcher dies: its executors lose their connections.
     pub(super) fn end_sessions_of(&mut self, dispatcher: usize) {
-        for executor in 0..self.executors.next() {
-            if self.dispatcher_of(executor) != dispatcher {
+        for executor in 0..self.nodes.count() {
+            if self.dispatchers.dispatcher_of(executor) != dispatcher {
                 continue;
             }
-            if self.executors.has(executor) {
+            if self.nodes.has(executor) {
                 self.end_session(executor, true, REJOINS_AFTER_NS);
             }
-            self.membership.executors[executor as usize].is_known = false;
+            self.dispatchers.disconnect(executor);
         }
     }
 
     /// A node joins again, unless it has ended in the meantime. A dispatcher that has not yet read
     /// of the broken connection learns of it now.
     pub(super) fn rejoins(&mut self, machine: u32) {
-        let of = &mut self.membership.machines[machine as usize];
-        let was = of.executor;
-        if of.left.is_some() && self.dispatchers[self.dispatcher_of_machine(machine)].is_down {
-            self.events
-                .schedule(self.now + REJOINS_AFTER_NS, SimEvent::ExecutorRejoins { machine });
-        } else if let Some(left) = self.membership.machines[machine as usize].left.take() {
-            if self.membership.is_known(was) {
+        let was = self.machines.last_executor(machine);
+        if self.machines.has_store(machine) && self.is_dispatcher_down(machine) {
+            let rejoins = SimEvent::ExecutorRejoins { machine };
+            self.world.agenda.schedule_after(REJOINS_AFTER_NS, rejoins);
+        } else if let Some(store) = self.machines.take_store(machine) {
+            if self.dispatchers.is_known(was) {
                 self.forget(was, true);
             }
-            self.join(machine, left, Some(ExecutorId(was)));
+            self.join(machine, store, Some(ExecutorId(was)));
+        }
+    }
+
+    // ---- the batch system
+
+    /// Reports the outstanding work to the provisioner.
+    pub(super) fn survey(&mut self) {
+        let Some(batch) = &mut self.batch else { return };
+        let to_do = OutstandingWork {
+            waiting: self.dispatchers.waiting(),
+            running: self.dispatchers.busy(),
+            arrived: self.world.metrics.outcome().tasks,
+            ..OutstandingWork::default()
+        };
+        let work = batch.work(self.world.setup.cluster.card_bytes_per_s, to_do);
+        self.tell_provisioner(work);
+        if let Some(batch) = &self.batch {
+            batch.plan_survey(&mut self.world.agenda);
+        }
+    }
+
+    pub(super) fn provisioner_timeout(&mut self) {
+        if let Some(batch) = &mut self.batch
+            && batch.take_due(self.world.agenda.now())
+        {
+            self.tell_provisioner(Event::TimePassed);
+        }
+    }
+
+    /// Tells the provisioner which nodes became busy, idle or empty.
+    pub(super) fn tell_changes(&mut self) {
+        while let Some((executor, tasks)) = self.dispatchers.next_changed()
+            && let Some(batch) = &mut self.batch
+        {
+            let is_draining = batch.is_draining(executor);
+            if let Some(event) = batch.load_changed(executor, tasks) {
+                self.tell_provisioner(event);
+            }
+            if is_draining && self.dispatchers.is_emptied(executor) {
+                self.tell_provisioner(Event::NodeEmptied { node: ExecutorId(executor) });
+            }
+        }
+    }
+
+    /// Passes an event to the provisioner, and performs the effects.
+    fn tell_provisioner(&mut self, event: Event) {
+        let Some(batch) = &mut self.batch else { return };
+        for effect in batch.handle(event, &mut self.world.agenda) {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        let Some(batch) = &mut self.batch else { return };
+        match effect {
+            Effect::Request { request, nodes, .. } => {
+                batch.request(request, nodes, &mut self.world.agenda);
+            }
+            Effect::Withdraw { request } => {
+                batch.withdraw(request);
+                self.tell_provisioner(Event::RequestEnded { request });
+            }
+            Effect::Drain { node } => {
+                batch.drain(node.0);
+                self.dispatchers.drain(node.0, &mut self.world);
+            }
+            // A node without tasks is given back.
+            Effect::Release { node } => {
+                self.end_node(node.0);
+                self.forget(node.0, false);
+            }
+        }
+    }
+
+    /// The batch system answers a request for nodes.
+    pub(super) fn answered(&mut self, request: NodeRequestId) {
+        let Some(batch) = &mut self.batch else { return };
+        match batch.answer(request, self.world.setup.cluster.failures.failed_requests) {
+            Some(true) => self.grant(),
+            Some(false) => self.tell_provisioner(Event::RequestFailed { request }),
+            None => {}
+        }
+    }
+
+    /// Starts nodes of granted requests on free machines.
+    fn grant(&mut self) {
+        while self.machines.has_free()
+            && let Some(batch) = &mut self.batch
+            && let Some(request) = batch.next_grant()
+        {
+            self.start_node(Some(request));
         }
     }
 }

@@ -2,11 +2,11 @@
 //! a spanning tree this happens before the first task arrives; in chains it happens while tasks
 //! run. It is the baseline for fetching on demand.
 
-use eyas_node::Event as NodeEvent;
-use eyas_sched::{Event, Holder, Need, PushId, Recipients};
+use eyas_sched::{Event, Need, PushId, Recipients};
 use eyas_types::{Distribution, Resources};
 
-use super::{Run, SimEvent};
+use super::world::Setup;
+use crate::cluster::Policies;
 
 /// The only push of each dispatcher.
 const PUSH: PushId = PushId(1);
@@ -19,69 +19,35 @@ pub(super) struct Push {
 }
 
 impl Push {
-    pub fn new(distribution: Distribution, pushing: u32) -> Self {
-        Push { distribution, pushing }
+    /// The push that the policies ask for.
+    pub fn new(policies: &Policies, pushing: u32) -> Option<Self> {
+        let distribution = policies.distribution.filter(|_| policies.caches())?;
+        Some(Push { distribution, pushing })
     }
-}
 
-impl Run<'_> {
-    pub(super) fn begin_push(&mut self) {
-        let Some(Push { distribution, pushing }) = self.push else { return };
-        let objects = (0..self.workload.objects()).map(|object| {
-            let size_bytes = self.workload.size_bytes(object);
-            (self.id_of(object), size_bytes)
-        });
-        let objects: Box<[_]> = objects.collect();
-        for number in 0..pushing as usize {
-            let to = Recipients::Takers([Need::from(Resources::default())].into());
-            self.tell_scheduler(
-                number,
-                Event::Push { push: PUSH, objects: objects.clone(), to, distribution },
-            );
-        }
+    /// For each dispatcher, the event that begins its push.
+    pub fn begin(&self, setup: &Setup) -> Vec<Event> {
+        let objects = 0..setup.workload.objects();
+        let objects: Box<[_]> =
+            objects.map(|object| (setup.id_of(object), setup.size_bytes(object))).collect();
+        let event = || Event::Push {
+            push: PUSH,
+            objects: objects.clone(),
+            to: Recipients::Takers([Need::from(Resources::default())].into()),
+            distribution: self.distribution,
+        };
+        (0..self.pushing).map(|_| event()).collect()
     }
 
     /// Whether tasks wait until all nodes have all objects.
-    pub(super) fn is_pushed_first(&self) -> bool {
-        matches!(self.push, Some(Push { distribution: Distribution::SpanningTree, .. }))
+    pub fn is_first(&self) -> bool {
+        self.distribution == Distribution::SpanningTree
     }
 
-    /// A push to the nodes of one dispatcher has ended.
-    pub(super) fn pushed(&mut self, number: usize, push: PushId) {
-        let is_first = self.is_pushed_first();
-        if let Some(ongoing) = &mut self.push {
-            ongoing.pushing -= 1;
-            if ongoing.pushing == 0 {
-                self.push = None;
-                if is_first {
-                    self.await_arrival();
-                }
-            }
-        }
-        self.tell_scheduler(number, Event::PushEnded { push });
-    }
-
-    pub(super) fn hold(
-        &mut self,
-        number: usize,
-        executor: u32,
-        object: u32,
-        holders: Box<[Holder]>,
-    ) {
-        if let Some(executor) = self.executors.get_mut(executor) {
-            executor.to_hold.insert(object, holders);
-        }
-        self.send(number, SimEvent::Hold { executor, object });
-    }
-
-    pub(super) fn hold_requested(&mut self, executor: u32, object: u32) {
-        let size_bytes = self.workload.size_bytes(object);
-        self.tell_node(executor, NodeEvent::Hold { object: self.id_of(object), size_bytes });
-    }
-
-    pub(super) fn released(&mut self, executor: u32, object: u32) {
-        self.executors[executor as usize].to_hold.remove(&object);
-        self.tell_node(executor, NodeEvent::Release { object: self.id_of(object) });
+    /// The push of one dispatcher has ended. Returns whether it was the last.
+    pub fn end_of_dispatcher(&mut self) -> bool {
+        self.pushing -= 1;
+        self.pushing == 0
     }
 }
 

@@ -139,13 +139,15 @@ fn what_is_planned_does_not_grow_with_time() {
         let batch =
             Batch { policy, min_nodes: 10, walltime_ns: 6 * 3_600 * SECOND, ..Batch::default() };
         let cluster = SimCluster { batch: Some(batch), failures, ..plain(20, 2) };
-        let mut run = Run::new(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1);
+        let policies = Policies::of_eyas(PlacementPolicy::Cost);
+        let setup = Setup::new(&cluster, &policies, &workload, 1);
+        let mut run = Run::new(&setup);
         run.begin();
         let mut most = 0;
         while run.has_tasks() {
             let next = run.next_at().expect("tasks are still to end");
             run.step(next);
-            most = most.max(run.events.len());
+            most = most.max(run.world.agenda.len());
         }
         most
     };

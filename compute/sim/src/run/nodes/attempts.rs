@@ -1,0 +1,155 @@
+//! The course of an attempt at a task on its executor: it reads its inputs, computes, and writes
+//! its outputs; then the executor reports how it ended.
+
+use eyas_node::Event;
+use eyas_types::Reads;
+
+use super::Nodes;
+use crate::clock::{MICROSECOND, Ns};
+use crate::flows::LinkId;
+use crate::run::event::{End, ExecutorEvent, Fact, SimEvent};
+use crate::run::network::Tag;
+use crate::run::task::{SimTask, TaskStep};
+use crate::run::world::World;
+
+impl Nodes {
+    /// Starts a task: it reads cached inputs from memory and the others from disk, then computes.
+    pub(super) fn start(&mut self, number: u32, reads: Reads, world: &mut World) {
+        let setup = world.setup;
+        let task = &world.tasks[number];
+        let disk = self.network.disk_read(self.executors.machine_of(task.executor));
+        let disk = disk.filter(|_| setup.caches || setup.is_warm);
+        let executor = &mut self.executors[task.executor];
+        executor.begin_task(setup.cluster);
+        let is_on_disk = |object: &&u32| disk.is_some() && !executor.touch(**object);
+        let on_disk = task.inputs.iter().filter(is_on_disk);
+        let from_disk = on_disk.map(|object| setup.size_bytes(*object)).sum::<u64>();
+        let from_memory_s = (reads.bytes() - from_disk) as f64 / setup.cluster.memory_bytes_per_s;
+        let computes_ns = task.compute_us * MICROSECOND + (from_memory_s * 1e9) as Ns;
+        world.tasks.start(number, reads, computes_ns, world.agenda.now());
+        world.metrics.started(reads);
+        match disk {
+            Some(disk) if from_disk > 0 => self.begin_flow(number, from_disk, &[disk], world),
+            _ => has_read(number, world),
+        }
+    }
+
+    fn begin_flow(&mut self, number: u32, bytes: u64, way: &[LinkId], world: &mut World) {
+        let (now, tag) = (world.agenda.now(), Tag::OfTask(number));
+        world.tasks.flow_begins(number, self.network.start(now, bytes as f64, way, None, tag));
+    }
+
+    /// The bytes that a task reads or writes have arrived.
+    pub(super) fn flow_of_task_ended(&mut self, number: u32, world: &mut World) {
+        match world.tasks.flow_ends(number) {
+            TaskStep::Computing => has_read(number, world),
+            TaskStep::Delivering => self.keep(number, world),
+            TaskStep::Keeping => self.delivered(number, world),
+        }
+    }
+
+    /// An attempt at a task has computed.
+    pub(super) fn computed(&mut self, by: u32, number: u32, attempt: u32, world: &mut World) {
+        if !world.tasks.runs(number, by, attempt) {
+            return;
+        }
+        let failed_tries = world.setup.cluster.failures.failed_tries;
+        if world.tasks[number].outputs.is_empty() && failed_tries == 0.0 {
+            return self.end_try(by, number, End::Succeeded, world);
+        }
+        if self.task_dice.share() < failed_tries {
+            return self.end_try(by, number, End::Failed, world);
+        }
+        self.deliver(number, world);
+    }
+
+    /// Writes the outputs for persistent storage, then the outputs that the node keeps.
+    fn deliver(&mut self, number: u32, world: &mut World) {
+        world.tasks.takes_step(number, TaskStep::Delivering);
+        let bytes = bytes_written(number, false, world);
+        world.metrics.written(bytes);
+        if bytes == 0 {
+            return self.keep(number, world);
+        }
+        let machine = self.executors.machine_of(world.tasks[number].executor);
+        self.begin_flow(number, bytes, &self.network.way_to_storage(machine), world);
+    }
+
+    fn keep(&mut self, number: u32, world: &mut World) {
+        world.tasks.takes_step(number, TaskStep::Keeping);
+        let machine = self.executors.machine_of(world.tasks[number].executor);
+        match (self.network.disk_write(machine), bytes_written(number, true, world)) {
+            (Some(disk), bytes @ 1..) => self.begin_flow(number, bytes, &[disk], world),
+            _ => self.delivered(number, world),
+        }
+    }
+
+    /// All outputs of a task are written. The node holds the kept ones, if it has room for all of
+    /// them.
+    fn delivered(&mut self, number: u32, world: &mut World) {
+        let setup = world.setup;
+        let SimTask { executor, outputs, .. } = &world.tasks[number];
+        let executor = *executor;
+        let is_kept = |object: &u32| setup.plan.outputs.is_kept(*object);
+        let kept: Vec<u32> = outputs.iter().copied().filter(is_kept).collect();
+        for object in kept.iter().copied() {
+            let was_known = self.executors[executor].replica(object).is_some();
+            let produced = Event::Produced {
+                task: world.tasks.id_of(number),
+                object: setup.id_of(object),
+                size_bytes: setup.size_bytes(object),
+            };
+            self.tell(executor, produced, world);
+            if self.executors[executor].take_lack_of_room() {
+                for object in &kept {
+                    self.tell(executor, Event::Release { object: setup.id_of(*object) }, world);
+                }
+                return self.end_try(executor, number, End::NoRoom, world);
+            }
+            if !was_known {
+                self.executors[executor].reserve(object, setup);
+                self.executors[executor].store(object);
+            }
+            world.say(Fact::Stored { executor, object });
+        }
+        self.end_try(executor, number, End::Succeeded, world);
+    }
+
+    /// An attempt at a task ends on its executor.
+    fn end_try(&mut self, executor: u32, number: u32, end: End, world: &mut World) {
+        let ran_us = world.tasks.end(number, world.agenda.now()) / MICROSECOND;
+        if end == End::Succeeded {
+            world.metrics.computed(world.tasks[number].compute_us);
+        }
+        self.executors[executor].end_task();
+        self.tell(executor, Event::Ended { task: world.tasks.id_of(number) }, world);
+        let ran_us = ran_us.min(u32::MAX.into()) as u32;
+        world.say(Fact::Ended { executor, task: number, ran_us, end });
+    }
+
+    /// An attempt at a task is killed because the task was cancelled.
+    pub(super) fn killed(&mut self, executor: u32, number: u32, attempt: u32, world: &mut World) {
+        if !world.tasks.runs(number, executor, attempt) {
+            return;
+        }
+        if let Some(flow) = world.tasks.stop_flow(number) {
+            self.network.stop(world.agenda.now(), flow);
+        }
+        self.end_try(executor, number, End::Killed, world);
+    }
+}
+
+/// A task has read its inputs, and computes.
+fn has_read(number: u32, world: &mut World) {
+    let SimTask { executor, attempt, computes_ns, .. } = world.tasks[number];
+    let what = ExecutorEvent::Computed { task: number, attempt };
+    world.agenda.schedule_after(computes_ns, SimEvent::AtExecutor { executor, what });
+}
+
+/// Size of the outputs of a task that its node keeps, or of those for persistent storage.
+fn bytes_written(number: u32, is_kept: bool, world: &World) -> u64 {
+    let setup = world.setup;
+    let outputs = world.tasks[number].outputs.iter();
+    let written = outputs.filter(|object| setup.plan.outputs.is_kept(**object) == is_kept);
+    written.map(|object| setup.size_bytes(*object)).sum()
+}

@@ -1,0 +1,148 @@
+//! What the parts of a run share: the set-up, which never changes, and the owners of time, tasks,
+//! hints and counts, each of which changes only through its own methods.
+
+use eyas_dispatch::PlacementInputs;
+use eyas_jobs::Jobs;
+use eyas_sched::Scheduler;
+use eyas_types::{ObjectId, TaskId};
+
+use super::agenda::Agenda;
+use super::event::{Fact, SimEvent};
+use super::holds::HoldHints;
+use super::job::Plan;
+use super::metrics::Metrics;
+use super::object::Owner;
+use super::task::SimTasks;
+use crate::clock::Ns;
+use crate::cluster::{Policies, SimCluster};
+use crate::workload::Workload;
+
+/// What a run is given.
+pub(super) struct Setup<'a> {
+    pub cluster: &'a SimCluster,
+    pub policies: Policies,
+    pub workload: &'a dyn Workload,
+    pub seed: u64,
+    pub plan: Plan,
+    /// Nodes keep the inputs of tasks.
+    pub caches: bool,
+    /// Every node has all objects from the start.
+    pub is_warm: bool,
+}
+
+pub(super) struct World<'a> {
+    pub setup: &'a Setup<'a>,
+    pub agenda: Agenda,
+    pub tasks: SimTasks<'a>,
+    pub holds: HoldHints,
+    pub metrics: Metrics,
+}
+
+impl<'a> Setup<'a> {
+    pub fn new(
+        cluster: &'a SimCluster,
+        policies: &Policies,
+        workload: &'a dyn Workload,
+        seed: u64,
+    ) -> Self {
+        Setup {
+            cluster,
+            policies: *policies,
+            workload,
+            seed,
+            plan: Plan::new(cluster, policies, workload),
+            caches: policies.caches(),
+            is_warm: false,
+        }
+    }
+
+    pub fn size_bytes(&self, object: u32) -> u64 {
+        self.workload.size_bytes(object)
+    }
+
+    /// The id of an object that all executors share.
+    pub fn id_of(&self, object: u32) -> ObjectId {
+        self.plan.outputs.id_of(object, Owner::All)
+    }
+
+    /// Which tasks share the replicas of a task's inputs.
+    pub fn owner(&self, task: u32) -> Owner {
+        if self.caches { Owner::All } else { Owner::Task(task) }
+    }
+
+    /// These inputs with their sizes, sorted by the ids that they have for `owner`.
+    pub fn inputs(&self, objects: &[u32], owner: Owner) -> Box<[(ObjectId, u64)]> {
+        let outputs = &self.plan.outputs;
+        let of = |object: &u32| (outputs.id_of(*object, owner), self.size_bytes(*object));
+        let mut inputs: Box<[_]> = objects.iter().map(of).collect();
+        inputs.sort_unstable();
+        inputs
+    }
+
+    /// The dispatcher of a machine. Neighbouring machines have the same one.
+    pub fn dispatcher_of_machine(&self, machine: u32) -> usize {
+        (u64::from(machine) * u64::from(self.cluster.dispatchers) / u64::from(self.cluster.nodes))
+            as usize
+    }
+
+    /// Time that a message of an executor takes.
+    fn message_ns(&self, fact: Fact) -> Ns {
+        let catalog_delay_ns = match fact {
+            // Kept outputs are reported at once: the dispatcher must know them before the end of
+            // their task.
+            Fact::Stored { object, .. } | Fact::Evicted { object, .. }
+                if self.plan.outputs.is_kept(object) =>
+            {
+                0
+            }
+            Fact::Fetched { .. } | Fact::Stored { .. } | Fact::Evicted { .. } => {
+                self.cluster.catalog_delay_ns
+            }
+            _ => 0,
+        };
+        self.cluster.message_ns + catalog_delay_ns
+    }
+}
+
+impl<'a> World<'a> {
+    pub fn new(setup: &'a Setup<'a>) -> Self {
+        let may_run_again = setup.plan.outputs.has_kept()
+            || setup.cluster.failures.dispatcher_dies_after_ns.is_some();
+        World {
+            setup,
+            agenda: Agenda::new(),
+            tasks: SimTasks::new(setup.workload, may_run_again),
+            holds: HoldHints::default(),
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// An executor sends a message to its dispatcher.
+    pub fn say(&mut self, fact: Fact) {
+        self.agenda.schedule_after(self.setup.message_ns(fact), SimEvent::FactArrives(fact));
+    }
+}
+
+/// The inputs of a dispatcher's tasks.
+pub(super) struct DispatcherInputs<'w, 'a> {
+    pub dispatcher: usize,
+    pub setup: &'w Setup<'a>,
+    pub tasks: &'w SimTasks<'a>,
+}
+
+impl PlacementInputs for DispatcherInputs<'_, '_> {
+    fn complete(
+        &self,
+        task: TaskId,
+        inputs: Box<[(ObjectId, u64)]>,
+        _: &Jobs,
+        _: &mut Scheduler,
+    ) -> Box<[(ObjectId, u64)]> {
+        // `core/jobs` knows only the inputs that other tasks write.
+        let known = inputs.len();
+        let number = self.setup.plan.number(self.dispatcher, task);
+        let inputs = self.setup.inputs(&self.tasks[number].inputs, Owner::All);
+        debug_assert!(inputs.len() >= known, "{task} reads what the workload does not say");
+        inputs
+    }
+}
