@@ -17,7 +17,6 @@ const SCATTERED: &[(&str, &str, usize)] = &[
     ("compute/executor", "ExecutorCore", 4),
     ("compute/executor", "TaskRunner", 4),
     ("compute/sim", "Run", 10),
-    ("core/jobs", "Jobs", 10),
     ("core/sched", "Scheduler", 4),
     ("core/sched", "SchedulerState", 4),
     ("data/mount", "Mounted", 11),
