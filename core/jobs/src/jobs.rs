@@ -1,20 +1,20 @@
-//! The decider of jobs: its state, and which part handles each event.
+//! The decider of jobs: its parts, and which of them handles each event.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::mem;
 
-use eyas_types::course::Sample;
-use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
 
-use crate::event::{Effect, Event, JobsAction, SchedulerOrder};
-use crate::health::Health;
-use crate::job::{Job, JobSummary, NewJob, Phase, SAMPLE_EVERY_US};
+use crate::event::{Effect, Event};
+use crate::executors::PresentExecutors;
+use crate::job::{Job, JobSummary, Phase, SAMPLE_EVERY_US};
+use crate::job_table::JobTable;
 use crate::lineage::Lineage;
-use crate::log::Replay;
-use crate::refusals::Refusals;
-use crate::reuse::Reuse;
+use crate::queueing::ReadyQueue;
+use crate::retention::Retention;
+use crate::reuse::{Reuse, Reused};
+use crate::step::JobsStep;
+use crate::task_ending::TaskEnding;
 
 /// Default bound on the captured output of all jobs in the journal and beside it, bytes.
 const MAX_JOURNAL_OUTPUT_BYTES: u64 = 16 << 30;
@@ -69,63 +69,35 @@ impl Default for Config {
     }
 }
 
-/// All jobs, and what is decided about them.
+/// See the [crate's](crate) documentation.
 #[derive(Debug)]
 pub struct Jobs {
-    pub(crate) config: Config,
-    pub(crate) jobs: BTreeMap<JobId, Job>,
-    /// Ended jobs that are not in memory.
-    pub(crate) archived: BTreeMap<JobId, JobSummary>,
-    next_job: u32,
-    /// Executors that are here, and their names.
-    pub(crate) executors: BTreeMap<ExecutorId, String>,
-    pub(crate) health: Health,
-    /// Jobs with tasks that are not queued yet.
-    pub(crate) queueing: Vec<JobId>,
-    /// Tasks that are no longer blocked and wait to be queued, because others had many inputs.
-    pub(crate) set_aside: BTreeSet<TaskId>,
-    pub(crate) refusals: Refusals,
+    pub(crate) table: JobTable,
+    pub(crate) executors: PresentExecutors,
+    pub(crate) queue: ReadyQueue,
     pub(crate) lineage: Lineage,
     pub(crate) reuse: Reuse,
-    /// Bytes of captured output that the journal keeps.
-    pub(crate) output_bytes: u64,
-    /// Jobs that clients watch: those are not forgotten.
-    pub(crate) watched: BTreeSet<JobId>,
-    /// Processors of all executors and those with a task, thousandths, as they were told last.
-    pub(crate) processors: (u64, u64),
+    pub(crate) retention: Retention,
     is_stopping: bool,
     /// When the last [`Event::Tick`] was told.
     ticked_us: u64,
-    /// Microseconds since 1970, as the event under way was told.
-    pub(crate) now_us: u64,
-    pub(crate) effects: Vec<Effect>,
-    /// Tasks that are taken out of the queue, and how many effects came before.
-    withdrawn: BTreeMap<TaskId, usize>,
+    /// Microseconds since 1970, as the last event was told.
+    now_us: u64,
 }
 
 impl Jobs {
     /// No jobs and no executors. Executors of an earlier dispatcher may come back from `now_us` on.
     pub fn new(config: Config, now_us: u64) -> Self {
         Jobs {
-            config,
-            jobs: BTreeMap::new(),
-            archived: BTreeMap::new(),
-            next_job: 1,
-            executors: BTreeMap::new(),
-            health: Health::default(),
-            queueing: Vec::new(),
-            set_aside: BTreeSet::new(),
-            refusals: Refusals::default(),
+            table: JobTable::new(),
+            executors: PresentExecutors::default(),
+            queue: ReadyQueue::new(&config),
             lineage: Lineage::new(now_us),
             reuse: Reuse::default(),
-            output_bytes: 0,
-            watched: BTreeSet::new(),
-            processors: (0, 0),
+            retention: Retention::new(&config),
             is_stopping: false,
             ticked_us: now_us,
             now_us,
-            effects: Vec::new(),
-            withdrawn: BTreeMap::new(),
         }
     }
 
@@ -136,207 +108,239 @@ impl Jobs {
     /// If the event contradicts earlier ones.
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
         self.now_us = self.now_us.max(now_us);
-        mem::swap(&mut self.effects, effects);
+        let step = &mut JobsStep::new(self.now_us, effects);
+        self.apply(event, step);
+        self.pass_time(step);
+        step.withdraw_first();
+    }
+
+    fn apply(&mut self, event: Event, step: &mut JobsStep) {
         match event {
-            Event::Submitted { job } => self.submitted(*job),
-            Event::Attached { spec } => self.attached(*spec),
-            Event::Extended { job, extension } => self.extended(job, *extension),
-            Event::Unneeded { job, tasks } => self.unneeded(job, &tasks),
-            Event::Closed { job } => self.closed(job),
-            Event::Deliver => self.deliver(),
-            Event::Accepted { job } => self.begin(job),
-            Event::Recovered { replay } => self.recovered(*replay),
+            Event::Submitted { job } => self.submitted(*job, step),
+            Event::Attached { spec } => self.attached(*spec, step),
+            Event::Extended { job, extension } => self.extended(job, *extension, step),
+            Event::Unneeded { job, tasks } => {
+                self.lineage.unneeded(job, &tasks, &mut self.table, step)
+            }
+            Event::Closed { job } => self.closed(job, step),
+            Event::Deliver => self.deliver(step),
+            Event::Accepted { job } => self.begin(job, step),
+            Event::Recovered { replay } => self.recovered(*replay, step),
             Event::RecoveredSummary { summary } => self.recovered_summary(*summary),
             Event::Pushed { job } => self.pushed(job),
-            Event::QueueMore { tasks } => self.queue_more(tasks),
-            Event::ExecutorJoined { executor, name } => {
-                self.executors.insert(executor, name);
-            }
+            Event::QueueMore { tasks } => self.queue_more(tasks, step),
+            Event::ExecutorJoined { executor, name } => self.executors.joined(executor, name),
             Event::ExecutorGone { executor, tasks, lost_with, suspended } => {
-                self.executor_gone(executor, &tasks, lost_with, &suspended);
+                self.executor_gone(executor, &tasks, (lost_with, &suspended), step);
             }
-            Event::ExecutorLeaves { executor } => self.let_leave(executor),
-            Event::Moving { executor, objects } => self.moving(executor, objects),
+            Event::ExecutorLeaves { executor } => self.executors.let_leave(executor, step),
+            Event::Moving { executor, objects } => self.executors.moving(executor, objects, step),
             Event::Assigned { task, executor } => {
                 let job =
-                    self.jobs.get_mut(&task.job).expect("only tasks of known jobs are queued");
-                job.assigned(self.now_us, task.index, executor);
+                    self.table.get_mut(task.job).expect("only tasks of known jobs are queued");
+                job.assigned(step.now_us, task.index, executor);
             }
-            Event::Unplaceable { task } => self.unplaceable(task),
+            Event::Unplaceable { task } => self.unplaceable(task, step),
             Event::TaskEnded { executor, task, attempt, outcome } => {
-                self.task_ended(executor, task, attempt, *outcome);
+                self.task_ended(executor, (task, attempt), *outcome, step);
             }
             Event::TaskReturned { executor, task, attempt } => {
-                self.task_returned(executor, task, attempt)
+                self.task_returned(executor, (task, attempt), step)
             }
-            Event::ObjectLost { object } => self.object_lost(object),
-            Event::ObjectFound { object } => self.object_found(object),
-            Event::Located { moving, nowhere } => self.located(&moving, &nowhere),
-            Event::ObjectWanted { object } => self.lineage.want(self.now_us, object),
+            Event::ObjectLost { object } => self.lineage.object_lost(object),
+            Event::ObjectFound { object } => self.object_found(object, step),
+            Event::Located { moving, nowhere } => self.located(&moving, &nowhere, step),
+            Event::ObjectWanted { object } => self.lineage.want(object, step.now_us),
             Event::EarlierResult { task, earlier, outcome } => {
-                self.earlier_result(task, earlier, outcome)
+                self.earlier_result(task, earlier, outcome, step)
             }
-            Event::Claim { executor, task, places } => self.claim(executor, task, places),
+            Event::Claim { executor, task, places } => self.claim(executor, task, places, step),
             Event::Checked { executor, task, is_unchanged } => {
-                self.checked(executor, task, is_unchanged)
+                self.checked(executor, task, is_unchanged, step)
             }
-            Event::Cancel { job, tasks } => self.cancel(job, tasks),
-            Event::Retry { job, current } => self.retry(job, current),
-            Event::Release { job } => self.release(job),
-            Event::Forget { job } => self.forget(job),
-            Event::Watched { job } => _ = self.watched.insert(job),
+            Event::Cancel { job, tasks } => self.cancel(job, tasks, step),
+            Event::Retry { job, current } => self.retry(job, current, step),
+            Event::Release { job } => self.release(job, step),
+            Event::Forget { job } => self.forget(job, step),
+            Event::Watched { job } => self.retention.watch(job),
             Event::Tick { capacity_milli, busy_milli, watched } => {
-                self.processors = (capacity_milli, busy_milli);
-                self.watched = watched;
-                self.ticked_us = self.now_us;
-                self.sample();
-                self.retain();
+                self.executors.note_processors(capacity_milli, busy_milli);
+                self.retention.set_watched(watched);
+                self.ticked_us = step.now_us;
+                self.table.sample(&self.executors, self.retention.watched(), step);
+                self.retain(step);
             }
-            Event::Flush => self.flush(),
+            Event::Flush => self.table.flush(&mut self.queue, step),
             Event::Stopping => self.is_stopping = true,
         }
-        self.pass_time();
-        self.withdraw_first();
-        mem::swap(&mut self.effects, effects);
-    }
-
-    /// Takes a task that waits out of the queue.
-    pub(crate) fn withdraw(&mut self, task: TaskId) {
-        self.withdrawn.insert(task, self.effects.len());
-        self.set_aside.remove(&task);
-        self.refusals.forget(task);
-    }
-
-    /// Puts the withdrawal of tasks before all other effects, and removes earlier effects that
-    /// would queue them.
-    fn withdraw_first(&mut self) {
-        if self.withdrawn.is_empty() {
-            return;
-        }
-        let withdrawn = mem::take(&mut self.withdrawn);
-        let mut place = 0;
-        self.effects.retain(|effect| {
-            place += 1;
-            let Effect::Order(SchedulerOrder::Queue { task, .. }) = effect else { return true };
-            withdrawn.get(task).is_none_or(|before| place > *before)
-        });
-        self.effects.insert(
-            0,
-            Effect::Order(SchedulerOrder::Withdraw { tasks: withdrawn.into_keys().collect() }),
-        );
     }
 
     /// Does everything that is due, after each event.
-    fn pass_time(&mut self) {
-        self.queue_refused();
-        for executor in self.health.due(self.now_us) {
-            self.effects.push(Effect::Order(SchedulerOrder::TakeBack { executor }));
-            self.effects.push(Effect::Action(JobsAction::TakenBack { executor }));
-        }
+    fn pass_time(&mut self, step: &mut JobsStep) {
+        self.queue_refused(step);
+        self.executors.take_back(step);
         // Executors of a cluster that stops leave with what they hold, and come back with it.
         if !self.is_stopping {
-            self.look_after_kept();
+            self.look_after_kept(step);
         }
     }
 
     /// The next deadline, microseconds since 1970. Any event at or after the deadline handles it.
     pub fn next_timeout(&self) -> Option<u64> {
-        let lineage = self.lineage.next_timeout().filter(|_| !self.is_stopping);
-        [self.refusals.next_timeout(), lineage, self.health.next_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
+        let of_objects = [self.lineage.next_timeout(), self.executors.next_to_leave()];
+        let of_objects = of_objects.into_iter().flatten().filter(|_| !self.is_stopping);
+        let others = [self.queue.next_timeout(), self.executors.next_taken_back()];
+        others.into_iter().flatten().chain(of_objects).min()
     }
 
     /// When the next [`Event::Tick`] is due, microseconds since 1970: there is none while no job
     /// runs, unless a snapshot is owed.
     pub fn next_tick(&self) -> Option<u64> {
-        let is_due = self.owes_snapshots() || self.jobs.values().any(|job| !job.has_ended());
+        let is_due =
+            Retention::owes_snapshots(&self.table) || self.all().any(|job| !job.has_ended());
         is_due.then_some(self.ticked_us + SAMPLE_EVERY_US)
+    }
+
+    // ---- results of earlier tasks
+
+    /// Ends a task with an earlier result, has an executor look whether that is still there, or
+    /// queues the task.
+    fn earlier_result(
+        &mut self,
+        task: TaskId,
+        earlier: TaskId,
+        outcome: Option<Box<Outcome>>,
+        step: &mut JobsStep,
+    ) {
+        if self.table.phase(task) != Some(Phase::Waiting) {
+            return;
+        }
+        let has_executors = !self.executors.are_none();
+        let known = (&self.table, &self.lineage);
+        match Reuse::weigh((task, earlier), outcome, has_executors, known) {
+            Reused::Not => _ = self.queue.enqueue(task, &mut self.table, step),
+            Reused::Whole(end) => self.end(end, step),
+            Reused::IfThere(outcome) => {
+                self.reuse.line_up(task, outcome);
+                self.send_checks(step);
+            }
+        }
+    }
+
+    /// Has executors look whether what was written is still there.
+    pub(crate) fn send_checks(&mut self, step: &mut JobsStep) {
+        for task in self.reuse.send_checks(&self.executors, &self.table, step) {
+            self.queue.enqueue(task, &mut self.table, step);
+        }
+    }
+
+    /// An executor has looked for what was written.
+    fn checked(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        is_unchanged: bool,
+        step: &mut JobsStep,
+    ) {
+        if let Some(outcome) = self.reuse.checked(task, executor)
+            && self.table.phase(task) == Some(Phase::Waiting)
+        {
+            if is_unchanged {
+                self.end(TaskEnding::unassigned(task, outcome), step);
+            } else {
+                self.queue.enqueue(task, &mut self.table, step);
+            }
+        }
+        self.send_checks(step);
     }
 
     // ---- what there is
 
     /// The id that the next submitted job gets.
     pub fn next_job(&self) -> JobId {
-        JobId(self.next_job)
+        self.table.next_id()
     }
 
     /// All jobs that are in memory, the oldest first.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = &Job> {
-        self.jobs.values()
+        self.table.all()
     }
 
     /// Ended jobs that are not in memory, the oldest first.
     pub fn archived(&self) -> impl Iterator<Item = &JobSummary> {
-        self.archived.values()
+        self.table.archived()
     }
 
     /// What is remembered of a job that is not in memory.
     pub fn summary(&self, job: JobId) -> Option<&JobSummary> {
-        self.archived.get(&job)
+        self.table.summary(job)
     }
 
     /// Whether a job is remembered, but not in memory.
     pub fn is_archived(&self, job: JobId) -> bool {
-        self.archived.contains_key(&job)
+        self.table.is_archived(job)
     }
 
     /// A job that is in memory.
     pub fn get(&self, job: JobId) -> Option<&Job> {
-        self.jobs.get(&job)
+        self.table.get(job)
+    }
+
+    /// Whether the task is assigned to this executor.
+    pub fn has(&self, executor: ExecutorId, task: TaskId) -> bool {
+        self.table
+            .task(task)
+            .is_some_and(|state| state.phase == Phase::Assigned && state.executor == Some(executor))
     }
 
     /// Whether tasks of new jobs, or tasks that one end has released, can be queued now.
     pub fn has_more_to_queue(&self) -> bool {
-        !self.set_aside.is_empty() || self.next_to_queue().is_some()
+        self.queue.has_more(&self.table)
     }
 
     /// Whether an entry of results is full, so that waiting would not make it larger.
     pub fn has_full_entry(&self) -> bool {
-        self.jobs.values().any(|job| job.recorded.pending.has_full_entry())
+        self.all().any(|job| job.recorded.pending.has_full_entry())
     }
 
     /// Bytes of captured output that the journal keeps.
     pub fn output_bytes(&self) -> u64 {
-        self.output_bytes
+        self.retention.output_bytes()
     }
 
     /// How much captured output the journal may keep, bytes.
     pub fn max_output_bytes(&self) -> u64 {
-        self.config.max_output_bytes
+        self.retention.max_output_bytes()
     }
 
     /// Why a task waits to be offered to executors again, if it does.
     pub fn why_refused(&self, task: TaskId) -> Option<&str> {
-        self.refusals.why_waiting(task)
+        self.queue.why_refused(task)
     }
 
     /// Until when an executor is given no tasks, if it is set aside, microseconds since 1970.
     pub fn set_aside_until(&self, executor: ExecutorId) -> Option<u64> {
-        self.health.set_aside_until(executor)
+        self.executors.set_aside_until(executor)
     }
 
     /// Executors that leave once what only they hold is elsewhere.
     pub fn leaving(&self) -> impl Iterator<Item = ExecutorId> {
-        self.lineage.leaving()
+        self.executors.leaving()
     }
 
     /// A kept object's spec.
     pub fn kept_spec(&self, object: ObjectId) -> Option<&ObjectSpec> {
-        let left = |task: &TaskId| self.jobs.get(&task.job)?.kept.get(task.index, object);
-        if let Some(left) = self.lineage.writers(object).first().and_then(left) {
-            return Some(&left.object);
-        }
-        self.lineage
-            .borrowers(object)
-            .first()
-            .and_then(|job| self.jobs.get(job)?.borrowed_spec(object))
+        self.lineage.kept_spec(object, &self.table)
     }
 
     /// All kept objects.
     pub fn kept_objects(&self) -> impl Iterator<Item = (ObjectId, &ObjectSpec)> {
-        self.lineage.objects().filter_map(|object| Some((object, self.kept_spec(object)?)))
+        self.lineage.kept_objects(&self.table)
+    }
+
+    /// Whether other jobs may read the object: a job keeps it for its user.
+    pub fn lends(&self, object: ObjectId) -> bool {
+        self.lineage.lends(object, &self.table)
     }
 
     /// Whether executors may still be coming back, as the dispatcher has just started.
@@ -347,127 +351,5 @@ impl Jobs {
     /// Whether an executor that was there before a restart may come back with the object.
     pub fn may_come_back(&self, object: ObjectId) -> bool {
         self.lineage.is_unseen(object)
-    }
-
-    pub(crate) fn phase(&self, task: TaskId) -> Option<Phase> {
-        self.jobs.get(&task.job).map(|job| job.tasks[task.index as usize].phase)
-    }
-
-    pub(crate) fn name_of(&self, executor: ExecutorId) -> String {
-        self.executors.get(&executor).cloned().unwrap_or_default()
-    }
-
-    // ---- jobs come
-
-    fn submitted(&mut self, new: NewJob) {
-        let id = self.take_id();
-        let job = new.submit(id, self.now_us / 1000);
-        self.effects.push(Effect::Action(JobsAction::Write(crate::log::JournalRecord::Job {
-            job: id,
-            spec: job.spec.clone(),
-        })));
-        self.jobs.insert(id, job);
-        self.borrow(id);
-    }
-
-    /// The id of a new job.
-    pub(crate) fn take_id(&mut self) -> JobId {
-        let id = self.next_job();
-        self.next_job += 1;
-        id
-    }
-
-    /// Begins a job: queues its tasks, or has its inputs pushed before.
-    pub(crate) fn begin(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.was_accepted = true;
-        let waits = job.is_pushed_first();
-        self.effects.push(Effect::Action(JobsAction::Broadcast { job: id }));
-        if !waits {
-            self.queueing.push(id);
-        }
-    }
-
-    /// Later jobs get later ids.
-    pub(crate) fn note_id(&mut self, job: JobId) {
-        self.next_job = self.next_job.max(job.0 + 1);
-    }
-
-    /// A job from the journal goes on where it was.
-    fn recovered(&mut self, replay: Replay) {
-        let Replay { mut job, hopeless } = replay;
-        let id = job.id;
-        self.note_id(id);
-        // One that was archived comes back into memory, because a client changes it.
-        let was_archived = self.archived.remove(&id).is_some();
-        if !was_archived {
-            self.output_bytes += job.recorded.output_bytes;
-        }
-        job.was_accepted = true;
-        let cancelled = mem::take(&mut job.cancelling);
-        let goes_on = !job.has_ended();
-        job.course.resume(job.time_us(self.now_us));
-        if !goes_on {
-            job.next_to_queue = job.tasks.len() as u32;
-        }
-        let kept: BTreeSet<u32> = job.kept.keys().map(|(index, _)| index).collect();
-        let (reuses, count) = (job.spec.reuse, job.tasks.len() as u32);
-        self.jobs.insert(id, job);
-        if goes_on {
-            self.borrow(id);
-            self.begin(id);
-        }
-        for index in kept {
-            self.take_up_kept(TaskId { job: id, index }, None, &[]);
-        }
-        if reuses && !was_archived {
-            (0..count).for_each(|index| self.note_reusable(TaskId { job: id, index }));
-        }
-        self.end_what_cannot_go_on(id, &cancelled, &hopeless);
-    }
-
-    /// Closes an interval of each job's course.
-    fn sample(&mut self) {
-        let (capacity_milli, busy_milli) = self.processors;
-        let executors = self.executors.len() as u64;
-        for job in self.jobs.values_mut().filter(|job| !job.has_ended()) {
-            let (at_us, counts) = (job.time_us(self.now_us), job.counts());
-            let (waiting, assigned) = (counts.waiting, counts.assigned);
-            let state = Sample {
-                at_us,
-                waiting,
-                assigned,
-                executors,
-                capacity_milli,
-                busy_milli,
-                ..Sample::default()
-            };
-            job.course.tick(false, state);
-            // What gathers is written soon, and shown then.
-            if self.watched.contains(&job.id) && job.recorded.pending.is_empty() {
-                self.effects.push(Effect::Action(JobsAction::Show { job: job.id }));
-            }
-        }
-        let old: Vec<_> = self
-            .jobs
-            .values()
-            .filter(|job| job.course.has_old_samples())
-            .map(|job| job.id)
-            .collect();
-        old.into_iter().for_each(|job| self.write_samples(job));
-    }
-
-    /// Closes a job's course with its last task, so that a short one has a sample too.
-    pub(crate) fn close_course(&mut self, id: JobId) {
-        let ((capacity_milli, busy_milli), executors) =
-            (self.processors, self.executors.len() as u64);
-        let now_us = self.now_us;
-        if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.has_ended()) {
-            let at_us = job.time_us(now_us);
-            job.course.tick(
-                true,
-                Sample { at_us, executors, capacity_milli, busy_milli, ..Sample::default() },
-            );
-        }
     }
 }

@@ -10,20 +10,30 @@
 //! [`Entry`]s of what happened to it. Applying a job's entries in their order ([`Replay`]) gives
 //! the same job again.
 //!
+//! [`Jobs`] routes events to parts; each has fields that no other part changes, and gets what else
+//! it needs as arguments. A part that finds that tasks end, may run or leave the queue returns
+//! them, and [`Jobs`] carries that out (`ends.rs`, `requests.rs`).
+//!
+//! | part | file | decides |
+//! | --- | --- | --- |
+//! | `JobTable` | `job_table.rs` | which jobs are remembered, and which of them are in memory |
+//! | | `records.rs` | what is written of them, and delivered |
+//! | `ReadyQueue` | `queueing.rs` | when the tasks of a new job, and tasks that others set free, are queued |
+//! | | `refusals.rs` | when a task that no executor could take is offered again, and when it fails |
+//! | `Lineage` | `lineage.rs` | which kept outputs are held |
+//! | | `lineage/lost.rs` | which of them are missing, and which tasks make them again |
+//! | | `lineage/borrowing.rs` | which are held because tasks of other jobs read them |
+//! | `Reuse` | `reuse.rs` | which results of earlier jobs stand for new ones |
+//! | `PresentExecutors` | `executors.rs` | which executors leave |
+//! | | `health.rs` | which executors are set aside, and for how long |
+//! | `Retention` | `retention.rs` | snapshots, which ended jobs are in memory, and which are forgotten |
+//!
 //! | file | decides |
 //! | --- | --- |
-//! | `queueing.rs` | which tasks may run, and when a new job's tasks are queued |
 //! | `dependencies.rs` | what tasks wait for, found when a job is checked |
 //! | `ends.rs` | what an end means: retries, refusals, dependents |
 //! | `losses.rs` | which tasks an executor's loss is counted against |
-//! | `health.rs` | which executors are set aside, and for how long |
-//! | `lineage.rs` | which kept outputs are missing, and which tasks make them again |
-//! | `borrowing.rs` | which kept outputs are held because tasks of other jobs read them |
-//! | `reuse.rs` | which results of earlier jobs stand for new ones |
-//! | `refusals.rs` | when a task that no executor could take is offered again, and when it fails |
-//! | `requests.rs` | cancel, retry and release |
-//! | `attached.rs` | jobs that belong to a client's connection, which adds tasks while they run |
-//! | `retention.rs` | snapshots, which ended jobs are in memory, and which are forgotten |
+//! | `requests.rs` | how jobs come, change and go |
 //! | `log.rs` | what is durable, and what it means when it is read again |
 
 #![no_std]
@@ -31,25 +41,28 @@
 
 extern crate alloc;
 
-mod attached;
-mod borrowing;
 mod claims;
 mod dependencies;
 mod ends;
 mod event;
+mod executors;
 mod health;
 mod items;
 mod job;
+mod job_table;
 mod jobs;
 mod lineage;
 mod log;
 mod losses;
 mod queueing;
+mod records;
 mod refusals;
 mod requests;
 mod retention;
 mod reuse;
 mod spec;
+mod step;
+mod task_ending;
 #[cfg(test)]
 mod tests;
 

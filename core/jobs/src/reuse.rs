@@ -7,14 +7,17 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, TaskId, Template};
 
-use crate::event::{Effect, JobsAction};
+use crate::event::JobsAction;
+use crate::executors::PresentExecutors;
 use crate::job::{Job, Phase};
-use crate::jobs::Jobs;
+use crate::job_table::JobTable;
+use crate::lineage::Lineage;
+use crate::step::JobsStep;
+use crate::task_ending::TaskEnding;
 
 /// Results that can be found; the oldest is forgotten.
 const MAX_REUSABLE: usize = 1 << 20;
@@ -25,6 +28,7 @@ const MAX_CHECKS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TaskDigest([u8; 32]);
 
+/// Earlier results, and tasks that wait to learn whether one stands for theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
     found: BTreeMap<TaskDigest, TaskId>,
@@ -34,6 +38,17 @@ pub(crate) struct Reuse {
     checking: BTreeMap<TaskId, Checking>,
     /// Tasks that wait for that.
     to_check: VecDeque<(TaskId, Outcome)>,
+}
+
+/// Whether the result of an earlier task stands for a new one.
+#[derive(Debug)]
+pub(crate) enum Reused {
+    /// The task runs.
+    Not,
+    /// It ends so.
+    Whole(TaskEnding),
+    /// It ends so if what was written to persistent storage is still there.
+    IfThere(Outcome),
 }
 
 #[derive(Debug)]
@@ -68,8 +83,19 @@ impl TaskDigest {
 }
 
 impl Reuse {
-    /// A task has succeeded.
-    pub fn succeeded(&mut self, digest: TaskDigest, task: TaskId) {
+    // ---- which task did the same
+
+    /// Notes what a task did that has succeeded.
+    pub fn note(&mut self, task: TaskId, jobs: &JobTable) {
+        let Some(job) = jobs.get(task.job).filter(|job| job.spec.reuse) else { return };
+        if job.tasks.phase(task.index) == Phase::Succeeded
+            && let Some(digest) = TaskDigest::of(job, task.index)
+        {
+            self.add(digest, task);
+        }
+    }
+
+    fn add(&mut self, digest: TaskDigest, task: TaskId) {
         self.found.insert(digest, task);
         self.order.push_back((digest, task));
         while self.order.len() > MAX_REUSABLE {
@@ -80,14 +106,57 @@ impl Reuse {
         }
     }
 
-    /// The last task that did the same and succeeded.
-    pub fn find(&self, digest: TaskDigest) -> Option<TaskId> {
-        self.found.get(&digest).copied()
-    }
-
     pub fn forget_job(&mut self, job: JobId) {
         self.found.retain(|_, task| task.job != job);
         self.order.retain(|(_, task)| task.job != job);
+    }
+
+    /// The last task that did the same as one that is about to be queued, and succeeded.
+    pub fn earlier_task(&self, task: TaskId, jobs: &JobTable) -> Option<TaskId> {
+        let job = jobs.get(task.job).filter(|job| job.spec.reuse)?;
+        if job.tasks[task.index as usize].recomputed > 0 {
+            return None;
+        }
+        let earlier = *self.found.get(&TaskDigest::of(job, task.index)?)?;
+        let has_succeeded = match jobs.get(earlier.job) {
+            Some(from) => from.tasks.phase(earlier.index) == Phase::Succeeded,
+            // It succeeded before its job left memory.
+            None => jobs.is_archived(earlier.job),
+        };
+        has_succeeded.then_some(earlier)
+    }
+
+    // ---- whether its result stands for the new one
+
+    /// What becomes of a waiting task, of which an earlier one that did the same had this outcome.
+    /// Without executors nothing can be looked for, and a task would wait for one anyway.
+    pub fn weigh(
+        (task, earlier): (TaskId, TaskId),
+        outcome: Option<Box<Outcome>>,
+        has_executors: bool,
+        (jobs, lineage): (&JobTable, &Lineage),
+    ) -> Reused {
+        let Some(job) = jobs.get(task.job) else { return Reused::Not };
+        let is_here = |object: &ObjectSpec| !object.is_kept() || lineage.is_held(object.id());
+        let stands = |outcome: &Outcome| {
+            outcome.cut_bytes == 0
+                && outcome.outputs.iter().all(|delivered| is_here(&delivered.object))
+                && job.places.allow(task.index, outcome)
+        };
+        let Some(mut outcome) = outcome.filter(|outcome| stands(outcome)) else {
+            return Reused::Not;
+        };
+        (outcome.waited_us, outcome.ran_us, outcome.cpu_us, outcome.reads) =
+            (0, 0, 0, Reads::default());
+        outcome.peak_memory_bytes = 0;
+        outcome.reused = Some(outcome.reused.unwrap_or(earlier));
+        if outcome.outputs.iter().all(|delivered| delivered.object.is_kept()) {
+            Reused::Whole(TaskEnding::unassigned(task, *outcome))
+        } else if has_executors {
+            Reused::IfThere(*outcome)
+        } else {
+            Reused::Not
+        }
     }
 
     /// The task's outputs are to be looked for.
@@ -95,13 +164,31 @@ impl Reuse {
         self.to_check.push_back((task, outcome));
     }
 
-    /// The next task whose outputs an executor may look for now.
-    pub fn next_check(&mut self) -> Option<(TaskId, Outcome)> {
-        if self.checking.len() < MAX_CHECKS { self.to_check.pop_front() } else { None }
-    }
-
-    pub fn checks(&mut self, task: TaskId, executor: ExecutorId, outcome: Outcome) {
-        self.checking.insert(task, Checking { executor, outcome });
+    /// Has executors look whether what was written is still there. They take turns. Returns tasks
+    /// for which none is there that could look.
+    pub fn send_checks(
+        &mut self,
+        executors: &PresentExecutors,
+        jobs: &JobTable,
+        step: &mut JobsStep,
+    ) -> Vec<TaskId> {
+        let mut unchecked = Vec::new();
+        while self.checking.len() < MAX_CHECKS
+            && let Some((task, outcome)) = self.to_check.pop_front()
+        {
+            if jobs.phase(task) != Some(Phase::Waiting) {
+                continue;
+            }
+            let Some(executor) = executors.in_turn(task.index as usize) else {
+                unchecked.push(task);
+                continue;
+            };
+            let written = outcome.outputs.iter().map(|delivered| &delivered.object);
+            let objects = written.filter(|object| !object.is_kept()).cloned().collect();
+            step.act(JobsAction::Check { executor, task, objects });
+            self.checking.insert(task, Checking { executor, outcome });
+        }
+        unchecked
     }
 
     /// An executor has looked; the outcome that was waiting for that.
@@ -116,112 +203,5 @@ impl Reuse {
             self.checking.extract_if(.., |_, checking| checking.executor == executor).collect();
         self.to_check
             .extend(lost.into_iter().map(|(task, Checking { outcome, .. })| (task, outcome)));
-    }
-}
-
-impl Jobs {
-    /// Notes what a task did that has succeeded.
-    pub(crate) fn note_reusable(&mut self, task: TaskId) {
-        let Some(job) = self.jobs.get(&task.job).filter(|job| job.spec.reuse) else { return };
-        if job.tasks[task.index as usize].phase == Phase::Succeeded
-            && let Some(digest) = TaskDigest::of(job, task.index)
-        {
-            self.reuse.succeeded(digest, task);
-        }
-    }
-
-    /// Whether an earlier task may have done the same as one that is about to be queued. Its result
-    /// is read.
-    pub(crate) fn reuses(&mut self, task: TaskId) -> bool {
-        let Some(earlier) = self.earlier_task(task) else { return false };
-        self.effects.push(Effect::Action(JobsAction::ReadResult { task, earlier }));
-        true
-    }
-
-    fn earlier_task(&self, task: TaskId) -> Option<TaskId> {
-        let job = self.jobs.get(&task.job).filter(|job| job.spec.reuse)?;
-        if job.tasks[task.index as usize].recomputed > 0 {
-            return None;
-        }
-        let earlier = self.reuse.find(TaskDigest::of(job, task.index)?)?;
-        let has_succeeded = match self.jobs.get(&earlier.job) {
-            Some(from) => from.tasks[earlier.index as usize].phase == Phase::Succeeded,
-            // It succeeded before its job left memory.
-            None => self.archived.contains_key(&earlier.job),
-        };
-        has_succeeded.then_some(earlier)
-    }
-
-    /// Ends a task with an earlier result, has an executor look whether that is still there, or
-    /// queues the task.
-    pub(crate) fn earlier_result(
-        &mut self,
-        task: TaskId,
-        earlier: TaskId,
-        outcome: Option<Box<Outcome>>,
-    ) {
-        if self.phase(task) != Some(Phase::Waiting) {
-            return;
-        }
-        let is_here = |object: &ObjectSpec| !object.is_kept() || self.lineage.is_held(object.id());
-        let whole = outcome.filter(|outcome| {
-            outcome.cut_bytes == 0
-                && outcome.outputs.iter().all(|delivered| is_here(&delivered.object))
-        });
-        let has_its_places = |outcome: &Outcome| {
-            self.jobs.get(&task.job).is_some_and(|job| job.places.allow(task.index, outcome))
-        };
-        let Some(mut outcome) = whole.filter(|outcome| has_its_places(outcome)) else {
-            return self.queue_now(task);
-        };
-        (outcome.waited_us, outcome.ran_us, outcome.cpu_us, outcome.reads) =
-            (0, 0, 0, Reads::default());
-        outcome.peak_memory_bytes = 0;
-        outcome.reused = Some(outcome.reused.unwrap_or(earlier));
-        if outcome.outputs.iter().all(|delivered| delivered.object.is_kept()) {
-            self.end(task, 0, String::new(), *outcome);
-        } else if self.executors.is_empty() {
-            // It waits for an executor anyway.
-            self.queue_now(task);
-        } else {
-            self.reuse.line_up(task, *outcome);
-            self.send_checks();
-        }
-    }
-
-    /// Has executors look whether what was written is still there. They take turns.
-    pub(crate) fn send_checks(&mut self) {
-        while let Some((task, outcome)) = self.reuse.next_check() {
-            let turn = task.index as usize % self.executors.len().max(1);
-            let executor = self.executors.keys().nth(turn).copied();
-            match executor {
-                _ if self.phase(task) != Some(Phase::Waiting) => {}
-                None => self.queue_now(task),
-                Some(executor) => {
-                    let written = outcome.outputs.iter().map(|delivered| &delivered.object);
-                    let objects = written.filter(|object| !object.is_kept()).cloned().collect();
-                    self.effects.push(Effect::Action(JobsAction::Check {
-                        executor,
-                        task,
-                        objects,
-                    }));
-                    self.reuse.checks(task, executor, outcome);
-                }
-            }
-        }
-    }
-
-    /// An executor has looked for what was written.
-    pub(crate) fn checked(&mut self, executor: ExecutorId, task: TaskId, is_unchanged: bool) {
-        if let Some(outcome) = self.reuse.checked(task, executor)
-            && self.phase(task) == Some(Phase::Waiting)
-        {
-            if is_unchanged {
-                self.end(task, 0, String::new(), outcome);
-            } else {
-                self.queue_now(task);
-            }
-        }
-        self.send_checks();
     }
 }

@@ -57,6 +57,8 @@ struct World {
     /// Tasks of attached jobs whose outputs their clients do not need any more.
     unneeded: BTreeSet<TaskId>,
     to_do: VecDeque<ToDo>,
+    /// What executors are going to answer.
+    answers: Vec<Event>,
 }
 
 /// Few ended jobs are in memory, and few tasks are queued by one event.
@@ -79,6 +81,7 @@ impl World {
             delivered: BTreeMap::new(),
             unneeded: BTreeSet::new(),
             to_do: VecDeque::new(),
+            answers: Vec::new(),
         }
     }
 
@@ -211,11 +214,15 @@ impl World {
                     nowhere: objects,
                 }));
             }
-            Effect::Action(JobsAction::ReadResult { .. })
-            | Effect::Action(JobsAction::Check { .. })
-            | Effect::Action(JobsAction::Claimed { .. }) => {
-                panic!("no job reuses results or writes to persistent storage here")
+            Effect::Action(JobsAction::ReadResult { task, earlier }) => {
+                let outcome = self.result_of(earlier).map(Box::new);
+                self.to_do.push_back(ToDo::Event(Event::EarlierResult { task, earlier, outcome }));
             }
+            Effect::Action(JobsAction::Check { executor, task, .. }) => {
+                let is_unchanged = task.index % 3 != 2;
+                self.answers.push(Event::Checked { executor, task, is_unchanged });
+            }
+            Effect::Action(JobsAction::Claimed { .. }) => panic!("no task claims a place here"),
             Effect::Action(JobsAction::Show { .. })
             | Effect::Action(JobsAction::Broadcast { .. })
             | Effect::Action(JobsAction::EndBroadcast { .. })
@@ -234,6 +241,15 @@ impl World {
         }
         self.note_held();
         self.place();
+    }
+
+    /// How a task ended last, as the journal says.
+    fn result_of(&self, task: TaskId) -> Option<Outcome> {
+        let pending = self.jobs.get(task.job).and_then(|job| job.pending_result(task.index));
+        let entries = &self.log.get(&task.job)?.1;
+        let written = entries.iter().rev().flat_map(|entry| entry.ends().iter().rev());
+        let written = written.map(|end| &end.result).find(|result| result.index == task.index);
+        pending.or(written).map(|result| result.outcome.clone())
     }
 
     /// Says which kept objects are lost and found.
@@ -259,7 +275,7 @@ impl World {
                 && by.tasks.len() < SLOTS
                 && let Some(task) = self.queue.pop_front()
             {
-                let phase = self.jobs.phase(task);
+                let phase = self.jobs.table.phase(task);
                 assert_eq!(phase, Some(Phase::Waiting), "{task} starts while it is {phase:?}");
                 by.tasks.insert(task);
                 let mut effects = Vec::new();
@@ -301,9 +317,14 @@ impl World {
             _ => {
                 // A task that runs again may write something else.
                 let content = if how == 4 { "other content" } else { "content" };
-                let object = ObjectSpec::kept(task, "out", 7, content, FileMode::READABLE);
+                let mut object = ObjectSpec::kept(task, "out", 7, content, FileMode::READABLE);
+                let job = self.jobs.get(task.job).expect("it runs");
+                let output = job.template_at(task.index).outputs.first();
+                if output.is_some_and(|output| output.replicas == 0) {
+                    object.source = alloc::format!("file:///{content}").into();
+                }
                 let by = self.executors.get_mut(&executor).expect("it is here");
-                if !by.is_idle {
+                if !by.is_idle && object.is_kept() {
                     by.held.insert(object.id());
                 }
                 self.note_held();
@@ -322,6 +343,7 @@ impl World {
         self.jobs = Jobs::new(config(), self.now_us);
         let executors = core::mem::take(&mut self.executors);
         (self.queue, self.kept, self.to_cancel, self.to_do) = Default::default();
+        self.answers.clear();
         // Attached jobs are in no journal.
         self.delivered.clear();
         self.unneeded.clear();
@@ -366,6 +388,9 @@ impl World {
         self.tell(Event::Tick { capacity_milli: 1000, busy_milli: 0, watched: BTreeSet::new() });
         while self.jobs.has_more_to_queue() {
             self.tell(Event::QueueMore { tasks: 3 });
+        }
+        for answer in core::mem::take(&mut self.answers) {
+            self.tell(answer);
         }
     }
 
@@ -467,6 +492,20 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
     spec
 }
 
+/// The same, but it takes what earlier tasks wrote. If the outputs are stored, they are in
+/// persistent storage.
+fn reusing(readers: &[u8], is_stored: bool) -> JobSpec {
+    let mut spec = job(readers, 1, false);
+    spec.reuse = true;
+    spec.templates[0].program = Program::Command(vec![Template::literal("write")]);
+    if is_stored {
+        let output = &mut spec.templates[0].outputs[0];
+        (output.destination, output.replicas) = (Some(Template::parse("/out-{#}")), 0);
+    }
+    spec.validate(&|_, _| Ok(None)).expect("a sound job");
+    spec
+}
+
 fn submitted(spec: JobSpec) -> Event {
     Event::Submitted { job: Box::new(NewJob::new(spec)) }
 }
@@ -496,6 +535,7 @@ enum Step {
     Unneeded(u8, u8),
     Submit(Vec<u8>, u32, bool),
     Borrow(Vec<u8>, u32),
+    Reuse(Vec<u8>, bool),
     Join,
     Lose(u8, bool),
     Leave(u8),
@@ -516,6 +556,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(r, n, u)| Step::Submit(r, n, u)),
         2 => (prop::collection::vec(any(), 1..5), 0u32..3)
             .prop_map(|(reads, retries)| Step::Borrow(reads, retries)),
+        1 => (prop::collection::vec(any(), 1..5), prop::bool::ANY)
+            .prop_map(|(r, s)| Step::Reuse(r, s)),
         1 => Just(Step::Attach),
         4 => (pick(), prop::collection::vec(any(), 1..5))
             .prop_map(|(job, readers)| Step::Extend(job, readers)),
@@ -594,6 +636,10 @@ fn apply(world: &mut World, step: Step) {
                 world.pass(1);
             }
         }
+        Step::Reuse(readers, is_stored) => {
+            world.tell(submitted(reusing(&readers, is_stored)));
+            world.pass(1);
+        }
         Step::Join => world.join(),
         Step::Lose(which, is_loss) => {
             if let Some(executor) = executor(world, which) {
@@ -639,9 +685,9 @@ fn apply(world: &mut World, step: Step) {
             if let Some(job) = world.jobs.get(id)
                 && job.has_ended()
             {
-                let job = job.id;
+                let (job, is_released) = (job.id, job.is_released());
                 match step {
-                    Step::Retry(_) if !world.jobs.jobs[&job].is_released() => {
+                    Step::Retry(_) if !is_released => {
                         world.tell(Event::Retry { job, current: Vec::new() })
                     }
                     Step::Retry(_) => {}

@@ -16,7 +16,6 @@ const SCATTERED: &[(&str, &str, usize)] = &[
     ("compute/dispatcher", "DispatcherCore", 9),
     ("compute/executor", "ExecutorCore", 4),
     ("compute/executor", "TaskRunner", 4),
-    ("core/jobs", "Jobs", 10),
     ("core/sched", "Scheduler", 4),
     ("core/sched", "SchedulerState", 4),
     ("data/mount", "Mounted", 11),

@@ -53,14 +53,14 @@ fn what_is_wrong_with_an_extension_is_said_and_none_of_it_is_added() {
         ),
         (vec![item(0, vec![later])], SpecError::Task { task: 2, source: TaskError::NoSuchTask(4) }),
     ] {
-        let mut job = world.jobs.jobs.remove(&id).expect("it is attached");
+        let mut job = world.jobs.table.remove(id).expect("it is attached");
         let before = job.spec.clone();
         let mut extension = Extension::default();
         extension.items = items;
         let refused = job.extend(extension);
         assert_eq!(refused.expect_err("it is wrong"), wrong);
         assert_eq!((job.tasks.len(), &job.spec), (2, &before));
-        world.jobs.jobs.insert(id, job);
+        world.jobs.table.insert(job);
     }
 }
 

@@ -46,7 +46,7 @@ fn what_another_job_reads_is_made_again_while_the_job_that_made_it_keeps_it() {
     world.validate();
     let (executor, made) = (ExecutorId(1), TaskId { job: JobId(1), index: 0 });
     assert!(world.executors[&executor].tasks.contains(&made), "it is made again");
-    assert_eq!(world.jobs.phase(TaskId { job: JobId(2), index: 0 }), Some(Phase::Blocked));
+    assert_eq!(world.jobs.table.phase(TaskId { job: JobId(2), index: 0 }), Some(Phase::Blocked));
     world.end(executor, made, 9);
     world.validate();
     assert!(
