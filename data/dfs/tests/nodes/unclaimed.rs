@@ -4,7 +4,9 @@
 use std::io::Cursor;
 use std::sync::mpsc;
 
-use eyas_files::{Change, CopyOptions, DfsClient, FilesErrorKind, WriteOptions, new_file_id};
+use eyas_files::{
+    Change, CopyOptions, DfsClient, FilesErrorKind, NewFile, WriteOptions, new_file_id,
+};
 use eyas_types::dfs::{AttributeChange, Format, RecordFormat};
 use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
 use tokio::task::block_in_place;
@@ -108,8 +110,9 @@ async fn the_chunks_of_a_file_with_an_id_that_is_refused_are_deleted() {
         is_durable: true,
         format: None,
     };
-    let written =
-        files.write_with_id(&name("/a"), new_file_id().unwrap(), change, None, SMALL, false).await;
+    let written = files
+        .write_with_id(&name("/a"), NewFile::of(new_file_id().unwrap()), change, None, SMALL, false)
+        .await;
     assert_eq!(written.unwrap_err().kind, FilesErrorKind::IsFolder);
     only(&cluster, 0).await;
 }
