@@ -1,6 +1,6 @@
-//! Extended attributes. `user.NAME` is the named attribute NAME of an entry, which programs set. Those
-//! of `user.eyas.` show where a file is and can only be read; a list does not have them, as programs
-//! that copy all attributes of a list would then fail.
+//! Extended attributes. `user.NAME` is the named attribute NAME of an entry, which programs set.
+//! Those of `user.eyas.` show where a file is and can only be read; a list does not have them, as
+//! programs that copy all attributes of a list would then fail.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -422,15 +422,16 @@ public:
     void set_attribute(const std::string &path, const std::string &name, std::string_view value,
                        std::uint32_t condition = 0)
     {
-        check(eyas_set_attribute(get(), path.c_str(), name.c_str(), value.data(), value.size(), condition));
+        check(eyas_set_attribute(get(), path.c_str(), name.c_str(), value.data(), value.size(),
+                                 condition));
     }
     /* The value of a named attribute; nothing if there is none of this name. */
     std::optional<std::string> attribute(const std::string &path, const std::string &name)
     {
         std::string value(64 << 10, '\0');
         std::size_t length;
-        const eyas_status status =
-            eyas_get_attribute(get(), path.c_str(), name.c_str(), value.data(), value.size(), &length);
+        const eyas_status status = eyas_get_attribute(get(), path.c_str(), name.c_str(),
+                                                      value.data(), value.size(), &length);
         if (status == EYAS_STATUS_NO_ATTRIBUTE)
             return std::nullopt;
         check(status);

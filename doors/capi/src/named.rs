@@ -130,8 +130,8 @@ pub unsafe extern "C" fn eyas_remove_attribute(
     })
 }
 
-/// Looks up the named attributes of a file, folder or link. On success, `*attributes` is a handle to
-/// be closed with `eyas_attributes_close()`.
+/// Looks up the named attributes of a file, folder or link. On success, `*attributes` is a handle
+/// to be closed with `eyas_attributes_close()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_attributes_open(
     client: *mut EyasClient,

@@ -145,7 +145,8 @@ impl FileRecord {
     }
 
     /// The version that the file falls back to when its content is lost. A file keeps its owner, its
-    /// permissions and its named attributes, and chunks that both versions have are where they are now.
+    /// permissions and its named attributes, and chunks that both versions have are where they are
+    /// now.
     pub fn fallback(&self) -> Option<FileRecord> {
         let mut before = self.synced()?.clone();
         if before.id == self.id {

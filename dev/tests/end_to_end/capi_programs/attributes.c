@@ -1,4 +1,5 @@
-/* Links, owners, permissions, named attributes and quotas: what is possible, and statuses for what is not. */
+/* Links, owners, permissions, named attributes and quotas: what is possible, and statuses for what
+ * is not. */
 
 #include <eyas.h>
 #include <stdio.h>
@@ -44,10 +45,14 @@ static void named_attributes(eyas_client *client)
     const void *next;
 
     memset(long_name, 'n', 251);
-    EXPECT(eyas_set_attribute(client, "/a", "colour", "r\0d", 3, EYAS_ATTRIBUTE_PRESENT), EYAS_STATUS_NO_ATTRIBUTE);
-    EXPECT(eyas_set_attribute(client, "/a", "colour", "r\0d", 3, EYAS_ATTRIBUTE_NEW), EYAS_STATUS_OK);
-    EXPECT(eyas_set_attribute(client, "/a", "colour", "blue", 4, EYAS_ATTRIBUTE_NEW), EYAS_STATUS_EXISTS);
-    EXPECT(eyas_set_attribute(client, "/a", "big", large, sizeof large, 0), EYAS_STATUS_ATTRIBUTES_FULL);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", "r\0d", 3, EYAS_ATTRIBUTE_PRESENT),
+           EYAS_STATUS_NO_ATTRIBUTE);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", "r\0d", 3, EYAS_ATTRIBUTE_NEW),
+           EYAS_STATUS_OK);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", "blue", 4, EYAS_ATTRIBUTE_NEW),
+           EYAS_STATUS_EXISTS);
+    EXPECT(eyas_set_attribute(client, "/a", "big", large, sizeof large, 0),
+           EYAS_STATUS_ATTRIBUTES_FULL);
     EXPECT(eyas_set_attribute(client, "/a", long_name, "x", 1, 0), EYAS_STATUS_INVALID);
     EXPECT(eyas_set_attribute(client, "/a", "eyas.format", "x", 1, 0), EYAS_STATUS_INVALID);
     EXPECT(eyas_set_attribute(client, "/a", "colour", "x", 1, 3), EYAS_STATUS_INVALID);
@@ -57,9 +62,12 @@ static void named_attributes(eyas_client *client)
     EXPECT(eyas_set_attribute(client, "/a", "empty", NULL, 0, 0), EYAS_STATUS_OK);
     EXPECT(eyas_get_attribute(client, "/a", "colour", NULL, 0, &length), EYAS_STATUS_OK);
     EXPECT(eyas_get_attribute(client, "/a", "colour", value, 2, &length), EYAS_STATUS_INVALID);
-    EXPECT(eyas_get_attribute(client, "/a", "colour", value, sizeof value, NULL), EYAS_STATUS_INVALID);
-    EXPECT(eyas_get_attribute(client, "/a", "size", value, sizeof value, &length), EYAS_STATUS_NO_ATTRIBUTE);
-    EXPECT(eyas_get_attribute(client, "/a", "colour", value, sizeof value, &length), EYAS_STATUS_OK);
+    EXPECT(eyas_get_attribute(client, "/a", "colour", value, sizeof value, NULL),
+           EYAS_STATUS_INVALID);
+    EXPECT(eyas_get_attribute(client, "/a", "size", value, sizeof value, &length),
+           EYAS_STATUS_NO_ATTRIBUTE);
+    EXPECT(eyas_get_attribute(client, "/a", "colour", value, sizeof value, &length),
+           EYAS_STATUS_OK);
     if (length != 3 || memcmp(value, "r\0d", 3))
         abort();
     EXPECT(eyas_attributes_open(client, "/none", &attributes), EYAS_STATUS_NOT_FOUND);
