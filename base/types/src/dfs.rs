@@ -17,11 +17,16 @@ use crate::shown::{MAX_QUOTED_CHARS, shortened};
 mod attributes;
 mod dialect;
 mod format;
+mod named;
 mod unsynced;
 
 pub use attributes::{AttributeChange, Attributes, FileKind, MODE_BITS, Quota, nearest_ns};
 pub use dialect::CsvDialect;
 pub use format::{Format, FormatError, FormatTextProblem, PROBED_BYTES, RecordFormat, is_text};
+pub use named::{
+    MAX_ATTRIBUTE_NAME_BYTES, MAX_ATTRIBUTES_BYTES, NamedAttributeError, NamedAttributes,
+    NamedChange, OWN_ATTRIBUTES, SetCondition,
+};
 pub use unsynced::Unsynced;
 
 /// Longest name of a file: the bound of Linux on paths.
@@ -290,6 +295,8 @@ pub struct FileRecord {
     pub kind: FileKind,
     /// Owner, permissions and times.
     pub attributes: Attributes,
+    /// What programs have noted beside the content.
+    pub named: NamedAttributes,
     /// Limits on everything below this folder.
     pub quota: Option<Quota>,
     /// The format of its records, and whether it was only guessed.
@@ -312,6 +319,7 @@ impl FileRecord {
             id,
             kind,
             attributes,
+            named: NamedAttributes::default(),
             quota: None,
             format: Format::Whole.into(),
             chunk_bytes: DEFAULT_CHUNK_BYTES,

@@ -33,11 +33,16 @@ pub(crate) fn decide(request: u64, operation: FileOperation, stored: Option<&Sto
                 answer(Err(Refusal::Changed))
             }
         }
-        (FileOperation::SetAttributes { version, attributes, .. }, Some((is, present))) => {
-            if present.attributes == attributes {
+        (FileOperation::SetAttributes { version, attributes, named, .. }, Some((is, present))) => {
+            let is_named = named.as_ref().is_none_or(|named| *named == present.named);
+            if present.attributes == attributes && is_named {
                 answer(Ok(FileAnswer::Done { version: is }))
             } else if is == version {
                 let record = FileRecord { attributes, ..present.clone() };
+                let record = match named {
+                    Some(named) => FileRecord { named, ..record },
+                    None => record,
+                };
                 Ok((NameEntry::File(record), done(request, BTreeMap::new())))
             } else {
                 answer(Err(Refusal::Changed))

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
-    Attributes, FileId, FileKind, FileName, FileRecord, FileSystemId, NodeId, Quota,
+    Attributes, FileId, FileKind, FileName, FileRecord, FileSystemId, NamedAttributes, NodeId,
+    Quota,
 };
 use serde::{Deserialize, Serialize};
 
@@ -293,6 +294,8 @@ pub enum FileOperation {
         version: RecordVersion,
         /// All attributes, changed or not.
         attributes: Attributes,
+        /// All named attributes, changed or not; `None` keeps them.
+        named: Option<NamedAttributes>,
     },
     /// Rename a file, a link, or the entry of a folder. Sent to the leader of the new name.
     /// Succeeds as well if this file has the new name already.

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use eyas_types::dfs::FileName;
+use eyas_types::dfs::{FileName, FileRecord};
 
 use crate::event::{Effect, Save};
 use crate::message::Page;
@@ -17,6 +17,9 @@ use crate::record::{Digest, NameEntry, Records, Stored};
 pub const MAX_PAGE_ENTRIES: usize = 256;
 /// A page with this number of chunks gets no further entry.
 pub const MAX_PAGE_CHUNKS: usize = 1 << 14;
+
+/// Bytes of a chunk with three replicas in a record, about.
+const CHUNK_RECORD_BYTES: usize = 64;
 
 pub(crate) struct RecordView<'a> {
     before: &'a dyn Records,
@@ -91,17 +94,17 @@ impl<'a> RecordView<'a> {
     /// files come in pages of 256, 256 and 88 entries.
     pub fn page(&self, partition: u16, after: &str, base: u64) -> Page {
         let mut page = Page::default();
-        let (mut last, mut chunks) = (after.to_owned(), 0);
+        let (mut last, mut weight) = (after.to_owned(), 0);
         while let Some((name, stored)) = self.next(partition, &last) {
             last = name.as_str().to_owned();
             if stored.is_obsolete(base) {
                 continue;
             }
-            if page.entries.len() >= MAX_PAGE_ENTRIES || chunks >= MAX_PAGE_CHUNKS {
+            if page.entries.len() >= MAX_PAGE_ENTRIES || weight >= MAX_PAGE_CHUNKS {
                 page.has_more = true;
                 break;
             }
-            chunks += stored.entry.chunks();
+            weight += stored.entry.weight();
             page.entries.push((name, stored));
         }
         page
@@ -139,9 +142,14 @@ fn hash(name: &str, stored: &Stored) -> u128 {
 }
 
 impl NameEntry {
-    /// Number of chunks, as a measure of the size of the entry.
-    fn chunks(&self) -> usize {
-        self.record().map_or(0, |record| record.needed_chunks().count())
+    /// Number of chunks, as a measure of the size of the entry. Named attributes count as the
+    /// chunks that would take as many bytes.
+    fn weight(&self) -> usize {
+        let named = |record: &FileRecord| record.named.size_bytes() / CHUNK_RECORD_BYTES;
+        self.record().map_or(0, |record| {
+            let before = record.unsynced.as_ref().and_then(|unsynced| unsynced.before.as_deref());
+            record.needed_chunks().count() + named(record) + before.map_or(0, named)
+        })
     }
 }
 

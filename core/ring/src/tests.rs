@@ -8,7 +8,8 @@ use alloc::{format, vec};
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
-    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, FileSystemId, Format, NodeId,
+    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, FileSystemId, Format,
+    NamedAttributes, NamedChange, NodeId, SetCondition,
 };
 
 use crate::event::{
@@ -210,13 +211,22 @@ fn attributes_change_without_the_content() {
     let record = FileRecord { chunks: vec![chunk(1, &[ME])], ..record(1, 1) };
     let first = alone.done(FileOperation::Create { name: name("a"), record: record.clone() });
     let attributes = Attributes { mode: 0o600, uid: 7, ..record.attributes };
-    let set =
-        |version, attributes| FileOperation::SetAttributes { name: name("a"), version, attributes };
-    let second = alone.done(set(first, attributes));
-    assert_eq!(alone.done(set(first, attributes)), second, "it was done before");
-    assert_eq!(alone.ask(set(first, Attributes::default())), Err(Refusal::Changed));
-    let found =
-        Ok(FileAnswer::Found { version: second, record: FileRecord { attributes, ..record } });
+    let set = |version, attributes, named| FileOperation::SetAttributes {
+        name: name("a"),
+        version,
+        attributes,
+        named,
+    };
+    let second = alone.done(set(first, attributes, None));
+    assert_eq!(alone.done(set(first, attributes, None)), second, "it was done before");
+    assert_eq!(alone.ask(set(first, Attributes::default(), None)), Err(Refusal::Changed));
+    let red = NamedChange::Set { value: b"red".into(), condition: SetCondition::New };
+    let named = NamedAttributes::default().with("colour", &red).unwrap();
+    assert_eq!(alone.ask(set(first, attributes, Some(named.clone()))), Err(Refusal::Changed));
+    let third = alone.done(set(second, attributes, Some(named.clone())));
+    assert_eq!(alone.done(set(second, attributes, Some(named.clone()))), third);
+    let fourth = alone.done(set(third, record.attributes, None));
+    let found = Ok(FileAnswer::Found { version: fourth, record: FileRecord { named, ..record } });
     assert_eq!(alone.ask(FileOperation::Stat { name: name("a") }), found);
 }
 

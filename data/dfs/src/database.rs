@@ -40,7 +40,7 @@ const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs of 
 
 /// The format; `database/formats.txt` has what it consists of. `database/fixtures/` has a database
 /// of each format that was released, and a test reads them.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating
 /// system caches other pages.
 const CACHE_BYTES: usize = 96 << 20;

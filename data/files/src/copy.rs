@@ -72,8 +72,8 @@ impl Copies {
         Copies { routes: folders.routes.clone(), names, folders, chunks, replicas, publisher }
     }
 
-    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that
-    /// are missing are sent from node to node.
+    /// Copies a file with its named attributes. Every node makes the new chunks of the chunks that
+    /// it has; only replicas that are missing are sent from node to node.
     pub async fn copy(
         &self,
         from: &File,
@@ -92,7 +92,10 @@ impl Copies {
         specs.iter().for_each(|spec| draft.unclaimed.add(spec.object));
         let mut replicas = self.derive_chunks(&record.chunks, &specs, true).await;
         self.store_missing(from, &draft, (&mut specs, &mut replicas)).await?;
-        self.publish_derived(draft, options, specs.into_iter().zip(replicas).collect()).await
+        let made = specs.into_iter().zip(replicas).collect();
+        let copy = self.complete_derived(&draft, made).await?;
+        let copy = HiddenFile::of(&self.publisher, draft, options, copy);
+        copy.with_named(record.named.clone()).create().await
     }
 
     /// Stores the chunks of a copy that no node has made.
@@ -204,7 +207,8 @@ impl Copies {
                         ..WriteOptions::of(RecordFormat { format, is_guessed })
                     };
                     let chunks = specs.into_iter().map(|spec| (spec, vec![*member])).collect();
-                    return self.publish_derived(draft, options, chunks).await;
+                    let made = self.complete_derived(&draft, chunks).await?;
+                    return HiddenFile::of(&self.publisher, draft, options, made).create().await;
                 }
                 Err((true, error)) => return Err(error),
                 Err((false, error)) => why = error,
@@ -265,19 +269,8 @@ impl Copies {
         }
     }
 
-    /// Makes the missing replicas of chunks that some nodes have made, forces all of
-    /// them to the disks, and has the file appear.
-    async fn publish_derived(
-        &self,
-        draft: FileDraft<'_>,
-        options: WriteOptions,
-        chunks: Vec<(ChunkSpec, Vec<Member>)>,
-    ) -> Result<File, FilesError> {
-        let made = self.complete_derived(&draft, chunks).await?;
-        HiddenFile::of(&self.publisher, draft, options, made).create().await
-    }
-
-    /// Makes the missing replicas, and forces all of them to the disks.
+    /// Makes the missing replicas of chunks that some nodes have made, and forces all
+    /// of them to the disks.
     async fn complete_derived(
         &self,
         draft: &FileDraft<'_>,

@@ -1,7 +1,7 @@
 //! Errors of a client of the file system. The kind says whether a retry can help; the message names
 //! the file.
 
-use eyas_types::dfs::FileName;
+use eyas_types::dfs::{FileName, NamedAttributeError};
 use thiserror::Error;
 
 /// The failure of an operation on files.
@@ -29,6 +29,10 @@ pub enum FilesErrorKind {
     NotEmpty,
     /// A quota of a folder does not permit it.
     Quota,
+    /// The file has no named attribute of this name.
+    NoAttribute,
+    /// The named attributes of the file would be too large.
+    AttributesFull,
     /// Another client has changed the file: look at it again.
     Changed,
     /// The operation is impossible.
@@ -78,6 +82,16 @@ impl FilesError {
         let message =
             format!("folder {name} is not empty: remove its files first, or remove it with -r");
         FilesError::new(FilesErrorKind::NotEmpty, message)
+    }
+
+    pub(crate) fn attribute(name: &FileName, error: &NamedAttributeError) -> Self {
+        let kind = match error {
+            NamedAttributeError::Name(_) => FilesErrorKind::Invalid,
+            NamedAttributeError::Exists(_) => FilesErrorKind::Exists,
+            NamedAttributeError::Missing(_) => FilesErrorKind::NoAttribute,
+            NamedAttributeError::Full(_) => FilesErrorKind::AttributesFull,
+        };
+        FilesError::new(kind, format!("{name}: {error}"))
     }
 
     /// The file has changed.

@@ -59,8 +59,9 @@ impl Grouped for FileOperation {
     fn size_bytes(&self) -> usize {
         match self {
             FileOperation::Create { record, .. } | FileOperation::Replace { record, .. } => {
-                record.chunks.len() * 64
+                record.chunks.len() * 64 + record.named.size_bytes()
             }
+            FileOperation::SetAttributes { named: Some(named), .. } => named.size_bytes(),
             _ => 0,
         }
     }

@@ -74,6 +74,6 @@ pub use source_chunks::{SourceChunk, SourceChunks};
 pub use storage::FilesStorage;
 pub use upkeep::{LostChunk, Verified};
 pub use write::{
-    Change, MAX_CHUNK_BYTES, NewContent, SMALL_CHUNK_BYTES, SentRecords, UnclaimedContent,
+    Change, MAX_CHUNK_BYTES, NewContent, NewFile, SMALL_CHUNK_BYTES, SentRecords, UnclaimedContent,
     WriteOptions, new_file_id,
 };

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use eyas_ring::{FileAnswer, FileOperation, Listing, RecordVersion, Refusal, Replaceable};
 use eyas_types::ObjectId;
 use eyas_types::access::{KeyRole, Principal};
-use eyas_types::dfs::{AttributeChange, FileKind, FileName, FileRecord, NodeId};
+use eyas_types::dfs::{
+    AttributeChange, Attributes, FileKind, FileName, FileRecord, NamedChange, NodeId,
+};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
@@ -156,19 +158,55 @@ impl Names {
         name: &FileName,
         change: &AttributeChange,
     ) -> Result<File, FilesError> {
-        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
-        loop {
-            let File { record, version, .. } = self.lookup(name).await?;
+        let change = |record: &FileRecord, _| {
             let attributes = record.attributes.with(change, now_ns());
-            let operation =
-                FileOperation::SetAttributes { name: name.clone(), version, attributes };
-            match self.operate(operation).await {
+            Ok(Some(FileRecord { attributes, ..record.clone() }))
+        };
+        self.change_attributes(name, change).await
+    }
+
+    /// Changes a named attribute of a file, folder or link. Concurrent changes of other attributes,
+    /// of the content and of the replicas are kept.
+    pub async fn change_named(
+        &self,
+        name: &FileName,
+        attribute: &str,
+        change: &NamedChange,
+    ) -> Result<File, FilesError> {
+        let change = |record: &FileRecord, is_unsure| match record.named.with(attribute, change) {
+            // An earlier try was done, and its answer was lost.
+            Err(_) if is_unsure && change.is_done(&record.named, attribute) => Ok(None),
+            Err(error) => Err(FilesError::attribute(name, &error)),
+            Ok(named) => {
+                let attributes = Attributes { changed_ns: now_ns(), ..record.attributes };
+                Ok(Some(FileRecord { attributes, named, ..record.clone() }))
+            }
+        };
+        self.change_attributes(name, change).await
+    }
+
+    /// Changes attributes of an entry. `changed` returns the record that is wanted instead of the
+    /// present one, or `None` if that is as wanted; it is told whether an answer was lost, so that
+    /// the change may have been done.
+    async fn change_attributes(
+        &self,
+        name: &FileName,
+        changed: impl Fn(&FileRecord, bool) -> Result<Option<FileRecord>, FilesError>,
+    ) -> Result<File, FilesError> {
+        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
+        let mut is_unsure = false;
+        loop {
+            let present = self.lookup(name).await?;
+            let Some(record) = changed(&present.record, is_unsure)? else { return Ok(present) };
+            let operation = FileOperation::SetAttributes {
+                name: name.clone(),
+                version: present.version,
+                attributes: record.attributes,
+                named: (record.named != present.record.named).then(|| record.named.clone()),
+            };
+            match self.operate_once(operation, &mut is_unsure).await {
                 Ok(FileAnswer::Done { version }) => {
-                    return Ok(File {
-                        name: name.clone(),
-                        record: FileRecord { attributes, ..record },
-                        version,
-                    });
+                    return Ok(File { name: name.clone(), record, version });
                 }
                 Ok(_) => return Err(unexpected()),
                 Err(error)

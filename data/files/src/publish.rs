@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use eyas_ring::{FileAnswer, FileOperation};
-use eyas_types::dfs::{Attributes, Chunk, FileKind, FileName, FileRecord, Unsynced};
+use eyas_types::dfs::{
+    Attributes, Chunk, FileKind, FileName, FileRecord, NamedAttributes, Unsynced,
+};
 
 use crate::backoff::Backoff;
 use crate::error::{FilesError, FilesErrorKind};
@@ -54,6 +56,12 @@ impl HiddenFile {
             unclaimed: draft.unclaimed,
             makes_parents: creation.makes_parents,
         }
+    }
+
+    /// Gives the file named attributes.
+    pub(crate) fn with_named(mut self, named: NamedAttributes) -> Self {
+        self.record.named = named;
+        self
     }
 
     /// Makes the file appear.
@@ -137,6 +145,7 @@ impl Publisher {
             }
             let Attributes { modified_ns, changed_ns, .. } = record.attributes;
             record.attributes = Attributes { modified_ns, changed_ns, ..now.record.attributes };
+            record.named.clone_from(&now.record.named);
             let repaired: HashMap<_, _> =
                 now.record.chunks.iter().map(|chunk| (chunk.object, &chunk.replicas)).collect();
             for chunk in &mut record.chunks {
@@ -149,8 +158,8 @@ impl Publisher {
     }
 
     /// Writes a record, for which the chunks `unclaimed` were stored, in place of the file that has
-    /// the name. Without `looks`, the name is expected to be free, and only looked at if it is not.
-    /// `may_appear` is called just before each try; the result is `None` if it is false.
+    /// the name. The same file keeps its named attributes. Without `looks`, the name is expected to
+    /// be free, and only looked at if it is not. `may_appear` is called just before each try; the result is `None` if it is false.
     pub async fn appear(
         &self,
         name: &FileName,
@@ -185,7 +194,10 @@ impl Publisher {
             }
             tries.over = looks.then(|| before.cloned());
             looks = true;
-            let (name, record) = (name.clone(), record.clone());
+            let (name, mut record) = (name.clone(), record.clone());
+            if let Some(before) = before.filter(|before| before.id == record.id) {
+                record.named.clone_from(&before.named);
+            }
             let is_new = present.is_none();
             let operation = match present {
                 Some(present) => FileOperation::Replace {

@@ -308,10 +308,12 @@ impl From<FilesError> for StorageError {
             | FilesErrorKind::WrongFormat
             | FilesErrorKind::IsFolder
             | FilesErrorKind::NotFolder
-            | FilesErrorKind::NotEmpty => StorageErrorKind::Invalid,
-            FilesErrorKind::Full | FilesErrorKind::FullNow | FilesErrorKind::Quota => {
-                StorageErrorKind::NoSpace
-            }
+            | FilesErrorKind::NotEmpty
+            | FilesErrorKind::NoAttribute => StorageErrorKind::Invalid,
+            FilesErrorKind::Full
+            | FilesErrorKind::FullNow
+            | FilesErrorKind::Quota
+            | FilesErrorKind::AttributesFull => StorageErrorKind::NoSpace,
             FilesErrorKind::Lost | FilesErrorKind::Unreachable => StorageErrorKind::Unreachable,
             FilesErrorKind::Local => StorageErrorKind::Local,
         };

@@ -13,7 +13,7 @@ use eyas_types::dfs::{
 };
 
 pub(crate) use rewrite::without_records;
-pub use rewrite::{Change, NewContent, SentRecords, UnclaimedContent, new_file_id};
+pub use rewrite::{Change, NewContent, NewFile, SentRecords, UnclaimedContent, new_file_id};
 
 use crate::entries::Creation;
 use crate::error::{FilesError, FilesErrorKind};

@@ -83,6 +83,7 @@ impl Mounted {
                 draft.write(size_bytes, &more, true)?;
             }
             state.attributes = file.record.attributes;
+            state.named = Some(file.record.named.clone());
             (state.is_published, state.is_late) = (true, false);
             (state.size_bytes, state.hole_bytes) = (size_bytes, file.record.hole_bytes());
             (state.draft, state.file) = (Some(draft), Some(file));

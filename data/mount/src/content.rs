@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use eyas_files::{
-    Change, ContentDraft, DraftContent, DraftSnapshot, File, FilesError, FilesErrorKind,
+    Change, ContentDraft, DraftContent, DraftSnapshot, File, FilesError, FilesErrorKind, NewFile,
     RenameOptions, UnclaimedContent, WriteOptions, renamed,
 };
 use eyas_types::ObjectId;
@@ -545,9 +545,10 @@ impl Mounted {
         }
         let options =
             WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
-        Ok(dfs
-            .write_with_id(&name, node.id, change, stored, options, snapshot.base.is_some())
-            .await?)
+        let named = node.state().named.clone().unwrap_or_default();
+        let file = NewFile { id: node.id, named };
+        let is_there = snapshot.base.is_some();
+        Ok(dfs.write_with_id(&name, file, change, stored, options, is_there).await?)
     }
 
     /// Whether another client has replaced the content of a version.

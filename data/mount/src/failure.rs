@@ -40,6 +40,8 @@ impl From<FilesError> for MountFailure {
             FilesErrorKind::IsFolder => return Errno::EISDIR.into(),
             FilesErrorKind::NotFolder => return Errno::ENOTDIR.into(),
             FilesErrorKind::NotEmpty => return Errno::ENOTEMPTY.into(),
+            FilesErrorKind::NoAttribute => return Errno::NO_XATTR.into(),
+            FilesErrorKind::AttributesFull => return Errno::ENOSPC.into(),
             FilesErrorKind::Quota => Errno::EDQUOT,
             FilesErrorKind::Changed => Errno::ESTALE,
             FilesErrorKind::Invalid | FilesErrorKind::WrongFormat => Errno::EINVAL,

@@ -21,7 +21,6 @@ use fuser::{
 use crate::answers::{
     GENERATION, REMEMBERED, attr, empty, entry, file_type, new_entry, text, to_attr, value,
 };
-use crate::extended::extended_names;
 use crate::folders::{FolderReader, dot, parent};
 use crate::handles::OpenHandle;
 use crate::mounted::Mounted;
@@ -559,26 +558,37 @@ impl Filesystem for KernelRequests {
     }
 
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        let names =
-            self.node(number).map(|node| extended_names(&node)).map_err(|failure| failure.errno);
-        value(names, size, reply);
+        let node = self.node(number);
+        let work =
+            move |mounted: Arc<Mounted>| async move { mounted.extended_names(&*node?).await };
+        self.run("listing the extended attributes of", number.0, work, move |done| {
+            value(done, size, reply)
+        });
     }
 
     fn setxattr(
         &self,
         _: &Request,
-        _: INodeNo,
-        _: &OsStr,
-        _: &[u8],
-        _: i32,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
         _: u32,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::EOPNOTSUPP);
+        let (node, name, value) = (self.node(number), text(name), value.to_vec());
+        let work = move |mounted: Arc<Mounted>| async move {
+            mounted.set_extended(&*node?, &name?, value, flags).await
+        };
+        self.transfer("setting an extended attribute of", number.0, work, empty(reply));
     }
 
-    fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::EOPNOTSUPP);
+    fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (node, name) = (self.node(number), text(name));
+        let work = move |mounted: Arc<Mounted>| async move {
+            mounted.remove_extended(&*node?, &name?).await
+        };
+        self.transfer("removing an extended attribute of", number.0, work, empty(reply));
     }
 }
 

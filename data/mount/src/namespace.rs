@@ -6,6 +6,7 @@ use std::sync::Arc;
 use eyas_files::{Creation, DfsClient, File, RenameOptions};
 use eyas_types::dfs::{
     AttributeChange, Attributes, FileId, FileKind, FileName, FileNameError, FileNameProblem,
+    NamedChange,
 };
 use fuser::Errno;
 
@@ -98,6 +99,22 @@ impl Namespace {
         change: &AttributeChange,
     ) -> Result<Found, MountFailure> {
         Ok(found(self.dfs.set_attributes(&file_name(path)?, change).await?))
+    }
+
+    pub async fn change_named(
+        &self,
+        path: &str,
+        attribute: &str,
+        change: NamedChange,
+    ) -> Result<Found, MountFailure> {
+        let name = file_name(path)?;
+        let changed = match change {
+            NamedChange::Set { value, condition } => {
+                self.dfs.set_named_attribute(&name, attribute, value, condition).await
+            }
+            NamedChange::Remove => self.dfs.remove_named_attribute(&name, attribute).await,
+        };
+        Ok(found(changed?))
     }
 
     pub async fn rename(

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use eyas_files::{ContentDraft, File, FileReader, RetainedFile, SentRecords, renamed};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Attributes, FileId, FileKind, FileName};
+use eyas_types::dfs::{Attributes, FileId, FileKind, FileName, NamedAttributes};
 
 use crate::answers::REMEMBERED;
 use crate::times::now_ns;
@@ -51,6 +51,8 @@ pub(crate) struct Inode {
 pub(crate) struct NodeState {
     pub kind: FileKind,
     pub attributes: Attributes,
+    /// The named attributes, if they are known.
+    pub named: Option<NamedAttributes>,
     /// Size of the published version.
     pub size_bytes: u64,
     /// Size of its holes.
@@ -92,6 +94,10 @@ impl Inode {
         let state = NodeState {
             kind: found.kind.clone(),
             attributes: found.attributes,
+            named: match &found.file {
+                Some(file) => Some(file.record.named.clone()),
+                None => (!is_published).then(NamedAttributes::default),
+            },
             size_bytes: found.size_bytes,
             hole_bytes: found.hole_bytes,
             file: found.file.clone(),
@@ -181,6 +187,7 @@ impl NodeState {
         if !self.is_dirty() {
             self.attributes = file.record.attributes;
         }
+        self.named = Some(file.record.named.clone());
         self.file = Some(file);
         (self.is_published, self.is_late) = (true, false);
     }
@@ -195,6 +202,7 @@ impl NodeState {
 
     /// Takes a version with the content that is known.
     pub fn renew(&mut self, file: Arc<File>) {
+        self.named = Some(file.record.named.clone());
         if let Some(draft) = &mut self.draft {
             draft.rebase(&file);
             if draft.base().is_some_and(|base| !base.record.is_as_written(&file.record)) {
@@ -224,6 +232,7 @@ impl NodeState {
         } else {
             self.attributes = found.attributes;
         }
+        self.named = found.file.as_ref().map(|file| file.record.named.clone());
         self.kind.clone_from(&found.kind);
         (self.size_bytes, self.hole_bytes) = (found.size_bytes, found.hole_bytes);
         match &found.file {

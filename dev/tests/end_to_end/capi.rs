@@ -64,7 +64,7 @@ fn links_owners_and_quotas_answer_with_statuses() {
     let cluster = cluster(1);
     for (name, expected) in [
         ("attributes.c", "fine\n"),
-        ("attributes.cpp", "target 700 7 8 9 1000 1 1\nEYAS_STATUS_NOT_FOUND\n"),
+        ("attributes.cpp", "target 700 7 8 9 1000 1 1\ncolour=red red 0\nEYAS_STATUS_NOT_FOUND\n"),
     ] {
         let program = own_program(&cluster, name);
         assert_eq!(

@@ -213,6 +213,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("doors/capi/src/client.rs", "exports functions of the C library"),
     ("doors/capi/src/files.rs", "exports functions of the C library"),
     ("doors/capi/src/job.rs", "exports functions of the C library"),
+    ("doors/capi/src/named.rs", "exports functions of the C library"),
     ("doors/capi/src/places.rs", "exports functions of the C library"),
     ("doors/capi/src/pointers.rs", "reads and writes what callers of the C library point to"),
     ("doors/capi/src/reader.rs", "exports functions of the C library"),

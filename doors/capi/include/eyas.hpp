@@ -419,6 +419,43 @@ public:
     {
         check(eyas_set_modified(get(), path.c_str(), modified_ns));
     }
+    void set_attribute(const std::string &path, const std::string &name, std::string_view value,
+                       std::uint32_t condition = 0)
+    {
+        check(eyas_set_attribute(get(), path.c_str(), name.c_str(), value.data(), value.size(),
+                                 condition));
+    }
+    /* The value of a named attribute; nothing if there is none of this name. */
+    std::optional<std::string> attribute(const std::string &path, const std::string &name)
+    {
+        std::string value(64 << 10, '\0');
+        std::size_t length;
+        const eyas_status status = eyas_get_attribute(get(), path.c_str(), name.c_str(),
+                                                      value.data(), value.size(), &length);
+        if (status == EYAS_STATUS_NO_ATTRIBUTE)
+            return std::nullopt;
+        check(status);
+        value.resize(length);
+        return value;
+    }
+    void remove_attribute(const std::string &path, const std::string &name)
+    {
+        check(eyas_remove_attribute(get(), path.c_str(), name.c_str()));
+    }
+    /* Names and values of the named attributes, in the order of the names. */
+    std::vector<std::pair<std::string, std::string>> attributes(const std::string &path)
+    {
+        eyas_attributes *opened;
+        check(eyas_attributes_open(get(), path.c_str(), &opened));
+        handle<eyas_attributes, eyas_attributes_close> attributes(opened);
+        std::vector<std::pair<std::string, std::string>> found;
+        const char *name;
+        const void *value;
+        std::size_t length;
+        while (has_next(eyas_attributes_next(opened, &name, &value, &length)))
+            found.emplace_back(name, std::string(static_cast<const char *>(value), length));
+        return found;
+    }
     void set_quota(const std::string &folder, std::uint64_t bytes, std::uint64_t files = EYAS_NO_LIMIT)
     {
         check(eyas_set_quota(get(), folder.c_str(), bytes, files));

@@ -16,6 +16,7 @@ mod client;
 mod files;
 mod handles;
 mod job;
+mod named;
 mod places;
 mod pointers;
 mod reader;

@@ -55,6 +55,10 @@ pub enum EyasStatus {
     NotEmpty = 18,
     /// A quota of a folder does not permit it.
     Quota = 19,
+    /// The file has no named attribute of this name.
+    NoAttribute = 20,
+    /// The named attributes of the file together would be too large.
+    AttributesFull = 21,
 }
 
 /// The name of a status, such as `EYAS_STATUS_NOT_FOUND`. Never NULL. The text is static.
@@ -81,6 +85,8 @@ pub extern "C" fn eyas_status_name(status: i32) -> *const c_char {
         17 => c"EYAS_STATUS_NOT_FOLDER",
         18 => c"EYAS_STATUS_NOT_EMPTY",
         19 => c"EYAS_STATUS_QUOTA",
+        20 => c"EYAS_STATUS_NO_ATTRIBUTE",
+        21 => c"EYAS_STATUS_ATTRIBUTES_FULL",
         _ => c"unknown status",
     };
     name.as_ptr()
@@ -129,6 +135,8 @@ impl From<FilesError> for CallError {
             FilesErrorKind::NotFolder => EyasStatus::NotFolder,
             FilesErrorKind::NotEmpty => EyasStatus::NotEmpty,
             FilesErrorKind::Quota => EyasStatus::Quota,
+            FilesErrorKind::NoAttribute => EyasStatus::NoAttribute,
+            FilesErrorKind::AttributesFull => EyasStatus::AttributesFull,
             FilesErrorKind::Changed => EyasStatus::Changed,
             FilesErrorKind::Invalid | FilesErrorKind::WrongFormat => EyasStatus::Invalid,
             FilesErrorKind::NotAllowed => EyasStatus::NotAllowed,

@@ -214,6 +214,9 @@ class FileEntry:
 
     @property
     def id(self) -> str: ...
+    @property
+    def attributes(self) -> dict[str, bytes] | None:
+        """Named attributes of an entry that was looked up; ``None`` if it was listed."""
 
 @final
 class FileChunk:
@@ -280,6 +283,12 @@ class FilesSession:
 
     def set_modified(self, path: str, modified_ns: int) -> None:
         """Set the time of the last write, nanoseconds since 1970."""
+
+    def set_attribute(self, path: str, name: str, value: bytes) -> None:
+        """Set a named attribute of a file, folder or link."""
+
+    def remove_attribute(self, path: str, name: str) -> None:
+        """Remove a named attribute of a file, folder or link."""
 
     def open(self, path: str) -> OpenedFile:
         """Open a file for reading, at its present version."""

@@ -116,7 +116,10 @@ class EyasFileSystem(AbstractFileSystem):
             return None
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Return name, size, type, times, permissions and owner of a file, folder or link."""
+        """Return name, size, type, times, permissions and owner of a file, folder or link.
+
+        ``attributes`` is a ``dict`` of its named attributes, which lists do not have.
+        """
         path = self._strip_protocol(path)
         if path == "/":
             return {"name": "/", "size": 0, "type": "directory"}
@@ -467,6 +470,27 @@ class EyasFileSystem(AbstractFileSystem):
         else:
             self._ask("set_modified", path, time.time_ns())
 
+    def getxattr(self, path: str, attr_name: str) -> bytes | None:
+        """Return the value of a named attribute of a file, folder or link; ``None`` if it has none of this name."""
+        attributes: dict[str, bytes] = self.info(path).get("attributes", {})
+        return attributes.get(attr_name)
+
+    def setxattr(self, path: str, **attributes: bytes | None) -> None:
+        """Set named attributes of a file, folder or link, which renames, changes of its content and copies keep.
+
+        ``None`` removes an attribute, also if there is none. A mount shows them as extended attributes ``user.NAME``.
+        """
+        path = self._strip_protocol(path)
+        for name, value in attributes.items():
+            if value is not None:
+                self._ask("set_attribute", path, name, value)
+                continue
+            try:
+                self._ask("remove_attribute", path, name)
+            except OSError as error:
+                if error.errno != errno.ENODATA:
+                    raise
+
     def modified(self, path: str) -> datetime:
         """Return the time of the last write."""
         return _time(self.info(path), "mtime")
@@ -539,6 +563,8 @@ def _info(entry: FileEntry) -> dict[str, Any]:
         "islink": kind == "link",
         "id": entry.id,
     }
+    if entry.attributes is not None:
+        info["attributes"] = entry.attributes
     return info if target is None else {**info, "destination": target}
 
 

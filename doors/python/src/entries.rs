@@ -1,5 +1,7 @@
 //! What the file system of a cluster says about files, folders and links.
 
+use std::collections::BTreeMap;
+
 use eyas_client::files::{File, Listing};
 use eyas_client::types::dfs::{Attributes, Chunk, FileId, FileKind, FileName};
 use pyo3::prelude::*;
@@ -23,6 +25,8 @@ pub struct FileEntry {
     /// Target of a link.
     target: Option<String>,
     id: String,
+    /// Named attributes of an entry that was looked up; `None` if it was listed.
+    attributes: Option<BTreeMap<String, Vec<u8>>>,
 }
 
 impl FileEntry {
@@ -40,13 +44,30 @@ impl FileEntry {
         };
         let Attributes { mode, uid, gid, modified_ns, changed_ns } = *attributes;
         let (name, id) = (name.as_str().to_owned(), id.to_string());
-        FileEntry { name, kind, size_bytes, modified_ns, changed_ns, mode, uid, gid, target, id }
+        FileEntry {
+            name,
+            kind,
+            size_bytes,
+            modified_ns,
+            changed_ns,
+            mode,
+            uid,
+            gid,
+            target,
+            id,
+            attributes: None,
+        }
     }
 }
 
 impl From<File> for FileEntry {
     fn from(File { name, record, .. }: File) -> Self {
-        FileEntry::new(&name, &record.kind, record.size_bytes(), &record.attributes, record.id)
+        let size_bytes = record.size_bytes();
+        let named = record.named.iter().map(|(name, value)| (name.to_owned(), value.to_vec()));
+        FileEntry {
+            attributes: Some(named.collect()),
+            ..FileEntry::new(&name, &record.kind, size_bytes, &record.attributes, record.id)
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use eyas_client::files::{
     FilesErrorKind, RenameOptions, WriteOptions,
 };
 use eyas_client::types::dfs::{
-    AttributeChange, FileName, FileNameError, Format, FormatError, RecordFormat,
+    AttributeChange, FileName, FileNameError, Format, FormatError, RecordFormat, SetCondition,
 };
 use eyas_client::{Client, ClientError};
 use pyo3::buffer::PyBuffer;
@@ -87,7 +87,10 @@ pub(crate) fn os_error(error: FilesError) -> PyErr {
         FilesErrorKind::Changed => Errno::STALE,
         FilesErrorKind::Invalid => Errno::INVAL,
         FilesErrorKind::WrongFormat => Errno::BADMSG,
-        FilesErrorKind::Full | FilesErrorKind::FullNow => Errno::NOSPC,
+        FilesErrorKind::NoAttribute => Errno::NODATA,
+        FilesErrorKind::Full | FilesErrorKind::FullNow | FilesErrorKind::AttributesFull => {
+            Errno::NOSPC
+        }
         FilesErrorKind::Lost | FilesErrorKind::Local => Errno::IO,
     };
     PyOSError::new_err((number.raw_os_error(), error.message))
@@ -244,6 +247,26 @@ impl FilesSession {
         let change =
             AttributeChange { modified_ns: Some(modified_ns), ..AttributeChange::default() };
         self.0.wait(py, async { files.set_attributes(&name, &change).await.map(drop) })
+    }
+
+    /// Sets a named attribute of a file, folder or link.
+    fn set_attribute(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        name: &str,
+        value: Vec<u8>,
+    ) -> PyResult<()> {
+        let (file, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.0.wait(py, async {
+            files.set_named_attribute(&file, name, value, SetCondition::None).await.map(drop)
+        })
+    }
+
+    /// Removes a named attribute of a file, folder or link.
+    fn remove_attribute(&self, py: Python<'_>, path: &str, name: &str) -> PyResult<()> {
+        let (file, (_, files)) = (file_name(path)?, self.0.parts()?);
+        self.0.wait(py, async { files.remove_named_attribute(&file, name).await.map(drop) })
     }
 
     /// Opens a file for reading, at its present version.

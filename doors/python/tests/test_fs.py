@@ -290,6 +290,40 @@ def test_what_changes_with_a_version(fs):
     assert fs.cat_file("/version.bin") == b"one"
 
 
+def test_named_attributes(fs):
+    fs.pipe_file("/named/file", b"x")
+    for path in ("/named", "/named/file"):
+        assert fs.info(path)["attributes"] == {}
+        fs.setxattr(path, colour=b"r\0d", size=b"", **{"a.b": b"\xff"})
+        assert fs.info(path)["attributes"] == {"a.b": b"\xff", "colour": b"r\0d", "size": b""}
+        fs.setxattr(path, colour=b"blue", size=None, other=None)
+        assert fs.info(path)["attributes"] == {"a.b": b"\xff", "colour": b"blue"}
+        assert fs.getxattr(path, "colour") == b"blue"
+        assert fs.getxattr(path, "size") is None
+    assert "attributes" not in fs.ls("/named", detail=True)[0]
+    fs.cp_file("/named/file", "/named/copy")
+    fs.mv("/named/file", "/named/moved")
+    with fs.open("/named/moved", "r+b") as file:
+        file.write(b"X")
+    for path in ("/named/copy", "/named/moved"):
+        assert fs.getxattr(path, "colour") == b"blue"
+    fs.pipe_file("/named/copy", b"new")
+    assert fs.info("/named/copy")["attributes"] == {}
+    for name, value, expected in (
+        ("v", bytes(1 << 16), errno.ENOSPC),
+        ("eyas.format", b"x", errno.EINVAL),
+        ("n" * 251, b"x", errno.EINVAL),
+    ):
+        with pytest.raises(OSError) as caught:
+            fs.setxattr("/named/copy", **{name: value})
+        assert caught.value.errno == expected
+    with pytest.raises(FileNotFoundError):
+        fs.setxattr("/named/none", colour=b"x")
+    with pytest.raises(FileNotFoundError):
+        fs.getxattr("/named/none", "colour")
+    fs.rm("/named", recursive=True)
+
+
 def test_ranges_of_several_files(fs, large):
     fs.pipe_file("/small.txt", b"call me ishmael")
     paths = ["/small.txt", large, "/nothing", large]

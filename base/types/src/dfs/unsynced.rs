@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::dfs::{Attributes, Chunk, FileId, FileKind, FileRecord, Quota, RecordFormat};
+use crate::dfs::{
+    Attributes, Chunk, FileId, FileKind, FileRecord, NamedAttributes, Quota, RecordFormat,
+};
 use crate::id::ObjectId;
 
 /// The state of a file whose content may not be on the disks of its nodes.
@@ -31,6 +33,7 @@ fn without_before<'de, D: Deserializer<'de>>(
         id: FileId,
         kind: FileKind,
         attributes: Attributes,
+        named: NamedAttributes,
         quota: Option<Quota>,
         format: RecordFormat,
         chunk_bytes: u64,
@@ -54,6 +57,7 @@ fn without_before<'de, D: Deserializer<'de>>(
             id,
             kind,
             attributes,
+            named,
             quota,
             format,
             chunk_bytes,
@@ -66,6 +70,7 @@ fn without_before<'de, D: Deserializer<'de>>(
             id,
             kind,
             attributes,
+            named,
             quota,
             format,
             chunk_bytes,
@@ -106,7 +111,11 @@ impl FileRecord {
     #[must_use]
     pub fn in_place_of(mut self, present: Option<&FileRecord>) -> Self {
         let Some(Unsynced { before }) = self.unsynced.take() else { return self };
-        let before = before.or_else(|| present?.synced().cloned().map(Box::new));
+        let mut before = before.or_else(|| present?.synced().cloned().map(Box::new));
+        if let Some(before) = before.as_mut().filter(|before| before.id == self.id) {
+            // A file that falls back keeps those that it has then.
+            before.named = NamedAttributes::default();
+        }
         self.unsynced = Some(Unsynced { before });
         if self.unsynced_chunks().next().is_none() {
             self.unsynced = None;
@@ -120,6 +129,7 @@ impl FileRecord {
             id,
             kind,
             attributes,
+            named,
             quota,
             format,
             chunk_bytes,
@@ -127,19 +137,22 @@ impl FileRecord {
             chunks,
             unsynced: _,
         } = self;
-        let is_like = (*id, *attributes, *quota) == (other.id, other.attributes, other.quota);
+        let is_like = (*id, *attributes, *quota) == (other.id, other.attributes, other.quota)
+            && *named == other.named;
         let is_cut_like = (*format, *chunk_bytes, *replication)
             == (other.format, other.chunk_bytes, other.replication);
         is_like && is_cut_like && *kind == other.kind && *chunks == other.chunks
     }
 
-    /// The version that the file falls back to when its content is lost. A file keeps its owner and
-    /// its permissions, and chunks that both versions have are where they are now.
+    /// The version that the file falls back to when its content is lost. A file keeps its owner, its
+    /// permissions and its named attributes, and chunks that both versions have are where they are
+    /// now.
     pub fn fallback(&self) -> Option<FileRecord> {
         let mut before = self.synced()?.clone();
         if before.id == self.id {
             let Attributes { mode, uid, gid, .. } = self.attributes;
             before.attributes = Attributes { mode, uid, gid, ..before.attributes };
+            before.named = self.named.clone();
         }
         let now: BTreeMap<ObjectId, &Chunk> =
             self.chunks.iter().map(|chunk| (chunk.object, chunk)).collect();
@@ -155,7 +168,7 @@ impl FileRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dfs::NodeId;
+    use crate::dfs::{NamedChange, NodeId, SetCondition};
 
     /// A file with these chunks, which may not be on the disks if `is_unsynced` is set.
     fn file(id: u128, chunks: &[u8], is_unsynced: bool) -> FileRecord {
@@ -243,12 +256,17 @@ mod tests {
         let private = Attributes { mode: 0o600, uid: 7, modified_ns: 9, ..Attributes::default() };
         let mut now = file(1, &[1, 3], true).in_place_of(Some(&file(1, &[1, 2], false)));
         now.attributes = private;
+        let change = NamedChange::Set { value: b"red".into(), condition: SetCondition::default() };
+        now.named = now.named.with("colour", &change).unwrap();
         now.chunks[0].replicas.push(NodeId(5));
         let back = now.fallback().unwrap();
         assert_eq!(back.attributes, Attributes { modified_ns: 0, ..private });
+        assert_eq!(back.named, now.named);
         assert_eq!(back.chunks[0].replicas, [NodeId(1), NodeId(5)]);
         assert_eq!(file(1, &[1], true).in_place_of(None).fallback(), None);
         now.id = FileId(2);
-        assert_eq!(now.fallback().unwrap().attributes, Attributes::default(), "another file");
+        let back = now.fallback().unwrap();
+        assert_eq!(back.attributes, Attributes::default(), "another file");
+        assert!(back.named.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Views of the file system.
 
-use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, Format};
+use eyas_types::{Name, ObjectId};
 use serde::{Deserialize, Serialize};
 
 /// A file, folder or symbolic link.
@@ -26,9 +26,21 @@ pub struct FileView {
     pub uid: u32,
     /// Group id of the owner.
     pub gid: u32,
+    /// Its named attributes, if it was looked up and not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<Vec<AttributeView>>,
     /// How the file is stored, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<FileShape>,
+}
+
+/// A named attribute of a file, folder or link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttributeView {
+    /// Its name; in a mount with `user.` before it.
+    pub name: String,
+    /// Its value.
+    pub value: Name,
 }
 
 /// The quota and the use of a folder.

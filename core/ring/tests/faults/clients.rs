@@ -7,7 +7,8 @@ use eyas_ring::{
     replica_targets,
 };
 use eyas_types::dfs::{
-    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, NodeId, Unsynced,
+    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, NamedAttributes, NamedChange,
+    NodeId, SetCondition, Unsynced,
 };
 
 use crate::cluster::{Cluster, MAX_DELAY_US, MS};
@@ -19,7 +20,14 @@ const PATIENCE_US: u64 = 1_000 * MS;
 pub fn record(id: FileId, stamp: u64) -> FileRecord {
     let attributes = Attributes { modified_ns: stamp, ..Attributes::default() };
     let record = FileRecord::without_content(id, FileKind::File, attributes);
-    FileRecord { chunk_bytes: 1, replication: 2, ..record }
+    FileRecord { named: named(id), chunk_bytes: 1, replication: 2, ..record }
+}
+
+/// The named attributes that each file keeps as long as it exists.
+fn named(id: FileId) -> NamedAttributes {
+    let change =
+        NamedChange::Set { value: id.0.to_le_bytes().into(), condition: SetCondition::New };
+    NamedAttributes::default().with("id", &change).unwrap()
 }
 
 #[derive(Default)]
@@ -240,6 +248,7 @@ impl Clients {
                             Ok(FileAnswer::Found { version, record }),
                         ) = (&attempt.operation, answer)
                         {
+                            assert_eq!(record.named, named(record.id), "{name}");
                             client.known.insert(name.clone(), (version, record));
                         }
                     }
@@ -311,7 +320,7 @@ impl Clients {
                 stamp = record.attributes.modified_ns;
                 let attributes =
                     Attributes { modified_ns: cluster.dice.throw(), ..record.attributes };
-                FileOperation::SetAttributes { name, version, attributes }
+                FileOperation::SetAttributes { name, version, attributes, named: None }
             }
             (4, Some((_, record))) => FileOperation::Remove { name, id: record.id },
             (5..7, Some((version, record))) if other != name => {

@@ -486,7 +486,7 @@ impl Cluster {
                     self.schedule(in_us, What::Sync { leader: node, node: of, files });
                 }
                 Effect::Drop { object } => {
-                    drop(self.machines.get_mut(&node).unwrap().store.remove(&object))
+                    self.machines.get_mut(&node).unwrap().store.remove(&object);
                 }
             }
         }

@@ -9,7 +9,8 @@ use eyas_formats::Formats;
 use eyas_ring::{Acceptor, NameEntry, RecordVersion, Round, Stored};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
-    Attributes, Chunk, FileId, FileKind, FileRecord, Format, Quota, RecordFormat,
+    Attributes, Chunk, FileId, FileKind, FileRecord, Format, NamedAttributes, NamedChange, Quota,
+    RecordFormat, SetCondition,
 };
 
 use super::*;
@@ -25,6 +26,7 @@ fn fixture_records() -> Vec<(&'static str, NameEntry)> {
         checksum: 6,
         replicas: vec![NodeId(7), NodeId(8)],
     };
+    let red = NamedChange::Set { value: b"red".into(), condition: SetCondition::New };
     let file = FileRecord {
         id: FileId(1),
         kind: FileKind::File,
@@ -35,6 +37,7 @@ fn fixture_records() -> Vec<(&'static str, NameEntry)> {
             modified_ns: 1_000,
             changed_ns: 2_000,
         },
+        named: NamedAttributes::default().with("colour", &red).unwrap(),
         quota: None,
         format: RecordFormat::guessed(Format::Fixed { record_bytes: 9 }),
         chunk_bytes: 1 << 20,
@@ -47,6 +50,7 @@ fn fixture_records() -> Vec<(&'static str, NameEntry)> {
         id: FileId(2),
         kind: FileKind::Folder,
         chunks: Vec::new(),
+        named: NamedAttributes::default(),
         quota,
         ..file.clone()
     };

@@ -5,6 +5,7 @@ mod edits;
 mod folders;
 mod holes;
 mod lost_answers;
+mod named;
 mod power;
 mod reader;
 mod rights;

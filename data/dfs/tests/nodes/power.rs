@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use eyas_faults::Dice;
 use eyas_files::{
-    Change, ContentSource, DfsClient, FilesError, FilesErrorKind, NewContent, RenameOptions,
-    SentRecords, WriteOptions, new_file_id,
+    Change, ContentSource, DfsClient, FilesError, FilesErrorKind, NewContent, NewFile,
+    RenameOptions, SentRecords, WriteOptions, new_file_id,
 };
 use eyas_store::Checksum;
 use eyas_types::dfs::Format;
@@ -356,7 +356,9 @@ impl Writer {
             }
             None => {
                 let id = new_file_id().unwrap();
-                self.files.write_with_id(&name(&name_of), id, change, None, options, false).await
+                self.files
+                    .write_with_id(&name(&name_of), NewFile::of(id), change, None, options, false)
+                    .await
             }
         };
         let written = written.unwrap();

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use eyas_files::{
-    Change, CopyOptions, DfsClient, File, FilesError, FilesErrorKind, WriteOptions, new_file_id,
+    Change, CopyOptions, DfsClient, File, FilesError, FilesErrorKind, NewFile, WriteOptions,
+    new_file_id,
 };
 use eyas_types::dfs::{AttributeChange, Format, RecordFormat};
 use eyas_types::{FileMode, JobId, ObjectSpec, TaskId};
@@ -152,8 +153,9 @@ async fn the_chunks_of_a_file_with_an_id_that_is_refused_are_deleted() {
         is_durable: true,
         format: None,
     };
-    let written =
-        files.write_with_id(&name("/a"), new_file_id().unwrap(), change, None, SMALL, false).await;
+    let written = files
+        .write_with_id(&name("/a"), NewFile::of(new_file_id().unwrap()), change, None, SMALL, false)
+        .await;
     assert_eq!(written.unwrap_err().kind, FilesErrorKind::IsFolder);
     only(&cluster, 0).await;
 }

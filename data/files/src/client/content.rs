@@ -17,7 +17,7 @@ use crate::places::BlockPlace;
 use crate::publish::HiddenFile;
 use crate::reading::Reading;
 use crate::source::ContentSource;
-use crate::write::{Change, SentRecords, UnclaimedContent, WriteOptions};
+use crate::write::{Change, NewFile, SentRecords, UnclaimedContent, WriteOptions};
 
 impl DfsClient {
     /// Reads a whole file.
@@ -151,22 +151,22 @@ impl DfsClient {
         self.0.writes.store_hidden(name, source, options, see).await
     }
 
-    /// Writes a file with this id, which appears when it is complete, and replaces a file that has
-    /// the name. `stored` is the whole content, if it is stored already. With `is_there`, a file
-    /// that has the name is expected, which may have the same id.
+    /// Writes a file, which appears when it is complete, and replaces a file that has the name.
+    /// `stored` is the whole content, if it is stored already. With `is_there`, a file that has the
+    /// name is expected, which may have the same id, and keeps its named attributes then.
     ///
     /// # Errors
     /// As [`write`](DfsClient::write).
     pub async fn write_with_id(
         &self,
         name: &FileName,
-        id: FileId,
+        file: NewFile,
         change: Change<'_>,
         stored: Option<UnclaimedContent>,
         options: WriteOptions,
         is_there: bool,
     ) -> Result<File, FilesError> {
-        self.0.writes.write_with_id(name, id, change, stored, options, is_there).await
+        self.0.writes.write_with_id(name, file, change, stored, options, is_there).await
     }
 
     /// Creates an empty file with this id.
@@ -239,8 +239,8 @@ impl DfsClient {
         self.0.writes.set_format(file, format).await
     }
 
-    /// Copies a file. Every node makes the new chunks of the chunks that it has; only replicas that
-    /// are missing are sent from node to node.
+    /// Copies a file with its named attributes. Every node makes the new chunks of the chunks that
+    /// it has; only replicas that are missing are sent from node to node.
     ///
     /// # Errors
     /// `Exists`; `Full`, `Lost`, `Unreachable`. No file appears then.

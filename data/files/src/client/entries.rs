@@ -1,7 +1,10 @@
 //! Names: files, folders and links, their attributes, lists and quotas.
 
 use eyas_ring::Listing;
-use eyas_types::dfs::{AttributeChange, FileName, Quota};
+use eyas_types::dfs::{
+    AttributeChange, FileName, NamedAttributeError, NamedAttributes, NamedChange, Quota,
+    SetCondition,
+};
 use tokio::runtime::Handle;
 
 use crate::client::DfsClient;
@@ -81,6 +84,59 @@ impl DfsClient {
         change: &AttributeChange,
     ) -> Result<File, FilesError> {
         self.0.names.set_attributes(name, change).await
+    }
+
+    /// The named attributes of a file, folder or link.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unreachable`.
+    pub async fn named_attributes(&self, name: &FileName) -> Result<NamedAttributes, FilesError> {
+        Ok(self.0.names.lookup(name).await?.record.named)
+    }
+
+    /// The value of a named attribute of a file, folder or link.
+    ///
+    /// # Errors
+    /// `NoAttribute` if there is none of this name; `NotFound`, `Unreachable`.
+    pub async fn named_attribute(
+        &self,
+        name: &FileName,
+        attribute: &str,
+    ) -> Result<Vec<u8>, FilesError> {
+        let missing = || NamedAttributeError::Missing(attribute.to_owned());
+        let named = self.named_attributes(name).await?;
+        let value = named.get(attribute).map(<[u8]>::to_vec);
+        value.ok_or_else(|| FilesError::attribute(name, &missing()))
+    }
+
+    /// Sets a named attribute of a file, folder or link, which its renames, new content and copies
+    /// keep. Concurrent changes of other attributes and of the content are kept.
+    ///
+    /// # Errors
+    /// `Exists` or `NoAttribute` if the condition does not hold; `Invalid` if the name is not
+    /// possible; `AttributesFull` if all of them together would have more than
+    /// [`MAX_ATTRIBUTES_BYTES`](eyas_types::dfs::MAX_ATTRIBUTES_BYTES); `NotFound`, `Unreachable`.
+    pub async fn set_named_attribute(
+        &self,
+        name: &FileName,
+        attribute: &str,
+        value: Vec<u8>,
+        condition: SetCondition,
+    ) -> Result<File, FilesError> {
+        let change = NamedChange::Set { value, condition };
+        self.0.names.change_named(name, attribute, &change).await
+    }
+
+    /// Removes a named attribute of a file, folder or link.
+    ///
+    /// # Errors
+    /// `NoAttribute` if there is none of this name; `NotFound`, `Unreachable`.
+    pub async fn remove_named_attribute(
+        &self,
+        name: &FileName,
+        attribute: &str,
+    ) -> Result<File, FilesError> {
+        self.0.names.change_named(name, attribute, &NamedChange::Remove).await
     }
 
     /// Renames a file, link or folder. Readers find a file under one of the two names at any time.

@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use eyas_blocks::format::Cutter;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
-    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, RecordFormat, Unsynced,
+    Attributes, Chunk, FileId, FileKind, FileName, FileRecord, Format, NamedAttributes,
+    RecordFormat, Unsynced,
 };
 
 use crate::error::{FilesError, FilesErrorKind};
@@ -52,6 +53,22 @@ pub struct Change<'a> {
     pub is_durable: bool,
     /// Another format for the records, if the whole content is new.
     pub format: Option<RecordFormat>,
+}
+
+/// A file that is written with its whole content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewFile {
+    /// Its id.
+    pub id: FileId,
+    /// Its named attributes.
+    pub named: NamedAttributes,
+}
+
+impl NewFile {
+    /// A file with this id and no named attributes.
+    pub fn of(id: FileId) -> Self {
+        NewFile { id, named: NamedAttributes::default() }
+    }
 }
 
 /// Content that is stored and belongs to no file yet. If it never does, the nodes delete its
@@ -124,13 +141,13 @@ pub fn new_file_id() -> Result<FileId, FilesError> {
 }
 
 impl Writes {
-    /// Writes a file with this id, which appears when it is complete, and replaces a file that has
-    /// the name. `stored` is the whole content, if it is stored already. With `is_there`, a file
-    /// that has the name is expected, which may have the same id.
+    /// Writes a file, which appears when it is complete, and replaces a file that has the name.
+    /// `stored` is the whole content, if it is stored already. With `is_there`, a file that has the
+    /// name is expected, which may have the same id, and keeps its named attributes then.
     pub async fn write_with_id(
         &self,
         name: &FileName,
-        id: FileId,
+        file: NewFile,
         change: Change<'_>,
         stored: Option<UnclaimedContent>,
         options: WriteOptions,
@@ -155,9 +172,16 @@ impl Writes {
                 None => self.store_whole(name, change, options).await?,
             };
             let unsynced = (!change.is_durable).then(Unsynced::default);
-            let record = FileRecord::without_content(id, FileKind::File, attributes);
-            let record =
-                FileRecord { format, chunk_bytes, replication, chunks, unsynced, ..record };
+            let record = FileRecord::without_content(file.id, FileKind::File, attributes);
+            let record = FileRecord {
+                named: file.named.clone(),
+                format,
+                chunk_bytes,
+                replication,
+                chunks,
+                unsynced,
+                ..record
+            };
             match self.publisher.appear(name, &record, unclaimed, looks, &|| true).await {
                 // The name was in use, perhaps by an earlier version of this file, and an answer
                 // was lost.

@@ -1,4 +1,5 @@
-/* Links, owners, permissions and quotas: what is possible, and statuses for what is not. */
+/* Links, owners, permissions, named attributes and quotas: what is possible, and statuses for what
+ * is not. */
 
 #include <eyas.h>
 #include <stdio.h>
@@ -30,6 +31,59 @@ static void write_file(eyas_client *client, const char *path, size_t bytes, eyas
             eyas_writer_discard(writer);
     }
     EXPECT(status, expected);
+}
+
+/* What programs note beside the content of /a. */
+static void named_attributes(eyas_client *client)
+{
+    static const char large[64 << 10];
+    char long_name[252] = "";
+    char value[4];
+    size_t length;
+    eyas_attributes *attributes;
+    const char *name;
+    const void *next;
+
+    memset(long_name, 'n', 251);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", "r\0d", 3, EYAS_ATTRIBUTE_PRESENT),
+           EYAS_STATUS_NO_ATTRIBUTE);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", "r\0d", 3, EYAS_ATTRIBUTE_NEW),
+           EYAS_STATUS_OK);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", "blue", 4, EYAS_ATTRIBUTE_NEW),
+           EYAS_STATUS_EXISTS);
+    EXPECT(eyas_set_attribute(client, "/a", "big", large, sizeof large, 0),
+           EYAS_STATUS_ATTRIBUTES_FULL);
+    EXPECT(eyas_set_attribute(client, "/a", long_name, "x", 1, 0), EYAS_STATUS_INVALID);
+    EXPECT(eyas_set_attribute(client, "/a", "eyas.format", "x", 1, 0), EYAS_STATUS_INVALID);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", "x", 1, 3), EYAS_STATUS_INVALID);
+    EXPECT(eyas_set_attribute(client, "/a", NULL, "x", 1, 0), EYAS_STATUS_INVALID);
+    EXPECT(eyas_set_attribute(client, "/a", "colour", NULL, 1, 0), EYAS_STATUS_INVALID);
+    EXPECT(eyas_set_attribute(client, "/none", "colour", "x", 1, 0), EYAS_STATUS_NOT_FOUND);
+    EXPECT(eyas_set_attribute(client, "/a", "empty", NULL, 0, 0), EYAS_STATUS_OK);
+    EXPECT(eyas_get_attribute(client, "/a", "colour", NULL, 0, &length), EYAS_STATUS_OK);
+    EXPECT(eyas_get_attribute(client, "/a", "colour", value, 2, &length), EYAS_STATUS_INVALID);
+    EXPECT(eyas_get_attribute(client, "/a", "colour", value, sizeof value, NULL),
+           EYAS_STATUS_INVALID);
+    EXPECT(eyas_get_attribute(client, "/a", "size", value, sizeof value, &length),
+           EYAS_STATUS_NO_ATTRIBUTE);
+    EXPECT(eyas_get_attribute(client, "/a", "colour", value, sizeof value, &length),
+           EYAS_STATUS_OK);
+    if (length != 3 || memcmp(value, "r\0d", 3))
+        abort();
+    EXPECT(eyas_attributes_open(client, "/none", &attributes), EYAS_STATUS_NOT_FOUND);
+    EXPECT(eyas_attributes_open(client, "/a", &attributes), EYAS_STATUS_OK);
+    EXPECT(eyas_attributes_next(attributes, &name, &next, NULL), EYAS_STATUS_INVALID);
+    EXPECT(eyas_attributes_next(attributes, &name, &next, &length), EYAS_STATUS_OK);
+    if (strcmp(name, "colour") || length != 3 || memcmp(next, "r\0d", 3))
+        abort();
+    EXPECT(eyas_attributes_next(attributes, &name, &next, &length), EYAS_STATUS_OK);
+    if (strcmp(name, "empty") || length)
+        abort();
+    EXPECT(eyas_attributes_next(attributes, &name, &next, &length), EYAS_STATUS_END);
+    EXPECT(eyas_attributes_close(attributes), EYAS_STATUS_OK);
+    EXPECT(eyas_attributes_next(attributes, &name, &next, &length), EYAS_STATUS_BAD_HANDLE);
+    EXPECT(eyas_remove_attribute(client, "/a", "colour"), EYAS_STATUS_OK);
+    EXPECT(eyas_remove_attribute(client, "/a", "colour"), EYAS_STATUS_NO_ATTRIBUTE);
 }
 
 int main(void)
@@ -66,6 +120,8 @@ int main(void)
     if (info.mode != 04640 || info.uid != 12345 || info.gid != 54321 ||
         info.modified_ns != 1000000007 || info.size_bytes != 1)
         abort();
+
+    named_attributes(client);
 
     EXPECT(eyas_make_folder(client, "/bounded"), EYAS_STATUS_OK);
     EXPECT(eyas_get_quota(client, "/bounded", &quota, sizeof quota), EYAS_STATUS_OK);

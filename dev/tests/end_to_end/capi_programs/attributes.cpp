@@ -1,4 +1,4 @@
-/* Links, owners, permissions and quotas in C++. */
+/* Links, owners, permissions, named attributes and quotas in C++. */
 
 #include <eyas.hpp>
 
@@ -19,6 +19,12 @@ int main()
               << std::dec << ' ' << info.uid << ' ' << info.gid << ' ' << info.modified_ns << ' '
               << quota.bytes << ' ' << (quota.files == EYAS_NO_LIMIT) << ' ' << quota.used_files
               << '\n';
+    client.set_attribute("/limited", "colour", "red");
+    client.set_attribute("/limited", "size", "");
+    client.remove_attribute("/limited", "size");
+    for (const auto &[name, value] : client.attributes("/limited"))
+        std::cout << name << '=' << value << ' ' << *client.attribute("/limited", name) << ' '
+                  << client.attribute("/limited", "size").has_value() << '\n';
     try {
         client.set_quota("/none", 1);
     } catch (const eyas::error &error) {

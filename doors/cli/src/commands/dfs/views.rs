@@ -8,10 +8,11 @@ use eyas_client::files::{
     Verified,
 };
 use eyas_client::types::dfs::{Attributes, Chunk, FileKind, FileName, NodeId};
+use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, shown};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
-    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, LostChunkView,
-    RecoveryView, ReplicaView, VerifiedView,
+    AttributeView, BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView,
+    LostChunkView, RecoveryView, ReplicaView, VerifiedView,
 };
 
 use crate::error::CliError;
@@ -82,6 +83,7 @@ fn entry(listing: &Listing, shape: Option<FileShape>) -> FileView {
         mode: format!("{:04o}", attributes.mode),
         uid: attributes.uid,
         gid: attributes.gid,
+        attributes: None,
         shape,
     }
 }
@@ -101,23 +103,28 @@ pub(crate) fn stat(file: &File, json: bool) -> Result<(), CliError> {
     let owner = format!("{} {}", mode(&record.kind, attributes), owner(attributes));
     let age = age(attributes.modified_us());
     match &record.kind {
-        FileKind::File => {}
-        FileKind::Folder => return Ok(out!("{}: folder; {owner}; changed {age} ago", file.name)?),
+        FileKind::File => {
+            let size = format_bytes(record.size_bytes());
+            let chunks = format_count(record.chunks.len() as u64, "chunk");
+            out!("{}: {size} in {chunks}; {owner}", file.name)?;
+            out!(
+                "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
+                *record.format,
+                format_bytes(record.chunk_bytes),
+                record.replication,
+                age,
+                record.id
+            )?;
+        }
+        FileKind::Folder => out!("{}: folder; {owner}; changed {age} ago", file.name)?,
         FileKind::SymbolicLink(target) => {
-            return Ok(out!("{}: symbolic link to {target}; {owner}; made {age} ago", file.name)?);
+            out!("{}: symbolic link to {target}; {owner}; made {age} ago", file.name)?;
         }
     }
-    let (size, chunks) =
-        (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
-    out!("{}: {size} in {chunks}; {owner}", file.name)?;
-    out!(
-        "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
-        *record.format,
-        format_bytes(record.chunk_bytes),
-        record.replication,
-        age,
-        record.id
-    )?;
+    for (name, value) in record.named.iter() {
+        let value = shown(value).to_string();
+        out!("attribute {}: {}", shown(name), shortened(&value, MAX_QUOTED_CHARS))?;
+    }
     Ok(())
 }
 
@@ -315,7 +322,14 @@ fn view(file: &File, places: Option<&[BlockPlace]>) -> FileView {
         replication: record.replication,
         chunks: record.chunks.iter().zip(places.unwrap_or_default()).map(chunk).collect(),
     };
-    entry(&Listing::of(file.name.clone(), record), record.kind.eq(&FileKind::File).then_some(shape))
+    let attribute =
+        |(name, value): (&str, &[u8])| AttributeView { name: name.to_owned(), value: value.into() };
+    let listing = Listing::of(file.name.clone(), record);
+    let shape = record.kind.eq(&FileKind::File).then_some(shape);
+    FileView {
+        attributes: Some(record.named.iter().map(attribute).collect()),
+        ..entry(&listing, shape)
+    }
 }
 
 fn replicas(place: &BlockPlace) -> Vec<ReplicaView> {

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError>
     let coordinator = (!args.here && access.exists()).then_some(access);
     match prepare(coordinator) {
         Ok((socket, libraries)) => {
-            drop(command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries))
+            _ = command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries);
         }
         Err(error) => say!("{error}; the requests of {} are not ordered", program.display()),
     }
