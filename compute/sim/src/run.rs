@@ -27,10 +27,10 @@ use crate::random::Random;
 use crate::run::batch::SimulatedBatch;
 use crate::run::client::SimClient;
 use crate::run::dispatchers::Dispatchers;
-use crate::run::event::{Fact, SimEvent};
+use crate::run::event::{SimEvent, SimFact};
 use crate::run::machines::{FailureDice, Machines};
 use crate::run::network::Network;
-use crate::run::nodes::Nodes;
+use crate::run::nodes::SimNodes;
 use crate::run::world::{Setup, World};
 use crate::workload::{Adapted, Workload};
 
@@ -132,7 +132,7 @@ pub fn all_local_s(cluster: &SimCluster, workload: &dyn Workload, seed: u64) -> 
 struct Run<'a> {
     world: World<'a>,
     dispatchers: Dispatchers<'a>,
-    nodes: Nodes,
+    nodes: SimNodes,
     machines: Machines,
     failure_dice: FailureDice<'a>,
     batch: Option<SimulatedBatch>,
@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
         Run {
             world: World::new(setup),
             dispatchers: Dispatchers::new(setup),
-            nodes: Nodes::new(network, Random::new(seed ^ TASK_DICE)),
+            nodes: SimNodes::new(network, Random::new(seed ^ TASK_DICE)),
             machines: Machines::new(cluster.nodes),
             failure_dice,
             batch: cluster.batch.as_ref().map(|batch| SimulatedBatch::new(batch, cluster, seed)),
@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
         self.world.metrics.waiting(self.dispatchers.waiting());
     }
 
-    fn read(&mut self, number: usize, fact: Fact) {
+    fn read(&mut self, number: usize, fact: SimFact) {
         if fact.executor().is_some_and(|executor| !self.dispatchers.is_known(executor)) {
             return;
         }
@@ -314,8 +314,8 @@ impl<'a> Run<'a> {
             batch.note(fact, self.dispatchers[number].scheduler(), &self.world);
         }
         match fact {
-            Fact::Gone { executor } => self.forget(executor, true),
-            Fact::Left { executor } => self.forget(executor, false),
+            SimFact::Gone { executor } => self.forget(executor, true),
+            SimFact::Left { executor } => self.forget(executor, false),
             _ => self.dispatchers.read(number, fact, &mut self.world),
         }
     }

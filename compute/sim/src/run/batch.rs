@@ -8,7 +8,7 @@ use eyas_sched::Scheduler;
 use eyas_types::ExecutorId;
 
 use super::agenda::Agenda;
-use super::event::{End, Fact, SimEvent};
+use super::event::{End, SimEvent, SimFact};
 use super::world::World;
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::cluster::SimCluster;
@@ -100,20 +100,20 @@ impl SimulatedBatch {
     }
 
     /// Takes note of a fact that a dispatcher with this scheduler reads.
-    pub fn note(&mut self, fact: Fact, scheduler: &Scheduler, world: &World) {
+    pub fn note(&mut self, fact: SimFact, scheduler: &Scheduler, world: &World) {
         let setup = world.setup;
         match fact {
-            Fact::Ended { task, ran_us, end: End::Succeeded, .. } => {
+            SimFact::Ended { task, ran_us, end: End::Succeeded, .. } => {
                 self.meter.ran(ran_us.into());
                 for object in &world.tasks[task].inputs {
                     let replicas = scheduler.replicas(setup.id_of(*object));
                     self.meter.read(setup.size_bytes(*object), replicas);
                 }
             }
-            Fact::Fetched { object, from, .. } => {
+            SimFact::Fetched { object, from, .. } => {
                 self.meter.fetched(setup.id_of(object), setup.size_bytes(object), from);
             }
-            Fact::Evicted { object, .. } => self.meter.evicted(setup.id_of(object)),
+            SimFact::Evicted { object, .. } => self.meter.evicted(setup.id_of(object)),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use eyas_sched::Event;
 use eyas_types::{ExecutorId, ObjectId, TaskId};
 
 use self::dispatcher::Dispatcher;
-use super::event::{Fact, SimEvent};
+use super::event::{SimEvent, SimFact};
 use super::executor::SimExecutor;
 use super::job::{JOB, Partitioner};
 use super::push::Push;
@@ -231,7 +231,7 @@ impl<'a> Dispatchers<'a> {
     // ---- inboxes
 
     /// Puts a message into a dispatcher's inbox. A dispatcher that is down receives nothing.
-    pub fn tell(&mut self, number: usize, fact: Fact) {
+    pub fn tell(&mut self, number: usize, fact: SimFact) {
         let dispatcher = &mut self.all[number];
         if !dispatcher.is_down() && dispatcher.receive(fact) {
             self.told.push(number);
@@ -239,7 +239,7 @@ impl<'a> Dispatchers<'a> {
     }
 
     /// Puts a fact into the inbox of its executor's dispatcher.
-    pub fn tell_of_executor(&mut self, fact: Fact) {
+    pub fn tell_of_executor(&mut self, fact: SimFact) {
         let executor =
             fact.executor().expect("all other facts are told to the dispatcher that has the task");
         self.tell(self.dispatcher_of(executor), fact);
@@ -257,7 +257,7 @@ impl<'a> Dispatchers<'a> {
     }
 
     /// The next message of a dispatcher, unless a decision takes time now.
-    pub fn next_message(&mut self, number: usize, world: &World) -> Option<Fact> {
+    pub fn next_message(&mut self, number: usize, world: &World) -> Option<SimFact> {
         self.all[number].next_message(world.agenda.now())
     }
 

@@ -9,7 +9,7 @@ pub(super) enum SimEvent {
     /// The next task of the workload arrives.
     TaskArrives,
     /// A message of an executor arrives at its dispatcher.
-    FactArrives(Fact),
+    FactArrives(SimFact),
     /// A dispatcher has finished a decision, and can read its next message.
     DecisionEnds { dispatcher: u32 },
     /// Something happens at an executor, unless the executor is gone.
@@ -90,7 +90,7 @@ pub(super) enum FetchEvent {
 
 /// A message of an executor to its dispatcher, or a fact about it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fact {
+pub(super) enum SimFact {
     Ready,
     Ended { executor: u32, task: u32, ran_us: u32, end: End },
     Returned { executor: u32, task: u32 },
@@ -119,21 +119,21 @@ pub(super) enum End {
     NoRoom,
 }
 
-impl Fact {
+impl SimFact {
     /// The executor that the fact is about.
     pub fn executor(self) -> Option<u32> {
         match self {
-            Fact::Ready => None,
-            Fact::Ended { executor, .. }
-            | Fact::Returned { executor, .. }
-            | Fact::Fetched { executor, .. }
-            | Fact::Stored { executor, .. }
-            | Fact::NotHeld { executor, .. }
-            | Fact::Evicted { executor, .. }
-            | Fact::Staging { executor, .. }
-            | Fact::Gone { executor }
-            | Fact::Retiring { executor }
-            | Fact::Left { executor } => Some(executor),
+            SimFact::Ready => None,
+            SimFact::Ended { executor, .. }
+            | SimFact::Returned { executor, .. }
+            | SimFact::Fetched { executor, .. }
+            | SimFact::Stored { executor, .. }
+            | SimFact::NotHeld { executor, .. }
+            | SimFact::Evicted { executor, .. }
+            | SimFact::Staging { executor, .. }
+            | SimFact::Gone { executor }
+            | SimFact::Retiring { executor }
+            | SimFact::Left { executor } => Some(executor),
         }
     }
 }

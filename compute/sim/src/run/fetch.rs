@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::event::{FetchEvent, SimEvent};
 use super::executor::{Replica, SimExecutors};
-use super::network::{Network, Tag, Way};
+use super::network::{FlowLinks, Network, Tag};
 use super::world::{Setup, World};
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::flows::FlowId;
@@ -239,7 +239,7 @@ impl Fetches {
         executors: &mut SimExecutors,
         network: &Network,
         world: &mut World,
-    ) -> Option<(Way, Option<FlowId>)> {
+    ) -> Option<(FlowLinks, Option<FlowId>)> {
         let Fetch { by, object, from, asked, .. } = *self.get(number);
         let to = executors.machine_of(by);
         // Under first-available, tasks read inputs at their source and nothing is written.
@@ -297,10 +297,9 @@ impl Fetches {
                 ended.insert(number);
                 orphans.append(&mut fetch.waiting);
             }
+            let is_from_there = |of: u32| executors.machine_of(of) == machine;
             let is_cut = match fetch.from {
-                Source::Peer { executor, .. } => {
-                    !serves && executors.machine_of(executor) == machine
-                }
+                Source::Peer { executor, .. } => !serves && is_from_there(executor),
                 Source::Storage | Source::Here => false,
             };
             if fetch.by == gone || is_cut {

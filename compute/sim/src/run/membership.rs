@@ -10,7 +10,7 @@ use eyas_provision::{Effect, Event, NodeRequestId, OutstandingWork};
 use eyas_types::ExecutorId;
 
 use super::Run;
-use super::event::{Departure, Fact, SimEvent};
+use super::event::{Departure, SimEvent, SimFact};
 use super::executor::{LeftStore, SimExecutor};
 use crate::clock::Ns;
 use crate::nodes::{MISSED_AFTER_NS, REJOINS_AFTER_NS};
@@ -93,7 +93,7 @@ impl Run<'_> {
             let running = self.nodes.get(executor).map_or(0, SimExecutor::running);
             self.world.metrics.out_of_time(running);
             self.end_node(executor);
-            self.world.say(Fact::Gone { executor });
+            self.world.say(SimFact::Gone { executor });
         }
     }
 
@@ -103,7 +103,7 @@ impl Run<'_> {
         let machine = self.nodes.machine_of(executor);
         let agenda = &mut self.world.agenda;
         self.machines.end_holding(machine, agenda.now());
-        agenda.schedule_after(MISSED_AFTER_NS, SimEvent::FactArrives(Fact::Gone { executor }));
+        agenda.schedule_after(MISSED_AFTER_NS, SimEvent::FactArrives(SimFact::Gone { executor }));
         if let Some(after_ns) = self.world.setup.cluster.failures.back_after_ns {
             agenda.schedule_after(after_ns, SimEvent::MachineBack { machine });
         }
@@ -134,9 +134,9 @@ impl Run<'_> {
             Departure::Disconnected => {
                 self.world.metrics.connection_broken();
                 self.end_session(executor, true, REJOINS_AFTER_NS);
-                self.dispatchers.tell_of_executor(Fact::Gone { executor });
+                self.dispatchers.tell_of_executor(SimFact::Gone { executor });
             }
-            Departure::Retires => self.world.say(Fact::Retiring { executor }),
+            Departure::Retires => self.world.say(SimFact::Retiring { executor }),
             Departure::Stops => self.stops(executor),
         }
     }
@@ -145,7 +145,7 @@ impl Run<'_> {
     fn stops(&mut self, executor: u32) {
         let Some((_, away_ns)) = self.world.setup.cluster.failures.leaves else { return };
         self.world.metrics.node_left();
-        self.world.say(Fact::Left { executor });
+        self.world.say(SimFact::Left { executor });
         self.end_session(executor, false, away_ns);
     }
 

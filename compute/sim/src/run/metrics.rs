@@ -8,13 +8,13 @@ use crate::clock::{MICROSECOND, Ns};
 use crate::outcome::{Level, RunOutcome};
 
 #[derive(Default)]
-pub(super) struct Metrics {
+pub(super) struct SimMetrics {
     outcome: RunOutcome,
     /// Time of the latest end of a task, or the time at which the run was stopped.
     ended_at: Ns,
 }
 
-impl Metrics {
+impl SimMetrics {
     /// The outcome so far.
     pub fn outcome(&self) -> &RunOutcome {
         &self.outcome
@@ -128,7 +128,7 @@ impl Metrics {
     /// The outcome of a run that ends with these levels, and of processors that were held for
     /// `held_cpu_ns`.
     pub fn close(self, level: Level, held_cpu_ns: u128) -> RunOutcome {
-        let Metrics { mut outcome, ended_at } = self;
+        let SimMetrics { mut outcome, ended_at } = self;
         outcome.makespan_ns = ended_at;
         outcome.course.close(ended_at, level);
         outcome.held_cpu_ns = held_cpu_ns;

@@ -8,7 +8,7 @@ use crate::flows::{FlowId, Flows, LinkId, TOLERANCE};
 use crate::nodes::SLOW_DISK;
 
 /// The links that the bytes of a flow pass.
-pub(super) type Way = SmallVec<[LinkId; 6]>;
+pub(super) type FlowLinks = SmallVec<[LinkId; 6]>;
 
 pub(super) struct Network {
     flows: Flows,
@@ -58,7 +58,7 @@ impl Network {
     // ---- ways
 
     /// From persistent storage to a machine, and to its disk if it has one and `stores`.
-    pub fn way_from_storage(&self, to: u32, stores: bool) -> Way {
+    pub fn way_from_storage(&self, to: u32, stores: bool) -> FlowLinks {
         let mut way = self.way_to(to, stores);
         way.push(self.storage);
         way.extend(self.links(to).client);
@@ -67,7 +67,7 @@ impl Network {
 
     /// From a machine, or from its disk, to another machine, and to its disk if it has one and
     /// `stores`.
-    pub fn way_from_peer(&self, from: u32, is_on_disk: bool, to: u32, stores: bool) -> Way {
+    pub fn way_from_peer(&self, from: u32, is_on_disk: bool, to: u32, stores: bool) -> FlowLinks {
         let mut way = self.way_to(to, stores);
         way.push(self.links(from).card_out);
         way.extend(self.links(from).disk_read.filter(|_| is_on_disk));
@@ -75,7 +75,7 @@ impl Network {
     }
 
     /// From a machine to persistent storage.
-    pub fn way_to_storage(&self, from: u32) -> Way {
+    pub fn way_to_storage(&self, from: u32) -> FlowLinks {
         let links = self.links(from);
         let way = [Some(self.storage), self.bisection, Some(links.card_out), links.client];
         way.into_iter().flatten().collect()
@@ -89,7 +89,7 @@ impl Network {
         self.links(machine).disk_write
     }
 
-    fn way_to(&self, to: u32, stores: bool) -> Way {
+    fn way_to(&self, to: u32, stores: bool) -> FlowLinks {
         let links = self.links(to);
         let disk_write = links.disk_write.filter(|_| stores);
         [self.bisection, Some(links.card_in), disk_write].into_iter().flatten().collect()

@@ -4,7 +4,7 @@
 use eyas_node::{Effect, Event, FetchFailure};
 use eyas_types::{ObjectId, Origin, Resources, TaskId};
 
-use super::event::{End, ExecutorEvent, Fact, FetchEvent, SimEvent};
+use super::event::{End, ExecutorEvent, FetchEvent, SimEvent, SimFact};
 use super::executor::{LeftStore, SimExecutor, SimExecutors};
 use super::fetch::{Fetch, Fetches, Source};
 use super::network::{Network, Tag};
@@ -14,7 +14,7 @@ use crate::random::Random;
 
 mod attempts;
 
-pub(super) struct Nodes {
+pub(super) struct SimNodes {
     executors: SimExecutors,
     fetches: Fetches,
     network: Network,
@@ -26,9 +26,9 @@ pub(super) struct Nodes {
     ended: Vec<u32>,
 }
 
-impl Nodes {
+impl SimNodes {
     pub fn new(network: Network, task_dice: Random) -> Self {
-        Nodes {
+        SimNodes {
             executors: SimExecutors::default(),
             fetches: Fetches::default(),
             network,
@@ -83,7 +83,7 @@ impl Nodes {
     /// Ends the fetches of an executor that is gone. If its node no longer `serves`, fetches from
     /// that node get the missing bytes from other sources.
     pub fn end_fetches_of(&mut self, gone: u32, serves: bool, world: &mut World) {
-        let Nodes { executors, fetches, network, .. } = self;
+        let SimNodes { executors, fetches, network, .. } = self;
         fetches.end_of_executor(gone, serves, executors, network, world);
     }
 
@@ -133,7 +133,7 @@ impl Nodes {
             ExecutorEvent::Verify { object } => {
                 // Another executor could not fetch the object from this one.
                 if self.executors[executor].replica(object).is_none() {
-                    world.say(Fact::Evicted { executor, object });
+                    world.say(SimFact::Evicted { executor, object });
                 }
                 return;
             }
@@ -151,7 +151,7 @@ impl Nodes {
         if !self.fetches.awaits(fetch, asked) {
             return;
         }
-        let Nodes { executors, fetches, network, .. } = self;
+        let SimNodes { executors, fetches, network, .. } = self;
         match what {
             FetchEvent::Requested => match fetches.source(fetch) {
                 Source::Here => self.fetched(fetch, world),
@@ -202,10 +202,10 @@ impl Nodes {
         };
         world.metrics.fetched(from, setup.size_bytes(object), is_for_task);
         let told_us = took_us.try_into().unwrap_or(u32::MAX);
-        world.say(Fact::Fetched { executor: by, object, from, took_us: told_us });
+        world.say(SimFact::Fetched { executor: by, object, from, took_us: told_us });
         if setup.caches {
             self.executors[by].store(object);
-            world.say(Fact::Stored { executor: by, object });
+            world.say(SimFact::Stored { executor: by, object });
         }
         self.tell(by, Event::Fetched { object: id, from, took_us }, world);
     }
@@ -216,7 +216,7 @@ impl Nodes {
         let mut effects = std::mem::take(&mut self.effects);
         if let Some(load) = self.executors[by].handle(event, &mut effects) {
             let lent_milli = load.lent_milli.min(u32::MAX.into()) as u32;
-            world.say(Fact::Staging { executor: by, lent_milli, light_bytes: load.light_bytes });
+            world.say(SimFact::Staging { executor: by, lent_milli, light_bytes: load.light_bytes });
         }
         for effect in effects.drain(..) {
             self.perform(by, effect, world);
@@ -229,10 +229,10 @@ impl Nodes {
         let outputs = &setup.plan.outputs;
         let dispatcher = self.executors[by].dispatcher();
         let number = |task| setup.plan.number(dispatcher, task);
-        let gives_up = |task, end| Fact::Ended { executor: by, task, ran_us: 0, end };
+        let gives_up = |task, end| SimFact::Ended { executor: by, task, ran_us: 0, end };
         match effect {
             Effect::Fetch { object, task } => {
-                let Nodes { executors, fetches, network, .. } = self;
+                let SimNodes { executors, fetches, network, .. } = self;
                 executors[by].reserve(outputs.object_of(object), setup);
                 fetches.begin(by, object, task.map(number), executors, network, world);
             }
@@ -240,12 +240,12 @@ impl Nodes {
                 let object = outputs.object_of(object);
                 self.executors[by].evict(object, setup);
                 if setup.caches {
-                    world.say(Fact::Evicted { executor: by, object });
+                    world.say(SimFact::Evicted { executor: by, object });
                 }
             }
             Effect::Start { task, reads, .. } => self.start(number(task), reads, world),
             Effect::GiveBack { task } => {
-                world.say(Fact::Returned { executor: by, task: number(task) });
+                world.say(SimFact::Returned { executor: by, task: number(task) });
             }
             Effect::Refuse { task, for_now, .. } => {
                 let end = if for_now { End::NoRoom } else { End::Refused };
@@ -258,10 +258,10 @@ impl Nodes {
                 world.agenda.schedule_after(0, SimEvent::AtExecutor { executor: by, what });
             }
             Effect::Held { object } => {
-                world.say(Fact::Stored { executor: by, object: outputs.object_of(object) });
+                world.say(SimFact::Stored { executor: by, object: outputs.object_of(object) });
             }
             Effect::NotHeld { object, .. } => {
-                world.say(Fact::NotHeld { executor: by, object: outputs.object_of(object) });
+                world.say(SimFact::NotHeld { executor: by, object: outputs.object_of(object) });
             }
             Effect::CannotKeep { .. } => self.executors[by].finds_no_room(),
             Effect::Suspend { .. } | Effect::Resume { .. } => {

@@ -7,10 +7,10 @@ use eyas_sched::Scheduler;
 use eyas_types::{ObjectId, TaskId};
 
 use super::agenda::Agenda;
-use super::event::{Fact, SimEvent};
+use super::event::{SimEvent, SimFact};
 use super::holds::HoldHints;
 use super::job::Plan;
-use super::metrics::Metrics;
+use super::metrics::SimMetrics;
 use super::object::Owner;
 use super::task::SimTasks;
 use crate::clock::Ns;
@@ -35,7 +35,7 @@ pub(super) struct World<'a> {
     pub agenda: Agenda,
     pub tasks: SimTasks<'a>,
     pub holds: HoldHints,
-    pub metrics: Metrics,
+    pub metrics: SimMetrics,
 }
 
 impl<'a> Setup<'a> {
@@ -86,16 +86,16 @@ impl<'a> Setup<'a> {
     }
 
     /// Time that a message of an executor takes.
-    fn message_ns(&self, fact: Fact) -> Ns {
+    fn message_ns(&self, fact: SimFact) -> Ns {
         let catalog_delay_ns = match fact {
             // Kept outputs are reported at once: the dispatcher must know them before the end of
             // their task.
-            Fact::Stored { object, .. } | Fact::Evicted { object, .. }
+            SimFact::Stored { object, .. } | SimFact::Evicted { object, .. }
                 if self.plan.outputs.is_kept(object) =>
             {
                 0
             }
-            Fact::Fetched { .. } | Fact::Stored { .. } | Fact::Evicted { .. } => {
+            SimFact::Fetched { .. } | SimFact::Stored { .. } | SimFact::Evicted { .. } => {
                 self.cluster.catalog_delay_ns
             }
             _ => 0,
@@ -113,12 +113,12 @@ impl<'a> World<'a> {
             agenda: Agenda::new(),
             tasks: SimTasks::new(setup.workload, may_run_again),
             holds: HoldHints::default(),
-            metrics: Metrics::default(),
+            metrics: SimMetrics::default(),
         }
     }
 
     /// An executor sends a message to its dispatcher.
-    pub fn say(&mut self, fact: Fact) {
+    pub fn say(&mut self, fact: SimFact) {
         self.agenda.schedule_after(self.setup.message_ns(fact), SimEvent::FactArrives(fact));
     }
 }

@@ -8,7 +8,7 @@ use eyas_sched::{Event, Scheduler};
 
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::Policies;
-use crate::run::event::Fact;
+use crate::run::event::SimFact;
 use crate::run::job::JOB;
 use crate::run::journal::SimJournal;
 use crate::run::world::DispatcherInputs;
@@ -28,7 +28,7 @@ pub(in crate::run) struct Dispatcher {
     /// times are stale.
     jobs_due: Ns,
     /// Messages that have arrived and are not yet read.
-    inbox: VecDeque<Fact>,
+    inbox: VecDeque<SimFact>,
     /// End of the decision that the dispatcher is busy with.
     decides_until: Ns,
     /// The event at which the dispatcher reads on is scheduled.
@@ -103,14 +103,14 @@ impl Dispatcher {
     // ---- messages
 
     /// Puts a message into the inbox. Returns whether there was none.
-    pub fn receive(&mut self, fact: Fact) -> bool {
+    pub fn receive(&mut self, fact: SimFact) -> bool {
         let was_empty = self.inbox.is_empty();
         self.inbox.push_back(fact);
         was_empty
     }
 
     /// The next message, if the dispatcher can read one at time `now`.
-    pub fn next_message(&mut self, now: Ns) -> Option<Fact> {
+    pub fn next_message(&mut self, now: Ns) -> Option<SimFact> {
         if self.decides_until <= now { self.inbox.pop_front() } else { None }
     }
 

@@ -9,7 +9,7 @@ use eyas_types::{ExecutorId, Outcome, Status};
 
 use super::Dispatchers;
 use crate::clock::MICROSECOND;
-use crate::run::event::{End, Fact};
+use crate::run::event::{End, SimFact};
 use crate::run::executor::SimExecutor;
 use crate::run::task::SimTask;
 use crate::run::world::World;
@@ -22,21 +22,23 @@ impl Dispatchers<'_> {
             let index = self.all[number].task_arrives();
             world.tasks.add(arrival, index, &world.setup.plan.outputs);
             world.metrics.task_arrived();
-            self.tell(number, Fact::Ready);
+            self.tell(number, SimFact::Ready);
         }
         world.tasks.await_arrival(&mut world.agenda);
     }
 
     /// A dispatcher reads a message, which is not that an executor is gone.
-    pub fn read(&mut self, number: usize, fact: Fact, world: &mut World) {
+    pub fn read(&mut self, number: usize, fact: SimFact, world: &mut World) {
         let setup = world.setup;
         let event = match fact {
-            Fact::Ready => return self.tell_jobs(number, JobsEvent::QueueMore { tasks: 1 }, world),
-            Fact::Ended { executor, task, ran_us, end } => {
+            SimFact::Ready => {
+                return self.tell_jobs(number, JobsEvent::QueueMore { tasks: 1 }, world);
+            }
+            SimFact::Ended { executor, task, ran_us, end } => {
                 self.task_left(executor);
                 return self.ended(number, executor, task, ran_us, end, world);
             }
-            Fact::Returned { executor, task } => {
+            SimFact::Returned { executor, task } => {
                 self.task_left(executor);
                 let SimTask { attempt, .. } = world.tasks[task];
                 let (executor, task) = (ExecutorId(executor), world.tasks.id_of(task));
@@ -44,31 +46,31 @@ impl Dispatchers<'_> {
                 return self.tell_jobs(number, returned, world);
             }
             // Real executors do not report this either. Only the provisioner learns from it.
-            Fact::Fetched { .. } if !setup.caches => return,
-            Fact::Fetched { executor, object, from, took_us } => {
+            SimFact::Fetched { .. } if !setup.caches => return,
+            SimFact::Fetched { executor, object, from, took_us } => {
                 let (executor, object) = (ExecutorId(executor), setup.id_of(object));
                 Event::Fetched { executor, object, from, took_us: took_us.into() }
             }
-            Fact::Stored { executor, object } => {
+            SimFact::Stored { executor, object } => {
                 let (executor, size_bytes) = (ExecutorId(executor), setup.size_bytes(object));
                 Event::Stored { executor, object: setup.id_of(object), size_bytes }
             }
-            Fact::NotHeld { executor, object } => {
+            SimFact::NotHeld { executor, object } => {
                 Event::NotHeld { executor: ExecutorId(executor), object: setup.id_of(object) }
             }
-            Fact::Evicted { executor, object } => {
+            SimFact::Evicted { executor, object } => {
                 Event::Evicted { executor: ExecutorId(executor), object: setup.id_of(object) }
             }
-            Fact::Staging { executor, lent_milli, light_bytes } => Event::Staging {
+            SimFact::Staging { executor, lent_milli, light_bytes } => Event::Staging {
                 executor: ExecutorId(executor),
                 lent_milli: lent_milli.into(),
                 light_bytes,
             },
-            Fact::Retiring { executor } => {
+            SimFact::Retiring { executor } => {
                 let executor = ExecutorId(executor);
                 return self.tell_jobs(number, JobsEvent::ExecutorLeaves { executor }, world);
             }
-            Fact::Gone { .. } | Fact::Left { .. } => {
+            SimFact::Gone { .. } | SimFact::Left { .. } => {
                 unreachable!("the caller tells of executors that are gone")
             }
         };

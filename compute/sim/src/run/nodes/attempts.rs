@@ -4,15 +4,15 @@
 use eyas_node::Event;
 use eyas_types::Reads;
 
-use super::Nodes;
+use super::SimNodes;
 use crate::clock::{MICROSECOND, Ns};
 use crate::flows::LinkId;
-use crate::run::event::{End, ExecutorEvent, Fact, SimEvent};
+use crate::run::event::{End, ExecutorEvent, SimEvent, SimFact};
 use crate::run::network::Tag;
 use crate::run::task::{SimTask, TaskStep};
 use crate::run::world::World;
 
-impl Nodes {
+impl SimNodes {
     /// Starts a task: it reads cached inputs from memory and the others from disk, then computes.
     pub(super) fn start(&mut self, number: u32, reads: Reads, world: &mut World) {
         let setup = world.setup;
@@ -110,7 +110,7 @@ impl Nodes {
                 self.executors[executor].reserve(object, setup);
                 self.executors[executor].store(object);
             }
-            world.say(Fact::Stored { executor, object });
+            world.say(SimFact::Stored { executor, object });
         }
         self.end_try(executor, number, End::Succeeded, world);
     }
@@ -124,7 +124,7 @@ impl Nodes {
         self.executors[executor].end_task();
         self.tell(executor, Event::Ended { task: world.tasks.id_of(number) }, world);
         let ran_us = ran_us.min(u32::MAX.into()) as u32;
-        world.say(Fact::Ended { executor, task: number, ran_us, end });
+        world.say(SimFact::Ended { executor, task: number, ran_us, end });
     }
 
     /// An attempt at a task is killed because the task was cancelled.
