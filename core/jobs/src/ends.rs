@@ -225,7 +225,7 @@ impl Jobs {
 
     /// Every executor that is large enough for the task has refused it.
     pub(crate) fn unplaceable(&mut self, task: TaskId, step: &mut JobsStep) {
-        if let Err(why) = self.queue.refused_by_all(task, step.now_us) {
+        if let Err(why) = self.queue.refused_by_all(task, step.now_us, &mut self.table) {
             self.end(TaskEnding::failed(task, FailureKind::Unplaceable, why.to_string()), step);
         }
     }
