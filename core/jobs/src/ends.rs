@@ -38,10 +38,12 @@ impl Jobs {
         (ended, ran_us): (Ended, Option<u64>),
         step: &mut JobsStep,
     ) {
-        if let Some(job) = self.table.get_mut(task.job) {
-            job.unassigned(task.index);
+        if self.table.get_mut(task.job).is_some_and(|job| job.unassigned(task.index)) {
+            step.order(finished(executor, task));
+            self.queue(task, step);
+        } else {
+            step.order(SchedulerOrder::Done { executor, task, ended, ran_us });
         }
-        step.order(SchedulerOrder::Done { executor, task, ended, ran_us });
     }
 
     /// Whether a task that was assigned is to be cancelled.
@@ -213,7 +215,10 @@ impl Jobs {
             {
                 outcome
             } else {
-                job.unassigned(task.index);
+                if job.unassigned(task.index) {
+                    step.order(SchedulerOrder::Drop { task: *task });
+                    self.queue(*task, step);
+                }
                 continue;
             };
             step.order(SchedulerOrder::Drop { task: *task });
