@@ -6,6 +6,7 @@ mod attached;
 mod borrowing;
 mod left_out;
 mod queueing;
+mod reuse;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
     Ended, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
-    OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template,
+    OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 use proptest::prelude::*;
 
@@ -61,7 +62,7 @@ struct World {
     /// Tasks of attached jobs whose outputs their clients do not need any more.
     unneeded: BTreeSet<TaskId>,
     to_do: VecDeque<ToDo>,
-    /// What executors are going to answer.
+    /// What executors and the journal are going to answer.
     answers: Vec<Event>,
 }
 
@@ -220,7 +221,7 @@ impl World {
             }
             Effect::Action(JobsAction::ReadResult { task, earlier }) => {
                 let outcome = self.result_of(earlier).map(Box::new);
-                self.to_do.push_back(ToDo::Event(Event::EarlierResult { task, earlier, outcome }));
+                self.answers.push(Event::EarlierResult { task, earlier, outcome });
             }
             Effect::Action(JobsAction::Check { executor, task, .. }) => {
                 let is_unchanged = task.index % 3 != 2;
@@ -398,7 +399,12 @@ impl World {
         while self.jobs.has_more_to_queue() {
             self.tell(Event::QueueMore { tasks: 3 });
         }
-        for answer in core::mem::take(&mut self.answers) {
+    }
+
+    /// All that is asked is answered.
+    fn answer(&mut self) {
+        while !self.answers.is_empty() {
+            let answer = self.answers.remove(0);
             self.tell(answer);
         }
     }
@@ -545,6 +551,7 @@ enum Step {
     Submit(Vec<u8>, u32, bool),
     Borrow(Vec<u8>, u32),
     Reuse(Vec<u8>, bool),
+    Answer,
     Join,
     Lose(u8, bool),
     Leave(u8),
@@ -564,6 +571,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (prop::collection::vec(any(), 1..7), 0u32..3, prop::bool::ANY).prop_map(|(r, n, u)| Step::Submit(r, n, u)),
         2 => (prop::collection::vec(any(), 1..5), 0u32..3).prop_map(|(reads, retries)| Step::Borrow(reads, retries)),
         1 => (prop::collection::vec(any(), 1..5), prop::bool::ANY).prop_map(|(r, s)| Step::Reuse(r, s)),
+        4 => Just(Step::Answer),
         1 => Just(Step::Attach),
         4 => (pick(), prop::collection::vec(any(), 1..5)).prop_map(|(job, readers)| Step::Extend(job, readers)),
         1 => (pick(), prop::bool::ANY).prop_map(|(job, is_gone)| Step::Detach(job, is_gone)),
@@ -644,6 +652,7 @@ fn apply(world: &mut World, step: Step) {
             world.tell(submitted(reusing(&readers, is_stored)));
             world.pass(1);
         }
+        Step::Answer => world.answer(),
         Step::Join => world.join(),
         Step::Lose(which, is_loss) => {
             if let Some(executor) = executor(world, which) {
@@ -735,6 +744,7 @@ proptest! {
         // In peace, everything ends.
         (0..2).for_each(|_| world.join());
         for _ in 0..300 {
+            world.answer();
             let next = world.executors.iter().find_map(|(executor, by)| Some((*executor, *by.tasks.first()?)));
             match next {
                 Some((executor, task)) => world.end(executor, task, 9),
