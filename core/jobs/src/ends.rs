@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use eyas_types::outcome::{Failure, FailureKind};
-use eyas_types::{Ended, ExecutorId, JobId, ObjectId, Outcome, PlaceId, Resources, Status, TaskId};
+use eyas_types::{Ended, ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 
 use crate::event::{JobsAction, SchedulerOrder};
 use crate::health::is_quick;
@@ -38,31 +38,17 @@ impl Jobs {
         (ended, ran_us): (Ended, Option<u64>),
         step: &mut JobsStep,
     ) {
-        if let Some(job) = self.table.get_mut(task.job) {
-            job.unassigned(task.index);
+        if self.table.get_mut(task.job).is_some_and(|job| job.unassigned(task.index)) {
+            step.order(finished(executor, task));
+            self.queue(task, step);
+        } else {
+            step.order(SchedulerOrder::Done { executor, task, ended, ran_us });
         }
-        step.order(SchedulerOrder::Done { executor, task, ended, ran_us });
     }
 
     /// Whether a task that was assigned is to be cancelled.
     fn is_cancelling(&self, task: TaskId) -> bool {
         self.table.get(task.job).is_some_and(|job| job.cancelling.contains(&task.index))
-    }
-
-    /// A task's outputs are about to appear at these places.
-    pub(crate) fn claim(
-        &mut self,
-        executor: ExecutorId,
-        task: TaskId,
-        places: Vec<PlaceId>,
-        step: &mut JobsStep,
-    ) {
-        if self.has(executor, task)
-            && let Some(job) = self.table.get_mut(task.job)
-        {
-            let by_other = job.claim(task.index, places).err();
-            step.act(JobsAction::Claimed { executor, task, by_other });
-        }
     }
 
     pub(crate) fn task_returned(
@@ -213,7 +199,10 @@ impl Jobs {
             {
                 outcome
             } else {
-                job.unassigned(task.index);
+                if job.unassigned(task.index) {
+                    step.order(SchedulerOrder::Drop { task: *task });
+                    self.queue(*task, step);
+                }
                 continue;
             };
             step.order(SchedulerOrder::Drop { task: *task });
@@ -225,7 +214,7 @@ impl Jobs {
 
     /// Every executor that is large enough for the task has refused it.
     pub(crate) fn unplaceable(&mut self, task: TaskId, step: &mut JobsStep) {
-        if let Err(why) = self.queue.refused_by_all(task, step.now_us) {
+        if let Err(why) = self.queue.refused_by_all(task, step.now_us, &mut self.table) {
             self.end(TaskEnding::failed(task, FailureKind::Unplaceable, why.to_string()), step);
         }
     }
@@ -270,6 +259,7 @@ impl Jobs {
         job.recorded.lacked_output_room |= lacked_room;
         let is_cancelled = outcome.status == Status::Cancelled;
         self.queue.forget_refusals(task);
+        self.reuse.give_up(task);
         let before: Vec<_> = job.kept_by(task.index).map(|(object, _)| object).collect();
         let FreedTasks { ready, hopeless, replaced } =
             job.ended(step.now_us, task.index, attempt, executor, outcome);
@@ -377,11 +367,17 @@ impl Jobs {
         if !self.has_inputs(task, step) {
             return 1;
         }
-        if let Some(earlier) = self.reuse.earlier_task(task, &self.table) {
+        if let Some(earlier) = self.reuse.read_earlier(task, &self.table) {
             step.act(JobsAction::ReadResult { task, earlier });
             return 1;
         }
         self.queue.enqueue(task, &mut self.table, step)
+    }
+
+    /// Takes a task that waits out of the queue.
+    pub(crate) fn withdraw(&mut self, task: TaskId, step: &mut JobsStep) {
+        self.queue.withdraw(task, step);
+        self.reuse.give_up(task);
     }
 
     /// Whether executors hold the inputs of a waiting task. If not, the task is blocked, or ends.

@@ -412,8 +412,8 @@ pub enum JobsAction {
         /// The first place that another task of the job has, and the index of that task.
         by_other: Option<(PlaceId, u32)>,
     },
-    /// A task that ran again has written other objects in place of these. Tasks that were assigned
-    /// before read what was there then: outputs of two runs are never mixed.
+    /// A task that ran again has written other objects in place of these, or none. Tasks that were
+    /// assigned before read what was there then: outputs of two runs are never mixed.
     Replaced {
         /// The task.
         task: TaskId,

@@ -90,8 +90,13 @@ pub struct Job {
     done_bytes: usize,
     /// Assigned tasks that were told to end.
     pub(crate) cancelling: BTreeSet<u32>,
+    /// Assigned tasks of whose inputs some were replaced or left out since, by tasks that ran
+    /// again.
+    outdated: BTreeSet<u32>,
     /// What is pushed ahead of its tasks is where it is to be, or was given up.
     pub(crate) was_pushed: bool,
+    /// Whether tasks may succeed without an output.
+    has_optional_outputs: bool,
 }
 
 /// Tasks that an end has set free, or made pointless.
@@ -99,8 +104,8 @@ pub struct Job {
 pub(crate) struct FreedTasks {
     pub ready: Vec<u32>,
     pub hopeless: Vec<u32>,
-    /// What the task had written before in place of its outputs, if assigned tasks read it: each
-    /// output and its object.
+    /// What the task had written before and has now written otherwise or left out, if assigned
+    /// tasks read it: each output and its object.
     pub replaced: Vec<(u16, ObjectSpec)>,
 }
 
@@ -133,8 +138,11 @@ impl Job {
             is_open,
             done_bytes: 0,
             cancelling: BTreeSet::new(),
+            outdated: BTreeSet::new(),
             was_pushed: false,
+            has_optional_outputs: false,
         };
+        job.note_optional_outputs();
         job.depend(dependencies);
         job.kept.count_unread(&job.spec, 0);
         job.borrowed.find(&job.spec, job.objects.ids(), 0, 0);
@@ -409,8 +417,8 @@ impl Job {
     pub(crate) fn failed_tasks(&self) -> Vec<u32> {
         let has_failed = |index: &u32| self.tasks.phase(*index).has_ended_unsuccessfully();
         let mut failed: Vec<u32> = self.tasks.indices().filter(has_failed).collect();
-        let mut to_follow: Vec<u32> =
-            failed.iter().copied().filter(|index| self.lacks_for_good(*index)).collect();
+        let lacks_for_good = |index: &u32| self.left_out_by(*index).is_some();
+        let mut to_follow: Vec<u32> = failed.iter().copied().filter(lacks_for_good).collect();
         let mut never: BTreeSet<u32> = to_follow.iter().copied().collect();
         while let Some(index) = to_follow.pop() {
             let dependents = self.dependencies.dependents(index).iter();
@@ -422,16 +430,28 @@ impl Job {
         failed
     }
 
-    fn lacks_for_good(&self, index: u32) -> bool {
+    fn note_optional_outputs(&mut self) {
+        let mut outputs = self.spec.templates.iter().flat_map(|template| &template.outputs);
+        self.has_optional_outputs = outputs.any(|output| output.optional);
+    }
+
+    /// A task that has succeeded without an optional output that this task reads.
+    pub(crate) fn optional_left_out_by(&self, index: u32) -> Option<u32> {
+        self.has_optional_outputs.then(|| self.left_out_by(index)).flatten()
+    }
+
+    /// A task that has succeeded without an output that this task reads.
+    fn left_out_by(&self, index: u32) -> Option<u32> {
         // A task may have a million inputs.
         if self.dependencies.are_none() {
-            return false;
+            return None;
         }
         let item = self.spec.items.get(index);
         let mut read = self.spec.inputs_of(&item).filter_map(|input| input.from.output());
-        read.any(|output| {
-            self.tasks.phase(output.0) == Phase::Succeeded && !self.objects.is_produced(output)
-        })
+        let is_left_out = |output: &(u32, u16)| {
+            self.tasks.phase(output.0) == Phase::Succeeded && !self.objects.is_produced(*output)
+        };
+        read.find(is_left_out).map(|(task, _)| task)
     }
 
     /// Places of the submitted objects that tasks read which may run again: of up to `most` such

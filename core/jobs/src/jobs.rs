@@ -3,9 +3,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, TaskId};
 
-use crate::event::{Effect, Event};
+use crate::event::{Effect, Event, JobsAction};
 use crate::executors::PresentExecutors;
 use crate::job::{Job, JobSummary, Phase, SAMPLE_EVERY_US};
 use crate::job_table::JobTable;
@@ -201,6 +201,22 @@ impl Jobs {
         is_due.then_some(self.ticked_us + SAMPLE_EVERY_US)
     }
 
+    /// A task's outputs are about to appear at these places.
+    fn claim(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        places: Vec<PlaceId>,
+        step: &mut JobsStep,
+    ) {
+        if self.has(executor, task)
+            && let Some(job) = self.table.get_mut(task.job)
+        {
+            let by_other = job.claim(task.index, places).err();
+            step.act(JobsAction::Claimed { executor, task, by_other });
+        }
+    }
+
     // ---- results of earlier tasks
 
     /// Ends a task with an earlier result, has an executor look whether that is still there, or
@@ -212,7 +228,7 @@ impl Jobs {
         outcome: Option<Box<Outcome>>,
         step: &mut JobsStep,
     ) {
-        if self.table.phase(task) != Some(Phase::Waiting) {
+        if !self.reuse.has_read(task, earlier) {
             return;
         }
         let has_executors = !self.executors.are_none();
@@ -229,7 +245,7 @@ impl Jobs {
 
     /// Has executors look whether what was written is still there.
     pub(crate) fn send_checks(&mut self, step: &mut JobsStep) {
-        for task in self.reuse.send_checks(&self.executors, &self.table, step) {
+        for task in self.reuse.send_checks(&self.executors, step) {
             self.queue.enqueue(task, &mut self.table, step);
         }
     }
@@ -242,9 +258,7 @@ impl Jobs {
         is_unchanged: bool,
         step: &mut JobsStep,
     ) {
-        if let Some(outcome) = self.reuse.checked(task, executor)
-            && self.table.phase(task) == Some(Phase::Waiting)
-        {
+        if let Some(outcome) = self.reuse.checked(task, executor) {
             if is_unchanged {
                 self.end(TaskEnding::unassigned(task, outcome), step);
             } else {

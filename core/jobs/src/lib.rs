@@ -18,15 +18,15 @@
 //! | --- | --- | --- |
 //! | `JobTable` | `job_table.rs` | which jobs are remembered, and which of them are in memory |
 //! | | `records.rs` | what is written of them, and delivered |
-//! | `ReadyQueue` | `queueing.rs` | when the tasks of a new job, and tasks that others set free, are queued |
-//! | | `refusals.rs` | when a task that no executor could take is offered again, and when it fails |
+//! | `ReadyQueue` | `queueing.rs` | when tasks of new jobs, and freed tasks, are queued |
+//! | | `refusals.rs` | when a task that no executor could take is offered again, or fails |
 //! | `Lineage` | `lineage.rs` | which kept outputs are held |
 //! | | `lineage/lost.rs` | which of them are missing, and which tasks make them again |
 //! | | `lineage/borrowing.rs` | which are held because tasks of other jobs read them |
 //! | `Reuse` | `reuse.rs` | which results of earlier jobs stand for new ones |
 //! | `PresentExecutors` | `executors.rs` | which executors leave |
 //! | | `health.rs` | which executors are set aside, and for how long |
-//! | `Retention` | `retention.rs` | snapshots, which ended jobs are in memory, and which are forgotten |
+//! | `Retention` | `retention.rs` | snapshots, which ended jobs are in memory, or are forgotten |
 //!
 //! | file | decides |
 //! | --- | --- |

@@ -7,6 +7,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use eyas_types::{JobId, TaskId};
 
@@ -83,7 +84,7 @@ impl ReadyQueue {
 
     /// Whether tasks of new jobs, or tasks that one end has released, can be queued now.
     pub fn has_more(&self, jobs: &JobTable) -> bool {
-        !self.set_aside.is_empty() || self.next_job(jobs).is_some()
+        self.first_set_aside(jobs).is_some() || self.next_job(jobs).is_some()
     }
 
     // ---- the first pass over a job
@@ -153,8 +154,11 @@ impl ReadyQueue {
 
     /// The oldest job of which tasks can be queued now.
     fn next_job(&self, jobs: &JobTable) -> Option<JobId> {
-        let is_held_up = |id| jobs.get(id).is_some_and(|job| self.has_many_inputs(job));
-        self.first_passes.iter().copied().find(|id| !is_held_up(*id))
+        self.first_passes.iter().copied().find(|id| !self.is_held_up(*id, jobs))
+    }
+
+    fn is_held_up(&self, id: JobId, jobs: &JobTable) -> bool {
+        jobs.get(id).is_some_and(|job| self.has_many_inputs(job))
     }
 
     /// Whether tasks of the job that wait have so many inputs that no more are queued for now.
@@ -172,14 +176,25 @@ impl ReadyQueue {
         self.set_aside.extend(passed.map(|index| job.task_id(*index)));
     }
 
-    /// The next task that was set aside and still waits.
+    /// The next task that was set aside, can be queued now and still waits.
     pub fn next_set_aside(&mut self, jobs: &JobTable) -> Option<TaskId> {
-        while let Some(task) = self.set_aside.pop_first() {
+        while let Some(task) = self.first_set_aside(jobs) {
+            self.set_aside.remove(&task);
             if jobs.phase(task) == Some(Phase::Waiting) {
                 return Some(task);
             }
         }
         None
+    }
+
+    /// The first task that was set aside, of the oldest job of which tasks can be queued now.
+    fn first_set_aside(&self, jobs: &JobTable) -> Option<TaskId> {
+        let mut first = self.set_aside.first();
+        while let Some(task) = first.filter(|task| self.is_held_up(task.job, jobs)) {
+            let last_of_job = TaskId { index: u32::MAX, ..*task };
+            first = self.set_aside.range((Bound::Excluded(last_of_job), Bound::Unbounded)).next();
+        }
+        first.copied()
     }
 
     // ---- tasks that executors refused
@@ -189,12 +204,22 @@ impl ReadyQueue {
         self.refusals.refused(task, reason, for_now);
     }
 
-    /// All executors have refused the task. It waits to be offered again.
+    /// All executors have refused the task. It waits to be offered again, and is not in the
+    /// scheduler's queue until then.
     ///
     /// # Errors
     /// Why it fails.
-    pub fn refused_by_all(&mut self, task: TaskId, now_us: u64) -> Result<(), GivenUp> {
-        self.refusals.by_all(task, now_us)
+    pub fn refused_by_all(
+        &mut self,
+        task: TaskId,
+        now_us: u64,
+        jobs: &mut JobTable,
+    ) -> Result<(), GivenUp> {
+        self.refusals.by_all(task, now_us)?;
+        if let Some(job) = jobs.get_mut(task.job) {
+            job.tasks.leave_queue(task.index);
+        }
+        Ok(())
     }
 
     /// A refused task that is to be offered again now, if there is one.
@@ -206,6 +231,7 @@ impl ReadyQueue {
     pub fn offer_again(&mut self, task: TaskId, jobs: &mut JobTable, step: &mut JobsStep) {
         if let Some(job) = jobs.get_mut(task.job) {
             let (inputs, need) = job.needs_of(task.index);
+            job.tasks.enter_queue(task.index, &inputs);
             step.order(SchedulerOrder::Queue { task, inputs, need });
         }
     }

@@ -192,7 +192,7 @@ impl Jobs {
                     }
                 }
                 Phase::Waiting | Phase::Blocked => {
-                    self.queue.withdraw(task, step);
+                    self.withdraw(task, step);
                     self.end(TaskEnding::cancelled(task), step);
                 }
                 Phase::Succeeded | Phase::Failed | Phase::Cancelled => {}
@@ -240,10 +240,11 @@ impl Jobs {
     fn recompute(&mut self, id: JobId, tasks: Vec<u32>, step: &mut JobsStep) {
         // Results before this entry are of earlier times.
         self.table.flush(&mut self.queue, step);
-        let Some(job) = self.table.get_mut(id) else { return };
-        for index in job.waiting_readers(&tasks) {
-            self.queue.withdraw(job.task_id(index), step);
+        let readers = self.table.get(id).map(|job| job.waiting_readers(&tasks)).unwrap_or_default();
+        for index in readers {
+            self.withdraw(TaskId { job: id, index }, step);
         }
+        let Some(job) = self.table.get_mut(id) else { return };
         let paused_us = job.paused_until(step.now_us);
         job.recompute(&tasks, paused_us);
         self.go_on(id, Entry::Recomputed { tasks: tasks.clone(), paused_us }, step);
@@ -343,7 +344,7 @@ impl Jobs {
         self.lineage.end_return(step.now_us);
         self.lineage.hold_again(step);
         for task in self.lineage.hold_back(step.now_us, &mut self.table) {
-            self.queue.withdraw(task, step);
+            self.withdraw(task, step);
         }
         let looked = self.lineage.look(step.now_us, &mut self.table);
         self.queue_all_ready(looked.ready, step);

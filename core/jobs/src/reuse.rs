@@ -9,7 +9,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, TaskId, Template};
+use eyas_types::{
+    ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, Template,
+};
 
 use crate::event::JobsAction;
 use crate::executors::PresentExecutors;
@@ -29,15 +31,22 @@ const MAX_CHECKS: usize = 256;
 pub(crate) struct TaskDigest([u8; 32]);
 
 /// Earlier results, and tasks that wait to learn whether one stands for theirs.
+///
+/// An answer counts only while its task waits for it: the task may have been cancelled, blocked or
+/// queued since it was asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
     found: BTreeMap<TaskDigest, TaskId>,
     /// The same, the oldest first; some were replaced since.
     order: VecDeque<(TaskDigest, TaskId)>,
-    /// Tasks whose outputs an executor looks for, with what they end with if they are there.
+    /// Tasks for which the result of an earlier task is read, and that task.
+    reading: BTreeMap<TaskId, TaskId>,
+    /// Tasks whose outputs are to be looked for, with what they end with if they are there.
+    to_check: BTreeMap<TaskId, Outcome>,
+    /// Their turns. A task that is not among them does not wait for its turn any longer.
+    turns: VecDeque<TaskId>,
+    /// Tasks whose outputs an executor looks for.
     checking: BTreeMap<TaskId, Checking>,
-    /// Tasks that wait for that.
-    to_check: VecDeque<(TaskId, Outcome)>,
 }
 
 /// Whether the result of an earlier task stands for a new one.
@@ -54,7 +63,8 @@ pub(crate) enum Reused {
 #[derive(Debug)]
 struct Checking {
     executor: ExecutorId,
-    outcome: Outcome,
+    /// What the task ends with; `None` if it no longer waits for the answer.
+    outcome: Option<Outcome>,
 }
 
 impl TaskDigest {
@@ -111,8 +121,15 @@ impl Reuse {
         self.order.retain(|(_, task)| task.job != job);
     }
 
-    /// The last task that did the same as one that is about to be queued, and succeeded.
-    pub fn earlier_task(&self, task: TaskId, jobs: &JobTable) -> Option<TaskId> {
+    /// The last task that did the same as one that is about to be queued, and succeeded. The task
+    /// waits for its result.
+    pub fn read_earlier(&mut self, task: TaskId, jobs: &JobTable) -> Option<TaskId> {
+        let earlier = self.earlier_task(task, jobs)?;
+        self.reading.insert(task, earlier);
+        Some(earlier)
+    }
+
+    fn earlier_task(&self, task: TaskId, jobs: &JobTable) -> Option<TaskId> {
         let job = jobs.get(task.job).filter(|job| job.spec.reuse)?;
         if job.tasks[task.index as usize].recomputed > 0 {
             return None;
@@ -128,6 +145,24 @@ impl Reuse {
 
     // ---- whether its result stands for the new one
 
+    /// A task no longer waits for an earlier result: it has ended, or is blocked.
+    pub fn give_up(&mut self, task: TaskId) {
+        self.reading.remove(&task);
+        self.to_check.remove(&task);
+        if let Some(checking) = self.checking.get_mut(&task) {
+            checking.outcome = None;
+        }
+    }
+
+    /// The result of an earlier task was read. Returns whether the task waits for it.
+    pub fn has_read(&mut self, task: TaskId, earlier: TaskId) -> bool {
+        let is_awaited = self.reading.get(&task) == Some(&earlier);
+        if is_awaited {
+            self.reading.remove(&task);
+        }
+        is_awaited
+    }
+
     /// What becomes of a waiting task, of which an earlier one that did the same had this outcome.
     /// Without executors nothing can be looked for, and a task would wait for one anyway.
     pub fn weigh(
@@ -139,7 +174,9 @@ impl Reuse {
         let Some(job) = jobs.get(task.job) else { return Reused::Not };
         let is_here = |object: &ObjectSpec| !object.is_kept() || lineage.is_held(object.id());
         let stands = |outcome: &Outcome| {
-            outcome.cut_bytes == 0
+            // It may have run again since, and failed.
+            outcome.status == Status::Succeeded
+                && outcome.cut_bytes == 0
                 && outcome.outputs.iter().all(|delivered| is_here(&delivered.object))
                 && job.places.allow(task.index, outcome)
         };
@@ -161,7 +198,20 @@ impl Reuse {
 
     /// The task's outputs are to be looked for.
     pub fn line_up(&mut self, task: TaskId, outcome: Outcome) {
-        self.to_check.push_back((task, outcome));
+        self.to_check.insert(task, outcome);
+        self.turns.push_back(task);
+    }
+
+    /// The next task whose outputs are to be looked for. One whose outputs are being looked for, as
+    /// it has waited for them before, has its turn after the answer to that.
+    fn next_turn(&mut self) -> Option<(TaskId, Outcome)> {
+        loop {
+            let is_free = |task: &TaskId| !self.checking.contains_key(task);
+            let task = self.turns.remove(self.turns.iter().position(is_free)?)?;
+            if let Some(outcome) = self.to_check.remove(&task) {
+                return Some((task, outcome));
+            }
+        }
     }
 
     /// Has executors look whether what was written is still there. They take turns. Returns tasks
@@ -169,16 +219,12 @@ impl Reuse {
     pub fn send_checks(
         &mut self,
         executors: &PresentExecutors,
-        jobs: &JobTable,
         step: &mut JobsStep,
     ) -> Vec<TaskId> {
         let mut unchecked = Vec::new();
         while self.checking.len() < MAX_CHECKS
-            && let Some((task, outcome)) = self.to_check.pop_front()
+            && let Some((task, outcome)) = self.next_turn()
         {
-            if jobs.phase(task) != Some(Phase::Waiting) {
-                continue;
-            }
             let Some(executor) = executors.in_turn(task.index as usize) else {
                 unchecked.push(task);
                 continue;
@@ -186,22 +232,25 @@ impl Reuse {
             let written = outcome.outputs.iter().map(|delivered| &delivered.object);
             let objects = written.filter(|object| !object.is_kept()).cloned().collect();
             step.act(JobsAction::Check { executor, task, objects });
-            self.checking.insert(task, Checking { executor, outcome });
+            self.checking.insert(task, Checking { executor, outcome: Some(outcome) });
         }
         unchecked
     }
 
-    /// An executor has looked; the outcome that was waiting for that.
+    /// An executor has looked; the outcome of a task that waits for that.
     pub fn checked(&mut self, task: TaskId, executor: ExecutorId) -> Option<Outcome> {
         self.checking.get(&task).filter(|checking| checking.executor == executor)?;
-        self.checking.remove(&task).map(|checking| checking.outcome)
+        self.checking.remove(&task)?.outcome
     }
 
     /// An executor is gone, and with it its answers.
     pub fn lost(&mut self, executor: ExecutorId) {
         let lost: Vec<_> =
             self.checking.extract_if(.., |_, checking| checking.executor == executor).collect();
-        self.to_check
-            .extend(lost.into_iter().map(|(task, Checking { outcome, .. })| (task, outcome)));
+        for (task, Checking { outcome, .. }) in lost {
+            if let Some(outcome) = outcome {
+                self.line_up(task, outcome);
+            }
+        }
     }
 }

@@ -4,7 +4,9 @@
 
 mod attached;
 mod borrowing;
+mod left_out;
 mod queueing;
+mod reuse;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +18,7 @@ use alloc::vec::Vec;
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
     Ended, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
-    OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template,
+    OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 use proptest::prelude::*;
 
@@ -28,6 +30,9 @@ use crate::{
 
 /// Tasks that an executor has at a time.
 const SLOTS: usize = 2;
+
+/// A task ends without its output, which is optional.
+const LEAVES_OUT: u8 = 5;
 
 #[derive(Debug, Default)]
 struct Executor {
@@ -57,7 +62,7 @@ struct World {
     /// Tasks of attached jobs whose outputs their clients do not need any more.
     unneeded: BTreeSet<TaskId>,
     to_do: VecDeque<ToDo>,
-    /// What executors are going to answer.
+    /// What executors and the journal are going to answer.
     answers: Vec<Event>,
 }
 
@@ -216,7 +221,7 @@ impl World {
             }
             Effect::Action(JobsAction::ReadResult { task, earlier }) => {
                 let outcome = self.result_of(earlier).map(Box::new);
-                self.to_do.push_back(ToDo::Event(Event::EarlierResult { task, earlier, outcome }));
+                self.answers.push(Event::EarlierResult { task, earlier, outcome });
             }
             Effect::Action(JobsAction::Check { executor, task, .. }) => {
                 let is_unchanged = task.index % 3 != 2;
@@ -277,6 +282,10 @@ impl World {
             {
                 let phase = self.jobs.table.phase(task);
                 assert_eq!(phase, Some(Phase::Waiting), "{task} starts while it is {phase:?}");
+                let job = self.jobs.get(task.job).expect("it waits");
+                let item = job.spec.items.get(task.index);
+                let is_complete = job.inputs(&item).all(|(_, object)| object.is_some());
+                assert!(is_complete, "{task} starts without an input");
                 by.tasks.insert(task);
                 let mut effects = Vec::new();
                 self.jobs.handle(
@@ -314,6 +323,7 @@ impl World {
             1 => Outcome::failed(FailureKind::Lost, "an input is gone"),
             2 => Outcome::of(Status::Cancelled),
             3 => return self.tell(Event::TaskReturned { executor, task, attempt: 0 }),
+            LEAVES_OUT => Outcome::of(Status::Succeeded),
             _ => {
                 // A task that runs again may write something else.
                 let content = if how == 4 { "other content" } else { "content" };
@@ -389,7 +399,12 @@ impl World {
         while self.jobs.has_more_to_queue() {
             self.tell(Event::QueueMore { tasks: 3 });
         }
-        for answer in core::mem::take(&mut self.answers) {
+    }
+
+    /// All that is asked is answered.
+    fn answer(&mut self) {
+        while !self.answers.is_empty() {
+            let answer = self.answers.remove(0);
             self.tell(answer);
         }
     }
@@ -479,7 +494,7 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
         destination,
         replicas: 1,
         until_read,
-        optional: false,
+        optional: true,
     });
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
     for (index, reads) in readers.iter().enumerate() {
@@ -536,6 +551,7 @@ enum Step {
     Submit(Vec<u8>, u32, bool),
     Borrow(Vec<u8>, u32),
     Reuse(Vec<u8>, bool),
+    Answer,
     Join,
     Lose(u8, bool),
     Leave(u8),
@@ -558,6 +574,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(reads, retries)| Step::Borrow(reads, retries)),
         1 => (prop::collection::vec(any(), 1..5), prop::bool::ANY)
             .prop_map(|(r, s)| Step::Reuse(r, s)),
+        4 => Just(Step::Answer),
         1 => Just(Step::Attach),
         4 => (pick(), prop::collection::vec(any(), 1..5))
             .prop_map(|(job, readers)| Step::Extend(job, readers)),
@@ -640,6 +657,7 @@ fn apply(world: &mut World, step: Step) {
             world.tell(submitted(reusing(&readers, is_stored)));
             world.pass(1);
         }
+        Step::Answer => world.answer(),
         Step::Join => world.join(),
         Step::Lose(which, is_loss) => {
             if let Some(executor) = executor(world, which) {
@@ -735,6 +753,7 @@ proptest! {
         // In peace, everything ends.
         (0..2).for_each(|_| world.join());
         for _ in 0..300 {
+            world.answer();
             let next = world
                 .executors
                 .iter()

@@ -144,9 +144,9 @@ impl FileRecord {
         is_like && is_cut_like && *kind == other.kind && *chunks == other.chunks
     }
 
-    /// The version that the file falls back to when its content is lost. A file keeps its owner, its
-    /// permissions and its named attributes, and chunks that both versions have are where they are
-    /// now.
+    /// The version that the file falls back to when its content is lost. A file keeps its owner,
+    /// its permissions and its named attributes, and chunks that both versions have are where they
+    /// are now.
     pub fn fallback(&self) -> Option<FileRecord> {
         let mut before = self.synced()?.clone();
         if before.id == self.id {

@@ -49,6 +49,7 @@ impl Job {
         Arc::make_mut(&mut self.spec).extend(extension)?;
         self.objects.grow(&self.spec);
         self.tasks.grow(self.spec.items.len());
+        self.note_optional_outputs();
         let freed = self.find_dependencies(first);
         self.kept.count_unread(&self.spec, first);
         self.borrowed.find(&self.spec, self.objects.ids(), first, had_objects);
@@ -106,9 +107,11 @@ impl Job {
         self.enter(index, Phase::Assigned);
     }
 
-    /// The task is in the queue again.
-    pub(crate) fn unassigned(&mut self, index: u32) {
+    /// The task is in the queue again. Returns whether its inputs are others than those with which
+    /// it was queued, so that it is to be queued anew.
+    pub(crate) fn unassigned(&mut self, index: u32) -> bool {
         self.enter(index, Phase::Waiting);
+        self.outdated.remove(&index)
     }
 
     /// Gives a task these places.
@@ -182,6 +185,7 @@ impl Job {
             });
         }
         self.cancelling.remove(&index);
+        self.outdated.remove(&index);
         self.enter(index, phase);
         self.tasks.get_mut(index).entry = self.recorded.entries;
         // It may have been given up while it waited for others.
@@ -217,11 +221,10 @@ impl Job {
         let mut freed = FreedTasks::default();
         let dependents = self.dependencies.dependents(index).to_vec();
         // Tasks that read its outputs may still be added.
-        if !dependents.is_empty() || self.is_open {
+        if phase == Phase::Succeeded && (!dependents.is_empty() || self.is_open) {
             freed.replaced = self.objects.produce(index, outcome);
         }
-        let is_assigned = |dependent: &u32| self.tasks.phase(*dependent) == Phase::Assigned;
-        if !freed.replaced.is_empty() && !dependents.iter().any(is_assigned) {
+        if !freed.replaced.is_empty() && !self.note_outdated(index, &dependents, &freed.replaced) {
             freed.replaced.clear();
         }
         for dependent in dependents {
@@ -235,6 +238,29 @@ impl Job {
             }
         }
         freed
+    }
+
+    /// Outputs of a task were replaced. Notes the assigned tasks that were to read them. Returns
+    /// whether tasks that read outputs of the task are assigned.
+    fn note_outdated(
+        &mut self,
+        index: u32,
+        dependents: &[u32],
+        replaced: &[(u16, ObjectSpec)],
+    ) -> bool {
+        let is_assigned = |dependent: &u32| self.tasks.phase(*dependent) == Phase::Assigned;
+        let assigned: Vec<u32> = dependents.iter().copied().filter(is_assigned).collect();
+        let is_replaced = |(task, output): (u32, u16)| {
+            task == index && replaced.iter().any(|(other, _)| *other == output)
+        };
+        for dependent in &assigned {
+            let item = self.spec.items.get(*dependent);
+            let mut read = self.spec.inputs_of(&item).filter_map(|input| input.from.output());
+            if read.any(is_replaced) {
+                self.outdated.insert(*dependent);
+            }
+        }
+        !assigned.is_empty()
     }
 
     /// Drops what is no longer needed of the item of a task that has ended, if the job is attached.

@@ -52,21 +52,22 @@ impl ReadObjects {
         current.iter().for_each(|(place, object)| self.ids[*place as usize] = object.id());
     }
 
-    /// A task has delivered what others read, or may read. Returns what it had delivered before
-    /// that is another object now, with its output.
+    /// A task has succeeded, and delivered what others read, or may read. Returns what it had
+    /// delivered before that is another object now, or none, with its output.
     pub fn produce(&mut self, index: u32, outcome: &Outcome) -> Vec<(u16, ObjectSpec)> {
-        let before = self.produced.range((index, 0)..=(index, u16::MAX));
-        let before: Vec<_> =
-            before.map(|((_, output), (_, object))| (*output, object.clone())).collect();
+        let all = (index, 0)..=(index, u16::MAX);
+        let before: Vec<_> = self.produced.extract_if(all, |_, _| true).collect();
         // The files of a glob share one output index. They are inserted in reverse, so the first
         // file is kept.
         for delivered in outcome.outputs.iter().rev() {
             let object = delivered.object.clone();
             self.produced.insert((index, delivered.output), (object.id(), object));
         }
-        let is_other =
-            |(output, object): &(u16, ObjectSpec)| self.produced[&(index, *output)].1 != *object;
-        before.into_iter().filter(is_other).collect()
+        let is_other = |(output, object): &(u16, ObjectSpec)| {
+            self.produced.get(&(index, *output)).is_none_or(|(_, now)| now != object)
+        };
+        let before = before.into_iter().map(|((_, output), (_, object))| (output, object));
+        before.filter(is_other).collect()
     }
 
     /// Forgets an output of a task.

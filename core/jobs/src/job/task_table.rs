@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 use core::ops::Deref;
 
 use eyas_types::course::TaskCounts;
@@ -84,8 +85,8 @@ pub struct TaskState {
     pub starved: u8,
     /// Attempts that ended with their executors, which were ended in good order.
     pub interrupted: u8,
-    /// Number of its inputs, if they are many and it waits in the queue.
-    waiting_inputs: u32,
+    /// Number of its inputs, if they are many and it is in the queue or assigned.
+    many_inputs: u32,
     /// The executor that has it, or had it last.
     pub executor: Option<ExecutorId>,
     /// When it could first run, microseconds from the job's submission.
@@ -153,8 +154,16 @@ impl TaskTable {
             "task {task} cannot go from {before:?} to {phase:?}: {state:?}"
         );
         state.phase = phase;
-        if phase != Phase::Waiting {
-            self.waiting_inputs -= u64::from(core::mem::take(&mut state.waiting_inputs));
+        match (before, phase) {
+            (Phase::Waiting, Phase::Assigned) => {
+                self.waiting_inputs -= u64::from(state.many_inputs)
+            }
+            // It is in the queue again.
+            (Phase::Assigned, Phase::Waiting) => {
+                self.waiting_inputs += u64::from(state.many_inputs)
+            }
+            (Phase::Waiting, _) => self.leave_queue(task.index),
+            _ => state.many_inputs = 0,
         }
         *count(&mut self.counts, before) -= 1;
         *count(&mut self.counts, phase) += 1;
@@ -163,11 +172,22 @@ impl TaskTable {
 
     /// A task is in the queue from `ready_us` on.
     pub(super) fn queued(&mut self, index: u32, ready_us: u64, inputs: &[(ObjectId, u64)]) {
-        let state = &mut self.states[index as usize];
-        state.ready_us = ready_us;
-        self.waiting_inputs -= u64::from(state.waiting_inputs);
-        state.waiting_inputs = if inputs.len() > FEW_INPUTS { inputs.len() as u32 } else { 0 };
-        self.waiting_inputs += u64::from(state.waiting_inputs);
+        self.states[index as usize].ready_us = ready_us;
+        self.enter_queue(index, inputs);
+    }
+
+    /// A waiting task is in the queue, for the first time or again.
+    pub(crate) fn enter_queue(&mut self, index: u32, inputs: &[(ObjectId, u64)]) {
+        self.leave_queue(index);
+        let many_inputs = if inputs.len() > FEW_INPUTS { inputs.len() as u32 } else { 0 };
+        self.states[index as usize].many_inputs = many_inputs;
+        self.waiting_inputs += u64::from(many_inputs);
+    }
+
+    /// A waiting task is not in the queue for now.
+    pub(crate) fn leave_queue(&mut self, index: u32) {
+        let many_inputs = mem::take(&mut self.states[index as usize].many_inputs);
+        self.waiting_inputs -= u64::from(many_inputs);
     }
 
     /// Sum of the inputs of tasks that wait in the queue and have many.

@@ -211,6 +211,31 @@ fn what_an_assigned_task_was_to_read_is_told_when_another_run_replaces_it() {
 }
 
 #[test]
+fn what_another_run_leaves_out_is_gone_for_tasks_that_have_not_run() {
+    for is_assigned in [true, false] {
+        let mut job = diamond();
+        let first = wrote(0);
+        run(&mut job, 0, first.clone());
+        run(&mut job, 1, wrote(1));
+        if is_assigned {
+            job.queued(0, 2, &[]);
+            job.assigned(0, 2, ExecutorId(0));
+        }
+        job.recompute(&[0], 0);
+        let freed = run(&mut job, 0, Outcome::of(Status::Succeeded));
+        let item = job.spec.items.get(2);
+        let delivered: Vec<_> = job.inputs(&item).map(|(_, object)| object.is_some()).collect();
+        assert_eq!(delivered, [false, true]);
+        if is_assigned {
+            assert_eq!(freed.replaced, [(0, first.outputs[0].object.clone())]);
+            assert!(job.unassigned(2), "it was to read something else");
+        } else {
+            assert_eq!(freed, FreedTasks { hopeless: vec![2], ..FreedTasks::default() });
+        }
+    }
+}
+
+#[test]
 fn a_job_without_tasks_has_ended() {
     let job = Job::new(JobId(1), JobSpec::default());
     assert_eq!(job.state(), JobState::Succeeded);

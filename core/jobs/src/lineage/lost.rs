@@ -73,6 +73,9 @@ impl Lineage {
     /// Finds out whether executors hold the inputs of a waiting task, which is blocked if not.
     pub fn check_inputs(&mut self, task: TaskId, now_us: u64, jobs: &mut JobTable) -> InputCheck {
         let Some(job) = jobs.get_mut(task.job) else { return InputCheck::Held };
+        if let Some(end) = left_out(job, task) {
+            return InputCheck::Never(Box::new(end));
+        }
         let mut missing = job.kept_inputs(task.index);
         missing.retain(|(_, object)| !self.is_held(*object));
         let mut borrowed = job.borrowed_inputs(task.index);
@@ -102,7 +105,8 @@ impl Lineage {
         let (inputs, borrowed) = (job.kept_inputs(task.index), job.borrowed_inputs(task.index));
         let objects: Vec<_> =
             inputs.iter().map(|(_, object)| *object).chain(borrowed.iter().copied()).collect();
-        if !objects.iter().all(|object| self.is_held(*object)) {
+        let is_complete = left_out(job, task).is_none();
+        if !is_complete || !objects.iter().all(|object| self.is_held(*object)) {
             job.unassigned(task.index);
             return match self.check_inputs(task, step.now_us, jobs) {
                 InputCheck::Never(end) => Starved::Never(end),
@@ -290,6 +294,14 @@ fn block(job: &mut Job, index: u32, inputs: &[(u32, ObjectId)], borrowed: &[Obje
     if !borrowed.is_empty() {
         job.lack(index, borrowed.iter().copied());
     }
+}
+
+/// The end of a task that lacks an output for good: the task that wrote the output has run again,
+/// and has left it out.
+fn left_out(job: &Job, task: TaskId) -> Option<TaskEnding> {
+    let producer = job.task_id(job.optional_left_out_by(task.index)?);
+    let reason = format!("it needs an output of task {producer}, which did not write it again");
+    Some(TaskEnding::failed(task, FailureKind::Dependency, reason))
 }
 
 /// The output of `producer` was lost too often: the end of a task that waits for it.

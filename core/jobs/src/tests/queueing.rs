@@ -1,13 +1,14 @@
 //! How many tasks one event puts into the queue.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-
 use alloc::vec;
 use alloc::vec::Vec;
 
+use eyas_types::outcome::FailureKind;
 use eyas_types::{
-    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem,
-    TaskTemplate, Version,
+    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, Program, Status, TaskId,
+    TaskItem, TaskTemplate, Version,
 };
 
 use super::{World, config, job, submitted};
@@ -54,39 +55,133 @@ fn wide(inputs: u32, tasks: usize) -> JobSpec {
     spec
 }
 
-#[test]
-fn tasks_with_many_inputs_are_queued_as_others_leave_the_queue() {
-    let mut jobs = Jobs::new(Config { waiting_inputs: 1000, ..Config::default() }, 1);
-    let tell = |jobs: &mut Jobs, event| {
+/// A decider of jobs without a world around it.
+struct Alone {
+    jobs: Jobs,
+    now_us: u64,
+}
+
+impl Alone {
+    /// Tasks of a job that wait may have 1,000 inputs.
+    fn new() -> Self {
+        let jobs = Jobs::new(Config { waiting_inputs: 1000, ..Config::default() }, 1);
+        Alone { jobs, now_us: 1 }
+    }
+
+    /// Tells an event, and returns the tasks that are queued.
+    fn tell(&mut self, event: Event) -> Vec<(u32, u32)> {
         let mut effects = Vec::new();
-        jobs.handle(1, event, &mut effects);
+        self.jobs.handle(self.now_us, event, &mut effects);
         let queued = effects.into_iter().filter_map(|effect| match effect {
             Effect::Order(SchedulerOrder::Queue { task, .. }) => Some((task.job.0, task.index)),
             _ => None,
         });
-        queued.collect::<Vec<_>>()
-    };
-    let queue_all = |jobs: &mut Jobs| {
+        queued.collect()
+    }
+
+    fn queue_all(&mut self) -> Vec<(u32, u32)> {
         let mut queued = Vec::new();
-        while jobs.has_more_to_queue() {
-            queued.extend(tell(jobs, Event::QueueMore { tasks: 1_000 }));
+        while self.jobs.has_more_to_queue() {
+            queued.extend(self.tell(Event::QueueMore { tasks: 1_000 }));
         }
         queued
-    };
-    for (number, spec) in [(1, wide(100, 50)), (2, wide(100, 5)), (3, wide(1, 2000))] {
-        tell(&mut jobs, submitted(spec));
-        tell(&mut jobs, Event::Accepted { job: JobId(number) });
     }
-    let queued = queue_all(&mut jobs);
+
+    fn submit(&mut self, spec: JobSpec) {
+        let job = self.jobs.next_job();
+        self.tell(submitted(spec));
+        self.tell(Event::Accepted { job });
+    }
+
+    fn assign(&mut self, index: u32) {
+        let task = TaskId { job: JobId(1), index };
+        self.tell(Event::Assigned { task, executor: ExecutorId(0) });
+    }
+
+    fn end(&mut self, index: u32, outcome: Outcome) {
+        let (executor, task) = (ExecutorId(0), TaskId { job: JobId(1), index });
+        let outcome = Box::new(outcome);
+        self.tell(Event::TaskEnded { executor, task, attempt: 0, outcome });
+    }
+
+    fn waiting_inputs(&self, job: u32) -> u64 {
+        self.jobs.get(JobId(job)).expect("it was submitted").tasks.waiting_inputs()
+    }
+}
+
+#[test]
+fn tasks_with_many_inputs_are_queued_as_others_leave_the_queue() {
+    let mut alone = Alone::new();
+    [wide(100, 50), wide(100, 5), wide(1, 2000)].into_iter().for_each(|spec| alone.submit(spec));
+    let queued = alone.queue_all();
     let of_job = |job: u32| queued.iter().filter(|(of, _)| *of == job).count();
     assert_eq!([of_job(1), of_job(2), of_job(3)], [10, 5, 2000], "no job waits for another");
     for index in 0..40 {
-        let task = TaskId { job: JobId(1), index };
-        tell(&mut jobs, Event::Assigned { task, executor: ExecutorId(0) });
-        assert_eq!(queue_all(&mut jobs), [(1, index + 10)]);
+        alone.assign(index);
+        assert_eq!(alone.queue_all(), [(1, index + 10)]);
     }
     // Those that are cancelled leave the queue, too.
-    tell(&mut jobs, Event::Cancel { job: JobId(2), tasks: 0..5 });
-    tell(&mut jobs, Event::Cancel { job: JobId(1), tasks: 40..50 });
-    assert_eq!([1, 2].map(|job| jobs.get(JobId(job)).unwrap().tasks.waiting_inputs()), [0, 0]);
+    alone.tell(Event::Cancel { job: JobId(2), tasks: 0..5 });
+    alone.tell(Event::Cancel { job: JobId(1), tasks: 40..50 });
+    assert_eq!([1, 2].map(|job| alone.waiting_inputs(job)), [0, 0]);
+}
+
+#[test]
+fn tasks_with_many_inputs_that_come_back_to_the_queue_count_again() {
+    let mut alone = Alone::new();
+    alone.submit(wide(100, 50));
+    alone.queue_all();
+    (0..10).for_each(|index| alone.assign(index));
+    assert_eq!(alone.queue_all().len(), 10);
+    let tasks = (0..9).map(|index| TaskId { job: JobId(1), index }).collect();
+    let executor = ExecutorId(0);
+    let (lost_with, suspended) = (None, BTreeSet::new());
+    alone.tell(Event::ExecutorGone { executor, tasks, lost_with, suspended });
+    assert_eq!(alone.waiting_inputs(1), 1900, "nine are back, and ten wait");
+    for index in 0..9 {
+        alone.assign(index);
+        assert_eq!(alone.queue_all(), [], "as many wait as may");
+    }
+    alone.assign(10);
+    assert_eq!(alone.queue_all(), [(1, 20)]);
+}
+
+#[test]
+fn tasks_that_executors_refuse_count_while_they_are_in_the_queue() {
+    let mut alone = Alone::new();
+    alone.submit(wide(100, 50));
+    alone.queue_all();
+    alone.assign(0);
+    assert_eq!(alone.queue_all(), [(1, 10)]);
+    let task = TaskId { job: JobId(1), index: 0 };
+    alone.end(0, Outcome::failed(FailureKind::NodeFull, "its disk is full"));
+    assert_eq!(alone.waiting_inputs(1), 1100, "another executor may take it");
+    alone.tell(Event::Unplaceable { task });
+    assert_eq!(alone.waiting_inputs(1), 1000, "all have refused it: it waits for a while");
+    alone.now_us += 100_000;
+    assert_eq!(alone.tell(Event::Flush), [(1, 0)]);
+    assert_eq!(alone.waiting_inputs(1), 1100, "it is offered again");
+    alone.tell(Event::Cancel { job: JobId(1), tasks: 0..50 });
+    assert_eq!(alone.waiting_inputs(1), 0);
+}
+
+#[test]
+fn tasks_with_many_inputs_that_are_retried_are_queued_as_others_leave_the_queue() {
+    let mut alone = Alone::new();
+    alone.submit(wide(100, 50));
+    for index in 0..50 {
+        alone.queue_all();
+        alone.assign(index);
+        alone.end(index, Outcome::of(Status::Exited(1)));
+    }
+    alone.submit(wide(1, 5));
+    alone.queue_all();
+    alone.tell(Event::Cancel { job: JobId(2), tasks: 0..5 });
+    let retry = |job| Event::Retry { job: JobId(job), current: Vec::new() };
+    let mut queued = [1, 2].map(|job| alone.tell(retry(job))).concat();
+    queued.extend(alone.queue_all());
+    let of_job = |job: u32| queued.iter().filter(|(of, _)| *of == job).count();
+    assert_eq!([of_job(1), of_job(2)], [10, 5], "no job waits for another");
+    alone.assign(0);
+    assert_eq!(alone.queue_all(), [(1, 10)]);
 }

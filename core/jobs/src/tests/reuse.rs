@@ -1,0 +1,164 @@
+//! Answers about results of earlier tasks that come late.
+
+use super::*;
+
+const EXECUTOR: ExecutorId = ExecutorId(0);
+const TASK: TaskId = TaskId { job: JobId(2), index: 0 };
+
+/// What a decider of jobs says that is of interest here.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Queue,
+    Withdraw,
+    Read,
+    Check,
+}
+
+/// A decider of jobs. Job 1 has a task that has written to persistent storage; job 2 has a task
+/// that does the same.
+struct Reusing {
+    jobs: Jobs,
+}
+
+impl Reusing {
+    fn new() -> Self {
+        let mut reusing = Reusing { jobs: Jobs::new(Config::default(), 1) };
+        reusing.tell(Event::ExecutorJoined { executor: EXECUTOR, name: "n0".into() });
+        assert_eq!(reusing.submit(), [Said::Queue]);
+        let task = TaskId { job: JobId(1), index: 0 };
+        reusing.tell(Event::Assigned { task, executor: EXECUTOR });
+        let outcome = Box::new(stored());
+        reusing.tell(Event::TaskEnded { executor: EXECUTOR, task, attempt: 0, outcome });
+        assert_eq!(reusing.submit(), [Said::Read]);
+        reusing
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Said> {
+        let mut effects = Vec::new();
+        self.jobs.handle(1, event, &mut effects);
+        let said = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Order(SchedulerOrder::Queue { .. }) => Some(Said::Queue),
+            Effect::Order(SchedulerOrder::Withdraw { .. }) => Some(Said::Withdraw),
+            Effect::Action(JobsAction::ReadResult { .. }) => Some(Said::Read),
+            Effect::Action(JobsAction::Check { .. }) => Some(Said::Check),
+            _ => None,
+        });
+        said.collect()
+    }
+
+    fn submit(&mut self) -> Vec<Said> {
+        let job = self.jobs.next_job();
+        self.tell(submitted(reusing(&[0], true)));
+        self.tell(Event::Accepted { job });
+        self.tell(Event::QueueMore { tasks: 10 })
+    }
+
+    /// The result that was read.
+    fn read(&mut self, outcome: Option<Outcome>) -> Vec<Said> {
+        let earlier = TaskId { job: JobId(1), index: 0 };
+        let outcome = outcome.map(Box::new);
+        self.tell(Event::EarlierResult { task: TASK, earlier, outcome })
+    }
+
+    fn checked(&mut self, is_unchanged: bool) -> Vec<Said> {
+        self.tell(Event::Checked { executor: EXECUTOR, task: TASK, is_unchanged })
+    }
+
+    fn cancel(&mut self) {
+        assert_eq!(self.tell(Event::Cancel { job: TASK.job, tasks: 0..1 }), [Said::Withdraw]);
+        self.tell(Event::Flush);
+        assert_eq!(self.phase(), Some(Phase::Cancelled));
+    }
+
+    /// Runs the cancelled task again, whose earlier result is read again.
+    fn retry(&mut self) {
+        let said = self.tell(Event::Retry { job: TASK.job, current: Vec::new() });
+        assert_eq!(said, [Said::Read]);
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        self.jobs.table.phase(TASK)
+    }
+
+    /// Results of job 2 that were ever given to the journal.
+    fn results(&mut self) -> u64 {
+        self.tell(Event::Flush);
+        self.jobs.get(TASK.job).expect("it is remembered").recorded.results
+    }
+}
+
+fn stored() -> Outcome {
+    let version = Version::Modified { mtime_ns: 1, size_bytes: 7 };
+    let object = ObjectSpec { source: "file:///out-1".into(), version, mode: FileMode::READABLE };
+    let delivered = Delivered { output: 0, object, place: None };
+    Outcome { outputs: vec![delivered], ..Outcome::of(Status::Succeeded) }
+}
+
+#[test]
+fn a_task_ends_once_with_the_result_of_an_earlier_one() {
+    let mut reusing = Reusing::new();
+    assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+    assert_eq!(reusing.checked(true), []);
+    assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Succeeded), 1));
+    assert_eq!((reusing.checked(true), reusing.read(None)), (vec![], vec![]));
+    assert_eq!(reusing.results(), 1);
+}
+
+#[test]
+fn a_task_that_was_cancelled_and_retried_is_queued_once_though_two_results_are_read_for_it() {
+    let mut reusing = Reusing::new();
+    reusing.cancel();
+    reusing.retry();
+    assert_eq!(reusing.read(None), [Said::Queue]);
+    assert_eq!(reusing.read(None), []);
+    assert_eq!(reusing.read(Some(stored())), []);
+    assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
+}
+
+#[test]
+fn an_answer_about_the_try_before_does_not_end_a_task_that_is_in_the_queue() {
+    for is_unchanged in [true, false] {
+        let mut reusing = Reusing::new();
+        assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+        reusing.cancel();
+        reusing.retry();
+        assert_eq!(reusing.read(None), [Said::Queue]);
+        assert_eq!(reusing.checked(is_unchanged), []);
+        assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
+    }
+}
+
+#[test]
+fn a_task_that_is_retried_is_looked_for_when_the_answer_about_the_try_before_has_come() {
+    let mut reusing = Reusing::new();
+    assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+    reusing.cancel();
+    reusing.retry();
+    assert_eq!(reusing.read(Some(stored())), []);
+    assert_eq!(reusing.checked(true), [Said::Check]);
+    assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
+    assert_eq!(reusing.checked(false), [Said::Queue]);
+    assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
+}
+
+#[test]
+fn answers_about_a_task_of_a_job_that_was_forgotten_are_ignored() {
+    for is_checked in [true, false] {
+        let mut reusing = Reusing::new();
+        if is_checked {
+            assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+        }
+        reusing.cancel();
+        reusing.tell(Event::Forget { job: TASK.job });
+        assert_eq!(reusing.phase(), None);
+        let told = (reusing.read(Some(stored())), reusing.checked(true), reusing.checked(false));
+        assert_eq!(told, (vec![], vec![], vec![]));
+    }
+}
+
+#[test]
+fn a_task_does_not_fail_because_an_earlier_one_has_failed_meanwhile() {
+    let mut reusing = Reusing::new();
+    assert_eq!(reusing.read(Some(Outcome::of(Status::Exited(1)))), [Said::Queue]);
+    assert_eq!(reusing.phase(), Some(Phase::Waiting));
+}
