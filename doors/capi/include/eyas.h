@@ -55,6 +55,16 @@
 #define EYAS_FOREVER UINT64_MAX
 
 /**
+ * An attribute that must not be there yet, in `eyas_set_attribute()`.
+ */
+#define EYAS_ATTRIBUTE_NEW 1
+
+/**
+ * An attribute that must be there already, in `eyas_set_attribute()`.
+ */
+#define EYAS_ATTRIBUTE_PRESENT 2
+
+/**
  * First number of the version of this header.
  */
 #define EYAS_VERSION_MAJOR 0
@@ -156,6 +166,14 @@ typedef enum {
    * A quota of a folder does not permit it.
    */
   EYAS_STATUS_QUOTA = 19,
+  /**
+   * The file has no named attribute of this name.
+   */
+  EYAS_STATUS_NO_ATTRIBUTE = 20,
+  /**
+   * The named attributes of the file together would be too large.
+   */
+  EYAS_STATUS_ATTRIBUTES_FULL = 21,
 } eyas_status;
 
 /**
@@ -227,6 +245,12 @@ typedef enum {
    */
   EYAS_OUTCOME_FAILED = 5,
 } eyas_outcome;
+
+/**
+ * The named attributes of a file, folder or link. One thread at a time may use it, because the
+ * names and values belong to it.
+ */
+typedef struct eyas_attributes eyas_attributes;
 
 /**
  * A block of a run: the pieces that one worker processes and commits together. One thread at a
@@ -831,6 +855,63 @@ eyas_status eyas_task_explain(eyas_client *client, uint32_t job, uint32_t task, 
  * Frees a text that a function of this library has made for the program. NULL is possible.
  */
 void eyas_text_free(char *text);
+
+/**
+ * Sets a named attribute of a file, folder or link to `length` bytes. Renames, changes of the
+ * content and copies keep it; a file that `eyas_create()` replaces loses it. A mount shows it as
+ * an extended attribute `user.NAME`. `condition` is 0, `EYAS_ATTRIBUTE_NEW` (the status may be
+ * `EYAS_STATUS_EXISTS`) or `EYAS_ATTRIBUTE_PRESENT` (it may be `EYAS_STATUS_NO_ATTRIBUTE`). A name
+ * has up to 250 bytes, and all names and values of a file together up to 64 KiB.
+ */
+eyas_status eyas_set_attribute(eyas_client *client,
+                               const char *path,
+                               const char *name,
+                               const void *value,
+                               size_t length,
+                               uint32_t condition);
+
+/**
+ * Reads a named attribute of a file, folder or link: writes its value to `buffer`, which has room
+ * for `size` bytes, and the number of its bytes to `*length`. With a `size` of 0, only the number.
+ * The status is `EYAS_STATUS_NO_ATTRIBUTE` if there is no such attribute, and
+ * `EYAS_STATUS_INVALID` if its value is longer than the buffer.
+ */
+eyas_status eyas_get_attribute(eyas_client *client,
+                               const char *path,
+                               const char *name,
+                               void *buffer,
+                               size_t size,
+                               size_t *length);
+
+/**
+ * Removes a named attribute of a file, folder or link. The status is `EYAS_STATUS_NO_ATTRIBUTE` if
+ * there is no such attribute.
+ */
+eyas_status eyas_remove_attribute(eyas_client *client, const char *path, const char *name);
+
+/**
+ * Looks up the named attributes of a file, folder or link. On success, `*attributes` is a handle
+ * to be closed with `eyas_attributes_close()`.
+ */
+eyas_status eyas_attributes_open(eyas_client *client,
+                                 const char *path,
+                                 eyas_attributes **attributes);
+
+/**
+ * Writes the name of the next attribute to `*name`, its value to `*value`, and the number of bytes
+ * of the value to `*length`. The attributes come in the order of their names. Name and value
+ * belong to the attributes, and are valid until the next call with them. The status is
+ * `EYAS_STATUS_END` if there is no other attribute.
+ */
+eyas_status eyas_attributes_next(eyas_attributes *attributes,
+                                 const char **name,
+                                 const void **value,
+                                 size_t *length);
+
+/**
+ * Closes attributes.
+ */
+eyas_status eyas_attributes_close(eyas_attributes *attributes);
 
 /**
  * Looks up where the chunks of a file are, to run programs where their data is. On success,
