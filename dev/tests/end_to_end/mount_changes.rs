@@ -246,7 +246,10 @@ for path in ('f', 'd'):
         fails(errno.EPERM, os.setxattr, path, name, b'x')
         fails(errno.EPERM, os.removexattr, path, name)
     if os.geteuid() == 0:
-        for name in ('security.capability', 'trusted.a', 'system.posix_acl_access'):
+        # The kernel checks the form of capabilities.
+        no_capabilities = bytes.fromhex('00000002') + bytes(16)
+        fails(errno.ENOTSUP, os.setxattr, path, 'security.capability', no_capabilities)
+        for name in ('trusted.a', 'system.posix_acl_access'):
             fails(errno.ENOTSUP, os.setxattr, path, name, bytes(4))
 fails(errno.ENOTSUP, os.setxattr, '.', 'user.a', b'x')
 # Writes in place and a rename.
