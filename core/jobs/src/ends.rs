@@ -227,10 +227,6 @@ impl Jobs {
         self.end_on(None, end, step);
     }
 
-    pub(crate) fn end_all(&mut self, ends: Vec<TaskEnding>, step: &mut JobsStep) {
-        ends.into_iter().for_each(|end| self.end(end, step));
-    }
-
     /// The same, on an executor that is there.
     fn end_on(&mut self, on: Option<ExecutorId>, end: TaskEnding, step: &mut JobsStep) {
         let id = end.task.job;

@@ -368,7 +368,7 @@ impl Jobs {
             for task in remade.again {
                 again.entry(task.job).or_default().insert(task.index);
             }
-            self.end_all(remade.ends, step);
+            remade.ends.into_iter().for_each(|end| self.end(end, step));
         }
         for (job, tasks) in again {
             self.recompute(job, tasks.into_iter().collect(), step);
