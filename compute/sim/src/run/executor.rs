@@ -210,7 +210,7 @@ impl SimExecutor {
     }
 
     /// Stops counting an object whose fetch failed.
-    pub fn unexpect(&mut self, object: u32, setup: &Setup) {
+    pub fn no_longer_expect(&mut self, object: u32, setup: &Setup) {
         self.replicas.remove(&object);
         self.stored_bytes -= setup.size_bytes(object);
     }

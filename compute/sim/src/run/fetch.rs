@@ -167,7 +167,7 @@ impl Fetches {
         world: &mut World,
     ) -> Fetch {
         let mut fetch = self.end(number);
-        executors[fetch.by].unexpect(fetch.object, world.setup);
+        executors[fetch.by].no_longer_expect(fetch.object, world.setup);
         for other in std::mem::take(&mut fetch.waiting) {
             self.answered(other, executors, network, world);
         }
