@@ -169,7 +169,8 @@ impl Publisher {
 
     /// Writes a record, for which the chunks `unclaimed` were stored, in place of the file that has
     /// the name. The same file keeps its named attributes. Without `looks`, the name is expected to
-    /// be free, and only looked at if it is not. `may_appear` is called just before each try; the result is `None` if it is false.
+    /// be free, and only looked at if it is not. `may_appear` is called just before each try; the
+    /// result is `None` if it is false.
     pub async fn appear(
         &self,
         name: &FileName,

@@ -158,9 +158,9 @@ pub unsafe extern "C" fn eyas_attributes_open(
 }
 
 /// Writes the name of the next attribute to `*name`, its value to `*value`, and the number of bytes
-/// of the value to `*length`. The attributes come in the order of their names. Name and value belong
-/// to the attributes, and are valid until the next call with them. The status is `EYAS_STATUS_END`
-/// if there is no other attribute.
+/// of the value to `*length`. The attributes come in the order of their names. Name and value
+/// belong to the attributes, and are valid until the next call with them. The status is
+/// `EYAS_STATUS_END` if there is no other attribute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_attributes_next(
     attributes: *mut EyasAttributes,

@@ -459,14 +459,15 @@ class EyasFileSystem(AbstractFileSystem):
             self._ask("set_modified", path, time.time_ns())
 
     def getxattr(self, path: str, attr_name: str) -> bytes | None:
-        """Return the value of a named attribute of a file, folder or link; ``None`` if it has none of this name."""
+        """Return a named attribute of a file, folder or link; ``None`` if it has none of this name."""
         attributes: dict[str, bytes] = self.info(path).get("attributes", {})
         return attributes.get(attr_name)
 
     def setxattr(self, path: str, **attributes: bytes | None) -> None:
-        """Set named attributes of a file, folder or link, which renames, changes of its content and copies keep.
+        """Set named attributes of a file, folder or link.
 
-        ``None`` removes an attribute, also if there is none. A mount shows them as extended attributes ``user.NAME``.
+        Renames, changes of its content and copies keep them. ``None`` removes an attribute, also if
+        there is none. A mount shows them as extended attributes ``user.NAME``.
         """
         path = self._strip_protocol(path)
         for name, value in attributes.items():
