@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use eyas_files::BlockRunId;
 use eyas_files::protocol::{
-    ChangeEntry, ChunkPresence, ChunkSpec, FilesOrigin, NodeRequest, NodeResponse, RequestBody,
-    ResponseBody, RunRequest, StoreFolder, Usage,
+    ChangeEntry, ChunkPresence, ChunkSpec, FilesOrigin, LogPosition, NodeRequest, NodeResponse,
+    RequestBody, ResponseBody, RunRequest, StoreFolder, Usage,
 };
 use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
@@ -354,11 +354,7 @@ impl Client {
                 ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }
             }
             RequestBody::Changes { folder, since_us, from } => {
-                let read = block_in_place(|| self.shared.changes.read(&folder, since_us, from));
-                let none = |error: std::io::Error| ResponseBody::NoChanges(error.to_string());
-                read.map_or_else(none, |(entries, next)| {
-                    ResponseBody::Changes(self.shown(entries), next)
-                })
+                self.changes(&folder, since_us, from)
             }
             RequestBody::Contents { objects } => {
                 ResponseBody::Contents(block_in_place(|| self.shared.chunks.contents(&objects)))
@@ -378,17 +374,21 @@ impl Client {
         self.reply(reply).await;
     }
 
-    /// Entries of the audit log without the names that the user may not see, such as those to
-    /// which others have moved files out of the user's folder.
-    fn shown(&self, mut entries: Vec<ChangeEntry>) -> Vec<ChangeEntry> {
+    /// Entries of the audit log. A user does not see the names to which others have moved files out
+    /// of the user's folder.
+    fn changes(&self, folder: &str, since_us: u64, from: Option<LogPosition>) -> ResponseBody {
+        let read = block_in_place(|| self.shared.changes.read(folder, since_us, from));
+        let (mut entries, next) = match read {
+            Ok(read) => read,
+            Err(error) => return ResponseBody::NoChanges(error.to_string()),
+        };
         if let Some(behalf) = &self.behalf {
             for ChangeEntry { name, to, .. } in &mut entries {
-                [name, to].into_iter().for_each(|name| {
-                    name.take_if(|name| !behalf.reads(name));
-                });
+                name.take_if(|name| !behalf.reads(name));
+                to.take_if(|to| !behalf.reads(to));
             }
         }
-        entries
+        ResponseBody::Changes(entries, next)
     }
 
     fn usage(&self) -> Usage {

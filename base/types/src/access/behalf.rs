@@ -60,8 +60,8 @@ impl Behalf {
     /// # Errors
     /// If the name of the user or of the folder is not possible.
     pub fn new(principal: &str, prefix: &str, access: FilesAccess) -> Result<Self, BehalfError> {
-        let principal = PrincipalName::checked(principal.to_owned())
-            .map_err(|text| BehalfError::Principal(text))?;
+        let principal =
+            PrincipalName::checked(principal.to_owned()).map_err(BehalfError::Principal)?;
         let prefix = match prefix.trim_end_matches('/') {
             "" => None,
             folder => Some(folder.parse()?),
