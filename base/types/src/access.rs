@@ -12,6 +12,10 @@ use thiserror::Error;
 use crate::dfs::FileName;
 use crate::id::{IdError, JobId};
 
+mod behalf;
+
+pub use behalf::{Behalf, BehalfError, FilesAccess, MAX_PRINCIPAL_BYTES};
+
 /// The number of a key of a cluster. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyId(pub u32);

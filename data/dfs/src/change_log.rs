@@ -40,6 +40,17 @@ pub(crate) struct LoggedChange {
     size: Option<u64>,
 }
 
+/// From where a change comes.
+#[derive(Clone, Copy)]
+pub(crate) struct ChangeOrigin<'a> {
+    /// The key or the job of the session.
+    pub holder: &'a str,
+    /// The user for whom it has asked.
+    pub principal: Option<&'a str>,
+    /// The door that the client states.
+    pub door: FilesOrigin,
+}
+
 impl LoggedChange {
     /// The change that an operation makes, if it makes any.
     pub fn of(operation: &FileOperation) -> Option<Self> {
@@ -135,28 +146,36 @@ impl ChangeLog {
     }
 
     /// Logs an acknowledged change. Never waits.
-    pub fn add(&self, holder: &str, door: FilesOrigin, change: LoggedChange) {
+    pub fn add(&self, origin: ChangeOrigin, change: LoggedChange) {
         if self.lines.is_none() {
             return;
         }
         let LoggedChange { operation, name, to, size } = change;
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         if left_out > 0 {
-            self.put(holder, door, ("left out", None, None, Some(left_out)), left_out);
+            self.put(origin, ("left out", None, None, Some(left_out)), left_out);
         }
-        self.put(holder, door, (operation, Some(name), to, size), 1);
+        self.put(origin, (operation, Some(name), to, size), 1);
     }
 
     /// Hands a line to the thread; if that is too slow, counts `lines` lines as left out.
     fn put(
         &self,
-        holder: &str,
-        door: FilesOrigin,
+        origin: ChangeOrigin,
         (operation, name, to, size): (&str, Option<FileName>, Option<FileName>, Option<u64>),
         lines: u64,
     ) {
-        let (holder, operation) = (holder.to_owned(), operation.to_owned());
-        let entry = ChangeEntry { time_us: now_us(), holder, door, operation, name, to, size };
+        let ChangeOrigin { holder, principal, door } = origin;
+        let entry = ChangeEntry {
+            time_us: now_us(),
+            holder: holder.to_owned(),
+            principal: principal.map(str::to_owned),
+            door,
+            operation: operation.to_owned(),
+            name,
+            to,
+            size,
+        };
         if self.lines.as_ref().is_none_or(|sender| sender.try_send(entry).is_err()) {
             self.left_out.fetch_add(lines, Ordering::Relaxed);
         }
@@ -320,6 +339,10 @@ fn older(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    fn by(holder: &str, door: FilesOrigin) -> ChangeOrigin<'_> {
+        ChangeOrigin { holder, principal: None, door }
+    }
+
     fn change(name: &str, size: u64) -> LoggedChange {
         LoggedChange {
             operation: "create",
@@ -333,14 +356,14 @@ mod tests {
     fn lines_are_found_by_folder_and_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
-        log.add("key k1", FilesOrigin::Dfs, change("/a/1\n2", 5));
-        log.add("key k1", FilesOrigin::Task, change("/b/1", 6));
+        log.add(by("key k1", FilesOrigin::Dfs), change("/a/1\n2", 5));
+        log.add(by("key k1", FilesOrigin::Task), change("/b/1", 6));
         let renamed = LoggedChange {
             operation: "rename",
             to: Some("/a/2".parse().unwrap()),
             ..change("/c", 0)
         };
-        log.add("key k2", FilesOrigin::Mount, renamed);
+        log.add(by("key k2", FilesOrigin::Mount), renamed);
         drop(log);
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
         let names = |of: &str, since_us| {
@@ -359,7 +382,7 @@ mod tests {
         let path = folder.path().join("audit.log");
         let log = ChangeLog::open(folder.path(), 10_000).unwrap();
         for number in 0..500 {
-            log.add("key k1", FilesOrigin::Dfs, change("/a", number));
+            log.add(by("key k1", FilesOrigin::Dfs), change("/a", number));
         }
         drop(log);
         let longest = 200;
@@ -377,12 +400,12 @@ mod tests {
         drop(log);
         // Without a log, what was logged before can still be read.
         let log = ChangeLog::open(folder.path(), 0).unwrap();
-        log.add("key k1", FilesOrigin::Dfs, change("/a", 500));
+        log.add(by("key k1", FilesOrigin::Dfs), change("/a", 500));
         assert_eq!(sizes(&log), left);
         drop(log);
         let empty = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(empty.path(), 0).unwrap();
-        log.add("key k1", FilesOrigin::Dfs, change("/a", 1));
+        log.add(by("key k1", FilesOrigin::Dfs), change("/a", 1));
         assert!(sizes(&log).is_empty() && fs::read_dir(empty.path()).unwrap().next().is_none());
     }
 
@@ -391,7 +414,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = ChangeLog::open(folder.path(), DEFAULT_AUDIT_BYTES).unwrap();
         for number in 0..2 * MAX_ENTRIES as u64 + 7 {
-            log.add("key k1", FilesOrigin::Map, change("/a", number));
+            log.add(by("key k1", FilesOrigin::Map), change("/a", number));
         }
         drop(log);
         let path = folder.path().join("audit.log");
@@ -431,6 +454,7 @@ mod tests {
         ChangeEntry {
             time_us: 1,
             holder,
+            principal: None,
             door: FilesOrigin::Dfs,
             operation,
             name,

@@ -1,8 +1,10 @@
-//! Authorization: the requests that a key or token permits.
+//! Authorization: the requests that a key or token permits, and those that are permitted on behalf
+//! of a user.
 
 use eyas_files::protocol::{RequestBody, RunRequest};
 use eyas_ring::FileOperation;
-use eyas_types::access::{FilesScope, KeyRole, Principal};
+use eyas_types::access::{Behalf, FilesScope, KeyRole, Principal};
+use eyas_types::dfs::FileName;
 
 /// Whether a holder may send this request. The token of a job permits requests within its `scope`.
 pub(crate) fn is_allowed(
@@ -78,7 +80,82 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
     }
 }
 
-fn permits(scope: &FilesScope, operation: &FileOperation) -> bool {
+/// Whether a request may be made on behalf of a user, by a client whose key permits it.
+pub(crate) fn is_allowed_for(behalf: &Behalf, what: &RequestBody) -> bool {
+    let may_write = behalf.may_write();
+    match what {
+        RequestBody::Membership => true,
+        // A client learns the ids of chunks only from records that the user may read.
+        RequestBody::Contents { .. } => true,
+        RequestBody::Operate(operation) => permits(behalf, operation),
+        RequestBody::OperateAll(operations) => {
+            operations.iter().all(|operation| permits(behalf, operation))
+        }
+        // A chunk belongs to no file before its file is created, and is deleted if it never does.
+        RequestBody::Store { .. }
+        | RequestBody::StoreAll { .. }
+        | RequestBody::Take { .. }
+        | RequestBody::Renew { .. }
+        | RequestBody::Discard { .. }
+        | RequestBody::Sync { .. } => may_write,
+        RequestBody::Derive { from, .. } => may_write && behalf.reads(from),
+        RequestBody::Bad { name, .. } => behalf.reads(name),
+        RequestBody::MayWrite { name } => behalf.writes(name),
+        RequestBody::Changes { folder, .. } => behalf.holds(folder),
+        RequestBody::Run { run, request } => {
+            let may_ask = match request {
+                RunRequest::Spec | RunRequest::Status => true,
+                RunRequest::Attend(_) | RunRequest::Close => may_write,
+                RunRequest::Open(spec) => {
+                    may_write && spec.files.iter().all(|file| behalf.reads(&file.name))
+                }
+            };
+            behalf.holds(&run.folder()) && may_ask
+        }
+        RequestBody::Tell { run, .. } => may_write && behalf.holds(&run.folder()),
+        // They name no file.
+        RequestBody::Check { .. } | RequestBody::Usage | RequestBody::StoreFolder => false,
+        RequestBody::Cut(_) => false,
+    }
+}
+
+/// Names of files, as far as a holder or a user may use them.
+trait PermittedNames {
+    fn reads(&self, name: &FileName) -> bool;
+    fn writes(&self, name: &FileName) -> bool;
+    /// Whether all of a folder may be listed.
+    fn holds(&self, folder: &str) -> bool;
+}
+
+impl PermittedNames for FilesScope {
+    fn reads(&self, name: &FileName) -> bool {
+        FilesScope::reads(self, name)
+    }
+
+    fn writes(&self, name: &FileName) -> bool {
+        FilesScope::writes(self, name)
+    }
+
+    fn holds(&self, folder: &str) -> bool {
+        FilesScope::holds(self, folder)
+    }
+}
+
+impl PermittedNames for Behalf {
+    fn reads(&self, name: &FileName) -> bool {
+        Behalf::reads(self, name)
+    }
+
+    fn writes(&self, name: &FileName) -> bool {
+        Behalf::writes(self, name)
+    }
+
+    fn holds(&self, folder: &str) -> bool {
+        Behalf::holds(self, folder)
+    }
+}
+
+fn permits(scope: &impl PermittedNames, operation: &FileOperation) -> bool {
     match operation {
         FileOperation::Stat { name } => scope.reads(name),
         FileOperation::Create { name, .. }
@@ -96,10 +173,12 @@ fn permits(scope: &FilesScope, operation: &FileOperation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eyas_blocks::{Event as BlockEvent, WorkerId};
     use eyas_files::BlockRunId;
+    use eyas_ring::{ListDepth, RecordVersion, Replaceable, Round};
     use eyas_types::JobId;
-    use eyas_types::access::KeyId;
-    use eyas_types::dfs::{FileId, FileName};
+    use eyas_types::access::{FilesAccess, KeyId};
+    use eyas_types::dfs::{Attributes, FileId, FileKind, FileRecord, NodeId};
 
     #[test]
     fn each_holder_may_ask_what_it_is_for() {
@@ -143,7 +222,11 @@ mod tests {
             (RequestBody::MayWrite { name: own.file("map-1") }, [true, false, true, false]),
             (RequestBody::Contents { objects: Vec::new() }, [true, true, true, false]),
             (
-                RequestBody::Derive { derived: Vec::new(), is_for_file: true },
+                RequestBody::Derive {
+                    from: "/sky.csv".parse().unwrap(),
+                    derived: Vec::new(),
+                    is_for_file: true,
+                },
                 [true, false, false, false],
             ),
             (run(own, RunRequest::Spec), [true, true, true, false]),
@@ -156,5 +239,109 @@ mod tests {
                 [key(KeyRole::Submit), key(KeyRole::Read), token(Some(&scope)), token(None)];
             assert_eq!(answers, may, "{what:?}");
         }
+    }
+
+    /// Each kind of request, with the answer to it for a name below the user's folder: 0 if it is
+    /// refused, 1 if it is permitted to users that may write, 2 if it is permitted to all.
+    fn requests(file: &str, other: &str) -> Vec<(RequestBody, u8)> {
+        let name = |text: &str| text.parse::<FileName>().unwrap();
+        let (file, other) = (name(file), name(other));
+        let folder = file.parent().unwrap();
+        let record =
+            || FileRecord::without_content(FileId(1), FileKind::File, Attributes::default());
+        let version = RecordVersion { round: Round { view: 1, boot: 1 }, sequence: 1 };
+        let rename = |from: &FileName, to: &FileName| FileOperation::Rename {
+            from: from.clone(),
+            version,
+            id: FileId(1),
+            to: to.clone(),
+            over: Replaceable::Nothing,
+        };
+        let list = |depth| FileOperation::List {
+            view: 1,
+            folder: folder.to_string(),
+            from: String::new(),
+            most: 1,
+            depth,
+        };
+        let stat = FileOperation::Stat { name: file.clone() };
+        let create = FileOperation::Create { name: file.clone(), record: record() };
+        let operations = [
+            (stat.clone(), 2),
+            (list(ListDepth::OneLevel), 2),
+            (list(ListDepth::All), 2),
+            (FileOperation::Use { view: 1, folder: folder.to_string() }, 2),
+            (create.clone(), 1),
+            (FileOperation::Replace { name: file.clone(), version, record: record() }, 1),
+            (FileOperation::Remove { name: file.clone(), id: FileId(1) }, 1),
+            (
+                FileOperation::SetAttributes {
+                    name: file.clone(),
+                    version,
+                    attributes: Attributes::default(),
+                    named: None,
+                },
+                1,
+            ),
+            (rename(&file, &other), 1),
+            (rename(&other, &file), 1),
+            (FileOperation::Recover { without: [].into(), now_s: 1 }, 0),
+        ];
+        let own = BlockRunId(1);
+        let run = |request| RequestBody::Run { run: own, request };
+        let mut requests = vec![
+            (RequestBody::OperateAll(vec![stat.clone(), stat.clone()]), 2),
+            (RequestBody::OperateAll(vec![stat, create]), 1),
+            (RequestBody::Bad { name: file.clone(), objects: Vec::new(), node: NodeId(1) }, 2),
+            (RequestBody::MayWrite { name: file.clone() }, 1),
+            (RequestBody::Derive { from: file, derived: Vec::new(), is_for_file: true }, 1),
+            (RequestBody::Changes { folder: folder.to_string(), since_us: 0, from: None }, 2),
+            // The folder of a run is that of no user.
+            (run(RunRequest::Spec), 0),
+            (run(RunRequest::Status), 0),
+            (run(RunRequest::Attend(WorkerId(1))), 0),
+            (run(RunRequest::Close), 0),
+            (RequestBody::Tell { run: own, event: BlockEvent::Gone { worker: WorkerId(1) } }, 0),
+            (RequestBody::Check { objects: Vec::new(), thoroughly: true }, 0),
+            (RequestBody::Usage, 0),
+            (RequestBody::StoreFolder, 0),
+        ];
+        requests.extend(operations.map(|(operation, may)| (RequestBody::Operate(operation), may)));
+        requests
+    }
+
+    #[test]
+    fn a_request_on_behalf_of_a_user_concerns_the_folder_of_the_user() {
+        let behalf = |access| Behalf::new("anna", "/a", access).unwrap();
+        let (reader, writer) = (behalf(FilesAccess::Read), behalf(FilesAccess::Write));
+        for (what, may) in requests("/a/b/file", "/a/other") {
+            let answers = (is_allowed_for(&reader, &what), is_allowed_for(&writer, &what));
+            assert_eq!(answers, (may == 2, may >= 1), "{what:?}");
+        }
+        for (file, other) in
+            [("/b/x/file", "/a/other"), ("/ab/x/file", "/a/other"), ("/ab/x/file", "/ab/other")]
+        {
+            for (what, _) in requests(file, other) {
+                assert!(!is_allowed_for(&writer, &what), "{what:?}");
+            }
+        }
+        // Chunks have no names.
+        for (what, may) in [
+            (RequestBody::Membership, (true, true)),
+            (RequestBody::Contents { objects: Vec::new() }, (true, true)),
+            (RequestBody::StoreAll { chunks: Vec::new(), is_durable: true }, (false, true)),
+            (RequestBody::Sync { objects: Vec::new() }, (false, true)),
+            (RequestBody::Renew { objects: Vec::new() }, (false, true)),
+            (RequestBody::Discard { objects: Vec::new() }, (false, true)),
+        ] {
+            let answers = (is_allowed_for(&reader, &what), is_allowed_for(&writer, &what));
+            assert_eq!(answers, may, "{what:?}");
+        }
+        // The folder itself is not the user's to change.
+        let remove = FileOperation::Remove { name: "/a".parse().unwrap(), id: FileId(1) };
+        assert!(!is_allowed_for(&writer, &RequestBody::Operate(remove)));
+        let all = Behalf::new("root", "/", FilesAccess::Write).unwrap();
+        let status = RequestBody::Run { run: BlockRunId(1), request: RunRequest::Status };
+        assert!(is_allowed_for(&all, &status));
     }
 }

@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_files::BlockRunId;
 use eyas_files::protocol::{
-    ChunkPresence, ChunkSpec, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody,
-    RunRequest, StoreFolder, Usage,
+    ChangeEntry, ChunkPresence, ChunkSpec, FilesOrigin, LogPosition, NodeRequest, NodeResponse,
+    RequestBody, ResponseBody, RunRequest, StoreFolder, Usage,
 };
 use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
-use eyas_types::access::Principal;
+use eyas_types::access::{Behalf, Principal};
 use eyas_types::dfs::{FileName, NodeId};
 use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, block_in_place};
 
 use crate::audit::holders;
-use crate::change_log::LoggedChange;
+use crate::change_log::{ChangeOrigin, LoggedChange};
 use crate::chunks::{ChunkError, NodeChunks, failure};
 use crate::incoming_audits::IncomingAudits;
 use crate::links::ToPeer;
 use crate::node::NodeShared;
-use crate::rights::is_allowed;
+use crate::rights::{is_allowed, is_allowed_for};
 use crate::ring_thread::RingInput;
 use crate::runs;
 
@@ -156,18 +156,10 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
             asked = reader.next() => asked?,
             _ = standing.ends() => return Ok(()),
         };
-        for NodeRequest { number, door, what } in asked {
+        for NodeRequest { number, door, behalf, what } in asked {
             while serving.try_join_next().is_some() {}
-            let may = match holder {
-                Principal::Job(job) => {
-                    is_allowed(holder, shared.credentials.trust().jobs.get(&job), &what)
-                }
-                holder => is_allowed(holder, None, &what),
-            };
-            if !may {
-                let reply = ResponseBody::Refused(format!(
-                    "{holder} is not permitted to do this with files of the cluster"
-                ));
+            if let Some(why) = refusal(&shared, holder, behalf.as_ref(), &what) {
+                let reply = ResponseBody::Refused(why);
                 let _ = outbox.put(vec![NodeResponse { number, reply }]).await;
                 continue;
             }
@@ -185,6 +177,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
                 outbox,
                 number,
                 door,
+                behalf,
                 holder: shown.clone(),
                 stored: Arc::clone(&stored),
             };
@@ -220,12 +213,30 @@ fn stores_chunks(what: &RequestBody) -> bool {
     )
 }
 
+/// Why a request is not permitted, for a person; `None` if it is.
+fn refusal(
+    shared: &NodeShared,
+    holder: Principal,
+    behalf: Option<&Behalf>,
+    what: &RequestBody,
+) -> Option<String> {
+    let may = match holder {
+        Principal::Job(job) => is_allowed(holder, shared.credentials.trust().jobs.get(&job), what),
+        holder => is_allowed(holder, None, what),
+    };
+    if !may {
+        return Some(format!("{holder} is not permitted to do this with files of the cluster"));
+    }
+    let behalf = behalf.filter(|behalf| !is_allowed_for(behalf, what))?;
+    Some(format!("{behalf}; the request came with {holder}"))
+}
+
 /// The chunks that a request stores for a file, as far as it names them.
 fn named_chunks(what: &RequestBody) -> Vec<ObjectId> {
     match what {
         RequestBody::Store { object, .. } | RequestBody::Take { object, .. } => vec![*object],
         RequestBody::StoreAll { chunks, .. } => chunks.iter().map(|chunk| chunk.object).collect(),
-        RequestBody::Derive { derived, is_for_file: true } => {
+        RequestBody::Derive { derived, is_for_file: true, .. } => {
             derived.iter().map(|(_, made)| made.object).collect()
         }
         _ => Vec::new(),
@@ -238,6 +249,8 @@ struct Client {
     outbox: Outbox<NodeResponse>,
     number: u64,
     door: FilesOrigin,
+    /// The user for whom the client asks.
+    behalf: Option<Behalf>,
     /// The key or the job of the session, for the audit log.
     holder: Arc<str>,
     stored: Arc<StoredChunks>,
@@ -359,9 +372,7 @@ impl Client {
                 ResponseBody::Synced { failure: failure.map(|error| error.to_string()) }
             }
             RequestBody::Changes { folder, since_us, from } => {
-                let read = block_in_place(|| self.shared.changes.read(&folder, since_us, from));
-                let none = |error: std::io::Error| ResponseBody::NoChanges(error.to_string());
-                read.map_or_else(none, |(entries, next)| ResponseBody::Changes(entries, next))
+                self.changes(&folder, since_us, from)
             }
             RequestBody::Contents { objects } => {
                 ResponseBody::Contents(block_in_place(|| self.shared.chunks.contents(&objects)))
@@ -390,6 +401,23 @@ impl Client {
         };
         let here = self.stored.renew(objects, &self.shared.chunks);
         ResponseBody::Has(here.into_iter().map(presence).collect())
+    }
+
+    /// Entries of the audit log. A user does not see the names to which others have moved files out
+    /// of the user's folder.
+    fn changes(&self, folder: &str, since_us: u64, from: Option<LogPosition>) -> ResponseBody {
+        let read = block_in_place(|| self.shared.changes.read(folder, since_us, from));
+        let (mut entries, next) = match read {
+            Ok(read) => read,
+            Err(error) => return ResponseBody::NoChanges(error.to_string()),
+        };
+        if let Some(behalf) = &self.behalf {
+            for ChangeEntry { name, to, .. } in &mut entries {
+                name.take_if(|name| !behalf.reads(name));
+                to.take_if(|to| !behalf.reads(to));
+            }
+        }
+        ResponseBody::Changes(entries, next)
     }
 
     fn usage(&self) -> Usage {
@@ -432,7 +460,9 @@ impl Client {
                     }
                 }
                 for change in done.filter_map(|(change, _)| change) {
-                    self.shared.changes.add(&self.holder, self.door, change);
+                    let principal = self.behalf.as_ref().map(Behalf::principal);
+                    let origin = ChangeOrigin { holder: &self.holder, principal, door: self.door };
+                    self.shared.changes.add(origin, change);
                 }
                 answers
             }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_session::{Access, Outbox, Session, dial, outbox};
-use eyas_types::access::Principal;
+use eyas_types::access::{Behalf, Principal};
 use eyas_wire::Role;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -23,8 +23,15 @@ pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// is cut off.
 const PROBE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Connections to nodes.
+/// Requests to nodes, by connections that all clients of a process share which are made of one.
 pub(crate) struct Calls {
+    connections: Arc<Connections>,
+    /// The user for whom all requests are made, if there is one.
+    behalf: Option<Behalf>,
+}
+
+/// Connections to nodes.
+struct Connections {
     access: Access,
     door: Mutex<FilesOrigin>,
     /// At most one connection to each node.
@@ -47,10 +54,17 @@ struct Pending {
     replies: Option<HashMap<u64, mpsc::UnboundedSender<ResponseBody>>>,
 }
 
+/// What each request says of its client.
+#[derive(Clone)]
+struct Asking {
+    door: FilesOrigin,
+    behalf: Option<Behalf>,
+}
+
 /// The replies to a request, as they come.
 pub(crate) struct Replies {
     address: SocketAddr,
-    door: FilesOrigin,
+    asking: Asking,
     number: u64,
     call: Call,
     replies: mpsc::UnboundedReceiver<ResponseBody>,
@@ -59,34 +73,52 @@ pub(crate) struct Replies {
 impl Calls {
     /// The holder of the key or token of this client.
     pub fn holder(&self) -> Principal {
-        self.access.credentials().holder()
+        self.connections.access.credentials().holder()
     }
 
     pub fn new(access: Access) -> Self {
-        Calls {
+        let connections = Connections {
             access,
             door: Mutex::new(FilesOrigin::Dfs),
             nodes: Mutex::default(),
             kept: AtomicU64::new(0),
+        };
+        Calls { connections: Arc::new(connections), behalf: None }
+    }
+
+    /// The same connections, for requests on behalf of a user. `NotAllowed` if these calls permit
+    /// less.
+    pub fn on_behalf(&self, behalf: Behalf) -> Result<Self, FilesError> {
+        match &self.behalf {
+            Some(own) if !behalf.narrows(own) => Err(FilesError::new(
+                FilesErrorKind::NotAllowed,
+                format!("{own}: more, or what is for another user, needs a client of the key"),
+            )),
+            _ => Ok(Calls { connections: self.connections.clone(), behalf: Some(behalf) }),
         }
+    }
+
+    /// The user for whom all requests are made, if there is one.
+    pub fn behalf(&self) -> Option<&Behalf> {
+        self.behalf.as_ref()
     }
 
     /// All further requests come through this door.
     pub fn set_door(&self, door: FilesOrigin) {
-        *lock(&self.door) = door;
+        *lock(&self.connections.door) = door;
     }
 
     /// Sends a request to the node at `address`.
     pub async fn ask(&self, address: SocketAddr, what: RequestBody) -> Result<Replies, FilesError> {
-        let call = lock(&self.nodes).entry(address).or_default().clone();
+        let call = lock(&self.connections.nodes).entry(address).or_default().clone();
         let mut call = call.lock().await;
         let connected = match call.as_ref().filter(|call| lock(&call.pending).replies.is_some()) {
             Some(connected) => connected.clone(),
-            None => call.insert(self.connect(address).await?).clone(),
+            None => call.insert(self.connections.connect(address).await?).clone(),
         };
         drop(call);
-        let door = *lock(&self.door);
-        connected.ask(address, door, what).await
+        let (door, behalf) = (*lock(&self.connections.door), self.behalf.clone());
+        connected.ask(address, Asking { door, behalf }, what).await
     }
 
     /// Sends a request that has one reply, and waits for it.
@@ -107,20 +139,22 @@ impl Calls {
 
     /// Closes all connections except to these addresses.
     pub fn keep(&self, addresses: &BTreeSet<SocketAddr>) {
-        lock(&self.nodes).retain(|address, _| addresses.contains(address));
-        self.kept.fetch_add(1, Ordering::AcqRel);
+        lock(&self.connections.nodes).retain(|address, _| addresses.contains(address));
+        self.connections.kept.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Number of times that connections were closed: other nodes may be known since.
     pub fn kept(&self) -> u64 {
-        self.kept.load(Ordering::Acquire)
+        self.connections.kept.load(Ordering::Acquire)
     }
 
     /// Whether there is a connection to this address, or was one since the others were closed.
     pub fn knows(&self, address: SocketAddr) -> bool {
-        lock(&self.nodes).contains_key(&address)
+        lock(&self.connections.nodes).contains_key(&address)
     }
+}
 
+impl Connections {
     async fn connect(&self, address: SocketAddr) -> Result<Call, FilesError> {
         let access = self.access.of_node(address);
         let session = dial(&access, Role::Client)
@@ -157,7 +191,7 @@ impl Call {
     async fn ask(
         self,
         address: SocketAddr,
-        door: FilesOrigin,
+        asking: Asking,
         what: RequestBody,
     ) -> Result<Replies, FilesError> {
         let (reply, replies) = mpsc::unbounded_channel();
@@ -169,16 +203,17 @@ impl Call {
             waiting.insert(number, reply);
             number
         };
-        let asked = vec![NodeRequest { number, door, what }];
-        let replies = Replies { address, door, number, call: self, replies };
+        let Asking { door, behalf } = asking.clone();
+        let asked = vec![NodeRequest { number, door, behalf, what }];
+        let replies = Replies { address, asking, number, call: self, replies };
         replies.call.outbox.put(asked).await.map_err(|_| gone(address))?;
         Ok(replies)
     }
 
     /// Ends all requests on this connection if the node does not answer a simple one.
-    async fn check(&self, address: SocketAddr, door: FilesOrigin) {
+    async fn check(&self, address: SocketAddr, asking: Asking) {
         let answered = async {
-            let mut probe = self.clone().ask(address, door, RequestBody::Membership).await?;
+            let mut probe = self.clone().ask(address, asking, RequestBody::Membership).await?;
             Ok::<_, FilesError>(probe.replies.recv().await)
         };
         if timeout(PROBE_DEADLINE, answered).await.is_err() {
@@ -194,7 +229,7 @@ impl Replies {
         let reply = loop {
             match timeout(ANSWER_DEADLINE, self.replies.recv()).await {
                 Ok(reply) => break reply,
-                Err(_) => self.call.check(self.address, self.door).await,
+                Err(_) => self.call.check(self.address, self.asking.clone()).await,
             }
         };
         match reply.ok_or_else(|| gone(self.address))? {
@@ -233,6 +268,6 @@ mod tests {
             assert!(calls.ask_once(address, RequestBody::Usage).await.is_err());
         }
         calls.keep(&[kept].into());
-        assert_eq!(lock(&calls.nodes).keys().collect::<Vec<_>>(), [&kept]);
+        assert_eq!(lock(&calls.connections.nodes).keys().collect::<Vec<_>>(), [&kept]);
     }
 }

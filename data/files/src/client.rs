@@ -15,6 +15,7 @@ use std::time::Duration;
 use eyas_session::{Access, DataKeys};
 use eyas_store::Limiter;
 use eyas_transfer::{PeerLimits, Peers};
+use eyas_types::access::{Behalf, FilesAccess};
 use eyas_types::dfs::{FileName, NodeId};
 use tokio::runtime::Handle;
 
@@ -47,8 +48,6 @@ struct ClientOwners {
     routes: Arc<Routes>,
     /// What has a name, at its leader.
     names: Arc<Names>,
-    /// What may be added to folders.
-    quotas: Arc<Quotas>,
     /// Folders, links and lists.
     folders: Arc<Folders>,
     /// Content, from the replicas of its chunks.
@@ -62,8 +61,58 @@ struct ClientOwners {
     upkeep: Upkeep,
     /// Jobs over blocks.
     runs: Arc<RunCalls>,
+    shared: SharedOwners,
+}
+
+/// The owners that a client shares with those that ask on behalf of users.
+#[derive(Clone)]
+struct SharedOwners {
+    /// What may be added to folders.
+    quotas: Arc<Quotas>,
+    /// The stores of nodes on this machine.
+    near: Arc<NearStores>,
+    /// Transfers of chunks.
+    peers: Peers,
     /// The runtime on which the client works in the background.
     runtime: Handle,
+}
+
+impl ClientOwners {
+    fn new(routes: Arc<Routes>, shared: SharedOwners) -> Result<Self, FilesError> {
+        let SharedOwners { quotas, near, peers, runtime } = shared.clone();
+        let names = Arc::new(Names::new(routes.clone()));
+        let folders = Arc::new(Folders::new(routes.clone(), names.clone(), quotas.clone()));
+        let chunks = ChunkReader::new(routes.clone(), names.clone(), near.clone(), peers.clone())?;
+        let chunks = Arc::new(chunks);
+        let replicas = Arc::new(Replicas::new(routes.clone(), near, peers, runtime));
+        let publisher = Arc::new(Publisher::new(names.clone(), folders.clone()));
+        let uploads = Uploads::new(quotas, replicas.clone());
+        let writes =
+            Writes::new(names.clone(), folders.clone(), chunks.clone(), uploads, publisher.clone());
+        let writes = Arc::new(writes);
+        let copies = Copies::new(
+            names.clone(),
+            folders.clone(),
+            chunks.clone(),
+            replicas.clone(),
+            publisher.clone(),
+        );
+        let renames = Renames::new(names.clone(), folders.clone(), writes.clone());
+        let upkeep = Upkeep::new(names.clone(), replicas, publisher);
+        let runs = Arc::new(RunCalls::new(routes.clone()));
+        Ok(ClientOwners {
+            routes,
+            names,
+            folders,
+            chunks,
+            writes,
+            copies,
+            renames,
+            upkeep,
+            runs,
+            shared,
+        })
+    }
 }
 
 impl DfsClient {
@@ -82,41 +131,30 @@ impl DfsClient {
         let peers = Peers::new(DataKeys::of(&access), PeerLimits::default(), Limiter::unlimited());
         let routes = Arc::new(Routes::find(Arc::new(Calls::new(access)), seeds, patience).await?);
         let names = Arc::new(Names::new(routes.clone()));
-        let quotas = Arc::new(Quotas::new(routes.clone(), names.clone()));
-        let folders = Arc::new(Folders::new(routes.clone(), names.clone(), quotas.clone()));
+        let quotas = Arc::new(Quotas::new(routes.clone(), names));
         let near = Arc::new(NearStores::new(routes.clone(), near));
-        let chunks = ChunkReader::new(routes.clone(), names.clone(), near.clone(), peers.clone())?;
-        let chunks = Arc::new(chunks);
-        let runtime = Handle::current();
-        let replicas = Arc::new(Replicas::new(routes.clone(), near, peers, runtime.clone()));
-        let publisher = Arc::new(Publisher::new(names.clone(), folders.clone()));
-        let uploads = Uploads::new(quotas.clone(), replicas.clone());
-        let writes =
-            Writes::new(names.clone(), folders.clone(), chunks.clone(), uploads, publisher.clone());
-        let writes = Arc::new(writes);
-        let copies = Copies::new(
-            names.clone(),
-            folders.clone(),
-            chunks.clone(),
-            replicas.clone(),
-            publisher.clone(),
-        );
-        let renames = Renames::new(names.clone(), folders.clone(), writes.clone());
-        let upkeep = Upkeep::new(names.clone(), replicas, publisher);
-        let runs = Arc::new(RunCalls::new(routes.clone()));
-        Ok(DfsClient(Arc::new(ClientOwners {
-            routes,
-            names,
-            quotas,
-            folders,
-            chunks,
-            writes,
-            copies,
-            renames,
-            upkeep,
-            runs,
-            runtime,
-        })))
+        let shared = SharedOwners { quotas, near, peers, runtime: Handle::current() };
+        Ok(DfsClient(Arc::new(ClientOwners::new(routes, shared)?)))
+    }
+
+    /// A client for the user `principal`, with the connections of this one. The nodes refuse what
+    /// is not below the folder `prefix` (`/` is the root), and, with
+    /// [`Read`](FilesAccess::Read), what would change anything; the folder itself can only be
+    /// looked at. The audit log names the user beside the key. If this client is for a user
+    /// itself, the new one can only be for the same user, with no more.
+    ///
+    /// # Errors
+    /// `Invalid` if the name of the user or of the folder is not possible; `NotAllowed`, `Local`.
+    pub fn on_behalf(
+        &self,
+        principal: &str,
+        prefix: &str,
+        access: FilesAccess,
+    ) -> Result<Self, FilesError> {
+        let behalf = Behalf::new(principal, prefix, access)
+            .map_err(|error| FilesError::invalid(error.to_string()))?;
+        let routes = Arc::new(self.0.routes.on_behalf(behalf)?);
+        Ok(DfsClient(Arc::new(ClientOwners::new(routes, self.0.shared.clone())?)))
     }
 
     /// States the door through which this process uses the files, for the audit log.
@@ -257,6 +295,6 @@ impl DfsClient {
 
     /// The runtime on which the client works in the background.
     pub(crate) fn runtime(&self) -> &Handle {
-        &self.0.runtime
+        &self.0.shared.runtime
     }
 }

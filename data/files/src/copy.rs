@@ -80,6 +80,10 @@ impl Copies {
         to: &FileName,
         replication: u8,
     ) -> Result<File, FilesError> {
+        if self.routes.calls.behalf().is_some() {
+            // The file may have been looked up by a client that may see more.
+            self.names.lookup(&from.name).await?;
+        }
         let record = &from.record;
         let chunk_bytes = record.chunk_bytes;
         let creation = Creation::of_process(record.attributes.mode);
@@ -90,7 +94,7 @@ impl Copies {
         let mut draft = FileDraft::new(&self.replicas, to, replication)?;
         let mut specs = specs_of(draft.id, &record.chunks);
         specs.iter().for_each(|spec| draft.unclaimed.add(spec.object));
-        let mut replicas = self.derive_chunks(&record.chunks, &specs, true).await;
+        let mut replicas = self.derive_chunks(from, &specs, true).await;
         self.store_missing(from, &draft, (&mut specs, &mut replicas)).await?;
         let made = specs.into_iter().zip(replicas).collect();
         let copy = self.complete_derived(&draft, made).await?;
@@ -129,14 +133,15 @@ impl Copies {
         Ok(())
     }
 
-    /// Has every node make copies of the chunks that it has. Returns the nodes that have made each
-    /// of them. Copies that are not for a file stay for a day.
+    /// Has every node make copies of the chunks of a file that it has. Returns the nodes that have
+    /// made each of them. Copies that are not for a file stay for a day.
     pub async fn derive_chunks(
         &self,
-        chunks: &[Chunk],
+        from: &File,
         specs: &[ChunkSpec],
         is_for_file: bool,
     ) -> Vec<Vec<Member>> {
+        let chunks = &from.record.chunks;
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
@@ -146,9 +151,9 @@ impl Copies {
             let Some(member) = members.get(&node).copied() else { continue };
             let derived: Vec<_> =
                 places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
-            let calls = self.routes.calls.clone();
+            let (calls, from) = (self.routes.calls.clone(), from.name.clone());
             deriving.spawn(async move {
-                (member, places, derive_on(&calls, &member, &derived, is_for_file).await)
+                (member, places, derive_on(&calls, &member, &from, &derived, is_for_file).await)
             });
         }
         let mut replicas = vec![Vec::<Member>::new(); specs.len()];
@@ -316,12 +321,14 @@ impl Copies {
 async fn derive_on(
     calls: &Calls,
     member: &Member,
+    from: &FileName,
     derived: &[(ObjectId, ChunkSpec)],
     is_for_file: bool,
 ) -> Vec<Result<(), FilesError>> {
     let mut results = Vec::with_capacity(derived.len());
     for part in derived.chunks(DERIVED_TOGETHER) {
-        let request = RequestBody::Derive { derived: part.to_vec(), is_for_file };
+        let (from, derived) = (from.clone(), part.to_vec());
+        let request = RequestBody::Derive { from, derived, is_for_file };
         match ask_to_derive(calls, member, request).await {
             Ok(ResponseBody::Derived(made)) if made.len() == part.len() => {
                 let made = made

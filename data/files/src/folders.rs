@@ -13,15 +13,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_ring::{FileOperation, Listing};
-use eyas_types::dfs::{FileId, FileKind, FileName, FileRecord, MAX_NAME_BYTES};
+use eyas_types::dfs::{FileId, FileKind, FileName, FileRecord, MAX_NAME_BYTES, Quota};
 use tokio::sync::OnceCell;
 
 pub use list::FolderPage;
 
+use crate::backoff::Backoff;
 use crate::entries::Creation;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::names::{File, Names};
-use crate::quota::Quotas;
+use crate::quota::{FolderUsage, Quotas};
 use crate::routes::Routes;
 use crate::runs::OWN_FOLDER;
 use crate::write::random;
@@ -46,13 +47,13 @@ struct KnownFolders(Mutex<HashMap<FileName, KnownFolder>>);
 
 struct KnownFolder {
     since: Instant,
-    /// Set when the folder exists.
-    made: Arc<OnceCell<()>>,
+    /// Whether the folder exists; false if this client may not make it. Set when that is known.
+    made: Arc<OnceCell<bool>>,
 }
 
 impl KnownFolders {
-    /// The cell of a folder, which is set if the folder is known to exist.
-    fn cell(&self, folder: &FileName) -> Arc<OnceCell<()>> {
+    /// The cell of a folder, which is set if it is known whether the folder exists.
+    fn cell(&self, folder: &FileName) -> Arc<OnceCell<bool>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_KNOWN && !known.contains_key(folder) {
             known.clear();
@@ -103,7 +104,7 @@ impl Folders {
         creation: Creation,
     ) -> Result<File, FilesError> {
         let made = self.create_entry(name, FileKind::Folder, creation).await?;
-        let _ = self.known.cell(name).set(());
+        let _ = self.known.cell(name).set(true);
         Ok(made)
     }
 
@@ -134,11 +135,66 @@ impl Folders {
             self.make_parents(name).await?;
         }
         let record = FileRecord::without_content(FileId(random()?), kind, creation.attributes());
-        self.quotas.create_within_quota(name, record).await
+        self.create_within_quota(name, record).await
+    }
+
+    /// Creates an entry if the quotas of its folders permit it.
+    async fn create_within_quota(
+        &self,
+        name: &FileName,
+        record: FileRecord,
+    ) -> Result<File, FilesError> {
+        let charge = self.quotas.charge(name, None, FolderUsage::added(None, &record)).await?;
+        let created = self.names.create_record(name, record).await?;
+        charge.keep();
+        Ok(created)
+    }
+
+    /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there
+    /// already may exceed it; then nothing can be added.
+    pub async fn set_quota(
+        &self,
+        folder: &FileName,
+        quota: Option<Quota>,
+    ) -> Result<(), FilesError> {
+        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
+        loop {
+            let File { record, version, .. } = self.names.lookup(folder).await?;
+            if !record.kind.is_folder() {
+                return Err(FilesError::not_folder(folder));
+            }
+            let record = FileRecord { quota, ..record };
+            match self
+                .names
+                .operate(FileOperation::Replace { name: folder.clone(), version, record })
+                .await
+            {
+                Err(error)
+                    if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    self.quotas.seen(folder, quota);
+                    return Ok(());
+                }
+            }
+            pause.wait().await;
+        }
     }
 
     /// Makes a folder and the folders above it, as far as they are missing.
     pub async fn make_folders(&self, name: &FileName) -> Result<(), FilesError> {
+        match self.make_missing(name).await? {
+            true => Ok(()),
+            false => Err(FilesError::new(
+                FilesErrorKind::NotAllowed,
+                format!("folder {name} cannot be made: the key or token does not permit it"),
+            )),
+        }
+    }
+
+    /// Makes a folder and the folders above it, as far as they are missing. Returns whether the
+    /// folder is there: this client may be permitted to write below a folder that it may not make.
+    async fn make_missing(&self, name: &FileName) -> Result<bool, FilesError> {
         let mut missing = Vec::new();
         let mut folder = Some(name.clone()).filter(|name| !name.is_within(OWN_FOLDER));
         while let Some(name) = folder {
@@ -152,21 +208,22 @@ impl Folders {
         for (name, cell) in missing.into_iter().rev() {
             cell.get_or_try_init(|| self.make_if_missing(&name)).await?;
         }
-        Ok(())
+        Ok(self.known.cell(name).get().copied().unwrap_or(true))
     }
 
     /// Makes the folders above a name, as far as they are missing.
     pub async fn make_parents(&self, name: &FileName) -> Result<(), FilesError> {
         match name.parent() {
-            Some(parent) => self.make_folders(&parent).await,
+            Some(parent) => self.make_missing(&parent).await.map(drop),
             None => Ok(()),
         }
     }
 
-    async fn make_if_missing(&self, name: &FileName) -> Result<(), FilesError> {
+    /// Makes a folder. Returns whether it is there, and not only refused.
+    async fn make_if_missing(&self, name: &FileName) -> Result<bool, FilesError> {
         let attributes = Creation::of_process(0o777).attributes();
         let record = FileRecord::without_content(FileId(random()?), FileKind::Folder, attributes);
-        match self.quotas.create_within_quota(name, record).await {
+        match self.create_within_quota(name, record).await {
             Err(error) if error.kind == FilesErrorKind::Exists => {
                 match self.names.lookup(name).await {
                     Ok(there) if !there.record.kind.is_folder() => {
@@ -174,19 +231,21 @@ impl Folders {
                     }
                     Ok(there) => {
                         self.quotas.seen(name, there.record.quota);
-                        Ok(())
+                        Ok(true)
                     }
                     // Another client has removed it just now.
-                    Err(error) if error.kind == FilesErrorKind::NotFound => Ok(()),
+                    Err(error) if error.kind == FilesErrorKind::NotFound => Ok(true),
                     Err(error) => Err(error),
                 }
             }
-            // The token of a job may write below a folder that it may not make.
-            Err(error) if error.kind == FilesErrorKind::NotAllowed => Ok(()),
+            Err(error) if error.kind == FilesErrorKind::NotAllowed => {
+                let there = self.names.lookup(name).await;
+                Ok(there.is_ok_and(|there| there.record.kind.is_folder()))
+            }
             Err(error) => Err(error),
             Ok(_) => {
                 self.quotas.seen(name, None);
-                Ok(())
+                Ok(true)
             }
         }
     }

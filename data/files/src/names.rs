@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use eyas_ring::{FileAnswer, FileOperation, Listing, RecordVersion, Refusal, Replaceable};
 use eyas_types::ObjectId;
-use eyas_types::access::{KeyRole, Principal};
+use eyas_types::access::{Behalf, KeyRole, Principal};
 use eyas_types::dfs::{
     AttributeChange, Attributes, FileKind, FileName, FileRecord, NamedChange, NodeId,
 };
@@ -248,14 +248,18 @@ impl Names {
     /// Whether the key of this client permits it to write files. What a token of a job permits is
     /// not known here.
     pub fn may_write(&self) -> bool {
-        !matches!(self.routes.calls.holder(), Principal::Key(_, KeyRole::Read))
+        let calls = &self.routes.calls;
+        !matches!(calls.holder(), Principal::Key(_, KeyRole::Read))
+            && calls.behalf().is_none_or(Behalf::may_write)
     }
 
     /// Fails if the token or key of this client does not permit it to write a file, so that a
     /// program learns that when it opens the file and not when it closes it. Keys that may write
     /// every file need no question.
     pub async fn check_may_write(&self, name: &FileName) -> Result<(), FilesError> {
-        if matches!(self.routes.calls.holder(), Principal::Key(_, role) if role != KeyRole::Read) {
+        let calls = &self.routes.calls;
+        let may_all = matches!(calls.holder(), Principal::Key(_, role) if role != KeyRole::Read);
+        if may_all && calls.behalf().is_none() {
             return Ok(());
         }
         let known = self.routes.known();

@@ -28,6 +28,7 @@ use self::mapped::MappedBytes;
 pub use self::stores::CheckedFile;
 pub(crate) use self::stores::{ContentRead, NearStores};
 use self::stores::{FileState, NearChunk, read_range};
+use crate::calls::Calls;
 use crate::error::FilesError;
 use crate::protocol::{Member, RequestBody, ResponseBody};
 use crate::replicas::{OutgoingChunk, STORE_DEADLINE, silent};
@@ -187,6 +188,7 @@ impl NearStores {
     /// not possible, so that the chunk has to be sent.
     pub async fn hand_over(
         &self,
+        calls: &Calls,
         member: &Member,
         store: PathBuf,
         chunk: &OutgoingChunk,
@@ -208,7 +210,7 @@ impl NearStores {
                 }
             };
         let request = RequestBody::Take { number, object, size_bytes, checksum, is_durable };
-        let answered = async { self.routes.calls.ask(member.address, request).await?.next().await };
+        let answered = async { calls.ask(member.address, request).await?.next().await };
         let stored =
             timeout(STORE_DEADLINE, answered).await.unwrap_or_else(|_| Err(silent(member)));
         drop(handed_over);

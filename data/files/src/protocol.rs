@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use eyas_blocks::{Effect as BlockEffect, Event as BlockEvent, WorkerId};
 use eyas_ring::{FileAnswer, FileOperation, Refusal, View};
 use eyas_types::ObjectId;
+use eyas_types::access::Behalf;
 use eyas_types::dfs::{FileId, FileName, FileSystemId, Format, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,8 @@ pub struct ChangeEntry {
     pub time_us: u64,
     /// The key or the job whose session has asked for it.
     pub holder: String,
+    /// The user for whom the holder of the key has asked.
+    pub principal: Option<String>,
     /// The door through which the change came. Each client states its door itself.
     pub door: FilesOrigin,
     /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for
@@ -94,6 +97,8 @@ pub struct NodeRequest {
     pub number: u64,
     /// The door through which the client uses files.
     pub door: FilesOrigin,
+    /// The user for whom a gateway asks, and to which folder that limits the request.
+    pub behalf: Option<Behalf>,
     /// What is asked.
     pub what: RequestBody,
 }
@@ -142,10 +147,10 @@ pub enum RequestBody {
     Changes { folder: String, since_us: u64, from: Option<LogPosition> },
     /// Read small chunks. Answered by [`ResponseBody::Contents`].
     Contents { objects: Vec<ObjectId> },
-    /// Make chunks of objects in the node's store that have the same content. With `is_for_file`,
-    /// the chunks are for a file that is about to appear; otherwise they stay for a day, also if
-    /// the connection ends. Answered by [`ResponseBody::Derived`].
-    Derive { derived: Vec<(ObjectId, ChunkSpec)>, is_for_file: bool },
+    /// Make chunks of those of the file `from` in the node's store, with the same content. With
+    /// `is_for_file`, the chunks are for a file that is about to appear; otherwise they stay for a
+    /// day, also if the connection ends. Answered by [`ResponseBody::Derived`].
+    Derive { from: FileName, derived: Vec<(ObjectId, ChunkSpec)>, is_for_file: bool },
     /// Cut chunks off an object in the node's store. Answered by [`ResponseBody::Cut`] or
     /// [`ResponseBody::NotCut`].
     Cut(CutRequest),

@@ -17,7 +17,6 @@ use eyas_types::units::{format_bytes, format_count};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
-use crate::backoff::Backoff;
 use crate::calls::Calls;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::names::{File, Names};
@@ -43,7 +42,8 @@ pub struct FolderUsage {
     pub files: u64,
 }
 
-/// The quotas of folders, and how much is in them.
+/// The quotas of folders, and how much is in them. They are asked for with the rights of the key,
+/// also by a client that asks on behalf of a user: folders above that of the user may have quotas.
 pub(crate) struct Quotas {
     routes: Arc<Routes>,
     names: Arc<Names>,
@@ -196,58 +196,9 @@ impl Quotas {
         self.known.seen(folder, quota);
     }
 
-    /// Sets or removes the quota of a folder. Other clients notice it within 5 s. What is there
-    /// already may exceed it; then nothing can be added.
-    pub async fn set_quota(
-        &self,
-        folder: &FileName,
-        quota: Option<Quota>,
-    ) -> Result<(), FilesError> {
-        let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
-        loop {
-            let File { record, version, .. } = self.names.lookup(folder).await?;
-            if !record.kind.is_folder() {
-                return Err(FilesError::not_folder(folder));
-            }
-            let record = FileRecord { quota, ..record };
-            match self
-                .names
-                .operate(FileOperation::Replace { name: folder.clone(), version, record })
-                .await
-            {
-                Err(error)
-                    if error.kind == FilesErrorKind::Changed && Instant::now() < deadline => {}
-                Err(error) => return Err(error),
-                Ok(_) => {
-                    self.seen(folder, quota);
-                    return Ok(());
-                }
-            }
-            pause.wait().await;
-        }
-    }
-
     /// The use of a folder: of everything below it.
     pub async fn folder_usage(&self, folder: &str) -> Result<FolderUsage, FilesError> {
-        let ask = |calls: Arc<Calls>, address, view| {
-            let folder = folder.to_owned();
-            async move {
-                let operation = FileOperation::Use { view, folder };
-                loop {
-                    match calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
-                        ResponseBody::Operated(Ok(FileAnswer::Used { bytes, files })) => {
-                            return Ok(Ok(FolderUsage { bytes, files }));
-                        }
-                        // However long it takes: each request reads further names.
-                        ResponseBody::Operated(Err(Refusal::StillCounting)) => {}
-                        ResponseBody::Operated(Err(refusal)) => return Ok(Err(refusal)),
-                        _ => return Err(unexpected()),
-                    }
-                }
-            }
-        };
-        let parts = self.routes.ask_all(ask).await?;
-        Ok(parts.into_iter().fold(FolderUsage::default(), FolderUsage::with))
+        folder_usage(&self.routes, folder).await
     }
 
     /// Checks that `more` may be added under a name, and counts it until the result is dropped.
@@ -308,18 +259,6 @@ impl Quotas {
         Ok(false)
     }
 
-    /// Creates an entry if the quotas of its folders permit it.
-    pub async fn create_within_quota(
-        &self,
-        name: &FileName,
-        record: FileRecord,
-    ) -> Result<File, FilesError> {
-        let charge = self.charge(name, None, FolderUsage::added(None, &record)).await?;
-        let created = self.names.create_record(name, record).await?;
-        charge.keep();
-        Ok(created)
-    }
-
     async fn charge_folder(
         &self,
         folder: &FileName,
@@ -357,6 +296,29 @@ impl Quotas {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The use of a folder: of everything below it.
+pub(crate) async fn folder_usage(routes: &Routes, folder: &str) -> Result<FolderUsage, FilesError> {
+    let ask = |calls: Arc<Calls>, address, view| {
+        let folder = folder.to_owned();
+        async move {
+            let operation = FileOperation::Use { view, folder };
+            loop {
+                match calls.ask_once(address, RequestBody::Operate(operation.clone())).await? {
+                    ResponseBody::Operated(Ok(FileAnswer::Used { bytes, files })) => {
+                        return Ok(Ok(FolderUsage { bytes, files }));
+                    }
+                    // However long it takes: each request reads further names.
+                    ResponseBody::Operated(Err(Refusal::StillCounting)) => {}
+                    ResponseBody::Operated(Err(refusal)) => return Ok(Err(refusal)),
+                    _ => return Err(unexpected()),
+                }
+            }
+        }
+    };
+    let parts = routes.ask_all(ask).await?;
+    Ok(parts.into_iter().fold(FolderUsage::default(), FolderUsage::with))
 }
 
 impl FolderUsage {

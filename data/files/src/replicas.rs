@@ -178,7 +178,8 @@ impl Replicas {
             && let Some((place, store)) = self.near.writable_near(&to).await
         {
             let near = to[place];
-            if let Some(stored) = self.near.hand_over(near, store, chunk).await {
+            if let Some(stored) = self.near.hand_over(&self.routes.calls, near, store, chunk).await
+            {
                 to.remove(place);
                 if stored.is_ok() {
                     source = Some(near.transfer);

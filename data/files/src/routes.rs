@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_ring::{Refusal, Ring, View, majority};
+use eyas_types::access::Behalf;
 use eyas_types::dfs::NodeId;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -36,9 +37,9 @@ pub(crate) struct Routes {
     pub calls: Arc<Calls>,
     /// Addresses to ask when none of the known nodes answers.
     pub seeds: Vec<SocketAddr>,
-    known: Mutex<KnownNodes>,
+    known: Arc<Mutex<KnownNodes>>,
     /// Number of times that the nodes were asked for the current view.
-    refreshed: AtomicU64,
+    refreshed: Arc<AtomicU64>,
     /// An operation that is temporarily impossible is tried again for this time.
     pub patience: Duration,
     /// Until this time, the client waits for nodes that are about to join.
@@ -122,9 +123,22 @@ impl Routes {
         patience: Duration,
     ) -> Result<Self, FilesError> {
         let deadline = Instant::now() + patience;
-        let known = Mutex::new(discover(&calls, &seeds.iter().copied().collect(), deadline).await?);
+        let known = discover(&calls, &seeds.iter().copied().collect(), deadline).await?;
+        let (known, refreshed) = (Arc::new(Mutex::new(known)), Arc::default());
         let gathers_until = Instant::now() + GATHER_DEADLINE;
-        Ok(Routes { calls, seeds, known, refreshed: AtomicU64::new(0), patience, gathers_until })
+        Ok(Routes { calls, seeds, known, refreshed, patience, gathers_until })
+    }
+
+    /// The same nodes and connections, for requests on behalf of a user.
+    pub fn on_behalf(&self, behalf: Behalf) -> Result<Self, FilesError> {
+        Ok(Routes {
+            calls: Arc::new(self.calls.on_behalf(behalf)?),
+            seeds: self.seeds.clone(),
+            known: self.known.clone(),
+            refreshed: self.refreshed.clone(),
+            patience: self.patience,
+            gathers_until: self.gathers_until,
+        })
     }
 
     pub fn known(&self) -> KnownNodes {

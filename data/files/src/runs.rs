@@ -154,7 +154,11 @@ impl RunCalls {
                 Ok((ResponseBody::Run(RunReply::Unknown), _)) => return Err(unknown(place)),
                 Ok((ResponseBody::Run(reply), replies)) => return Ok((reply, replies)),
                 Ok(_) => return Err(unexpected()),
-                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(error)
+                    if error.kind == FilesErrorKind::NotAllowed || Instant::now() >= deadline =>
+                {
+                    return Err(error);
+                }
                 Err(_) => {}
             }
             pause.wait().await;

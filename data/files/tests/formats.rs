@@ -10,6 +10,7 @@ use eyas_files::protocol::{
 };
 use eyas_formats::Formats;
 use eyas_ring::{FileAnswer, FileOperation, ListDepth, Refusal, Replaceable};
+use eyas_types::access::FilesAccess;
 use eyas_types::dfs::FileKind;
 use eyas_wire::PROTOCOL_VERSION;
 
@@ -29,6 +30,7 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<Event>()
         .with::<Effect>()
         .with::<FilesOrigin>()
+        .with::<FilesAccess>()
         .with::<ChunkPresence>()
         .with::<CutFailure>()
         .with::<StoreFailure>()

@@ -545,7 +545,8 @@ impl Mounted {
         }
         let options =
             WriteOptions { creation: creation(&attributes), is_durable, ..self.options(format) };
-        let named = node.state().named.clone().unwrap_or_default();
+        let of_base = || snapshot.base.as_ref().map(|base| base.record.named.clone());
+        let named = node.state().named.clone().or_else(of_base).unwrap_or_default();
         let file = NewFile { id: node.id, named };
         let is_there = snapshot.base.is_some();
         Ok(dfs.write_with_id(&name, file, change, stored, options, is_there).await?)

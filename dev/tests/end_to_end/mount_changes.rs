@@ -217,7 +217,7 @@ fn programs_set_extended_attributes_and_copies_and_renames_keep_them() {
     }
     let cluster = cluster(2);
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
-    let script = r#"import errno, os, shutil, subprocess
+    let script = r#"import errno, os, shutil, struct, subprocess
 def fails(code, function, *args, **options):
     try:
         function(*args, **options)
@@ -246,11 +246,15 @@ for path in ('f', 'd'):
         fails(errno.EPERM, os.setxattr, path, name, b'x')
         fails(errno.EPERM, os.removexattr, path, name)
     if os.geteuid() == 0:
-        # The kernel checks the form of capabilities.
-        no_capabilities = bytes.fromhex('00000002') + bytes(16)
-        fails(errno.ENOTSUP, os.setxattr, path, 'security.capability', no_capabilities)
-        for name in ('trusted.a', 'system.posix_acl_access'):
-            fails(errno.ENOTSUP, os.setxattr, path, name, bytes(4))
+        entries = [(tag, 6, -1) for tag in (1, 4, 32)]
+        acl = struct.pack('<I', 2) + b''.join(struct.pack('<HHi', *entry) for entry in entries)
+        capability = struct.pack('<5I', 0x02000000, 1, 0, 0, 0)
+        for name, value in (
+            ('security.capability', capability),
+            ('system.posix_acl_access', acl),
+            ('trusted.a', b'x'),
+        ):
+            fails(errno.ENOTSUP, os.setxattr, path, name, value)
 fails(errno.ENOTSUP, os.setxattr, '.', 'user.a', b'x')
 # Writes in place and a rename.
 before = os.stat('f')

@@ -65,6 +65,8 @@ pub struct ChangeView {
     pub time_us: u64,
     /// The key or the job that has asked for it.
     pub holder: String,
+    /// The user for whom a gateway has asked with that key.
+    pub principal: Option<String>,
     /// `dfs`, `task`, `map` or `mount`, as the client states it.
     pub door: String,
     /// `create`, `folder`, `link`, `write`, `attributes`, `remove`, `rename`; or `left out`, for

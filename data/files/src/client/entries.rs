@@ -12,7 +12,7 @@ use crate::entries::Creation;
 use crate::error::FilesError;
 use crate::folders::FolderPage;
 use crate::names::File;
-use crate::quota::FolderUsage;
+use crate::quota::{FolderUsage, folder_usage};
 use crate::rename::RenameOptions;
 
 impl DfsClient {
@@ -257,7 +257,7 @@ impl DfsClient {
         folder: &FileName,
         quota: Option<Quota>,
     ) -> Result<(), FilesError> {
-        self.0.quotas.set_quota(folder, quota).await
+        self.0.folders.set_quota(folder, quota).await
     }
 
     /// The use of a folder: of everything below it.
@@ -265,7 +265,7 @@ impl DfsClient {
     /// # Errors
     /// `Unreachable`.
     pub async fn folder_usage(&self, folder: &str) -> Result<FolderUsage, FilesError> {
-        self.0.quotas.folder_usage(folder).await
+        folder_usage(&self.0.routes, folder).await
     }
 
     /// Fails if it is known here that quotas do not permit a file to grow by `more_bytes`. Does not
@@ -280,6 +280,6 @@ impl DfsClient {
         more_bytes: u64,
         runtime: &Handle,
     ) -> Result<(), FilesError> {
-        self.0.quotas.may_grow(name, more_bytes, runtime)
+        self.0.shared.quotas.may_grow(name, more_bytes, runtime)
     }
 }

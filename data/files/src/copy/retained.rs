@@ -40,7 +40,7 @@ impl Copies {
     pub async fn retain(&self, file: &File) -> Result<Arc<RetainedFile>, FilesError> {
         let id = FileId(random()?);
         let specs = specs_of(id, &file.record.chunks);
-        let replicas = self.derive_chunks(&file.record.chunks, &specs, false).await;
+        let replicas = self.derive_chunks(file, &specs, false).await;
         let chunk = |(spec, replicas): (ChunkSpec, Vec<Member>)| {
             let ChunkSpec { object, size_bytes, checksum } = spec;
             let replicas: Vec<_> = replicas.iter().map(|member| member.node).collect();

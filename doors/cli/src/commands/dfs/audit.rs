@@ -42,18 +42,18 @@ impl DfsSession {
 }
 
 fn view(entry: ChangeEntry) -> ChangeView {
-    let ChangeEntry { time_us, holder, door, operation, name, to, size } = entry;
+    let ChangeEntry { time_us, holder, principal, door, operation, name, to, size } = entry;
     let door = match door {
         FilesOrigin::Dfs => "dfs",
         FilesOrigin::Task => "task",
         FilesOrigin::Map => "map",
         FilesOrigin::Mount => "mount",
     };
-    ChangeView { time_us, holder, door: door.into(), operation, name, to, size }
+    ChangeView { time_us, holder, principal, door: door.into(), operation, name, to, size }
 }
 
 fn print(change: &ChangeView) -> Result<(), CliError> {
-    let ChangeView { time_us, holder, door, operation, name, to, size } = change;
+    let ChangeView { time_us, holder, principal, door, operation, name, to, size } = change;
     let mut line = format!("{} UTC  {door}  {operation}", moment(time_us / 1000));
     match (name, size) {
         (Some(name), Some(bytes)) => line.push_str(&format!(" {name} ({})", format_bytes(*bytes))),
@@ -63,6 +63,7 @@ fn print(change: &ChangeView) -> Result<(), CliError> {
     if let Some(to) = to {
         line.push_str(&format!(" to {to}"));
     }
-    out!("{line}; {holder}")?;
+    let user = principal.as_ref().map_or(String::new(), |user| format!(" for {user}"));
+    out!("{line}; {holder}{user}")?;
     Ok(())
 }
