@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use eyas_types::dfs::NodeId;
 
-use crate::error::FilesError;
+use crate::error::{FilesError, unexpected};
 use crate::protocol::{ChangeEntry, DfsMembership, LogPosition, Member, RequestBody, ResponseBody};
-use crate::routes::{Routes, unexpected};
+use crate::routes::Routes;
 
 /// A reader of the audit logs of all nodes that are alive.
 pub struct Changes {

@@ -2,7 +2,7 @@
 //! it crosses the network. A copy is a file of its own: its chunks are other objects, and removing
 //! either file leaves the other.
 
-mod retained;
+pub(crate) mod retained;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,22 +14,22 @@ use eyas_types::{FileMode, ObjectId, ObjectSpec, shown};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use retained::RetainedFile;
-
 use crate::calls::Calls;
 use crate::entries::Creation;
-use crate::error::{FilesError, FilesErrorKind};
+use crate::error::{FilesError, FilesErrorKind, unexpected};
+use crate::file::File;
 use crate::folders::Folders;
-use crate::names::{File, Names};
+use crate::names::Names;
+use crate::outgoing::OutgoingChunk;
 use crate::protocol::{
     ChunkSpec, CutChunk, CutFailure, CutRequest, Member, RequestBody, ResponseBody,
 };
 use crate::publish::{HiddenFile, Publisher};
 use crate::read::ChunkReader;
-use crate::replicas::{OutgoingChunk, Replicas, not_stored};
-use crate::routes::{Routes, unexpected};
+use crate::replicas::{Replicas, not_stored};
+use crate::routes::Routes;
 use crate::uploads::{FileDraft, too_many_chunks};
-use crate::write::WriteOptions;
+use crate::write::options::WriteOptions;
 
 /// Chunks that a node is asked to make with one request.
 const DERIVED_TOGETHER: usize = 256;

@@ -5,7 +5,7 @@
 //! Bytes that no program has written are read from the version of the file that the draft is based
 //! on.
 
-mod content;
+pub(crate) mod content;
 mod early;
 mod ranges;
 mod scratch;
@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use eyas_types::dfs::{FileName, FileRecord};
 
-pub use content::{DraftContent, READ_BYTES};
 use early::EarlyStore;
 pub use early::EarlyUploads;
 use ranges::RangeSet;

@@ -1,10 +1,9 @@
 //! The owner, permissions and time of what this process creates.
 
 use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_types::dfs::{Attributes, MODE_BITS};
-
-use crate::write::now_ns;
 
 /// Owner, permissions and time of a new entry, and whether its folder is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,4 +61,9 @@ fn umask() -> u16 {
         let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         mask.and_then(|mask| u16::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
     })
+}
+
+/// The present time, nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -114,3 +114,11 @@ impl FilesError {
         FilesError::new(FilesErrorKind::Local, format!("{what}: {source}"))
     }
 }
+
+/// A node has answered something else than what was asked.
+pub(crate) fn unexpected() -> FilesError {
+    FilesError::unreachable(
+        "a node of the file system sent an unexpected answer: use the same version of eyas on all \
+         nodes",
+    )
+}

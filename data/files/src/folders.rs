@@ -6,7 +6,7 @@
 //! entry while names are below it, if it is removed while another client creates a file in it, and
 //! in file systems of earlier versions. The next list of the folder above then puts the entry back.
 
-mod list;
+pub(crate) mod list;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,16 +16,15 @@ use eyas_ring::{FileOperation, Listing};
 use eyas_types::dfs::{FileId, FileKind, FileName, FileRecord, MAX_NAME_BYTES, Quota};
 use tokio::sync::OnceCell;
 
-pub use list::FolderPage;
-
 use crate::backoff::Backoff;
 use crate::entries::Creation;
 use crate::error::{FilesError, FilesErrorKind};
-use crate::names::{File, Names};
+use crate::file::File;
+use crate::names::Names;
 use crate::quota::{FolderUsage, Quotas};
+use crate::random::random;
 use crate::routes::Routes;
-use crate::runs::OWN_FOLDER;
-use crate::write::random;
+use crate::runs::spec::OWN_FOLDER;
 
 /// Maximum number of folders that a client remembers. When there are more, it forgets all.
 const MAX_KNOWN: usize = 4096;

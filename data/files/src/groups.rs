@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::calls::{ANSWER_DEADLINE, Calls};
-use crate::error::FilesError;
+use crate::error::{FilesError, unexpected};
+use crate::outgoing::STORE_DEADLINE;
 use crate::protocol::{RequestBody, ResponseBody, SmallChunk, SmallContent, StoreFailure};
-use crate::routes::unexpected;
 
 /// Maximum number of requests in a group.
 const MAX_TOGETHER: usize = 512;
@@ -27,9 +27,6 @@ const FULL_BYTES: usize = 1 << 20;
 
 /// Maximum number of groups of one kind that are on their way to a node.
 const GROUPS_UNDER_WAY: usize = 2;
-
-/// Time for a node to store a group of chunks.
-const STORE_DEADLINE: Duration = Duration::from_secs(130);
 
 /// A kind of requests that can be sent together.
 pub(crate) trait Grouped: Send + Sized + 'static {

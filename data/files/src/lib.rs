@@ -10,20 +10,24 @@ mod background;
 mod backoff;
 mod calls;
 mod changes;
+mod chunk_sizes;
 mod client;
 mod copy;
 mod draft;
 mod entries;
 mod error;
+mod file;
 mod file_writer;
 mod folders;
 mod groups;
 mod names;
 mod near;
+mod outgoing;
 mod places;
 pub mod protocol;
 mod publish;
 mod quota;
+mod random;
 mod read;
 mod reader;
 mod reading;
@@ -46,34 +50,35 @@ pub use eyas_store::is_hole;
 
 pub use background::Background;
 pub use changes::Changes;
+pub use chunk_sizes::{MAX_CHUNK_BYTES, SMALL_CHUNK_BYTES};
 pub use client::DfsClient;
-pub use copy::{CopyOptions, RetainedFile};
-pub use draft::{
-    ContentDraft, DraftContent, DraftSnapshot, EarlyUploads, READ_BYTES, Scratch, holes, renamed,
-};
+pub use copy::CopyOptions;
+pub use copy::retained::RetainedFile;
+pub use draft::content::{DraftContent, READ_BYTES};
+pub use draft::{ContentDraft, DraftSnapshot, EarlyUploads, Scratch, holes, renamed};
 pub use entries::{Creation, own_as};
 pub use error::{FilesError, FilesErrorKind};
+pub use file::File;
 pub use file_writer::FileWriter;
-pub use folders::FolderPage;
-pub use names::File;
-pub use near::{CheckedFile, ChunkContent, NearNode, OpenChunk};
+pub use folders::list::FolderPage;
+pub use near::node::NearNode;
+pub use near::{CheckedFile, ChunkContent, OpenChunk};
 pub use places::{BlockHolder, BlockPlace};
 pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, Usage};
 pub use publish::HiddenFile;
 pub use quota::FolderUsage;
+pub use random::new_file_id;
 pub use reader::{ChunkCache, FileReader};
 pub use reading::{FilePart, Reading};
 pub use record_index::{RecordsError, bytes_of_records, probe};
 pub use rename::RenameOptions;
-pub use routes::{Gathering, Recovery};
-pub use runs::{
-    BlockRunId, OutputPart, RunAddress, RunAttendance, RunSpec, RunSpecError, RunStatus,
-};
+pub use routes::gather::Gathering;
+pub use routes::recover::Recovery;
+pub use runs::RunAttendance;
+pub use runs::spec::{BlockRunId, OutputPart, RunAddress, RunSpec, RunSpecError, RunStatus};
 pub use source::{ContentSource, SparseFile};
 pub use source_chunks::{SourceChunk, SourceChunks};
 pub use storage::FilesStorage;
 pub use upkeep::{LostChunk, Verified};
-pub use write::{
-    Change, MAX_CHUNK_BYTES, NewContent, NewFile, SMALL_CHUNK_BYTES, SentRecords, UnclaimedContent,
-    WriteOptions, new_file_id,
-};
+pub use write::options::WriteOptions;
+pub use write::rewrite::{Change, NewContent, NewFile, SentRecords, UnclaimedContent};

@@ -5,21 +5,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_ring::{FileAnswer, FileOperation, Listing, RecordVersion, Refusal, Replaceable};
+use eyas_ring::{FileAnswer, FileOperation, Listing, Refusal, Replaceable};
 use eyas_types::ObjectId;
 use eyas_types::access::{Behalf, KeyRole, Principal};
 use eyas_types::dfs::{
     AttributeChange, Attributes, FileKind, FileName, FileRecord, NamedChange, NodeId,
 };
-use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::backoff::Backoff;
-use crate::error::{FilesError, FilesErrorKind};
+use crate::entries::now_ns;
+use crate::error::{FilesError, FilesErrorKind, unexpected};
+use crate::file::File;
 use crate::groups::Groups;
 use crate::protocol::{RequestBody, ResponseBody};
-use crate::routes::{Routes, unexpected};
-use crate::write::now_ns;
+use crate::routes::Routes;
 
 /// An operation that has failed waits for this time to say which nodes are missing.
 const REASON_DEADLINE: Duration = Duration::from_secs(1);
@@ -29,17 +29,6 @@ pub(crate) struct Names {
     routes: Arc<Routes>,
     /// Operations on names of one leader go to it together.
     operations: Groups<FileOperation>,
-}
-
-/// A file at one version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct File {
-    /// Name of the file.
-    pub name: FileName,
-    /// The metadata and chunks of the file.
-    pub record: FileRecord,
-    /// The version, by which changes are detected.
-    pub(crate) version: RecordVersion,
 }
 
 /// What must hold just before an operation.

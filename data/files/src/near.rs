@@ -9,7 +9,9 @@
 
 mod checks;
 mod direct;
+mod file_state;
 mod mapped;
+pub(crate) mod node;
 mod stores;
 
 use std::fs;
@@ -20,20 +22,21 @@ use std::path::{Path, PathBuf};
 
 use eyas_blocks::format::PieceCutter;
 use eyas_store::{Checksum, HandedOver, Hasher, object_path};
-use eyas_types::dfs::{Chunk, Format, NodeId};
+use eyas_types::dfs::{Chunk, Format};
 use tokio::time::timeout;
 
 pub(crate) use self::direct::ChunkPlace;
+use self::file_state::FileState;
 use self::mapped::MappedBytes;
 pub use self::stores::CheckedFile;
 pub(crate) use self::stores::{ContentRead, NearStores};
-use self::stores::{FileState, NearChunk, read_range};
+use self::stores::{NearChunk, read_range};
 use crate::calls::Calls;
-use crate::error::FilesError;
+use crate::chunk_sizes::SMALL_CHUNK_BYTES;
+use crate::error::{FilesError, unexpected};
+use crate::outgoing::{OutgoingChunk, STORE_DEADLINE, silent};
 use crate::protocol::{Member, RequestBody, ResponseBody};
-use crate::replicas::{OutgoingChunk, STORE_DEADLINE, silent};
-use crate::routes::unexpected;
-use crate::write::{SMALL_CHUNK_BYTES, random};
+use crate::random::random;
 
 /// Number of bytes of a chunk that are mapped and checked at a time. A multiple of the size of a
 /// page.
@@ -53,15 +56,6 @@ const MIN_SHARE: u64 = 8;
 
 /// The same is done when this number of parts of a chunk were requested, however small they are.
 const SMALL_PARTS: u32 = 16;
-
-/// The node of the file system on the machine of a client, which its executor has told it.
-#[derive(Clone, Debug)]
-pub struct NearNode {
-    /// The node.
-    pub node: NodeId,
-    /// The folder of its store, if the client may read it.
-    pub store: Option<PathBuf>,
-}
 
 /// How a chunk is divided while it is opened.
 #[derive(Clone, Copy)]

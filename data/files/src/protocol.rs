@@ -9,7 +9,7 @@ use eyas_types::access::Behalf;
 use eyas_types::dfs::{FileId, FileName, FileSystemId, Format, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::runs::{BlockRunId, RunSpec, RunStatus};
+use crate::runs::spec::{BlockRunId, RunSpec, RunStatus};
 pub use crate::store_folder::StoreFolder;
 
 /// A node that is alive.

@@ -10,14 +10,15 @@ use eyas_types::dfs::{
 };
 
 use crate::backoff::Backoff;
-use crate::error::{FilesError, FilesErrorKind};
+use crate::error::{FilesError, FilesErrorKind, unexpected};
+use crate::file::File;
 use crate::folders::Folders;
-use crate::names::{File, Names};
+use crate::names::Names;
 use crate::quota::{FolderUsage, Quotas};
-use crate::replicas::UnclaimedChunks;
-use crate::routes::{Routes, unexpected};
+use crate::replicas::unclaimed::UnclaimedChunks;
+use crate::routes::Routes;
 use crate::uploads::FileDraft;
-use crate::write::WriteOptions;
+use crate::write::options::WriteOptions;
 
 /// Gives names to content that is stored.
 pub(crate) struct Publisher {

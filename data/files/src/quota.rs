@@ -18,11 +18,12 @@ use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
 use crate::calls::Calls;
-use crate::error::{FilesError, FilesErrorKind};
-use crate::names::{File, Names};
+use crate::error::{FilesError, FilesErrorKind, unexpected};
+use crate::file::File;
+use crate::names::Names;
 use crate::protocol::{RequestBody, ResponseBody};
-use crate::routes::{Routes, unexpected};
-use crate::runs::OWN_FOLDER;
+use crate::routes::Routes;
+use crate::runs::spec::OWN_FOLDER;
 
 /// For this time, a client does not look again whether a folder has a quota.
 const QUOTA_KNOWN_FOR: Duration = Duration::from_secs(5);

@@ -7,21 +7,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_blocks::format::piece_ends;
-use eyas_reading::{ChunkHolder, ChunkMap, ChunkPart, in_order};
+use eyas_reading::{ChunkHolder, ChunkMap, in_order};
 use eyas_store::Checksum;
 use eyas_transfer::{PeerErrorKind, Peers};
 use eyas_types::dfs::{Chunk, FileRecord};
 
 use crate::backoff::Backoff;
+use crate::chunk_sizes::SMALL_CHUNK_BYTES;
 use crate::error::{FilesError, FilesErrorKind};
+use crate::file::File;
 use crate::groups::{Groups, WantedSmallChunk};
-use crate::names::{File, Names};
+use crate::names::Names;
 use crate::near::{ChunkContent, Division, NearStores, OpenChunk, undivided};
 use crate::places::{BlockPlace, places_of};
 use crate::protocol::{Member, SmallContent};
-use crate::reading::Reading;
+use crate::random::random;
 use crate::routes::Routes;
-use crate::write::{SMALL_CHUNK_BYTES, random};
 
 /// Number of bytes of a chunk that are requested at a time.
 const RANGE_BYTES: u64 = 16 << 20;
@@ -119,45 +120,9 @@ impl ChunkReader {
         }
     }
 
-    /// Reads a whole file.
-    pub fn read(self: &Arc<Self>, file: &File) -> Reading {
-        self.read_range(file, 0..file.record.size_bytes())
-    }
-
-    /// Reads `length` bytes from `offset`.
-    pub async fn read_at(
-        self: &Arc<Self>,
-        file: &File,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, FilesError> {
-        let size_bytes = file.record.size_bytes();
-        let Some(end) = offset.checked_add(length).filter(|end| *end <= size_bytes) else {
-            let message =
-                format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
-            return Err(FilesError::new(FilesErrorKind::NotFound, message));
-        };
-        let map = chunk_map(&file.record);
-        let mut parts = map.parts(offset..end);
-        if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
-            return Ok(self.part(file, place, range).await?.content);
-        }
-        let mut reading = self.read_range(file, offset..end);
-        let mut read = Vec::new();
-        while let Some(part) = reading.next().await? {
-            read.extend_from_slice(&part);
-        }
-        Ok(read)
-    }
-
     /// The content of the chunk with this index.
     pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
         Ok(self.part(file, place, 0..file.record.chunks[place].size_bytes).await?.content)
-    }
-
-    /// Reads a range of a file, up to the end of the file.
-    pub fn read_range(self: &Arc<Self>, file: &File, wanted: Range<u64>) -> Reading {
-        Reading::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
     }
 
     /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise

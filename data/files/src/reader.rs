@@ -24,7 +24,7 @@ pub use cache::ChunkCache;
 use crate::DfsClient;
 use crate::background::Background;
 use crate::error::{FilesError, FilesErrorKind};
-use crate::names::File;
+use crate::file::File;
 use crate::near::{ChunkPlace, ContentRead, Division};
 use crate::read::{ChunkReader, chunk_map};
 use crate::reading::Reading;

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_reading::{ChunkMap, Sequence};
+use eyas_reading::{ChunkMap, ChunkPart, Sequence};
 
 use crate::background::Background;
-use crate::error::FilesError;
-use crate::names::File;
-use crate::read::{ChunkReader, ReadPart};
+use crate::error::{FilesError, FilesErrorKind};
+use crate::file::File;
+use crate::read::{ChunkReader, ReadPart, chunk_map};
 
 /// A reader of a range of a file. It returns parts of chunks in order.
 pub struct Reading {
@@ -34,6 +34,44 @@ pub enum FilePart {
 enum BegunPart {
     Fetched(Background<Result<ReadPart, FilesError>>),
     Hole(u64),
+}
+
+impl ChunkReader {
+    /// Reads a whole file.
+    pub fn read(self: &Arc<Self>, file: &File) -> Reading {
+        self.read_range(file, 0..file.record.size_bytes())
+    }
+
+    /// Reads `length` bytes from `offset`.
+    pub async fn read_at(
+        self: &Arc<Self>,
+        file: &File,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, FilesError> {
+        let size_bytes = file.record.size_bytes();
+        let Some(end) = offset.checked_add(length).filter(|end| *end <= size_bytes) else {
+            let message =
+                format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
+            return Err(FilesError::new(FilesErrorKind::NotFound, message));
+        };
+        let map = chunk_map(&file.record);
+        let mut parts = map.parts(offset..end);
+        if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
+            return Ok(self.part(file, place, range).await?.content);
+        }
+        let mut reading = self.read_range(file, offset..end);
+        let mut read = Vec::new();
+        while let Some(part) = reading.next().await? {
+            read.extend_from_slice(&part);
+        }
+        Ok(read)
+    }
+
+    /// Reads a range of a file, up to the end of the file.
+    pub fn read_range(self: &Arc<Self>, file: &File, wanted: Range<u64>) -> Reading {
+        Reading::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
+    }
 }
 
 impl Reading {

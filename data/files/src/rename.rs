@@ -13,8 +13,9 @@ use eyas_types::dfs::{FileKind, FileName, FileNameError};
 use tokio::task::JoinSet;
 
 use crate::error::{FilesError, FilesErrorKind};
+use crate::file::File;
 use crate::folders::Folders;
-use crate::names::{File, Names};
+use crate::names::Names;
 use crate::quota::{Charge, FolderUsage, Quotas};
 use crate::routes::Routes;
 use crate::write::Writes;

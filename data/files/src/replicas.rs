@@ -2,7 +2,7 @@
 //! tried.
 
 mod durable;
-mod unclaimed;
+pub(crate) mod unclaimed;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,31 +10,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_ring::replica_targets;
-use eyas_store::{Checksum, is_zeros};
+use eyas_store::is_zeros;
 use eyas_transfer::Peers;
-use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, FileId, NodeId};
+use eyas_types::dfs::{Chunk, NodeId};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-pub(crate) use unclaimed::UnclaimedChunks;
-
 use crate::backoff::Backoff;
 use crate::calls::{ANSWER_DEADLINE, Replies};
-use crate::error::{FilesError, FilesErrorKind};
+use crate::chunk_sizes::SMALL_CHUNK_BYTES;
+use crate::error::{FilesError, FilesErrorKind, unexpected};
 use crate::groups::{Groups, OutgoingSmallChunk};
 use crate::near::NearStores;
+use crate::outgoing::{OutgoingChunk, STORE_DEADLINE, silent};
 use crate::protocol::{Member, RequestBody, ResponseBody, SmallChunk, StoreFailure};
-use crate::routes::{KnownNodes, Routes, unexpected};
-use crate::write::SMALL_CHUNK_BYTES;
+use crate::routes::{KnownNodes, Routes};
 
 /// If all nodes are full, and some of them are about to delete chunks that clients have left, a
 /// chunk is offered to them again for this time. They delete such chunks some 30 s after a client
 /// has gone.
 const ROOM_PATIENCE: Duration = Duration::from_secs(60);
-
-/// Time for a node to store a chunk after it has begun.
-pub(crate) const STORE_DEADLINE: Duration = Duration::from_secs(130);
 
 /// Stores chunks on the nodes that should have them.
 pub(crate) struct Replicas {
@@ -288,10 +283,6 @@ pub(crate) fn enough_replicas(replication: u8, nodes: usize) -> usize {
     usize::from(replication).min(2).min(nodes).max(1)
 }
 
-pub(crate) fn silent(member: &Member) -> FilesError {
-    FilesError::unreachable(format!("node {} does not answer", member.node))
-}
-
 /// Nodes that have not stored a chunk.
 #[derive(Default)]
 struct FailedNodes {
@@ -333,24 +324,4 @@ pub(crate) fn not_stored(member: &Member, failure: StoreFailure) -> FilesError {
         StoreFailure::Failed(why) => (FilesErrorKind::Unreachable, why),
     };
     FilesError::new(kind, format!("node {} cannot store a chunk: {why}", member.node))
-}
-
-/// A chunk that is being stored on nodes.
-#[derive(Clone)]
-pub(crate) struct OutgoingChunk {
-    pub object: ObjectId,
-    pub size_bytes: u64,
-    pub checksum: u64,
-    pub is_durable: bool,
-    /// Empty if a node has the chunk already.
-    pub content: Arc<Vec<u8>>,
-}
-
-impl OutgoingChunk {
-    /// A new chunk with this content, of a file with this id.
-    pub fn of(id: FileId, content: Vec<u8>, is_durable: bool) -> Self {
-        let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
-        let object = Chunk::object_of(id, size_bytes, checksum);
-        OutgoingChunk { object, size_bytes, checksum, is_durable, content: Arc::new(content) }
-    }
 }

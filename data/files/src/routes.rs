@@ -4,8 +4,8 @@
 //! A node that is asked by mistake answers with the current leader, or with another view. Then, and
 //! when a node does not answer, the client asks all nodes that it knows for the current view.
 
-mod gather;
-mod recover;
+pub(crate) mod gather;
+pub(crate) mod recover;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use eyas_types::dfs::NodeId;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use gather::GATHER_DEADLINE;
-pub use gather::Gathering;
-pub use recover::Recovery;
-
 use crate::backoff::Backoff;
 use crate::calls::{ANSWER_DEADLINE, Calls};
-use crate::error::{FilesError, FilesErrorKind};
+use crate::error::{FilesError, FilesErrorKind, unexpected};
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
+
+/// Nodes may join within this time after the client has connected. A file that is written later has
+/// fewer replicas at first if nodes are missing.
+const GATHER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// When one node has answered, further answers are awaited for this time, since they may be more
 /// recent.
@@ -334,11 +334,4 @@ async fn discover(
         }
         pause.wait().await;
     }
-}
-
-pub(crate) fn unexpected() -> FilesError {
-    FilesError::unreachable(
-        "a node of the file system sent an unexpected answer: use the same version of eyas on all \
-         nodes",
-    )
 }

@@ -1,6 +1,6 @@
 //! The interface of runs for the clients that open them, work on them, and wait for them.
 
-mod spec;
+pub(crate) mod spec;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,15 +11,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub(crate) use spec::OWN_FOLDER;
-pub use spec::{BlockRunId, OutputPart, RunAddress, RunSpec, RunSpecError, RunStatus};
-
 use crate::backoff::Backoff;
 use crate::calls::{ANSWER_DEADLINE, Replies};
-use crate::error::{FilesError, FilesErrorKind};
+use crate::error::{FilesError, FilesErrorKind, unexpected};
 use crate::protocol::{RequestBody, ResponseBody, RunReply, RunRequest};
-use crate::routes::{Routes, unexpected};
-use crate::write::random;
+use crate::random::random;
+use crate::routes::Routes;
+use crate::runs::spec::{BlockRunId, RunAddress, RunSpec, RunStatus};
 
 /// The connection of one worker to its run.
 pub struct RunAttendance {

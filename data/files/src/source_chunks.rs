@@ -3,9 +3,9 @@
 use eyas_blocks::format::{BadContent, Cutter, Ending};
 use eyas_types::dfs::Chunk;
 
+use crate::chunk_sizes::max_chunk_bytes;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::source::{ContentSource, checksum_of_zeros};
-use crate::write::max_chunk_bytes;
 
 /// A chunk of content.
 pub enum SourceChunk {

@@ -15,10 +15,13 @@ use tokio::time::timeout;
 
 use crate::calls::ANSWER_DEADLINE;
 use crate::error::FilesError;
-use crate::names::{File, Names};
+use crate::file::File;
+use crate::names::Names;
+use crate::outgoing::OutgoingChunk;
 use crate::protocol::{ChunkPresence, RequestBody, ResponseBody};
 use crate::publish::Publisher;
-use crate::replicas::{OutgoingChunk, Replicas, UnclaimedChunks};
+use crate::replicas::Replicas;
+use crate::replicas::unclaimed::UnclaimedChunks;
 use crate::routes::Routes;
 
 /// Maximum number of chunks in one question to a node.

@@ -7,12 +7,15 @@ use eyas_types::dfs::{Chunk, FileId, FileName, MAX_CHUNKS};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::chunk_sizes::SMALL_CHUNK_BYTES;
 use crate::error::FilesError;
+use crate::outgoing::OutgoingChunk;
 use crate::quota::{FolderUsage, Quotas};
-use crate::replicas::{OutgoingChunk, Replicas, UnclaimedChunks};
+use crate::random::new_file_id;
+use crate::replicas::Replicas;
+use crate::replicas::unclaimed::UnclaimedChunks;
 use crate::source::ContentSource;
 use crate::source_chunks::{SourceChunk, SourceChunks};
-use crate::write::{SMALL_CHUNK_BYTES, new_file_id};
 
 /// Number of chunks that are being stored at the same time.
 const CHUNKS_TOGETHER: usize = 4;

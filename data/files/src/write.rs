@@ -1,73 +1,24 @@
 //! Writing: when all chunks of a file are stored, the file appears as a whole.
 
 mod format;
-mod rewrite;
+pub(crate) mod options;
+pub(crate) mod rewrite;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_blocks::format::{Cutter, WHOLE_CHUNK_BYTES};
-use eyas_types::dfs::{
-    Attributes, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileName, FileRecord, Format,
-    RecordFormat,
-};
+use eyas_blocks::format::Cutter;
+use eyas_types::dfs::{Attributes, FileName, FileRecord};
 
-pub(crate) use rewrite::without_records;
-pub use rewrite::{Change, NewContent, NewFile, SentRecords, UnclaimedContent, new_file_id};
-
-use crate::entries::Creation;
+use crate::entries::now_ns;
 use crate::error::{FilesError, FilesErrorKind};
+use crate::file::File;
 use crate::folders::Folders;
-use crate::names::{File, Names};
+use crate::names::Names;
 use crate::publish::{HiddenFile, Publisher};
 use crate::read::ChunkReader;
 use crate::source::ContentSource;
 use crate::uploads::{FileDraft, Uploads};
-
-/// A chunk of up to this size is sent within a request, together with other chunks. A larger one
-/// has a transfer of its own, and goes from node to node in a chain.
-pub const SMALL_CHUNK_BYTES: usize = 64 << 10;
-
-/// Maximum size of a record, and so of a chunk, since writers and readers hold a chunk in memory.
-pub const MAX_CHUNK_BYTES: usize = 1 << 30;
-
-/// Maximum size of a chunk of a format. Longer blocks of compressed files are not worth the memory:
-/// such a file is one record, which is stored in smaller chunks.
-pub(crate) fn max_chunk_bytes(format: Format) -> usize {
-    if format.is_compressed() { WHOLE_CHUNK_BYTES as usize } else { MAX_CHUNK_BYTES }
-}
-
-/// Options of a new file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// The format of its records.
-    pub format: RecordFormat,
-    /// Target size of its chunks, bytes.
-    pub chunk_bytes: u64,
-    /// Number of replicas of each chunk, or the number of nodes if that is smaller.
-    pub replication: u8,
-    /// Whether the file appears only when its content is on the disks of the nodes. Otherwise it
-    /// is there soon afterwards; until then, a power failure may take the file, or bring the
-    /// version before back.
-    pub is_durable: bool,
-    /// Owner, permissions and time of the file.
-    pub creation: Creation,
-}
-
-impl WriteOptions {
-    /// The default options for this format. The file belongs to the user of this process.
-    pub fn of(format: impl Into<RecordFormat>) -> Self {
-        let format = format.into();
-        let (chunk_bytes, replication) = (DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION);
-        WriteOptions {
-            format,
-            chunk_bytes,
-            replication,
-            is_durable: true,
-            creation: Creation::of_process(0o666),
-        }
-    }
-}
+use crate::write::options::WriteOptions;
 
 /// Writes files, and changes their content.
 pub(crate) struct Writes {
@@ -177,16 +128,4 @@ impl Writes {
         let record = FileRecord { attributes, chunks: kept, unsynced: None, ..file.record.clone() };
         self.publisher.replace(file, record, draft.unclaimed).await
     }
-}
-
-/// A random number that is unique.
-pub(crate) fn random() -> Result<u128, FilesError> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| FilesError::local("cannot get a random number", &errno.into()))?;
-    Ok(u128::from_le_bytes(bytes))
-}
-
-pub(crate) fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -9,15 +9,17 @@ use eyas_types::dfs::{Chunk, FileId, FileName, RecordFormat};
 use eyas_types::{ObjectId, ObjectSpec};
 
 use crate::client::DfsClient;
-use crate::copy::{CopyOptions, RetainedFile};
+use crate::copy::CopyOptions;
+use crate::copy::retained::RetainedFile;
 use crate::error::FilesError;
-use crate::names::File;
+use crate::file::File;
 use crate::near::OpenChunk;
 use crate::places::BlockPlace;
 use crate::publish::HiddenFile;
 use crate::reading::Reading;
 use crate::source::ContentSource;
-use crate::write::{Change, NewFile, SentRecords, UnclaimedContent, WriteOptions};
+use crate::write::options::WriteOptions;
+use crate::write::rewrite::{Change, NewFile, SentRecords, UnclaimedContent};
 
 impl DfsClient {
     /// Reads a whole file.

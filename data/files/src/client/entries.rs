@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 use crate::client::DfsClient;
 use crate::entries::Creation;
 use crate::error::FilesError;
-use crate::folders::FolderPage;
-use crate::names::File;
+use crate::file::File;
+use crate::folders::list::FolderPage;
 use crate::quota::{FolderUsage, folder_usage};
 use crate::rename::RenameOptions;
 

@@ -11,9 +11,9 @@ use tokio::time::sleep;
 
 use crate::copy::{Copies, specs_of};
 use crate::error::{FilesError, FilesErrorKind};
-use crate::names::File;
+use crate::file::File;
 use crate::protocol::{ChunkSpec, Member};
-use crate::write::random;
+use crate::random::random;
 
 /// The beginning of names under which copies appear for a moment, so that removing the file deletes
 /// them.

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::DfsClient;
 use crate::draft::DraftSnapshot;
 use crate::source::ContentSource;
-use crate::write::NewContent;
+use crate::write::rewrite::NewContent;
 
 /// Number of bytes that are read from a draft at a time when it is published.
 pub const READ_BYTES: usize = 1 << 20;

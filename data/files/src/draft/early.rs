@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::error::FilesError;
-use crate::write::UnclaimedContent;
+use crate::write::rewrite::UnclaimedContent;
 use crate::{DfsClient, WriteOptions};
 
 /// Maximum number of files that are stored early at the same time, each by a thread. Further files

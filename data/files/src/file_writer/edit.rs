@@ -7,9 +7,11 @@ use std::sync::Arc;
 use eyas_types::dfs::{FileName, MAX_CHUNKS};
 use tokio::runtime::Handle;
 
-use crate::draft::{ContentDraft, DraftContent};
+use crate::draft::ContentDraft;
+use crate::draft::content::DraftContent;
+use crate::entries::now_ns;
 use crate::error::{FilesError, FilesErrorKind};
-use crate::write::{Change, NewContent, SentRecords, now_ns, without_records};
+use crate::write::rewrite::{Change, NewContent, SentRecords, without_records};
 use crate::{DfsClient, FileReader, WriteOptions};
 
 /// A file that is being changed.

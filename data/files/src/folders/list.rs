@@ -8,11 +8,10 @@ use eyas_ring::{FileAnswer, FileOperation, ListDepth, Listing, Refusal};
 use eyas_types::dfs::{FileKind, FileName};
 
 use crate::calls::Calls;
-use crate::error::FilesError;
+use crate::error::{FilesError, unexpected};
 use crate::folders::Folders;
 use crate::protocol::{RequestBody, ResponseBody};
-use crate::routes::unexpected;
-use crate::runs::OWN_FOLDER;
+use crate::runs::spec::OWN_FOLDER;
 
 /// Maximum number of names that a node lists in one answer.
 const LIST_TOGETHER: u32 = 1000;

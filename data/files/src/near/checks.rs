@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-use super::stores::FileState;
+use super::file_state::FileState;
 
 /// Where files in shared memory are.
 const SHARED_MEMORY: &str = "/dev/shm";

@@ -12,7 +12,8 @@ use std::thread::available_parallelism;
 use eyas_store::{Checksum, Hasher};
 use eyas_types::dfs::Chunk;
 
-use super::stores::{FileState, NearChunk, NearStores};
+use super::file_state::FileState;
+use super::stores::{NearChunk, NearStores};
 use super::{COPIED_BYTES, open_chunk_file};
 
 /// Maximum number of threads that read for one caller.

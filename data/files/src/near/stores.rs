@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,8 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::sync::OnceCell;
 
 use super::checks::SharedChecks;
-use crate::near::NearNode;
+use super::file_state::FileState;
+use crate::near::node::NearNode;
 use crate::protocol::{Member, RequestBody, ResponseBody};
 use crate::routes::Routes;
 
@@ -83,16 +84,6 @@ enum Check {
     Bad,
 }
 
-/// What differs after a program has written to a file of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileState {
-    pub device: u64,
-    pub inode: u64,
-    pub size_bytes: u64,
-    pub modified_s: i64,
-    pub modified_ns: i64,
-}
-
 /// The open file of a chunk that matched its checksum.
 #[derive(Debug)]
 pub struct CheckedFile {
@@ -141,22 +132,6 @@ impl NearChunk {
     pub fn count_part(&self, bytes: u64) -> (u32, u64) {
         let parts = self.parts.fetch_add(1, Ordering::Relaxed) + 1;
         (parts, self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes)
-    }
-}
-
-impl FileState {
-    /// `None` if the file was deleted.
-    pub fn of(file: &File) -> Option<Self> {
-        let found = file.metadata().ok()?;
-        let (device, modified_s, modified_ns) = (found.dev(), found.mtime(), found.mtime_nsec());
-        let state = FileState {
-            device,
-            inode: found.ino(),
-            size_bytes: found.len(),
-            modified_s,
-            modified_ns,
-        };
-        (found.nlink() > 0).then_some(state)
     }
 }
 

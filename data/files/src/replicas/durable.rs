@@ -9,10 +9,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::calls::Calls;
-use crate::error::FilesError;
+use crate::error::{FilesError, unexpected};
+use crate::outgoing::silent;
 use crate::protocol::{Member, RequestBody, ResponseBody, StoreFailure};
-use crate::replicas::{Replicas, enough_replicas, not_stored, silent};
-use crate::routes::unexpected;
+use crate::replicas::{Replicas, enough_replicas, not_stored};
 
 /// Time for a node to force the chunks of a file to its disk.
 const SYNC_DEADLINE: Duration = Duration::from_secs(120);

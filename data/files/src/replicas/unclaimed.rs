@@ -14,11 +14,10 @@ use eyas_types::dfs::{Chunk, NodeId};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-use crate::error::{FilesError, FilesErrorKind};
+use crate::error::{FilesError, FilesErrorKind, unexpected};
 use crate::names::{Condition, Names};
 use crate::protocol::{ChunkPresence, RequestBody, ResponseBody};
 use crate::replicas::Replicas;
-use crate::routes::unexpected;
 
 /// An operation gives chunks to a file only if their nodes had them within this time before it. The
 /// nodes keep what a client has left for twice as long (`LEFT_PATIENCE`, `data/dfs/src/audit.rs`).

@@ -2,15 +2,11 @@
 //! first. A file written at this moment would have one replica, and would be lost with the first
 //! node that dies.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::error::FilesError;
 use crate::routes::{KnownNodes, Routes};
-
-/// Nodes may join within this time after the client has connected. A file that is written later has
-/// fewer replicas at first if nodes are missing.
-pub(crate) const GATHER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The number of nodes that have joined, and the number to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

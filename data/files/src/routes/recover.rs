@@ -8,9 +8,9 @@ use eyas_ring::{FileAnswer, FileOperation, Refusal};
 use eyas_types::dfs::NodeId;
 
 use crate::backoff::Backoff;
-use crate::error::{FilesError, FilesErrorKind};
+use crate::error::{FilesError, FilesErrorKind, unexpected};
 use crate::protocol::{RequestBody, ResponseBody};
-use crate::routes::{Routes, unexpected};
+use crate::routes::Routes;
 
 /// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use eyas_ring::{FileOperation, replica_targets};
 use eyas_types::dfs::{Chunk, NodeId};
 
 use crate::error::FilesError;
-use crate::names::File;
-use crate::replicas::{OutgoingChunk, UnclaimedChunks};
+use crate::file::File;
+use crate::outgoing::OutgoingChunk;
+use crate::replicas::unclaimed::UnclaimedChunks;
 use crate::upkeep::Upkeep;
 
 impl Upkeep {

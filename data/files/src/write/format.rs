@@ -8,9 +8,9 @@ use eyas_types::dfs::{FileName, FileRecord, Format, PROBED_BYTES, RecordFormat};
 use tokio::runtime::Handle;
 
 use crate::error::{FilesError, FilesErrorKind};
-use crate::names::File;
+use crate::file::File;
 use crate::reading::Reading;
-use crate::replicas::UnclaimedChunks;
+use crate::replicas::unclaimed::UnclaimedChunks;
 use crate::uploads::FileDraft;
 use crate::write::Writes;
 

@@ -16,13 +16,15 @@ use eyas_types::dfs::{
     RecordFormat, Unsynced,
 };
 
+use crate::chunk_sizes::SMALL_CHUNK_BYTES;
 use crate::error::{FilesError, FilesErrorKind};
-use crate::names::File;
+use crate::file::File;
 use crate::quota::FolderUsage;
-use crate::replicas::UnclaimedChunks;
+use crate::replicas::unclaimed::UnclaimedChunks;
 use crate::source::ContentSource;
 use crate::uploads::FileDraft;
-use crate::write::{SMALL_CHUNK_BYTES, WriteOptions, Writes, random};
+use crate::write::Writes;
+use crate::write::options::WriteOptions;
 
 /// The new content of a file.
 pub trait NewContent: Send + Sync + 'static {
@@ -130,14 +132,6 @@ enum Part {
     Kept(usize),
     /// Bytes that are stored.
     Stored(Range<u64>),
-}
-
-/// The id of a file that is going to be written.
-///
-/// # Errors
-/// `Local` if the system has no random numbers.
-pub fn new_file_id() -> Result<FileId, FilesError> {
-    random().map(FileId)
 }
 
 impl Writes {
