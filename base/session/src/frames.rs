@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::connection::{SessionError, alert_in, ended, not_trusted, protocol};
 use crate::door::Proven;
+use crate::session_error::{SessionError, alert_in, ended, not_trusted, protocol};
 
 /// The receiving half of a session.
 pub struct FrameReader {

@@ -35,12 +35,13 @@ mod ports;
 pub mod private;
 pub mod relay;
 mod sealed;
+mod session_error;
 mod suites;
 pub mod trusted;
 
 pub use access::{Access, AccessError, AccessProblem};
 pub use authority::{Authority, AuthorityError, Certified, new_secret};
-pub use connection::{Session, SessionAcceptor, SessionError, dial, keep_alive};
+pub use connection::{Session, SessionAcceptor, dial, keep_alive};
 pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
 pub use descriptors::{descriptor_limit_of_caller, raise_descriptor_limit};
@@ -53,3 +54,4 @@ pub use ports::{
 };
 pub use relay::Relay;
 pub use sealed::SealedStream;
+pub use session_error::SessionError;

@@ -13,9 +13,10 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::connection::{Session, SessionAcceptor, SessionError, ended};
+use crate::connection::{Session, SessionAcceptor};
 use crate::door::{Door, Guest, PROOF_DEADLINE};
 use crate::local_socket::{self, is_of_this_user};
+use crate::session_error::{SessionError, ended};
 
 /// Pause after the system could not accept a connection, most likely because descriptors have run
 /// out.

@@ -175,10 +175,11 @@ impl AsyncWrite for RecordStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session_error::SessionError;
     use std::time::Duration;
 
     use crate::access::Access;
-    use crate::connection::{Session, SessionAcceptor, SessionError, dial};
+    use crate::connection::{Session, SessionAcceptor, dial};
     use crate::listener::Listener;
     use eyas_wire::Role;
     use tokio::io::AsyncReadExt;

@@ -7,8 +7,8 @@ use eyas_wire::frame::Frame;
 use serde::Serialize;
 use tokio::sync::{AcquireError, Semaphore, TryAcquireError, mpsc};
 
-use crate::connection::SessionError;
 use crate::frames::FrameWriter;
+use crate::session_error::SessionError;
 
 /// Capacity of an outbox, in messages. [`Outbox::post`] does not wait for space: it fails if the
 /// outbox is full, which means that the peer has stopped reading.

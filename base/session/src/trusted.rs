@@ -14,8 +14,59 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use thiserror::Error;
 
-use crate::private::PrivateError;
+/// Why a folder or a file is not private.
+#[derive(Debug, Error)]
+pub enum PrivateError {
+    /// Another user owns it.
+    #[error(
+        "{path} belongs to another user (uid {owner}), who could read or replace its content: use \
+         a folder of your own (with EYAS_HOME, EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
+    )]
+    Foreign {
+        /// The file or folder.
+        path: PathBuf,
+        /// The owner's user id.
+        owner: u32,
+    },
+    /// Other users can write to it.
+    #[error(
+        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or `chmod +t \
+         {path}` if the folder is to be shared, or use another folder (with EYAS_HOME, \
+         EYAS_CACHE, TMPDIR, --access, --folder or objects=)"
+    )]
+    Writable {
+        /// The folder.
+        path: PathBuf,
+        /// The permission bits.
+        mode: u32,
+    },
+    /// Other users can read or write it.
+    #[error("other users can read or write {path} (mode {mode:o})")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// The permission bits.
+        mode: u32,
+    },
+    /// It is not of the expected kind.
+    #[error("{path} is not a {expected}")]
+    OtherKind {
+        /// The path.
+        path: PathBuf,
+        /// The expected kind.
+        expected: &'static str,
+    },
+    /// A system call has failed.
+    #[error("cannot use {path}: {source}")]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
 
 /// The user id that the system shows for owners that this namespace does not know.
 pub(crate) const UNKNOWN_USER: u32 = 65_534;

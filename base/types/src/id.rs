@@ -7,8 +7,6 @@ use alloc::string::String;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
-use crate::object::Version;
-
 /// A text is not an id of the wanted kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IdError {
@@ -33,53 +31,6 @@ pub enum IdError {
 /// has another id. A file of the cluster that is one chunk has the chunk's id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 16]);
-
-impl ObjectId {
-    /// The id of `source` (a URL) at `version`.
-    pub fn of(source: &(impl AsRef<[u8]> + ?Sized), version: &Version) -> Self {
-        if let Version::Chunk { chunk, .. } = version {
-            return *chunk;
-        }
-        let source = source.as_ref();
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&(source.len() as u64).to_le_bytes());
-        hasher.update(source);
-        match version {
-            Version::Modified { mtime_ns, size_bytes } => {
-                hasher.update(b"m");
-                hasher.update(&mtime_ns.to_le_bytes());
-                hasher.update(&size_bytes.to_le_bytes());
-            }
-            Version::Etag { etag, size_bytes } => {
-                hasher.update(b"e");
-                hasher.update(etag.as_bytes());
-                hasher.update(&size_bytes.to_le_bytes());
-            }
-            Version::Part { etag, offset, size_bytes } => {
-                hasher.update(b"p");
-                hasher.update(etag.as_bytes());
-                hasher.update(&offset.to_le_bytes());
-                hasher.update(&size_bytes.to_le_bytes());
-            }
-            Version::File { mtime_ns, size_bytes, inode, changed_ns, system } => {
-                hasher.update(b"f");
-                for number in [
-                    mtime_ns.cast_unsigned(),
-                    *size_bytes,
-                    *inode,
-                    changed_ns.cast_unsigned(),
-                    *system,
-                ] {
-                    hasher.update(&number.to_le_bytes());
-                }
-            }
-            Version::Chunk { .. } => unreachable!("it has an id"),
-        }
-        let mut id = [0; 16];
-        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        ObjectId(id)
-    }
-}
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

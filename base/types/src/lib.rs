@@ -29,6 +29,7 @@ pub mod shown;
 pub mod task;
 pub mod template;
 pub mod units;
+pub mod value;
 
 pub use estimate::Estimate;
 pub use id::{ExecutorId, JobId, ObjectId, PlaceId, TaskId};
@@ -42,7 +43,7 @@ pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, PolicyError, Pro
 pub use resource::{GPU, Resources};
 pub use shown::{shown, shown_lines};
 pub use task::{
-    Input, InputFrom, Need, OutputSpec, PartOfFile, Program, TaskItem, TaskTemplate, Value,
-    WorkingFolder,
+    Input, InputFrom, Need, OutputSpec, PartOfFile, Program, TaskItem, TaskTemplate, WorkingFolder,
 };
 pub use template::{Template, TemplatePart};
+pub use value::Value;

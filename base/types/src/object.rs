@@ -96,6 +96,53 @@ impl Version {
     }
 }
 
+impl ObjectId {
+    /// The id of `source` (a URL) at `version`.
+    pub fn of(source: &(impl AsRef<[u8]> + ?Sized), version: &Version) -> Self {
+        if let Version::Chunk { chunk, .. } = version {
+            return *chunk;
+        }
+        let source = source.as_ref();
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(source.len() as u64).to_le_bytes());
+        hasher.update(source);
+        match version {
+            Version::Modified { mtime_ns, size_bytes } => {
+                hasher.update(b"m");
+                hasher.update(&mtime_ns.to_le_bytes());
+                hasher.update(&size_bytes.to_le_bytes());
+            }
+            Version::Etag { etag, size_bytes } => {
+                hasher.update(b"e");
+                hasher.update(etag.as_bytes());
+                hasher.update(&size_bytes.to_le_bytes());
+            }
+            Version::Part { etag, offset, size_bytes } => {
+                hasher.update(b"p");
+                hasher.update(etag.as_bytes());
+                hasher.update(&offset.to_le_bytes());
+                hasher.update(&size_bytes.to_le_bytes());
+            }
+            Version::File { mtime_ns, size_bytes, inode, changed_ns, system } => {
+                hasher.update(b"f");
+                for number in [
+                    mtime_ns.cast_unsigned(),
+                    *size_bytes,
+                    *inode,
+                    changed_ns.cast_unsigned(),
+                    *system,
+                ] {
+                    hasher.update(&number.to_le_bytes());
+                }
+            }
+            Version::Chunk { .. } => unreachable!("it has an id"),
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        ObjectId(id)
+    }
+}
+
 /// Permissions of a file: the nine bits that tell whether its owner, its group and all others may
 /// read, write and execute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

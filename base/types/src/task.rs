@@ -13,6 +13,7 @@ use crate::matching::Terms;
 use crate::name::Name;
 use crate::resource::Resources;
 use crate::template::{Template, TemplatePart};
+use crate::value::Value;
 
 /// Default limit of the captured standard output of a task, and of its standard error. Bytes beyond
 /// the limit are discarded and counted in the outcome.
@@ -274,35 +275,6 @@ pub struct TaskItem {
     pub values: Vec<Value>,
     /// Inputs of this task. They come after the inputs of the template.
     pub inputs: Vec<Input>,
-}
-
-/// One column of an item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Value {
-    /// The text as the user wrote it.
-    pub text: Name,
-    /// If the text names an input: the index of the input in [`TaskItem::inputs`], or
-    /// [`TEMPLATE_INPUT`] and its index in [`TaskTemplate::inputs`]. In the command and the
-    /// environment, the placeholder then stands for the staged path. In the names of outputs, it
-    /// does so only for an input of the item.
-    pub input: Option<u32>,
-}
-
-/// The bit by which [`Value::input`] counts in the template. A task has fewer inputs.
-pub const TEMPLATE_INPUT: u32 = 1 << 31;
-
-impl Value {
-    /// The input of the item that the text names.
-    pub fn own_input(&self) -> Option<usize> {
-        self.input.filter(|input| input & TEMPLATE_INPUT == 0).map(|input| input as usize)
-    }
-
-    /// The input of the template that the text names.
-    pub fn template_input(&self) -> Option<usize> {
-        self.input
-            .filter(|input| input & TEMPLATE_INPUT != 0)
-            .map(|input| (input & !TEMPLATE_INPUT) as usize)
-    }
 }
 
 /// Requirements of a task on its executor. Tasks with equal requirements form a class, and are

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
-use crate::task::Value;
+use crate::value::Value;
 
 /// One word: literal text and placeholders in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -390,7 +390,7 @@ impl core::fmt::Display for Template {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::TEMPLATE_INPUT;
+    use crate::value::TEMPLATE_INPUT;
     use alloc::vec;
 
     fn expand(text: &str, values: &[&str]) -> Name {

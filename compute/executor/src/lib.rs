@@ -17,6 +17,7 @@
 
 mod cluster_files;
 mod config;
+mod error;
 mod executor_core;
 mod files_node;
 pub(crate) mod inherited;
@@ -31,6 +32,7 @@ mod storage_turns;
 mod task;
 
 pub use config::{ExecutorConfig, PoolNode, default_capacity};
+pub use error::ExecutorError;
 pub use inherited::{close_inherited, raise_descriptor_limit};
 pub use leftovers::guardian;
 pub use leftovers::incarnation::{Incarnation, NoIncarnation};
@@ -38,5 +40,5 @@ pub use resources::gpus::{GpuVendor, Gpus};
 pub use resources::limit_mode::{LimitMode, LimitOptions, UnknownLimitMode};
 pub use resources::part;
 pub use resources::topology::usable_cores;
-pub use run::{ExecutorError, run};
+pub use run::run;
 pub use stop::{StopSignal, StopSwitch};

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{NodeError, PreparedNode};
+use eyas_dfs::PreparedNode;
 use eyas_files::NearNode;
-use eyas_session::private::PrivateError;
-use eyas_session::{Access, BindAddress, DataKeys, Session, SessionError};
-use eyas_store::{Limits, ObjectStore, ReadOrder, Storage, StorageError, StoreError};
+use eyas_session::{Access, BindAddress, DataKeys, Session};
+use eyas_store::{Limits, ObjectStore, ReadOrder, Storage};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
-use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 
 use crate::cluster_files::{self, KnownFilesNodes};
 use crate::config::ExecutorConfig;
+use crate::error::ExecutorError;
 use crate::files_node::ExecutorFilesNode;
 use crate::leftovers;
 use crate::leftovers::cgroup::{Cgroup, EnteringCgroup};
@@ -30,52 +29,12 @@ use crate::process::strays::Strays;
 use crate::resources::TaskResources;
 use crate::resources::limit_mode::LimitMode;
 use crate::resources::task_group::{NoTaskGroups, TaskGroups};
-use crate::session::{SessionEnd, SessionHost, reconnect};
+use crate::session::{KILL_DEADLINE, SessionEnd, SessionHost, reconnect};
 use crate::stop::StopSignal;
 use crate::storage_turns::StorageTurns;
 use crate::task::sandbox::kept::KeptSandboxes;
 use crate::task::tokens::Tokens;
 use crate::task::{MAX_DELIVERIES, TaskRunner, sandbox};
-
-/// Killed tasks have to end within this time; it is longer than the grace of a killed process.
-pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Why an executor has ended, or could not start.
-#[derive(Debug, Error)]
-pub enum ExecutorError {
-    /// The dispatcher could not be reached within the reconnection time.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The store cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Storage cannot be emulated as configured.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The dispatcher does not accept this executor.
-    #[error("{0}")]
-    Refused(String),
-    /// Other users can change the executor's folder.
-    #[error("cannot use the folder: {0}")]
-    Folder(#[from] PrivateError),
-    /// The node of the file system cannot start.
-    #[error(transparent)]
-    Files(#[from] NodeError),
-    /// Tasks cannot be limited as configured.
-    #[error(
-        "cannot limit tasks by control groups: {0}; use --limits auto or --limits poll, without \
-         --cpu-quota, or have the system delegate a control group to this user"
-    )]
-    Limits(String),
-    /// A system call has failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// The attempted step.
-        what: String,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-}
 
 /// Runs an executor until `stop` or the dispatcher stops it. The executor prepares its folder, and
 /// then waits for `access`, because its dispatcher may be starting too; it ends if the sender is

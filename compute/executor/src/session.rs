@@ -17,12 +17,15 @@ use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::cluster_files::KnownFilesNodes;
 use crate::config::{ExecutorConfig, PoolNode};
+use crate::error::ExecutorError;
 use crate::executor_core::{CoreHandle, tick_every};
 use crate::files_node::ExecutorFilesNode;
-use crate::run::{ExecutorError, KILL_DEADLINE};
 use crate::stop::StopSignal;
 use crate::task::TaskRunner;
 use crate::task::lease::{Lease, Moment};
+
+/// Killed tasks have to end within this time; it is longer than the grace of a killed process.
+pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// First and longest wait between two attempts to reach the dispatcher.
 const REDIAL: Duration = Duration::from_millis(100);

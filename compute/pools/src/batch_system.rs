@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use eyas_provision::{BatchReport, BatchState};
 use eyas_wire::pool::PoolOptions;
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::request::{BatchJob, RequestPlan};
 
 /// Where a node has what its script needs.

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod batch_command;
+mod batch_error;
 mod batch_system;
 mod clock;
 mod cluster;
@@ -34,7 +35,7 @@ mod script;
 mod store;
 mod systems;
 
-pub use batch_command::BatchError;
+pub use batch_error::BatchError;
 pub use cluster::{ClusterState, MAX_POOLS, PoolOrder};
 pub use eyas_provision::{FittingWork, NodeShape, PoolNodeState};
 pub use lone_job::{LoneCommand, LoneJob, LoneState};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use eyas_provision::{BatchState, MAX_UNKNOWN};
 use eyas_wire::pool::PoolOptions;
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::batch_system::{self, BatchSystem, Submission};
 use crate::request::{BatchJob, RequestPlan, make_private_folder, new_mark, write_private};
 use crate::script::{quoted, shell};

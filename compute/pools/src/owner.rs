@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::batch_system::{self, BatchSystem, Submission};
 use crate::clock::PoolClock;
 use crate::cluster::{ClusterState, MAX_POOLS, PoolOrder};

@@ -16,7 +16,7 @@ use eyas_provision::{
 use eyas_wire::pool::PoolOptions;
 use eyas_wire::view::pool::PoolEventView;
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, Submission};
 use crate::cluster::PoolOrder;
 use crate::request::{self, BatchJob, HOST_FILE, RequestPlan, SCRIPT, TRIED_MARK};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use eyas_provision::{BatchJobId, PoolRequest, request_name};
 use eyas_wire::pool::PoolOptions;
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 
 /// File with the state of a request.
 const STATE: &str = "request.toml";

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, NodePaths};
 use crate::request::{RequestPlan, make_private_folder, write_private};
 

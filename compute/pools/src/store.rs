@@ -10,7 +10,7 @@ use eyas_provision::{PoolCounts, PoolRequest, SavedPool};
 use eyas_wire::pool::PoolOptions;
 use serde::{Deserialize, Serialize};
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::request::{self, write_private};
 
 /// File with options and counts of a pool.

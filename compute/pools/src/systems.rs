@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use eyas_wire::pool::PoolOptions;
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::batch_system::BatchSystem;
 
 /// Makes a batch system for one pool.

@@ -42,6 +42,7 @@
 extern crate alloc;
 
 mod claims;
+mod config;
 mod dependencies;
 mod ends;
 mod event;
@@ -49,6 +50,7 @@ mod executors;
 mod health;
 mod items;
 mod job;
+mod job_end;
 mod job_table;
 mod jobs;
 mod lineage;
@@ -66,15 +68,17 @@ mod task_ending;
 #[cfg(test)]
 mod tests;
 
+pub use config::Config;
 pub use dependencies::Dependencies;
 pub use event::{Effect, Event, JobsAction, SchedulerOrder};
 pub use items::Items;
 pub use job::{
     Job, JobSnapshot, JobSummary, NewJob, Phase, RetainedOutput, TaskState, output_bytes,
 };
-pub use jobs::{Config, Jobs};
+pub use job_end::JobEnd;
+pub use jobs::Jobs;
 pub use lineage::{MAX_RECOMPUTATIONS, RETURN_GRACE_US};
-pub use log::{Entry, JobEnd, JournalRecord, Replay};
+pub use log::{Entry, JournalRecord, Replay};
 pub use losses::{MAX_INTERRUPTIONS, MAX_LOSSES};
 pub use retention::MAX_UNCOVERED;
 pub use spec::{

@@ -9,6 +9,7 @@ use eyas_types::{JobId, ObjectSpec, TaskResult};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Job, JobSnapshot, JobSummary};
+use crate::job_end::JobEnd;
 use crate::spec::JobSpec;
 
 /// What is to be written to the journal.
@@ -95,19 +96,6 @@ pub enum Entry {
         /// Whether the executors were lost, and not ended in good order.
         is_loss: bool,
     },
-}
-
-/// One task's end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobEnd {
-    /// When it ended.
-    pub at_us: u64,
-    /// When it could first run.
-    pub ready_us: u64,
-    /// Bytes of captured output in the result.
-    pub output_bytes: u64,
-    /// Its result.
-    pub result: TaskResult,
 }
 
 impl Entry {

@@ -11,10 +11,10 @@ use core::ops::Bound;
 
 use eyas_types::{JobId, TaskId};
 
+use crate::config::Config;
 use crate::event::{JobsAction, SchedulerOrder};
 use crate::job::{Job, Phase};
 use crate::job_table::JobTable;
-use crate::jobs::Config;
 use crate::refusals::{GivenUp, Refusals};
 use crate::step::JobsStep;
 

@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 
 use eyas_types::{JobId, Outcome};
 
+use crate::config::Config;
 use crate::job::{Job, cut_output, output_bytes};
 use crate::job_table::JobTable;
-use crate::jobs::Config;
 use crate::lineage::Lineage;
 
 /// A job that runs is written as a snapshot once a snapshot would replace this many entries and

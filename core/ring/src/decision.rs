@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileId, FileRecord, NodeId, Unsynced};
 
+use crate::after_write::AfterWrite;
 use crate::event::{FileAnswer, FileOperation, Refusal, Replaceable};
 use crate::record::{NameEntry, Stored};
-use crate::serve::AfterWrite;
 
 /// The entry to write and what follows; or the answer, if nothing is to be written.
 type Decision = Result<(NameEntry, AfterWrite), Box<Result<FileAnswer, Refusal>>>;

@@ -43,6 +43,7 @@
 
 extern crate alloc;
 
+mod after_write;
 mod ballot;
 mod decision;
 mod event;

@@ -25,12 +25,13 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileId, FileName, FileRecord, NodeId};
 
+use crate::after_write::AfterWrite;
 use crate::decision::dropped;
 use crate::event::Refusal;
 use crate::membership::RingMembership;
 use crate::message::MessageBody;
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::serve::{AfterWrite, LedNames, PendingName, PendingOperation};
+use crate::serve::{LedNames, PendingName, PendingOperation};
 use crate::step::Step;
 
 /// A rename that waits for the leader of the old name.

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 
+use crate::after_write::AfterWrite;
 use crate::decision::decide;
 use crate::event::{FileAnswer, FileOperation, Refusal};
 use crate::folder_use::FolderUses;
@@ -54,27 +55,6 @@ pub(crate) struct QuorumWrite {
     /// The replicas that have stored the entry.
     acks: BTreeSet<NodeId>,
     then: AfterWrite,
-}
-
-/// What happens when a write is acknowledged.
-pub(crate) enum AfterWrite {
-    /// The client, if there is one, is told that the operation is done. Replicas of chunks that the
-    /// file no longer has are deleted.
-    Done { request: Option<u64>, dropped: BTreeMap<NodeId, Vec<ObjectId>> },
-    /// The client is told that the operation was refused.
-    Refuse { request: Option<u64>, refusal: Refusal },
-    /// The leader of the old name is asked for the file.
-    Move { request: u64 },
-    /// The leader of the new name is told that the file has departed.
-    Moved,
-    /// The leader of the old name is told that the file has arrived. Replicas of chunks of the file
-    /// that it has replaced are deleted.
-    Arrived {
-        from: FileName,
-        token: RecordVersion,
-        request: Option<u64>,
-        dropped: BTreeMap<NodeId, Vec<ObjectId>>,
-    },
 }
 
 impl FileOperation {

@@ -22,11 +22,12 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 
+use crate::after_write::AfterWrite;
 use crate::decision::dropped;
 use crate::event::{Config, Effect, FileChunks};
 use crate::membership::RingMembership;
 use crate::record::{NameEntry, RecordVersion, Stored};
-use crate::serve::{AfterWrite, LedNames};
+use crate::serve::LedNames;
 use crate::step::Step;
 
 /// Maximum number of files that a leader has forced to the disks at a time. Further ones are found

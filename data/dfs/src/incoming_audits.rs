@@ -9,7 +9,7 @@ use eyas_types::dfs::{FileName, NodeId};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::links::ToPeer;
-use crate::node::NodeShared;
+use crate::node_shared::NodeShared;
 
 /// Maximum number of audits of one connection that wait. Further ones are dropped, and the audit of
 /// all files counts as not completed.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod auditors;
 mod change_log;
 mod chunks;
 mod database;
@@ -15,6 +16,7 @@ mod gossip;
 mod incoming_audits;
 mod links;
 mod node;
+mod node_shared;
 mod rights;
 mod ring_thread;
 mod runs;

@@ -5,17 +5,16 @@
 //! waits for the network or the disk runs in tasks. A node that is dropped ends at once, as if its
 //! process had died; other nodes notice.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_files::protocol::{ChunkSpec, DfsMembership, Member};
-use eyas_ring::{Event, FileChunks, RingMessage, View};
-use eyas_session::{Access, BindAddress, Credentials, DataKeys, Listener, SessionAcceptor, listen};
+use eyas_files::protocol::ChunkSpec;
+use eyas_ring::{Event, FileChunks, RingMessage};
+use eyas_session::{Access, BindAddress, DataKeys, Listener, SessionAcceptor, listen};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -28,7 +27,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
-use crate::audit::{self, Auditors};
+use crate::audit;
 use crate::change_log::ChangeLog;
 use crate::change_log::DEFAULT_AUDIT_BYTES;
 use crate::chunks::NodeChunks;
@@ -36,6 +35,7 @@ use crate::database::{Database, DatabaseError};
 use crate::gossip::{Gossip, LiveNodes, Neighbour};
 use crate::links::NodeLinks;
 use crate::links::ToPeer;
+use crate::node_shared::{Identity, NodeShared};
 use crate::ring_thread::{RingEffects, RingInput, RingState, RingThread};
 use crate::runs::{self, Runs};
 use crate::serve;
@@ -102,34 +102,6 @@ pub struct DfsNode {
     /// The threads of the ring and of the runs.
     threads: Vec<JoinHandle<()>>,
     _tasks: JoinSet<()>,
-}
-
-/// The file system that a node's folder belongs to.
-pub(crate) struct Identity {
-    folder: PathBuf,
-    pub system: FileSystemId,
-}
-
-pub(crate) struct NodeShared {
-    pub node: NodeId,
-    pub identity: Identity,
-    pub address: SocketAddr,
-    pub database: Arc<Database>,
-    pub chunks: NodeChunks,
-    pub links: NodeLinks,
-    /// Decides what tokens of jobs permit.
-    pub credentials: Credentials,
-    /// The audit log.
-    pub changes: ChangeLog,
-    pub told: mpsc::SyncSender<RingInput>,
-    pub runs: mpsc::SyncSender<runs::RunInput>,
-    pub state: watch::Receiver<RingState>,
-    pub gossip: Gossip,
-    pub room: Arc<dyn ChunkSpace>,
-    neighbours: Mutex<BTreeMap<NodeId, Neighbour>>,
-    auditors: Mutex<Auditors>,
-    /// A node asks for an audit.
-    pub audit_soon: Notify,
 }
 
 impl PreparedNode {
@@ -353,73 +325,6 @@ impl Drop for DfsNode {
                 tracing::error!("a thread of the file system's node has panicked");
             }
         }
-    }
-}
-
-impl NodeShared {
-    /// The file system as this node sees it.
-    pub fn membership(&self) -> DfsMembership {
-        let member = |(node, neighbour): (&NodeId, &Neighbour)| {
-            let Neighbour { address, transfer, free_bytes } = *neighbour;
-            Member { node: *node, address, transfer, free_bytes }
-        };
-        let alive = self.neighbours().iter().map(member).collect();
-        let RingState { view, is_settled } = self.state.borrow().clone();
-        DfsMembership { system: self.identity.system, view, is_settled, alive }
-    }
-
-    /// The view, if this node serves all partitions that it leads in it.
-    pub fn settled_view(&self) -> Option<View> {
-        let state = self.state.borrow();
-        state.view.clone().filter(|_| state.is_settled)
-    }
-
-    /// The leaders that have audited their files.
-    pub fn auditors(&self) -> MutexGuard<'_, Auditors> {
-        // No update of it can panic half-way.
-        self.auditors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Passes an event to the ring's thread. If the thread is overloaded the event is dropped; such
-    /// events are repeated.
-    pub fn tell(&self, event: Event) {
-        self.tell_all(vec![event]);
-    }
-
-    /// Passes events to the ring's thread, in order.
-    pub fn tell_all(&self, events: Vec<Event>) {
-        if !events.is_empty() && self.told.try_send(RingInput::Events(events)).is_err() {
-            tracing::debug!("dropped events: the ring's thread is overloaded or has ended");
-        }
-    }
-
-    /// Sends a message to another node, if its address is known.
-    pub fn send(&self, to: NodeId, message: ToPeer) {
-        self.send_all(to, vec![message]);
-    }
-
-    /// Sends messages to another node, in order.
-    pub fn send_all(&self, to: NodeId, messages: Vec<ToPeer>) {
-        let address = self.neighbours().get(&to).map(|neighbour| neighbour.address);
-        match address {
-            Some(address) => self.links.send(to, address, messages),
-            None => tracing::trace!(%to, "dropped messages to a node that is not alive"),
-        }
-    }
-
-    /// The addresses at which these nodes send chunks, if they are alive.
-    pub fn transfers(&self, nodes: &[NodeId]) -> Vec<SocketAddr> {
-        let neighbours = self.neighbours();
-        nodes
-            .iter()
-            .filter_map(|node| neighbours.get(node))
-            .map(|neighbour| neighbour.transfer)
-            .collect()
-    }
-
-    fn neighbours(&self) -> MutexGuard<'_, BTreeMap<NodeId, Neighbour>> {
-        // The value is only ever replaced as a whole.
-        self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::change_log::{ChangeOrigin, LoggedChange};
 use crate::chunks::{ChunkError, NodeChunks, failure};
 use crate::incoming_audits::IncomingAudits;
 use crate::links::ToPeer;
-use crate::node::NodeShared;
+use crate::node_shared::NodeShared;
 use crate::rights::{is_allowed, is_allowed_for};
 use crate::ring_thread::RingInput;
 use crate::runs;

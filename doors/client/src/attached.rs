@@ -8,7 +8,8 @@ use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskItem, TaskTemplate};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::JobView;
 
-use crate::client::{Client, ClientError};
+use crate::client::Client;
+use crate::client_error::ClientError;
 use crate::clusters::Cluster;
 use crate::draft::{Draft, DraftError};
 use crate::users::name_of_user;

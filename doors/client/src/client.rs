@@ -4,19 +4,18 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use eyas_files::{DfsClient, FilesError, NearNode};
+use eyas_files::{DfsClient, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_transfer::Peers;
 use eyas_types::dfs::NodeId;
 use eyas_types::{Input, InputFrom, JobId, TaskItem};
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
-use eyas_wire::frame::MAX_FRAME_BYTES;
 use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
-use thiserror::Error;
 
+use crate::client_error::ClientError;
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
-use crate::output_file::{OutputFileError, OutputReader};
+use crate::output_file::OutputReader;
 use crate::users::name_of_user;
 
 /// First wait before the client dials a lost dispatcher again. Each further wait is twice as long.
@@ -37,49 +36,6 @@ const CHUNKS_PART: usize = 64;
 const FILES_PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two requests for the nodes of the file system, while executors reconnect.
 const FILES_PAUSE: Duration = Duration::from_millis(100);
-
-/// Why a request has no answer.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// The dispatcher cannot be reached, or the connection has ended.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The dispatcher refused the request; the text is its reason.
-    #[error("{0}")]
-    Refused(String),
-    /// The dispatcher sent an answer to another kind of request.
-    #[error(
-        "the dispatcher's answer does not fit the request: check that client and dispatcher have \
-         the same version of eyas"
-    )]
-    Unexpected,
-    /// A part of a job does not fit in a message.
-    #[error(
-        "{what} cannot be submitted: it has {bytes} bytes, and at most {MAX_FRAME_BYTES} can be \
-         sent; put the data in files, or submit the job in parts"
-    )]
-    TooLarge {
-        /// The part of the job, such as `task 3`.
-        what: String,
-        /// Size of that part.
-        bytes: usize,
-    },
-    /// The cluster has no distributed file system.
-    #[error("no executor of this cluster keeps files: start some with `eyas start executor --dfs`")]
-    NoFiles,
-    /// The cluster has a distributed file system, but none of its nodes is connected.
-    #[error(
-        "none of the executors that keep this cluster's files is connected to its dispatcher: \
-         start them again with --dfs and their folders"
-    )]
-    FilesAway,
-    /// The distributed file system cannot be used.
-    #[error(transparent)]
-    Files(#[from] FilesError),
-    /// Captured output cannot be read from the dispatcher's file.
-    #[error(transparent)]
-    Output(#[from] OutputFileError),
-}
 
 /// An event of a watched job, in the order in which they happen.
 #[derive(Debug)]

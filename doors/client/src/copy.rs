@@ -10,8 +10,10 @@ use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use eyas_wire::view::ExecutorView;
 use thiserror::Error;
 
-use crate::client::{Client, ClientError};
-use crate::kept::{KeptError, kept_output};
+use crate::client::Client;
+use crate::client_error::ClientError;
+use crate::kept::kept_output;
+use crate::kept_error::KeptError;
 
 /// Why a kept output cannot be copied.
 #[derive(Debug, Error)]

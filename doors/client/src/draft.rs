@@ -18,7 +18,8 @@ use thiserror::Error;
 use crate::clusters::Cluster;
 use crate::draft_files::files_storage;
 use crate::globs::find;
-use crate::kept::{KeptError, KeptOutputs};
+use crate::kept::KeptOutputs;
+use crate::kept_error::KeptError;
 use crate::sources::SourceError;
 
 /// Why a task or input cannot be added to a job.

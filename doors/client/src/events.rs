@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use eyas_wire::client::{EventPosition, EventsPart, FromClient, ToClient};
 
-use crate::client::{Client, ClientError, can_come_back};
+use crate::client::{Client, can_come_back};
+use crate::client_error::ClientError;
 
 /// The events of a cluster, without an end.
 pub struct Events {

@@ -21,7 +21,8 @@ use eyas_wire::executor::TransferAddress;
 use tempfile::TempDir;
 use thiserror::Error;
 
-use crate::client::{Client, ClientError};
+use crate::client::Client;
+use crate::client_error::ClientError;
 
 /// Shortest pause before the client asks again for outputs that are not there yet. A round over the
 /// outputs of many tasks takes long; the pause is then as long as the round, but at most

@@ -7,7 +7,7 @@ use eyas_types::Name;
 use eyas_types::dfs::{FileName, FileNameError};
 use thiserror::Error;
 
-use crate::client::ClientError;
+use crate::client_error::ClientError;
 use crate::sources::{SourceError, files_of, wrong_pattern};
 
 /// Whether a name has special characters.

@@ -28,8 +28,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
 use eyas_store::{Glob, path_of};
-use eyas_types::task::TEMPLATE_INPUT;
 use eyas_types::template::Expansion;
+use eyas_types::value::TEMPLATE_INPUT;
 use eyas_types::{
     Input, InputFrom, Name, Numbers, OutputSpec, PartOfFile, Program, Resources, TaskItem,
     TaskTemplate, Template, TemplatePart, Value, WorkingFolder,

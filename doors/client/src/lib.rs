@@ -22,6 +22,7 @@
 
 mod attached;
 mod client;
+mod client_error;
 mod clusters;
 mod copy;
 mod draft;
@@ -31,6 +32,7 @@ mod get;
 mod globs;
 mod jobfile;
 mod kept;
+mod kept_error;
 mod map;
 mod output_file;
 mod retry;
@@ -39,7 +41,8 @@ mod sources;
 mod users;
 
 pub use attached::{AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender};
-pub use client::{Client, ClientError, WatchEvent};
+pub use client::{Client, WatchEvent};
+pub use client_error::ClientError;
 pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;
 pub use draft::{Draft, DraftError, SubmitProgress};
@@ -51,7 +54,7 @@ pub use jobfile::{
     Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError,
     check_requirements, draft_job, read_job_file, read_job_text,
 };
-pub use kept::KeptError;
+pub use kept_error::KeptError;
 pub use map::{
     BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask,
     PipelineError, Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,

@@ -6,6 +6,7 @@
 //! the user's program as a child. Outputs are hidden files until the job has ended.
 
 mod block_worker;
+mod error;
 mod failures;
 mod formats;
 mod header;
@@ -38,13 +39,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
 pub use block_worker::{BlockPiece, BlockRun, BlockWorker};
+pub use error::WorkError;
 pub use failures::TaskFailures;
 pub use partition::MAX_REDUCERS;
 pub use pipeline::PipelineError;
 pub use reduce::{ReduceTask, reduce_worker};
-pub use worker::{MapTask, Shuffle, WorkError, map_worker};
+pub use worker::{MapTask, Shuffle, map_worker};
 
-use crate::client::{Client, ClientError, WatchEvent};
+use crate::client::{Client, WatchEvent};
+use crate::client_error::ClientError;
 use crate::draft::{Draft, DraftError};
 use crate::jobfile::same;
 

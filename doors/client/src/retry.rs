@@ -10,7 +10,8 @@ use eyas_types::{JobId, Name, ObjectSpec, Version};
 use eyas_wire::client::{FromClient, ToClient};
 use tokio::task::JoinSet;
 
-use crate::client::{Client, ClientError};
+use crate::client::Client;
+use crate::client_error::ClientError;
 use crate::clusters::Cluster;
 use crate::draft_files::files_storage;
 

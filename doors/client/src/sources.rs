@@ -41,7 +41,7 @@ pub enum SourceError {
     Storage(#[from] eyas_store::StorageError),
     /// Kept outputs of a job cannot be listed.
     #[error(transparent)]
-    Kept(#[from] crate::kept::KeptError),
+    Kept(#[from] crate::kept_error::KeptError),
     /// The text is not a range of numbers.
     #[error("`{0}` is not a range: write FIRST-LAST or FIRST-LAST:STEP, such as 1-100")]
     Range(String),

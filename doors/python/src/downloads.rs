@@ -11,7 +11,7 @@ use eyas_client::{Client, Cluster, DownloadFolder, GetRequest, ScratchFolder};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::session::error;
+use crate::cluster_error::error;
 use crate::waiting::{Connected, wait};
 
 /// Threads that receive.

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod buffers;
+mod cluster_error;
 mod command;
 mod downloads;
 mod entries;
@@ -20,6 +21,8 @@ mod _eyas {
     #[pymodule_export]
     use super::blocks::{FilesBlock, FilesPiece, FilesRun, FilesRunStatus};
     #[pymodule_export]
+    use super::cluster_error::ClusterError;
+    #[pymodule_export]
     use super::command::main;
     #[pymodule_export]
     use super::entries::{FileChunk, FileEntry};
@@ -30,5 +33,5 @@ mod _eyas {
     #[pymodule_export]
     use super::results::{CallOutcome, EndedCall};
     #[pymodule_export]
-    use super::session::{CallSession, ClusterError, access_path, ask, check_destination, push};
+    use super::session::{CallSession, access_path, ask, check_destination, push};
 }

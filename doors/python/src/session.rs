@@ -13,7 +13,6 @@ use eyas_client::pool::PoolsRequest;
 use eyas_client::types::access::FilesScope;
 use eyas_client::types::dfs::FileNameError;
 use eyas_client::types::place::PlaceProblem;
-use eyas_client::types::shown::with_short_quotes;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
     Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources,
@@ -23,25 +22,17 @@ use eyas_client::{
     AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster,
     ClusterError as ClusterNotFound, Draft, check_requirements,
 };
-use pyo3::create_exception;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
+use crate::cluster_error::{error, short};
 use crate::downloads::Downloads;
 use crate::objects::object;
 use crate::results::EndedCall;
 use crate::waiting::{END_DEADLINE, connect, wait, wait_once};
-
-// Pickles and tracebacks name it as programs do.
-create_exception!(
-    eyas,
-    ClusterError,
-    PyRuntimeError,
-    "The cluster cannot be reached, or refuses a request."
-);
 
 /// Threads that send and receive.
 const THREADS: usize = 1;
@@ -111,15 +102,6 @@ fn input_of((number, output): (u32, Option<u16>)) -> Input {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn error(why: impl ToString) -> PyErr {
-    ClusterError::new_err(short(why))
-}
-
-/// A message with short quotes: an argument may have megabytes.
-fn short(message: impl ToString) -> String {
-    with_short_quotes(&message.to_string()).into_owned()
 }
 
 /// The cluster with this access file or name, or the one that `eyas` commands use by default.

@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use serde::Deserialize;
 
-use crate::batch_command::{self, BatchError};
+use crate::batch_command;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, together};
 use crate::request::{BatchJob, RequestPlan, write_private};
 use crate::script::shell;

@@ -12,7 +12,7 @@
 
 mod api;
 mod config;
-mod error;
+pub(crate) mod error;
 mod manifest;
 mod states;
 #[cfg(test)]
@@ -33,7 +33,7 @@ use self::config::KubeEnvironment;
 pub use self::error::KubernetesError;
 use self::manifest::{CLUSTER_LABEL, FILES, STORE};
 use self::states::{KubeEvent, KubeJob, KubeMeta, KubePod};
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, NodePaths};
 use crate::request::{BatchJob, RequestPlan, write_private};
 

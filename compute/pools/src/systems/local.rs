@@ -12,7 +12,7 @@ use eyas_session::descriptor_limit_of_caller;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
-use crate::batch_command::BatchError;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, process_line, written_process};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::{quoted, shell};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use eyas_provision::{BatchEnd, BatchReport, BatchState};
 
-use crate::batch_command::{self, BatchError};
+use crate::batch_command;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, together, whole};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::shell;

@@ -10,7 +10,8 @@ use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use crate::batch_command::{self, BatchError};
+use crate::batch_command;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, together};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::shell;

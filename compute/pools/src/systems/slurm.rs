@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use eyas_wire::pool::PoolOptions;
 
-use crate::batch_command::{self, BatchError};
+use crate::batch_command;
+use crate::batch_error::BatchError;
 use crate::batch_system::BatchSystem;
 use crate::request::{BatchJob, RequestPlan};
 

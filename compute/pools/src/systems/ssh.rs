@@ -12,7 +12,8 @@ use eyas_provision::{BatchEnd, BatchReport, BatchState};
 use eyas_wire::pool::PoolOptions;
 use tokio::task::JoinSet;
 
-use crate::batch_command::{self, BatchError};
+use crate::batch_command;
+use crate::batch_error::BatchError;
 use crate::batch_system::{BatchSystem, process_line, together, whole, written_process};
 use crate::request::{BatchJob, RequestPlan};
 use crate::script::quoted;

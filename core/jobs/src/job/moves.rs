@@ -10,7 +10,7 @@ use eyas_types::{ExecutorId, ObjectId, ObjectSpec, Outcome, PlaceId, Status, Tas
 use super::course::EndedTask;
 use super::{FreedTasks, Job, Phase, output_bytes, producer};
 use crate::dependencies::Dependencies;
-use crate::log::JobEnd;
+use crate::job_end::JobEnd;
 use crate::spec::{Extension, SpecError};
 
 /// Failures that a report describes; it counts the others.

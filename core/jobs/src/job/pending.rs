@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use eyas_types::TaskResult;
 
 use super::output::output_bytes;
-use crate::log::JobEnd;
+use crate::job_end::JobEnd;
 
 /// Results in one entry.
 const ENTRY_RESULTS: usize = 4096;

@@ -7,39 +7,13 @@ use eyas_board::Board;
 
 use crate::agent::now_us;
 use crate::descriptors::Descriptor;
+use crate::timed_call::TimedCall;
 use crate::turn::CallTurn;
 
 /// One call in this many is timed, because reading the clock takes as long as a short call.
 const TIMED_CALL_RATIO: u32 = 16;
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
-
-/// A call whose duration is recorded.
-#[derive(Clone, Copy)]
-pub(crate) struct TimedCall {
-    board: &'static Board,
-    index: usize,
-    length: u64,
-    began_us: u64,
-}
-
-impl TimedCall {
-    /// A call that begins at this time.
-    pub(crate) fn begin(
-        board: &'static Board,
-        index: usize,
-        length: u64,
-        began_us: u64,
-    ) -> TimedCall {
-        TimedCall { board, index, length, began_us }
-    }
-
-    /// Records the end; `bytes` is 0 if unknown.
-    pub(crate) fn end(self, bytes: u64) {
-        let bytes = if bytes > 0 { bytes } else { self.length };
-        self.board.bypassed[self.index].record(bytes, now_us() - self.began_us);
-    }
-}
 
 /// Lets a call of `length` bytes proceed if the descriptor's storage is known to be bypassed.
 #[inline]

@@ -7,8 +7,8 @@ use eyas_board::{CallKind, SeatRequest};
 
 use crate::agent::{board, is_forked, known_board, must_order, now_ms, process};
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
-use crate::turn::CallTurn;
-use crate::waiting::{STEP, WantedTurn};
+use crate::turn::{CallTurn, WantedTurn};
+use crate::waiting::STEP;
 
 /// The turn to close a descriptor, for a close that writes. The agent, which may have the file open
 /// too, closes it first: some file systems cannot remove a file that is open anywhere.

@@ -31,6 +31,7 @@ mod page_cache;
 mod reads;
 mod shared_files;
 mod stat;
+mod timed_call;
 mod turn;
 mod waiting;
 mod writes;

@@ -6,8 +6,8 @@ use eyas_board::CallKind;
 
 use crate::descriptors::{self, Descriptor, StorageKind};
 use crate::page_cache;
-use crate::turn::CallTurn;
-use crate::waiting::{WantedTurn, at_once, heartbeat};
+use crate::turn::{CallTurn, WantedTurn};
+use crate::waiting::{at_once, heartbeat};
 
 /// Larger mappings are not read ahead.
 const MAX_MAPPED_BYTES: u64 = 16 << 20;

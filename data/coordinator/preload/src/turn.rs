@@ -1,13 +1,14 @@
 //! A turn: permission for one call to read or write shared storage.
 
 use core::cell::Cell;
+use core::ffi::c_int;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use eyas_board::Board;
+use eyas_board::{Board, CallKind};
 
 use crate::agent::now_us;
-use crate::bypass::TimedCall;
-use crate::waiting::WantedTurn;
+use crate::timed_call::TimedCall;
 
 /// Whether a call proceeds at once or waits for its turn.
 #[must_use = "the call waits when this is used"]
@@ -27,6 +28,60 @@ impl CallTurn {
             CallTurn::Unordered | CallTurn::Timed(_) => CallTurn::Unordered,
             CallTurn::Wanted(wanted) => CallTurn::Wanted(wanted.untimed()),
         }
+    }
+}
+
+/// A turn that a call waits for.
+pub(crate) struct WantedTurn {
+    pub number: c_int,
+    pub work: WantedWork,
+    /// Whether the duration of the call says how fast the storage is.
+    pub is_timed: bool,
+}
+
+/// What is done in a turn.
+pub(crate) enum WantedWork {
+    /// Read, or write past the page cache, at an offset or at the descriptor's position.
+    Call { kind: CallKind, offset: Option<u64>, length: u64 },
+    /// Flush these bytes from the page cache to the storage, and close the descriptor if `closes`
+    /// is set.
+    Sync { bytes: Range<u64>, closes: bool },
+}
+
+impl WantedTurn {
+    /// The turn to read at an offset or at the descriptor's position, or to write there past the
+    /// page cache.
+    #[inline]
+    pub(crate) fn to_call(
+        kind: CallKind,
+        number: c_int,
+        offset: Option<u64>,
+        length: u64,
+    ) -> CallTurn {
+        let work = WantedWork::Call { kind, offset, length };
+        CallTurn::Wanted(WantedTurn { number, work, is_timed: true })
+    }
+
+    /// The turn to flush these bytes from the page cache to the storage.
+    pub(crate) fn to_sync(number: c_int, bytes: Range<u64>) -> CallTurn {
+        CallTurn::Wanted(WantedTurn {
+            number,
+            work: WantedWork::Sync { bytes, closes: false },
+            is_timed: false,
+        })
+    }
+
+    /// The same turn for a call that closes the descriptor.
+    pub(crate) fn and_close(mut self) -> WantedTurn {
+        if let WantedWork::Sync { closes, .. } = &mut self.work {
+            *closes = true;
+        }
+        self
+    }
+
+    /// The same turn for a call whose duration does not say how fast the storage reads.
+    pub(crate) fn untimed(self) -> WantedTurn {
+        WantedTurn { is_timed: false, ..self }
     }
 }
 

@@ -18,11 +18,12 @@ use eyas_board::{
 use crate::agent::{
     board, class, known_board, must_order, now_ms, now_us, own_heartbeat, process, send_file,
 };
-use crate::bypass::{self, TimedCall};
+use crate::bypass::{self};
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
 use crate::page_cache::CacheLookup;
 use crate::stat::Stat;
-use crate::turn::{CallTurn, HeldTurn, OpenTurn};
+use crate::timed_call::TimedCall;
+use crate::turn::{CallTurn, HeldTurn, OpenTurn, WantedTurn, WantedWork};
 use crate::{page_cache, shared_files};
 
 /// Interval at which a waiting call checks that the agent is alive.
@@ -55,59 +56,7 @@ pub(crate) fn heartbeat() -> u64 {
     known_board().map_or_else(own_heartbeat, Board::heartbeat_ms)
 }
 
-/// A turn that a call waits for.
-pub(crate) struct WantedTurn {
-    number: c_int,
-    work: WantedWork,
-    /// Whether the duration of the call says how fast the storage is.
-    is_timed: bool,
-}
-
-/// What is done in a turn.
-enum WantedWork {
-    /// Read, or write past the page cache, at an offset or at the descriptor's position.
-    Call { kind: CallKind, offset: Option<u64>, length: u64 },
-    /// Flush these bytes from the page cache to the storage, and close the descriptor if `closes`
-    /// is set.
-    Sync { bytes: Range<u64>, closes: bool },
-}
-
 impl WantedTurn {
-    /// The turn to read at an offset or at the descriptor's position, or to write there past the
-    /// page cache.
-    #[inline]
-    pub(crate) fn to_call(
-        kind: CallKind,
-        number: c_int,
-        offset: Option<u64>,
-        length: u64,
-    ) -> CallTurn {
-        let work = WantedWork::Call { kind, offset, length };
-        CallTurn::Wanted(WantedTurn { number, work, is_timed: true })
-    }
-
-    /// The turn to flush these bytes from the page cache to the storage.
-    pub(crate) fn to_sync(number: c_int, bytes: Range<u64>) -> CallTurn {
-        CallTurn::Wanted(WantedTurn {
-            number,
-            work: WantedWork::Sync { bytes, closes: false },
-            is_timed: false,
-        })
-    }
-
-    /// The same turn for a call that closes the descriptor.
-    pub(crate) fn and_close(mut self) -> WantedTurn {
-        if let WantedWork::Sync { closes, .. } = &mut self.work {
-            *closes = true;
-        }
-        self
-    }
-
-    /// The same turn for a call whose duration does not say how fast the storage reads.
-    pub(crate) fn untimed(self) -> WantedTurn {
-        WantedTurn { is_timed: false, ..self }
-    }
-
     /// Waits for the turn, which `open` has from before the agent sees the request.
     #[cold]
     pub(crate) fn wait(self, open: &OpenTurn) -> HeldTurn {

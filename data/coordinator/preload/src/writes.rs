@@ -10,8 +10,8 @@ use core::ffi::c_int;
 use eyas_board::CallKind;
 
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
-use crate::turn::CallTurn;
-use crate::waiting::{WantedTurn, at_once};
+use crate::turn::{CallTurn, WantedTurn};
+use crate::waiting::at_once;
 
 /// The turn to write at an offset. Call [`after_write_at`] afterwards.
 #[inline]

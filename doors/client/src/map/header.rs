@@ -2,6 +2,7 @@
 //! first row of a table, the lines with `#` of a VCF file, the lines with `@` of a SAM file. A
 //! header may take several chunks. That of a file of `bgzip` is passed on in blocks of its own.
 
+use super::error::WorkError;
 use std::io::{self, Read, Write};
 
 use eyas_files::blocks::format::Cutter;
@@ -11,8 +12,6 @@ use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::DeflateEncoder;
 use memchr::memchr;
-
-use super::worker::WorkError;
 
 /// Longest header, which each process of a program gets from memory.
 pub(super) const MAX_HEADER_BYTES: usize = 64 << 20;

@@ -16,17 +16,15 @@ use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::OnceCell;
 
+use super::error::WorkError;
 use super::header::{FileHeader, header_of};
 use super::pause::Pause;
-use super::worker::WorkError;
+use super::pipeline::MIN_PIPE_BYTES;
 
 /// The pipe holds about as many bytes as the program reads in this time. A slow program in front of
 /// a full pipe would keep what other nodes could process; a fast program in front of a small pipe
 /// would wait for each page.
 const PIPE_TIME: Duration = Duration::from_millis(50);
-
-/// Smallest size of the pipe, with which it begins.
-pub(super) const MIN_PIPE_BYTES: usize = 4 << 10;
 
 /// Largest size of the pipe.
 const MAX_PIPE_BYTES: usize = 1 << 20;

@@ -13,11 +13,13 @@ use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use super::input::MIN_PIPE_BYTES;
 use super::line_sort::{BUFFER_BYTES, sort_lines};
 
 /// A shell whose last command was killed by signal N ends with the exit code 128 + N.
 const SHELL_SIGNAL: i32 = 128;
+
+/// Smallest size of the pipe of a program, with which it begins.
+pub(super) const MIN_PIPE_BYTES: usize = 4 << 10;
 
 /// Size of the pipes between programs, where the system allows it. The default is 64 KiB; larger
 /// pipes need fewer switches between the programs.

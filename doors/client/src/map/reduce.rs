@@ -12,10 +12,11 @@ use eyas_files::{DfsClient, FilesErrorKind, RunAddress};
 use rustix::pipe::fcntl_setpipe_size;
 use tokio::sync::mpsc;
 
+use super::error::WorkError;
 use super::line_sort::sort_lines;
 use super::partition::{lines_of, trailer_of};
 use super::pipeline::{PIPE_BYTES, Pipeline, PipelineError, Stage, program};
-use super::worker::{self, WorkError, store_whole};
+use super::worker::{self, store_whole};
 
 /// The work of one task of a reduce.
 #[derive(Clone, Debug)]

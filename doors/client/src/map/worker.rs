@@ -13,19 +13,18 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use eyas_files::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
-use eyas_files::{DfsClient, File, FilesError, RunAddress, RunAttendance, RunSpec, WriteOptions};
+use eyas_files::{DfsClient, File, RunAddress, RunAttendance, RunSpec, WriteOptions};
 use eyas_types::dfs::{Chunk, FileName, Format, PROBED_BYTES, RecordFormat, is_text};
-use thiserror::Error;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
-use super::header::MAX_HEADER_BYTES;
+use super::error::WorkError;
 use super::input::{ChunkSource, ProgramInput};
 use super::machine_load::MachineLoad;
 use super::partition::partition;
-use super::pipeline::{PIPE_BYTES, Pipeline, PipelineError, Stage, pipe, program, shell};
+use super::pipeline::{PIPE_BYTES, Pipeline, Stage, pipe, program, shell};
 
 /// Interval of heartbeats. A heartbeat also repeats a request that has no answer yet.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -63,41 +62,6 @@ pub struct Shuffle {
     pub partitions: u32,
     /// Shell command that is applied to the lines, sorted by key, before they are partitioned.
     pub combine: Option<String>,
-}
-
-/// Why a task of a job over blocks failed.
-#[derive(Debug, Error)]
-pub enum WorkError {
-    /// The file system failed, or the leader of the run does not answer.
-    #[error(transparent)]
-    Files(#[from] FilesError),
-    /// A program failed.
-    #[error(transparent)]
-    Program(#[from] PipelineError),
-    /// The standard input of the program cannot be written to.
-    #[error("the program's standard input cannot be written to: {0}")]
-    Input(io::Error),
-    /// An output of the map has no valid trailer.
-    #[error("{0} is not an output of this job's map: run the job again")]
-    Damaged(FileName),
-    /// The header of a file is longer than any header.
-    #[error(
-        "{0} has no header that ends within {MAX_HEADER_BYTES} bytes: leave out `--header \
-         repeat`, or give the file the name of its kind (`.csv`, `.vcf`, `.sam`)"
-    )]
-    Header(FileName),
-    /// The header of a file cannot be found, because the file is no text, or compressed as a whole.
-    #[error(
-        "{0} is neither text nor text that `bgzip` has compressed, so its header cannot be read: \
-         leave out `--header repeat`, or store the file as text or compressed with `bgzip`"
-    )]
-    NoHeader(FileName),
-    /// A compressed header is damaged.
-    #[error("the header of {0} cannot be decompressed ({1}): store the file again")]
-    CompressedHeader(FileName, io::Error),
-    /// A temporary file on this node cannot be used.
-    #[error("the program's output cannot be written to a temporary file: {0}")]
-    Scratch(#[from] io::Error),
 }
 
 /// Works on blocks of a run until no chunk is left.
