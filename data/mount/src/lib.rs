@@ -7,22 +7,30 @@
 #![forbid(unsafe_code)]
 
 mod answers;
-mod appending;
-mod content;
+mod drafts;
+mod entries;
 mod extended;
 mod failure;
 mod filesystem;
 mod folders;
+mod found;
 pub mod guardian;
 mod handles;
 mod holes;
+mod inode;
+mod inodes;
+mod kernel_cache;
+mod listing;
 mod mounted;
 mod namespace;
-mod nodes;
+mod new_files;
+mod publication;
 mod reading;
 mod removed;
+mod requests;
 mod session;
 mod space;
+mod storing;
 mod times;
 mod unpublished;
 
