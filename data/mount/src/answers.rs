@@ -77,8 +77,8 @@ pub(crate) fn offset(reply: ReplyLseek) -> impl FnOnce(Result<u64, Errno>) {
     }
 }
 
-/// The entries of a folder, which are in the reply. If it fails, the reply is dropped, which answers
-/// the kernel with `EIO`.
+/// The entries of a folder, which are in the reply. If a request fails, its reply is dropped, which
+/// answers the kernel with `EIO`.
 pub(crate) fn whole<R>(done: impl FnOnce(R)) -> impl FnOnce(Result<R, Errno>) {
     move |listed| {
         if let Ok(reply) = listed {

@@ -173,7 +173,7 @@ impl InodeState {
 
     // ---- what programs of this mount do
 
-    /// A program has created the file. `file` is its version if it is in the cluster already, empty.
+    /// A program has created the file. `file` is its version if it is in the cluster already.
     pub fn created(&mut self, mut draft: ContentDraft, file: Option<Arc<File>>) {
         if let Some(file) = file {
             draft.begin_publication();
