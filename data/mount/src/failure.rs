@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use eyas_files::{FilesError, FilesErrorKind};
+use eyas_types::dfs::NamedAttributeError;
 use fuser::Errno;
 
 /// The same reason is logged once in this time.
@@ -52,6 +53,18 @@ impl From<FilesError> for MountFailure {
             }
         };
         MountFailure { errno, why: Some(error.message) }
+    }
+}
+
+impl From<NamedAttributeError> for MountFailure {
+    fn from(error: NamedAttributeError) -> Self {
+        let errno = match error {
+            NamedAttributeError::Name(_) => Errno::EINVAL,
+            NamedAttributeError::Exists(_) => Errno::EEXIST,
+            NamedAttributeError::Missing(_) => Errno::NO_XATTR,
+            NamedAttributeError::Full(_) => Errno::ENOSPC,
+        };
+        errno.into()
     }
 }
 

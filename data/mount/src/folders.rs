@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::entries::Entries;
 use crate::failure::MountFailure;
-use crate::mounted::Mounted;
-use crate::nodes::{Found, Inode, ROOT};
-use eyas_types::dfs::{Attributes, FileKind};
+use crate::found::Found;
+use crate::inode::{Inode, ROOT};
 
 /// Number of entries that are requested at a time.
 const PAGE: u32 = 1000;
@@ -50,7 +50,7 @@ impl FolderReader {
     /// Positions before 2 are those of `.` and `..`.
     pub async fn entries(
         &mut self,
-        mounted: &Mounted,
+        entries: &Entries,
         position: u64,
     ) -> Result<Vec<FolderEntry>, MountFailure> {
         let wanted = position.saturating_sub(DOTS);
@@ -64,7 +64,7 @@ impl FolderReader {
             if self.page.is_empty()
                 && let Some(from) = self.next.take()
             {
-                self.read_page(mounted, &from).await?;
+                self.read_page(entries, &from).await?;
                 continue;
             }
             let entry = |(name, found, is_pending): &(String, Found, bool)| FolderEntry {
@@ -77,18 +77,18 @@ impl FolderReader {
     }
 
     /// Whether programs of this mount have changed names since the page was requested.
-    pub fn is_outdated(&self, mounted: &Mounted) -> bool {
-        self.changes != mounted.nodes.changes()
+    pub fn is_outdated(&self, entries: &Entries) -> bool {
+        self.changes != entries.inodes.changes()
     }
 
     /// Requests the page from a path on, and adds the files to it that were created here and never
     /// published.
-    async fn read_page(&mut self, mounted: &Mounted, from: &str) -> Result<(), MountFailure> {
-        self.changes = mounted.nodes.changes();
-        let listed = mounted.namespace.list(&self.path, from, PAGE).await?;
+    async fn read_page(&mut self, entries: &Entries, from: &str) -> Result<(), MountFailure> {
+        self.changes = entries.inodes.changes();
+        let listed = entries.namespace.list(&self.path, from, PAGE).await?;
         let page = listed.entries.into_iter().map(|(name, found)| (name, (found, false)));
         let mut page: BTreeMap<String, (Found, bool)> = page.collect();
-        for (name, node) in mounted.nodes.pending_in(&self.path) {
+        for (name, node) in entries.inodes.pending_in(&self.path) {
             let path = format!("{}/{name}", self.path);
             if path.as_str() >= from && listed.next.as_ref().is_none_or(|next| path < *next) {
                 page.insert(name, (found_here(&node), true));
@@ -104,18 +104,13 @@ impl FolderReader {
 /// An entry as this mount has it.
 fn found_here(node: &Inode) -> Found {
     let state = node.state();
-    let (kind, attributes) = (state.kind.clone(), state.attributes);
+    let (kind, attributes) = (state.kind().clone(), state.attributes());
     let (size_bytes, hole_bytes) = (state.size_bytes(), state.size_bytes() - state.stored_bytes());
-    Found { id: node.id, kind, size_bytes, hole_bytes, attributes, file: state.file.clone() }
+    Found { id: node.id, kind, size_bytes, hole_bytes, attributes, file: state.file().cloned() }
 }
 
 /// The folder above a folder, of which only the number is needed.
-pub(crate) fn parent(mounted: &Mounted, path: &str) -> u64 {
+pub(crate) fn parent(entries: &Entries, path: &str) -> u64 {
     let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-    mounted.nodes.named(above).map_or(ROOT, |node| node.number)
-}
-
-/// The attributes of `.` and `..`, of which the kernel uses the kind only.
-pub(crate) fn dot() -> (FileKind, Attributes) {
-    (FileKind::Folder, Attributes::default())
+    entries.inodes.named(above).map_or(ROOT, |node| node.number)
 }

@@ -5,34 +5,36 @@ use std::ops::Range;
 use eyas_files::holes;
 use fuser::Errno;
 
+use crate::entries::Entries;
 use crate::failure::MountFailure;
-use crate::mounted::Mounted;
-use crate::nodes::Inode;
+use crate::inode::Inode;
 
-impl Mounted {
-    /// Where the next hole begins from an offset on, or the next data if `is_hole` is not set. A
-    /// file ends with a hole.
-    pub async fn seek(
-        &self,
-        node: &Inode,
-        offset: u64,
-        is_hole: bool,
-    ) -> Result<u64, MountFailure> {
-        if node.state().file.is_none() && node.state().draft.is_none() {
-            self.refresh(node).await?;
-        }
+/// Where the next hole begins from an offset on, or the next data if `is_hole` is not set. A file
+/// ends with a hole.
+pub(crate) async fn seek(
+    entries: &Entries,
+    node: &Inode,
+    offset: u64,
+    is_hole: bool,
+) -> Result<u64, MountFailure> {
+    let is_unknown = {
         let state = node.state();
-        let size_bytes = state.size_bytes();
-        if offset >= size_bytes {
-            return Err(Errno::ENXIO.into());
-        }
-        let found = match (&state.draft, &state.file) {
-            (Some(draft), _) => first(draft.holes().into_iter(), size_bytes, offset, is_hole),
-            (None, Some(file)) => first(holes(&file.record), size_bytes, offset, is_hole),
-            (None, None) => return Err(Errno::ESTALE.into()),
-        };
-        found.ok_or_else(|| Errno::ENXIO.into())
+        state.file().is_none() && state.draft().is_none()
+    };
+    if is_unknown {
+        entries.refresh(node).await?;
     }
+    let state = node.state();
+    let size_bytes = state.size_bytes();
+    if offset >= size_bytes {
+        return Err(Errno::ENXIO.into());
+    }
+    let found = match (state.draft(), state.file()) {
+        (Some(draft), _) => first(draft.holes().into_iter(), size_bytes, offset, is_hole),
+        (None, Some(file)) => first(holes(&file.record), size_bytes, offset, is_hole),
+        (None, None) => return Err(Errno::ESTALE.into()),
+    };
+    found.ok_or_else(|| Errno::ENXIO.into())
 }
 
 /// The first byte from an offset on that is in a hole, or in none; the end of the file counts as a

@@ -1,9 +1,7 @@
 //! The entries of the cluster, as the mount asks for them: by the path from the root, which is
 //! empty for the root.
 
-use std::sync::Arc;
-
-use eyas_files::{Creation, DfsClient, File, RenameOptions};
+use eyas_files::{Creation, DfsClient, File, RenameOptions, WriteOptions};
 use eyas_types::dfs::{
     AttributeChange, Attributes, FileId, FileKind, FileName, FileNameError, FileNameProblem,
     NamedChange,
@@ -11,12 +9,12 @@ use eyas_types::dfs::{
 use fuser::Errno;
 
 use crate::failure::MountFailure;
-use crate::nodes::Found;
+use crate::found::Found;
 use crate::times::now_ns;
 
 /// The entries of the cluster.
 pub(crate) struct Namespace {
-    pub dfs: DfsClient,
+    dfs: DfsClient,
     root: Attributes,
 }
 
@@ -53,7 +51,7 @@ impl Namespace {
         if path.is_empty() {
             return Ok(self.root());
         }
-        Ok(found(self.dfs.lookup(&file_name(path)?).await?))
+        Ok(self.dfs.lookup(&file_name(path)?).await?.into())
     }
 
     /// Some entries of a folder, from the path `from` on.
@@ -70,12 +68,28 @@ impl Namespace {
         Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), next: page.next })
     }
 
+    /// Fails if this client may not write the file with this name.
+    pub async fn check_may_write(&self, path: &str) -> Result<(), MountFailure> {
+        Ok(self.dfs.check_may_write(&file_name(path)?).await?)
+    }
+
+    /// Creates an empty file, if there is none of this name.
+    pub async fn create_empty(
+        &self,
+        path: &str,
+        found: &Found,
+        options: WriteOptions,
+    ) -> Result<File, MountFailure> {
+        let options = WriteOptions { creation: creation(&found.attributes), ..options };
+        Ok(self.dfs.create_empty(&file_name(path)?, found.id, options).await?)
+    }
+
     pub async fn make_folder(
         &self,
         path: &str,
         attributes: Attributes,
     ) -> Result<Found, MountFailure> {
-        Ok(found(self.dfs.make_folder(&file_name(path)?, creation(&attributes)).await?))
+        Ok(self.dfs.make_folder(&file_name(path)?, creation(&attributes)).await?.into())
     }
 
     pub async fn remove_folder(&self, path: &str) -> Result<(), MountFailure> {
@@ -88,9 +102,8 @@ impl Namespace {
         target: &str,
         attributes: Attributes,
     ) -> Result<Found, MountFailure> {
-        Ok(found(
-            self.dfs.make_symbolic_link(&file_name(path)?, target, creation(&attributes)).await?,
-        ))
+        let (name, creation) = (file_name(path)?, creation(&attributes));
+        Ok(self.dfs.make_symbolic_link(&name, target, creation).await?.into())
     }
 
     pub async fn set_attributes(
@@ -98,7 +111,7 @@ impl Namespace {
         path: &str,
         change: &AttributeChange,
     ) -> Result<Found, MountFailure> {
-        Ok(found(self.dfs.set_attributes(&file_name(path)?, change).await?))
+        Ok(self.dfs.set_attributes(&file_name(path)?, change).await?.into())
     }
 
     pub async fn change_named(
@@ -114,7 +127,7 @@ impl Namespace {
             }
             NamedChange::Remove => self.dfs.remove_named_attribute(&name, attribute).await,
         };
-        Ok(found(changed?))
+        Ok(changed?.into())
     }
 
     pub async fn rename(
@@ -144,17 +157,6 @@ impl Namespace {
             None => self.dfs.remove(&name).await?,
         }
         Ok(())
-    }
-}
-
-fn found(file: File) -> Found {
-    Found {
-        id: file.record.id,
-        kind: file.record.kind.clone(),
-        size_bytes: file.record.size_bytes(),
-        hole_bytes: file.record.hole_bytes(),
-        attributes: file.record.attributes,
-        file: Some(Arc::new(file)),
     }
 }
 

@@ -4,27 +4,41 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use eyas_files::{File, FileReader};
+use eyas_files::{ChunkCache, DfsClient, File, FileReader};
 
 use crate::failure::MountFailure;
-use crate::mounted::Mounted;
-use crate::nodes::{Inode, NodeState};
-use crate::session::THREADS;
+use crate::inode::{Inode, InodeState};
+
+/// Number of threads that receive requests of the kernel.
+pub(crate) const THREADS: usize = 4;
 
 /// Maximum number of threads that wait for a disk at the same time, of those that take the kernel's
 /// requests. Other reads wait in the background, which costs more.
 const MAX_WAITING: usize = THREADS / 2;
 
-impl Mounted {
+/// Reads published versions.
+pub(crate) struct Readers {
+    dfs: DfsClient,
+    /// The chunks that are open.
+    chunks: Arc<ChunkCache>,
+    /// Number of threads that wait for a disk, of those that take the kernel's requests.
+    waiting_for_disk: AtomicUsize,
+}
+
+impl Readers {
+    pub fn new(dfs: DfsClient) -> Self {
+        Readers { dfs, chunks: ChunkCache::shared(), waiting_for_disk: AtomicUsize::new(0) }
+    }
+
     /// Reads from a chunk that is open. Waits for the disk, if not too many threads do so already.
     /// `None` if the bytes are elsewhere.
     pub fn read_at_hand(&self, node: &Inode, offset: u64, length: u64) -> Option<Vec<u8>> {
         let reader = {
             let mut state = node.state();
-            if state.draft.is_some() {
+            if state.draft().is_some() {
                 return None;
             }
-            let file = state.readable(state.file.as_ref())?;
+            let file = state.readable(state.file())?;
             self.reader(&mut state, &file)
         };
         let mut read = vec![0; length.min(reader.size_bytes().saturating_sub(offset)) as usize];
@@ -36,7 +50,7 @@ impl Mounted {
     }
 
     /// Reads up to `length` bytes of a version of a file.
-    pub async fn read_version(
+    pub async fn read(
         &self,
         node: &Inode,
         file: &Arc<File>,
@@ -47,17 +61,9 @@ impl Mounted {
         Ok(reader.read_at(offset, length).await?)
     }
 
-    /// The reader of a version. It goes on where the reader of an earlier one was, if the content
-    /// is the same.
-    fn reader(&self, state: &mut NodeState, file: &Arc<File>) -> Arc<FileReader> {
-        let reader = match &state.reader {
-            Some(reader) if Arc::ptr_eq(reader.file(), file) => return reader.clone(),
-            Some(before) => before.renewed(file.clone()),
-            None => {
-                FileReader::of_mount(self.namespace.dfs.clone(), file.clone(), self.chunks.clone())
-            }
-        };
-        state.reader.insert(Arc::new(reader)).clone()
+    fn reader(&self, state: &mut InodeState, file: &Arc<File>) -> Arc<FileReader> {
+        let begin = || FileReader::of_mount(self.dfs.clone(), file.clone(), self.chunks.clone());
+        state.reader(file, begin)
     }
 }
 

@@ -11,12 +11,11 @@ use rustix::mount::UnmountFlags;
 use thiserror::Error;
 use tokio::task::{JoinError, JoinHandle};
 
-use crate::filesystem::KernelRequests;
 use crate::guardian::{MountGuardian, is_mounted};
 use crate::mounted::Mounted;
-
-/// Number of threads that receive requests of the kernel.
-pub(crate) const THREADS: usize = 4;
+use crate::new_files::NewFiles;
+use crate::reading::THREADS;
+use crate::requests::KernelRequests;
 
 /// Number of KiB that the kernel reads ahead of a program, in requests of up to 1 MiB.
 const READ_AHEAD_KB: u32 = 1024;
@@ -141,7 +140,8 @@ impl Mount {
                  the mount"
             );
         }
-        let mounted = Arc::new(Mounted::new(dfs, scratch, timeout, chunk_bytes, replication));
+        let new_files = NewFiles { chunk_bytes, replication };
+        let mounted = Arc::new(Mounted::new(dfs, scratch, timeout, new_files));
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(format!("eyas:{}", options.cluster)),
@@ -156,20 +156,20 @@ impl Mount {
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
         let mut guardian = MountGuardian::start(&options.eyas).map_err(MountError::Guardian)?;
-        let (requests, place) = (KernelRequests(mounted.clone()), folder.clone());
+        let (requests, place) = (KernelRequests::new(mounted.clone()), folder.clone());
         let mounting = tokio::task::spawn_blocking(move || {
             Session::new(requests, &folder, &config)
                 .map_err(|source| MountError::Refused { folder, source })
         });
         let mut session = mounting.await.unwrap_or_else(resume)?;
-        // It is set only here.
-        let _ = mounted.notifier.set(session.notifier());
+        mounted.kernel_cache.mounted(session.notifier());
         let unmounter = session.unmount_callable();
         let serving = tokio::task::spawn_blocking(move || session.run());
         guardian.watch(&place).map_err(MountError::Guardian)?;
         tokio::spawn(mounted.clone().publish_again());
         if !is_read_only {
-            tokio::spawn(mounted.clone().remove_left_copies());
+            let mounted = mounted.clone();
+            tokio::spawn(async move { mounted.removed.remove_left_copies().await });
         }
         // Done before the caller knows of the mount: a folder that is being looked at cannot be
         // unmounted.
@@ -183,8 +183,7 @@ impl Mount {
     /// If serving the kernel has failed.
     pub async fn ended(&mut self) -> Result<(), MountError> {
         let served = (&mut self.serving).await.unwrap_or_else(resume);
-        self.mounted.publish_all().await;
-        self.mounted.release_all().await;
+        self.mounted.end().await;
         self.guardian.dismiss();
         served.map_err(MountError::Serving)
     }
@@ -201,8 +200,7 @@ impl Mount {
             folder.and_then(unmount).map_or_else(|| unmounter.unmount(), Ok)
         });
         unmounting.await.unwrap_or_else(resume).map_err(MountError::Serving)?;
-        self.mounted.publish_all().await;
-        self.mounted.release_all().await;
+        self.mounted.end().await;
         self.guardian.dismiss();
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use eyas_files::DfsClient;
 use fuser::ReplyStatfs;
 use tokio::task::JoinSet;
 
 use crate::failure::MountFailure;
-use crate::mounted::Mounted;
 
 /// Time for which an answer is used again.
 const REMEMBERED: Duration = Duration::from_secs(2);
@@ -28,9 +28,14 @@ pub(crate) struct ClusterSpace {
     free_bytes: u64,
 }
 
-/// The space when it was last asked for.
-#[derive(Debug, Default)]
-pub(crate) struct KnownSpace(Mutex<Option<(ClusterSpace, Instant)>>);
+/// Asks for the space.
+pub(crate) struct SpaceGauge {
+    dfs: DfsClient,
+    /// Number of replicas of new files.
+    replication: u8,
+    /// The space when it was last asked for.
+    known: Mutex<Option<(ClusterSpace, Instant)>>,
+}
 
 impl ClusterSpace {
     pub fn reply(self, reply: ReplyStatfs) {
@@ -58,18 +63,22 @@ fn writable(mut free: Vec<u64>, replicas: u64) -> u64 {
     rest / left.max(1)
 }
 
-impl Mounted {
+impl SpaceGauge {
+    pub fn new(dfs: DfsClient, replication: u8) -> Self {
+        SpaceGauge { dfs, replication, known: Mutex::default() }
+    }
+
     /// The space of all nodes that answer, as files with the replicas of this mount use it.
     pub async fn space(&self) -> Result<ClusterSpace, MountFailure> {
-        let known = self.known_space.0.lock().ok().and_then(|known| *known);
+        let known = self.known.lock().ok().and_then(|known| *known);
         if let Some((space, at)) = known
             && at.elapsed() < REMEMBERED
         {
             return Ok(space);
         }
         let (mut used_bytes, mut free, mut asked) = (0, Vec::new(), JoinSet::new());
-        for member in self.namespace.dfs.membership().await?.alive {
-            let files = self.namespace.dfs.clone();
+        for member in self.dfs.membership().await?.alive {
+            let files = self.dfs.clone();
             asked.spawn(async move { files.usage(&member).await });
         }
         while let Some(Ok(usage)) = asked.join_next().await {
@@ -83,7 +92,7 @@ impl Mounted {
             used_bytes: used_bytes / replicas,
             free_bytes: writable(free, replicas),
         };
-        if let Ok(mut known) = self.known_space.0.lock() {
+        if let Ok(mut known) = self.known.lock() {
             *known = Some((space, Instant::now()));
         }
         Ok(space)

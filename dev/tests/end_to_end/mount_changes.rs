@@ -89,6 +89,58 @@ except OSError as e:
 }
 
 #[test]
+fn a_change_of_attributes_keeps_the_time_of_the_last_write() {
+    if !can_mount() || !can_use(&["python3"]) {
+        return;
+    }
+    let cluster = cluster(2);
+    let [one, two] = ["one", "two"].map(|name| MountedFiles::begin(&cluster, name, &[]));
+    // The cluster has times of 2001; the writes of now are not published when attributes change.
+    let script = r#"
+import os
+OLD = 10**18
+changes = {
+    'mode': lambda entry: os.chmod(entry, 0o700),
+    'owner': lambda entry: os.chown(entry, os.geteuid(), os.getegid()),
+    'named': lambda entry: os.setxattr(entry, 'user.a', b'x'),
+}
+def written(name, entry, change):
+    before = os.stat(entry).st_mtime_ns
+    assert before > OLD, name
+    change(entry)
+    assert os.stat(entry).st_mtime_ns == before, name
+    return before
+for name, change in changes.items():
+    with open(name, 'w') as file:
+        file.write('one')
+    os.utime(name, ns=(OLD, OLD))
+    with open(name, 'r+b', buffering=0) as file:
+        file.write(b'two')
+        time = written(name, file.fileno(), change)
+    assert os.stat(name).st_mtime_ns == time, name
+    print(name, time)
+    folder = name + '-folder'
+    os.mkdir(folder)
+    os.utime(folder, ns=(OLD, OLD))
+    open(folder + '/entry', 'w').close()
+    time = written(folder, folder, change)
+    os.rename(folder, 'moved')
+    assert os.stat('moved').st_mtime_ns == time, folder
+    os.rename('moved', folder)
+with open('set', 'wb', buffering=0) as file:
+    file.write(b'one')
+    os.utime(file.fileno(), ns=(OLD, OLD))
+    os.fchmod(file.fileno(), 0o600)
+print('set', OLD)"#;
+    let times = one.python(script).exits(0).stdout;
+    let check = "import os, sys\nfor line in sys.argv[1].splitlines():\n    name, time = \
+                 line.split()\n    assert os.stat(name).st_mtime_ns == int(time), line";
+    two.shell(&format!("python3 -c '{check}' '{times}'")).exits(0);
+    one.end();
+    two.end();
+}
+
+#[test]
 fn holes_take_no_space_anywhere() {
     if !can_mount() || !can_use(&["python3"]) {
         return;

@@ -2,6 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -71,9 +75,40 @@ fn a_file_that_would_be_too_large_is_refused_at_once() {
     let file = File::create(mount.path("file")).unwrap();
     let too_large = Some(Errno::FBIG.raw_os_error());
     assert_eq!(file.set_len((4 << 30) + 1).unwrap_err().raw_os_error(), too_large);
-    let written = std::os::unix::fs::FileExt::write_at(&file, b"x", 4 << 30);
+    let written = file.write_at(b"x", 4 << 30);
     assert_eq!(written.unwrap_err().raw_os_error(), too_large);
     file.set_len(10).unwrap();
     drop(file);
     assert_eq!(fs::metadata(mount.path("file")).unwrap().len(), 10);
+}
+
+#[test]
+fn a_file_grows_while_other_programs_open_and_close_it() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster(1);
+    let mount = MountedFiles::begin(&cluster, "mnt", &[]);
+    let path = mount.path("file");
+    let file = File::create(&path).unwrap();
+    let (grown, is_grown) = mpsc::channel();
+    let (closed, is_closed) = mpsc::channel();
+    thread::spawn(move || {
+        for _ in 0..20 {
+            // Each write enters another part of the file, for which the mount looks at its quota.
+            for part in 1..=1000 {
+                file.write_at(b"x", part << 20).unwrap();
+            }
+            file.set_len(0).unwrap();
+        }
+        drop(grown);
+    });
+    thread::spawn(move || {
+        while is_grown.try_recv() == Err(TryRecvError::Empty) {
+            drop(File::open(&path).unwrap());
+        }
+        closed.send(()).unwrap();
+    });
+    is_closed.recv_timeout(Duration::from_secs(120)).unwrap();
+    mount.end();
 }

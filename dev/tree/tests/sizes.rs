@@ -18,7 +18,6 @@ const SCATTERED: &[(&str, &str, usize)] = &[
     ("compute/executor", "TaskRunner", 4),
     ("core/sched", "Scheduler", 4),
     ("core/sched", "SchedulerState", 4),
-    ("data/mount", "Mounted", 11),
     ("data/store", "ObjectStore", 8),
     ("doors/cli", "DfsSession", 4),
     ("doors/client", "Client", 5),
