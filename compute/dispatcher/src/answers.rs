@@ -7,6 +7,7 @@ mod failures;
 mod kept;
 mod pools;
 mod results;
+mod shown;
 mod trace;
 mod views;
 

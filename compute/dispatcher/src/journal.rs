@@ -19,9 +19,10 @@
 //! `core/jobs`); for each of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
 
 mod check;
-mod error;
+pub(crate) mod error;
 mod mark;
-mod output;
+pub(crate) mod output;
+mod private_file;
 mod read;
 mod recent;
 mod storing;
@@ -33,7 +34,7 @@ mod write;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -51,6 +52,7 @@ use self::error::JournalProblem;
 use self::mark::Mark;
 use self::output::OutputFiles;
 pub(crate) use self::output::OutputRange;
+use self::private_file::open_private;
 use self::recent::RecentEntries;
 use self::storing::{ToStore, ToWrite, remove_unsubmitted};
 use self::tables::{
@@ -272,12 +274,6 @@ fn keep_writing(
     Ok(())
 }
 
-/// Opens the file, and makes it if it is not there, so that only its owner can read what commands
-/// were run and what they wrote.
-fn open_private(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
-}
-
 /// A file that never waits for its disk.
 #[derive(Debug)]
 struct Scratch(File);
@@ -312,7 +308,7 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
         let mut meta = write.open_table(META)?;
         let format = meta.get("version")?.map(|format| format.value());
         if let Some(other) = format.filter(|format| *format != FORMAT) {
-            return Err(JournalProblem::Format(other));
+            return Err(JournalProblem::Format { found: other, own: FORMAT });
         }
         meta.insert("version", FORMAT)?;
         transactions = meta.get(TRANSACTIONS)?.map_or(0, |count| count.value());

@@ -7,7 +7,8 @@ use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
 use eyas_wire::client::OutputFile;
 
-use crate::journal::{JournalError, OutputRange};
+use crate::journal::error::JournalError;
+use crate::journal::output::OutputRange;
 
 /// Number of a record, counted from 1 in the order in which records were appended by this process.
 pub(crate) type RecordNumber = u64;

@@ -1,18 +1,14 @@
 //! Tasks that failed, with their commands and the end of what they wrote to standard error.
 
 use eyas_jobs::Job;
-use eyas_types::template::Expansion;
-use eyas_types::{Input, Name, ObjectSpec, Program, Template, Value, units};
 use eyas_wire::view::FailureView;
 
 use super::ResultReader;
 use super::Views;
-use super::views::{item_text, name_of_output};
+use super::shown::{command_of, item_text};
 
 /// Failures in one answer.
 const MAX_FAILURES_SHOWN: usize = 100;
-/// Words of a command that are shown. A task may have a million inputs, and each may be a word.
-const MAX_WORDS_SHOWN: usize = 1000;
 /// Lines of standard error that are shown of a failed task.
 const MAX_STDERR_LINES: usize = 10;
 /// Bytes of standard error that are shown of a failed task.
@@ -42,40 +38,6 @@ impl Views<'_> {
             }
         });
         views.collect()
-    }
-}
-
-/// The first words of a task's command. Items stay as the user wrote them. An input that is named
-/// by its number is shown by its source.
-pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
-    let (Program::Command(words) | Program::Call(words)) = &job.template_at(index).program else {
-        return Vec::new();
-    };
-    let shown = &words[..words.len().min(MAX_WORDS_SHOWN)];
-    let named = shown.iter().map(Template::highest_input).max().unwrap_or(0);
-    let item = job.spec.items.head(index, named as usize);
-    let values: Vec<_> =
-        item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
-    let inputs = job.inputs(&item).take(named as usize);
-    let staged: Vec<_> = inputs.map(|(input, object)| source_of(input, object)).collect();
-    let with = Expansion {
-        values: &values,
-        staged: &staged,
-        template_inputs: 0,
-        number: index + 1,
-        slot: 0,
-        input_list: b"",
-    };
-    let more = words.len() - shown.len();
-    let rest = (more > 0)
-        .then(|| format!("… and {}", units::format_count(more as u64, "more word")).into());
-    shown.iter().map(|word| word.expand(&with)).chain(rest).collect()
-}
-
-fn source_of(input: &Input, object: Option<&ObjectSpec>) -> Name {
-    match object {
-        Some(object) => object.source.strip_prefix(b"file://").unwrap_or(&object.source).into(),
-        None => name_of_output(input),
     }
 }
 

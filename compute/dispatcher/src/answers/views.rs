@@ -4,11 +4,11 @@ use std::ops::Deref;
 
 use eyas_jobs::{Job, JobSummary, Phase};
 use eyas_sched::ObjectLocations;
-use eyas_types::{ExecutorId, ExecutorLoad, Input, Name, ObjectId, Resources, TaskItem, units};
+use eyas_types::{ExecutorId, ExecutorLoad, Name, ObjectId, Resources, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
 use super::explain::Explainer;
-use super::failures::command_of;
+use super::shown::{command_of, item_text};
 use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
 use crate::dispatcher_core::DispatcherCore;
 use crate::executors::ConnectedExecutor;
@@ -361,18 +361,5 @@ impl<'a> Views<'a> {
             failures: self.failures(job, &[]),
             pools: self.pools.views(),
         }
-    }
-}
-
-/// The name of an input that another task writes; empty for others.
-pub(super) fn name_of_output(input: &Input) -> Name {
-    input.from.output().map(|(task, _)| format!("output of task {task}").into()).unwrap_or_default()
-}
-
-pub(super) fn item_text(item: &TaskItem) -> Name {
-    let values: Vec<_> = item.values.iter().map(|value| value.text.as_bytes()).collect();
-    match (values.is_empty(), item.inputs.first()) {
-        (true, Some(input)) => name_of_output(input),
-        _ => values.join(&b' ').into(),
     }
 }

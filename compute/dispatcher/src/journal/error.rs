@@ -6,7 +6,6 @@ use eyas_types::JobId;
 use thiserror::Error;
 
 use super::mark::MarkError;
-use super::tables::FORMAT;
 
 /// Why the journal cannot be used.
 #[derive(Debug, Error)]
@@ -26,10 +25,10 @@ pub(crate) enum JournalProblem {
     #[error(transparent)]
     Mark(#[from] MarkError),
     #[error(
-        "it has format {0}, and this eyas reads format {FORMAT}: use the eyas that has written \
+        "it has format {found}, and this eyas reads format {own}: use the eyas that has written \
          it, or remove the journal and the file journal.mark beside it, with all jobs in it"
     )]
-    Format(u64),
+    Format { found: u64, own: u64 },
     #[error("{what} cannot be decoded: {source}")]
     Undecodable { what: String, source: postcard::Error },
     #[error("job {0} is damaged")]

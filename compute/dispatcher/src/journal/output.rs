@@ -20,7 +20,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, Table};
 use serde::{Deserialize, Serialize};
 
 use super::error::JournalProblem;
-use super::open_private;
+use super::private_file::open_private;
 use super::tables::OUTPUTS;
 
 /// A task's output of at least this many bytes goes to the file of its job. Smaller output is in

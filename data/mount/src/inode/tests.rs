@@ -1,3 +1,5 @@
+//! Tests of what the mount knows of an inode.
+
 use eyas_files::ContentDraft;
 use eyas_types::dfs::{Attributes, FileId, FileKind};
 
