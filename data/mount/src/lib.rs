@@ -20,7 +20,7 @@
 //! | `FolderReader` | `folders.rs` | the page of an open folder |
 //! | `OpenHandles` | `handles.rs` | the open files and folders |
 //! | `Drafts` | `drafts.rs` | where drafts are, and what is stored of them early |
-//! | `Publisher` | `publication.rs` | how drafts become versions of the cluster |
+//! | `DraftPublisher` | `publication.rs` | how drafts become versions of the cluster |
 //! | `DraftStore` | `storing.rs` | how their content is stored |
 //! | `UnpublishedFiles` | `unpublished.rs` | the files whose publication is tried again |
 //! | `RemovedContent` | `removed.rs` | the content of removed files that are open |

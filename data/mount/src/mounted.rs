@@ -23,7 +23,7 @@ use crate::handles::{OpenContent, OpenHandles};
 use crate::inode::{CacheAtOpen, Inode};
 use crate::kernel_cache::KernelCache;
 use crate::new_files::NewFiles;
-use crate::publication::{Publisher, Views};
+use crate::publication::{DraftPublisher, ShownEntries};
 use crate::reading::Readers;
 use crate::removed::RemovedContent;
 use crate::space::SpaceGauge;
@@ -42,7 +42,7 @@ pub(crate) struct Mounted {
     pub timeout: Duration,
     new_files: NewFiles,
     drafts: Drafts,
-    publisher: Publisher,
+    publisher: DraftPublisher,
     unpublished: UnpublishedFiles,
 }
 
@@ -59,14 +59,14 @@ impl Mounted {
             removed: RemovedContent::new(dfs.clone()),
             timeout,
             new_files,
-            publisher: Publisher::new(store, scratch.clone()),
+            publisher: DraftPublisher::new(store, scratch.clone()),
             drafts: Drafts::new(dfs, runtime, scratch, new_files),
             unpublished: UnpublishedFiles::default(),
         }
     }
 
-    fn views(&self) -> Views<'_> {
-        Views { entries: &self.entries, kernel_cache: &self.kernel_cache }
+    fn shown(&self) -> ShownEntries<'_> {
+        ShownEntries { entries: &self.entries, kernel_cache: &self.kernel_cache }
     }
 
     // ---- opening and closing
@@ -124,7 +124,7 @@ impl Mounted {
     /// Publishes the draft of a file, if it differs from the published version. With `is_durable`,
     /// the content is on the disks of the nodes when this returns.
     pub async fn publish(&self, node: &Inode, is_durable: bool) -> Result<(), MountFailure> {
-        self.publisher.publish(node, is_durable, self.views()).await
+        self.publisher.publish(node, is_durable, self.shown()).await
     }
 
     // ---- changes of the content and of attributes

@@ -18,7 +18,7 @@ use crate::namespace::file_name;
 use crate::storing::{DraftStore, Publication};
 
 /// Publishes drafts.
-pub(crate) struct Publisher {
+pub(crate) struct DraftPublisher {
     store: DraftStore,
     /// Folder for the content of drafts.
     scratch: PathBuf,
@@ -26,14 +26,14 @@ pub(crate) struct Publisher {
 
 /// Where a publication is seen: the entries, and what the kernel has cached of them.
 #[derive(Clone, Copy)]
-pub(crate) struct Views<'a> {
+pub(crate) struct ShownEntries<'a> {
     pub entries: &'a Entries,
     pub kernel_cache: &'a KernelCache,
 }
 
-impl Publisher {
+impl DraftPublisher {
     pub fn new(store: DraftStore, scratch: PathBuf) -> Self {
-        Publisher { store, scratch }
+        DraftPublisher { store, scratch }
     }
 
     /// Publishes the draft of a file, if it differs from the published version. With `is_durable`,
@@ -42,10 +42,10 @@ impl Publisher {
         &self,
         node: &Inode,
         is_durable: bool,
-        views: Views<'_>,
+        shown: ShownEntries<'_>,
     ) -> Result<(), MountFailure> {
         let _publishing = node.publishing.lock().await;
-        self.publish_locked(node, is_durable, views).await
+        self.publish_locked(node, is_durable, shown).await
     }
 
     /// Does the same for a caller that holds the lock `publishing` of the file.
@@ -53,12 +53,12 @@ impl Publisher {
         &self,
         node: &Inode,
         is_durable: bool,
-        views: Views<'_>,
+        shown: ShownEntries<'_>,
     ) -> Result<(), MountFailure> {
-        let entries = views.entries;
+        let entries = shown.entries;
         let mut name = entries.inodes.name(node.number);
         loop {
-            let tried = self.publish_once(node, name.as_deref(), is_durable, views).await;
+            let tried = self.publish_once(node, name.as_deref(), is_durable, shown).await;
             // The folder of the file may be being renamed.
             entries.renames_done().await;
             let now = entries.inodes.name(node.number);
@@ -84,9 +84,9 @@ impl Publisher {
         node: &Inode,
         name: Option<&str>,
         is_durable: bool,
-        views: Views<'_>,
+        shown: ShownEntries<'_>,
     ) -> Result<(), MountFailure> {
-        self.adopt_sent(node, views.entries).await;
+        self.adopt_sent(node, shown.entries).await;
         let begun = {
             let mut state = node.state();
             if state.is_unlinked() {
@@ -113,7 +113,7 @@ impl Publisher {
             Ok(file) => Arc::new(file),
             Err(mut failure) => {
                 if failure.errno == Errno::ESTALE && snapshot.is_appended && !is_unsure {
-                    match self.append_again(&publication, views).await {
+                    match self.append_again(&publication, shown).await {
                         Ok(true) => return Ok(()),
                         Ok(false) => {}
                         Err(error) => failure = error,
@@ -121,16 +121,16 @@ impl Publisher {
                 }
                 // If the folder of the file is renamed meanwhile, the publication is tried again
                 // under the new name.
-                views.entries.renames_done().await;
+                shown.entries.renames_done().await;
                 let is_outdated = failure.errno == Errno::ESTALE
-                    && views.entries.inodes.name(node.number).as_deref() == name;
-                not_published(node, snapshot, is_outdated, views);
+                    && shown.entries.inodes.name(node.number).as_deref() == name;
+                not_published(node, snapshot, is_outdated, shown);
                 return Err(failure);
             }
         };
         node.sent.clear();
         node.state().published(file, snapshot.size_bytes, is_durable);
-        views.entries.inodes.published(node);
+        shown.entries.inodes.published(node);
         Ok(())
     }
 
@@ -163,12 +163,12 @@ impl Publisher {
     async fn append_again(
         &self,
         publication: &Publication<'_>,
-        views: Views<'_>,
+        shown: ShownEntries<'_>,
     ) -> Result<bool, MountFailure> {
         let Publication { node, snapshot, .. } = publication;
         let is_appended = || node.state().draft().is_some_and(ContentDraft::is_appended);
         let Some(base) = snapshot.base.as_ref().filter(|_| is_appended()) else { return Ok(false) };
-        let Some(name) = views.entries.file_name(node) else { return Ok(false) };
+        let Some(name) = shown.entries.file_name(node) else { return Ok(false) };
         let from = base.record.size_bytes();
         let Some(file) = self.store.append(publication, &name, from).await? else {
             return Ok(false);
@@ -188,8 +188,8 @@ impl Publisher {
             }
             state.appended(draft, file);
         }
-        views.entries.inodes.published(node);
-        views.kernel_cache.invalidate(node);
+        shown.entries.inodes.published(node);
+        shown.kernel_cache.invalidate(node);
         // The next program that opens another version must not trust the attributes of this one.
         node.state().cache();
         Ok(true)
@@ -210,7 +210,7 @@ impl Publisher {
     }
 
     /// Drops the changes of a file that no program has open for writing.
-    pub async fn give_up(&self, node: &Inode, why: &str, views: Views<'_>) {
+    pub async fn give_up(&self, node: &Inode, why: &str, shown: ShownEntries<'_>) {
         let _publishing = node.publishing.lock().await;
         {
             let mut state = node.state();
@@ -219,22 +219,27 @@ impl Publisher {
             }
             state.give_up();
         }
-        dropped(node, why, views);
+        dropped(node, why, shown);
     }
 }
 
 /// A publication has failed. `is_outdated` means that another client has changed the file: its
 /// content stands, and that of this mount is dropped.
-fn not_published(node: &Inode, snapshot: &DraftSnapshot, is_outdated: bool, views: Views<'_>) {
+fn not_published(
+    node: &Inode,
+    snapshot: &DraftSnapshot,
+    is_outdated: bool,
+    shown: ShownEntries<'_>,
+) {
     if !is_outdated {
         return node.state().not_published(snapshot);
     }
     node.state().outdated();
-    dropped(node, "another client has changed or removed the file meanwhile", views);
+    dropped(node, "another client has changed or removed the file meanwhile", shown);
 }
 
 /// The changes of a file are dropped: the file of the cluster is visible again.
-fn dropped(node: &Inode, why: &str, Views { entries, kernel_cache }: Views<'_>) {
+fn dropped(node: &Inode, why: &str, ShownEntries { entries, kernel_cache }: ShownEntries<'_>) {
     tracing::warn!("changes of {} are dropped: {why}", entries.shown_name(node));
     let is_new = !node.state().is_published();
     match entries.inodes.name(node.number).filter(|_| is_new) {

@@ -91,7 +91,7 @@ fn a_file_grows_while_other_programs_open_and_close_it() {
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     let path = mount.path("file");
     let file = File::create(&path).unwrap();
-    let (grown, is_grown) = mpsc::channel();
+    let (grown, is_grown) = mpsc::channel::<()>();
     let (closed, is_closed) = mpsc::channel();
     thread::spawn(move || {
         for _ in 0..20 {

@@ -129,7 +129,7 @@ impl Mounted {
             publishing.push(node.publishing.lock().await);
         }
         if let Some(moved) = &moved {
-            publisher.publish_locked(moved, false, self.views()).await?;
+            publisher.publish_locked(moved, false, self.shown()).await?;
         }
         if let Some(over) = &over {
             let is_published = over.state().is_published();

@@ -21,7 +21,7 @@ impl Mounted {
             return;
         }
         if let Err(why) = self.unpublished.add(node, failure) {
-            self.publisher.give_up(node, &why, self.views()).await;
+            self.publisher.give_up(node, &why, self.shown()).await;
         }
     }
 
@@ -55,7 +55,7 @@ impl Mounted {
                 return failure.errno.code() != libc::EIO;
             }
             Err(failure) => {
-                self.publisher.give_up(&node, &failure.reason(), self.views()).await;
+                self.publisher.give_up(&node, &failure.reason(), self.shown()).await;
             }
         }
         self.entries.inodes.published(&node);
