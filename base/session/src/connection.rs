@@ -304,8 +304,6 @@ fn refused(error: SessionError, holder: Principal) -> SessionError {
     SessionError::Dead { address, holder, why }
 }
 
-/// Describes a peer that exchanges bulk data in another way than this process.
-
 /// Whether TLS has failed, and not the connection below it.
 fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())

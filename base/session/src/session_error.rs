@@ -79,6 +79,7 @@ pub enum SessionError {
     },
 }
 
+/// Describes a peer that exchanges bulk data in another way than this process.
 fn other(ours: DataMode) -> &'static str {
     match ours {
         DataMode::Encrypted => {
