@@ -91,6 +91,9 @@ def test_those_who_wait_for_cancelled_calls_are_told(executor):
     assert futures.wait([waits], LONG_S).done == {waits}
     other = eyas.local(max_workers=1)
     runs = other.submit(time.sleep, LONG_S)
+    runs.task = 1
+    assert not runs.running(), "no such call has arrived"
+    runs.task = 0
     deadline = time.monotonic() + LONG_S
     while not runs.running():
         assert time.monotonic() < deadline

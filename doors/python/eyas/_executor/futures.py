@@ -12,7 +12,7 @@ from concurrent.futures import _base
 from typing import Any, TypeVar, cast
 
 from .. import _eyas
-from .._errors import ClusterLost
+from .._errors import ClusterError, ClusterLost
 from .._views.seeing import SeenFuture
 from .._worker import shared
 from .._worker.arguments import Arguments, input_path, result_file, value_of_future
@@ -200,7 +200,14 @@ class Future(SeenFuture[_T]):
         """Whether a node has the call now. The dispatcher is asked."""
         if self._of is None or self.done():
             return False
-        return bool(self.explain()["task"]["state"] == "assigned")
+        try:
+            explanation = self.explain()
+        except ClusterError:
+            # The call goes over another connection, and may not have arrived.
+            if self.task is not None and sum(self._of.view()["tasks"].values()) <= self.task:
+                return False
+            raise
+        return bool(explanation["task"]["state"] == "assigned")
 
     def result(self, timeout: float | None = None) -> _T:
         """Return the result. One that has stayed in the cluster is fetched now."""
