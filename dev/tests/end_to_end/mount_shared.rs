@@ -3,7 +3,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::sync::mpsc::{self, TryRecvError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -91,8 +92,18 @@ fn a_file_grows_while_other_programs_open_and_close_it() {
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
     let path = mount.path("file");
     let file = File::create(&path).unwrap();
-    let (grown, is_grown) = mpsc::channel::<()>();
-    let (closed, is_closed) = mpsc::channel();
+    let is_grown = Arc::new(AtomicBool::new(false));
+    let (ended, has_ended) = mpsc::channel();
+    // Three, so that one closes the file at nearly any moment.
+    for _ in 0..3 {
+        let (path, is_grown, ended) = (path.clone(), Arc::clone(&is_grown), ended.clone());
+        thread::spawn(move || {
+            while !is_grown.load(Ordering::Relaxed) {
+                drop(File::open(&path).unwrap());
+            }
+            ended.send(()).unwrap();
+        });
+    }
     thread::spawn(move || {
         for _ in 0..20 {
             // Each write enters another part of the file, for which the mount looks at its quota.
@@ -101,14 +112,11 @@ fn a_file_grows_while_other_programs_open_and_close_it() {
             }
             file.set_len(0).unwrap();
         }
-        drop(grown);
+        is_grown.store(true, Ordering::Relaxed);
+        ended.send(()).unwrap();
     });
-    thread::spawn(move || {
-        while is_grown.try_recv() == Err(TryRecvError::Empty) {
-            drop(File::open(&path).unwrap());
-        }
-        closed.send(()).unwrap();
-    });
-    is_closed.recv_timeout(Duration::from_secs(120)).unwrap();
+    for _ in 0..4 {
+        has_ended.recv_timeout(Duration::from_secs(120)).unwrap();
+    }
     mount.end();
 }
