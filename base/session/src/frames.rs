@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::door::Proven;
+use crate::admission::Proven;
 use crate::session_error::{SessionError, alert_in, ended, not_trusted, protocol};
 
 /// The receiving half of a session.
@@ -16,7 +16,7 @@ pub struct FrameReader {
     stream: Box<dyn AsyncRead + Send + Sync + Unpin>,
     address: String,
     body: Vec<u8>,
-    /// Counts the connection at the listener's door while it is read; only where it was accepted.
+    /// Counts the connection at the admission of the listener that accepted it, while it is read.
     proven: Option<Proven>,
 }
 

@@ -13,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
+use crate::admission::{Admission, Guest, PROOF_DEADLINE};
 use crate::connection::{Session, SessionAcceptor};
-use crate::door::{Door, Guest, PROOF_DEADLINE};
 use crate::local_socket::{self, is_of_this_user};
 use crate::session_error::{SessionError, ended};
 
@@ -22,13 +22,13 @@ use crate::session_error::{SessionError, ended};
 /// out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listener with its [`Door`]. Peers of the same user on this host may also come by its local
-/// socket.
+/// A listener with its [`Admission`]. Peers of the same user on this host may also come by its
+/// local socket.
 pub struct Listener {
     tcp: TcpListener,
     local: Option<LocalListener>,
     acceptor: SessionAcceptor,
-    door: Door,
+    admission: Admission,
 }
 
 struct LocalListener {
@@ -50,7 +50,7 @@ impl Listener {
             let socket = local_socket::listen(address)?;
             Some(LocalListener { socket, address })
         });
-        Listener { tcp, local, acceptor, door: Door::new(name) }
+        Listener { tcp, local, acceptor, admission: Admission::new(name) }
     }
 
     /// Waits for a connection, and returns the future of its greeting, for the caller to run beside
@@ -61,7 +61,7 @@ impl Listener {
         let arrived = self.accept().await;
         let remote = arrived.remote();
         let (close, closed) = oneshot::channel();
-        let guest = self.door.enter(remote.ip(), move || {
+        let guest = self.admission.enter(remote.ip(), move || {
             // This fails only if the greeting has ended.
             let _ = close.send(());
         });
@@ -95,7 +95,7 @@ impl Listener {
                 Ok(Some(arrived)) => return arrived,
                 Ok(None) => {}
                 Err(error) => {
-                    self.door.cannot_accept(&error);
+                    self.admission.cannot_accept(&error);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -167,8 +167,8 @@ async fn greet(
 mod tests {
     use super::*;
     use crate::access::Access;
+    use crate::admission::MAX_UNPROVEN_PER_ADDRESS;
     use crate::connection::dial;
-    use crate::door::MAX_UNPROVEN_PER_ADDRESS;
     use std::io::Write;
     use tokio::io::AsyncReadExt;
     use tokio::task::JoinSet;

@@ -50,16 +50,16 @@ pub async fn run(
     stop: StopSignal,
 ) -> Result<(), ExecutorError> {
     let movers = Handle::current();
-    let live = move || {
+    let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(io("cannot start"))?;
-        runtime.block_on(live(config, access, stop, movers))
+        runtime.block_on(run_executor(config, access, stop, movers))
     };
-    let ended = tokio::task::spawn_blocking(live).await;
+    let ended = tokio::task::spawn_blocking(run).await;
     ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }
 
-async fn live(
+async fn run_executor(
     config: ExecutorConfig,
     access: oneshot::Receiver<Access>,
     mut stop: StopSignal,

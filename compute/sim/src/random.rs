@@ -13,8 +13,8 @@ impl Random {
     }
 
     /// Any 64-bit number.
-    pub fn throw(&mut self) -> u64 {
-        self.0.throw()
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// A number in `0 .. count`, all equally likely.
@@ -27,7 +27,7 @@ impl Random {
 
     /// A number in `0 .. 1`.
     pub fn share(&mut self) -> f64 {
-        (self.throw() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Shuffles `items`. All orders are equally likely (Fisher and Yates).

@@ -238,7 +238,7 @@ impl Jobs {
         }
         self.table.close_course(id, &self.executors, step.now_us);
         if self.table.has_ended(id) {
-            self.lineage.give_back(id, &self.table, step);
+            self.lineage.end_borrowing(id, &self.table, step);
         }
     }
 

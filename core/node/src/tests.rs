@@ -222,7 +222,7 @@ impl World {
                 Effect::CannotKeep { object, .. } => {
                     assert!(self.store.remove(object) && self.held.remove(object));
                 }
-                Effect::GiveBack { task } | Effect::Fail { task, .. } => {
+                Effect::ReturnTask { task } | Effect::Fail { task, .. } => {
                     assert!(self.waiting.remove(task).is_some());
                 }
             }

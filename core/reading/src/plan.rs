@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_reads_on_gets_one_more_chunk_ahead_with_each_chunk() {
+    fn a_sequential_reader_gets_one_more_chunk_ahead_with_each_chunk() {
         let steps = reads(LIMITS, &[0..5, 5..8, 8..12, 12..20, 20..21, 21..31, 31..41]);
         // 35 bytes are three chunks.
         let expected = [

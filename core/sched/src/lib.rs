@@ -20,7 +20,6 @@ extern crate alloc;
 mod estimate;
 mod event;
 mod explain;
-mod growth;
 mod hash;
 mod outline;
 mod placement;
@@ -29,6 +28,7 @@ mod scheduler;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tight_deque;
 
 pub use event::{
     Config, Effect, Event, ExecutorProfile, Hint, Holder, HolderPatience, MAX_HINTS,

@@ -141,7 +141,7 @@ impl ChunkReader {
                 is_near: false,
             });
         }
-        if let Some(content) = self.near.part_near(chunk, range.clone()).await {
+        if let Some(content) = self.near.read_local(chunk, range.clone()).await {
             return Ok(ReadPart { content, is_near: true });
         }
         let lost = match self.part_of(file, place, chunk, range.clone()).await {

@@ -23,11 +23,11 @@ pub use cache::ChunkCache;
 
 use crate::DfsClient;
 use crate::background::Background;
+use crate::chunk_stream::ChunkStream;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::file::File;
 use crate::near::{ChunkPlace, ContentRead, Division};
 use crate::read::{ChunkReader, chunk_map};
-use crate::reading::Reading;
 
 /// A file and the connections through which it is read, at one version.
 pub struct FileReader {
@@ -165,8 +165,8 @@ impl FileReader {
     }
 
     /// A reader of a range, which gives its parts in order.
-    pub fn parts(&self, range: Range<u64>) -> Reading {
-        Reading::of(self.chunks.clone(), self.file.clone(), &self.map, range)
+    pub fn parts(&self, range: Range<u64>) -> ChunkStream {
+        ChunkStream::of(self.chunks.clone(), self.file.clone(), &self.map, range)
     }
 
     fn read_open(&self, offset: u64, buffer: &mut [u8], may_wait: MayWait) -> Option<usize> {

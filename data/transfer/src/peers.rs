@@ -129,15 +129,17 @@ impl Peers {
         is_expected: bool,
         is_choosy: bool,
     ) -> Result<Checksum, Broken> {
-        let (give_back, given_back) = std::sync::mpsc::channel();
+        let (return_buffer, returned_buffer) = std::sync::mpsc::channel();
         let fetched = self.with_peer(addr, move |inner| {
             let mut into = Some(into);
             let fetched = inner.fetch(addr, &mut into, is_expected, is_choosy);
             // If the caller is gone, the object is dropped.
-            let _ = give_back.send(into);
+            let _ = return_buffer.send(into);
             fetched
         });
-        fetched.await.map_err(|error| Broken { error, rest: given_back.try_recv().ok().flatten() })
+        fetched
+            .await
+            .map_err(|error| Broken { error, rest: returned_buffer.try_recv().ok().flatten() })
     }
 
     /// Connects to a peer through its relay from now on, unless this process is behind the same

@@ -3,7 +3,7 @@
 //! `sendfile` from the page cache.
 //!
 //! The server reads messages of a fixed size. It sends nothing, not even an error, before a message
-//! has proved that its sender knows the cluster's key. Until then a [`Door`] bounds the
+//! has proved that its sender knows the cluster's key. Until then an [`Admission`] bounds the
 //! connections; afterwards they are counted, in total and by address. Slow and silent connections
 //! are closed. An object that is found damaged is removed and not sent.
 
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use eyas_session::{DataKeys, Door, Guest};
+use eyas_session::{Admission, DataKeys, Guest};
 use eyas_store::{
     ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES,
     Seal, Segment, Segments, StoreErrorKind,
@@ -77,7 +77,7 @@ struct Shared {
     link_out: Limiter,
     expectations: Arc<Expectations>,
     stopping: AtomicBool,
-    door: Door,
+    admission: Admission,
     connections: Mutex<Connections>,
     served_count: AtomicU64,
     served_bytes: AtomicU64,
@@ -117,7 +117,7 @@ impl PeerServer {
             link_out,
             expectations: Arc::default(),
             stopping: AtomicBool::new(false),
-            door: Door::new("the transfer port"),
+            admission: Admission::new("the transfer port"),
             connections: Mutex::default(),
             served_count: AtomicU64::new(0),
             served_bytes: AtomicU64::new(0),
@@ -181,13 +181,13 @@ fn accept(shared: &Arc<Shared>) {
             Ok(accepted) => accepted,
             Err(_) if shared.is_stopping() => return,
             Err(error) => {
-                shared.door.cannot_accept(&error);
+                shared.admission.cannot_accept(&error);
                 std::thread::sleep(ACCEPT_PAUSE);
                 continue;
             }
         };
         let stream = Arc::new(stream);
-        let guest = shared.door.enter(peer.ip(), {
+        let guest = shared.admission.enter(peer.ip(), {
             let stream = stream.clone();
             // Its thread then sees that the connection has ended.
             move || drop(stream.shutdown(std::net::Shutdown::Both))
@@ -226,7 +226,7 @@ fn serve(
     let Some(hello) = read_message(&mut link, left)? else { return Ok(()) };
     let known = |secret| Some((protocol::read_hello(&PeerKey(secret), &hello)?, PeerKey(secret)));
     let Some((client, key)) = shared.keys.secrets().into_iter().find_map(known) else {
-        tracing::debug!(%peer, "a stranger at the door; closed without a word");
+        tracing::debug!(%peer, "a stranger; closed without a word");
         return Ok(());
     };
     let _proven = guest.prove();

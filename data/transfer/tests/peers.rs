@@ -271,7 +271,7 @@ async fn a_server_with_too_many_connections_says_so() {
     let deadline = Instant::now() + DEADLINE;
     while let Err(error) = second.fetch(there.addr(), ID, 1).await {
         assert_eq!(error.kind, PeerErrorKind::Busy);
-        assert!(Instant::now() < deadline, "the connection was never given back");
+        assert!(Instant::now() < deadline, "the connection was never returned");
         tokio::task::yield_now().await;
     }
 }

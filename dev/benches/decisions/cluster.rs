@@ -86,7 +86,7 @@ pub fn processor_time() -> Duration {
 /// A number below `bound`. The remainder, although slightly uneven, gives the digests that earlier
 /// versions printed.
 fn below(dice: &mut Dice, bound: usize) -> usize {
-    (dice.throw() % bound as u64) as usize
+    (dice.next_u64() % bound as u64) as usize
 }
 
 /// `count` different numbers below `bound`, or all if `bound` is smaller.
@@ -106,7 +106,7 @@ impl Cluster {
     pub fn new(policy: PlacementPolicy, shape: Shape) -> Self {
         let mut dice = Dice::new(7);
         let objects = (0..shape.objects).map(|_| {
-            let (high, low) = (dice.throw(), dice.throw());
+            let (high, low) = (dice.next_u64(), dice.next_u64());
             ObjectId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
         });
         let mut cluster = Cluster {
@@ -287,7 +287,7 @@ impl Cluster {
     }
 
     fn note(&mut self, word: u64) {
-        self.digest = Dice::new(self.digest ^ word).throw();
+        self.digest = Dice::new(self.digest ^ word).next_u64();
     }
 
     /// The executor takes the task, and stores what it lacks.

@@ -135,7 +135,7 @@ impl LightExecutors {
                         let heartbeat = welcome(&mut session).await;
                         drop(permit);
                         told.send(()).expect("the benchmark waits");
-                        live(session, heartbeat, answers).await;
+                        run_executor(session, heartbeat, answers).await;
                     });
                 }
                 all.join_all().await;
@@ -180,7 +180,7 @@ async fn welcome(session: &mut Session) -> Duration {
 }
 
 /// One executor, until its connection ends.
-async fn live(session: Session, heartbeat: Duration, answers: Answers) {
+async fn run_executor(session: Session, heartbeat: Duration, answers: Answers) {
     let Session { mut reader, writer, .. } = session;
     let (outbox, send) = outbox::<FromExecutor>(writer);
     let work = async {

@@ -98,7 +98,7 @@ fn changed(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
         let end = at + dice.below((input.len() - at).min(64) as u64 + 1) as usize;
         match dice.below(7) {
             0 if at < input.len() => input[at] ^= 1 << dice.below(8),
-            1 if at < input.len() => input[at] = dice.throw() as u8,
+            1 if at < input.len() => input[at] = dice.next_u64() as u8,
             2 => drop(input.drain(at..end)),
             3 => {
                 let again = input[at..end].repeat(1 + dice.below(20) as usize);

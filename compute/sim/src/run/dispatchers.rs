@@ -261,9 +261,9 @@ impl<'a> Dispatchers<'a> {
         self.all[number].next_message(world.agenda.now())
     }
 
-    /// A dispatcher has read what it can: it reads on later, and writes results.
+    /// A dispatcher has read what it can now. Schedules its next message, and writes results.
     pub fn pause(&mut self, number: usize, world: &mut World) {
-        if let Some(at) = self.all[number].reads_on_at() {
+        if let Some(at) = self.all[number].next_read_at() {
             let dispatcher = number as u32;
             world.agenda.schedule(at, SimEvent::DecisionEnds { dispatcher });
         }

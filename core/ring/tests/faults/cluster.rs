@@ -173,7 +173,7 @@ impl Cluster {
 
     /// Adds a new node.
     pub fn add(&mut self, found: bool, partitions: u16, replication: u8) -> NodeId {
-        let node = NodeId(self.dice.throw());
+        let node = NodeId(self.dice.next_u64());
         let config = Config {
             found,
             partitions,

@@ -545,9 +545,9 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     assert_eq!(content_of(&files, "/a").await, content);
     let chunk = &written.record.chunks[0];
     // Small parts of an unknown chunk are requested until there are many of them.
-    assert_eq!(files.part_near(chunk, 5..10).await, None);
+    assert_eq!(files.read_local(chunk, 5..10).await, None);
     let mut parts = 1;
-    while files.part_near(chunk, 5..10).await.is_none() {
+    while files.read_local(chunk, 5..10).await.is_none() {
         parts += 1;
     }
     assert_eq!(parts, 16);
@@ -556,7 +556,7 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     // Files that a program has written to after they were checked are not used, and neither are
     // missing ones.
     let (other, unread) = (&written.record.chunks[1], &written.record.chunks[2]);
-    assert!(files.part_near(other, 5..60_000).await.is_some());
+    assert!(files.read_local(other, 5..60_000).await.is_some());
     for chunk in [chunk, other, unread] {
         for path in replicas(&cluster, chunk) {
             match chunk == other {
@@ -564,7 +564,7 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
                 false => overwrite(&path, b"other"),
             }
         }
-        assert_eq!(files.part_near(chunk, 5..60_000).await, None);
+        assert_eq!(files.read_local(chunk, 5..60_000).await, None);
     }
 }
 
@@ -588,7 +588,7 @@ async fn a_client_relies_on_what_another_one_has_checked() {
     let written = write(&cluster.files().await, "/a", &lines(300_000)).await.unwrap();
     let chunk = &written.record.chunks[0];
     let paths = replicas(&cluster, chunk);
-    assert!(cluster.files().await.part_near(chunk, 0..60_000).await.is_some());
+    assert!(cluster.files().await.read_local(chunk, 0..60_000).await.is_some());
     // A disk that fails leaves no trace of a change, so the content tells whether it was checked
     // again.
     let change = |change_time: bool| {
@@ -606,7 +606,7 @@ async fn a_client_relies_on_what_another_one_has_checked() {
         }
     };
     change(false);
-    let part = async || cluster.files().await.part_near(chunk, 5..60_000).await;
+    let part = async || cluster.files().await.read_local(chunk, 5..60_000).await;
     assert_eq!(part().await.unwrap()[0], b'?');
     change(true);
     assert_eq!(part().await, None);

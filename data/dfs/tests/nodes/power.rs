@@ -320,11 +320,11 @@ impl Writer {
         let (mut new, size) = (old.clone(), old.len());
         let mut changed = 0..0;
         let more: Vec<u8> =
-            (0..self.dice.below(MAX_BYTES / 3)).map(|_| self.dice.throw() as u8).collect();
+            (0..self.dice.below(MAX_BYTES / 3)).map(|_| self.dice.next_u64() as u8).collect();
         match self.dice.below(4) {
             0 if size > 10 => {
                 let at = self.dice.below(size as u64 - 9) as usize;
-                new[at..at + 8].copy_from_slice(&self.dice.throw().to_le_bytes());
+                new[at..at + 8].copy_from_slice(&self.dice.next_u64().to_le_bytes());
                 changed = at as u64..at as u64 + 8;
             }
             1 if size > 1 => new.truncate(size - 1),
@@ -373,7 +373,7 @@ impl Writer {
     /// Writes a new file, and gives it the name of this one.
     async fn replace(&mut self) {
         let (target, content) = (self.name.clone(), self.content.take());
-        self.name = format!("{target}.{:x}", self.dice.throw());
+        self.name = format!("{target}.{:x}", self.dice.next_u64());
         self.write().await;
         let new = self.content.clone();
         let from = std::mem::replace(&mut self.name, target.clone());

@@ -1,8 +1,8 @@
-//! What clients ask of the owner.
+//! What clients ask of the actor.
 
 use super::*;
 
-impl Owner {
+impl PoolsActor {
     pub(super) fn answer(
         &mut self,
         now_us: u64,

@@ -13,7 +13,7 @@ use crate::file::File;
 use crate::read::{ChunkReader, ReadPart, chunk_map};
 
 /// A reader of a range of a file. It returns parts of chunks in order.
-pub struct Reading {
+pub struct ChunkStream {
     chunks: Arc<ChunkReader>,
     file: Arc<File>,
     plan: Sequence,
@@ -38,7 +38,7 @@ enum BegunPart {
 
 impl ChunkReader {
     /// Reads a whole file.
-    pub fn read(self: &Arc<Self>, file: &File) -> Reading {
+    pub fn read(self: &Arc<Self>, file: &File) -> ChunkStream {
         self.read_range(file, 0..file.record.size_bytes())
     }
 
@@ -69,19 +69,19 @@ impl ChunkReader {
     }
 
     /// Reads a range of a file, up to the end of the file.
-    pub fn read_range(self: &Arc<Self>, file: &File, wanted: Range<u64>) -> Reading {
-        Reading::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
+    pub fn read_range(self: &Arc<Self>, file: &File, wanted: Range<u64>) -> ChunkStream {
+        ChunkStream::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
     }
 }
 
-impl Reading {
+impl ChunkStream {
     pub(crate) fn of(
         chunks: Arc<ChunkReader>,
         file: Arc<File>,
         map: &ChunkMap,
         range: Range<u64>,
     ) -> Self {
-        Reading {
+        ChunkStream {
             chunks,
             file,
             plan: Sequence::new(map, range),

@@ -1,4 +1,4 @@
-//! The door of a listener: limits on connections that have not proven a key of the cluster, and
+//! Admission at a listener: limits on connections that have not proven a key of the cluster, and
 //! which of them is closed when there are too many.
 //!
 //! Any process that reaches a port can open connections there and send nothing. An honest peer may
@@ -46,7 +46,7 @@ struct Unproven {
     counts: HashMap<IpAddr, usize>,
 }
 
-/// The decider of a door: no socket, no clock.
+/// The decider of admission: no socket, no clock.
 struct Arrivals {
     max_in_all: usize,
     max_per_address: usize,
@@ -188,9 +188,9 @@ fn origin(address: IpAddr) -> IpAddr {
 
 type Close = Box<dyn FnOnce() + Send>;
 
-/// The door of one listener. Clones are the same door.
+/// The admission at one listener. Clones share its state.
 #[derive(Clone)]
-pub struct Door(Arc<Shared>);
+pub struct Admission(Arc<Shared>);
 
 struct Shared {
     /// The listener's name in the log.
@@ -208,41 +208,41 @@ struct State {
 
 /// An unproven connection, until it is dropped.
 pub struct Guest {
-    door: Door,
+    admission: Admission,
     number: u64,
     from: IpAddr,
 }
 
 /// A proven connection, until it is dropped.
 pub struct Proven {
-    door: Door,
+    admission: Admission,
     from: IpAddr,
 }
 
-impl Door {
-    /// A door for the listener with this `name`.
+impl Admission {
+    /// The admission at the listener with this `name`.
     pub fn new(name: &'static str) -> Self {
-        Door::with_bounds(name, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS)
+        Admission::with_bounds(name, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS)
     }
 
-    /// A door with other bounds than `MAX_UNPROVEN` and `MAX_UNPROVEN_PER_ADDRESS`.
+    /// An admission with other bounds than `MAX_UNPROVEN` and `MAX_UNPROVEN_PER_ADDRESS`.
     pub fn with_bounds(name: &'static str, max_unproven: usize, max_per_address: usize) -> Self {
         let arrivals = Arrivals::new(max_unproven, max_per_address);
-        Door(Arc::new(Shared {
+        Admission(Arc::new(Shared {
             name,
             state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }),
         }))
     }
 
     /// Registers a connection from `address`. `close` is called if another connection displaces it,
-    /// and must not call the door.
+    /// and must not call this type.
     pub fn enter(&self, address: IpAddr, close: impl FnOnce() + Send + 'static) -> Guest {
         let from = origin(address);
         let mut state = self.state();
         let (number, displaced) = state.arrivals.come(Instant::now(), from);
         state.closes.insert(number, Box::new(close));
         self.close(state, displaced);
-        Guest { door: self.clone(), number, from }
+        Guest { admission: self.clone(), number, from }
     }
 
     /// Logs that the system cannot accept connections, at most once per `QUIET`.
@@ -279,9 +279,9 @@ impl Door {
 impl Guest {
     /// The connection has sent something.
     pub fn spoke(&self) {
-        let mut state = self.door.state();
+        let mut state = self.admission.state();
         let displaced = state.arrivals.spoke(Instant::now(), self.number);
-        self.door.close(state, displaced);
+        self.admission.close(state, displaced);
     }
 
     /// The connection has proven a key.
@@ -292,14 +292,14 @@ impl Guest {
     /// The connection has proven a key. `None` if `max` connections from its address have done so,
     /// and are open.
     pub fn prove_up_to(self, max: usize) -> Option<Proven> {
-        let has_room = self.door.state().arrivals.prove(self.from, max);
-        has_room.then(|| Proven { door: self.door.clone(), from: self.from })
+        let has_room = self.admission.state().arrivals.prove(self.from, max);
+        has_room.then(|| Proven { admission: self.admission.clone(), from: self.from })
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let mut state = self.door.state();
+        let mut state = self.admission.state();
         state.arrivals.leave(self.number);
         state.closes.remove(&self.number);
     }
@@ -307,7 +307,7 @@ impl Drop for Guest {
 
 impl Drop for Proven {
     fn drop(&mut self) {
-        self.door.state().arrivals.end_proven(self.from);
+        self.admission.state().arrivals.end_proven(self.from);
     }
 }
 
@@ -400,11 +400,11 @@ mod tests {
 
     #[test]
     fn closed_connections_are_forgotten() {
-        let door = Door::with_bounds("test", 2, 2);
+        let admission = Admission::with_bounds("test", 2, 2);
         let (closed, is_closed) = std::sync::mpsc::channel();
         let enter = |name| {
             let closed = closed.clone();
-            door.enter(FLOOD, move || closed.send(name).unwrap())
+            admission.enter(FLOOD, move || closed.send(name).unwrap())
         };
         let first = enter("first");
         let second = enter("second");
@@ -416,7 +416,7 @@ mod tests {
         let _last = enter("fifth");
         assert_eq!(is_closed.try_iter().collect::<Vec<_>>(), ["third"]);
         drop(proven);
-        let state = door.state();
+        let state = admission.state();
         assert_eq!(
             (state.closes.len(), state.arrivals.proven.len(), state.arrivals.speaking.from.len()),
             (2, 0, 0)

@@ -1,4 +1,4 @@
-//! The owner of all pools: one task that answers clients, asks batch systems for states, and tells
+//! The actor of all pools: one task that answers clients, asks batch systems for states, and tells
 //! each pool its work.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ mod answers;
 #[cfg(test)]
 mod tests;
 
-/// Requests of clients that wait for the owner.
+/// Requests of clients that wait for the actor.
 const MAX_WAITING: usize = 64;
 /// Commands that submit or withdraw requests at the same time.
 const MAX_COMMANDS: usize = 4;
@@ -118,7 +118,7 @@ pub enum PoolsError {
     Stopping,
 }
 
-/// What the owner answers to a request.
+/// What the actor answers to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolsAnswer {
     /// Pools.
@@ -131,7 +131,7 @@ pub enum PoolsAnswer {
 
 type Reply = oneshot::Sender<Result<PoolsAnswer, PoolsError>>;
 
-/// A connection to the owner.
+/// A connection to the actor.
 #[derive(Clone)]
 pub struct PoolsHandle {
     inbox: mpsc::Sender<(PoolsRequest, Reply)>,
@@ -139,7 +139,7 @@ pub struct PoolsHandle {
 }
 
 impl PoolsHandle {
-    /// Starts the owner, and takes up the pools in the folder. The task ends after the sender of
+    /// Starts the actor, and takes up the pools in the folder. The task ends after the sender of
     /// `state` was dropped, or the cluster stops.
     pub fn start(
         config: PoolsConfig,
@@ -149,7 +149,7 @@ impl PoolsHandle {
         let (inbox, requests) = mpsc::channel(MAX_WAITING);
         let (show, views) = watch::channel(Vec::new());
         let (finished, results) = mpsc::unbounded_channel();
-        let owner = Owner {
+        let actor = PoolsActor {
             config,
             pools: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -162,11 +162,11 @@ impl PoolsHandle {
             adding: BTreeSet::new(),
             answers: Vec::new(),
         };
-        // The owner writes files, so it has a thread of its own: a slow disk must not delay the
+        // The actor writes files, so it has a thread of its own: a slow disk must not delay the
         // dispatcher.
         let runtime = Handle::current();
         let work = tokio::task::spawn_blocking(move || {
-            runtime.block_on(owner.run(requests, results, state))
+            runtime.block_on(actor.run(requests, results, state))
         });
         (PoolsHandle { inbox, views }, work)
     }
@@ -242,7 +242,7 @@ impl OpenJobs {
     }
 }
 
-struct Owner {
+struct PoolsActor {
     config: PoolsConfig,
     pools: BTreeMap<String, Pool>,
     asks: BTreeMap<Scope, Ask>,
@@ -259,7 +259,7 @@ struct Owner {
     answers: Vec<(Reply, Result<PoolsAnswer, PoolsError>)>,
 }
 
-impl Owner {
+impl PoolsActor {
     async fn run(
         mut self,
         mut requests: mpsc::Receiver<(PoolsRequest, Reply)>,
