@@ -40,7 +40,7 @@ enum Stage {
 
 /// Unproven connections of one stage, oldest first.
 #[derive(Default)]
-struct Unproven {
+struct UnprovenConnections {
     from: BTreeMap<u64, IpAddr>,
     /// Number of connections of each address.
     counts: HashMap<IpAddr, usize>,
@@ -51,8 +51,8 @@ struct Arrivals {
     max_in_all: usize,
     max_per_address: usize,
     last: u64,
-    silent: Unproven,
-    speaking: Unproven,
+    silent: UnprovenConnections,
+    speaking: UnprovenConnections,
     /// Number of proven connections of each address.
     proven: HashMap<IpAddr, usize>,
     /// Time of the last displacement.
@@ -61,7 +61,7 @@ struct Arrivals {
 
 /// A connection that has to be closed.
 #[derive(Debug, PartialEq, Eq)]
-struct Displaced {
+struct Displacement {
     number: u64,
     /// Present if the displacement begins a flood, which is logged.
     flood: Option<Flood>,
@@ -74,7 +74,7 @@ struct Flood {
     connections: usize,
 }
 
-impl Unproven {
+impl UnprovenConnections {
     fn insert(&mut self, number: u64, from: IpAddr) {
         self.from.insert(number, from);
         *self.counts.entry(from).or_insert(0) += 1;
@@ -97,15 +97,15 @@ impl Arrivals {
             max_in_all,
             max_per_address,
             last: 0,
-            silent: Unproven::default(),
-            speaking: Unproven::default(),
+            silent: UnprovenConnections::default(),
+            speaking: UnprovenConnections::default(),
             proven: HashMap::new(),
             displaced: None,
         }
     }
 
     /// A connection has come. Returns its number, and the connection that it displaces.
-    fn come(&mut self, now: Instant, from: IpAddr) -> (u64, Option<Displaced>) {
+    fn come(&mut self, now: Instant, from: IpAddr) -> (u64, Option<Displacement>) {
         let displaced = self.make_room(now, from, Stage::Silent);
         self.last += 1;
         self.silent.insert(self.last, from);
@@ -114,7 +114,7 @@ impl Arrivals {
 
     /// A connection has sent something. Returns the connection that it displaces. Ignored if it was
     /// displaced itself.
-    fn spoke(&mut self, now: Instant, number: u64) -> Option<Displaced> {
+    fn spoke(&mut self, now: Instant, number: u64) -> Option<Displacement> {
         let from = self.silent.remove(number)?;
         let displaced = self.make_room(now, from, Stage::Speaking);
         self.speaking.insert(number, from);
@@ -140,7 +140,7 @@ impl Arrivals {
         take_one(&mut self.proven, from);
     }
 
-    fn make_room(&mut self, now: Instant, from: IpAddr, stage: Stage) -> Option<Displaced> {
+    fn make_room(&mut self, now: Instant, from: IpAddr, stage: Stage) -> Option<Displacement> {
         let unproven = match stage {
             Stage::Silent => &mut self.silent,
             Stage::Speaking => &mut self.speaking,
@@ -159,7 +159,7 @@ impl Arrivals {
         let connections = unproven.count(from);
         unproven.remove(number);
         let is_quiet = is_quiet_until(now, &mut self.displaced);
-        Some(Displaced { number, flood: is_quiet.then_some(Flood { from, connections }) })
+        Some(Displacement { number, flood: is_quiet.then_some(Flood { from, connections }) })
     }
 }
 
@@ -214,7 +214,7 @@ pub struct Guest {
 }
 
 /// A proven connection, until it is dropped.
-pub struct Proven {
+pub struct ProvenConnection {
     admission: Admission,
     from: IpAddr,
 }
@@ -252,8 +252,8 @@ impl Admission {
         }
     }
 
-    fn close(&self, mut state: MutexGuard<'_, State>, displaced: Option<Displaced>) {
-        let Some(Displaced { number, flood }) = displaced else { return };
+    fn close(&self, mut state: MutexGuard<'_, State>, displaced: Option<Displacement>) {
+        let Some(Displacement { number, flood }) = displaced else { return };
         let close = state.closes.remove(&number);
         drop(state);
         if let Some(close) = close {
@@ -285,15 +285,15 @@ impl Guest {
     }
 
     /// The connection has proven a key.
-    pub fn prove(self) -> Proven {
+    pub fn prove(self) -> ProvenConnection {
         self.prove_up_to(usize::MAX).expect("an address has fewer connections")
     }
 
     /// The connection has proven a key. `None` if `max` connections from its address have done so,
     /// and are open.
-    pub fn prove_up_to(self, max: usize) -> Option<Proven> {
+    pub fn prove_up_to(self, max: usize) -> Option<ProvenConnection> {
         let has_room = self.admission.state().arrivals.prove(self.from, max);
-        has_room.then(|| Proven { admission: self.admission.clone(), from: self.from })
+        has_room.then(|| ProvenConnection { admission: self.admission.clone(), from: self.from })
     }
 }
 
@@ -305,7 +305,7 @@ impl Drop for Guest {
     }
 }
 
-impl Drop for Proven {
+impl Drop for ProvenConnection {
     fn drop(&mut self) {
         self.admission.state().arrivals.end_proven(self.from);
     }
@@ -326,7 +326,7 @@ mod tests {
         Arrivals::new(6, 4)
     }
 
-    fn number_of(displaced: Option<Displaced>) -> Option<u64> {
+    fn number_of(displaced: Option<Displacement>) -> Option<u64> {
         displaced.map(|displaced| displaced.number)
     }
 

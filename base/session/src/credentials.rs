@@ -89,8 +89,8 @@ impl Credentials {
             .signed(&state.own().cert[0], KeyUsage::client_auth())
             .map_err(CredentialsError::NotSigned)?;
         Ok(Credentials {
-            to_dispatcher: state.client(Expected::Dispatcher)?,
-            to_node: state.client(Expected::Node)?,
+            to_dispatcher: state.client(ExpectedServer::Dispatcher)?,
+            to_node: state.client(ExpectedServer::Node)?,
             server: state.server()?,
             state,
         })
@@ -215,16 +215,16 @@ impl TrustWatch {
 
 /// The servers that a client accepts.
 #[derive(Clone, Copy, Debug)]
-enum Expected {
+enum ExpectedServer {
     Dispatcher,
     Node,
 }
 
-impl Expected {
+impl ExpectedServer {
     fn is(self, holder: Principal) -> bool {
         match (self, holder) {
-            (Expected::Dispatcher, Principal::Dispatcher) => true,
-            (Expected::Node, Principal::Key(_, role)) => role.is_of_nodes(),
+            (ExpectedServer::Dispatcher, Principal::Dispatcher) => true,
+            (ExpectedServer::Node, Principal::Key(_, role)) => role.is_of_nodes(),
             _ => false,
         }
     }
@@ -235,7 +235,7 @@ impl State {
         self.own.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn client(self: &Arc<Self>, expected: Expected) -> Result<Arc<ClientConfig>, Error> {
+    fn client(self: &Arc<Self>, expected: ExpectedServer) -> Result<Arc<ClientConfig>, Error> {
         let builder = ClientConfig::builder_with_provider(self.provider.clone());
         let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?.dangerous();
         let verifier = Verifier { state: self.clone(), expected };
@@ -249,7 +249,7 @@ impl State {
     fn server(self: &Arc<Self>) -> Result<Arc<ServerConfig>, Error> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone());
         let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?;
-        let verifier = Verifier { state: self.clone(), expected: Expected::Node };
+        let verifier = Verifier { state: self.clone(), expected: ExpectedServer::Node };
         let builder = builder.with_client_cert_verifier(Arc::new(verifier));
         let mut config = builder.with_cert_resolver(Arc::new(Own(self.clone())));
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -371,7 +371,7 @@ impl fmt::Debug for Own {
 struct Verifier {
     state: Arc<State>,
     /// The servers that are accepted; clients may be any trusted principal.
-    expected: Expected,
+    expected: ExpectedServer,
 }
 
 impl fmt::Debug for Verifier {

@@ -40,7 +40,7 @@ mod suites;
 pub mod trusted;
 
 pub use access::{Access, AccessError, AccessProblem};
-pub use admission::{Admission, Guest, PROOF_DEADLINE, Proven};
+pub use admission::{Admission, Guest, PROOF_DEADLINE, ProvenConnection};
 pub use authority::{Authority, AuthorityError, Certified, new_secret};
 pub use connection::{Session, SessionAcceptor, dial, keep_alive};
 pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};

@@ -38,7 +38,7 @@ struct LocalListener {
 }
 
 /// A new connection.
-enum Arrived {
+enum NewConnection {
     Tcp(TcpStream, SocketAddr),
     Local(UnixStream, SocketAddr),
 }
@@ -83,11 +83,11 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> Arrived {
+    async fn accept(&self) -> NewConnection {
         loop {
             let accepted = tokio::select! {
                 accepted = self.tcp.accept() => {
-                    accepted.map(|(stream, remote)| Some(Arrived::Tcp(stream, remote)))
+                    accepted.map(|(stream, remote)| Some(NewConnection::Tcp(stream, remote)))
                 }
                 accepted = accept_local(self.local.as_ref()) => accepted,
             };
@@ -104,27 +104,27 @@ impl Listener {
 }
 
 /// Waits for a connection by the local socket. `None` if it is of another user, who has to use TCP.
-async fn accept_local(listener: Option<&LocalListener>) -> io::Result<Option<Arrived>> {
+async fn accept_local(listener: Option<&LocalListener>) -> io::Result<Option<NewConnection>> {
     let Some(LocalListener { socket, address }) = listener else {
         return std::future::pending().await;
     };
     let (stream, _) = socket.accept().await?;
-    Ok(is_of_this_user(&stream).then_some(Arrived::Local(stream, *address)))
+    Ok(is_of_this_user(&stream).then_some(NewConnection::Local(stream, *address)))
 }
 
-impl Arrived {
+impl NewConnection {
     fn remote(&self) -> SocketAddr {
         match self {
-            Arrived::Tcp(_, remote) => *remote,
-            Arrived::Local(_, address) => local_socket::far_end(*address),
+            NewConnection::Tcp(_, remote) => *remote,
+            NewConnection::Local(_, address) => local_socket::far_end(*address),
         }
     }
 
     async fn has_spoken(&self) {
         match self {
-            Arrived::Tcp(stream, _) => has_spoken(stream).await,
+            NewConnection::Tcp(stream, _) => has_spoken(stream).await,
             // An error shows again when the stream is read.
-            Arrived::Local(stream, _) => {
+            NewConnection::Local(stream, _) => {
                 drop(stream.async_io(Interest::READABLE, || peek(stream)).await)
             }
         }
@@ -145,15 +145,15 @@ fn peek(socket: impl AsFd) -> io::Result<()> {
 }
 
 async fn greet(
-    arrived: Arrived,
+    arrived: NewConnection,
     acceptor: SessionAcceptor,
     guest: Guest,
 ) -> Result<(Session, Role), SessionError> {
     arrived.has_spoken().await;
     guest.spoke();
     let accepted = match arrived {
-        Arrived::Tcp(stream, _) => acceptor.accept(stream).await,
-        Arrived::Local(stream, address) => acceptor.accept_local(stream, address).await,
+        NewConnection::Tcp(stream, _) => acceptor.accept(stream).await,
+        NewConnection::Local(stream, address) => acceptor.accept_local(stream, address).await,
     };
     if let Err(error @ SessionError::OtherDataMode { .. }) = &accepted {
         tracing::warn!("{error}");

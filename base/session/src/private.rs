@@ -106,7 +106,7 @@ impl PrivateFolder {
     fn put(&self, name: &OsStr, content: &[u8], is_synced: bool) -> Result<(), PrivateError> {
         let path = self.path.join(name);
         let partial = self.partial_name(name);
-        let unfinished = Unfinished { folder: self, name: &partial };
+        let unfinished = TemporaryFile { folder: self, name: &partial };
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let write = || -> io::Result<()> {
@@ -176,12 +176,12 @@ impl PrivateFolder {
 }
 
 /// A file under its temporary name, which is removed on drop.
-struct Unfinished<'a> {
+struct TemporaryFile<'a> {
     folder: &'a PrivateFolder,
     name: &'a OsStr,
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         // After the rename this name does not exist.
         if let Err(e) = self.folder.remove(self.name) {

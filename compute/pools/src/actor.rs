@@ -188,7 +188,7 @@ impl PoolsHandle {
 }
 
 /// What a task of a batch command has found. There is at most one of each kind for each request.
-enum Finished {
+enum CommandResult {
     Submitted {
         pool: String,
         number: u64,
@@ -247,7 +247,7 @@ struct PoolsActor {
     pools: BTreeMap<String, Pool>,
     asks: BTreeMap<Scope, Ask>,
     orders: mpsc::Sender<PoolOrder>,
-    finished: mpsc::UnboundedSender<Finished>,
+    finished: mpsc::UnboundedSender<CommandResult>,
     commands: Arc<Semaphore>,
     /// The version of the shapes, and the shapes, that the dispatcher was told last.
     shapes: u64,
@@ -263,7 +263,7 @@ impl PoolsActor {
     async fn run(
         mut self,
         mut requests: mpsc::Receiver<(PoolsRequest, Reply)>,
-        mut results: mpsc::UnboundedReceiver<Finished>,
+        mut results: mpsc::UnboundedReceiver<CommandResult>,
         mut state: watch::Receiver<ClusterState>,
     ) {
         let clock = PoolClock::new();
@@ -352,11 +352,11 @@ impl PoolsActor {
     fn finished(
         &mut self,
         now_us: u64,
-        finished: Finished,
+        finished: CommandResult,
         actions: &mut Vec<(String, PoolAction)>,
     ) {
         match finished {
-            Finished::Submitted { pool, number, answer, failed_hosts } => {
+            CommandResult::Submitted { pool, number, answer, failed_hosts } => {
                 if let Some(pool) = self.pools.get_mut(&pool) {
                     with(pool, actions, |pool, actions| {
                         pool.pass_over(now_us, failed_hosts, actions);
@@ -364,7 +364,7 @@ impl PoolsActor {
                     });
                 }
             }
-            Finished::States { scope, asked, answer, found } => {
+            CommandResult::States { scope, asked, answer, found } => {
                 if let Some(ask) = self.asks.get_mut(&scope) {
                     ask.is_running = false;
                 }
@@ -394,7 +394,7 @@ impl PoolsActor {
                     });
                 }
             }
-            Finished::Tried { name, options, answer, reply } => {
+            CommandResult::Tried { name, options, answer, reply } => {
                 self.adding.remove(&name);
                 let added = match (answer, systems::of(&options)) {
                     (Err(why), _) => Err(PoolsError::Refused(why)),
@@ -489,7 +489,7 @@ impl PoolsActor {
             let number = plan.number;
             let answer = submit_one(&*system, plan, issue).await;
             let failed_hosts = system.take_failed_hosts();
-            let _ = finished.send(Finished::Submitted { pool, number, answer, failed_hosts });
+            let _ = finished.send(CommandResult::Submitted { pool, number, answer, failed_hosts });
         });
     }
 
@@ -541,7 +541,7 @@ impl PoolsActor {
                         break;
                     }
                 }
-                let _ = finished.send(Finished::States { scope, asked, answer, found });
+                let _ = finished.send(CommandResult::States { scope, asked, answer, found });
             });
         }
     }
@@ -578,7 +578,7 @@ impl PoolsActor {
     async fn withdraw_all(
         &mut self,
         clock: PoolClock,
-        results: &mut mpsc::UnboundedReceiver<Finished>,
+        results: &mut mpsc::UnboundedReceiver<CommandResult>,
     ) {
         self.commands.close();
         // The commands that follow are run below, for all requests of a pool together.

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use eyas_types::{
-    Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId,
-    TaskResult,
+    AssignmentEnd, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources,
+    TaskId, TaskResult,
 };
 
 use crate::job::{JobSummary, NewJob};
@@ -285,7 +285,7 @@ pub enum SchedulerOrder {
         /// The task.
         task: TaskId,
         /// In which way.
-        ended: Ended,
+        ended: AssignmentEnd,
         /// How long it ran, microseconds; `None` if it was not started.
         ran_us: Option<u64>,
     },

@@ -31,13 +31,13 @@ pub(crate) enum GivenUp {
 
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    tasks: BTreeMap<TaskId, Refused>,
+    tasks: BTreeMap<TaskId, TaskRefusals>,
     /// Waiting tasks by the end of their wait. Some have ended since.
     waiting: BTreeSet<(u64, TaskId)>,
 }
 
 #[derive(Debug, Default)]
-struct Refused {
+struct TaskRefusals {
     /// The reason that the last executor gave, preferably one that refused the task for now.
     reason: String,
     /// Whether an executor may take the task later.

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    Ended, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
+    AssignmentEnd, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
     OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 use proptest::prelude::*;
@@ -188,7 +188,7 @@ impl World {
                     "{executor} had done with {task}, which it did not have"
                 );
                 self.to_cancel.remove(&task);
-                if ended != Ended::Finished {
+                if ended != AssignmentEnd::Finished {
                     self.queue.push_front(task);
                 }
             }

@@ -13,8 +13,8 @@ use eyas_types::dfs::{
 };
 
 use crate::event::{
-    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Refusal, Replaceable,
-    Save, Saved,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, PersistentState,
+    Refusal, Replaceable, Save,
 };
 use crate::folder_use::MAX_NAMES_READ;
 use crate::lost::MAX_LOST;
@@ -54,7 +54,7 @@ impl Alone {
     fn new() -> Self {
         let config = Config { found: true, partitions: 4, ..Config::new(SYSTEM, ME) };
         let mut effects = Vec::new();
-        let node = RingNode::new(config, Saved::default(), 0, &mut effects);
+        let node = RingNode::new(config, PersistentState::default(), 0, &mut effects);
         assert_eq!(effects[0], Effect::Save(Save::Boots(1)));
         let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
         alone.run(Event::Tick);
@@ -498,7 +498,8 @@ fn only_who_is_up_to_date_acknowledges() {
     };
     let leader =
         (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();
-    let saved = Saved { boots: 4, view: Some(view(leader)), ..Saved::default() };
+    let saved =
+        PersistentState { boots: 4, view: Some(view(leader)), ..PersistentState::default() };
     let node = RingNode::new(Config::new(SYSTEM, ME), saved, 0, &mut Vec::new());
     let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
     let round = Round { view: 2, boot: 1 };

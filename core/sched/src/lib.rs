@@ -35,7 +35,7 @@ pub use event::{
     PlacementCommand, PlacementReport, PushId, Recipients,
 };
 pub use explain::{ExecutorOccupancy, ObjectLocations, TaskPlacement, WaitReason};
-pub use eyas_types::{Ended, Need};
+pub use eyas_types::{AssignmentEnd, Need};
 pub use outline::{NodeOutline, UnstartedClass};
 pub use placement::caches;
 pub use replication::PushProgress;

@@ -35,11 +35,11 @@ use crate::read::ChunkReader;
 use crate::rename::Renames;
 use crate::replicas::Replicas;
 use crate::routes::Routes;
-use crate::routes::gather::Gathering;
+use crate::routes::gather::JoinProgress;
 use crate::routes::recover::Recovery;
 use crate::runs::spec::{RunAddress, RunSpec, RunStatus};
 use crate::runs::{RunAttendance, RunCalls};
-use crate::upkeep::{Upkeep, Verified};
+use crate::upkeep::{Upkeep, VerifyReport};
 use crate::uploads::Uploads;
 use crate::write::Writes;
 
@@ -201,8 +201,8 @@ impl DfsClient {
     pub async fn gather(
         &self,
         count: usize,
-        see: impl FnOnce(Gathering),
-    ) -> Result<Gathering, FilesError> {
+        see: impl FnOnce(JoinProgress),
+    ) -> Result<JoinProgress, FilesError> {
         self.0.routes.gather(count, see).await
     }
 
@@ -226,7 +226,7 @@ impl DfsClient {
     ///
     /// # Errors
     /// `Unreachable`.
-    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Verified, FilesError> {
+    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<VerifyReport, FilesError> {
         self.0.upkeep.verify(file, thoroughly).await
     }
 

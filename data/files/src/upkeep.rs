@@ -32,7 +32,7 @@ const CHECK_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The state of a file's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Replicas that are missing or damaged, of chunks that have another good replica: index of
     /// the chunk, and node. They were reported to the leader, which has them replaced.
     pub bad: Vec<(usize, NodeId)>,
@@ -55,7 +55,7 @@ pub struct LostChunk {
     pub silent: Vec<NodeId>,
 }
 
-impl Verified {
+impl VerifyReport {
     /// Whether all replicas are good.
     pub fn is_good(&self) -> bool {
         self.bad.is_empty() && self.silent.is_empty() && self.lost.is_empty()
@@ -78,14 +78,16 @@ impl Upkeep {
     /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none
     /// of a chunk's nodes has it, all other nodes are asked. Missing and damaged replicas are
     /// reported to the leader.
-    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Verified, FilesError> {
+    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<VerifyReport, FilesError> {
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
         for (place, chunk) in file.record.chunks.iter().enumerate() {
             chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
         }
         let holes = file.record.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_hole());
-        let mut found =
-            Found { whole: holes.map(|(place, _)| place).collect(), ..Found::default() };
+        let mut found = ReplicaFindings {
+            whole: holes.map(|(place, _)| place).collect(),
+            ..ReplicaFindings::default()
+        };
         for (node, places) in by_node {
             let denied = self.look_for(file, node, &places, thoroughly, &mut found).await;
             if !denied.is_empty() {
@@ -96,7 +98,7 @@ impl Upkeep {
         }
         let is_missed = |place: &usize| !found.whole.contains(place);
         let missed: Vec<usize> = (0..file.record.chunks.len()).filter(is_missed).collect();
-        let mut elsewhere = Found::default();
+        let mut elsewhere = ReplicaFindings::default();
         if !missed.is_empty() {
             for node in self.routes.known().members.keys() {
                 // The nodes of the chunk have been asked before.
@@ -125,7 +127,7 @@ impl Upkeep {
         let but_lost = |pairs: BTreeSet<(usize, NodeId)>| {
             pairs.into_iter().filter(|(place, _)| !is_lost(*place)).collect::<Vec<_>>()
         };
-        Ok(Verified { bad: but_lost(found.denied), silent: but_lost(found.silent), lost })
+        Ok(VerifyReport { bad: but_lost(found.denied), silent: but_lost(found.silent), lost })
     }
 
     /// Restores the lost chunks of a file from a `copy` of it. Returns their number.
@@ -169,7 +171,7 @@ impl Upkeep {
         node: NodeId,
         places: &[usize],
         thoroughly: bool,
-        found: &mut Found,
+        found: &mut ReplicaFindings,
     ) -> Vec<usize> {
         let mut denied = Vec::new();
         for places in places.chunks(CHECK_TOGETHER) {
@@ -219,7 +221,7 @@ impl Upkeep {
 
 /// The answers of nodes about a file's chunks, by index.
 #[derive(Default)]
-struct Found {
+struct ReplicaFindings {
     whole: BTreeSet<usize>,
     denied: BTreeSet<(usize, NodeId)>,
     damaged: BTreeSet<(usize, NodeId)>,

@@ -61,7 +61,7 @@ impl<'a> FileDraft<'a> {
 }
 
 /// Chunks that are being stored, with their places in the file.
-type Storing = JoinSet<(usize, Result<Chunk, FilesError>)>;
+type ChunkWrites = JoinSet<(usize, Result<Chunk, FilesError>)>;
 
 impl Uploads {
     pub fn new(quotas: Arc<Quotas>, replicas: Arc<Replicas>) -> Self {
@@ -142,7 +142,7 @@ impl Uploads {
         cutter: Cutter,
         source: impl ContentSource,
         begun: Vec<u8>,
-        (before, under_way): (usize, &mut Storing),
+        (before, under_way): (usize, &mut ChunkWrites),
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let replication = draft.replication;

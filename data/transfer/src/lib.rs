@@ -30,5 +30,5 @@ pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
 pub use fetcher::{FetchSource, FetchedObject, Fetcher, PeerHolder};
 pub use limits::PeerLimits;
 pub use peers::{Broken, Peers};
-pub use push::Expected;
-pub use server::{PeerServer, Served};
+pub use push::ExpectedObject;
+pub use server::{PeerServer, SendCounters};

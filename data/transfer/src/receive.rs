@@ -114,11 +114,11 @@ pub(crate) struct Pieces<'a> {
     patience: Patience,
     left: u64,
     moved: Instant,
-    compared: Option<Compared>,
+    compared: Option<RelayComparison>,
 }
 
 /// The time of the last comparison of a relay, and the progress of both sides at that time.
-struct Compared {
+struct RelayComparison {
     at: Instant,
     had_bytes: u64,
     left: u64,
@@ -260,7 +260,7 @@ impl<'a> Pieces<'a> {
 
     /// Gives up a relay that receives much faster than it sends.
     fn compare(&mut self, had_bytes: u64) -> Result<(), TransferFailure> {
-        let now = Compared { at: self.moved, had_bytes, left: self.left };
+        let now = RelayComparison { at: self.moved, had_bytes, left: self.left };
         let Some(then) = &self.compared else {
             self.compared = Some(now);
             return Ok(());

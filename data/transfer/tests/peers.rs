@@ -241,7 +241,7 @@ async fn the_silent_and_the_slow_are_dropped() {
 }
 
 #[tokio::test]
-async fn strangers_cannot_take_all_places_at_the_door() {
+async fn strangers_cannot_use_up_the_limit_of_connections() {
     let (there, here) = (Node::new(), Node::new());
     there.put(ID, b"x");
     // Half of them begin a hello.

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use crate::support::{Cluster, DEADLINE, Done, Home, listening_ports, wait_for};
+use crate::support::{Cluster, CommandOutput, DEADLINE, Home, listening_ports, wait_for};
 
 fn access_of(home: &Home) -> PathBuf {
     home.path("home/clusters/test/access.toml")
@@ -162,7 +162,7 @@ fn one_folder_is_for_one_process() {
 const STRANGER: u32 = 4321;
 
 /// Starts a dispatcher in a home, which is expected to refuse.
-fn refused_dispatcher(home: &Home, place: &Path) -> Done {
+fn refused_dispatcher(home: &Home, place: &Path) -> CommandOutput {
     let mut command = home.command(&["start", "dispatcher", "--listen", "127.0.0.1:0"]);
     command.env("EYAS_HOME", place);
     home.finish(command)

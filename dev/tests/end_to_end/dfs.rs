@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Cluster, Done, SmallDisk, finish, wait_until};
+use crate::support::{Cluster, CommandOutput, SmallDisk, finish, wait_until};
 
 /// The options of an executor that keeps files.
 pub const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
@@ -282,8 +282,9 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
     let mut missing = Vec::new();
     wait_until("all that are missing are named", || {
         let done = cluster.run(&["--json", "dfs", "recover"]);
-        let names =
-            |done: &Done| done.json("recovery")["missing"].as_array().cloned().unwrap_or_default();
+        let names = |done: &CommandOutput| {
+            done.json("recovery")["missing"].as_array().cloned().unwrap_or_default()
+        };
         missing = if done.stdout.is_empty() { Vec::new() } else { names(&done) };
         missing.len() == 3
     });

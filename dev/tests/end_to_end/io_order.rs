@@ -16,7 +16,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Cluster, Done, Home, SlowDisk, can_use, finish, signal, wait_until};
+use crate::support::{Cluster, CommandOutput, Home, SlowDisk, can_use, finish, signal, wait_until};
 
 /// A coordinator, and the agents that programs start. They end with it.
 struct Order {
@@ -67,7 +67,7 @@ impl Order {
     }
 
     #[track_caller]
-    fn run(&self, node: &str, words: &[&str]) -> Done {
+    fn run(&self, node: &str, words: &[&str]) -> CommandOutput {
         self.home.finish(self.command(node, words))
     }
 

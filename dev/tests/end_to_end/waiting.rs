@@ -16,12 +16,12 @@ use crate::support::{Cluster, Home, can_use, eyas, signal, wait_for, wait_until}
 const IMPOSSIBLE: &str = "[[task]]\nnoop = true\nrequirements = \"node.cpus >= 64\"\n";
 
 /// A command whose standard error is read until a given text appears.
-struct Listening {
+struct WatchedCommand {
     child: Child,
     said: BufReader<ChildStderr>,
 }
 
-impl Listening {
+impl WatchedCommand {
     #[track_caller]
     fn until(mut child: Child, words: &str) -> Self {
         let mut said = BufReader::new(child.stderr.take().expect("piped"));
@@ -34,7 +34,7 @@ impl Listening {
                 "it never said `{words}`"
             );
         }
-        Listening { child, said }
+        WatchedCommand { child, said }
     }
 
     /// Its exit code, and the rest of its standard error.
@@ -93,7 +93,7 @@ fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
         (&["job", "wait", "last"], 1),
         (&["run", "--requirements", "node.cpus >= 64", "--noop"], 2),
     ] {
-        let waiting = Listening::until(
+        let waiting = WatchedCommand::until(
             cluster.spawn_on(words),
             "no executor matches the requirements of its tasks",
         );

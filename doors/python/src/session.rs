@@ -58,7 +58,7 @@ struct Unsent {
 
 /// Results that wait for Python.
 #[derive(Default)]
-struct Received {
+struct ResultQueue {
     results: Vec<EndedCall>,
     /// Commands that have not ended; the other tasks are calls.
     commands: HashSet<u32>,
@@ -72,7 +72,7 @@ struct Shared {
     unsent: Mutex<Unsent>,
     /// Something is to be sent.
     is_unsent: Notify,
-    received: Mutex<Received>,
+    received: Mutex<ResultQueue>,
     /// Something was received.
     is_received: Condvar,
 }
@@ -410,7 +410,7 @@ impl CallSession {
     fn results(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Vec<EndedCall>>> {
         let (results, end) = py.detach(|| {
             let received = lock(&self.shared.received);
-            let is_empty = |received: &mut Received| {
+            let is_empty = |received: &mut ResultQueue| {
                 received.results.is_empty() && received.end.is_none() && !received.is_woken
             };
             let timeout = Duration::from_secs_f64(timeout_s);

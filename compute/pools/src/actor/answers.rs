@@ -116,7 +116,7 @@ impl PoolsActor {
         let finished = self.finished.clone();
         tokio::spawn(async move {
             let answer = system.try_out(&plan).await;
-            let _ = finished.send(Finished::Tried { name, options, answer, reply });
+            let _ = finished.send(CommandResult::Tried { name, options, answer, reply });
         });
     }
 

@@ -13,13 +13,13 @@ mod stacking;
 mod staged;
 mod zipf;
 
-pub use adapted::Adapted;
+pub use adapted::AdaptedWorkload;
 pub use all_pairs::{AllPairs, Order};
 pub use monotonically_increasing::MonotonicallyIncreasing;
 pub use scan::Scan;
 pub use sine_wave::SineWave;
 pub use stacking::{LOCALITIES, Locality, Stacking};
-pub use staged::Staged;
+pub use staged::StagedWorkload;
 pub use zipf::Zipf;
 
 use std::ops::Range;

@@ -37,9 +37,9 @@ impl Forecast {
         let mut all: Vec<Box<dyn Forecaster>> = Vec::new();
         all.push(Box::new(Last(first)));
         all.push(Box::new(Mean { mean: first, values: 1.0 }));
-        all.extend(
-            GAINS.map(|gain| -> Box<dyn Forecaster> { Box::new(Smoothed { value: first, gain }) }),
-        );
+        all.extend(GAINS.map(|gain| -> Box<dyn Forecaster> {
+            Box::new(ExponentialSmoothing { value: first, gain })
+        }));
         all.extend(WINDOWS.map(|window| -> Box<dyn Forecaster> {
             Box::new(Median { values: [first].into(), window })
         }));
@@ -90,12 +90,12 @@ impl Forecaster for Mean {
     }
 }
 
-struct Smoothed {
+struct ExponentialSmoothing {
     value: f64,
     gain: f64,
 }
 
-impl Forecaster for Smoothed {
+impl Forecaster for ExponentialSmoothing {
     fn forecast(&self) -> f64 {
         self.value
     }

@@ -16,13 +16,13 @@ enum Reaction {
 
 /// A decider of jobs. Job 1 has a task that has written to persistent storage; job 2 has a task
 /// that does the same.
-struct Reusing {
+struct ReuseScenario {
     jobs: Jobs,
 }
 
-impl Reusing {
+impl ReuseScenario {
     fn new() -> Self {
-        let mut reusing = Reusing { jobs: Jobs::new(Config::default(), 1) };
+        let mut reusing = ReuseScenario { jobs: Jobs::new(Config::default(), 1) };
         reusing.tell(Event::ExecutorJoined { executor: EXECUTOR, name: "n0".into() });
         assert_eq!(reusing.submit(), [Reaction::Queue]);
         let task = TaskId { job: JobId(1), index: 0 };
@@ -96,7 +96,7 @@ fn stored() -> Outcome {
 
 #[test]
 fn a_task_ends_once_with_the_result_of_an_earlier_one() {
-    let mut reusing = Reusing::new();
+    let mut reusing = ReuseScenario::new();
     assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
     assert_eq!(reusing.checked(true), []);
     assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Succeeded), 1));
@@ -106,7 +106,7 @@ fn a_task_ends_once_with_the_result_of_an_earlier_one() {
 
 #[test]
 fn a_task_that_was_cancelled_and_retried_is_queued_once_though_two_results_are_read_for_it() {
-    let mut reusing = Reusing::new();
+    let mut reusing = ReuseScenario::new();
     reusing.cancel();
     reusing.retry();
     assert_eq!(reusing.read(None), [Reaction::Queue]);
@@ -118,7 +118,7 @@ fn a_task_that_was_cancelled_and_retried_is_queued_once_though_two_results_are_r
 #[test]
 fn an_answer_about_the_try_before_does_not_end_a_task_that_is_in_the_queue() {
     for is_unchanged in [true, false] {
-        let mut reusing = Reusing::new();
+        let mut reusing = ReuseScenario::new();
         assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
         reusing.cancel();
         reusing.retry();
@@ -130,7 +130,7 @@ fn an_answer_about_the_try_before_does_not_end_a_task_that_is_in_the_queue() {
 
 #[test]
 fn a_task_that_is_retried_is_looked_for_when_the_answer_about_the_try_before_has_come() {
-    let mut reusing = Reusing::new();
+    let mut reusing = ReuseScenario::new();
     assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
     reusing.cancel();
     reusing.retry();
@@ -144,7 +144,7 @@ fn a_task_that_is_retried_is_looked_for_when_the_answer_about_the_try_before_has
 #[test]
 fn answers_about_a_task_of_a_job_that_was_forgotten_are_ignored() {
     for is_checked in [true, false] {
-        let mut reusing = Reusing::new();
+        let mut reusing = ReuseScenario::new();
         if is_checked {
             assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
         }
@@ -158,7 +158,7 @@ fn answers_about_a_task_of_a_job_that_was_forgotten_are_ignored() {
 
 #[test]
 fn a_task_does_not_fail_because_an_earlier_one_has_failed_meanwhile() {
-    let mut reusing = Reusing::new();
+    let mut reusing = ReuseScenario::new();
     assert_eq!(reusing.read(Some(Outcome::of(Status::Exited(1)))), [Reaction::Queue]);
     assert_eq!(reusing.phase(), Some(Phase::Waiting));
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ring::{
-    Config, Effect, Event, FileChunks, FileOperation, Records, Refusal, RingMessage, RingNode,
-    Round, Save, Saved, Stored,
+    Config, Effect, Event, FileChunks, FileOperation, PersistentState, Records, Refusal,
+    RingMessage, RingNode, Round, Save, Stored,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
@@ -28,7 +28,7 @@ pub struct Faults {
 
 #[derive(Clone, Default)]
 pub struct Disk {
-    pub saved: Saved,
+    pub saved: PersistentState,
     pub records: BTreeMap<(u16, String), Stored>,
 }
 
@@ -134,7 +134,7 @@ enum What {
 }
 
 /// An answer that has reached its client.
-pub type Answered = (u64, Result<eyas_ring::FileAnswer, Refusal>);
+pub type ClientAnswer = (u64, Result<eyas_ring::FileAnswer, Refusal>);
 
 pub struct Cluster {
     pub now_us: u64,
@@ -149,7 +149,7 @@ pub struct Cluster {
     pub has_twins: bool,
     queue: BTreeMap<(u64, u64), What>,
     sequence: u64,
-    pub answers: Vec<Answered>,
+    pub answers: Vec<ClientAnswer>,
     pub crashes: u64,
     pub messages: u64,
 }

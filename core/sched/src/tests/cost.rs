@@ -115,7 +115,11 @@ fn who_asked_for_a_task_gets_it_if_it_still_would_have_it() {
             "{case}"
         );
         meanwhile(&mut cluster);
-        assert_eq!(assigned(&cluster.0.end(1, 1, Ended::Returned)), [(gets_it, 1)], "{case}");
+        assert_eq!(
+            assigned(&cluster.0.end(1, 1, AssignmentEnd::Returned)),
+            [(gets_it, 1)],
+            "{case}"
+        );
     }
 }
 
@@ -200,7 +204,7 @@ fn a_slow_executor_is_waited_for_less() {
     cluster.store(1, 1);
     cluster.store(2, 1);
     let end = |cluster: &mut Cluster, by, index, ran_us| {
-        let (executor, ended) = (ExecutorId(by), Ended::Finished);
+        let (executor, ended) = (ExecutorId(by), AssignmentEnd::Finished);
         cluster.0.run(Event::TaskEnded {
             executor,
             task: task(index),
@@ -262,7 +266,7 @@ fn who_waits_for_memory_waits() {
         });
     }
     // After tasks of ten seconds; a peer takes 0.8 s.
-    let (executor, ended) = (ExecutorId(1), Ended::Finished);
+    let (executor, ended) = (ExecutorId(1), AssignmentEnd::Finished);
     cluster.0.run(Event::TaskEnded { executor, task: task(0), ended, ran_us: Some(10_000_000) });
     assert!(!cluster.0.on(2).is_empty(), "its memory is free");
 }
@@ -277,8 +281,8 @@ fn what_does_not_come_is_waited_for_no_more() {
     }
     cluster.0.join(2, 1);
     // Executor 1 cannot have object 1, by which the others had been queued there.
-    cluster.0.end(1, 0, Ended::Refused);
-    cluster.0.end(1, 1, Ended::Refused);
+    cluster.0.end(1, 0, AssignmentEnd::Refused);
+    cluster.0.end(1, 1, AssignmentEnd::Refused);
     let queued = (2..20).filter(|index| {
         cluster
             .0

@@ -450,7 +450,7 @@ fn a_task_is_given_up_when_those_that_match_refused_it() {
     scheduler.join_at(2, 1, Some("b"), &[]);
     assert_eq!(assigned(&scheduler.submit_needing(0, &[], &requires(&[SITE_A]))), [(1, 0)]);
     assert_eq!(
-        scheduler.end(1, 0, Ended::Refused),
+        scheduler.end(1, 0, AssignmentEnd::Refused),
         [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
     );
 }

@@ -79,7 +79,7 @@ fn literally_by_figure_5_an_executor_that_refused_the_only_task_looks_no_further
     assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
     scheduler.join(2, 1);
     (1..4).for_each(|index| _ = scheduler.submit(index, &[9]));
-    assert_eq!(scheduler.end(1, 0, Ended::Refused), []);
+    assert_eq!(scheduler.end(1, 0, AssignmentEnd::Refused), []);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_task_every_executor_refused_is_given_up() {
     let refuse = |by| Event::TaskEnded {
         executor: ExecutorId(by),
         task: task(0),
-        ended: Ended::Refused,
+        ended: AssignmentEnd::Refused,
         ran_us: None,
     };
     let second = assigned(&scheduler.run(refuse(first)))[0].0;
@@ -271,7 +271,7 @@ fn a_task_that_failed_within_moments_is_tried_elsewhere_first() {
         let fail = |by| Event::TaskEnded {
             executor: ExecutorId(by),
             task: task(0),
-            ended: Ended::Elsewhere,
+            ended: AssignmentEnd::Elsewhere,
             ran_us: None,
         };
         let second = assigned(&scheduler.run(fail(first)))[0].0;
@@ -297,10 +297,10 @@ fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
         ended,
         ran_us: None,
     };
-    assert_eq!(assigned(&scheduler.run(end(first, Ended::Elsewhere))), [(3 - first, 0)]);
-    assert_eq!(assigned(&scheduler.run(end(3 - first, Ended::Refused))), [(first, 0)]);
+    assert_eq!(assigned(&scheduler.run(end(first, AssignmentEnd::Elsewhere))), [(3 - first, 0)]);
+    assert_eq!(assigned(&scheduler.run(end(3 - first, AssignmentEnd::Refused))), [(first, 0)]);
     assert_eq!(
-        scheduler.run(end(first, Ended::Refused)),
+        scheduler.run(end(first, AssignmentEnd::Refused)),
         [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
     );
 }
@@ -323,7 +323,7 @@ fn an_executor_that_is_set_aside_is_given_nothing_and_asked_for_what_it_has() {
         let returned = Event::TaskEnded {
             executor: ExecutorId(1),
             task: task(1),
-            ended: Ended::Returned,
+            ended: AssignmentEnd::Returned,
             ran_us: None,
         };
         assert_eq!(assigned(&scheduler.run(returned)), []);
@@ -363,7 +363,7 @@ fn an_idle_executor_gets_what_is_queued_elsewhere() {
     let returned = Event::TaskEnded {
         executor: ExecutorId(1),
         task: task(1),
-        ended: Ended::Returned,
+        ended: AssignmentEnd::Returned,
         ran_us: None,
     };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
@@ -385,7 +385,7 @@ fn what_waits_for_a_busy_holder_is_not_asked_back() {
     let returned = Event::TaskEnded {
         executor: ExecutorId(1),
         task: task(1),
-        ended: Ended::Returned,
+        ended: AssignmentEnd::Returned,
         ran_us: None,
     };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
@@ -482,7 +482,7 @@ fn very_short_tasks_are_given_in_advance_to_one_executor_after_the_other() {
     let submit = |scheduler: &mut Scheduler, index| assigned(&scheduler.submit(index, &[]))[0].0;
     let first = [0, 1].map(|index| (index, submit(&mut scheduler, index)));
     for (index, executor) in first {
-        let (executor, ended) = (ExecutorId(executor), Ended::Finished);
+        let (executor, ended) = (ExecutorId(executor), AssignmentEnd::Finished);
         scheduler.run(Event::TaskEnded { executor, task: task(index), ended, ran_us: Some(0) });
     }
     assert_ne!(submit(&mut scheduler, 2), submit(&mut scheduler, 3), "free slots go first");

@@ -129,7 +129,7 @@ fn of_what_only_computes_the_highest_priority_fills() {
     // Tasks that come later are found as well, and tasks that come back.
     assert_eq!(assigned(&scheduler.submit_at(3, 12, &[])), []);
     assert_eq!(assigned(&scheduler.finish(1, 11)), [(1, 12)]);
-    assert_eq!(assigned(&scheduler.end(1, 12, Ended::Returned)), [(1, 12)]);
+    assert_eq!(assigned(&scheduler.end(1, 12, AssignmentEnd::Returned)), [(1, 12)]);
     scheduler.stage(1, 0);
     assert_eq!(assigned(&scheduler.finish(1, 12)), [], "nothing is lent");
 }

@@ -157,7 +157,7 @@ fn a_task_that_leaves_takes_nothing_along_that_is_pushed() {
     scheduler.run(push(PUSH, &[7], these(&[1]), Chain));
     scheduler.submit(1, &[7]);
     let on = if scheduler.on(1).is_empty() { 2 } else { 1 };
-    scheduler.end(on, 1, Ended::Finished);
+    scheduler.end(on, 1, AssignmentEnd::Finished);
     assert_eq!(scheduler.explain_object(object(7)).unwrap().receivers, [ExecutorId(1)]);
 }
 
@@ -219,13 +219,13 @@ struct World {
     /// Answers that are owed.
     asked: Vec<(ExecutorId, ObjectId)>,
     /// Pushes that have not ended.
-    pushes: BTreeMap<PushId, Pushed>,
+    pushes: BTreeMap<PushId, PushState>,
     /// How often each object was pushed, and each executor was told of it.
     pushed: BTreeMap<ObjectId, usize>,
     told: BTreeMap<(ExecutorId, ObjectId), usize>,
 }
 
-struct Pushed {
+struct PushState {
     objects: usize,
     is_tree: bool,
     is_open: bool,
@@ -362,7 +362,7 @@ proptest! {
                     let is_open = selector < 128 && !is_tree;
                     let objects: Vec<u8> = objects.into_iter().collect();
                     objects.iter().for_each(|n| *world.pushed.entry(object(*n)).or_default() += 1);
-                    let pushed = Pushed {
+                    let pushed = PushState {
                         objects: objects.len(),
                         is_tree,
                         is_open,

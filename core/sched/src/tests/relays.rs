@@ -77,7 +77,7 @@ fn whole_replicas_that_give_nothing_yet_come_first() {
 fn a_task_that_leaves_takes_its_link_out_of_the_chain() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     at_once(&mut scheduler, 3);
-    scheduler.end(2, 2, Ended::Finished);
+    scheduler.end(2, 2, AssignmentEnd::Finished);
     // Executor 2 did not get the object: its receivers go up the chain, so that no cycle results.
     let effects = scheduler.submit(9, &[1]);
     assert_eq!(sources(&effects), (2, vec![relay(3), Holder { others: 1, ..relay(1) }]));

@@ -159,7 +159,7 @@ impl NodeChunks {
     /// that are missing or damaged here. A chunk that is here and was not recorded is recorded.
     /// Files are left out if the disk fails now, and if another call has begun with them.
     pub async fn secure(&self, mut files: Vec<FileChunks>) -> Vec<FileChunks> {
-        let _securing = Securing::begin(self, &mut files);
+        let _securing = PendingSync::begin(self, &mut files);
         let objects: Vec<ObjectId> = files.iter().flat_map(|file| &file.objects).copied().collect();
         let mut bad: BTreeSet<ObjectId> = self.audited(&objects).await.into_iter().collect();
         // After a start of the node, each chunk is read once.
@@ -229,24 +229,24 @@ impl NodeChunks {
 }
 
 /// Files whose chunks are being forced to the disk. A leader that waits for long asks again.
-struct Securing<'a> {
+struct PendingSync<'a> {
     chunks: &'a NodeChunks,
     files: Vec<(FileName, RecordVersion)>,
 }
 
-impl<'a> Securing<'a> {
+impl<'a> PendingSync<'a> {
     /// Begins with these files, and leaves out those with which another call has begun.
     fn begin(chunks: &'a NodeChunks, files: &mut Vec<FileChunks>) -> Self {
         let mut securing = chunks.securing.lock().unwrap_or_else(PoisonError::into_inner);
         files.retain(|file| securing.insert((file.name.clone(), file.version)));
-        Securing {
+        PendingSync {
             chunks,
             files: files.iter().map(|file| (file.name.clone(), file.version)).collect(),
         }
     }
 }
 
-impl Drop for Securing<'_> {
+impl Drop for PendingSync<'_> {
     fn drop(&mut self) {
         let mut securing = self.chunks.securing.lock().unwrap_or_else(PoisonError::into_inner);
         self.files.iter().for_each(|file| _ = securing.remove(file));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use eyas_files::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
 use eyas_types::dfs::{Format, PROBED_BYTES, RecordFormat};
 
-use crate::Told;
+use crate::ChannelReader;
 use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name};
 
 /// Chunks of 64 KiB without records.
@@ -160,7 +160,7 @@ async fn chunks_of_an_append_and_of_a_format_that_came_too_late_are_deleted() {
         .unwrap();
     let ((is_read, was_read), (tell, told)) = (mpsc::channel(), mpsc::channel());
     let appending = {
-        let (files, source) = (files.clone(), Told { is_read, told });
+        let (files, source) = (files.clone(), ChannelReader { is_read, told });
         tokio::spawn(async move { files.append(&name("/a"), source, |_| {}).await })
     };
     tokio::task::spawn_blocking(move || was_read.recv().unwrap()).await.unwrap();

@@ -157,12 +157,12 @@ async fn what_was_cut_off_never_appears() {
 }
 
 /// Reports when it is read, and then waits for its content.
-struct Told {
+struct ChannelReader {
     is_read: mpsc::Sender<()>,
     told: mpsc::Receiver<Vec<u8>>,
 }
 
-impl Read for Told {
+impl Read for ChannelReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let _ = self.is_read.send(());
         let given = self.told.recv().unwrap_or_default();
@@ -179,7 +179,7 @@ async fn what_is_repaired_meanwhile_can_be_appended_to() {
     let before = write(&files, "/file", &content).await.unwrap();
     let ((is_read, was_read), (tell, told)) = (mpsc::channel(), mpsc::channel());
     let appending = {
-        let (files, source) = (files.clone(), Told { is_read, told });
+        let (files, source) = (files.clone(), ChannelReader { is_read, told });
         tokio::spawn(async move { files.append(&name("/file"), source, |_| {}).await })
     };
     tokio::task::spawn_blocking(move || was_read.recv().unwrap()).await.unwrap();

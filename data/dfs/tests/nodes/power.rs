@@ -137,7 +137,7 @@ async fn what_was_on_the_disks_survives_power_cuts() {
         .args(["--exact", "power::clients_write", "--ignored", "--nocapture"])
         .env(FOLDER, &folder)
         .env(LOG, &log);
-    let clients = Running(clients.stdout(Stdio::null()).spawn().unwrap());
+    let clients = ScopedChild(clients.stdout(Stdio::null()).spawn().unwrap());
     crate::cluster::eventually("files are written", async || {
         fs::read_to_string(&log).unwrap().lines().count() > 20
     })
@@ -259,9 +259,9 @@ fn folders(disk: &Path) -> Vec<PathBuf> {
 }
 
 /// A process that is killed when it is dropped.
-struct Running(Child);
+struct ScopedChild(Child);
 
-impl Running {
+impl ScopedChild {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).expect("it runs");
         let stat = format!("/proc/{}/stat", self.0.id());
@@ -276,7 +276,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ScopedChild {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -116,9 +116,9 @@ async fn work_through_block(
     let is_asking = matches!(block.state, State::Committing);
     block.state = State::Idle;
     match &done {
-        Ok(Ended::Committed) => return Ok(true),
-        Ok(Ended::NothingLeft) => return Ok(false),
-        Ok(Ended::Discarded) => {}
+        Ok(BlockOutcome::Committed) => return Ok(true),
+        Ok(BlockOutcome::NothingLeft) => return Ok(false),
+        Ok(BlockOutcome::Discarded) => {}
         // The leader gives the chunks to other workers now, and not only when the lease ends.
         Err(_) => attendance.tell(Event::Gone { worker }).await,
     }
@@ -130,7 +130,7 @@ async fn work_through_block(
     done.map(|_| true)
 }
 
-enum Ended {
+enum BlockOutcome {
     Committed,
     Discarded,
     /// No chunk is left for this worker, and none will be.
@@ -162,7 +162,7 @@ enum State {
     /// started anew.
     BetweenFiles(Output),
     /// The program has succeeded, and its output is being stored.
-    Storing(Storing),
+    Storing(OutputUpload),
     /// The output is stored. The leader has not answered yet whether it counts.
     Committing,
 }
@@ -213,14 +213,14 @@ impl Output {
 }
 
 /// Storing an output in the background. Dropping it stops it.
-struct Storing(JoinHandle<Result<(), WorkError>>);
+struct OutputUpload(JoinHandle<Result<(), WorkError>>);
 
 impl<'a> Block<'a> {
     async fn work(
         &mut self,
         attendance: &mut RunAttendance,
         mut machine: Option<&mut MachineLoad>,
-    ) -> Result<Ended, WorkError> {
+    ) -> Result<BlockOutcome, WorkError> {
         // Before the first request for chunks, because the leader's answer depends on the load.
         self.report_load(attendance, &mut machine).await;
         let mut beats = interval(HEARTBEAT);
@@ -229,9 +229,9 @@ impl<'a> Block<'a> {
             self.advance(attendance).await?;
             tokio::select! {
                 effect = attendance.next() => match effect? {
-                    Some(Effect::Committed { .. }) => return Ok(Ended::Committed),
-                    Some(Effect::Discard { .. }) => return Ok(Ended::Discarded),
-                    Some(Effect::NoMore { chunks: 0, .. }) => return Ok(Ended::NothingLeft),
+                    Some(Effect::Committed { .. }) => return Ok(BlockOutcome::Committed),
+                    Some(Effect::Discard { .. }) => return Ok(BlockOutcome::Discarded),
+                    Some(Effect::NoMore { chunks: 0, .. }) => return Ok(BlockOutcome::NothingLeft),
                     Some(effect) => self.owner.told(&effect),
                     None => attendance.tell(self.heartbeat()).await,
                 },
@@ -387,7 +387,7 @@ impl<'a> Block<'a> {
                     return Ok(());
                 }
                 let (files, name) = (self.files.clone(), self.name.clone());
-                self.state = State::Storing(Storing(tokio::spawn(store(files, name, output))));
+                self.state = State::Storing(OutputUpload(tokio::spawn(store(files, name, output))));
             }
             Next::Stored => {
                 self.state = State::Committing;
@@ -421,7 +421,7 @@ impl State {
                 pipeline.wait().await?;
                 Ok(Next::Ended)
             }
-            State::Storing(Storing(storing)) => storing
+            State::Storing(OutputUpload(storing)) => storing
                 .await
                 .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
                 .map(|()| Next::Stored),
@@ -432,7 +432,7 @@ impl State {
     }
 }
 
-impl Drop for Storing {
+impl Drop for OutputUpload {
     fn drop(&mut self) {
         self.0.abort();
     }
