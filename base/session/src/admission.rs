@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_addresses_the_one_with_the_most_makes_room_and_proven_ones_come_last() {
+    fn the_address_with_the_most_connections_makes_room_and_proven_ones_come_last() {
         let (mut arrivals, now) = (arrivals(), Instant::now());
         assert!(arrivals.prove(host(1), 1) && !arrivals.prove(host(1), 1));
         let [known, first, second] =

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acts_on_a_terminal_becomes_visible() {
+    fn control_characters_become_visible() {
         for (text, line, lines) in [
             (&b"plain \xc3\xa4 \\ 'x'"[..], "plain ä \\ 'x'", "plain ä \\ 'x'"),
             (b"a\x1b[31mred\x07", "a\\x1b[31mred\\x07", "a\\x1b[31mred\\x07"),

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_planned_happens_in_order_of_time_and_then_of_plans() {
+    fn events_come_in_order_of_time_and_then_of_scheduling() {
         let mut events = EventQueue::new();
         for (at, what) in [(5, "c"), (3, "a"), (5, "d"), (3, "b"), (9, "e")] {
             events.schedule(at, what);

@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_is_another_run_of_another_name() {
+    fn sensitivities_differ_from_their_experiments_in_name_and_setup() {
         let names = |all: &[Experiment]| {
             all.iter().map(|experiment| experiment.name).collect::<BTreeSet<_>>()
         };

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_even() {
+    fn the_mean_of_shares_is_one_half() {
         let mut dice = Random::new(1234567);
         let mean = (0..10_000).map(|_| dice.share()).sum::<f64>() / 10_000.0;
         assert!((0.49..0.51).contains(&mean), "{mean}");

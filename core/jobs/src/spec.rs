@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_keeps_has_names_of_its_own() {
+    fn kept_outputs_of_a_task_have_different_names() {
         let with = |outputs: &[(&str, Option<&str>)]| {
             let mut template = TaskTemplate::new(Program::Noop);
             for (pattern, destination) in outputs {

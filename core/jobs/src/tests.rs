@@ -773,7 +773,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_written_of_a_job_is_its_state() {
+fn the_journal_of_a_job_restores_its_state() {
     let mut world = World::new();
     apply(&mut world, Step::Submit(vec![0, 0, 1], 1, false));
     world.join();

@@ -123,7 +123,7 @@ fn growing_requests_go_on_growing_until_there_is_enough() {
 }
 
 #[test]
-fn only_so_many_requests_wait() {
+fn requests_in_the_queue_are_bounded() {
     let mut run = ClockedProvisioner::new(Config {
         max_nodes: 100,
         ..config(ProvisioningPolicy::OneAtATime)
@@ -310,7 +310,7 @@ fn idle_nodes_leave_when_they_are_not_wanted() {
 }
 
 #[test]
-fn what_is_unneeded_is_withdrawn_and_consolidated() {
+fn unneeded_requests_are_withdrawn_and_nodes_consolidated() {
     let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Demand));
     let work = |waiting, running| {
         Event::Work(OutstandingWork { waiting, running, ..OutstandingWork::default() })
@@ -341,7 +341,7 @@ fn what_is_unneeded_is_withdrawn_and_consolidated() {
 }
 
 #[test]
-fn only_what_was_never_needed_is_given_up() {
+fn only_nodes_that_were_never_needed_are_released() {
     let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Demand));
     run.waiting(5);
     (0..5).for_each(|n| {
@@ -442,7 +442,7 @@ fn an_idle_node_whose_time_is_over_is_not_replaced() {
 }
 
 #[test]
-fn what_others_started_counts_and_is_left_alone() {
+fn nodes_that_were_not_requested_count_and_are_never_released() {
     let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Demand));
     assert_eq!(run.tell(Event::NodeJoined { node: node(7), request: None, was: None }), []);
     assert_eq!(asked(&run.waiting(3)), [2]);
@@ -481,7 +481,7 @@ fn a_node_that_is_back_goes_on_as_what_it_was() {
 }
 
 #[test]
-fn only_so_many_that_are_gone_are_remembered() {
+fn nodes_that_are_remembered_after_they_left_are_bounded() {
     for (others, leaves_at_s) in [(MAX_AWAY as u32 - 1, 3_480), (MAX_AWAY as u32, 6_480)] {
         let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::AllAtOnce));
         run.waiting(1);

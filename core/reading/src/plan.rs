@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_jumps_begins_anew() {
+    fn a_reader_that_jumps_starts_a_new_sequence() {
         let steps = reads(LIMITS, &[0..5, 5..8, 50..55, 55..56, 3..4, 90..95, 95..96]);
         let expected = [
             (false, None),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_read_only_the_rest_of_its_last_chunk_is_opened_ahead() {
+    fn a_large_read_opens_only_the_rest_of_its_last_chunk_ahead() {
         assert_eq!(reads(LIMITS, &[0..35, 40..60]), [(true, Some(3..4)), (true, None)]);
     }
 

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn some_parts_are_fetched_at_the_same_time() {
+    fn up_to_four_parts_are_fetched_at_the_same_time() {
         let mut sequence = Sequence::new(&ChunkMap::new([10; 6]), 5..60);
         assert_eq!(begun(&mut sequence), [0, 1, 2, 3]);
         sequence.taken();

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_in_this_call_is_seen() {
+    fn records_saved_in_the_same_call_are_seen() {
         let mut effects = Vec::new();
         let mut records = RecordView::new(&Two, &mut effects);
         let all = |records: &RecordView| {

@@ -425,7 +425,7 @@ fn requests_in_line_are_bounded() {
 }
 
 #[test]
-fn who_has_no_lease_any_more_says_nothing() {
+fn a_leader_without_a_lease_does_not_answer() {
     let mut alone = with_a_silent_other();
     let of = led_by_me(&alone);
     assert_eq!(alone.ask(FileOperation::Stat { name: of.clone() }), Err(Refusal::NotFound));
@@ -434,7 +434,7 @@ fn who_has_no_lease_any_more_says_nothing() {
 }
 
 #[test]
-fn whose_process_has_ended_is_missed_sooner() {
+fn a_node_whose_process_has_ended_is_missed_sooner() {
     let [two, three] = [2, 3].map(NodeId);
     let proposes_after = |us: u64, closed: &[NodeId], heard: &[NodeId]| {
         let mut alone = Alone::new();
@@ -492,7 +492,7 @@ fn a_view_that_does_not_follow_is_not_entered() {
 }
 
 #[test]
-fn only_who_is_up_to_date_acknowledges() {
+fn only_a_replica_that_is_up_to_date_acknowledges() {
     let view = |leader| {
         View::founded_by(SYSTEM, leader, 1, 3).followed_by([ME, leader].into(), true).unwrap()
     };

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_gone_is_forgotten() {
+    async fn connections_to_departed_nodes_are_forgotten() {
         let [kept, gone] = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| address.parse().unwrap());
         let calls = Calls::new(Access::create("test", "127.0.0.1:1"));
         for address in [kept, gone] {

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_durable_is_not_grouped_with_what_has_not() {
+    fn durable_and_other_chunks_are_not_grouped() {
         let mixed = [true, true, false, true].map(|is_durable| chunk(1, 1, is_durable));
         assert_eq!(groups(mixed), [2, 1, 1]);
     }

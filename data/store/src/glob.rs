@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_comes_in_order_as_the_pattern_has_it() {
+    fn matches_come_in_order_and_as_the_pattern_writes_them() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &[u8]| folder.path().join(path_of(name));
         for (name, is_folder) in [

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_pass_gives_the_pieces_and_the_whole() {
+    fn one_pass_gives_the_checksums_of_the_pieces_and_of_the_whole() {
         let content: Vec<u8> = (0..2 * PIECE_BYTES + 1000).map(|at| (at / 7) as u8).collect();
         let sums: Vec<_> = content.chunks(PIECE_BYTES).map(Checksum::of).collect();
         for step in [1000, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, content.len()] {

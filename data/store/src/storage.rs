@@ -562,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_pass_is_tried_again_and_not_forever() {
+    fn only_temporary_errors_are_tried_again_up_to_the_limit() {
         let pauses = |kind| {
             let mut tries = Tries::default();
             std::iter::from_fn(|| tries.pause(StorageError::new(kind, "no")).ok())

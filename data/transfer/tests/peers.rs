@@ -139,7 +139,7 @@ async fn nodes_that_do_not_move_data_alike_say_what_may_be_wrong() {
 }
 
 #[tokio::test]
-async fn what_goes_over_the_network_is_encrypted_unless_the_cluster_does_without() {
+async fn transfers_are_encrypted_unless_the_cluster_disables_it() {
     let secret = b"the position of every star".repeat(10_000);
     for (keys, is_seen) in [(keys(), false), (plain(), true)] {
         let (there, here) = (Node::with(keys.clone(), limits()), Node::with(keys, limits()));

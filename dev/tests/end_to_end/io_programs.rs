@@ -136,7 +136,7 @@ fn read_all(base: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
 }
 
 #[test]
-fn copies_and_archives() {
+fn copies_and_archives_are_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     ordered.compare(
         &["tar", "cp", "gzip", "dd"],
@@ -155,7 +155,7 @@ fn copies_and_archives() {
 }
 
 #[test]
-fn texts() {
+fn text_tools_do_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     ordered.compare(
         &["grep", "sort", "sed", "awk"],
@@ -169,7 +169,7 @@ fn texts() {
 }
 
 #[test]
-fn sqlite() {
+fn sqlite_does_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     ordered.compare(
         &["sqlite3"],
@@ -189,7 +189,7 @@ fn sqlite() {
 }
 
 #[test]
-fn git() {
+fn git_does_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     ordered.compare(
         &["git"],
@@ -208,7 +208,7 @@ fn git() {
 }
 
 #[test]
-fn a_program_of_many_threads_and_one_that_forks() {
+fn threads_and_forks_read_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     ordered.compare(
         &["python3"],
@@ -290,7 +290,7 @@ END"#,
 }
 
 #[test]
-fn narrow_limits() {
+fn programs_with_low_limits_do_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     ordered.compare(
         &["python3"],
@@ -321,7 +321,7 @@ fn fio_finds_what_it_has_written() {
 }
 
 #[test]
-fn streams_of_the_c_library() {
+fn streams_of_the_c_library_are_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose/streams.c");
     let words = format!(
@@ -333,7 +333,7 @@ fn streams_of_the_c_library() {
 }
 
 #[test]
-fn an_mpi_program() {
+fn an_mpi_program_reads_the_same_with_ordered_io() {
     let ordered = CoordinatedHome::new();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose");
     let words = format!(
@@ -365,7 +365,7 @@ fn a_disk_is_written_in_order() {
 }
 
 #[test]
-fn who_stops_early_has_no_more_read_for_it() {
+fn read_ahead_ends_when_the_program_stops_reading() {
     let ordered = CoordinatedHome::new();
     let Some(disk) = SlowDisk::new(&ordered.home) else { return };
     let file = fs::File::create(disk.source().join("file")).expect("our own folder");
@@ -382,7 +382,7 @@ fn who_stops_early_has_no_more_read_for_it() {
 }
 
 #[test]
-fn what_it_costs_can_be_measured() {
+fn the_overhead_can_be_measured() {
     let ordered = CoordinatedHome::new();
     if !can_use(&["python3", "gcc"]) {
         return;
@@ -396,7 +396,7 @@ fn what_it_costs_can_be_measured() {
 }
 
 #[test]
-fn one_file_is_written_in_order_by_many() {
+fn many_processes_write_one_file_in_order() {
     let ordered = CoordinatedHome::new();
     let Some(disk) = SlowDisk::new(&ordered.home).filter(|_| can_use(&["gcc"])) else { return };
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose");

@@ -89,7 +89,7 @@ fn a_task_that_takes_longer_than_any_node_lives_fails_and_names_the_time_limit()
 }
 
 #[test]
-fn so_does_one_that_is_killed_with_its_executor_by_a_node_out_of_memory() {
+fn a_task_killed_with_its_executor_by_a_node_out_of_memory_runs_elsewhere() {
     let mut two = start_one();
     signal(two.task, Signal::KILL);
     wait_until("it is dead", || !is_alive(two.task));

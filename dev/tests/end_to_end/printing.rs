@@ -246,7 +246,7 @@ fn no_command_panics_where_its_output_cannot_be_written() {
 }
 
 #[test]
-fn no_command_panics_or_colours_a_terminal_whatever_it_is_given() {
+fn no_arguments_make_a_command_panic_or_colour_a_terminal() {
     let cluster = prepared();
     fs::write(cluster.work().join(OsStr::from_bytes(ODD)), "x\n").unwrap();
     fs::write(

@@ -249,7 +249,7 @@ fn scripts_and_their_links_may_be_larger_than_a_command_line() {
 }
 
 #[test]
-fn what_eyas_does_not_have_is_said() {
+fn unsupported_options_of_sbatch_are_named() {
     let shim = Shim::start(&[&[]]);
     let refused = |words: &[&str], why: &str| {
         let done = shim.run("sbatch", words).exits(1);

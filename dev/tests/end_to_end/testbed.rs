@@ -36,7 +36,7 @@ fn is_possible(home: &Home) -> bool {
 }
 
 #[test]
-fn what_the_testbed_lacks_is_told() {
+fn missing_programs_of_the_testbed_are_named() {
     let home = Home::new();
     if let Ok(python) =
         Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output()

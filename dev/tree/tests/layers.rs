@@ -383,7 +383,7 @@ fn assert_none(wrong: &[String]) {
 }
 
 #[test]
-fn rooms_import_only_whom_they_may() {
+fn rooms_import_only_allowed_rooms() {
     let metadata = metadata();
     assert_none(&violations(&arrows(&metadata), &apps(&metadata), ARROWS));
 }

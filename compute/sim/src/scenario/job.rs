@@ -94,14 +94,8 @@ impl JobFields {
         };
         let stages = self.stages.map_or(1, |stages| stages.get_ref().0);
         let reads = self.reads.map_or(1, |reads| reads.get_ref().0);
-        Ok(Box::new(StagedWorkload {
-            workload,
-            outputs,
-            output_bytes,
-            keep,
-            stages,
-            reads,
-            requests,
-        }))
+        let staged =
+            StagedWorkload { workload, outputs, output_bytes, keep, stages, reads, requests };
+        Ok(Box::new(staged))
     }
 }

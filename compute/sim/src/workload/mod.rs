@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn all_keep_their_word() {
+    fn workloads_have_the_tasks_and_objects_that_they_state() {
         let stacking = Stacking { locality: LOCALITIES[8], seed: 3, ..Stacking::paper(1) };
         let workloads: [(&dyn Workload, u64); 8] = [
             (&MonotonicallyIncreasing::paper(1), 250_000),

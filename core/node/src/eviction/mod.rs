@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_leave_stays() {
+    fn an_object_that_may_not_leave_is_no_victim() {
         for policy in EvictionPolicy::ALL {
             let mut policy = of(*policy, 1);
             policy.stored(id(1));

@@ -220,7 +220,7 @@ fn mismatches_are_reported_by_part() {
 }
 
 #[test]
-fn what_has_no_value_is_no_match() {
+fn requirements_without_a_value_do_not_match() {
     for policy in PlacementPolicy::ALL {
         for is_fixed in [true, false] {
             let mut scheduler = scheduler(*policy);
@@ -304,7 +304,7 @@ fn an_executor_may_accept_jobs_by_name() {
 }
 
 #[test]
-fn what_is_of_the_moment_is_asked_again() {
+fn changing_attributes_are_evaluated_again() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         scheduler.join_at(1, 2, None, &[]);
@@ -317,7 +317,7 @@ fn what_is_of_the_moment_is_asked_again() {
 }
 
 #[test]
-fn of_several_idle_executors_the_best_is_taken() {
+fn the_best_of_several_idle_executors_is_taken() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         [(1, 2), (2, 8), (3, 4)]
@@ -430,7 +430,7 @@ fn no_task_waits_for_a_holder_that_does_not_match() {
 }
 
 #[test]
-fn what_is_queued_elsewhere_comes_back_only_for_one_that_matches() {
+fn a_queued_task_is_recalled_only_for_an_executor_that_matches() {
     for is_fixed in [true, false] {
         let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
         scheduler.join_at(1, 1, Some("a"), &[]);
@@ -467,7 +467,7 @@ fn an_executor_that_comes_later_and_matches_gets_what_waits() {
 }
 
 #[test]
-fn the_place_of_a_class_that_went_is_matched_anew() {
+fn a_reused_place_of_a_class_is_matched_again() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join_at(1, 1, Some("b"), &[]);
     scheduler.submit_needing(0, &[], &requires(&[SITE_A]));

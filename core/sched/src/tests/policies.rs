@@ -53,7 +53,7 @@ fn good_cache_compute_chooses_by_utilisation() {
 }
 
 #[test]
-fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
+fn with_figure_5_to_the_letter_the_oldest_task_goes_first() {
     for (hits_first, taken) in [(true, 3), (false, 2)] {
         let config =
             Config { policy: PlacementPolicy::MaxComputeUtil, hits_first, ..Config::default() };
@@ -156,7 +156,7 @@ fn a_task_waits_for_its_holder_as_long_as_patience_says() {
 }
 
 #[test]
-fn who_holds_too_little_of_a_task_is_no_holder_of_it() {
+fn an_executor_with_too_few_inputs_of_a_task_is_no_holder() {
     for (min_cache_hit, waits) in [(0.0, true), (0.3, true), (0.4, false)] {
         let policy = PlacementPolicy::MaxCacheHit;
         let mut scheduler = Scheduler::new(Config { policy, min_cache_hit, ..Config::default() });
@@ -286,7 +286,7 @@ fn a_task_that_failed_within_moments_is_tried_elsewhere_first() {
 }
 
 #[test]
-fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
+fn a_failure_and_a_refusal_do_not_make_a_task_hopeless() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join(1, 1);
     scheduler.join(2, 1);
@@ -370,7 +370,7 @@ fn an_idle_executor_gets_what_is_queued_elsewhere() {
 }
 
 #[test]
-fn what_waits_for_a_busy_holder_is_not_asked_back() {
+fn a_task_that_waits_for_a_busy_holder_is_recalled_only_for_another_holder() {
     let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
     scheduler.join(1, 1);
     scheduler.store(1, 1);
@@ -433,7 +433,7 @@ fn a_short_list_is_searched_before_a_very_long_one() {
 }
 
 #[test]
-fn nothing_is_kept_of_what_has_ended() {
+fn a_scheduler_forgets_tasks_and_objects_of_forgotten_jobs() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join(1, 1);
     scheduler.submit(0, &[1]);

@@ -45,7 +45,7 @@ fn not_held(executor: u32, n: u8) -> Event {
 }
 
 #[test]
-fn what_is_pushed_to_many_goes_along_a_chain_and_is_cached() {
+fn a_push_to_many_goes_along_a_chain_and_is_cached() {
     let mut scheduler = cluster(3);
     let told = scheduler.run(push(PUSH, &[7], these(&[1, 2, 3]), Chain));
     assert_eq!(
@@ -126,7 +126,7 @@ fn a_push_tells_of_a_few_objects_at_a_time() {
 }
 
 #[test]
-fn what_is_kept_or_pushed_twice_is_held_for_the_other() {
+fn an_object_kept_or_pushed_twice_is_held_until_both_end() {
     let mut scheduler = cluster(2);
     scheduler.store(1, 7);
     scheduler.run(Event::Keep { object: object(7), replicas: 1, executor: Some(ExecutorId(1)) });

@@ -27,7 +27,7 @@ fn at_once(scheduler: &mut Scheduler, count: u32) -> Vec<Vec<Holder>> {
 }
 
 #[test]
-fn one_reads_persistent_storage_and_a_chain_comes_about() {
+fn one_executor_reads_persistent_storage_and_the_others_form_a_chain() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     let told = at_once(&mut scheduler, 6);
     assert_eq!(told[0], []);
@@ -84,7 +84,7 @@ fn a_task_that_leaves_takes_its_link_out_of_the_chain() {
 }
 
 #[test]
-fn who_has_left_gives_nothing() {
+fn an_executor_that_has_left_is_no_source() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     at_once(&mut scheduler, 2);
     scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) });
@@ -94,7 +94,7 @@ fn who_has_left_gives_nothing() {
 }
 
 #[test]
-fn one_at_each_site_reads_persistent_storage() {
+fn one_executor_of_each_site_reads_persistent_storage() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     let mut told = Vec::new();
     for (id, site) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "b")] {

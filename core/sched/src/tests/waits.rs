@@ -255,7 +255,7 @@ fn a_search_goes_on_after_turns_have_come_round() {
 }
 
 #[test]
-fn what_never_ran_teaches_no_run_time() {
+fn tasks_that_never_ran_teach_no_run_time() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 1);
     (0..60).for_each(|index| drop(scheduler.submit(index, &[])));
@@ -297,7 +297,7 @@ fn an_executor_short_of_memory_lines_tasks_up() {
 }
 
 #[test]
-fn who_refused_many_tasks_is_given_others() {
+fn an_executor_that_refused_many_tasks_gets_others() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     (1..=3).for_each(|id| drop(scheduler.join(id, 1)));
     (500..506).for_each(|index| drop(scheduler.submit(index, &[])));
@@ -314,7 +314,7 @@ fn who_refused_many_tasks_is_given_others() {
 }
 
 #[test]
-fn who_drains_gets_no_more() {
+fn a_draining_executor_gets_no_tasks() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         scheduler.join(1, 1);
@@ -331,7 +331,7 @@ fn who_drains_gets_no_more() {
 }
 
 #[test]
-fn what_an_executor_brings_counts_from_its_first_task_on() {
+fn objects_of_a_joining_executor_count_for_its_first_task() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.submit(0, &[]);
     scheduler.submit(1, &[1]);

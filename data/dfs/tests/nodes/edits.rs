@@ -56,7 +56,7 @@ async fn a_file_is_changed_at_any_offset_and_other_chunks_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_that_change_a_version_the_second_one_learns_it() {
+async fn the_second_writer_of_a_changed_version_is_refused() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
     files.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();
@@ -87,7 +87,7 @@ async fn of_two_that_change_a_version_the_second_one_learns_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_changes_of_which_one_has_failed_nothing_appears() {
+async fn after_a_failed_change_no_change_appears() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files().await;
     files.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();

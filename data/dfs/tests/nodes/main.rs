@@ -101,7 +101,7 @@ async fn a_writer_guesses_the_format_by_the_content_unless_it_is_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_several_writers_of_a_name_wins() {
+async fn only_one_of_several_writers_of_a_name_wins() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
     let mut writers = tokio::task::JoinSet::new();
@@ -141,7 +141,7 @@ impl Read for Breaks {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_cut_off_never_appears() {
+async fn a_write_that_is_cut_off_never_appears() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
     let error = files.write(&name("/cut"), Breaks(500_000), SMALL, |_| {}).await.unwrap_err();
@@ -172,7 +172,7 @@ impl Read for ChannelReader {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_repaired_meanwhile_can_be_appended_to() {
+async fn a_file_that_is_repaired_meanwhile_can_be_appended_to() {
     let cluster = Cluster::of(4).await;
     let files = cluster.files().await;
     let content = lines(300_000);
@@ -204,7 +204,7 @@ fn some_chunk(cluster: &Cluster, node: usize) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_when_its_client_has_gone_is_accounted_for() {
+async fn chunks_of_a_client_that_has_gone_are_accounted_for() {
     let cluster = Cluster::of(3).await;
     let content = lines(4_000_000);
     for number in 0..10 {
@@ -426,7 +426,7 @@ async fn the_chunks_of_a_client_that_has_gone_are_deleted_unless_a_file_has_them
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_clients_have_left_makes_room_for_new_files() {
+async fn chunks_left_by_clients_make_room_for_new_files() {
     // Room for one of the files, and not for two.
     let cluster = Cluster::with_space(3, 1_500_000).await;
     let (reached, reads) = mpsc::channel();

@@ -119,7 +119,7 @@ fn permitted(log: &str) -> May {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_on_the_disks_survives_power_cuts() {
+async fn files_on_the_disks_survive_power_cuts() {
     let cuts =
         std::env::var("EYAS_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number"));
     let scratch = tempfile::tempdir().unwrap();

@@ -134,7 +134,7 @@ async fn pieces_of_a_chunk_go_to_several_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_works_at_a_run_that_is_closed_is_told() {
+async fn workers_of_a_closed_run_are_told() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files().await;
     let (place, _) = open(&files, "/a", LONG).await;
@@ -149,7 +149,7 @@ async fn who_works_at_a_run_that_is_closed_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_of_a_run_that_nobody_asks_for_is_removed() {
+async fn files_of_an_abandoned_run_are_removed() {
     let cluster = Cluster::of(2).await;
     let files = cluster.files().await;
     let (place, _) = open(&files, "/a", Duration::from_secs(1)).await;

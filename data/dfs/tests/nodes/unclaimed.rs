@@ -183,7 +183,7 @@ async fn content_that_was_stored_early_and_is_not_wanted_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_node_has_cut_off_an_object_of_another_format_is_deleted() {
+async fn chunks_of_a_failed_copy_are_deleted() {
     let cluster = Cluster::of(2).await;
     let files = cluster.files().await;
     let content = [&lines(300_000)[..], b"\"open"].concat();

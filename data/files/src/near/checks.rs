@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_has_checked_others_know() {
+    fn checks_of_one_process_are_known_to_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("checked");
         let (one, other) = (checks(&path), checks(&path));
