@@ -240,7 +240,7 @@ impl State {
         let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?.dangerous();
         let verifier = Verifier { state: self.clone(), expected };
         let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));
-        let mut config = builder.with_client_cert_resolver(Arc::new(Own(self.clone())));
+        let mut config = builder.with_client_cert_resolver(Arc::new(CurrentKey(self.clone())));
         config.resumption = Resumption::disabled();
         config.enable_sni = false;
         Ok(Arc::new(config))
@@ -251,7 +251,7 @@ impl State {
         let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?;
         let verifier = Verifier { state: self.clone(), expected: ExpectedServer::Node };
         let builder = builder.with_client_cert_verifier(Arc::new(verifier));
-        let mut config = builder.with_cert_resolver(Arc::new(Own(self.clone())));
+        let mut config = builder.with_cert_resolver(Arc::new(CurrentKey(self.clone())));
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.ignore_client_order = suites::server_decides();
@@ -343,9 +343,9 @@ fn certified_key(
 }
 
 /// Presents the current key of this process.
-struct Own(Arc<State>);
+struct CurrentKey(Arc<State>);
 
-impl ResolvesClientCert for Own {
+impl ResolvesClientCert for CurrentKey {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(self.0.own())
     }
@@ -355,15 +355,15 @@ impl ResolvesClientCert for Own {
     }
 }
 
-impl ResolvesServerCert for Own {
+impl ResolvesServerCert for CurrentKey {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.own())
     }
 }
 
-impl fmt::Debug for Own {
+impl fmt::Debug for CurrentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Own(..)")
+        f.write_str("CurrentKey(..)")
     }
 }
 

@@ -216,7 +216,7 @@ type Scope = (String, String);
 
 /// When the states of a scope are asked for.
 #[derive(Default)]
-struct Ask {
+struct StatePoll {
     next_us: u64,
     is_running: bool,
 }
@@ -245,7 +245,7 @@ impl OpenJobs {
 struct PoolsActor {
     config: PoolsConfig,
     pools: BTreeMap<String, Pool>,
-    asks: BTreeMap<Scope, Ask>,
+    asks: BTreeMap<Scope, StatePoll>,
     orders: mpsc::Sender<PoolOrder>,
     finished: mpsc::UnboundedSender<CommandResult>,
     commands: Arc<Semaphore>,
@@ -512,7 +512,8 @@ impl PoolsActor {
         for pool in self.pools.values().filter(|pool| pool.has_open()) {
             let scope = (pool.options.system.clone(), pool.system.scope(&pool.options));
             let next_us = now_us + pool.system.ask_every().as_micros() as u64;
-            let ask = self.asks.entry(scope.clone()).or_insert(Ask { next_us, is_running: false });
+            let ask =
+                self.asks.entry(scope.clone()).or_insert(StatePoll { next_us, is_running: false });
             if !ask.is_running && ask.next_us <= now_us {
                 let jobs = due.entry(scope.clone()).or_insert_with(|| OpenJobs::of(&pool.system));
                 for (number, job) in pool.open_jobs() {
@@ -526,7 +527,7 @@ impl PoolsActor {
         self.asks.retain(|scope, ask| ask.is_running || scopes.contains(scope));
         for (scope, OpenJobs { system, asked, jobs, unclear }) in due {
             let next_us = now_us + system.ask_every().as_micros() as u64;
-            self.asks.insert(scope.clone(), Ask { next_us, is_running: true });
+            self.asks.insert(scope.clone(), StatePoll { next_us, is_running: true });
             let finished = self.finished.clone();
             tokio::spawn(async move {
                 let answer =

@@ -14,7 +14,7 @@ use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use tokio::sync::watch;
 
 use crate::error::{FetchError, FetchErrorKind, PeerErrorKind};
-use crate::peers::{Broken, Peers};
+use crate::peers::{InterruptedTransfer, Peers};
 
 /// Maximum number of holders that are tried before persistent storage.
 const MAX_HOLDERS_TRIED: usize = 4;
@@ -181,13 +181,13 @@ impl Inner {
                         near_bytes: 0,
                     });
                 }
-                Err(Broken { error, .. }) if error.kind == PeerErrorKind::Full => {
+                Err(InterruptedTransfer { error, .. }) if error.kind == PeerErrorKind::Full => {
                     return Err(cannot_take(FetchErrorKind::Full, error));
                 }
-                Err(Broken { error, .. }) if error.kind == PeerErrorKind::Local => {
+                Err(InterruptedTransfer { error, .. }) if error.kind == PeerErrorKind::Local => {
                     return Err(cannot_take(FetchErrorKind::Local, error));
                 }
-                Err(Broken { error, rest }) => {
+                Err(InterruptedTransfer { error, rest }) => {
                     tracing::debug!(
                         object = %id, %error,
                         "a holder did not give an object; trying the next source"

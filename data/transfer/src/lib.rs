@@ -29,6 +29,6 @@ mod server;
 pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
 pub use fetcher::{FetchSource, FetchedObject, Fetcher, PeerHolder};
 pub use limits::PeerLimits;
-pub use peers::{Broken, Peers};
+pub use peers::{InterruptedTransfer, Peers};
 pub use push::ExpectedObject;
 pub use server::{PeerServer, SendCounters};

@@ -22,7 +22,7 @@ use crate::limits::PeerLimits;
 use crate::link::{AfterSend, Link};
 use crate::peers::{Connection, Inner, TransferFailure};
 use crate::protocol::{PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest};
-use crate::receive::{BUFFER_BYTES, Follows, Patience, Pieces};
+use crate::receive::{BUFFER_BYTES, ContentHeader, Patience, Pieces};
 
 /// The objects that a server expects.
 #[derive(Default)]
@@ -114,8 +114,11 @@ impl Expectations {
         }
         let offset = into.written_bytes();
         answer(link, TransferReply::Wanted { offset })?;
-        let follows =
-            Follows { size_bytes: request.length, checksum: None, length: request.length - offset };
+        let follows = ContentHeader {
+            size_bytes: request.length,
+            checksum: None,
+            length: request.length - offset,
+        };
         let patience = Patience { stall: limits.stall_timeout, is_choosy: false };
         let received = Pieces::new(peer, link, link_in, limits.stall_timeout, follows, patience)
             .and_then(|mut pieces| pieces.receive(&mut into, &mut vec![0; BUFFER_BYTES]));

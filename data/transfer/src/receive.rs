@@ -25,7 +25,7 @@ const SLOW_FACTOR: u64 = 4;
 
 /// The content that follows a reply.
 #[derive(Clone, Copy)]
-pub(crate) struct Follows {
+pub(crate) struct ContentHeader {
     /// Size of the whole object.
     pub size_bytes: u64,
     /// Checksum of the whole object. While the object is still being received by the server, it is
@@ -110,7 +110,7 @@ pub(crate) struct Pieces<'a> {
     addr: SocketAddr,
     link: &'a mut Link,
     link_in: &'a Limiter,
-    follows: Follows,
+    follows: ContentHeader,
     patience: Patience,
     left: u64,
     moved: Instant,
@@ -131,7 +131,7 @@ impl<'a> Pieces<'a> {
         link: &'a mut Link,
         link_in: &'a Limiter,
         stall: Duration,
-        follows: Follows,
+        follows: ContentHeader,
         patience: Patience,
     ) -> Result<Self, TransferFailure> {
         let (left, moved) = (follows.length, Instant::now());

@@ -39,7 +39,7 @@ const THREADS: usize = 1;
 
 /// Additions and cancellations that wait to be sent.
 #[derive(Default)]
-struct Unsent {
+struct SendQueue {
     templates: Vec<TaskTemplate>,
     objects: Vec<ObjectSpec>,
     items: Vec<TaskItem>,
@@ -69,7 +69,7 @@ struct ResultQueue {
 }
 
 struct Shared {
-    unsent: Mutex<Unsent>,
+    unsent: Mutex<SendQueue>,
     /// Something is to be sent.
     is_unsent: Notify,
     received: Mutex<ResultQueue>,
@@ -469,8 +469,13 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
                 (unsent.template_count, unsent.task_count, unsent.is_closed);
             let commands = take(&mut unsent.commands);
             // Counts and notes of earlier calls stay.
-            let left =
-                Unsent { template_count, task_count, is_closed, commands, ..Unsent::default() };
+            let left = SendQueue {
+                template_count,
+                task_count,
+                is_closed,
+                commands,
+                ..SendQueue::default()
+            };
             std::mem::replace(&mut *unsent, left)
         };
         let sending = async {

@@ -272,7 +272,7 @@ def test_a_node_keeps_a_bounded_number_of_environments(environment, tmp_path):
     assert kept == {packed.key, *(f"old{age}" for age in range(5, 12))}
 
 
-def test_what_is_no_environment(tmp_path, environment):
+def test_wrong_environments_are_refused(tmp_path, environment):
     with pytest.raises(ValueError, match="there is no environment"):
         eyas.local(max_workers=1, environment=tmp_path / "nothing")
     (tmp_path / "a.csv").touch()

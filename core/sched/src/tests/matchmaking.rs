@@ -10,19 +10,19 @@ use crate::{ExecutorProfile, Mismatch, WaitReason};
 
 /// What an expression would be compiled to.
 #[derive(Clone)]
-struct Asks {
+struct TestExpression {
     text: &'static str,
     is_fixed: bool,
     number: fn(&dyn Facts) -> Result<f64, EvaluationError>,
 }
 
-impl alloc::fmt::Debug for Asks {
+impl alloc::fmt::Debug for TestExpression {
     fn fmt(&self, f: &mut alloc::fmt::Formatter<'_>) -> alloc::fmt::Result {
         f.write_str(self.text)
     }
 }
 
-impl Expression for Asks {
+impl Expression for TestExpression {
     fn text(&self) -> &str {
         self.text
     }
@@ -55,38 +55,39 @@ fn label(facts: &dyn Facts, name: &str) -> Result<String, EvaluationError> {
     labels.get(name).cloned().ok_or_else(|| EvaluationError::NoValue("no such key".to_string()))
 }
 
-const SITE_A: Asks = Asks {
+const SITE_A: TestExpression = TestExpression {
     text: "node.labels.site == 'a'",
     is_fixed: true,
     number: |facts| Ok(f64::from(u8::from(label(facts, "site")? == "a"))),
 };
-const IDLE: Asks = Asks {
+const IDLE: TestExpression = TestExpression {
     text: "node.load < 0.5",
     is_fixed: false,
     number: |facts| Ok(f64::from(u8::from(number(facts, Attribute::NodeLoad) < 0.5))),
 };
-const LARGE_INPUTS: Asks = Asks {
+const LARGE_INPUTS: TestExpression = TestExpression {
     text: "task.input_bytes >= 100",
     is_fixed: false,
     number: |facts| Ok(f64::from(u8::from(number(facts, Attribute::TaskInputBytes) >= 100.0))),
 };
-const NEVER: Asks = Asks { text: "task.attempt < 0", is_fixed: false, number: |_| Ok(0.0) };
-const MOST_CPUS: Asks = Asks {
+const NEVER: TestExpression =
+    TestExpression { text: "task.attempt < 0", is_fixed: false, number: |_| Ok(0.0) };
+const MOST_CPUS: TestExpression = TestExpression {
     text: "node.cpus",
     is_fixed: true,
     number: |facts| Ok(number(facts, Attribute::NodeCpus)),
 };
-const MOST_LOCAL: Asks = Asks {
+const MOST_LOCAL: TestExpression = TestExpression {
     text: "local_bytes",
     is_fixed: false,
     number: |facts| Ok(number(facts, Attribute::LocalBytes)),
 };
-const ONE_CPU: Asks = Asks {
+const ONE_CPU: TestExpression = TestExpression {
     text: "task.cpus <= 1.0",
     is_fixed: true,
     number: |facts| Ok(f64::from(u8::from(number(facts, Attribute::TaskCpus) <= 1.0))),
 };
-const NIGHTLY: Asks = Asks {
+const NIGHTLY: TestExpression = TestExpression {
     text: "task.job == 'nightly'",
     is_fixed: false,
     number: |facts| {
@@ -94,15 +95,15 @@ const NIGHTLY: Asks = Asks {
     },
 };
 
-fn parts(asks: &[Asks]) -> Box<[Arc<dyn Expression>]> {
+fn parts(asks: &[TestExpression]) -> Box<[Arc<dyn Expression>]> {
     asks.iter().map(|part| Arc::new(part.clone()) as Arc<dyn Expression>).collect()
 }
 
-fn requires(asks: &[Asks]) -> Need {
+fn requires(asks: &[TestExpression]) -> Need {
     terms(asks, None)
 }
 
-fn terms(asks: &[Asks], rank: Option<Asks>) -> Need {
+fn terms(asks: &[TestExpression], rank: Option<TestExpression>) -> Need {
     let rank = rank.map(|rank| Arc::new(rank) as Arc<dyn Expression>);
     let terms = Terms { requirements: parts(asks), rank };
     Need { terms: Some(Arc::new(terms)), ..Need::default() }
@@ -136,7 +137,13 @@ pub(super) fn profile_of(which: u8) -> Box<ExecutorProfile> {
 }
 
 impl Scheduler {
-    fn join_at(&mut self, id: u32, slots: u32, site: Option<&str>, accept: &[Asks]) -> Vec<Effect> {
+    fn join_at(
+        &mut self,
+        id: u32,
+        slots: u32,
+        site: Option<&str>,
+        accept: &[TestExpression],
+    ) -> Vec<Effect> {
         let labels = site.map(|site| ("site".to_string(), site.to_string())).into_iter().collect();
         let profile = Box::new(ExecutorProfile {
             labels,
@@ -211,7 +218,7 @@ fn mismatches_are_reported_by_part() {
     scheduler.join_at(2, 1, None, &[]);
     scheduler.join_at(3, 1, Some("a"), &[NIGHTLY]);
     scheduler.submit_needing(0, &[], &requires(&[SITE_A, NEVER]));
-    let part = |asks: Asks| Mismatch::Requirement(asks.text.into());
+    let part = |asks: TestExpression| Mismatch::Requirement(asks.text.into());
     let accept = Mismatch::Accept(NIGHTLY.text.into());
     let error = Mismatch::Error(SITE_A.text.into(), "no such key".into());
     let mut expected = vec![(part(SITE_A), 1), (part(NEVER), 3), (accept, 1), (error, 1)];
@@ -226,7 +233,7 @@ fn requirements_without_a_value_do_not_match() {
             let mut scheduler = scheduler(*policy);
             // No label of that name.
             scheduler.join_at(1, 1, None, &[]);
-            let asks = Asks { is_fixed, ..SITE_A };
+            let asks = TestExpression { is_fixed, ..SITE_A };
             assert_eq!(
                 assigned(&scheduler.submit_needing(
                     0,
@@ -261,7 +268,7 @@ fn no_executor_is_reserved_for_a_task_that_it_does_not_match() {
             ..Config::default()
         });
         scheduler.join_at(1, 2, Some("b"), &[]);
-        let mut wide = requires(&[Asks { is_fixed, ..SITE_A }]);
+        let mut wide = requires(&[TestExpression { is_fixed, ..SITE_A }]);
         wide.resources = cpus(2000);
         (0..4).for_each(|index| drop(scheduler.submit(index, &[])));
         scheduler.submit_needing(100, &[], &wide);
@@ -357,7 +364,7 @@ fn a_rank_goes_before_the_share_of_inputs_and_is_no_requirement() {
 
 #[test]
 fn where_a_rank_has_no_value_any_other_is_better() {
-    let error = Asks {
+    let error = TestExpression {
         text: "1 / 0",
         is_fixed: true,
         number: |facts| Ok(label(facts, "site")?.len() as f64),
@@ -434,7 +441,7 @@ fn a_queued_task_is_recalled_only_for_an_executor_that_matches() {
     for is_fixed in [true, false] {
         let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
         scheduler.join_at(1, 1, Some("a"), &[]);
-        let need = requires(&[Asks { is_fixed, ..SITE_A }]);
+        let need = requires(&[TestExpression { is_fixed, ..SITE_A }]);
         (0..2).for_each(|index| drop(scheduler.submit_needing(index, &[], &need)));
         assert_eq!(scheduler.join_at(2, 1, Some("b"), &[]), []);
         let recall =

@@ -63,7 +63,7 @@ pub(super) struct AgentCore {
     /// Requests at seats, with their numbers once they have been asked for.
     seats: BTreeMap<usize, (SeatRequest, Option<RequestId>)>,
     /// Seats whose programs keep their turn.
-    kept: BTreeMap<usize, KeptTurn>,
+    kept: BTreeMap<usize, RetainedTurn>,
     /// Seats without a request that are not free, and since when.
     lingering: BTreeMap<usize, (SeatState, Instant)>,
     programs: Vec<OwnedFd>,
@@ -73,7 +73,7 @@ pub(super) struct AgentCore {
 }
 
 /// A turn that a program keeps.
-struct KeptTurn {
+struct RetainedTurn {
     process: u32,
     since: Instant,
     /// Bytes done in the turn, and when that was seen.
@@ -380,7 +380,8 @@ impl AgentCore {
     fn keep(&mut self, index: usize) {
         if let Some((ask, _)) = self.seats.get(&index).filter(|(ask, _)| ask.is_kept) {
             let now = Instant::now();
-            self.kept.insert(index, KeptTurn { process: ask.process, since: now, seen: (0, now) });
+            self.kept
+                .insert(index, RetainedTurn { process: ask.process, since: now, seen: (0, now) });
         }
     }
 

@@ -126,9 +126,9 @@ async fn only_one_of_several_writers_of_a_name_wins() {
 }
 
 /// Gives some bytes, and then fails.
-struct Breaks(usize);
+struct FailingReader(usize);
 
-impl Read for Breaks {
+impl Read for FailingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.0 == 0 {
             return Err(io::Error::other("it broke"));
@@ -144,11 +144,12 @@ impl Read for Breaks {
 async fn a_write_that_is_cut_off_never_appears() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
-    let error = files.write(&name("/cut"), Breaks(500_000), SMALL, |_| {}).await.unwrap_err();
+    let error =
+        files.write(&name("/cut"), FailingReader(500_000), SMALL, |_| {}).await.unwrap_err();
     assert_eq!(error.kind, FilesErrorKind::Local);
     assert!(!files.exists(&name("/cut")).await.unwrap());
     write(&files, "/whole", b"first\n").await.unwrap();
-    assert!(files.append(&name("/whole"), Breaks(500_000), |_| {}).await.is_err());
+    assert!(files.append(&name("/whole"), FailingReader(500_000), |_| {}).await.is_err());
     assert_eq!(content_of(&files, "/whole").await, b"first\n");
     let odd = WriteOptions { format: Format::Fixed { record_bytes: 7 }.into(), ..SMALL };
     let error =
@@ -352,9 +353,9 @@ async fn damage_is_found_and_mended() {
 }
 
 /// A source that fails after some content.
-struct Broken(io::Cursor<Vec<u8>>);
+struct FailingSource(io::Cursor<Vec<u8>>);
 
-impl Read for Broken {
+impl Read for FailingSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.0.read(buffer)? {
             0 => Err(io::Error::other("the source has gone")),
@@ -369,7 +370,7 @@ async fn a_file_that_was_not_written_leaves_nothing_on_the_nodes() {
     let files = cluster.files().await;
     let is_empty = || cluster.nodes.iter().all(|node| node.store.is_empty());
     for size in [1000, 1_000_000] {
-        let broken = Broken(io::Cursor::new(lines(size)));
+        let broken = FailingSource(io::Cursor::new(lines(size)));
         let failed = files.write(&name("/broken"), broken, SMALL, |_| {}).await.unwrap_err();
         assert_eq!(failed.kind, FilesErrorKind::Local);
         eventually("nothing is left", async || is_empty()).await;
@@ -391,9 +392,9 @@ async fn a_file_that_was_not_written_leaves_nothing_on_the_nodes() {
 }
 
 /// A source that says when it was read, and then waits.
-struct Endless(io::Cursor<Vec<u8>>, mpsc::Sender<()>, mpsc::Receiver<()>);
+struct WaitingSource(io::Cursor<Vec<u8>>, mpsc::Sender<()>, mpsc::Receiver<()>);
 
-impl Read for Endless {
+impl Read for WaitingSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.0.read(buffer)?;
         if read == 0 {
@@ -411,7 +412,7 @@ async fn the_chunks_of_a_client_that_has_gone_are_deleted_unless_a_file_has_them
     let kept = write(&files, "/kept", &lines(300_000)).await.unwrap();
     let (reached, reads) = mpsc::channel();
     let (end, ends) = mpsc::channel();
-    let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
+    let source = WaitingSource(io::Cursor::new(lines(1_000_000)), reached, ends);
     let writing = files.clone();
     let put =
         tokio::spawn(async move { writing.write(&name("/broken"), source, SMALL, |_| {}).await });
@@ -431,7 +432,7 @@ async fn chunks_left_by_clients_make_room_for_new_files() {
     let cluster = Cluster::with_space(3, 1_500_000).await;
     let (reached, reads) = mpsc::channel();
     let (end, ends) = mpsc::channel();
-    let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
+    let source = WaitingSource(io::Cursor::new(lines(1_000_000)), reached, ends);
     let leaving = cluster.files().await;
     let put =
         tokio::spawn(async move { leaving.write(&name("/broken"), source, SMALL, |_| {}).await });

@@ -95,12 +95,12 @@ impl Drop for Disk {
 
 /// The states that a name may have after a power cut: checksums of contents; `None` if there may be
 /// no file.
-type May = BTreeMap<String, Vec<Option<u64>>>;
+type PermittedStates = BTreeMap<String, Vec<Option<u64>>>;
 
 /// What the log of the clients permits. A line `begin` comes before a change, and `synced` after
 /// the content is on the disks.
-fn permitted(log: &str) -> May {
-    let mut may = May::new();
+fn permitted(log: &str) -> PermittedStates {
+    let mut may = PermittedStates::new();
     for line in log.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         // The last line may be incomplete.
@@ -186,7 +186,7 @@ async fn a_kept_copy_is_readable() {
 }
 
 /// Starts nodes on the copy of a disk, and compares all files with what they may be.
-async fn look(number: usize, image: &Path, folder: &Path, may: May) {
+async fn look(number: usize, image: &Path, folder: &Path, may: PermittedStates) {
     let disk = Disk::mount(image, folder).expect("the copy is mounted");
     let cluster = Cluster::at(&folders(folder)).await;
     let files = cluster.files().await;

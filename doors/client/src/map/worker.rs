@@ -363,9 +363,9 @@ impl<'a> Block<'a> {
     }
 
     /// Enters the next state: the program has succeeded, or its output is stored.
-    async fn enter(&mut self, next: Next, attendance: &RunAttendance) -> Result<(), WorkError> {
+    async fn enter(&mut self, next: StateEnd, attendance: &RunAttendance) -> Result<(), WorkError> {
         match next {
-            Next::Ended => {
+            StateEnd::Ended => {
                 // A program may end before it has read all of its input. Chunks of which it has
                 // read nothing go back to the leader. But the first chunk always counts as read:
                 // otherwise another worker would begin with it and end the same way, without end.
@@ -389,7 +389,7 @@ impl<'a> Block<'a> {
                 let (files, name) = (self.files.clone(), self.name.clone());
                 self.state = State::Storing(OutputUpload(tokio::spawn(store(files, name, output))));
             }
-            Next::Stored => {
+            StateEnd::Stored => {
                 self.state = State::Committing;
                 attendance.tell(self.heartbeat()).await;
             }
@@ -405,7 +405,7 @@ impl<'a> Block<'a> {
 }
 
 /// How a state has ended.
-enum Next {
+enum StateEnd {
     /// The program has succeeded.
     Ended,
     /// The output is stored.
@@ -415,16 +415,16 @@ enum Next {
 impl State {
     /// Waits until the present state ends; forever if it does not end by itself. The future may be
     /// dropped and the method called again.
-    async fn advance(&mut self) -> Result<Next, WorkError> {
+    async fn advance(&mut self) -> Result<StateEnd, WorkError> {
         match self {
             State::Running(pipeline, _) => {
                 pipeline.wait().await?;
-                Ok(Next::Ended)
+                Ok(StateEnd::Ended)
             }
             State::Storing(OutputUpload(storing)) => storing
                 .await
                 .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
-                .map(|()| Next::Stored),
+                .map(|()| StateEnd::Stored),
             State::Idle | State::BetweenFiles(_) | State::Committing => {
                 std::future::pending().await
             }

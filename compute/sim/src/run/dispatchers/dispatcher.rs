@@ -114,7 +114,8 @@ impl Dispatcher {
         if self.decides_until <= now { self.inbox.pop_front() } else { None }
     }
 
-    /// Time at which a dispatcher reads its next message, if it has one and that is not yet scheduled.
+    /// Time at which a dispatcher reads its next message; `None` if there is no message, or if the
+    /// read is scheduled.
     pub fn next_read_at(&mut self) -> Option<Ns> {
         let is_awaited = self.inbox.is_empty() || std::mem::replace(&mut self.is_awaited, true);
         (!is_awaited).then_some(self.decides_until)
