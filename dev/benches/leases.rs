@@ -132,25 +132,25 @@ async fn once(
         term_us: DEFAULT_TERM_US,
         idle: Duration::from_secs(3600),
     };
-    let place = clients[0].open_run(spec).await.expect("it can be led");
+    let run = clients[0].open_run(spec).await.expect("it can be led");
     let claims = Arc::new(AtomicU64::new(0));
     let (leader_s, workers_s, began) = (cluster.cpu_s(), used_cpu_s(), Instant::now());
     let mut working = JoinSet::new();
     for client in clients.iter().cycle().take(workers) {
-        working.spawn(work(client.clone(), place, node, claims.clone()));
+        working.spawn(work(client.clone(), run, node, claims.clone()));
     }
     working.join_all().await;
     let took_s = began.elapsed().as_secs_f64();
     let (leader_s, workers_s) = (cluster.cpu_s() - leader_s, used_cpu_s() - workers_s);
-    assert!(clients[0].run_status(place).await.expect("it is led").is_complete);
-    clients[0].close_run(place).await.expect("it is led");
+    assert!(clients[0].run_status(run).await.expect("it is led").is_complete);
+    clients[0].close_run(run).await.expect("it is led");
     RunCost { took_s, claims: claims.load(Ordering::Relaxed) as f64, leader_s, workers_s }
 }
 
 /// Works through blocks until there is nothing left; each chunk takes no time.
-async fn work(files: DfsClient, place: RunAddress, node: NodeId, claims: Arc<AtomicU64>) {
+async fn work(files: DfsClient, run: RunAddress, node: NodeId, claims: Arc<AtomicU64>) {
     loop {
-        let mut attendance = files.attend_run(place).await.expect("it is led");
+        let mut attendance = files.attend_run(run).await.expect("it is led");
         let mut owner = WorkerBlock::new(attendance.worker(), node);
         loop {
             if let Some(question) = owner.request() {

@@ -202,7 +202,7 @@ pub enum Event {
     Retry {
         /// The job.
         job: JobId,
-        /// Present versions of some objects of the job, by their places. Tasks that run again read
+        /// Present versions of some objects of the job, by their indices. Tasks that run again read
         /// these.
         current: Vec<(u32, ObjectSpec)>,
     },

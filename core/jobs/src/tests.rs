@@ -532,8 +532,8 @@ fn borrower(lent: &[ObjectSpec], readers: &[u8], retries: u32) -> JobSpec {
     let mut items: Vec<_> =
         (0..spec.items.len() as u32).map(|index| spec.items.get(index)).collect();
     for (item, reads) in items.iter_mut().zip(readers) {
-        let place = usize::from(*reads) % lent.len();
-        item.inputs.push(Input { from: InputFrom::Object(place as u32), name: None });
+        let index = usize::from(*reads) % lent.len();
+        item.inputs.push(Input { from: InputFrom::Object(index as u32), name: None });
     }
     spec.items = crate::Items::default();
     spec.push(&items).expect("few tasks");

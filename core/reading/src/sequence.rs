@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn begun(sequence: &mut Sequence) -> Vec<usize> {
-        core::iter::from_fn(|| sequence.begin()).map(|part| part.place).collect()
+        core::iter::from_fn(|| sequence.begin()).map(|part| part.index).collect()
     }
 
     #[test]

@@ -57,8 +57,8 @@ impl ChunkReader {
         };
         let map = chunk_map(&file.record);
         let mut parts = map.parts(offset..end);
-        if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
-            return Ok(self.part(file, place, range).await?.content);
+        if let (Some(ChunkPart { index, range }), None) = (parts.next(), parts.next()) {
+            return Ok(self.part(file, index, range).await?.content);
         }
         let mut reading = self.read_range(file, offset..end);
         let mut read = Vec::new();
@@ -109,10 +109,10 @@ impl ChunkStream {
     pub async fn next_part(&mut self) -> Result<Option<FilePart>, FilesError> {
         while let Some(part) = self.plan.begin() {
             let (chunks, file) = (self.chunks.clone(), self.file.clone());
-            self.begun.push_back(match file.record.chunks[part.place].is_hole() {
+            self.begun.push_back(match file.record.chunks[part.index].is_hole() {
                 true => BegunPart::Hole(part.size_bytes()),
                 false => BegunPart::Fetched(Background::spawn(async move {
-                    chunks.part(&file, part.place, part.range).await
+                    chunks.part(&file, part.index, part.range).await
                 })),
             });
         }

@@ -265,32 +265,32 @@ impl DfsClient {
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn run_spec(&self, place: RunAddress) -> Result<RunSpec, FilesError> {
-        self.0.runs.run_spec(place).await
+    pub async fn run_spec(&self, address: RunAddress) -> Result<RunSpec, FilesError> {
+        self.0.runs.run_spec(address).await
     }
 
     /// The status of a run.
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn run_status(&self, place: RunAddress) -> Result<RunStatus, FilesError> {
-        self.0.runs.run_status(place).await
+    pub async fn run_status(&self, address: RunAddress) -> Result<RunStatus, FilesError> {
+        self.0.runs.run_status(address).await
     }
 
     /// Ends a run. Its workers get no further answers.
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn close_run(&self, place: RunAddress) -> Result<(), FilesError> {
-        self.0.runs.close_run(place).await
+    pub async fn close_run(&self, address: RunAddress) -> Result<(), FilesError> {
+        self.0.runs.close_run(address).await
     }
 
     /// Registers a new worker of a run.
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn attend_run(&self, place: RunAddress) -> Result<RunAttendance, FilesError> {
-        self.0.runs.attend_run(place).await
+    pub async fn attend_run(&self, address: RunAddress) -> Result<RunAttendance, FilesError> {
+        self.0.runs.attend_run(address).await
     }
 
     /// What reads chunks, for readers that outlive a call.

@@ -47,8 +47,8 @@ impl DfsClient {
     ///
     /// # Panics
     /// If the file has no such chunk.
-    pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
-        self.0.chunks.chunk(file, place).await
+    pub async fn chunk(&self, file: &File, index: usize) -> Result<Vec<u8>, FilesError> {
+        self.0.chunks.chunk(file, index).await
     }
 
     /// Reads a range of a file, up to the end of the file.
@@ -77,11 +77,11 @@ impl DfsClient {
     pub async fn open_chunk(
         &self,
         file: &File,
-        place: usize,
+        index: usize,
         pieces: u32,
         may_map: bool,
     ) -> Result<OpenChunk, FilesError> {
-        self.0.chunks.open_chunk(file, place, pieces, may_map).await
+        self.0.chunks.open_chunk(file, index, pieces, may_map).await
     }
 
     /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to

@@ -243,7 +243,7 @@ pub(crate) fn verified(all: &[(FileName, VerifyReport)], json: bool) -> Result<(
     };
     let lost_chunk = |name: &FileName, lost: &LostChunk| LostChunkView {
         name: name.clone(),
-        chunk: lost.place as u64,
+        chunk: lost.index as u64,
         offset: lost.range.start,
         size_bytes: lost.range.end - lost.range.start,
         damaged_on: texts(&lost.damaged_on),
