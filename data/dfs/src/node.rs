@@ -224,10 +224,8 @@ impl DfsNode {
             auditors: Mutex::default(),
             audit_soon: Notify::new(),
         });
-        let ring = eyas_ring::Config {
-            found: membership.founds,
-            ..eyas_ring::Config::new(membership.system, node)
-        };
+        let ring = eyas_ring::Config::new(membership.system, node);
+        let ring = eyas_ring::Config { found: membership.founds, ..ring };
         let shell = NodeEffects { shared: shared.clone(), runtime: Handle::current() };
         let ring_thread = RingThread::new(ring, saved, database, shell, ring_receiver, tell_state);
         let threads = vec![start_ring(ring_thread, StopGossip(shared.clone()))?, start_runs(runs)?];
