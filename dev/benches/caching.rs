@@ -21,7 +21,7 @@
 //! `cargo bench -p eyas-dev --bench caching`; `-- --tiny` only shows that it runs.
 
 use eyas_sim::caching::{
-    Alone, CacheRequest, Group, Problem, TwoMark, TwoMarked, cost, floor, worst_ratio,
+    CacheRequest, Group, IndependentStores, Problem, TwoMark, TwoMarked, cost, floor, worst_ratio,
 };
 use eyas_sim::random::Random;
 use eyas_sim::workload::{MonotonicallyIncreasing, Scan, SineWave, Workload, Zipf};
@@ -29,16 +29,21 @@ use eyas_types::EvictionPolicy;
 
 /// The choice of the node for a task.
 #[derive(Clone, Copy)]
-enum At {
+enum NodeChoice {
     AnyStore,
     /// Nine times of ten at the object's own.
     Home,
 }
 
-fn requests(workload: &dyn Workload, tasks: usize, stores: usize, at: At) -> Vec<CacheRequest> {
+fn requests(
+    workload: &dyn Workload,
+    tasks: usize,
+    stores: usize,
+    at: NodeChoice,
+) -> Vec<CacheRequest> {
     let mut dice = Random::new(11);
     let mut store = |object| match at {
-        At::Home if dice.below(10) > 0 => object as usize % stores,
+        NodeChoice::Home if dice.below(10) > 0 => object as usize % stores,
         _ => dice.below(stores as u64) as usize,
     };
     let objects = workload.arrivals().take(tasks).flat_map(|task| task.inputs);
@@ -49,13 +54,15 @@ fn compare(name: &str, workload: &dyn Workload, tasks: usize) {
     let stores = 100;
     let problem =
         Problem { stores, slots: workload.objects() as usize / 2 / stores, storage_cost: 10 };
-    for (place, at) in [("anywhere", At::AnyStore), ("at home", At::Home)] {
+    for (place, at) in [("anywhere", NodeChoice::AnyStore), ("at home", NodeChoice::Home)] {
         let requests = requests(workload, tasks, stores, at);
         let print = |cost: u64| print!(" {:>7.3}", cost as f64 / requests.len() as f64);
         let of = |group: &mut dyn Group| cost(group, requests.iter().copied());
         print!("{name:<5} {place:<8}");
         print(of(&mut TwoMarked::new(problem)));
-        EvictionPolicy::ALL.iter().for_each(|policy| print(of(&mut Alone::new(problem, *policy))));
+        EvictionPolicy::ALL
+            .iter()
+            .for_each(|policy| print(of(&mut IndependentStores::new(problem, *policy))));
         print(floor(problem, &requests));
         println!();
     }

@@ -58,7 +58,7 @@ fn main() {
     for lease_chunks in [1, 4, 16] {
         let mut results: Vec<_> = (0..runs).map(|_| measure(scale, lease_chunks)).collect();
         results.sort_unstable_by_key(|one| one.took);
-        let Measured { took, claims, unclaimed_bytes, claimed_bytes } = results[runs / 2];
+        let ClaimCosts { took, claims, unclaimed_bytes, claimed_bytes } = results[runs / 2];
         let took_s = took.as_secs_f64();
         let per_s = chunks as f64 / took_s;
         println!(
@@ -72,7 +72,7 @@ fn main() {
     println!("\ntarget: {TARGET_PER_S} chunks/s. Each run ends with all chunks committed.");
 }
 
-struct Measured {
+struct ClaimCosts {
     took: Duration,
     claims: u64,
     unclaimed_bytes: f64,
@@ -86,7 +86,7 @@ struct Block {
     chunks: u32,
 }
 
-fn measure(scale: Scale, lease_chunks: u32) -> Measured {
+fn measure(scale: Scale, lease_chunks: u32) -> ClaimCosts {
     let Scale { workers, chunks, .. } = scale;
     let nodes: Vec<_> = (0..workers as u64).map(NodeId).collect();
     // All read fast enough that the whole of a lease is confirmed with it.
@@ -142,7 +142,7 @@ fn measure(scale: Scale, lease_chunks: u32) -> Measured {
         );
     }
     assert!(blocks.is_complete(), "{} of {chunks} chunks are committed", blocks.committed_chunks());
-    Measured { took, claims, unclaimed_bytes, claimed_bytes }
+    ClaimCosts { took, claims, unclaimed_bytes, claimed_bytes }
 }
 
 fn claim(worker: u64, block: Block) -> Event {

@@ -86,7 +86,7 @@ const TINY: Scale = Scale {
 };
 
 /// Result of measuring one steady state.
-struct Steady {
+struct SteadyState {
     per_s: f64,
     submitted_per_s: f64,
     hits_percent: [f64; 3],
@@ -151,7 +151,7 @@ fn run(scale: Scale, only: Option<&str>) {
     cases::run(scale, only);
 }
 
-fn print_row(policy: PlacementPolicy, inputs: usize, steady: &Steady) {
+fn print_row(policy: PlacementPolicy, inputs: usize, steady: &SteadyState) {
     let [full, partial, none] = steady.hits_percent;
     let [mean, p99, p999, max] = steady.event_us;
     let [low, high] = PAPER_PER_S.map(|paper| steady.per_s / paper);
@@ -169,7 +169,7 @@ fn print_row(policy: PlacementPolicy, inputs: usize, steady: &Steady) {
     );
 }
 
-fn measure(policy: PlacementPolicy, inputs: usize, scale: Scale) -> Steady {
+fn measure(policy: PlacementPolicy, inputs: usize, scale: Scale) -> SteadyState {
     let mut cluster = Cluster::new(policy, scale.shape);
     let replicas = cluster.fill_stores();
     let reports = cluster.next_batch(0);
@@ -201,7 +201,7 @@ fn measure(policy: PlacementPolicy, inputs: usize, scale: Scale) -> Steady {
         let batch = cluster.next_batch(batch_ends);
         cluster.handle_each(batch, &mut latencies);
     }
-    Steady {
+    SteadyState {
         per_s: median(&mut per_s),
         submitted_per_s: median(&mut submitted_per_s),
         hits_percent,

@@ -61,7 +61,7 @@ pub const TINY: Scale = Scale { inputs: 20_000, executors: [1, 2], tasks: 1000 }
 
 /// The longest times of answers while something else went on.
 #[derive(Clone, Copy, Default)]
-struct Longest {
+struct LongestTimes {
     answers: u32,
     executors_s: f64,
     jobs_s: f64,
@@ -71,7 +71,7 @@ struct Longest {
 /// A client that asks for lists until it is stopped.
 struct Prober {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Longest>,
+    thread: JoinHandle<LongestTimes>,
 }
 
 /// What is measured beside a prober.
@@ -163,7 +163,7 @@ impl Stage {
 
     fn end(self, what: &str, during: &str) {
         let took_s = self.began.elapsed().as_secs_f64();
-        let Longest { answers, executors_s, jobs_s, processor_s } = self.prober.stop();
+        let LongestTimes { answers, executors_s, jobs_s, processor_s } = self.prober.stop();
         println!(
             "{what:<30}   {during:<11} {took_s:>6.2} {answers:>9} {executors_s:>11.3} \
              {jobs_s:>6.3} {processor_s:>11.3}"
@@ -217,7 +217,7 @@ impl Prober {
                 .expect("a runtime");
             runtime.block_on(async {
                 let mut client = Client::connect(&access).await.expect("it listens");
-                let mut longest = Longest::default();
+                let mut longest = LongestTimes::default();
                 while longest.answers == 0 || !stopped.load(Ordering::Relaxed) {
                     let (began, before) = (Instant::now(), processor_ns(process));
                     client.ask(FromClient::Executors).await.expect("the dispatcher answers");
@@ -242,7 +242,7 @@ impl Prober {
         Prober { stop, thread }
     }
 
-    fn stop(self) -> Longest {
+    fn stop(self) -> LongestTimes {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")
     }

@@ -92,7 +92,7 @@ async fn measure(scale: &Scale) {
                 once(&cluster, &clients, &vec![file.clone(); files], sizes, node, workers).await,
             );
         }
-        let middle = |of: fn(&Once) -> f64| median(&measured.iter().map(of).collect::<Vec<_>>());
+        let middle = |of: fn(&RunCost) -> f64| median(&measured.iter().map(of).collect::<Vec<_>>());
         let (took_s, claims) = (middle(|once| once.took_s), middle(|once| once.claims));
         println!(
             "{title:>14} {:>11.0} {:>10.2} {:>11.0} {:>21.2} {:>21.2}",
@@ -106,7 +106,7 @@ async fn measure(scale: &Scale) {
     println!("\ntarget: {TARGET_PER_S} chunks/s. Each run ends with all chunks committed.");
 }
 
-struct Once {
+struct RunCost {
     took_s: f64,
     claims: f64,
     /// Processor time.
@@ -121,7 +121,7 @@ async fn once(
     sizes: Sizes,
     node: NodeId,
     workers: usize,
-) -> Once {
+) -> RunCost {
     let policy = BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes });
     let (files, slots) = (files.to_vec(), vec![node; workers]);
     let spec = RunSpec {
@@ -132,25 +132,25 @@ async fn once(
         term_us: DEFAULT_TERM_US,
         idle: Duration::from_secs(3600),
     };
-    let place = clients[0].open_run(spec).await.expect("it can be led");
+    let run = clients[0].open_run(spec).await.expect("it can be led");
     let claims = Arc::new(AtomicU64::new(0));
     let (leader_s, workers_s, began) = (cluster.cpu_s(), used_cpu_s(), Instant::now());
     let mut working = JoinSet::new();
     for client in clients.iter().cycle().take(workers) {
-        working.spawn(work(client.clone(), place, node, claims.clone()));
+        working.spawn(work(client.clone(), run, node, claims.clone()));
     }
     working.join_all().await;
     let took_s = began.elapsed().as_secs_f64();
     let (leader_s, workers_s) = (cluster.cpu_s() - leader_s, used_cpu_s() - workers_s);
-    assert!(clients[0].run_status(place).await.expect("it is led").is_complete);
-    clients[0].close_run(place).await.expect("it is led");
-    Once { took_s, claims: claims.load(Ordering::Relaxed) as f64, leader_s, workers_s }
+    assert!(clients[0].run_status(run).await.expect("it is led").is_complete);
+    clients[0].close_run(run).await.expect("it is led");
+    RunCost { took_s, claims: claims.load(Ordering::Relaxed) as f64, leader_s, workers_s }
 }
 
 /// Works through blocks until there is nothing left; each chunk takes no time.
-async fn work(files: DfsClient, place: RunAddress, node: NodeId, claims: Arc<AtomicU64>) {
+async fn work(files: DfsClient, run: RunAddress, node: NodeId, claims: Arc<AtomicU64>) {
     loop {
-        let mut attendance = files.attend_run(place).await.expect("it is led");
+        let mut attendance = files.attend_run(run).await.expect("it is led");
         let mut owner = WorkerBlock::new(attendance.worker(), node);
         loop {
             if let Some(question) = owner.request() {

@@ -28,7 +28,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use eyas_dev::bench::{Owned, eyas, home, is_tiny, median};
+use eyas_dev::bench::{OwnedProcess, eyas, home, is_tiny, median};
 use eyas_session::{Access, Session, SessionAcceptor};
 use eyas_types::{
     ExecutorId, FileMode, JobId, ObjectSpec, Outcome, Program, TaskId, TaskTemplate, Template,
@@ -149,7 +149,7 @@ struct Executor {
     session: Session,
     /// The job and the task that come next: every kind of task is a job.
     next: TaskId,
-    _process: Owned,
+    _process: OwnedProcess,
 }
 
 impl Executor {
@@ -164,7 +164,8 @@ impl Executor {
             &["start", "executor", "--owned", "--reconnect", "0s", "--slots", "1", "--access"],
         );
         command.arg(&access_path).arg("--folder").arg(home.join("executor"));
-        let process = Owned(command.stdin(Stdio::piped()).spawn().expect("eyas can be started"));
+        let process =
+            OwnedProcess(command.stdin(Stdio::piped()).spawn().expect("eyas can be started"));
         let (stream, _) = listener.accept().await.expect("the executor connects");
         let (mut session, _) = SessionAcceptor::new(&access, Role::Dispatcher)
             .accept(stream)

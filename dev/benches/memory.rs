@@ -15,7 +15,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use eyas_dev::bench::{Owned, eyas, home, is_tiny, resident_bytes, wait_for};
+use eyas_dev::bench::{OwnedProcess, eyas, home, is_tiny, resident_bytes, wait_for};
 use eyas_session::{Access, Session, dial};
 use eyas_types::{Input, InputFrom, Program, TaskId, TaskItem, TaskTemplate, Value};
 use eyas_wire::Role;
@@ -58,7 +58,7 @@ async fn measure(scale: Scale) {
     let mut dispatcher = eyas(home.path(), &words);
     let dispatcher =
         dispatcher.arg(&access_path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-    let mut dispatcher = Owned(dispatcher.expect("eyas can be started"));
+    let mut dispatcher = OwnedProcess(dispatcher.expect("eyas can be started"));
     wait_for(&access_path, &mut dispatcher);
     let access = Access::load(&access_path).expect("written whole");
     let mut session = dial(&access, Role::Client).await.expect("it listens");

@@ -38,9 +38,9 @@ pub fn eyas(home: &Path, words: &[&str]) -> Command {
 }
 
 /// A process that ends when this is dropped: its standard input does.
-pub struct Owned(pub Child);
+pub struct OwnedProcess(pub Child);
 
-impl Drop for Owned {
+impl Drop for OwnedProcess {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -57,7 +57,7 @@ impl Drop for Owned {
 }
 
 /// Waits until `path` is there, as long as `process` lives.
-pub fn wait_for(path: &Path, process: &mut Owned) {
+pub fn wait_for(path: &Path, process: &mut OwnedProcess) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !path.exists() {
         assert!(

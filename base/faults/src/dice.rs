@@ -13,13 +13,13 @@ impl Dice {
     }
 
     /// Any 64-bit number.
-    pub fn throw(&mut self) -> u64 {
-        self.0.throw()
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// A number in `0 .. count`, and 0 if `count` is 0.
     pub fn below(&mut self, count: u64) -> u64 {
-        ((u128::from(self.throw()) * u128::from(count)) >> 64) as u64
+        ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
     }
 
     /// True with this probability, which is in `0.0 ..= 1.0`.

@@ -73,8 +73,8 @@ impl Formats {
     pub fn assert_recorded(self, file: &Path, version: FormatVersion) {
         let registry =
             self.tracer.registry().unwrap_or_else(|why| panic!("add these enums: {why}"));
-        let now = Recorded { version, lines: lines(&registry) };
-        let recorded = fs::read_to_string(file).ok().map(|text| Recorded::parse(&text));
+        let now = RecordedFormats { version, lines: lines(&registry) };
+        let recorded = fs::read_to_string(file).ok().map(|text| RecordedFormats::parse(&text));
         if let Some(recorded) = &recorded {
             recorded.permits(&now).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
         }
@@ -94,14 +94,14 @@ impl Formats {
 
 /// The content of a file of formats.
 #[derive(Debug, PartialEq, Eq)]
-struct Recorded {
+struct RecordedFormats {
     version: FormatVersion,
     /// Structs by their names, and variants by the names of their enums and their numbers.
     lines: BTreeMap<(String, Option<u32>), String>,
 }
 
-impl Recorded {
-    fn parse(text: &str) -> Recorded {
+impl RecordedFormats {
+    fn parse(text: &str) -> RecordedFormats {
         let mut lines = text.lines();
         let version = lines
             .next()
@@ -118,7 +118,7 @@ impl Recorded {
             };
             ((name.to_owned(), variant), format.to_owned())
         });
-        Recorded { version: (number(version.0), number(version.1)), lines: lines.collect() }
+        RecordedFormats { version: (number(version.0), number(version.1)), lines: lines.collect() }
     }
 
     fn text(&self) -> String {
@@ -131,7 +131,7 @@ impl Recorded {
     }
 
     /// Whether the formats of a later version may follow these ones; else why not.
-    fn permits(&self, now: &Recorded) -> Result<(), String> {
+    fn permits(&self, now: &RecordedFormats) -> Result<(), String> {
         let ((major, minor), (later, _)) = (self.version, now.version);
         let added: Vec<_> =
             now.lines.iter().filter(|(key, _)| !self.lines.contains_key(key)).collect();
@@ -245,9 +245,9 @@ mod tests {
         pub struct Part([u8; 2], bool);
     }
 
-    fn recorded<T: DeserializeOwned>(version: FormatVersion) -> Recorded {
+    fn recorded<T: DeserializeOwned>(version: FormatVersion) -> RecordedFormats {
         let formats = Formats::default().with::<T>();
-        Recorded { version, lines: lines(&formats.tracer.registry().unwrap()) }
+        RecordedFormats { version, lines: lines(&formats.tracer.registry().unwrap()) }
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         let text = "version 3.1\nMessage 0 = Ask(u32?)\n\
                     Message 1 = Tell { who: str, what: [Part] }\nPart = ([u8; 2], bool)\n";
         assert_eq!(recorded.text(), text);
-        assert_eq!(Recorded::parse(text), recorded);
+        assert_eq!(RecordedFormats::parse(text), recorded);
     }
 
     #[test]

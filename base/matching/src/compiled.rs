@@ -11,20 +11,20 @@ use cel::{Context, Env, IdedExpr, Value};
 use eyas_types::matching::{Attribute, EvaluationError, Expression, Fact, Facts};
 
 /// A checked expression with the attributes that it uses; [`compile`](crate::compile) makes it.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledExpression {
     text: String,
     expression: IdedExpr,
     /// Attributes that the expression uses, each once.
     mentions: Vec<Attribute>,
 }
 
-impl Compiled {
+impl CompiledExpression {
     pub fn new(text: &str, expression: IdedExpr, mentions: Vec<Attribute>) -> Self {
-        Compiled { text: text.to_owned(), expression, mentions }
+        CompiledExpression { text: text.to_owned(), expression, mentions }
     }
 
     fn evaluate(&self, facts: &dyn Facts) -> Result<Value, EvaluationError> {
-        let known = Known(
+        let known = FactResolver(
             self.mentions.iter().map(|attribute| (*attribute, facts.fact(*attribute))).collect(),
         );
         let mut context = Context::with_env(language());
@@ -34,7 +34,7 @@ impl Compiled {
     }
 }
 
-impl Expression for Compiled {
+impl Expression for CompiledExpression {
     fn text(&self) -> &str {
         &self.text
     }
@@ -59,7 +59,7 @@ impl Expression for Compiled {
     }
 }
 
-impl fmt::Debug for Compiled {
+impl fmt::Debug for CompiledExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.text)
     }
@@ -72,9 +72,9 @@ fn language() -> Arc<Env> {
 }
 
 /// The attributes that an expression uses, with their values.
-struct Known<'a>(Vec<(Attribute, Fact<'a>)>);
+struct FactResolver<'a>(Vec<(Attribute, Fact<'a>)>);
 
-impl VariableResolver for Known<'_> {
+impl VariableResolver for FactResolver<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let (_, fact) = self.0.iter().find(|(attribute, _)| attribute.name() == variable)?;
         Some(match *fact {

@@ -24,7 +24,7 @@ use eyas_types::matching::{Attribute, Expression, Terms};
 use thiserror::Error;
 
 use check::{Checker, Type};
-use compiled::Compiled;
+use compiled::CompiledExpression;
 
 /// Longest expression.
 pub const MAX_BYTES: usize = 1024;
@@ -58,7 +58,7 @@ pub fn terms(
     }
     let requirements =
         requirements.map(|text| condition("requirements", text)).transpose()?.unwrap_or_default();
-    let rank = rank.map(|text| compile("rank", text, Wanted::Number)).transpose()?;
+    let rank = rank.map(|text| compile("rank", text, ExpressionType::Number)).transpose()?;
     Ok(Some(Arc::new(Terms {
         requirements,
         rank: rank.map(|rank| Arc::new(rank) as Arc<dyn Expression>),
@@ -79,21 +79,27 @@ fn condition(
     what: &'static str,
     text: &str,
 ) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
-    let whole = compile(what, text, Wanted::Truth)?;
-    let parts: Result<Vec<_>, _> =
-        parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();
+    let whole = compile(what, text, ExpressionType::Truth)?;
+    let parts: Result<Vec<_>, _> = parts::of(text)
+        .into_iter()
+        .map(|part| compile(what, part, ExpressionType::Truth))
+        .collect();
     let parts = parts.unwrap_or_else(|_| vec![whole]);
     Ok(parts.into_iter().map(|part| Arc::new(part) as Arc<dyn Expression>).collect())
 }
 
 /// The wanted type of an expression's value.
 #[derive(Clone, Copy, PartialEq)]
-enum Wanted {
+enum ExpressionType {
     Truth,
     Number,
 }
 
-fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, ExpressionError> {
+fn compile(
+    what: &'static str,
+    text: &str,
+    wanted: ExpressionType,
+) -> Result<CompiledExpression, ExpressionError> {
     let wrong =
         |column: usize, why: String| ExpressionError { what, text: text.to_owned(), column, why };
     if text.trim().is_empty() {
@@ -117,21 +123,22 @@ fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, E
         wrong(column, error.problem.to_string())
     })?;
     match (wanted, found) {
-        (Wanted::Truth, Type::Truth) | (Wanted::Number, Type::Whole | Type::Fraction) => {}
-        (Wanted::Truth, other) => {
+        (ExpressionType::Truth, Type::Truth)
+        | (ExpressionType::Number, Type::Whole | Type::Fraction) => {}
+        (ExpressionType::Truth, other) => {
             return Err(wrong(
                 1,
                 format!("it has to be true or false, and is {other}: add a comparison"),
             ));
         }
-        (Wanted::Number, other) => {
+        (ExpressionType::Number, other) => {
             return Err(wrong(
                 1,
                 format!("it has to be a number, and is {other}: write `CONDITION ? 1 : 0`"),
             ));
         }
     }
-    Ok(Compiled::new(text.trim(), expression, checker.mentions))
+    Ok(CompiledExpression::new(text.trim(), expression, checker.mentions))
 }
 
 /// The position in the whole text of a line and column, all counted from 1.

@@ -81,13 +81,13 @@ fn a_rank_is_a_number() {
 }
 
 #[test]
-fn what_has_no_value_says_why() {
+fn an_expression_without_a_value_says_why() {
     let why = holds("node.labels.tape == 'x'").unwrap_err();
     assert!(why.contains("tape"), "{why}");
 }
 
 #[test]
-fn what_is_wrong_is_found_before_it_runs() {
+fn wrong_expressions_are_refused_before_they_run() {
     let table = [
         ("node.cpus >", 12, "yntax"),
         ("node.cpus > 4)", 14, "yntax"),
@@ -255,7 +255,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_is_an_accident(words in prop::collection::vec(0..WORDS.len(), 0..14)) {
+    fn no_expression_panics(words in prop::collection::vec(0..WORDS.len(), 0..14)) {
         let text: String = words.iter().map(|word| WORDS[*word]).collect();
         if let Ok(parts) = accept(&text) {
             parts.iter().for_each(|part| drop(part.holds(&node())));

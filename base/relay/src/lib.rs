@@ -7,7 +7,7 @@
 //! names, but not to itself. The processes at both ends prove their keys to each other and encrypt
 //! what they send, so the relay needs no trust beyond that of a switch. It sees no proof itself:
 //! the target closes a connection without one within [`PROOF_DEADLINE`], so that a connection which
-//! is older than that has a key. Until then it is a guest at the relay's door.
+//! is older than that has a key. Until then it is a guest at the relay.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_session::{Door, Guest, PROOF_DEADLINE, Relay, has_spoken, keep_alive, relay};
+use eyas_session::{Admission, Guest, PROOF_DEADLINE, Relay, has_spoken, keep_alive, relay};
 use thiserror::Error;
 use tokio::io::{AsyncWriteExt, BufReader, copy_buf};
 use tokio::net::{TcpListener, TcpStream};
@@ -158,20 +158,21 @@ pub async fn serve(listener: TcpListener, targets: Targets) {
 }
 
 async fn serve_within(listener: TcpListener, targets: Targets, bounds: Bounds) {
-    let door = Door::with_bounds("the relay's port", bounds.unproven, bounds.unproven_per_address);
+    let admission =
+        Admission::with_bounds("the relay's port", bounds.unproven, bounds.unproven_per_address);
     let permits = Arc::new(Semaphore::new(bounds.connections));
     let own_port = listener.local_addr().map_or(0, |own| own.port());
     loop {
         let (stream, remote) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                door.cannot_accept(&error);
+                admission.cannot_accept(&error);
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let (close, closed) = oneshot::channel();
-        let guest = door.enter(remote.ip(), move || {
+        let guest = admission.enter(remote.ip(), move || {
             // This fails only if the connection has proven a key.
             let _ = close.send(());
         });

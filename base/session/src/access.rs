@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_access_file_is_said() {
+    fn errors_of_an_access_file_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.toml");
         assert!(matches!(Access::load(&path), Err(AccessError::Missing { .. })));

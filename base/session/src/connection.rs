@@ -100,7 +100,7 @@ impl SessionAcceptor {
         Ok((greeted.over_local_socket(address, remote), role))
     }
 
-    async fn greet<S>(&self, stream: S, remote: &str) -> Result<Greeted<S>, SessionError>
+    async fn greet<S>(&self, stream: S, remote: &str) -> Result<GreetedConnection<S>, SessionError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -115,7 +115,7 @@ impl SessionAcceptor {
         write_hello(&mut stream, &own, remote).await?;
         let hello = read_hello(&mut stream, MAX_HELLO_BYTES, remote).await?;
         agree(&own, &hello, remote)?;
-        Ok(Greeted { stream, standing, hello })
+        Ok(GreetedConnection { stream, standing, hello })
     }
 }
 
@@ -173,7 +173,11 @@ async fn connect_here(access: &Access, role: Role) -> Option<Session> {
 }
 
 /// Greets the peer over a new connection.
-async fn greet<S>(access: &Access, role: Role, stream: S) -> Result<Greeted<S>, SessionError>
+async fn greet<S>(
+    access: &Access,
+    role: Role,
+    stream: S,
+) -> Result<GreetedConnection<S>, SessionError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -198,20 +202,20 @@ where
     let own = Hello::new(role, access.data(), None);
     write_hello(&mut stream, &own, address).await?;
     agree(&own, &hello, address)?;
-    Ok(Greeted { stream, standing, hello })
+    Ok(GreetedConnection { stream, standing, hello })
 }
 
 /// A connection whose peer has proven its key and has greeted.
-struct Greeted<S> {
+struct GreetedConnection<S> {
     stream: TlsStream<S>,
     standing: TrustWatch,
     hello: Hello,
 }
 
-impl Greeted<TcpStream> {
+impl GreetedConnection<TcpStream> {
     /// The session: frames are inside TLS.
     fn over_tcp(self) -> Result<Session, SessionError> {
-        let Greeted { stream, standing, hello } = self;
+        let GreetedConnection { stream, standing, hello } = self;
         let minor = hello.minor();
         let tcp = stream.get_ref().0;
         let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
@@ -236,10 +240,10 @@ impl Greeted<TcpStream> {
     }
 }
 
-impl Greeted<RecordStream> {
+impl GreetedConnection<RecordStream> {
     /// The session: TLS has done its work, and frames follow as they are.
     fn over_local_socket(self, local: SocketAddr, remote: SocketAddr) -> Session {
-        let Greeted { stream, standing, hello } = self;
+        let GreetedConnection { stream, standing, hello } = self;
         let minor = hello.minor();
         let stream = match stream {
             TlsStream::Client(stream) => stream.into_inner().0,

@@ -89,8 +89,8 @@ impl Credentials {
             .signed(&state.own().cert[0], KeyUsage::client_auth())
             .map_err(CredentialsError::NotSigned)?;
         Ok(Credentials {
-            to_dispatcher: state.client(Expected::Dispatcher)?,
-            to_node: state.client(Expected::Node)?,
+            to_dispatcher: state.client(ExpectedServer::Dispatcher)?,
+            to_node: state.client(ExpectedServer::Node)?,
             server: state.server()?,
             state,
         })
@@ -215,16 +215,16 @@ impl TrustWatch {
 
 /// The servers that a client accepts.
 #[derive(Clone, Copy, Debug)]
-enum Expected {
+enum ExpectedServer {
     Dispatcher,
     Node,
 }
 
-impl Expected {
+impl ExpectedServer {
     fn is(self, holder: Principal) -> bool {
         match (self, holder) {
-            (Expected::Dispatcher, Principal::Dispatcher) => true,
-            (Expected::Node, Principal::Key(_, role)) => role.is_of_nodes(),
+            (ExpectedServer::Dispatcher, Principal::Dispatcher) => true,
+            (ExpectedServer::Node, Principal::Key(_, role)) => role.is_of_nodes(),
             _ => false,
         }
     }
@@ -235,12 +235,12 @@ impl State {
         self.own.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn client(self: &Arc<Self>, expected: Expected) -> Result<Arc<ClientConfig>, Error> {
+    fn client(self: &Arc<Self>, expected: ExpectedServer) -> Result<Arc<ClientConfig>, Error> {
         let builder = ClientConfig::builder_with_provider(self.provider.clone());
         let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?.dangerous();
         let verifier = Verifier { state: self.clone(), expected };
         let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));
-        let mut config = builder.with_client_cert_resolver(Arc::new(Own(self.clone())));
+        let mut config = builder.with_client_cert_resolver(Arc::new(CurrentKey(self.clone())));
         config.resumption = Resumption::disabled();
         config.enable_sni = false;
         Ok(Arc::new(config))
@@ -249,9 +249,9 @@ impl State {
     fn server(self: &Arc<Self>) -> Result<Arc<ServerConfig>, Error> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone());
         let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?;
-        let verifier = Verifier { state: self.clone(), expected: Expected::Node };
+        let verifier = Verifier { state: self.clone(), expected: ExpectedServer::Node };
         let builder = builder.with_client_cert_verifier(Arc::new(verifier));
-        let mut config = builder.with_cert_resolver(Arc::new(Own(self.clone())));
+        let mut config = builder.with_cert_resolver(Arc::new(CurrentKey(self.clone())));
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.ignore_client_order = suites::server_decides();
@@ -343,9 +343,9 @@ fn certified_key(
 }
 
 /// Presents the current key of this process.
-struct Own(Arc<State>);
+struct CurrentKey(Arc<State>);
 
-impl ResolvesClientCert for Own {
+impl ResolvesClientCert for CurrentKey {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(self.0.own())
     }
@@ -355,15 +355,15 @@ impl ResolvesClientCert for Own {
     }
 }
 
-impl ResolvesServerCert for Own {
+impl ResolvesServerCert for CurrentKey {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.own())
     }
 }
 
-impl fmt::Debug for Own {
+impl fmt::Debug for CurrentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Own(..)")
+        f.write_str("CurrentKey(..)")
     }
 }
 
@@ -371,7 +371,7 @@ impl fmt::Debug for Own {
 struct Verifier {
     state: Arc<State>,
     /// The servers that are accepted; clients may be any trusted principal.
-    expected: Expected,
+    expected: ExpectedServer,
 }
 
 impl fmt::Debug for Verifier {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::door::Proven;
+use crate::admission::ProvenConnection;
 use crate::session_error::{SessionError, alert_in, ended, not_trusted, protocol};
 
 /// The receiving half of a session.
@@ -16,8 +16,8 @@ pub struct FrameReader {
     stream: Box<dyn AsyncRead + Send + Sync + Unpin>,
     address: String,
     body: Vec<u8>,
-    /// Counts the connection at the listener's door while it is read; only where it was accepted.
-    proven: Option<Proven>,
+    /// Counts the connection at the admission of the listener that accepted it, while it is read.
+    proven: Option<ProvenConnection>,
 }
 
 /// The sending half of a session.
@@ -45,7 +45,7 @@ impl FrameReader {
     }
 
     /// Counts the connection as proven until it is dropped.
-    pub(crate) fn keep(&mut self, proven: Proven) {
+    pub(crate) fn keep(&mut self, proven: ProvenConnection) {
         self.proven = Some(proven);
     }
 

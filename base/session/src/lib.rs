@@ -14,19 +14,19 @@
 //! | `local_socket` | connections between processes of one user on one host |
 //! | `relay` | connections through a relay, for nodes that cannot reach others directly |
 //! | `ports` | addresses of network interfaces, ranges of ports |
-//! | `listener`, `door` | accepting sessions; limits on connections that have not proven a key |
+//! | `listener`, `admission` | accepting sessions; limits on connections without a proven key |
 //! | `data`, `sealed` | keys and encrypted streams of bulk data |
 //! | `descriptors` | the limit of open files, which connections need |
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod admission;
 mod authority;
 mod connection;
 mod credentials;
 mod data;
 mod descriptors;
-mod door;
 mod frames;
 mod listener;
 mod local_socket;
@@ -40,12 +40,12 @@ mod suites;
 pub mod trusted;
 
 pub use access::{Access, AccessError, AccessProblem};
+pub use admission::{Admission, Guest, PROOF_DEADLINE, ProvenConnection};
 pub use authority::{Authority, AuthorityError, Certified, new_secret};
 pub use connection::{Session, SessionAcceptor, dial, keep_alive};
 pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
 pub use descriptors::{descriptor_limit_of_caller, raise_descriptor_limit};
-pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use frames::{FrameReader, FrameWriter};
 pub use listener::{Listener, has_spoken};
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, OutboxReader, WeakOutbox, outbox};

@@ -13,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
+use crate::admission::{Admission, Guest, PROOF_DEADLINE};
 use crate::connection::{Session, SessionAcceptor};
-use crate::door::{Door, Guest, PROOF_DEADLINE};
 use crate::local_socket::{self, is_of_this_user};
 use crate::session_error::{SessionError, ended};
 
@@ -22,13 +22,13 @@ use crate::session_error::{SessionError, ended};
 /// out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listener with its [`Door`]. Peers of the same user on this host may also come by its local
-/// socket.
+/// A listener with its [`Admission`]. Peers of the same user on this host may also come by its
+/// local socket.
 pub struct Listener {
     tcp: TcpListener,
     local: Option<LocalListener>,
     acceptor: SessionAcceptor,
-    door: Door,
+    admission: Admission,
 }
 
 struct LocalListener {
@@ -38,7 +38,7 @@ struct LocalListener {
 }
 
 /// A new connection.
-enum Arrived {
+enum NewConnection {
     Tcp(TcpStream, SocketAddr),
     Local(UnixStream, SocketAddr),
 }
@@ -50,7 +50,7 @@ impl Listener {
             let socket = local_socket::listen(address)?;
             Some(LocalListener { socket, address })
         });
-        Listener { tcp, local, acceptor, door: Door::new(name) }
+        Listener { tcp, local, acceptor, admission: Admission::new(name) }
     }
 
     /// Waits for a connection, and returns the future of its greeting, for the caller to run beside
@@ -61,7 +61,7 @@ impl Listener {
         let arrived = self.accept().await;
         let remote = arrived.remote();
         let (close, closed) = oneshot::channel();
-        let guest = self.door.enter(remote.ip(), move || {
+        let guest = self.admission.enter(remote.ip(), move || {
             // This fails only if the greeting has ended.
             let _ = close.send(());
         });
@@ -83,11 +83,11 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> Arrived {
+    async fn accept(&self) -> NewConnection {
         loop {
             let accepted = tokio::select! {
                 accepted = self.tcp.accept() => {
-                    accepted.map(|(stream, remote)| Some(Arrived::Tcp(stream, remote)))
+                    accepted.map(|(stream, remote)| Some(NewConnection::Tcp(stream, remote)))
                 }
                 accepted = accept_local(self.local.as_ref()) => accepted,
             };
@@ -95,7 +95,7 @@ impl Listener {
                 Ok(Some(arrived)) => return arrived,
                 Ok(None) => {}
                 Err(error) => {
-                    self.door.cannot_accept(&error);
+                    self.admission.cannot_accept(&error);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -104,27 +104,27 @@ impl Listener {
 }
 
 /// Waits for a connection by the local socket. `None` if it is of another user, who has to use TCP.
-async fn accept_local(listener: Option<&LocalListener>) -> io::Result<Option<Arrived>> {
+async fn accept_local(listener: Option<&LocalListener>) -> io::Result<Option<NewConnection>> {
     let Some(LocalListener { socket, address }) = listener else {
         return std::future::pending().await;
     };
     let (stream, _) = socket.accept().await?;
-    Ok(is_of_this_user(&stream).then_some(Arrived::Local(stream, *address)))
+    Ok(is_of_this_user(&stream).then_some(NewConnection::Local(stream, *address)))
 }
 
-impl Arrived {
+impl NewConnection {
     fn remote(&self) -> SocketAddr {
         match self {
-            Arrived::Tcp(_, remote) => *remote,
-            Arrived::Local(_, address) => local_socket::far_end(*address),
+            NewConnection::Tcp(_, remote) => *remote,
+            NewConnection::Local(_, address) => local_socket::far_end(*address),
         }
     }
 
     async fn has_spoken(&self) {
         match self {
-            Arrived::Tcp(stream, _) => has_spoken(stream).await,
+            NewConnection::Tcp(stream, _) => has_spoken(stream).await,
             // An error shows again when the stream is read.
-            Arrived::Local(stream, _) => {
+            NewConnection::Local(stream, _) => {
                 drop(stream.async_io(Interest::READABLE, || peek(stream)).await)
             }
         }
@@ -145,15 +145,15 @@ fn peek(socket: impl AsFd) -> io::Result<()> {
 }
 
 async fn greet(
-    arrived: Arrived,
+    arrived: NewConnection,
     acceptor: SessionAcceptor,
     guest: Guest,
 ) -> Result<(Session, Role), SessionError> {
     arrived.has_spoken().await;
     guest.spoke();
     let accepted = match arrived {
-        Arrived::Tcp(stream, _) => acceptor.accept(stream).await,
-        Arrived::Local(stream, address) => acceptor.accept_local(stream, address).await,
+        NewConnection::Tcp(stream, _) => acceptor.accept(stream).await,
+        NewConnection::Local(stream, address) => acceptor.accept_local(stream, address).await,
     };
     if let Err(error @ SessionError::OtherDataMode { .. }) = &accepted {
         tracing::warn!("{error}");
@@ -167,8 +167,8 @@ async fn greet(
 mod tests {
     use super::*;
     use crate::access::Access;
+    use crate::admission::MAX_UNPROVEN_PER_ADDRESS;
     use crate::connection::dial;
-    use crate::door::MAX_UNPROVEN_PER_ADDRESS;
     use std::io::Write;
     use tokio::io::AsyncReadExt;
     use tokio::task::JoinSet;

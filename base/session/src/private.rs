@@ -106,7 +106,7 @@ impl PrivateFolder {
     fn put(&self, name: &OsStr, content: &[u8], is_synced: bool) -> Result<(), PrivateError> {
         let path = self.path.join(name);
         let partial = self.partial_name(name);
-        let unfinished = Unfinished { folder: self, name: &partial };
+        let unfinished = TemporaryFile { folder: self, name: &partial };
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let write = || -> io::Result<()> {
@@ -176,12 +176,12 @@ impl PrivateFolder {
 }
 
 /// A file under its temporary name, which is removed on drop.
-struct Unfinished<'a> {
+struct TemporaryFile<'a> {
     folder: &'a PrivateFolder,
     name: &'a OsStr,
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         // After the rename this name does not exist.
         if let Err(e) = self.folder.remove(self.name) {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_private_and_what_is_written_comes_back() {
+    fn folders_and_files_are_private_and_keep_their_content() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("deep/er");
         let folder = PrivateFolder::make(&path).unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_secret_that_could_not_be_written() {
+    fn a_secret_that_cannot_be_written_leaves_no_file() {
         let outer = tempfile::tempdir().unwrap();
         let folder = PrivateFolder::make(outer.path()).unwrap();
         // It is whole under its other name, and cannot take the place of a folder.
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_has_left_is_swept_and_nothing_else() {
+    fn only_partial_files_of_a_killed_writer_are_swept() {
         let outer = tempfile::tempdir().unwrap();
         let folder = PrivateFolder::make(outer.path()).unwrap();
         for name in

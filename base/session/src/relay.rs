@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_a_request_is_refused() {
+    async fn other_bytes_than_a_request_are_refused() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         for bytes in [b"GET / HTTP/1.1\r\n".to_vec(), vec![b'x'; 2 * MAX_LINE_BYTES]] {

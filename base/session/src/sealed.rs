@@ -386,7 +386,7 @@ mod tests {
     use super::*;
     use crate::access::Access;
 
-    type Greeted = io::Result<SealedStream>;
+    type GreetingResult = io::Result<SealedStream>;
 
     fn keys() -> DataKeys {
         DataKeys::of(&Access::create("test", "127.0.0.1:1"))
@@ -397,7 +397,7 @@ mod tests {
     }
 
     /// A server that greets one client.
-    fn serve(keys: DataKeys, deadline: Instant) -> (SocketAddr, JoinHandle<Greeted>) {
+    fn serve(keys: DataKeys, deadline: Instant) -> (SocketAddr, JoinHandle<GreetingResult>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         (
@@ -406,7 +406,7 @@ mod tests {
         )
     }
 
-    fn dial(address: SocketAddr, keys: &DataKeys) -> Greeted {
+    fn dial(address: SocketAddr, keys: &DataKeys) -> GreetingResult {
         SealedStream::client(Arc::new(TcpStream::connect(address)?), keys, in_time())
     }
 

@@ -209,7 +209,7 @@ mod tests {
     /// Changes of `above/place/file`, and of the link `above/link` that leads to `place`: whether
     /// this user may read files by name in `place` and in `link`, and the file.
     #[test]
-    fn what_another_user_could_replace_is_refused() {
+    fn files_that_another_user_could_replace_are_refused() {
         type Change = fn(&Path);
         let table: &[(&str, Change, [bool; 3], bool)] = &[
             ("as made", |_| {}, [true; 3], false),

@@ -72,7 +72,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn a_session_knows_who_is_at_its_other_end() {
+async fn a_session_knows_the_principal_at_its_other_end() {
     let mut trust = Trust { data: vec![[1; 32]], nodes: vec![[2; 32]], ..Trust::default() };
     trust.jobs.insert(JobId(7), FilesScope::default());
     let cluster = Cluster::with_dispatcher(trust).await;
@@ -147,7 +147,7 @@ async fn a_key_can_be_exchanged_while_its_settings_are_in_use() {
 }
 
 #[tokio::test]
-async fn who_listens_is_what_was_dialled() {
+async fn clients_accept_only_the_kind_of_server_that_they_dialled() {
     let dispatcher = Cluster::with_dispatcher(Trust::default()).await;
     let node = |holder| Cluster::with(holder, Role::Node, Trust::default());
     for (cluster, is_node, is_taken) in [
@@ -168,7 +168,7 @@ async fn who_listens_is_what_was_dialled() {
 }
 
 #[tokio::test]
-async fn what_another_authority_has_signed_counts_for_nothing() {
+async fn keys_of_another_authority_are_refused() {
     let (ours, theirs) = (Cluster::with_dispatcher(Trust::default()).await, Authority::create());
     // With our authority's certificate, so that it takes our dispatcher for its own.
     let own = theirs.issue(ADMIN).unwrap();

@@ -38,7 +38,7 @@ pub use load::ExecutorLoad;
 pub use name::Name;
 pub use numbers::{NumberRange, Numbers};
 pub use object::{FileMode, ObjectSpec, Version};
-pub use outcome::{Ended, Origin, Outcome, Reads, Status, TaskResult};
+pub use outcome::{AssignmentEnd, Origin, Outcome, Reads, Status, TaskResult};
 pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, PolicyError, ProvisioningPolicy};
 pub use resource::{GPU, Resources};
 pub use shown::{shown, shown_lines};

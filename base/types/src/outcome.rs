@@ -328,7 +328,7 @@ impl Outcome {
 
 /// How an assignment of a task to an executor has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum AssignmentEnd {
     /// The task has ended, and will not run again.
     Finished,
     /// The task is retried, on any executor.

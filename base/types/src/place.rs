@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_written_to_is_known_by_its_name() {
+    fn places_that_cannot_be_written_to_are_known_by_their_names() {
         for place in ["a/b", "/a://b", "./x://y", "file:///x", "s3://b/k", "eyas:///x", "x"] {
             assert_eq!(PlaceProblem::of(place.as_bytes()), None, "{place}");
         }

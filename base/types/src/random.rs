@@ -15,7 +15,7 @@ impl SplitMix64 {
     }
 
     /// Any 64-bit number.
-    pub fn throw(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         let number = SplitMix64::mix(self.0);
         self.0 = self.0.wrapping_add(GAMMA);
         number
@@ -36,7 +36,7 @@ impl SplitMix64 {
     pub fn below(&mut self, count: u64) -> u64 {
         let too_many = count.wrapping_neg() % count;
         loop {
-            let product = u128::from(self.throw()) * u128::from(count);
+            let product = u128::from(self.next_u64()) * u128::from(count);
             if product as u64 >= too_many {
                 return (product >> 64) as u64;
             }
@@ -52,7 +52,7 @@ mod tests {
     fn numbers_are_those_published_and_spread_evenly() {
         let mut random = SplitMix64::new(1234567);
         assert_eq!(
-            [random.throw(), random.throw()],
+            [random.next_u64(), random.next_u64()],
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
         );
         assert_eq!(SplitMix64::mix(1234567), 6_457_827_717_110_365_317);

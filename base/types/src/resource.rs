@@ -58,7 +58,7 @@ impl Resources {
     }
 
     /// Adds `need`, which was [taken](Self::take) before.
-    pub fn give_back(&mut self, need: &Resources) {
+    pub fn release(&mut self, need: &Resources) {
         self.cpus_milli += need.cpus_milli;
         self.memory_bytes += need.memory_bytes;
         self.disk_bytes += need.disk_bytes;

@@ -12,19 +12,19 @@ pub const MAX_QUOTED_CHARS: usize = 200;
 
 /// Text without effects on a terminal: a control character is written as `\n`, `\x1b` or `\u{9b}`,
 /// and a byte that is not UTF-8 as `\xff`. All other characters stay as they are.
-pub struct Shown<'a> {
+pub struct TerminalText<'a> {
     text: &'a [u8],
     keeps_lines: bool,
 }
 
 /// Shows `text` on one line.
-pub fn shown(text: &(impl AsRef<[u8]> + ?Sized)) -> Shown<'_> {
-    Shown { text: text.as_ref(), keeps_lines: false }
+pub fn shown(text: &(impl AsRef<[u8]> + ?Sized)) -> TerminalText<'_> {
+    TerminalText { text: text.as_ref(), keeps_lines: false }
 }
 
 /// Shows `text` with its line feeds and tabs.
-pub fn shown_lines(text: &(impl AsRef<[u8]> + ?Sized)) -> Shown<'_> {
-    Shown { text: text.as_ref(), keeps_lines: true }
+pub fn shown_lines(text: &(impl AsRef<[u8]> + ?Sized)) -> TerminalText<'_> {
+    TerminalText { text: text.as_ref(), keeps_lines: true }
 }
 
 /// Whether a character has an effect on a terminal: control characters, and marks that change the
@@ -66,7 +66,7 @@ pub fn with_short_quotes(message: &str) -> Cow<'_, str> {
     short.into()
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for TerminalText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.text.utf8_chunks() {
             for c in chunk.valid().chars() {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acts_on_a_terminal_becomes_visible() {
+    fn control_characters_become_visible() {
         for (text, line, lines) in [
             (&b"plain \xc3\xa4 \\ 'x'"[..], "plain ä \\ 'x'", "plain ä \\ 'x'"),
             (b"a\x1b[31mred\x07", "a\\x1b[31mred\\x07", "a\\x1b[31mred\\x07"),

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_not_many() {
+    fn counts_are_written_with_singular_and_plural() {
         assert_eq!(
             [0, 1, 2].map(|count| format_count(count, "chunk")),
             ["0 chunks", "1 chunk", "2 chunks"]

@@ -508,7 +508,7 @@ impl ExecutorCore {
                     control.grant();
                 }
             }
-            Effect::GiveBack { task } => self.give_back(task),
+            Effect::ReturnTask { task } => self.return_task(task),
             Effect::Refuse { task, for_now, reason } => {
                 let reason = format!("{} cannot take the task: {reason}", self.runner.name);
                 let kind = if for_now { FailureKind::NodeFull } else { FailureKind::Node };
@@ -583,7 +583,7 @@ impl ExecutorCore {
         }
     }
 
-    fn give_back(&mut self, task: TaskId) {
+    fn return_task(&mut self, task: TaskId) {
         if let Some(entry) = self.tasks.remove(&task) {
             let attempt = entry.task.assignment.attempt;
             self.tell(FromExecutor::Returned { task, attempt });

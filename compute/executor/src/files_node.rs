@@ -18,19 +18,27 @@ use crate::executor_core::CoreHandle;
 /// starts it, and it runs until the executor ends, across sessions.
 pub(crate) struct ExecutorFilesNode {
     announced: FilesNode,
-    site: Mutex<Option<PreparedNode>>,
+    prepared: Mutex<Option<PreparedNode>>,
     room: Arc<StoreRoom>,
     node: OnceCell<DfsNode>,
 }
 
 impl ExecutorFilesNode {
-    /// A node at `site` whose chunks are in `store`. `keep_free_bytes` of the store's disk stay
-    /// free.
-    pub fn new(site: PreparedNode, store: ObjectStore, keep_free_bytes: u64) -> Self {
-        let announced =
-            FilesNode { node: site.node(), address: site.address(), system: site.file_system() };
+    /// A node from `prepared` whose chunks are in `store`. `keep_free_bytes` of the store's
+    /// disk stay free.
+    pub fn new(prepared: PreparedNode, store: ObjectStore, keep_free_bytes: u64) -> Self {
+        let announced = FilesNode {
+            node: prepared.node(),
+            address: prepared.address(),
+            system: prepared.file_system(),
+        };
         let room = Arc::new(StoreRoom { core: Mutex::new(Weak::new()), store, keep_free_bytes });
-        ExecutorFilesNode { announced, site: Mutex::new(Some(site)), room, node: OnceCell::new() }
+        ExecutorFilesNode {
+            announced,
+            prepared: Mutex::new(Some(prepared)),
+            room,
+            node: OnceCell::new(),
+        }
     }
 
     /// The node's id, address and file system, as registrations announce them.
@@ -41,18 +49,18 @@ impl ExecutorFilesNode {
 
     /// The chunks in the store, with their sizes.
     pub fn chunks(&self) -> Result<Vec<(ObjectId, u64)>, NodeError> {
-        let mut chunks = match (self.node.get(), &*self.site()) {
+        let mut chunks = match (self.node.get(), &*self.prepared()) {
             (Some(node), _) => node.chunks(),
-            (None, Some(site)) => site.chunks()?,
+            (None, Some(prepared)) => prepared.chunks()?,
             (None, None) => Vec::new(),
         };
         chunks.retain(|(chunk, _)| self.room.store.contains(*chunk));
         Ok(chunks)
     }
 
-    fn site(&self) -> MutexGuard<'_, Option<PreparedNode>> {
+    fn prepared(&self) -> MutexGuard<'_, Option<PreparedNode>> {
         // A panic cannot leave it half changed: the value is only taken.
-        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A session has begun; its core accounts for the store from now on.
@@ -64,22 +72,24 @@ impl ExecutorFilesNode {
     /// runs.
     pub async fn welcomed(
         &self,
-        place: FileSystemMembership,
+        membership: FileSystemMembership,
         access: &Access,
         (peers, server): (&Peers, &Arc<PeerServer>),
         movers: &Handle,
     ) -> Result<(), NodeError> {
         let start = || async {
-            let site = self.site().take().expect("it is started once");
-            let (place, access, room) = (place.clone(), access.clone(), self.room.clone());
+            let prepared = self.prepared().take().expect("it is started once");
+            let (membership, access, room) =
+                (membership.clone(), access.clone(), self.room.clone());
             let parts = (self.room.store.clone(), peers.clone(), server.clone());
             // On the runtime that moves bytes.
-            let start = async move { DfsNode::start(site, &place, access, parts, room).await };
+            let start =
+                async move { DfsNode::start(prepared, &membership, access, parts, room).await };
             movers.spawn(start).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
         };
         let node = self.node.get_or_try_init(start).await?;
-        match node.may_be_of(place.system) {
-            Ok(()) => node.greet(&place.nodes),
+        match node.may_be_of(membership.system) {
+            Ok(()) => node.greet(&membership.nodes),
             // The node may belong to another file system that still lives; these nodes are not told
             // of it.
             Err(error) => tracing::error!("{error}"),

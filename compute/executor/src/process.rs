@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_suspended_stops_with_all_its_processes_and_goes_on_and_its_time_stands_still() {
+    fn suspension_stops_all_processes_of_a_task_and_its_time() {
         let ran = run_three(Some(Duration::from_millis(1500)), |control, pids| {
             control.suspend(true);
             until("all are stopped", || pids.iter().all(|pid| is_stopped(*pid) == Some(true)));
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_suspended_can_be_cancelled_and_gets_its_sigterm() {
+    fn a_suspended_task_can_be_cancelled_and_gets_its_sigterm() {
         let began = Instant::now();
         let ran = run_three(None, |control, pids| {
             control.suspend(true);

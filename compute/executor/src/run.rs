@@ -50,16 +50,16 @@ pub async fn run(
     stop: StopSignal,
 ) -> Result<(), ExecutorError> {
     let movers = Handle::current();
-    let live = move || {
+    let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(io("cannot start"))?;
-        runtime.block_on(live(config, access, stop, movers))
+        runtime.block_on(run_executor(config, access, stop, movers))
     };
-    let ended = tokio::task::spawn_blocking(live).await;
+    let ended = tokio::task::spawn_blocking(run).await;
     ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }
 
-async fn live(
+async fn run_executor(
     config: ExecutorConfig,
     access: oneshot::Receiver<Access>,
     mut stop: StopSignal,
@@ -78,12 +78,12 @@ async fn live(
     let PreparedExecutor { config, marker, sandboxes, store, found, limits, guardian, group } =
         prepared;
     let keys = DataKeys::of(&access);
-    let place =
+    let bind_address =
         BindAddress { ip: config.address.unwrap_or(session.local.ip()), ports: config.ports };
-    let server = serve_peers(&place, &store, &keys, &limits)?;
+    let server = serve_peers(&bind_address, &store, &keys, &limits)?;
     let peers = Peers::new(keys, PeerLimits::default(), limits.link_in.clone());
     let storage = Storage::ordered(limits, storage_turns(&config)?, marker.clone());
-    let files = files_node(&config, &store, place)?;
+    let files = files_node(&config, &store, bind_address)?;
     let files_nodes = provide_files(&storage, &access, files.as_ref(), &config);
     let strays = Strays::adopt();
     if let Err(e) = &strays {
@@ -198,12 +198,12 @@ fn enter_group(config: &ExecutorConfig, marker: &str) -> Result<EnteringCgroup, 
 
 /// Begins to serve objects to other executors.
 fn serve_peers(
-    place: &BindAddress,
+    bind_address: &BindAddress,
     store: &ObjectStore,
     keys: &DataKeys,
     limits: &Limits,
 ) -> Result<PeerServer, ExecutorError> {
-    let listener = place.tcp().map_err(io("cannot listen for other executors"))?;
+    let listener = bind_address.tcp().map_err(io("cannot listen for other executors"))?;
     let links = (limits.link_in.clone(), limits.link_out.clone());
     let server =
         PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), links);
@@ -221,7 +221,7 @@ fn storage_turns(config: &ExecutorConfig) -> Result<Option<Arc<dyn ReadOrder>>, 
 fn files_node(
     config: &ExecutorConfig,
     store: &ObjectStore,
-    place: BindAddress,
+    bind_address: BindAddress,
 ) -> Result<Option<ExecutorFilesNode>, ExecutorError> {
     if !config.has_files {
         // Every damaged object can be fetched again.
@@ -229,8 +229,8 @@ fn files_node(
         return Ok(None);
     }
     make_inner_private(&config.files_folder())?;
-    let node =
-        PreparedNode::open(&config.files_folder(), place)?.with_audit_bytes(config.audit_bytes);
+    let node = PreparedNode::open(&config.files_folder(), bind_address)?
+        .with_audit_bytes(config.audit_bytes);
     Ok(Some(ExecutorFilesNode::new(node, store.clone(), config.limits.floor_bytes)))
 }
 

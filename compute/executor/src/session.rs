@@ -108,9 +108,9 @@ impl SessionHost {
         }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
         let core = self.core(caching, lease, held)?;
-        if let (Some(node), Some(place)) = (&self.files, files) {
+        if let (Some(node), Some(membership)) = (&self.files, files) {
             let (transfers, movers) = ((&self.peers, &self.server), &self.runner.movers);
-            node.welcomed(place, &self.access, transfers, movers).await?;
+            node.welcomed(membership, &self.access, transfers, movers).await?;
         }
         let receiving = self.receive(&core, &mut reader, commands.collect());
         let ended = self

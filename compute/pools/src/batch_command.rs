@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_command_says_is_kept() {
+    async fn output_and_exit_code_of_a_command_are_kept() {
         let words = ["-c", "echo a; echo b >&2; exit 3"].map(String::from);
         let output = run("sh", &words).await.unwrap();
         assert!(!output.is_success && output.stdout == "a\n" && output.message() == "b");

@@ -2,8 +2,8 @@
 //! idle.
 //!
 //! The shell of [`eyas_provision`], which decides: the shell runs the commands, writes the files
-//! and reads the clock. One task, the owner ([`PoolsHandle::start`]), has the state of all pools.
-//! Commands of batch systems run in tasks of their own and send their results to the owner, so no
+//! and reads the clock. One task, the actor ([`PoolsHandle::start`]), has the state of all pools.
+//! Commands of batch systems run in tasks of their own and send their results to the actor, so no
 //! command delays another pool or the dispatcher. The dispatcher publishes its state and receives
 //! orders ([`ClusterState`], [`PoolOrder`]).
 //!
@@ -13,7 +13,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `cluster` | what pools and the dispatcher tell each other |
-//! | `owner` | all pools: answers to clients, states of requests, the work that each pool is told |
+//! | `actor` | all pools: answers to clients, states of requests, the work that each pool is told |
 //! | `pool` | one pool: what its decider is told, and what it says; the pool's files |
 //! | `request`, `script` | one request, its folder and its script |
 //! | `lone_job` | a batch job for a dispatcher |
@@ -22,21 +22,21 @@
 
 #![forbid(unsafe_code)]
 
+mod actor;
 mod batch_command;
 mod batch_error;
 mod batch_system;
 mod clock;
 mod cluster;
 mod lone_job;
-mod owner;
 mod pool;
 mod request;
 mod script;
 mod store;
 mod systems;
 
+pub use actor::{PoolsAnswer, PoolsConfig, PoolsError, PoolsHandle};
 pub use batch_error::BatchError;
 pub use cluster::{ClusterState, MAX_POOLS, PoolOrder};
 pub use eyas_provision::{FittingWork, NodeShape, PoolNodeState};
 pub use lone_job::{LoneCommand, LoneJob, LoneState};
-pub use owner::{PoolsAnswer, PoolsConfig, PoolsError, PoolsHandle};

@@ -31,7 +31,7 @@ const MAX_EVENTS: usize = 64;
 /// Bytes of a node's messages that are shown when it fails.
 const TAIL_BYTES: u64 = 1_000;
 
-/// What the owner is to do for a pool.
+/// What the actor is to do for a pool.
 #[derive(Debug)]
 pub(crate) enum PoolAction {
     Submit(RequestPlan),
@@ -296,7 +296,7 @@ impl Pool {
         BatchJob { id: id.id, cluster: id.cluster, folder: self.folder.request(number) }
     }
 
-    // ---- what the owner asks
+    // ---- what the actor asks
 
     /// The plan of a request that is made now and never submitted.
     pub fn tried_plan(&self, now_us: u64, number: u64) -> RequestPlan {

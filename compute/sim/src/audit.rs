@@ -4,7 +4,7 @@ use eyas_jobs::{Entry, Job};
 use eyas_sched::Scheduler;
 
 /// A dispatcher that is running, with the state of its deciders.
-pub struct Audited<'a> {
+pub struct AuditedDispatcher<'a> {
     /// Number of the dispatcher, from 0.
     pub number: usize,
     /// The dispatcher's only job.
@@ -29,5 +29,5 @@ pub trait Audit {
     /// A dispatcher dies.
     fn died(&mut self, dispatcher: usize);
     /// All events of one instant have been handled.
-    fn stepped(&mut self, dispatchers: &mut dyn Iterator<Item = Audited<'_>>);
+    fn stepped(&mut self, dispatchers: &mut dyn Iterator<Item = AuditedDispatcher<'_>>);
 }

@@ -19,11 +19,11 @@ pub const MAX_TIME_US: u64 = 100 * 365 * 86_400 * 1_000_000;
 
 /// The queue of future events.
 pub struct EventQueue<T> {
-    events: BinaryHeap<Scheduled<T>>,
+    events: BinaryHeap<ScheduledEvent<T>>,
     scheduled: u64,
 }
 
-struct Scheduled<T> {
+struct ScheduledEvent<T> {
     at: Ns,
     number: u64,
     what: T,
@@ -37,7 +37,7 @@ impl<T> EventQueue<T> {
 
     /// Schedules an event.
     pub fn schedule(&mut self, at: Ns, what: T) {
-        self.events.push(Scheduled { at, number: self.scheduled, what });
+        self.events.push(ScheduledEvent { at, number: self.scheduled, what });
         self.scheduled += 1;
     }
 
@@ -75,33 +75,33 @@ pub fn seconds(ns: Ns) -> f64 {
     ns as f64 / SECOND as f64
 }
 
-impl<T> Ord for Scheduled<T> {
+impl<T> Ord for ScheduledEvent<T> {
     /// A binary heap yields its largest element first, so an earlier event compares as larger.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
     }
 }
 
-impl<T> PartialOrd for Scheduled<T> {
+impl<T> PartialOrd for ScheduledEvent<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Scheduled<T> {
+impl<T> PartialEq for ScheduledEvent<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<T> Eq for Scheduled<T> {}
+impl<T> Eq for ScheduledEvent<T> {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_planned_happens_in_order_of_time_and_then_of_plans() {
+    fn events_come_in_order_of_time_and_then_of_scheduling() {
         let mut events = EventQueue::new();
         for (at, what) in [(5, "c"), (3, "a"), (5, "d"), (3, "b"), (9, "e")] {
             events.schedule(at, what);

@@ -10,14 +10,14 @@ use crate::cluster::{Policies, SimCluster};
 use crate::nodes::Batch;
 use crate::outcome::RunOutcome;
 use crate::workload::{
-    Adapted, AllPairs, MonotonicallyIncreasing, Order, SharedWorkload, SineWave, Workload,
+    AdaptedWorkload, AllPairs, MonotonicallyIncreasing, Order, SharedWorkload, SineWave, Workload,
 };
 
 mod document;
-mod repeated;
+mod simulated_experiment;
 
 pub use document::{NoResults, stamp, stamp_in, with_results};
-pub use repeated::{HEADINGS, LEGEND, Repeated};
+pub use simulated_experiment::{HEADINGS, LEGEND, SimulatedExperiment};
 
 /// Seed of the choice of objects; the choice does not matter.
 const SEED: u64 = 1;
@@ -41,7 +41,7 @@ pub struct Experiment {
     /// The paper's policies.
     pub policies: Policies,
     /// The result that the paper reports.
-    pub measured: Measured,
+    pub measured: PaperResult,
     /// Processor hours of the nodes while they were held, if the paper reports them.
     pub cpu_hours: Option<f64>,
     /// The reason why the simulated result with the paper's policies differs by more than 10 %. Of
@@ -54,14 +54,14 @@ pub struct Experiment {
 
 /// The result that the paper reports of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Measured {
+pub enum PaperResult {
     /// Seconds from the first arrival to the end of the last task.
     Makespan(f64),
     /// Run time with all data local, divided by the run time.
     Efficiency(f64),
 }
 
-use Measured::{Efficiency, Makespan};
+use PaperResult::{Efficiency, Makespan};
 use PlacementPolicy::{
     FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch, MaxComputeUtil as Mcu,
 };
@@ -105,7 +105,7 @@ impl Scale {
         cluster: SimCluster,
         workload: SharedWorkload,
         placement: PlacementPolicy,
-        measured: Measured,
+        measured: PaperResult,
     ) -> Experiment {
         Experiment {
             name,
@@ -123,7 +123,7 @@ impl Scale {
 
     /// The first tasks of a workload.
     fn first_tasks(self, workload: impl Workload + Send + Sync + 'static) -> SharedWorkload {
-        Box::new(Adapted::first_tasks(Box::new(workload), self.most_tasks))
+        Box::new(AdaptedWorkload::first_tasks(Box::new(workload), self.most_tasks))
     }
 }
 
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_is_another_run_of_another_name() {
+    fn sensitivities_differ_from_their_experiments_in_name_and_setup() {
         let names = |all: &[Experiment]| {
             all.iter().map(|experiment| experiment.name).collect::<BTreeSet<_>>()
         };

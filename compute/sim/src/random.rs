@@ -13,8 +13,8 @@ impl Random {
     }
 
     /// Any 64-bit number.
-    pub fn throw(&mut self) -> u64 {
-        self.0.throw()
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// A number in `0 .. count`, all equally likely.
@@ -27,7 +27,7 @@ impl Random {
 
     /// A number in `0 .. 1`.
     pub fn share(&mut self) -> f64 {
-        (self.throw() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Shuffles `items`. All orders are equally likely (Fisher and Yates).
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_even() {
+    fn the_mean_of_shares_is_one_half() {
         let mut dice = Random::new(1234567);
         let mean = (0..10_000).map(|_| dice.share()).sum::<f64>() / 10_000.0;
         assert!((0.49..0.51).contains(&mean), "{mean}");

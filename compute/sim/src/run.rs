@@ -32,7 +32,7 @@ use crate::run::machines::{FailureDice, Machines};
 use crate::run::network::Network;
 use crate::run::nodes::SimNodes;
 use crate::run::world::{Setup, World};
-use crate::workload::{Adapted, Workload};
+use crate::workload::{AdaptedWorkload, Workload};
 
 mod agenda;
 mod batch;
@@ -118,7 +118,7 @@ pub fn all_local_s(cluster: &SimCluster, workload: &dyn Workload, seed: u64) -> 
         failures,
         ..cluster.clone()
     };
-    let uneven = Adapted::uneven(workload, seed);
+    let uneven = AdaptedWorkload::uneven(workload, seed);
     let policies = Policies::of_the_paper(PlacementPolicy::FirstAvailable);
     let setup = Setup { is_warm: true, ..Setup::new(&cluster, &policies, &uneven, 0) };
     let mut run = Run::new(&setup);

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tasks_wrote_others_wait_for() {
+    fn readers_wait_for_the_tasks_that_write_their_inputs() {
         let write =
             r#"{"at_us":5,"started_us":6,"ended_us":9,"ran_us":3,"cpu_us":3,"inputs":[],OUTPUTS}"#;
         let outputs = format!(r#""outputs":[{{"object":"{}","size_bytes":7,"kept":2}}]"#, id(9));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused_with_its_line() {
+    fn invalid_traces_are_refused_with_the_line() {
         let (one, other) = (line(0, &[(id(1), 100)]), line(0, &[(id(1), 101)]));
         let cases: [(&[&str], usize, &str); 7] = [
             (&[], 1, "not a trace"),

@@ -16,14 +16,14 @@ use std::ops::Range;
 
 use eyas_faults::{Dice, try_seeds};
 use eyas_jobs::{Entry, MAX_RECOMPUTATIONS, Phase};
-use eyas_sim::audit::{Audit, Audited};
+use eyas_sim::audit::{Audit, AuditedDispatcher};
 use eyas_sim::clock::SECOND;
 use eyas_sim::cluster::{Policies, SimCluster, TaskPartitioning};
 use eyas_sim::nodes::{Batch, Failures};
 use eyas_sim::outcome::RunOutcome;
 use eyas_sim::run_audited;
 use eyas_sim::workload::{
-    AllPairs, ClientRequests, KeepRule, Order, SharedWorkload, Staged, Workload, Zipf,
+    AllPairs, ClientRequests, KeepRule, Order, SharedWorkload, StagedWorkload, Workload, Zipf,
 };
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy, Status};
 
@@ -190,8 +190,8 @@ impl Audit for Books {
         books.written = books.told.clone();
     }
 
-    fn stepped(&mut self, dispatchers: &mut dyn Iterator<Item = Audited<'_>>) {
-        for Audited { number, job, scheduler } in dispatchers {
+    fn stepped(&mut self, dispatchers: &mut dyn Iterator<Item = AuditedDispatcher<'_>>) {
+        for AuditedDispatcher { number, job, scheduler } in dispatchers {
             let books = self.of(number);
             for (index, phase) in &books.written.0 {
                 let now = job.tasks[*index as usize].phase;
@@ -346,7 +346,7 @@ impl Case {
         };
         let (outputs, smaller) = self.outputs;
         let output_bytes = workload.object_bytes() / smaller;
-        let staged = Staged {
+        let staged = StagedWorkload {
             workload,
             outputs,
             output_bytes,

@@ -19,7 +19,7 @@ const APART: f64 = 0.15;
 
 /// Tasks that read objects of one size, all equally likely, and vary by half in computing time.
 #[derive(Debug)]
-struct Alike {
+struct UniformTasks {
     objects: u32,
     object_bytes: u64,
     tasks: u64,
@@ -29,7 +29,7 @@ struct Alike {
     seed: u64,
 }
 
-impl Workload for Alike {
+impl Workload for UniformTasks {
     fn objects(&self) -> u32 {
         self.objects
     }
@@ -67,7 +67,7 @@ fn chance(dice: &mut Random, one_in: u64) -> bool {
 }
 
 /// A random cluster, policies and workload. Many are in the model's domain, not all.
-fn scenario(seed: u64) -> (SimCluster, Policies, Alike, Demand) {
+fn scenario(seed: u64) -> (SimCluster, Policies, UniformTasks, Demand) {
     let dice = &mut Random::new(seed);
     let (stores, overlap) = (chance(dice, 2), chance(dice, 2));
     let disk =
@@ -99,7 +99,7 @@ fn scenario(seed: u64) -> (SimCluster, Policies, Alike, Demand) {
         (10 + dice.below(1000), processors * (20 + dice.below(60)))
     };
     let interval_us = any(dice, 10.0, 1e5) as u64;
-    let workload = Alike {
+    let workload = UniformTasks {
         objects: objects as u32,
         object_bytes: any(dice, 1e5, 1e8) as u64,
         tasks,

@@ -87,7 +87,7 @@ impl Blocks {
         let (mut nodes, mut all) = (NodeTable::new(), ChunkTable::default());
         let plan = ChunkPlan::new(config.policy, &config.slots, &mut nodes);
         for (size_bytes, replicas) in chunks {
-            all.push(size_bytes, replicas.iter().map(|node| nodes.place(*node)));
+            all.push(size_bytes, replicas.iter().map(|node| nodes.index_of(*node)));
         }
         let mut blocks = Blocks {
             config,
@@ -135,7 +135,7 @@ impl Blocks {
             Event::Commit { worker, lease, done } => self.commit(worker, lease, done, effects),
             Event::Gone { worker } => self.give_up(worker, effects),
             Event::Measured { node, disk, load } => {
-                let node = self.nodes.place(node);
+                let node = self.nodes.index_of(node);
                 self.nodes.measures[node as usize].measured(now_us, disk, load);
             }
             Event::Tick => {}
@@ -181,7 +181,7 @@ impl Blocks {
             match lease {
                 Some(_) => effects.push(Effect::Discard { worker }),
                 None => {
-                    let node = self.nodes.place(node);
+                    let node = self.nodes.index_of(node);
                     self.enter(worker, Some(node), now_us);
                     self.idle.add(worker);
                     self.serve(now_us, worker, effects);
@@ -200,7 +200,7 @@ impl Blocks {
         {
             self.discard(worker, effects);
         } else if lease == Some(last) {
-            let node = self.nodes.place(node);
+            let node = self.nodes.index_of(node);
             self.workers.set_node(worker, node);
             self.more(now_us, worker, effects);
         }

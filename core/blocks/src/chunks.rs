@@ -50,7 +50,7 @@ impl ChunkTable {
 
 /// All nodes of replicas and workers.
 pub(crate) struct NodeTable {
-    places: BTreeMap<NodeId, NodeIndex>,
+    indices: BTreeMap<NodeId, NodeIndex>,
     /// By node index.
     pub measures: Vec<NodeLoad>,
     /// By node index: the rate at which workers there last read.
@@ -61,14 +61,14 @@ impl NodeTable {
     pub fn new() -> Self {
         // Index 0 is `NO_NODE`.
         NodeTable {
-            places: BTreeMap::new(),
+            indices: BTreeMap::new(),
             measures: alloc::vec![NodeLoad::default()],
             rates: alloc::vec![None],
         }
     }
 
-    pub fn place(&mut self, node: NodeId) -> NodeIndex {
-        *self.places.entry(node).or_insert_with(|| {
+    pub fn index_of(&mut self, node: NodeId) -> NodeIndex {
+        *self.indices.entry(node).or_insert_with(|| {
             self.measures.push(NodeLoad::default());
             self.rates.push(None);
             self.measures.len() as NodeIndex - 1

@@ -32,7 +32,7 @@ impl ChunkPlan {
     ) -> Self {
         let slots: Vec<_> = slots
             .iter()
-            .map(|(node, rate)| (nodes.place(*node), rate.map(|rate| rate.max(1))))
+            .map(|(node, rate)| (nodes.index_of(*node), rate.map(|rate| rate.max(1))))
             .collect();
         for (node, rate) in &slots {
             nodes.rates[*node as usize] = *rate;

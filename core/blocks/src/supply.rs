@@ -103,8 +103,8 @@ impl Supply {
     /// The node with the most chunks. Looks at all nodes; used only for nodes without chunks of
     /// their own.
     fn fullest(&self) -> Option<usize> {
-        let by_count = |place: &usize| (self.local[*place].len(), core::cmp::Reverse(*place));
-        (0..self.local.len()).max_by_key(by_count).filter(|place| !self.local[*place].is_empty())
+        let by_count = |index: &usize| (self.local[*index].len(), core::cmp::Reverse(*index));
+        (0..self.local.len()).max_by_key(by_count).filter(|index| !self.local[*index].is_empty())
     }
 
     /// All free chunks, each once.

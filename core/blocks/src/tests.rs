@@ -105,7 +105,7 @@ fn questions_asked_again_are_answered_the_same() {
 }
 
 #[test]
-fn who_was_given_up_cannot_commit() {
+fn a_worker_whose_lease_has_expired_cannot_commit() {
     let config = config(Sizes::Fixed(2));
     let mut blocks = job(&config, 2, 1, Vec::new());
     let (lease, ..) = granted(&blocks.ask(0, claim(1, None, 0, 0)));
@@ -130,7 +130,7 @@ fn who_was_given_up_cannot_commit() {
 }
 
 #[test]
-fn who_fails_gives_all_back() {
+fn chunks_of_a_failed_worker_are_granted_again() {
     let mut blocks = job(&config(Sizes::Fixed(4)), 4, 1, Vec::new());
     blocks.ask(0, claim(1, None, 0, 0));
     assert_eq!(blocks.ask(0, Event::Gone { worker: WorkerId(1) }), []);

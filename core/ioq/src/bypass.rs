@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ordered_again_when_half_of_the_calls_take_long() {
+    fn slow_calls_that_are_half_of_all_end_the_bypass() {
         let mut bypass = bypassed();
         bypass.record_unordered(SECOND, calls(8, 100, 7, 16_000));
         assert!(!bypass.is_ordered(), "too few");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ordered_again_when_few_slow_calls_take_most_of_the_time() {
+    fn few_slow_calls_that_take_most_of_the_time_end_the_bypass() {
         // Many calls hit the server's memory; eight wait for its disk.
         let mut bypass = bypassed();
         (0..4).for_each(|second| {

@@ -9,13 +9,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use eyas_types::outcome::{Failure, FailureKind};
-use eyas_types::{Ended, ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
+use eyas_types::{AssignmentEnd, ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 
 use crate::event::{JobsAction, SchedulerOrder};
 use crate::health::is_quick;
 use crate::job::{FreedTasks, Phase, output_bytes};
 use crate::jobs::Jobs;
-use crate::lineage::{InputCheck, Starved};
+use crate::lineage::{InputCheck, MissingInputVerdict};
 use crate::losses::{end_by_interruptions, end_by_losses, may_have_run, note_restarts};
 use crate::queueing::ReadyTasks;
 use crate::step::JobsStep;
@@ -35,7 +35,7 @@ impl Jobs {
         &mut self,
         executor: ExecutorId,
         task: TaskId,
-        (ended, ran_us): (Ended, Option<u64>),
+        (ended, ran_us): (AssignmentEnd, Option<u64>),
         step: &mut JobsStep,
     ) {
         if self.table.get_mut(task.job).is_some_and(|job| job.unassigned(task.index)) {
@@ -64,7 +64,7 @@ impl Jobs {
             step.order(finished(executor, task));
             self.end(TaskEnding { attempt, ..TaskEnding::cancelled(task) }, step);
         } else {
-            self.put_back(executor, task, (Ended::Returned, None), step);
+            self.put_back(executor, task, (AssignmentEnd::Returned, None), step);
         }
     }
 
@@ -96,24 +96,24 @@ impl Jobs {
         let retries = job.template_at(task.index).retries;
         let state = job.tasks.get_mut(task.index);
         let ended = match &outcome.status {
-            _ if is_cancelling => Ended::Finished,
+            _ if is_cancelling => AssignmentEnd::Finished,
             Status::Failed(Failure {
                 kind: kind @ (FailureKind::Node | FailureKind::NodeFull),
                 reason,
             }) => {
                 self.queue.refused(task, reason, *kind == FailureKind::NodeFull);
-                Ended::Refused
+                AssignmentEnd::Refused
             }
             status if status.is_retryable() && u32::from(state.failures) < retries => {
                 state.failures += 1;
-                if is_quick(&outcome) { Ended::Elsewhere } else { Ended::Again }
+                if is_quick(&outcome) { AssignmentEnd::Elsewhere } else { AssignmentEnd::Again }
             }
-            _ => Ended::Finished,
+            _ => AssignmentEnd::Finished,
         };
         // What never started says nothing of how long such tasks run.
         let has_run = outcome.status == Status::Succeeded || outcome.ran_us > 0;
         let ran_us = has_run.then_some(outcome.ran_us);
-        if ended == Ended::Finished {
+        if ended == AssignmentEnd::Finished {
             let name = self.executors.name_of(executor);
             // The scheduler hears of it first, so that a dependent finds the slot free.
             step.order(SchedulerOrder::Done { executor, task, ended, ran_us });
@@ -134,9 +134,9 @@ impl Jobs {
     ) {
         step.order(finished(executor, task));
         match self.lineage.starved(task, &mut self.table, step) {
-            Starved::Waits => {}
-            Starved::Never(end) => self.end(*end, step),
-            Starved::GivesUp => {
+            MissingInputVerdict::Waits => {}
+            MissingInputVerdict::Never(end) => self.end(*end, step),
+            MissingInputVerdict::GivesUp => {
                 let executor = self.executors.name_of(executor);
                 self.end(TaskEnding { task, attempt, executor, outcome }, step);
             }
@@ -163,7 +163,7 @@ impl Jobs {
         let interrupted = self.table.task(task).map_or(0, |state| state.interrupted);
         let name = self.executors.name_of(executor);
         match end_by_interruptions(interrupted, &name, ran_us) {
-            None => self.put_back(executor, task, (Ended::Interrupted, ran_us), step),
+            None => self.put_back(executor, task, (AssignmentEnd::Interrupted, ran_us), step),
             Some(outcome) => {
                 step.order(finished(executor, task));
                 self.end(TaskEnding { task, attempt, executor: name, outcome }, step);
@@ -238,7 +238,7 @@ impl Jobs {
         }
         self.table.close_course(id, &self.executors, step.now_us);
         if self.table.has_ended(id) {
-            self.lineage.give_back(id, &self.table, step);
+            self.lineage.end_borrowing(id, &self.table, step);
         }
     }
 
@@ -401,5 +401,5 @@ impl Jobs {
 
 /// An executor has finished its work on a task, of which no run time is learned.
 fn finished(executor: ExecutorId, task: TaskId) -> SchedulerOrder {
-    SchedulerOrder::Done { executor, task, ended: Ended::Finished, ran_us: None }
+    SchedulerOrder::Done { executor, task, ended: AssignmentEnd::Finished, ran_us: None }
 }

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use eyas_types::{
-    Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId,
-    TaskResult,
+    AssignmentEnd, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources,
+    TaskId, TaskResult,
 };
 
 use crate::job::{JobSummary, NewJob};
@@ -202,7 +202,7 @@ pub enum Event {
     Retry {
         /// The job.
         job: JobId,
-        /// Present versions of some objects of the job, by their places. Tasks that run again read
+        /// Present versions of some objects of the job, by their indices. Tasks that run again read
         /// these.
         current: Vec<(u32, ObjectSpec)>,
     },
@@ -285,7 +285,7 @@ pub enum SchedulerOrder {
         /// The task.
         task: TaskId,
         /// In which way.
-        ended: Ended,
+        ended: AssignmentEnd,
         /// How long it ran, microseconds; `None` if it was not started.
         ran_us: Option<u64>,
     },

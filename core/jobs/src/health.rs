@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_everywhere_or_slowly_or_between_successes_says_nothing_of_the_node() {
+    fn slow_failures_and_failures_everywhere_or_between_successes_do_not_count() {
         let mut health = Health::default();
         for index in 0..100 {
             for executor in [A, B] {

@@ -23,7 +23,7 @@ impl Items {
         self.ends.push(self.bytes.len() as u64);
     }
 
-    /// The item at this place.
+    /// The item with this index.
     ///
     /// # Panics
     /// If there is none.
@@ -31,7 +31,7 @@ impl Items {
         postcard::from_bytes(self.encoded(index)).expect("encoded by push")
     }
 
-    /// The template of the item at this place: the first field of its encoding, so that an item
+    /// The template of the item with this index: the first field of its encoding, so that an item
     /// with many inputs is not decoded for it.
     ///
     /// # Panics
@@ -40,7 +40,7 @@ impl Items {
         postcard::take_from_bytes(self.encoded(index)).expect("encoded by push").0
     }
 
-    /// The item at this place with up to `inputs` of its inputs, so that one with a million need
+    /// The item with this index with up to `inputs` of its inputs, so that one with a million need
     /// not be decoded for its values.
     ///
     /// # Panics
@@ -92,7 +92,7 @@ impl Items {
         *self = stripped;
     }
 
-    /// Bytes of the item at this place.
+    /// Bytes of the item with this index.
     pub(crate) fn bytes_of(&self, index: u32) -> usize {
         self.range(index).len()
     }

@@ -266,7 +266,7 @@ impl Job {
 
     /// The spec of a kept output of another job that its tasks read.
     pub(crate) fn borrowed_spec(&self, object: ObjectId) -> Option<&ObjectSpec> {
-        self.borrowed.place(object).map(|place| &self.spec.objects[place as usize])
+        self.borrowed.index_of(object).map(|index| &self.spec.objects[index as usize])
     }
 
     /// The kept outputs of other jobs that this task reads, each once.
@@ -454,21 +454,21 @@ impl Job {
         read.find(is_left_out).map(|(task, _)| task)
     }
 
-    /// Places of the submitted objects that tasks read which may run again: of up to `most` such
+    /// Indices of the submitted objects that tasks read which may run again: of up to `most` such
     /// tasks, from the task `from` on. Also the first task of the next part.
     pub fn objects_to_retry(&self, from: u32, most: usize) -> (BTreeSet<u32>, Option<u32>) {
         let mut tasks = self.failed_tasks().into_iter().filter(|index| *index >= from);
-        let (mut places, mut templates) = (BTreeSet::new(), BTreeSet::new());
+        let (mut indices, mut templates) = (BTreeSet::new(), BTreeSet::new());
         for index in tasks.by_ref().take(most) {
             let item = self.spec.items.get(index);
-            places.extend(item.inputs.iter().filter_map(|input| input.from.object()));
+            indices.extend(item.inputs.iter().filter_map(|input| input.from.object()));
             if templates.insert(item.template) {
-                places.extend(
+                indices.extend(
                     self.template_of(&item).inputs.iter().filter_map(|input| input.from.object()),
                 );
             }
         }
-        (places, tasks.next())
+        (indices, tasks.next())
     }
 
     // ---- how it stands

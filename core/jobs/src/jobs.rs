@@ -13,7 +13,7 @@ use crate::job_table::JobTable;
 use crate::lineage::Lineage;
 use crate::queueing::ReadyQueue;
 use crate::retention::Retention;
-use crate::reuse::{Reuse, Reused};
+use crate::reuse::{Reuse, ReuseVerdict};
 use crate::step::JobsStep;
 use crate::task_ending::TaskEnding;
 
@@ -182,9 +182,9 @@ impl Jobs {
         let has_executors = !self.executors.are_none();
         let known = (&self.table, &self.lineage);
         match Reuse::weigh((task, earlier), outcome, has_executors, known) {
-            Reused::Not => _ = self.queue.enqueue(task, &mut self.table, step),
-            Reused::Whole(end) => self.end(end, step),
-            Reused::IfThere(outcome) => {
+            ReuseVerdict::Not => _ = self.queue.enqueue(task, &mut self.table, step),
+            ReuseVerdict::Whole(end) => self.end(end, step),
+            ReuseVerdict::IfThere(outcome) => {
                 self.reuse.line_up(task, outcome);
                 self.send_checks(step);
             }

@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, TaskId};
 
 pub use self::lost::MAX_RECOMPUTATIONS;
-pub(crate) use self::lost::{InputCheck, Starved};
+pub(crate) use self::lost::{InputCheck, MissingInputVerdict};
 use self::missing_objects::MissingObjects;
 use self::objects::LineageObjects;
 use crate::event::SchedulerOrder;

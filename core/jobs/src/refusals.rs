@@ -31,13 +31,13 @@ pub(crate) enum GivenUp {
 
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    tasks: BTreeMap<TaskId, Refused>,
+    tasks: BTreeMap<TaskId, TaskRefusals>,
     /// Waiting tasks by the end of their wait. Some have ended since.
     waiting: BTreeSet<(u64, TaskId)>,
 }
 
 #[derive(Debug, Default)]
-struct Refused {
+struct TaskRefusals {
     /// The reason that the last executor gave, preferably one that refused the task for now.
     reason: String,
     /// Whether an executor may take the task later.
@@ -122,7 +122,7 @@ mod tests {
     const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
 
     #[test]
-    fn what_all_refuse_for_ever_fails_with_the_last_reason() {
+    fn a_task_that_all_refuse_fails_with_the_last_reason() {
         let mut refusals = Refusals::default();
         refusals.refused(TASK, "a", false);
         refusals.refused(TASK, "b", false);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_refuses_for_now_is_offered_again_so_many_times() {
+    fn a_task_refused_for_now_is_offered_again_up_to_the_limit() {
         let (mut refusals, mut now) = (Refusals::default(), 0);
         for _ in 0..MAX_ROOM_RETRIES {
             refusals.refused(TASK, "its disk is full", true);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_while_it_waited_is_not_offered_again() {
+    fn a_task_that_ended_while_it_waited_is_not_offered_again() {
         let (mut refusals, now) = (Refusals::default(), 0);
         refusals.refused(TASK, "full", true);
         assert_eq!(refusals.by_all(TASK, now), Ok(()));

@@ -168,7 +168,7 @@ impl Jobs {
 
     /// Forgets an attached job that has ended, and releases what executors hold for it.
     fn detach(&mut self, id: JobId, step: &mut JobsStep) {
-        self.lineage.give_back(id, &self.table, step);
+        self.lineage.end_borrowing(id, &self.table, step);
         let Some(job) = self.table.remove(id) else { return };
         step.act(JobsAction::Detached { summary: Box::new(job.summary()) });
         forget_ended(id, step);

@@ -46,12 +46,12 @@ pub(crate) struct Reuse {
     /// Their turns. A task that is not among them does not wait for its turn any longer.
     turns: VecDeque<TaskId>,
     /// Tasks whose outputs an executor looks for.
-    checking: BTreeMap<TaskId, Checking>,
+    checking: BTreeMap<TaskId, PendingCheck>,
 }
 
 /// Whether the result of an earlier task stands for a new one.
 #[derive(Debug)]
-pub(crate) enum Reused {
+pub(crate) enum ReuseVerdict {
     /// The task runs.
     Not,
     /// It ends so.
@@ -61,7 +61,7 @@ pub(crate) enum Reused {
 }
 
 #[derive(Debug)]
-struct Checking {
+struct PendingCheck {
     executor: ExecutorId,
     /// What the task ends with; `None` if it no longer waits for the answer.
     outcome: Option<Outcome>,
@@ -170,8 +170,8 @@ impl Reuse {
         outcome: Option<Box<Outcome>>,
         has_executors: bool,
         (jobs, lineage): (&JobTable, &Lineage),
-    ) -> Reused {
-        let Some(job) = jobs.get(task.job) else { return Reused::Not };
+    ) -> ReuseVerdict {
+        let Some(job) = jobs.get(task.job) else { return ReuseVerdict::Not };
         let is_here = |object: &ObjectSpec| !object.is_kept() || lineage.is_held(object.id());
         let stands = |outcome: &Outcome| {
             // It may have run again since, and failed.
@@ -181,18 +181,18 @@ impl Reuse {
                 && job.places.allow(task.index, outcome)
         };
         let Some(mut outcome) = outcome.filter(|outcome| stands(outcome)) else {
-            return Reused::Not;
+            return ReuseVerdict::Not;
         };
         (outcome.waited_us, outcome.ran_us, outcome.cpu_us, outcome.reads) =
             (0, 0, 0, Reads::default());
         outcome.peak_memory_bytes = 0;
         outcome.reused = Some(outcome.reused.unwrap_or(earlier));
         if outcome.outputs.iter().all(|delivered| delivered.object.is_kept()) {
-            Reused::Whole(TaskEnding::unassigned(task, *outcome))
+            ReuseVerdict::Whole(TaskEnding::unassigned(task, *outcome))
         } else if has_executors {
-            Reused::IfThere(*outcome)
+            ReuseVerdict::IfThere(*outcome)
         } else {
-            Reused::Not
+            ReuseVerdict::Not
         }
     }
 
@@ -232,7 +232,7 @@ impl Reuse {
             let written = outcome.outputs.iter().map(|delivered| &delivered.object);
             let objects = written.filter(|object| !object.is_kept()).cloned().collect();
             step.act(JobsAction::Check { executor, task, objects });
-            self.checking.insert(task, Checking { executor, outcome: Some(outcome) });
+            self.checking.insert(task, PendingCheck { executor, outcome: Some(outcome) });
         }
         unchecked
     }
@@ -247,7 +247,7 @@ impl Reuse {
     pub fn lost(&mut self, executor: ExecutorId) {
         let lost: Vec<_> =
             self.checking.extract_if(.., |_, checking| checking.executor == executor).collect();
-        for (task, Checking { outcome, .. }) in lost {
+        for (task, PendingCheck { outcome, .. }) in lost {
             if let Some(outcome) = outcome {
                 self.line_up(task, outcome);
             }

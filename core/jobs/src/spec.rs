@@ -46,7 +46,7 @@ pub struct JobSpec {
     pub owner: JobOwner,
     /// What tasks are made from.
     pub templates: Vec<TaskTemplate>,
-    /// Objects that inputs name by their places.
+    /// Objects that inputs name by their indices.
     pub objects: Vec<ObjectSpec>,
     /// Its tasks.
     pub items: Items,
@@ -54,7 +54,7 @@ pub struct JobSpec {
     pub submitted_unix_ms: u64,
     /// Whether results of earlier jobs are reused.
     pub reuse: bool,
-    /// Objects that are pushed to executors, by their places.
+    /// Objects that are pushed to executors, by their indices.
     pub broadcast: Vec<u32>,
     /// Which way they go.
     pub distribution: Distribution,
@@ -271,12 +271,12 @@ impl JobSpec {
         Ok(())
     }
 
-    /// Takes other versions of objects, by their places.
+    /// Takes other versions of objects, by their indices.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If there is no such index.
     pub fn replace_objects(&mut self, current: Vec<(u32, ObjectSpec)>) {
-        current.into_iter().for_each(|(place, object)| self.objects[place as usize] = object);
+        current.into_iter().for_each(|(index, object)| self.objects[index as usize] = object);
     }
 
     /// Adds chunks of objects, by the objects' indices. Those beyond `MAX_CHUNKS` are left out, as
@@ -360,7 +360,7 @@ impl JobSpec {
     pub fn pushed(&self) -> Vec<&ObjectSpec> {
         match (self.broadcast.is_empty(), self.distribution) {
             (true, Distribution::SpanningTree) => self.objects.iter().collect(),
-            _ => self.broadcast.iter().map(|place| &self.objects[*place as usize]).collect(),
+            _ => self.broadcast.iter().map(|index| &self.objects[*index as usize]).collect(),
         }
     }
 
@@ -369,10 +369,10 @@ impl JobSpec {
             return Err(SpecError::Templates);
         }
         check_templates(&self.templates)?;
-        if let Some(place) =
-            self.broadcast.iter().find(|place| **place as usize >= self.objects.len())
+        if let Some(index) =
+            self.broadcast.iter().find(|index| **index as usize >= self.objects.len())
         {
-            return Err(SpecError::NoSuchBroadcast(*place));
+            return Err(SpecError::NoSuchBroadcast(*index));
         }
         if self.pushed().len() > MAX_PUSHED {
             return Err(SpecError::TooManyPushed);
@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_keeps_has_names_of_its_own() {
+    fn kept_outputs_of_a_task_have_different_names() {
         let with = |outputs: &[(&str, Option<&str>)]| {
             let mut template = TaskTemplate::new(Program::Noop);
             for (pattern, destination) in outputs {

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    Ended, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
+    AssignmentEnd, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
     OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 use proptest::prelude::*;
@@ -188,7 +188,7 @@ impl World {
                     "{executor} had done with {task}, which it did not have"
                 );
                 self.to_cancel.remove(&task);
-                if ended != Ended::Finished {
+                if ended != AssignmentEnd::Finished {
                     self.queue.push_front(task);
                 }
             }
@@ -532,8 +532,8 @@ fn borrower(lent: &[ObjectSpec], readers: &[u8], retries: u32) -> JobSpec {
     let mut items: Vec<_> =
         (0..spec.items.len() as u32).map(|index| spec.items.get(index)).collect();
     for (item, reads) in items.iter_mut().zip(readers) {
-        let place = usize::from(*reads) % lent.len();
-        item.inputs.push(Input { from: InputFrom::Object(place as u32), name: None });
+        let index = usize::from(*reads) % lent.len();
+        item.inputs.push(Input { from: InputFrom::Object(index as u32), name: None });
     }
     spec.items = crate::Items::default();
     spec.push(&items).expect("few tasks");
@@ -773,7 +773,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_written_of_a_job_is_its_state() {
+fn the_journal_of_a_job_restores_its_state() {
     let mut world = World::new();
     apply(&mut world, Step::Submit(vec![0, 0, 1], 1, false));
     world.join();

@@ -103,8 +103,8 @@ impl Cores {
         found.or_else(least).unwrap_or(0)
     }
 
-    /// Gives back the cores of a task, or lends them while the task is suspended.
-    pub fn give_back(&mut self, shares: &[CoreShare]) {
+    /// Releases the cores of a task that ends or is suspended.
+    pub fn release(&mut self, shares: &[CoreShare]) {
         for share in shares {
             self.cores[share.index].1 -= share.milli;
         }
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(numbers(&two), [2, 4]);
         let three = cores.take(3000);
         assert_eq!(numbers(&three), [1, 3, 5]);
-        cores.give_back(&one);
-        cores.give_back(&three);
+        cores.release(&one);
+        cores.release(&three);
         // No node has four: those that are free, of both.
         let mut four = numbers(&cores.take(4000));
         four.sort_unstable();
@@ -184,10 +184,10 @@ mod tests {
     fn a_task_that_resumes_has_its_cores_again() {
         let mut cores = cores(&[0, 0]);
         let suspended = cores.take(1000);
-        cores.give_back(&suspended);
+        cores.release(&suspended);
         let other = cores.take(2000);
         cores.take_again(&suspended);
-        cores.give_back(&other);
+        cores.release(&other);
         assert_eq!(numbers(&cores.take(1000)), [1], "the other core is its own");
     }
 }

@@ -238,7 +238,7 @@ pub enum Effect {
     },
     /// Tell the dispatcher that a recalled or cancelled task had not started. The node has
     /// forgotten the task.
-    GiveBack {
+    ReturnTask {
         /// The task.
         task: TaskId,
     },

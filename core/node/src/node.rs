@@ -78,10 +78,10 @@ impl Node {
             Event::Assigned { task, inputs, need, priority } => {
                 self.assigned(task, &inputs, need, priority, effects)
             }
-            Event::Recalled { task } => self.give_back(task, effects),
+            Event::Recalled { task } => self.return_task(task, effects),
             Event::Cancelled { task } => match self.tasks.state(task) {
                 Some(State::Running | State::Suspended) => effects.push(Effect::Kill { task }),
-                _ => self.give_back(task, effects),
+                _ => self.return_task(task, effects),
             },
             Event::Fetched { object, from, took_us } => {
                 self.fetched(object, from, took_us, effects)
@@ -284,13 +284,13 @@ impl Node {
 
     // ---- ends
 
-    fn give_back(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
+    fn return_task(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
         match self.tasks.state(task) {
             // The task has ended, or will end: the dispatcher gets its outcome.
             None | Some(State::Running | State::Suspended) => {}
             Some(_) => {
                 self.forget(task, effects);
-                effects.push(Effect::GiveBack { task });
+                effects.push(Effect::ReturnTask { task });
             }
         }
     }

@@ -59,20 +59,20 @@ pub(crate) fn learn_rate(known: u64, bytes: u64, took_us: u64) -> u64 {
 
 /// Number of data-intensive tasks that wait for inputs, and their processors in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Awaited {
+pub(crate) struct StagingLoad {
     pub tasks: u32,
     pub cpus_milli: u64,
 }
 
-impl AddAssign for Awaited {
-    fn add_assign(&mut self, more: Awaited) {
+impl AddAssign for StagingLoad {
+    fn add_assign(&mut self, more: StagingLoad) {
         self.tasks += more.tasks;
         self.cpus_milli += more.cpus_milli;
     }
 }
 
-impl SubAssign for Awaited {
-    fn sub_assign(&mut self, less: Awaited) {
+impl SubAssign for StagingLoad {
+    fn sub_assign(&mut self, less: StagingLoad) {
         self.tasks -= less.tasks;
         self.cpus_milli -= less.cpus_milli;
     }

@@ -72,9 +72,9 @@ impl Slots {
         })
     }
 
-    pub fn give_back(&mut self, slot: &TakenSlot, need: &Resources) {
-        self.cores.give_back(&slot.cores);
-        self.give_back_suspended(slot, need);
+    pub fn release(&mut self, slot: &TakenSlot, need: &Resources) {
+        self.cores.release(&slot.cores);
+        self.release_suspended(slot, need);
         self.free.cpus_milli += need.cpus_milli;
     }
 
@@ -94,7 +94,7 @@ impl Slots {
     /// Frees the processors of a task that is suspended.
     pub fn lend_cpus(&mut self, slot: &TakenSlot, need: &Resources) {
         self.free.cpus_milli += need.cpus_milli;
-        self.cores.give_back(&slot.cores);
+        self.cores.release(&slot.cores);
     }
 
     /// Takes the processors of a task that resumes; returns false if they are not free.
@@ -106,10 +106,10 @@ impl Slots {
     }
 
     /// Frees the slot of a task that ends while it is suspended. Its processors are free already.
-    pub fn give_back_suspended(&mut self, slot: &TakenSlot, need: &Resources) {
-        self.free.give_back(&Resources { cpus_milli: 0, ..need.clone() });
+    pub fn release_suspended(&mut self, slot: &TakenSlot, need: &Resources) {
+        self.free.release(&Resources { cpus_milli: 0, ..need.clone() });
         self.gpus.iter_mut().for_each(|free| free.extend(&slot.gpus));
-        assert!(self.returned.insert(slot.number), "slot {} given back twice", slot.number);
+        assert!(self.returned.insert(slot.number), "slot {} released twice", slot.number);
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
         slots.lend_cpus(&first, &need);
         assert!(slots.take(&resources(1000, 1)).is_none(), "a suspended task keeps its GPUs");
         assert!(slots.reclaim_cpus(&first, &need) && !slots.reclaim_cpus(&first, &need));
-        slots.give_back(&first, &need);
+        slots.release(&first, &need);
         assert_eq!(slots.take(&resources(0, 2)).unwrap().gpus, [0, 1]);
     }
 

@@ -6,7 +6,7 @@ use core::ops::Index;
 
 use eyas_types::{ObjectId, Origin, Reads, Resources, TaskId};
 
-use crate::overlap::Awaited;
+use crate::overlap::StagingLoad;
 use crate::slots::TakenSlot;
 
 #[derive(Debug)]
@@ -138,13 +138,13 @@ impl NodeTask {
 
     /// Its contribution to the node's `awaited`: other tasks use its processors until its inputs
     /// are in the store.
-    fn awaited(&self) -> Awaited {
+    fn awaited(&self) -> StagingLoad {
         let awaits =
             self.is_data_intensive && matches!(self.state, State::Queued | State::Staging { .. });
         if awaits {
-            Awaited { tasks: 1, cpus_milli: self.need.cpus_milli.into() }
+            StagingLoad { tasks: 1, cpus_milli: self.need.cpus_milli.into() }
         } else {
-            Awaited::default()
+            StagingLoad::default()
         }
     }
 
@@ -171,7 +171,7 @@ impl NodeTask {
 pub(crate) struct NodeTasks {
     tasks: BTreeMap<TaskId, NodeTask>,
     /// Sum over all tasks.
-    awaited: Awaited,
+    awaited: StagingLoad,
 }
 
 impl Index<TaskId> for NodeTasks {
@@ -205,7 +205,7 @@ impl NodeTasks {
     }
 
     /// Sum of the data-intensive tasks whose inputs are not in the store.
-    pub fn awaited(&self) -> Awaited {
+    pub fn awaited(&self) -> StagingLoad {
         self.awaited
     }
 
@@ -238,7 +238,7 @@ impl NodeTasks {
 
     #[cfg(test)]
     pub fn validate(&self) {
-        let mut awaited = Awaited::default();
+        let mut awaited = StagingLoad::default();
         self.tasks.values().for_each(|entry| awaited += entry.awaited());
         assert_eq!(self.awaited, awaited);
     }

@@ -222,7 +222,7 @@ impl World {
                 Effect::CannotKeep { object, .. } => {
                     assert!(self.store.remove(object) && self.held.remove(object));
                 }
-                Effect::GiveBack { task } | Effect::Fail { task, .. } => {
+                Effect::ReturnTask { task } | Effect::Fail { task, .. } => {
                     assert!(self.waiting.remove(task).is_some());
                 }
             }
@@ -501,7 +501,7 @@ fn a_task_waits_for_room_that_running_tasks_hold() {
 }
 
 #[test]
-fn what_the_disk_has_counts_what_the_store_could_give_up() {
+fn disk_space_counts_objects_that_could_be_evicted() {
     let limits = StoreLimits { floor_bytes: 30, ..LIMITS };
     let mut node =
         Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), 3, 1);
@@ -672,7 +672,7 @@ fn every_task_that_waited_for_an_object_uses_it() {
 }
 
 #[test]
-fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
+fn a_lost_input_is_fetched_again_for_waiting_tasks() {
     let mut node = node(EvictionPolicy::Lru, true);
     let need = cpus(2000);
     node.run(Event::Assigned { task: task(0), inputs: [(id(1), 40)].into(), need, priority: 0 });

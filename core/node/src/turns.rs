@@ -348,11 +348,11 @@ impl TaskTurns {
         match entry.state() {
             State::Running => {
                 self.running.remove(&entry.suspension_key(task));
-                self.slots.give_back(&entry.slot, &entry.need);
+                self.slots.release(&entry.slot, &entry.need);
             }
             State::Suspended => {
                 self.suspended.retain(|other| *other != task);
-                self.slots.give_back_suspended(&entry.slot, &entry.need);
+                self.slots.release_suspended(&entry.slot, &entry.need);
             }
             state => panic!("task {task} has ended, but its state is {state:?}"),
         }

@@ -383,7 +383,7 @@ impl PoolDecider {
 
     fn node_joined(&mut self, now_us: u64, state: &PoolNodeState, effects: &mut Vec<PoolEffect>) {
         let was = self.left.iter().position(|(incarnation, _)| *incarnation == state.incarnation);
-        let was = was.and_then(|place| self.left.remove(place)).map(|(_, id)| id);
+        let was = was.and_then(|index| self.left.remove(index)).map(|(_, id)| id);
         let until_us = now_us + state.left_us.unwrap_or(self.config.time_limit_us);
         self.nodes.insert(state.executor, PoolNode::joined(now_us, until_us, state));
         self.failures_in_row = 0;

@@ -22,14 +22,14 @@ fn node(n: u32) -> ExecutorId {
 }
 
 /// A provisioner and its clock.
-struct Run {
+struct ClockedProvisioner {
     provisioner: Provisioner,
     now_us: u64,
 }
 
-impl Run {
+impl ClockedProvisioner {
     fn new(config: Config) -> Self {
-        Run { provisioner: Provisioner::new(config), now_us: 0 }
+        ClockedProvisioner { provisioner: Provisioner::new(config), now_us: 0 }
     }
 
     fn tell(&mut self, event: Event) -> Vec<Effect> {
@@ -99,7 +99,7 @@ fn each_policy_asks_in_its_own_way() {
         (ProvisioningPolicy::Demand, vec![12]),
     ];
     for (policy, expected) in cases {
-        let mut run = Run::new(Config { slots: 2, ..config(policy) });
+        let mut run = ClockedProvisioner::new(Config { slots: 2, ..config(policy) });
         assert_eq!(asked(&run.waiting(23)), expected, "{policy}");
         assert_eq!(run.waiting(23), [], "{policy}: they are on their way");
         assert_eq!(
@@ -112,7 +112,7 @@ fn each_policy_asks_in_its_own_way() {
 
 #[test]
 fn growing_requests_go_on_growing_until_there_is_enough() {
-    let mut run = Run::new(config(ProvisioningPolicy::Exponential));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Exponential));
     assert_eq!(asked(&run.waiting(3)), [1, 2]);
     assert_eq!(asked(&run.waiting(7)), [4]);
     run.joined(0, 0);
@@ -123,8 +123,11 @@ fn growing_requests_go_on_growing_until_there_is_enough() {
 }
 
 #[test]
-fn only_so_many_requests_wait() {
-    let mut run = Run::new(Config { max_nodes: 100, ..config(ProvisioningPolicy::OneAtATime) });
+fn requests_in_the_queue_are_bounded() {
+    let mut run = ClockedProvisioner::new(Config {
+        max_nodes: 100,
+        ..config(ProvisioningPolicy::OneAtATime)
+    });
     assert_eq!(asked(&run.waiting(100)).len(), Config::default().backlog);
     assert_eq!(asked(&run.joined(0, 0)), [1], "one was granted");
 }
@@ -135,7 +138,8 @@ fn an_idle_node_stays_while_refilling_it_would_take_as_long() {
     for policy in ProvisioningPolicy::ALL {
         // It would take 50 s, then an hour; a node is kept for 100 s at most.
         for (refill_s, kept_s) in [(50, 50), (3600, 100)] {
-            let mut run = Run::new(Config { keep_us: 100 * SECOND_US, ..config(*policy) });
+            let mut run =
+                ClockedProvisioner::new(Config { keep_us: 100 * SECOND_US, ..config(*policy) });
             run.waiting(2);
             let requests = [0, 1]
                 .map(|n| (n, if *policy == ProvisioningPolicy::OneAtATime { n.into() } else { 0 }));
@@ -152,7 +156,8 @@ fn an_idle_node_stays_while_refilling_it_would_take_as_long() {
             assert_eq!(left, expected, "{policy}");
         }
         // Its tasks have read what it holds: nothing keeps it.
-        let mut run = Run::new(Config { keep_us: 100 * SECOND_US, ..config(*policy) });
+        let mut run =
+            ClockedProvisioner::new(Config { keep_us: 100 * SECOND_US, ..config(*policy) });
         run.waiting(1);
         run.joined(0, 0);
         run.waiting(0);
@@ -166,7 +171,8 @@ fn an_idle_node_stays_while_refilling_it_would_take_as_long() {
 #[test]
 fn nodes_of_a_request_that_is_no_longer_wanted_count_until_it_has_ended() {
     let ended = |request| Event::RequestEnded { request: NodeRequestId(request) };
-    let mut run = Run::new(Config { max_nodes: 3, ..config(ProvisioningPolicy::AllAtOnce) });
+    let mut run =
+        ClockedProvisioner::new(Config { max_nodes: 3, ..config(ProvisioningPolicy::AllAtOnce) });
     assert_eq!(asked(&run.waiting(2)), [2]);
     run.waiting(0);
     assert_eq!(run.pass(60), [(30, Effect::Withdraw { request: NodeRequestId(0) })]);
@@ -189,7 +195,7 @@ fn nodes_of_a_request_that_is_no_longer_wanted_count_until_it_has_ended() {
 
 #[test]
 fn a_paused_pool_keeps_its_nodes_and_requests_no_others() {
-    let mut run = Run::new(config(ProvisioningPolicy::OneAtATime));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::OneAtATime));
     assert_eq!(asked(&run.waiting(2)), [1, 1]);
     run.joined(0, 0);
     assert_eq!(run.tell(Event::ModeSet(Mode::Paused)), []);
@@ -199,7 +205,7 @@ fn a_paused_pool_keeps_its_nodes_and_requests_no_others() {
 
 #[test]
 fn a_closed_pool_withdraws_its_requests_and_gives_back_its_nodes() {
-    let mut run = Run::new(config(ProvisioningPolicy::OneAtATime));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::OneAtATime));
     assert_eq!(asked(&run.waiting(2)), [1, 1]);
     run.joined(0, 0);
     let request = NodeRequestId(1);
@@ -212,7 +218,7 @@ fn a_closed_pool_withdraws_its_requests_and_gives_back_its_nodes() {
 
 #[test]
 fn requests_of_an_earlier_time_count() {
-    let mut run = Run::new(Config {
+    let mut run = ClockedProvisioner::new(Config {
         nodes_per_request: 2,
         backlog: 2,
         ..config(ProvisioningPolicy::AllAtOnce)
@@ -261,8 +267,10 @@ fn demand_counts_what_comes_what_waits_and_what_both_take() {
 
 #[test]
 fn arrivals_are_smoothed() {
-    let mut run =
-        Run::new(Config { target_us: 60 * SECOND_US, ..config(ProvisioningPolicy::Demand) });
+    let mut run = ClockedProvisioner::new(Config {
+        target_us: 60 * SECOND_US,
+        ..config(ProvisioningPolicy::Demand)
+    });
     let work = |arrived| {
         Event::Work(OutstandingWork { arrived, task_us: SECOND_US, ..OutstandingWork::default() })
     };
@@ -280,7 +288,8 @@ fn arrivals_are_smoothed() {
 
 #[test]
 fn idle_nodes_leave_when_they_are_not_wanted() {
-    let mut run = Run::new(Config { min_nodes: 1, ..config(ProvisioningPolicy::AllAtOnce) });
+    let mut run =
+        ClockedProvisioner::new(Config { min_nodes: 1, ..config(ProvisioningPolicy::AllAtOnce) });
     assert_eq!(asked(&run.waiting(3)), [3]);
     (0..3).for_each(|n| assert_eq!(run.joined(n, 0), []));
     (0..3).for_each(|n| assert_eq!(run.tell(Event::NodeBusy { node: node(n) }), []));
@@ -301,8 +310,8 @@ fn idle_nodes_leave_when_they_are_not_wanted() {
 }
 
 #[test]
-fn what_is_unneeded_is_withdrawn_and_consolidated() {
-    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+fn unneeded_requests_are_withdrawn_and_nodes_consolidated() {
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Demand));
     let work = |waiting, running| {
         Event::Work(OutstandingWork { waiting, running, ..OutstandingWork::default() })
     };
@@ -332,8 +341,8 @@ fn what_is_unneeded_is_withdrawn_and_consolidated() {
 }
 
 #[test]
-fn only_what_was_never_needed_is_given_up() {
-    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+fn only_nodes_that_were_never_needed_are_released() {
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Demand));
     run.waiting(5);
     (0..5).for_each(|n| {
         run.joined(n, 0);
@@ -351,7 +360,7 @@ fn only_what_was_never_needed_is_given_up() {
 
 #[test]
 fn a_drained_node_is_given_back_when_it_is_emptied() {
-    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::AllAtOnce));
     run.waiting(1);
     run.joined(0, 0);
     run.waiting(0);
@@ -362,7 +371,7 @@ fn a_drained_node_is_given_back_when_it_is_emptied() {
 #[test]
 #[should_panic = "cannot go from Staying to Released"]
 fn a_node_that_stays_is_not_given_back() {
-    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Demand));
     run.waiting(1);
     run.joined(0, 0);
     run.tell(Event::NodeEmptied { node: node(0) });
@@ -370,7 +379,7 @@ fn a_node_that_stays_is_not_given_back() {
 
 #[test]
 fn failed_requests_back_off() {
-    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::AllAtOnce));
     run.waiting(2);
     let mut waits = Vec::new();
     for request in 0..10 {
@@ -392,7 +401,7 @@ fn failed_requests_back_off() {
 
 #[test]
 fn nodes_leave_before_their_time_is_over_and_are_replaced() {
-    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::AllAtOnce));
     run.waiting(1);
     run.joined(0, 0);
     run.tell(Event::NodeBusy { node: node(0) });
@@ -404,7 +413,8 @@ fn nodes_leave_before_their_time_is_over_and_are_replaced() {
 #[test]
 fn an_idle_node_whose_time_is_over_is_not_replaced() {
     for min_nodes in [0, 1] {
-        let mut run = Run::new(Config { min_nodes, ..config(ProvisioningPolicy::Demand) });
+        let mut run =
+            ClockedProvisioner::new(Config { min_nodes, ..config(ProvisioningPolicy::Demand) });
         let work = |arrived, running| {
             Event::Work(OutstandingWork {
                 arrived,
@@ -432,8 +442,8 @@ fn an_idle_node_whose_time_is_over_is_not_replaced() {
 }
 
 #[test]
-fn what_others_started_counts_and_is_left_alone() {
-    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+fn nodes_that_were_not_requested_count_and_are_never_released() {
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::Demand));
     assert_eq!(run.tell(Event::NodeJoined { node: node(7), request: None, was: None }), []);
     assert_eq!(asked(&run.waiting(3)), [2]);
     run.waiting(0);
@@ -442,7 +452,7 @@ fn what_others_started_counts_and_is_left_alone() {
 
 #[test]
 fn a_node_that_is_back_goes_on_as_what_it_was() {
-    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::AllAtOnce));
     assert_eq!(asked(&run.waiting(3)), [3]);
     run.joined(0, 0);
     run.waiting(2);
@@ -471,9 +481,9 @@ fn a_node_that_is_back_goes_on_as_what_it_was() {
 }
 
 #[test]
-fn only_so_many_that_are_gone_are_remembered() {
+fn nodes_that_are_remembered_after_they_left_are_bounded() {
     for (others, leaves_at_s) in [(MAX_AWAY as u32 - 1, 3_480), (MAX_AWAY as u32, 6_480)] {
-        let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+        let mut run = ClockedProvisioner::new(config(ProvisioningPolicy::AllAtOnce));
         run.waiting(1);
         run.joined(0, 0);
         run.tell(Event::NodeLeft { node: node(0) });
@@ -495,7 +505,7 @@ fn only_so_many_that_are_gone_are_remembered() {
 
 /// A batch system that behaves at random, and a cluster.
 struct World {
-    run: Run,
+    run: ClockedProvisioner,
     config: Config,
     /// The nodes of each request that are still to be granted; withdrawn requests too.
     requests: BTreeMap<NodeRequestId, u32>,
@@ -684,7 +694,7 @@ proptest! {
     ) {
         let config = Config { min_nodes, slots, ..config(ProvisioningPolicy::ALL[policy]) };
         let mut world = World {
-            run: Run::new(config.clone()),
+            run: ClockedProvisioner::new(config.clone()),
             config,
             requests: BTreeMap::new(),
             withdrawn: Vec::new(),

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_to_leave_shows_that_there_is_too_little_room() {
+    fn fetches_of_evicted_objects_count_as_refetches() {
         let mut meter = WorkMeter::default();
         let mut again = 0;
         for second in 0..60 {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_long_ago_is_forgotten() {
+    fn the_oldest_evictions_are_forgotten() {
         let mut evicted = EvictedObjects::default();
         (0..10).for_each(|_| evicted.add(object(1)));
         (2..MAX_EVICTED as u64).for_each(|n| evicted.add(object(n)));

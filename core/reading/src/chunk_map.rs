@@ -13,7 +13,7 @@ pub struct ChunkMap(Vec<u64>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkPart {
     /// The index of the chunk in the file.
-    pub place: usize,
+    pub index: usize,
     /// The bytes, as offsets in the chunk.
     pub range: Range<u64>,
 }
@@ -51,12 +51,12 @@ impl ChunkMap {
     ///
     /// # Panics
     /// If the file has no such chunk.
-    pub fn chunk(&self, place: usize) -> Range<u64> {
-        self.0[place]..self.0[place + 1]
+    pub fn chunk(&self, index: usize) -> Range<u64> {
+        self.0[index]..self.0[index + 1]
     }
 
     /// The index of the chunk with this byte; `None` behind the end of the file.
-    pub fn place(&self, offset: u64) -> Option<usize> {
+    pub fn index_at(&self, offset: u64) -> Option<usize> {
         (offset < self.size_bytes()).then(|| self.0.partition_point(|border| *border <= offset) - 1)
     }
 
@@ -71,12 +71,13 @@ impl ChunkMap {
     /// Of chunks of 4 and 6 bytes, 2..7 is 2..4 of the first one and 0..3 of the second one.
     pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = ChunkPart> {
         let end = range.end.min(self.size_bytes());
-        let first = self.place(range.start).filter(|_| range.start < end).unwrap_or(self.count());
+        let first =
+            self.index_at(range.start).filter(|_| range.start < end).unwrap_or(self.count());
         (first..self.count())
-            .map(|place| (place, self.chunk(place)))
+            .map(|index| (index, self.chunk(index)))
             .take_while(move |(_, chunk)| chunk.start < end)
-            .map(move |(place, chunk)| ChunkPart {
-                place,
+            .map(move |(index, chunk)| ChunkPart {
+                index,
                 range: range.start.max(chunk.start) - chunk.start..end.min(chunk.end) - chunk.start,
             })
     }
@@ -90,14 +91,14 @@ mod tests {
     fn a_range_of_a_file_is_parts_of_chunks() {
         let map = ChunkMap::new([4, 6, 1]);
         let parts =
-            |range| map.parts(range).map(|part| (part.place, part.range)).collect::<Vec<_>>();
+            |range| map.parts(range).map(|part| (part.index, part.range)).collect::<Vec<_>>();
         assert_eq!((map.count(), map.size_bytes(), map.chunk(1)), (3, 11, 4..10));
         assert_eq!(parts(2..7), [(0, 2..4), (1, 0..3)]);
         assert_eq!(parts(0..u64::MAX), [(0, 0..4), (1, 0..6), (2, 0..1)]);
         assert_eq!(parts(4..10), [(1, 0..6)]);
         assert_eq!((parts(5..5), parts(11..20), parts(20..30)), (vec![], vec![], vec![]));
         assert_eq!(
-            [0, 3, 4, 10, 11].map(|offset| map.place(offset)),
+            [0, 3, 4, 10, 11].map(|offset| map.index_at(offset)),
             [Some(0), Some(0), Some(1), Some(2), None]
         );
         assert_eq!(
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn an_empty_file_has_no_parts() {
         let map = ChunkMap::new([]);
-        assert_eq!((map.count(), map.size_bytes(), map.place(0)), (0, 0, None));
+        assert_eq!((map.count(), map.size_bytes(), map.index_at(0)), (0, 0, None));
         assert_eq!(map.parts(0..10).count(), 0);
     }
 }

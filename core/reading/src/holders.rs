@@ -22,8 +22,8 @@ pub fn in_order(holders: &[ChunkHolder], turn: usize) -> Vec<usize> {
     if !order.is_empty() {
         order.rotate_left(turn % holders.len());
     }
-    order.sort_by_key(|place| {
-        let ChunkHolder { is_other, is_remote, time_us } = holders[*place];
+    order.sort_by_key(|index| {
+        let ChunkHolder { is_other, is_remote, time_us } = holders[*index];
         (is_other, is_remote, time_us.checked_ilog2())
     });
     order

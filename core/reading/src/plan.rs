@@ -104,7 +104,7 @@ pub struct ReadStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartFacts {
     /// The index of the chunk.
-    pub place: usize,
+    pub index: usize,
     /// Size of the part.
     pub part_bytes: u64,
     /// Size of the chunk.
@@ -137,7 +137,8 @@ impl ReadPlan {
     /// Notes a read of this range, which is not empty. With chunks of 10 bytes, reads of 0..5, 5..8
     /// and 8..12 open chunk 1 with the second read, and chunks 2 and 3 with the third one.
     pub fn read(&mut self, map: &ChunkMap, range: Range<u64>) -> ReadStep {
-        let (Some(first), Some(last)) = (map.place(range.start), map.place(range.end - 1)) else {
+        let (Some(first), Some(last)) = (map.index_at(range.start), map.index_at(range.end - 1))
+        else {
             return ReadStep { continues: false, ahead: None };
         };
         let slack_bytes = self.limits.slack_bytes;
@@ -170,10 +171,10 @@ impl ReadPlan {
     /// How many chunks from `next` on are opened before they are read.
     fn count_ahead(&self, map: &ChunkMap, next: usize) -> usize {
         let (mut bytes, most) = (0_u64, self.limits.ahead_bytes);
-        let fits = |place: &usize| {
-            let chunk = map.chunk(*place);
+        let fits = |index: &usize| {
+            let chunk = map.chunk(*index);
             bytes = bytes.saturating_add(chunk.end - chunk.start);
-            bytes <= most || (*place == next && most > 0)
+            bytes <= most || (*index == next && most > 0)
         };
         (next..map.count()).take(self.window.min(self.limits.ahead_chunks)).take_while(fits).count()
     }
@@ -182,12 +183,12 @@ impl ReadPlan {
     /// not.
     pub fn way(&mut self, part: PartFacts, continues: bool) -> Way {
         let ReadLimits { small_bytes, whole_bytes, parts, shares, .. } = self.limits;
-        let PartFacts { place, part_bytes, chunk_bytes, is_near } = part;
+        let PartFacts { index, part_bytes, chunk_bytes, is_near } = part;
         let may_open = is_near || chunk_bytes <= whole_bytes;
         if (continues && may_open) || chunk_bytes <= small_bytes {
             return Way::Whole;
         }
-        let (count, bytes) = self.request(place, part_bytes);
+        let (count, bytes) = self.request(index, part_bytes);
         if is_near && (count > parts || bytes.saturating_mul(shares) >= chunk_bytes) {
             Way::Whole
         } else {
@@ -196,16 +197,16 @@ impl ReadPlan {
     }
 
     /// Counts a requested part of a chunk. Returns their number and bytes.
-    fn request(&mut self, place: usize, part_bytes: u64) -> (u32, u64) {
-        if !self.requested.contains_key(&place) {
+    fn request(&mut self, index: usize, part_bytes: u64) -> (u32, u64) {
+        if !self.requested.contains_key(&index) {
             if self.order.len() == MAX_KNOWN
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.requested.remove(&oldest);
             }
-            self.order.push_back(place);
+            self.order.push_back(index);
         }
-        let (count, bytes) = self.requested.entry(place).or_default();
+        let (count, bytes) = self.requested.entry(index).or_default();
         *count = count.saturating_add(1);
         *bytes = bytes.saturating_add(part_bytes);
         (*count, *bytes)
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_reads_on_gets_one_more_chunk_ahead_with_each_chunk() {
+    fn a_sequential_reader_gets_one_more_chunk_ahead_with_each_chunk() {
         let steps = reads(LIMITS, &[0..5, 5..8, 8..12, 12..20, 20..21, 21..31, 31..41]);
         // 35 bytes are three chunks.
         let expected = [
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_jumps_begins_anew() {
+    fn a_reader_that_jumps_starts_a_new_sequence() {
         let steps = reads(LIMITS, &[0..5, 5..8, 50..55, 55..56, 3..4, 90..95, 95..96]);
         let expected = [
             (false, None),
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_read_only_the_rest_of_its_last_chunk_is_opened_ahead() {
+    fn a_large_read_opens_only_the_rest_of_its_last_chunk_ahead() {
         assert_eq!(reads(LIMITS, &[0..35, 40..60]), [(true, Some(3..4)), (true, None)]);
     }
 
@@ -279,7 +280,7 @@ mod tests {
         let sizes = |size_bytes| ChunkMap::new([size_bytes; 10]);
         let ahead = |limits, size_bytes: u64| {
             let (map, mut plan) = (sizes(size_bytes), ReadPlan::new(limits));
-            let ranges = (0..8).map(|place| place * size_bytes..(place + 1) * size_bytes);
+            let ranges = (0..8).map(|index| index * size_bytes..(index + 1) * size_bytes);
             ranges
                 .filter_map(|range| plan.read(&map, range).ahead)
                 .map(|ahead| ahead.len())
@@ -305,8 +306,8 @@ mod tests {
 
     #[test]
     fn chunks_are_opened_for_readers_that_read_on_and_near_ones_after_some_parts() {
-        let way = |plan: &mut ReadPlan, place, part_bytes, is_near, continues| {
-            plan.way(PartFacts { place, part_bytes, chunk_bytes: 40, is_near }, continues)
+        let way = |plan: &mut ReadPlan, index, part_bytes, is_near, continues| {
+            plan.way(PartFacts { index, part_bytes, chunk_bytes: 40, is_near }, continues)
         };
         let mut plan = ReadPlan::new(LIMITS);
         assert_eq!(way(&mut plan, 0, 1, false, true), Way::Whole);
@@ -331,7 +332,7 @@ mod tests {
         let way = |chunk_bytes, is_near, continues| {
             let limits = ReadLimits { small_bytes: 8, ..LIMITS };
             ReadPlan::new(limits)
-                .way(PartFacts { place: 0, part_bytes: 1, chunk_bytes, is_near }, continues)
+                .way(PartFacts { index: 0, part_bytes: 1, chunk_bytes, is_near }, continues)
         };
         assert_eq!((way(8, false, false), way(9, false, false)), (Way::Whole, Way::Part));
         assert_eq!(
@@ -347,8 +348,8 @@ mod tests {
     #[test]
     fn a_plan_remembers_a_bounded_number_of_chunks() {
         let mut plan = ReadPlan::new(LIMITS);
-        for place in 0..2 * MAX_KNOWN {
-            plan.request(place, 1);
+        for index in 0..2 * MAX_KNOWN {
+            plan.request(index, 1);
         }
         assert_eq!((plan.requested.len(), plan.order.len()), (MAX_KNOWN, MAX_KNOWN));
         assert_eq!(plan.request(2 * MAX_KNOWN - 1, 1), (2, 2));

@@ -52,11 +52,11 @@ mod tests {
     use super::*;
 
     fn begun(sequence: &mut Sequence) -> Vec<usize> {
-        core::iter::from_fn(|| sequence.begin()).map(|part| part.place).collect()
+        core::iter::from_fn(|| sequence.begin()).map(|part| part.index).collect()
     }
 
     #[test]
-    fn some_parts_are_fetched_at_the_same_time() {
+    fn up_to_four_parts_are_fetched_at_the_same_time() {
         let mut sequence = Sequence::new(&ChunkMap::new([10; 6]), 5..60);
         assert_eq!(begun(&mut sequence), [0, 1, 2, 3]);
         sequence.taken();

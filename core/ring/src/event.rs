@@ -71,7 +71,7 @@ impl Config {
 /// The state that a node loads when it starts: everything it has saved, except for records. The
 /// default is the state of a new node.
 #[derive(Clone, Debug, Default)]
-pub struct Saved {
+pub struct PersistentState {
     /// Number of times that the node has started.
     pub boots: u64,
     /// The latest view that the node knew.
@@ -218,15 +218,15 @@ pub enum Effect {
 /// State that must be there when the node starts again.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Save {
-    /// Sets [`Saved::boots`].
+    /// Sets [`PersistentState::boots`].
     Boots(u64),
-    /// Sets [`Saved::view`].
+    /// Sets [`PersistentState::view`].
     View(View),
-    /// Sets [`Saved::acceptor`].
+    /// Sets [`PersistentState::acceptor`].
     Acceptor(Acceptor),
-    /// Sets [`Saved::settled`].
+    /// Sets [`PersistentState::settled`].
     Settled(u64),
-    /// Sets the round of one partition in [`Saved::rounds`].
+    /// Sets the round of one partition in [`PersistentState::rounds`].
     Round {
         /// The partition.
         partition: u16,

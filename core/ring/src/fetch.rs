@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn givers_share_what_is_fetched_and_who_has_left_does_not_count() {
+    fn fetches_are_spread_over_the_sources_that_are_still_members() {
         let mut fetches = ChunkFetches::default();
         let members = [1, 2, 3].map(NodeId).into();
         for number in 0..60 {

@@ -76,8 +76,8 @@ mod view_change;
 
 pub use ballot::{Acceptor, Ballot, Proposal};
 pub use event::{
-    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Listing, Refusal,
-    Replaceable, Save, Saved,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Listing,
+    PersistentState, Refusal, Replaceable, Save,
 };
 pub use message::{MessageBody, Page, RingMessage};
 pub use node::RingNode;

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
-use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, Save, Saved};
+use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, PersistentState, Save};
 use crate::fetch::ChunkFetches;
 use crate::lease::Leases;
 use crate::membership::{CurrentView, RingMembership};
@@ -36,8 +36,13 @@ pub struct RingNode {
 impl RingNode {
     /// A node that starts with the state it has saved. `now_us` here and below are microseconds of
     /// a clock that never goes back while the process lives.
-    pub fn new(config: Config, saved: Saved, now_us: u64, effects: &mut Vec<Effect>) -> Self {
-        let Saved { boots, view, acceptor, settled, rounds } = saved;
+    pub fn new(
+        config: Config,
+        saved: PersistentState,
+        now_us: u64,
+        effects: &mut Vec<Effect>,
+    ) -> Self {
+        let PersistentState { boots, view, acceptor, settled, rounds } = saved;
         let boot = boots + 1;
         effects.push(Effect::Save(Save::Boots(boot)));
         let is_new = view.is_none();

@@ -168,7 +168,7 @@ mod tests {
     use crate::record::{RecordVersion, Round};
     use eyas_types::dfs::FileId;
 
-    struct Two;
+    struct TwoRecords;
 
     fn stored(view: u64) -> Stored {
         let version = RecordVersion { round: Round { view, boot: 1 }, sequence: 1 };
@@ -179,7 +179,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    impl Records for Two {
+    impl Records for TwoRecords {
         fn get(&self, partition: u16, of: &FileName) -> Option<Stored> {
             self.first(partition, of.as_str())
                 .filter(|(name, _)| name == of)
@@ -195,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_in_this_call_is_seen() {
+    fn records_saved_in_the_same_call_are_seen() {
         let mut effects = Vec::new();
-        let mut records = RecordView::new(&Two, &mut effects);
+        let mut records = RecordView::new(&TwoRecords, &mut effects);
         let all = |records: &RecordView| {
             let page = records.page(3, "", 5);
             page.entries
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn pages_are_bounded_and_follow_each_other() {
         let mut effects = Vec::new();
-        let mut records = RecordView::new(&Two, &mut effects);
+        let mut records = RecordView::new(&TwoRecords, &mut effects);
         for index in 0..600 {
             records.save(7, &name(&format!("/{index:04}")), stored(9));
         }

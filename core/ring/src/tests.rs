@@ -13,8 +13,8 @@ use eyas_types::dfs::{
 };
 
 use crate::event::{
-    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, Refusal, Replaceable,
-    Save, Saved,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, ListDepth, PersistentState,
+    Refusal, Replaceable, Save,
 };
 use crate::folder_use::MAX_NAMES_READ;
 use crate::lost::MAX_LOST;
@@ -28,9 +28,9 @@ use crate::view::View;
 mod syncing;
 
 #[derive(Default)]
-struct Saves(BTreeMap<(u16, String), Stored>);
+struct SavedRecords(BTreeMap<(u16, String), Stored>);
 
-impl Records for Saves {
+impl Records for SavedRecords {
     fn get(&self, partition: u16, name: &FileName) -> Option<Stored> {
         self.0.get(&(partition, name.as_str().to_owned())).cloned()
     }
@@ -41,22 +41,22 @@ impl Records for Saves {
     }
 }
 
-struct Alone {
+struct LoneNode {
     node: RingNode,
-    saves: Saves,
+    saves: SavedRecords,
     now_us: u64,
 }
 
 const ME: NodeId = NodeId(1);
 const SYSTEM: FileSystemId = FileSystemId(1);
 
-impl Alone {
+impl LoneNode {
     fn new() -> Self {
         let config = Config { found: true, partitions: 4, ..Config::new(SYSTEM, ME) };
         let mut effects = Vec::new();
-        let node = RingNode::new(config, Saved::default(), 0, &mut effects);
+        let node = RingNode::new(config, PersistentState::default(), 0, &mut effects);
         assert_eq!(effects[0], Effect::Save(Save::Boots(1)));
-        let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
+        let mut alone = LoneNode { node, saves: SavedRecords::default(), now_us: 0 };
         alone.run(Event::Tick);
         alone
     }
@@ -117,7 +117,7 @@ fn chunk(object: u8, replicas: &[NodeId]) -> Chunk {
 
 #[test]
 fn each_request_can_be_asked_again() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let create = |id| FileOperation::Create { name: name("a"), record: record(id, 1) };
     let first = alone.done(create(1));
     assert_eq!(alone.done(create(1)), first);
@@ -168,7 +168,7 @@ fn each_request_can_be_asked_again() {
 
 #[test]
 fn a_rename_replaces_an_entry_of_its_kind_and_deletes_the_chunks_of_that_entry() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let with = |id, object| FileRecord { chunks: vec![chunk(object, &[ME])], ..record(id, 1) };
     let folder = |id| FileRecord { kind: FileKind::Folder, ..record(id, 1) };
     let version = alone.done(FileOperation::Create { name: name("a"), record: with(1, 1) });
@@ -207,7 +207,7 @@ fn a_rename_replaces_an_entry_of_its_kind_and_deletes_the_chunks_of_that_entry()
 
 #[test]
 fn attributes_change_without_the_content() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let record = FileRecord { chunks: vec![chunk(1, &[ME])], ..record(1, 1) };
     let first = alone.done(FileOperation::Create { name: name("a"), record: record.clone() });
     let attributes = Attributes { mode: 0o600, uid: 7, ..record.attributes };
@@ -232,7 +232,7 @@ fn attributes_change_without_the_content() {
 
 #[test]
 fn a_list_of_one_level_skips_what_is_in_subfolders() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     for (id, text) in
         ["/f", "/f/a", "/f/a-b", "/f/a/1", "/f/a/2/3", "/f/a0", "/f/b/c/d", "/g", "/f2"]
             .iter()
@@ -269,12 +269,12 @@ fn a_list_of_one_level_skips_what_is_in_subfolders() {
 
 #[test]
 fn the_use_of_a_folder_follows_every_write() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let sized = |id, count: u8| {
         let chunks = (0..count).map(|object| chunk(object, &[ME])).collect();
         FileRecord { chunks, ..record(id, count.into()) }
     };
-    let used = |alone: &mut Alone, folder: &str| match alone
+    let used = |alone: &mut LoneNode, folder: &str| match alone
         .ask(FileOperation::Use { view: 1, folder: folder.into() })
     {
         Ok(FileAnswer::Used { bytes, files }) => (bytes, files),
@@ -311,7 +311,7 @@ fn the_use_of_a_folder_follows_every_write() {
 
 #[test]
 fn a_large_folder_is_counted_by_several_requests() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     for number in 0..=MAX_NAMES_READ {
         alone.done(FileOperation::Create {
             name: name(&format!("/a/{number}")),
@@ -328,7 +328,7 @@ fn a_large_folder_is_counted_by_several_requests() {
 
 #[test]
 fn chunks_that_no_file_has_any_more_are_dropped() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let with = |objects: &[u8]| {
         let chunks = objects.iter().map(|object| chunk(*object, &[ME])).collect();
         FileRecord { chunks, ..record(1, objects.len() as u64) }
@@ -357,7 +357,7 @@ fn chunks_that_no_file_has_any_more_are_dropped() {
 
 #[test]
 fn lists_are_sorted_and_come_in_pages() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     for (id, of) in ["/a", "/a-b/x", "/a/1", "/a/2/x", "/b", "/a/3"].into_iter().enumerate() {
         alone.done(FileOperation::Create { name: name(of), record: record(id as u128, 1) });
     }
@@ -381,8 +381,8 @@ fn lists_are_sorted_and_come_in_pages() {
 }
 
 /// Adds a second node to the view that never answers, so nothing can be acknowledged.
-fn with_a_silent_other() -> Alone {
-    let mut alone = Alone::new();
+fn with_a_silent_other() -> LoneNode {
+    let mut alone = LoneNode::new();
     let view =
         View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
     let message = RingMessage { view: 2, body: MessageBody::Decided(view) };
@@ -400,7 +400,7 @@ fn heard(sent_us: u64) -> MessageBody {
     MessageBody::Heard { sent_us, boot: 1 }
 }
 
-fn led_by_me(alone: &Alone) -> FileName {
+fn led_by_me(alone: &LoneNode) -> FileName {
     let ring = alone.node.ring().unwrap();
     (0..).map(|index| name(&format!("{index}"))).find(|name| ring.leader(name) == ME).unwrap()
 }
@@ -425,7 +425,7 @@ fn requests_in_line_are_bounded() {
 }
 
 #[test]
-fn who_has_no_lease_any_more_says_nothing() {
+fn a_leader_without_a_lease_does_not_answer() {
     let mut alone = with_a_silent_other();
     let of = led_by_me(&alone);
     assert_eq!(alone.ask(FileOperation::Stat { name: of.clone() }), Err(Refusal::NotFound));
@@ -434,10 +434,10 @@ fn who_has_no_lease_any_more_says_nothing() {
 }
 
 #[test]
-fn whose_process_has_ended_is_missed_sooner() {
+fn a_node_whose_process_has_ended_is_missed_sooner() {
     let [two, three] = [2, 3].map(NodeId);
     let proposes_after = |us: u64, closed: &[NodeId], heard: &[NodeId]| {
-        let mut alone = Alone::new();
+        let mut alone = LoneNode::new();
         let view =
             View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, two, three].into(), true).unwrap();
         alone.run(Event::Received {
@@ -492,15 +492,16 @@ fn a_view_that_does_not_follow_is_not_entered() {
 }
 
 #[test]
-fn only_who_is_up_to_date_acknowledges() {
+fn only_a_replica_that_is_up_to_date_acknowledges() {
     let view = |leader| {
         View::founded_by(SYSTEM, leader, 1, 3).followed_by([ME, leader].into(), true).unwrap()
     };
     let leader =
         (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();
-    let saved = Saved { boots: 4, view: Some(view(leader)), ..Saved::default() };
+    let saved =
+        PersistentState { boots: 4, view: Some(view(leader)), ..PersistentState::default() };
     let node = RingNode::new(Config::new(SYSTEM, ME), saved, 0, &mut Vec::new());
-    let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
+    let mut alone = LoneNode { node, saves: SavedRecords::default(), now_us: 0 };
     let round = Round { view: 2, boot: 1 };
     let stored = Stored {
         version: RecordVersion { round, sequence: 1 },
@@ -535,7 +536,7 @@ fn only_who_is_up_to_date_acknowledges() {
 
 #[test]
 fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let with = |chunks: Vec<Chunk>| FileRecord { chunks, replication: 1, ..record(1, 1) };
     alone.done(FileOperation::Create {
         name: name("a"),
@@ -545,7 +546,7 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
         let objects = objects.iter().map(|object| ObjectId([*object; 16])).collect();
         Event::BadReplicas { name: name("a"), objects, node: ME }
     };
-    let replicas = |alone: &mut Alone| {
+    let replicas = |alone: &mut LoneNode| {
         let Ok(FileAnswer::Found { record, .. }) =
             alone.ask(FileOperation::Stat { name: name("a") })
         else {
@@ -553,7 +554,7 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
         };
         record.chunks.into_iter().map(|chunk| chunk.replicas).collect::<Vec<_>>()
     };
-    let searched_after = |alone: &mut Alone, us: u64| {
+    let searched_after = |alone: &mut LoneNode, us: u64| {
         alone.now_us += us;
         let effects = alone.run(Event::Tick);
         let fetches =
@@ -604,7 +605,7 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
 
 #[test]
 fn searches_are_bounded() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let numbered = |number: usize| {
         let mut object = [0; 16];
         object[..8].copy_from_slice(&number.to_le_bytes());

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn all_take_and_give_as_much_as_others() {
+    fn repairs_are_spread_evenly_over_all_nodes() {
         let mut repairs = after_a_loss(8);
         let mut loads = Loads::default();
         while let Some(choice) = repairs.next_fetch(&loads, usize::MAX) {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_take_more_is_passed_over() {
+    fn a_node_that_cannot_take_more_is_passed_over() {
         let mut repairs = after_a_loss(1);
         repairs.avoided.insert(NodeId(3), 1);
         let mut loads = Loads::default();

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 
 use eyas_types::matching::{Expression, Labels};
 use eyas_types::{
-    Distribution, Ended, ExecutorId, JobId, Need, ObjectId, Origin, PlacementPolicy, Resources,
-    TaskId,
+    AssignmentEnd, Distribution, ExecutorId, JobId, Need, ObjectId, Origin, PlacementPolicy,
+    Resources, TaskId,
 };
 
 /// Most holders named in a [`Hint`].
@@ -204,7 +204,7 @@ pub enum Event {
         /// The task.
         task: TaskId,
         /// How it ended.
-        ended: Ended,
+        ended: AssignmentEnd,
         /// The run time, microseconds; `None` if the task was not started.
         ran_us: Option<u64>,
     },

@@ -20,7 +20,6 @@ extern crate alloc;
 mod estimate;
 mod event;
 mod explain;
-mod growth;
 mod hash;
 mod outline;
 mod placement;
@@ -29,13 +28,14 @@ mod scheduler;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tight_deque;
 
 pub use event::{
     Config, Effect, Event, ExecutorProfile, Hint, Holder, HolderPatience, MAX_HINTS,
     PlacementCommand, PlacementReport, PushId, Recipients,
 };
 pub use explain::{ExecutorOccupancy, ObjectLocations, TaskPlacement, WaitReason};
-pub use eyas_types::{Ended, Need};
+pub use eyas_types::{AssignmentEnd, Need};
 pub use outline::{NodeOutline, UnstartedClass};
 pub use placement::caches;
 pub use replication::PushProgress;

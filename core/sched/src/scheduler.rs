@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use eyas_types::{Ended, ExecutorId, JobId, ObjectId, Origin, TaskId};
+use eyas_types::{AssignmentEnd, ExecutorId, JobId, ObjectId, Origin, TaskId};
 
 use crate::event::{Config, Effect, Event, Hint, PlacementCommand, PlacementReport, PushId};
 use crate::placement::{self, AssignmentSink, ChosenParts, Placement, PlacementRules, ReplicaUse};
@@ -245,8 +245,14 @@ impl Scheduler {
     }
 
     /// Learns from the time that a task ran, whether it has ended or was interrupted.
-    fn learn_run_time(&mut self, executor: ExecutorId, task: TaskId, ended: Ended, ran_us: u64) {
-        if ended == Ended::Interrupted {
+    fn learn_run_time(
+        &mut self,
+        executor: ExecutorId,
+        task: TaskId,
+        ended: AssignmentEnd,
+        ran_us: u64,
+    ) {
+        if ended == AssignmentEnd::Interrupted {
             self.state.note_interrupted(task, ran_us);
         } else if let Some(executor) = self.state.executors.find(executor) {
             self.state.learn_run_time(executor, task.job, ran_us);
@@ -390,7 +396,7 @@ impl Scheduler {
         &mut self,
         executor: ExecutorId,
         id: TaskId,
-        ended: Ended,
+        ended: AssignmentEnd,
         effects: &mut Vec<Effect>,
     ) {
         let found = self.state.executors.find(executor);
@@ -403,24 +409,24 @@ impl Scheduler {
         self.unassign(task, executor);
         self.placement.ended_on(&mut self.state, executor);
         match ended {
-            Ended::Finished => self.state.forget(task),
-            Ended::Again => self.enqueue(task, true),
+            AssignmentEnd::Finished => self.state.forget(task),
+            AssignmentEnd::Again => self.enqueue(task, true),
             // In front, it would be the first on the next node too, and keep the others from that.
-            Ended::Interrupted => self.enqueue(task, false),
-            Ended::Returned => {
+            AssignmentEnd::Interrupted => self.enqueue(task, false),
+            AssignmentEnd::Returned => {
                 self.state.note_returned(task);
                 self.enqueue(task, true);
                 let mut sink = AssignmentSink { replication: &self.replication, effects };
                 self.placement.offer_returned(&mut self.state, task, &mut sink);
             }
-            Ended::Elsewhere => {
+            AssignmentEnd::Elsewhere => {
                 self.state.refuse(task, executor, true);
                 if !self.state.has_untried(task) {
                     self.state.forget_failures(task);
                 }
                 self.enqueue(task, true);
             }
-            Ended::Refused => {
+            AssignmentEnd::Refused => {
                 self.state.refuse(task, executor, false);
                 if self.state.is_hopeless(task) {
                     self.state.forget_failures(task);

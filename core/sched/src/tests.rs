@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::placement::Fallback;
 use crate::state::{PlacementLevel, PlacementState};
 use crate::{
-    Config, Effect, Ended, Event, Hint, Holder, HolderPatience, Need, PlacementCommand,
+    AssignmentEnd, Config, Effect, Event, Hint, Holder, HolderPatience, Need, PlacementCommand,
     PlacementReport, Scheduler, Utilisation,
 };
 
@@ -81,11 +81,11 @@ impl Scheduler {
     }
 
     fn finish(&mut self, id: u32, index: u32) -> Vec<Effect> {
-        self.end(id, index, Ended::Finished)
+        self.end(id, index, AssignmentEnd::Finished)
     }
 
-    fn end(&mut self, id: u32, index: u32, ended: Ended) -> Vec<Effect> {
-        let ran_us = (ended != Ended::Returned).then_some(1_000_000);
+    fn end(&mut self, id: u32, index: u32, ended: AssignmentEnd) -> Vec<Effect> {
+        let ran_us = (ended != AssignmentEnd::Returned).then_some(1_000_000);
         self.run(Event::TaskEnded { executor: ExecutorId(id), task: task(index), ended, ran_us })
     }
 
@@ -383,11 +383,11 @@ impl World {
                 };
                 let (task, executor) = (*task, *executor);
                 let ended = match ended {
-                    0 => Ended::Again,
-                    1 => Ended::Returned,
-                    2 => Ended::Refused,
-                    3 => Ended::Interrupted,
-                    _ => Ended::Finished,
+                    0 => AssignmentEnd::Again,
+                    1 => AssignmentEnd::Returned,
+                    2 => AssignmentEnd::Refused,
+                    3 => AssignmentEnd::Interrupted,
+                    _ => AssignmentEnd::Finished,
                 };
                 self.end(executor, task, ended);
             }
@@ -447,9 +447,9 @@ impl World {
         }
     }
 
-    fn end(&mut self, executor: ExecutorId, task: TaskId, ended: Ended) {
+    fn end(&mut self, executor: ExecutorId, task: TaskId, ended: AssignmentEnd) {
         self.running.remove(&task);
-        if ended == Ended::Finished {
+        if ended == AssignmentEnd::Finished {
             assert!(self.ended.insert(task), "{task} ended twice");
         } else {
             self.waiting.insert(task);
@@ -461,7 +461,7 @@ impl World {
     fn drain(&mut self) {
         self.apply(&Step::Join { slots: 8, gpu: true, profile: 0 });
         while let Some((task, executor)) = self.running.pop_first() {
-            self.end(executor, task, Ended::Finished);
+            self.end(executor, task, AssignmentEnd::Finished);
         }
         assert!(self.waiting.is_empty(), "never placed: {:?}", self.waiting);
         while self.scheduler.has_fetches_to_end() {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_to_an_agent_that_goes_is_not_answered() {
+    fn an_agent_that_ends_answers_no_new_program() {
         let home = tempfile::tempdir().unwrap();
         let config = config(home.path());
         let began = Instant::now();

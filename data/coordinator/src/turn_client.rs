@@ -20,9 +20,9 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A session with the coordinator. Without one that answers, all turns come at once.
 #[derive(Clone)]
-pub struct TurnClient(Arc<Mutex<Asked>>);
+pub struct TurnClient(Arc<Mutex<TurnRequests>>);
 
-struct Asked {
+struct TurnRequests {
     tracker: RequestTracker,
     class: ClassId,
     waiting: HashMap<RequestId, oneshot::Sender<()>>,
@@ -42,7 +42,7 @@ impl TurnClient {
     /// # Errors
     /// If no thread can be started.
     pub fn start(access: Access, class: ClassId) -> io::Result<TurnClient> {
-        let client = TurnClient(Arc::new(Mutex::new(Asked {
+        let client = TurnClient(Arc::new(Mutex::new(TurnRequests {
             tracker: RequestTracker::remote(),
             class,
             waiting: HashMap::new(),
@@ -87,12 +87,12 @@ impl TurnClient {
         turn
     }
 
-    fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+    fn lock(asked: &Mutex<TurnRequests>) -> MutexGuard<'_, TurnRequests> {
         asked.lock().expect("no thread panics while it holds this lock")
     }
 }
 
-impl Asked {
+impl TurnRequests {
     /// Wakes the requests whose turn has come.
     fn settle(&mut self) {
         for (request, _) in self.tracker.take_decisions() {

@@ -259,9 +259,9 @@ mod tests {
     }
 
     /// Records in one partition.
-    struct Listed(BTreeMap<FileName, eyas_ring::Stored>);
+    struct RecordList(BTreeMap<FileName, eyas_ring::Stored>);
 
-    impl Records for Listed {
+    impl Records for RecordList {
         fn get(&self, _: u16, name: &FileName) -> Option<eyas_ring::Stored> {
             self.0.get(name).cloned()
         }
@@ -288,7 +288,7 @@ mod tests {
             ("/e", NameEntry::File(record(4))),
         ];
         let entries = entries.map(|(of, entry)| (name(of), eyas_ring::Stored { version, entry }));
-        let (files, next) = files_from(&Listed(entries.into()), 0, String::new());
+        let (files, next) = files_from(&RecordList(entries.into()), 0, String::new());
         let ids: Vec<_> = files.iter().map(|(_, record)| record.id.0).collect();
         assert_eq!((ids, next), (vec![2, 1, 4], None));
     }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_while_all_ask_does_silence_say_something() {
+    fn an_audit_counts_only_while_all_leaders_ask() {
         let (members, began) = (BTreeSet::from([NodeId(1), NodeId(2)]), Instant::now());
         let at = |audits: u32| began + AUDIT_EVERY * audits;
         let mut auditors = Auditors::default();

@@ -12,7 +12,7 @@ use eyas_ring::RecordVersion;
 use eyas_store::{
     Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError, StoreErrorKind,
 };
-use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{ExpectedObject, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::dfs::FileName;
 use eyas_types::{FileMode, ObjectId};
 use thiserror::Error;
@@ -130,7 +130,7 @@ pub(crate) struct Reservation<'a> {
 /// A chunk that a client will push.
 pub(crate) struct ExpectedChunk<'a> {
     place: Reservation<'a>,
-    expected: Expected,
+    expected: ExpectedObject,
 }
 
 impl NodeChunks {

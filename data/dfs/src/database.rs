@@ -9,7 +9,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use eyas_ring::{Records, Save, Saved, Stored, View};
+use eyas_ring::{PersistentState, Records, Save, Stored, View};
 use eyas_types::dfs::{FileName, FileNameError, FileSystemId, NodeId};
 use redb::{
     Database as Redb, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
@@ -155,7 +155,7 @@ impl Database {
     }
 
     /// The state that the ring's decider has saved.
-    pub fn saved(&self) -> Result<Saved, DatabaseError> {
+    pub fn saved(&self) -> Result<PersistentState, DatabaseError> {
         let rounds = || -> Result<Vec<_>, redb::Error> {
             let rounds = self.redb.begin_read()?.open_table(ROUNDS)?;
             rounds
@@ -171,7 +171,7 @@ impl Database {
         let rounds = rounds
             .iter()
             .map(|(partition, round)| of_bytes(round).map(|round| (*partition, round)));
-        Ok(Saved {
+        Ok(PersistentState {
             boots: self.meta("boots")?.unwrap_or_default(),
             view: self.meta("view")?,
             settled: self.meta("settled")?.unwrap_or_default(),

@@ -97,7 +97,7 @@ impl Gossip {
         let told = told.map(|(key, value)| (key.to_owned(), value)).to_vec();
         let sealer = Sealer::new(keys)?;
         socket.set_nonblocking(true)?;
-        let transport = Sealed(std::sync::Mutex::new(Some((sealer, socket))));
+        let transport = SealedTransport(std::sync::Mutex::new(Some((sealer, socket))));
         let handle = spawn_chitchat(config, told, &transport).await.map_err(io::Error::other)?;
         Ok(Gossip { handle })
     }
@@ -161,10 +161,10 @@ fn neighbour(id: &ChitchatId, state: &NodeState) -> Option<(NodeId, Neighbour)> 
 }
 
 /// Transport of encrypted datagrams. Holds the sealer and the socket until it is opened.
-struct Sealed(std::sync::Mutex<Option<(Sealer, std::net::UdpSocket)>>);
+struct SealedTransport(std::sync::Mutex<Option<(Sealer, std::net::UdpSocket)>>);
 
 #[async_trait]
-impl Transport for Sealed {
+impl Transport for SealedTransport {
     async fn open(&self, _: SocketAddr) -> anyhow::Result<Box<dyn Socket>> {
         let parts = self.0.lock().expect("no holder of the lock panics").take();
         let (sealer, socket) = parts.ok_or_else(|| anyhow::anyhow!("opened twice"))?;

@@ -110,11 +110,11 @@ impl PreparedNode {
     ///
     /// # Errors
     /// If the database cannot be opened, or the network cannot be used.
-    pub fn open(folder: &Path, place: BindAddress) -> Result<Self, NodeError> {
+    pub fn open(folder: &Path, address: BindAddress) -> Result<Self, NodeError> {
         std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
         let database = Database::open(&folder.join("files.redb"))?;
         let (node, system) = (database.node()?, database.file_system()?);
-        let (listener, socket) = bind(place).map_err(failed("listen"))?;
+        let (listener, socket) = bind(address).map_err(failed("listen"))?;
         let address = listener.local_addr().map_err(failed("listen"))?;
         Ok(PreparedNode {
             folder: folder.to_owned(),
@@ -170,39 +170,41 @@ impl PreparedNode {
 }
 
 impl DfsNode {
-    /// Starts a node at its `place` in the cluster, on the current runtime. Its chunks are in
-    /// `store`, from which `server` sends them.
+    /// Starts a node of this file system on the current runtime. Its chunks are in `store`, from
+    /// which `server` sends them.
     ///
     /// # Errors
     /// If the folder belongs to another file system, the database cannot be read, or the network
     /// cannot be used.
     pub async fn start(
-        site: PreparedNode,
-        place: &FileSystemMembership,
+        prepared: PreparedNode,
+        membership: &FileSystemMembership,
         access: Access,
         (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
         room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, NodeError> {
-        let PreparedNode { folder, database, node, system, listener, socket, address, .. } = site;
+        let PreparedNode { folder, database, node, system, listener, socket, address, .. } =
+            prepared;
         let changes =
-            ChangeLog::open(&folder, site.audit_bytes).map_err(failed("open the audit log"))?;
-        let identity = Identity { folder, system: system.unwrap_or(place.system) };
-        identity.may_be_of(place.system)?;
+            ChangeLog::open(&folder, prepared.audit_bytes).map_err(failed("open the audit log"))?;
+        let identity = Identity { folder, system: system.unwrap_or(membership.system) };
+        identity.may_be_of(membership.system)?;
         let saved = database.saved()?;
         let database = Arc::new(database);
         let me = Neighbour { address, transfer: server.addr(), free_bytes: room.free_bytes() };
-        let hearing = format!("{}/{}", access.cluster, place.system);
+        let gossip_id = format!("{}/{}", access.cluster, membership.system);
         let gossip =
-            Gossip::start(&hearing, DataKeys::of(&access), node, me, socket, &place.nodes).await;
+            Gossip::start(&gossip_id, DataKeys::of(&access), node, me, socket, &membership.nodes)
+                .await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
-        let (told, listens) = mpsc::sync_channel(MAX_QUEUED_INPUTS);
+        let (ring_inputs, ring_receiver) = mpsc::sync_channel(MAX_QUEUED_INPUTS);
         let (tell_runs, runs_told) = mpsc::sync_channel(runs::MAX_QUEUED_INPUTS);
         let (abandon, abandoned) = tokio::sync::mpsc::channel(runs::MAX_ABANDONED);
         let runs = Runs::open(database.clone(), runs_told, abandon)?;
         let (tell_state, state) = watch::channel(RingState::default());
         let chunks = NodeChunks::open(database.clone(), store, peers, server, room.clone())?;
-        let links = NodeLinks::new(node, place.system, access.clone());
+        let links = NodeLinks::new(node, membership.system, access.clone());
         let neighbours = Mutex::new(alive.now());
         let shared = Arc::new(NodeShared {
             node,
@@ -213,7 +215,7 @@ impl DfsNode {
             links,
             credentials: access.credentials().clone(),
             changes,
-            told,
+            ring_inputs,
             runs: tell_runs,
             state,
             gossip,
@@ -222,10 +224,10 @@ impl DfsNode {
             auditors: Mutex::default(),
             audit_soon: Notify::new(),
         });
-        let ring =
-            eyas_ring::Config { found: place.founds, ..eyas_ring::Config::new(place.system, node) };
+        let ring = eyas_ring::Config::new(membership.system, node);
+        let ring = eyas_ring::Config { found: membership.founds, ..ring };
         let shell = NodeEffects { shared: shared.clone(), runtime: Handle::current() };
-        let ring_thread = RingThread::new(ring, saved, database, shell, listens, tell_state);
+        let ring_thread = RingThread::new(ring, saved, database, shell, ring_receiver, tell_state);
         let threads = vec![start_ring(ring_thread, StopGossip(shared.clone()))?, start_runs(runs)?];
         let listener = listener
             .set_nonblocking(true)
@@ -238,8 +240,8 @@ impl DfsNode {
         tasks.spawn(watch_alive(shared.clone(), alive));
         tasks.spawn(keep_told(shared.clone()));
         tasks.spawn(audit::audit(shared.clone()));
-        if site.scrub_bytes_per_s > 0 {
-            tasks.spawn(audit::scrub(shared.clone(), site.scrub_bytes_per_s));
+        if prepared.scrub_bytes_per_s > 0 {
+            tasks.spawn(audit::scrub(shared.clone(), prepared.scrub_bytes_per_s));
         }
         tasks.spawn(runs::abandoned::remove(access.clone(), (node, address), abandoned));
         Ok(DfsNode { shared, threads, _tasks: tasks })
@@ -318,7 +320,7 @@ impl Drop for StopGossip {
 
 impl Drop for DfsNode {
     fn drop(&mut self) {
-        let _ = self.shared.told.send(RingInput::End);
+        let _ = self.shared.ring_inputs.send(RingInput::End);
         let _ = self.shared.runs.send(runs::RunInput::End);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -351,7 +353,7 @@ impl RingEffects for NodeEffects {
             let scrubbed = tokio::task::spawn_blocking(move || scrubbing.chunks.scrub(object));
             scrubbed.await.unwrap_or_default();
             let fetched = match shared.chunks.prepare(wanted).await {
-                Ok(Some(place)) => place.fetch(&from, false).await,
+                Ok(Some(reservation)) => reservation.fetch(&from, false).await,
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
             };
@@ -365,7 +367,7 @@ impl RingEffects for NodeEffects {
             // This event is not repeated and must not be dropped, so it waits for space in the
             // queue. It fails only when the thread has ended.
             tokio::task::spawn_blocking(move || {
-                drop(shared.told.send(RingInput::Events(vec![event])))
+                drop(shared.ring_inputs.send(RingInput::Events(vec![event])))
             });
         });
     }
@@ -465,20 +467,20 @@ fn failed(what: &str) -> impl FnOnce(io::Error) -> NodeError {
 }
 
 /// Binds one port for both TCP and UDP.
-fn bind(place: BindAddress) -> io::Result<(TcpListener, UdpSocket)> {
-    let both = |address| {
-        let listener = listen(address)?;
+fn bind(address: BindAddress) -> io::Result<(TcpListener, UdpSocket)> {
+    let both = |socket_address| {
+        let listener = listen(socket_address)?;
         let socket = UdpSocket::bind(listener.local_addr()?)?;
         Ok((listener, socket))
     };
     let mut tries = 0;
     loop {
         tries += 1;
-        match place.bind(both) {
+        match address.bind(both) {
             // Another process has the same port for UDP.
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse
-                    && place.ports.is_none()
+                    && address.ports.is_none()
                     && tries < PORT_TRIES => {}
             bound => return bound,
         }

@@ -38,7 +38,7 @@ pub(crate) struct NodeShared {
     pub credentials: Credentials,
     /// The audit log.
     pub changes: ChangeLog,
-    pub told: mpsc::SyncSender<RingInput>,
+    pub ring_inputs: mpsc::SyncSender<RingInput>,
     pub runs: mpsc::SyncSender<runs::RunInput>,
     pub state: watch::Receiver<RingState>,
     pub gossip: Gossip,
@@ -81,7 +81,7 @@ impl NodeShared {
 
     /// Passes events to the ring's thread, in order.
     pub fn tell_all(&self, events: Vec<Event>) {
-        if !events.is_empty() && self.told.try_send(RingInput::Events(events)).is_err() {
+        if !events.is_empty() && self.ring_inputs.try_send(RingInput::Events(events)).is_err() {
             tracing::debug!("dropped events: the ring's thread is overloaded or has ended");
         }
     }

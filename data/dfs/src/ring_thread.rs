@@ -10,8 +10,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use eyas_ring::{
-    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, Refusal, RingMessage, RingNode,
-    Saved, View,
+    Config, Effect, Event, FileAnswer, FileChunks, FileOperation, PersistentState, Refusal,
+    RingMessage, RingNode, View,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, NodeId};
@@ -82,7 +82,7 @@ impl<H: RingEffects> RingThread<H> {
     /// A thread that continues from the `saved` state.
     pub fn new(
         config: Config,
-        saved: Saved,
+        saved: PersistentState,
         database: Arc<Database>,
         shell: H,
         inputs: mpsc::Receiver<RingInput>,

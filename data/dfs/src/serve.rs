@@ -442,7 +442,7 @@ impl Client {
         let (count, (all, answered)) = (operations.len(), oneshot::channel());
         let changes: Vec<_> = operations.iter().map(LoggedChange::of).collect();
         let claims: Vec<_> = operations.iter().map(claim).collect();
-        let refusal = match self.shared.told.try_send(RingInput::Asked(operations, all)) {
+        let refusal = match self.shared.ring_inputs.try_send(RingInput::Asked(operations, all)) {
             // If there is no answer, the thread has ended meanwhile.
             Ok(()) => Refusal::Unknown,
             Err(TrySendError::Full(_)) => Refusal::Busy,

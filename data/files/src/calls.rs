@@ -56,7 +56,7 @@ struct Pending {
 
 /// What each request says of its client.
 #[derive(Clone)]
-struct Asking {
+struct RequestOrigin {
     door: FilesOrigin,
     behalf: Option<Behalf>,
 }
@@ -64,7 +64,7 @@ struct Asking {
 /// The replies to a request, as they come.
 pub(crate) struct Replies {
     address: SocketAddr,
-    asking: Asking,
+    asking: RequestOrigin,
     number: u64,
     call: Call,
     replies: mpsc::UnboundedReceiver<ResponseBody>,
@@ -118,7 +118,7 @@ impl Calls {
         };
         drop(call);
         let (door, behalf) = (*lock(&self.connections.door), self.behalf.clone());
-        connected.ask(address, Asking { door, behalf }, what).await
+        connected.ask(address, RequestOrigin { door, behalf }, what).await
     }
 
     /// Sends a request that has one reply, and waits for it.
@@ -191,7 +191,7 @@ impl Call {
     async fn ask(
         self,
         address: SocketAddr,
-        asking: Asking,
+        asking: RequestOrigin,
         what: RequestBody,
     ) -> Result<Replies, FilesError> {
         let (reply, replies) = mpsc::unbounded_channel();
@@ -203,7 +203,7 @@ impl Call {
             waiting.insert(number, reply);
             number
         };
-        let Asking { door, behalf } = asking.clone();
+        let RequestOrigin { door, behalf } = asking.clone();
         let asked = vec![NodeRequest { number, door, behalf, what }];
         let replies = Replies { address, asking, number, call: self, replies };
         replies.call.outbox.put(asked).await.map_err(|_| gone(address))?;
@@ -211,7 +211,7 @@ impl Call {
     }
 
     /// Ends all requests on this connection if the node does not answer a simple one.
-    async fn check(&self, address: SocketAddr, asking: Asking) {
+    async fn check(&self, address: SocketAddr, asking: RequestOrigin) {
         let answered = async {
             let mut probe = self.clone().ask(address, asking, RequestBody::Membership).await?;
             Ok::<_, FilesError>(probe.replies.recv().await)
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_gone_is_forgotten() {
+    async fn connections_to_departed_nodes_are_forgotten() {
         let [kept, gone] = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| address.parse().unwrap());
         let calls = Calls::new(Access::create("test", "127.0.0.1:1"));
         for address in [kept, gone] {

@@ -35,11 +35,11 @@ use crate::read::ChunkReader;
 use crate::rename::Renames;
 use crate::replicas::Replicas;
 use crate::routes::Routes;
-use crate::routes::gather::Gathering;
+use crate::routes::gather::JoinProgress;
 use crate::routes::recover::Recovery;
 use crate::runs::spec::{RunAddress, RunSpec, RunStatus};
 use crate::runs::{RunAttendance, RunCalls};
-use crate::upkeep::{Upkeep, Verified};
+use crate::upkeep::{Upkeep, VerifyReport};
 use crate::uploads::Uploads;
 use crate::write::Writes;
 
@@ -201,8 +201,8 @@ impl DfsClient {
     pub async fn gather(
         &self,
         count: usize,
-        see: impl FnOnce(Gathering),
-    ) -> Result<Gathering, FilesError> {
+        see: impl FnOnce(JoinProgress),
+    ) -> Result<JoinProgress, FilesError> {
         self.0.routes.gather(count, see).await
     }
 
@@ -226,7 +226,7 @@ impl DfsClient {
     ///
     /// # Errors
     /// `Unreachable`.
-    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Verified, FilesError> {
+    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<VerifyReport, FilesError> {
         self.0.upkeep.verify(file, thoroughly).await
     }
 
@@ -265,32 +265,32 @@ impl DfsClient {
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn run_spec(&self, place: RunAddress) -> Result<RunSpec, FilesError> {
-        self.0.runs.run_spec(place).await
+    pub async fn run_spec(&self, address: RunAddress) -> Result<RunSpec, FilesError> {
+        self.0.runs.run_spec(address).await
     }
 
     /// The status of a run.
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn run_status(&self, place: RunAddress) -> Result<RunStatus, FilesError> {
-        self.0.runs.run_status(place).await
+    pub async fn run_status(&self, address: RunAddress) -> Result<RunStatus, FilesError> {
+        self.0.runs.run_status(address).await
     }
 
     /// Ends a run. Its workers get no further answers.
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn close_run(&self, place: RunAddress) -> Result<(), FilesError> {
-        self.0.runs.close_run(place).await
+    pub async fn close_run(&self, address: RunAddress) -> Result<(), FilesError> {
+        self.0.runs.close_run(address).await
     }
 
     /// Registers a new worker of a run.
     ///
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
-    pub async fn attend_run(&self, place: RunAddress) -> Result<RunAttendance, FilesError> {
-        self.0.runs.attend_run(place).await
+    pub async fn attend_run(&self, address: RunAddress) -> Result<RunAttendance, FilesError> {
+        self.0.runs.attend_run(address).await
     }
 
     /// What reads chunks, for readers that outlive a call.

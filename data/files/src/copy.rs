@@ -109,17 +109,17 @@ impl Copies {
         draft: &FileDraft<'_>,
         (specs, replicas): (&mut [ChunkSpec], &mut [Vec<Member>]),
     ) -> Result<(), FilesError> {
-        for (place, replicas) in
+        for (index, replicas) in
             replicas.iter_mut().enumerate().filter(|(_, replicas)| replicas.is_empty())
         {
-            if from.record.chunks[place].is_hole() {
+            if from.record.chunks[index].is_hole() {
                 continue;
             }
             // Its nodes are gone, or full: the content goes through this process.
-            let chunk = OutgoingChunk::of(draft.id, self.chunks.chunk(from, place).await?, false);
+            let chunk = OutgoingChunk::of(draft.id, self.chunks.chunk(from, index).await?, false);
             let stored = self.replicas.store(chunk, draft.replication).await?;
             if stored.is_hole() {
-                specs[place] = spec_like(&stored);
+                specs[index] = spec_like(&stored);
                 continue;
             }
             let members = self.routes.known().members;
@@ -143,26 +143,26 @@ impl Copies {
     ) -> Vec<Vec<Member>> {
         let chunks = &from.record.chunks;
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
-        for (place, chunk) in chunks.iter().enumerate() {
-            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
+        for (index, chunk) in chunks.iter().enumerate() {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(index));
         }
         let (members, mut deriving) = (self.routes.known().members, JoinSet::new());
-        for (node, places) in by_node {
+        for (node, indices) in by_node {
             let Some(member) = members.get(&node).copied() else { continue };
             let derived: Vec<_> =
-                places.iter().map(|place| (chunks[*place].object, specs[*place])).collect();
+                indices.iter().map(|index| (chunks[*index].object, specs[*index])).collect();
             let (calls, from) = (self.routes.calls.clone(), from.name.clone());
             deriving.spawn(async move {
-                (member, places, derive_on(&calls, &member, &from, &derived, is_for_file).await)
+                (member, indices, derive_on(&calls, &member, &from, &derived, is_for_file).await)
             });
         }
         let mut replicas = vec![Vec::<Member>::new(); specs.len()];
         while let Some(derived) = deriving.join_next().await {
-            let (member, places, derived) =
+            let (member, indices, derived) =
                 derived.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-            for (place, made) in places.into_iter().zip(derived) {
+            for (index, made) in indices.into_iter().zip(derived) {
                 match made {
-                    Ok(()) => replicas[place].push(member),
+                    Ok(()) => replicas[index].push(member),
                     Err(error) => {
                         tracing::info!(node = %member.node, "a node did not copy a chunk: {error}")
                     }
@@ -286,13 +286,13 @@ impl Copies {
         let (mut rest, mut under_way) = (chunks.into_iter().enumerate(), JoinSet::new());
         loop {
             while under_way.len() < REPLICATED_TOGETHER
-                && let Some((place, (spec, replicas))) = rest.next()
+                && let Some((index, (spec, replicas))) = rest.next()
             {
                 let (replicating, ChunkSpec { object, size_bytes, checksum }) =
                     (self.replicas.clone(), spec);
                 let hole = Chunk::hole(size_bytes, checksum);
                 if hole.object == object {
-                    made[place] = Some(hole);
+                    made[index] = Some(hole);
                     continue;
                 }
                 let chunk = OutgoingChunk {
@@ -303,13 +303,13 @@ impl Copies {
                     content: Arc::default(),
                 };
                 under_way.spawn(async move {
-                    (place, replicating.replicate(chunk, replicas, replication).await)
+                    (index, replicating.replicate(chunk, replicas, replication).await)
                 });
             }
             let Some(replicated) = under_way.join_next().await else { break };
-            let (place, chunk) =
+            let (index, chunk) =
                 replicated.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-            made[place] = Some(chunk?);
+            made[index] = Some(chunk?);
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();
         self.replicas.sync_chunks(replication, &chunks.iter().collect::<Vec<_>>()).await?;

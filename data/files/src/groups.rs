@@ -29,7 +29,7 @@ const FULL_BYTES: usize = 1 << 20;
 const GROUPS_UNDER_WAY: usize = 2;
 
 /// A kind of requests that can be sent together.
-pub(crate) trait Grouped: Send + Sized + 'static {
+pub(crate) trait Groupable: Send + Sized + 'static {
     /// The answer to one request.
     type Answer: Send + 'static;
 
@@ -48,7 +48,7 @@ pub(crate) trait Grouped: Send + Sized + 'static {
     fn answers(response: ResponseBody) -> Option<Vec<Self::Answer>>;
 }
 
-impl Grouped for FileOperation {
+impl Groupable for FileOperation {
     type Answer = Result<FileAnswer, Refusal>;
 
     const DEADLINE: Duration = ANSWER_DEADLINE;
@@ -85,7 +85,7 @@ pub(crate) struct OutgoingSmallChunk {
     pub is_durable: bool,
 }
 
-impl Grouped for OutgoingSmallChunk {
+impl Groupable for OutgoingSmallChunk {
     type Answer = Result<(), StoreFailure>;
 
     const DEADLINE: Duration = STORE_DEADLINE;
@@ -122,7 +122,7 @@ pub(crate) struct WantedSmallChunk {
     pub size_bytes: u64,
 }
 
-impl Grouped for WantedSmallChunk {
+impl Groupable for WantedSmallChunk {
     type Answer = SmallContent;
 
     const DEADLINE: Duration = ANSWER_DEADLINE;
@@ -148,22 +148,22 @@ impl Grouped for WantedSmallChunk {
 }
 
 /// A request that waits for its group, and its caller.
-type Waiting<T> = (T, oneshot::Sender<Result<<T as Grouped>::Answer, FilesError>>);
+type GroupedRequest<T> = (T, oneshot::Sender<Result<<T as Groupable>::Answer, FilesError>>);
 
 /// The requests of one kind, by node.
-pub(crate) struct Groups<T: Grouped> {
+pub(crate) struct Groups<T: Groupable> {
     calls: Arc<Calls>,
     queues: Mutex<Queues<T>>,
 }
 
 /// The queues of the nodes. Each is as long as there are callers that wait.
-struct Queues<T: Grouped> {
-    by_node: HashMap<SocketAddr, mpsc::UnboundedSender<Waiting<T>>>,
+struct Queues<T: Groupable> {
+    by_node: HashMap<SocketAddr, mpsc::UnboundedSender<GroupedRequest<T>>>,
     /// How often connections had been closed when the queues of other nodes were forgotten.
     kept: u64,
 }
 
-impl<T: Grouped> Groups<T> {
+impl<T: Groupable> Groups<T> {
     pub fn new(calls: Arc<Calls>) -> Self {
         let queues = Mutex::new(Queues { by_node: HashMap::new(), kept: calls.kept() });
         Groups { calls, queues }
@@ -204,10 +204,10 @@ impl<T: Grouped> Groups<T> {
 }
 
 /// Sends the requests to one node, in groups.
-async fn send_groups<T: Grouped>(
+async fn send_groups<T: Groupable>(
     calls: Arc<Calls>,
     address: SocketAddr,
-    mut requests: mpsc::UnboundedReceiver<Waiting<T>>,
+    mut requests: mpsc::UnboundedReceiver<GroupedRequest<T>>,
 ) {
     let mut under_way = JoinSet::new();
     let mut next = None;
@@ -231,10 +231,10 @@ async fn send_groups<T: Grouped>(
 
 /// A group that begins with `first`; and the request after it, if one was taken that belongs to the
 /// next group.
-fn gather<T: Grouped>(
-    first: Waiting<T>,
-    mut next: impl FnMut() -> Option<Waiting<T>>,
-) -> (Vec<Waiting<T>>, Option<Waiting<T>>) {
+fn gather<T: Groupable>(
+    first: GroupedRequest<T>,
+    mut next: impl FnMut() -> Option<GroupedRequest<T>>,
+) -> (Vec<GroupedRequest<T>>, Option<GroupedRequest<T>>) {
     let mut bytes = first.0.size_bytes();
     let mut group = vec![first];
     while group.len() < MAX_TOGETHER && bytes < FULL_BYTES {
@@ -248,7 +248,7 @@ fn gather<T: Grouped>(
     (group, None)
 }
 
-async fn send<T: Grouped>(calls: Arc<Calls>, address: SocketAddr, group: Vec<Waiting<T>>) {
+async fn send<T: Groupable>(calls: Arc<Calls>, address: SocketAddr, group: Vec<GroupedRequest<T>>) {
     let (requests, callers): (Vec<T>, Vec<_>) = group.into_iter().unzip();
     let asked = async { calls.ask(address, T::request(requests)).await?.next().await };
     let silent =
@@ -275,7 +275,11 @@ mod tests {
 
     use super::*;
 
-    fn chunk(number: u8, size_bytes: usize, is_durable: bool) -> Waiting<OutgoingSmallChunk> {
+    fn chunk(
+        number: u8,
+        size_bytes: usize,
+        is_durable: bool,
+    ) -> GroupedRequest<OutgoingSmallChunk> {
         let chunk = SmallChunk {
             object: ObjectId([number; 16]),
             checksum: 0,
@@ -285,7 +289,7 @@ mod tests {
     }
 
     /// The sizes of the groups that these requests form.
-    fn groups<T: Grouped>(requests: impl IntoIterator<Item = Waiting<T>>) -> Vec<usize> {
+    fn groups<T: Groupable>(requests: impl IntoIterator<Item = GroupedRequest<T>>) -> Vec<usize> {
         let mut requests: VecDeque<_> = requests.into_iter().collect();
         let mut sizes = Vec::new();
         while let Some(first) = requests.pop_front() {
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_durable_is_not_grouped_with_what_has_not() {
+    fn durable_and_other_chunks_are_not_grouped() {
         let mixed = [true, true, false, true].map(|is_durable| chunk(1, 1, is_durable));
         assert_eq!(groups(mixed), [2, 1, 1]);
     }

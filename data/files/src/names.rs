@@ -38,9 +38,9 @@ pub(crate) trait Condition: Send {
 }
 
 /// No condition.
-struct Always;
+struct NoCondition;
 
-impl Condition for Always {
+impl Condition for NoCondition {
     async fn holds(&mut self) -> Result<(), FilesError> {
         Ok(())
     }
@@ -290,7 +290,7 @@ impl Names {
         op: FileOperation,
         is_unsure: &mut bool,
     ) -> Result<FileAnswer, FilesError> {
-        self.operate_if(op, Always, is_unsure).await
+        self.operate_if(op, NoCondition, is_unsure).await
     }
 
     /// The same, if the condition holds just before each try. While it cannot be found out, as

@@ -147,7 +147,7 @@ impl NearStores {
     /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to
     /// be requested. The whole chunk is checked first, unless that was done before. So the first
     /// small parts of a chunk are requested.
-    pub async fn part_near(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
+    pub async fn read_local(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
         let store = self.store_near(chunk).await?;
         if range == (0..chunk.size_bytes) {
             if chunk.size_bytes <= SMALL_CHUNK_BYTES as u64

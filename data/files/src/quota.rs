@@ -63,13 +63,13 @@ struct KnownQuota {
     quota: OnceCell<Option<Quota>>,
     /// Locked while the members are asked, so that they are asked once.
     asking: tokio::sync::Mutex<()>,
-    used: Mutex<Option<Used>>,
+    used: Mutex<Option<QuotaUse>>,
     /// The quota and the use that were known before, for checks that do not wait.
     before: Option<(Quota, FolderUsage)>,
 }
 
 /// The use of a folder.
-struct Used {
+struct QuotaUse {
     /// When the members have answered, or have not answered in time.
     told: Instant,
     /// Their answer, with what this client has added since.
@@ -95,7 +95,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         for (folder, charged) in &self.folders {
-            if let Some(Used { told, used: Ok(used) }) = &mut *folder.used()
+            if let Some(QuotaUse { told, used: Ok(used) }) = &mut *folder.used()
                 && told == charged
             {
                 used.bytes = used.bytes.saturating_sub(self.more.bytes);
@@ -123,7 +123,7 @@ impl KnownQuota {
     fn latest(&self) -> Option<(Quota, FolderUsage)> {
         match (self.quota.get(), &*self.used()) {
             (Some(None), _) => None,
-            (Some(Some(quota)), Some(Used { used: Ok(used), .. })) => Some((*quota, *used)),
+            (Some(Some(quota)), Some(QuotaUse { used: Ok(used), .. })) => Some((*quota, *used)),
             _ => self.before,
         }
     }
@@ -134,7 +134,7 @@ impl KnownQuota {
         self.used().as_ref().is_some_and(|used| used.told.elapsed() <= USE_KNOWN_FOR)
     }
 
-    fn used(&self) -> MutexGuard<'_, Option<Used>> {
+    fn used(&self) -> MutexGuard<'_, Option<QuotaUse>> {
         // Each change is a single assignment.
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -274,10 +274,12 @@ impl Quotas {
         // Another caller may have asked meanwhile.
         if !known.is_current() {
             let used = self.folder_usage(folder.as_str()).await;
-            *known.used() = Some(Used { told: Instant::now(), used });
+            *known.used() = Some(QuotaUse { told: Instant::now(), used });
         }
         let mut used = known.used();
-        let Some(Used { told, used }) = &mut *used else { unreachable!("the members were asked") };
+        let Some(QuotaUse { told, used }) = &mut *used else {
+            unreachable!("the members were asked")
+        };
         let used = used.as_mut().map_err(|error| error.clone())?;
         within(quota, *used, more, folder, name)?;
         *used = used.with(more);
@@ -393,7 +395,7 @@ mod tests {
         let usage = |bytes, files| FolderUsage { bytes, files };
         let tell = |used| {
             let told = Instant::now();
-            *folder.used() = Some(Used { told, used: Ok(used) });
+            *folder.used() = Some(QuotaUse { told, used: Ok(used) });
             told
         };
         let used = || folder.used().as_ref().map(|used| used.used.clone().unwrap());
@@ -421,7 +423,7 @@ mod tests {
         };
         assert_eq!((unknown.is_known(), none.is_known(), limited.is_known()), (false, true, false));
         assert!([&unknown, &none, &limited].into_iter().all(|known| check(known, 1000).is_ok()));
-        *limited.used() = Some(Used { told: Instant::now(), used: Ok(bytes(60)) });
+        *limited.used() = Some(QuotaUse { told: Instant::now(), used: Ok(bytes(60)) });
         assert!(limited.is_known());
         assert_eq!(
             (check(&limited, 40), check(&limited, 41)),
@@ -431,7 +433,7 @@ mod tests {
         assert!(!renewed.is_known());
         assert_eq!(check(&renewed, 41), Err(FilesErrorKind::Quota));
         *limited.used() =
-            Some(Used { told: Instant::now(), used: Err(FilesError::unreachable("silent")) });
+            Some(QuotaUse { told: Instant::now(), used: Err(FilesError::unreachable("silent")) });
         assert_eq!(check(&limited, 1000), Ok(()));
     }
 
@@ -440,7 +442,7 @@ mod tests {
         let folder = KnownQuota::new(None);
         assert!(!folder.is_current());
         let fail = |told| {
-            *folder.used() = Some(Used { told, used: Err(FilesError::unreachable("silent")) })
+            *folder.used() = Some(QuotaUse { told, used: Err(FilesError::unreachable("silent")) })
         };
         fail(Instant::now());
         assert!(folder.is_current());

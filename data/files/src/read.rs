@@ -86,13 +86,13 @@ impl ChunkReader {
     pub async fn open(
         &self,
         file: &File,
-        place: usize,
+        index: usize,
         division: Division,
     ) -> Result<OpenChunk, FilesError> {
-        if let Some(opened) = self.near.open(&file.record.chunks[place], division).await {
+        if let Some(opened) = self.near.open(&file.record.chunks[index], division).await {
             return Ok(opened);
         }
-        let (content, Division { format, pieces, .. }) = (self.chunk(file, place).await?, division);
+        let (content, Division { format, pieces, .. }) = (self.chunk(file, index).await?, division);
         let ends = piece_ends(format, &content, pieces)
             .unwrap_or_else(|_| undivided(content.len(), pieces));
         Ok(OpenChunk { content: ChunkContent::Bytes(content), ends })
@@ -103,16 +103,16 @@ impl ChunkReader {
     pub async fn open_chunk(
         &self,
         file: &File,
-        place: usize,
+        index: usize,
         pieces: u32,
         may_map: bool,
     ) -> Result<OpenChunk, FilesError> {
         let division = Division { format: *file.record.format, pieces, may_map };
-        match self.open(file, place, division).await {
+        match self.open(file, index, division).await {
             Err(lost) if lost.kind == FilesErrorKind::Lost => {
                 let now = self.names.stat(&file.name).await?;
                 let object =
-                    |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
+                    |record: &FileRecord| record.chunks.get(index).map(|chunk| chunk.object);
                 let is_same = object(&now.record) == object(&file.record);
                 Err(if is_same { lost } else { FilesError::changed(&file.name) })
             }
@@ -121,8 +121,8 @@ impl ChunkReader {
     }
 
     /// The content of the chunk with this index.
-    pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
-        Ok(self.part(file, place, 0..file.record.chunks[place].size_bytes).await?.content)
+    pub async fn chunk(&self, file: &File, index: usize) -> Result<Vec<u8>, FilesError> {
+        Ok(self.part(file, index, 0..file.record.chunks[index].size_bytes).await?.content)
     }
 
     /// Reads a part of a chunk: from the store of the node on this machine if possible, otherwise
@@ -131,20 +131,20 @@ impl ChunkReader {
     pub async fn part(
         &self,
         file: &File,
-        place: usize,
+        index: usize,
         range: Range<u64>,
     ) -> Result<ReadPart, FilesError> {
-        let chunk = &file.record.chunks[place];
+        let chunk = &file.record.chunks[index];
         if chunk.is_hole() {
             return Ok(ReadPart {
                 content: vec![0; (range.end - range.start) as usize],
                 is_near: false,
             });
         }
-        if let Some(content) = self.near.part_near(chunk, range.clone()).await {
+        if let Some(content) = self.near.read_local(chunk, range.clone()).await {
             return Ok(ReadPart { content, is_near: true });
         }
-        let lost = match self.part_of(file, place, chunk, range.clone()).await {
+        let lost = match self.part_of(file, index, chunk, range.clone()).await {
             Err(lost) => lost,
             read => return read,
         };
@@ -156,7 +156,7 @@ impl ChunkReader {
             };
             let is_same = |now: &&Chunk| now.object == chunk.object && record.id == file.record.id;
             let Some(now) = record.chunks.iter().find(is_same) else { return Err(lost) };
-            match self.part_of(file, place, now, range.clone()).await {
+            match self.part_of(file, index, now, range.clone()).await {
                 // A power failure may have taken it. The leader is about to find that out, or a
                 // node that has it is about to come back, perhaps under another address.
                 Err(_) if record.unsynced.is_some() && Instant::now() < until => {
@@ -172,12 +172,12 @@ impl ChunkReader {
     async fn part_of(
         &self,
         file: &File,
-        place: usize,
+        index: usize,
         chunk: &Chunk,
         range: Range<u64>,
     ) -> Result<ReadPart, FilesError> {
         let mut tried = Vec::new();
-        for member in self.in_order(chunk, place) {
+        for member in self.in_order(chunk, index) {
             let node = member.node;
             let read = match range == (0..chunk.size_bytes)
                 && chunk.size_bytes <= SMALL_CHUNK_BYTES as u64
@@ -202,10 +202,10 @@ impl ChunkReader {
         } else {
             tried.join("; ")
         };
-        let start: u64 = file.record.chunks[..place].iter().map(|chunk| chunk.size_bytes).sum();
+        let start: u64 = file.record.chunks[..index].iter().map(|chunk| chunk.size_bytes).sum();
         let last = (start + chunk.size_bytes).saturating_sub(1);
         let message = format!(
-            "chunk {place} (bytes {start} to {last}) of {} cannot be read: {why}. `eyas dfs \
+            "chunk {index} (bytes {start} to {last}) of {} cannot be read: {why}. `eyas dfs \
              verify` says what is lost",
             file.name
         );
@@ -266,7 +266,7 @@ impl ChunkReader {
     }
 
     /// The holders of a chunk in the order in which they are tried.
-    fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<Member> {
+    fn in_order(&self, chunk: &Chunk, index: usize) -> Vec<Member> {
         let known = self.routes.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
         let members: Vec<Member> = alive.copied().collect();
@@ -276,7 +276,7 @@ impl ChunkReader {
             time_us: self.peers.estimate(*transfer, chunk.size_bytes, 0).as_micros() as u64,
         };
         let holders: Vec<ChunkHolder> = members.iter().map(holder).collect();
-        in_order(&holders, self.turn.wrapping_add(place))
+        in_order(&holders, self.turn.wrapping_add(index))
             .into_iter()
             .map(|holder| members[holder])
             .collect()

@@ -23,11 +23,11 @@ pub use cache::ChunkCache;
 
 use crate::DfsClient;
 use crate::background::Background;
+use crate::chunk_stream::ChunkStream;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::file::File;
 use crate::near::{ChunkPlace, ContentRead, Division};
 use crate::read::{ChunkReader, chunk_map};
-use crate::reading::Reading;
 
 /// A file and the connections through which it is read, at one version.
 pub struct FileReader {
@@ -49,7 +49,7 @@ impl std::fmt::Debug for FileReader {
 /// How far the program is, and what is read before it asks.
 struct ReadProgress {
     plan: ReadPlan,
-    /// Chunks that are opened in the background, with their places.
+    /// Chunks that are opened in the background, with their indices.
     ahead: Vec<(usize, Background<()>)>,
 }
 
@@ -165,8 +165,8 @@ impl FileReader {
     }
 
     /// A reader of a range, which gives its parts in order.
-    pub fn parts(&self, range: Range<u64>) -> Reading {
-        Reading::of(self.chunks.clone(), self.file.clone(), &self.map, range)
+    pub fn parts(&self, range: Range<u64>) -> ChunkStream {
+        ChunkStream::of(self.chunks.clone(), self.file.clone(), &self.map, range)
     }
 
     fn read_open(&self, offset: u64, buffer: &mut [u8], may_wait: MayWait) -> Option<usize> {
@@ -174,13 +174,13 @@ impl FileReader {
         if wanted.is_empty() {
             return Some(0);
         }
-        let place = self.map.place(wanted.start)?;
-        let bounds = self.map.chunk(place);
+        let index = self.map.index_at(wanted.start)?;
+        let bounds = self.map.chunk(index);
         if wanted.end > bounds.end {
             return None;
         }
         let into = &mut buffer[..(wanted.end - wanted.start) as usize];
-        let chunk = self.chunk(place);
+        let chunk = self.chunk(index);
         if chunk.is_hole() {
             into.fill(0);
         } else {
@@ -217,7 +217,7 @@ impl FileReader {
         let size_bytes = (wanted.end - wanted.start) as usize;
         // Holds the chunks that are open: the cache may drop them for chunks that are opened ahead.
         let hold = |part: ChunkPart| WantedPart {
-            open: self.cache.get(self.chunk(part.place).object),
+            open: self.cache.get(self.chunk(part.index).object),
             part,
         };
         let parts: Vec<WantedPart> = self.map.parts(wanted.clone()).map(hold).collect();
@@ -227,7 +227,7 @@ impl FileReader {
             let run_bytes: u64 = run.iter().map(|wanted| wanted.part.size_bytes()).sum();
             let (into, later) = std::mem::take(&mut rest).split_at_mut(run_bytes as usize);
             rest = later;
-            let first = run[0].part.place;
+            let first = run[0].part.index;
             match run {
                 [wanted] if !self.is_direct(wanted) => {
                     self.read_part(wanted, into, continues, may_wait).await?
@@ -238,13 +238,13 @@ impl FileReader {
         Ok(size_bytes)
     }
 
-    fn chunk(&self, place: usize) -> &Chunk {
-        &self.file.record.chunks[place]
+    fn chunk(&self, index: usize) -> &Chunk {
+        &self.file.record.chunks[index]
     }
 
     /// Whether a part goes directly to where it is wanted: a whole chunk that is not being opened.
     fn is_direct(&self, wanted: &WantedPart) -> bool {
-        let chunk = self.chunk(wanted.part.place);
+        let chunk = self.chunk(wanted.part.index);
         wanted.part.size_bytes() == chunk.size_bytes && (chunk.is_hole() || wanted.open.is_none())
     }
 
@@ -255,23 +255,23 @@ impl FileReader {
         let mut progress = self.lock();
         let step = progress.plan.read(&self.map, wanted);
         let Some(ahead) = step.ahead else { return step.continues };
-        let first = self.map.place(begin).unwrap_or(0);
+        let first = self.map.index_at(begin).unwrap_or(0);
         // Those that the read is about to use are not given up.
-        progress.ahead.retain(|(place, _)| (first..ahead.end).contains(place));
-        for place in first..ahead.end {
-            let chunk = self.chunk(place);
+        progress.ahead.retain(|(index, _)| (first..ahead.end).contains(index));
+        for index in first..ahead.end {
+            let chunk = self.chunk(index);
             // This counts as a use, also of those that are not read yet: chunks that were read
             // before go first.
             let is_cached = self.cache.get(chunk.object).is_some();
-            let is_begun = progress.ahead.iter().any(|(begun, _)| *begun == place);
-            if is_cached || is_begun || chunk.is_hole() || !ahead.contains(&place) {
+            let is_begun = progress.ahead.iter().any(|(begun, _)| *begun == index);
+            if is_cached || is_begun || chunk.is_hole() || !ahead.contains(&index) {
                 continue;
             }
             let from_afar = progress.plan.is_whole_from_afar(chunk.size_bytes);
             let (chunks, runtime) = (self.chunks.clone(), self.runtime.clone());
             let (file, cache) = (self.file.clone(), self.cache.clone());
-            let opening = open_ahead((chunks, runtime), file, place, cache, from_afar);
-            progress.ahead.push((place, Background::spawn_on(&self.runtime, opening)));
+            let opening = open_ahead((chunks, runtime), file, index, cache, from_afar);
+            progress.ahead.push((index, Background::spawn_on(&self.runtime, opening)));
         }
         step.continues
     }
@@ -284,7 +284,7 @@ impl FileReader {
         continues: bool,
         may_wait: MayWait,
     ) -> Result<(), FilesError> {
-        let (chunk, place) = (self.chunk(part.place), part.place);
+        let (chunk, index) = (self.chunk(part.index), part.index);
         if chunk.is_hole() {
             into.fill(0);
             return Ok(());
@@ -293,14 +293,14 @@ impl FileReader {
             None => {
                 let is_near = self.chunks.near.is_near(chunk).await;
                 let (part_bytes, chunk_bytes) = (part.size_bytes(), chunk.size_bytes);
-                let facts = PartFacts { place, part_bytes, chunk_bytes, is_near };
+                let facts = PartFacts { index, part_bytes, chunk_bytes, is_near };
                 let way = self.lock().plan.way(facts, continues);
                 (way == Way::Whole).then(|| self.cache.add(chunk.object, chunk.size_bytes))
             }
             known => known,
         };
         if let Some(opening) = opening {
-            match opened((&self.chunks, &self.runtime), &self.file, place, &self.cache, &opening)
+            match opened((&self.chunks, &self.runtime), &self.file, index, &self.cache, &opening)
                 .await
             {
                 Ok(()) if self.copy(&opening, part, into, may_wait).await => return Ok(()),
@@ -310,7 +310,7 @@ impl FileReader {
                 Err(error) => return Err(error),
             }
         }
-        let start = self.map.chunk(place).start;
+        let start = self.map.chunk(index).start;
         self.request(start + part.range.start..start + part.range.end, into).await
     }
 
@@ -344,19 +344,19 @@ impl FileReader {
     /// Reads whole chunks without keeping them.
     async fn read_chunks(
         &self,
-        places: Range<usize>,
+        indices: Range<usize>,
         into: &mut [u8],
         may_wait: MayWait,
     ) -> Result<(), FilesError> {
-        let first = places.start;
+        let first = indices.start;
         let start = self.map.chunk(first).start;
         if may_wait == MayWait::No {
             let end = start + into.len() as u64;
             return self.request(start..end, into).await;
         }
         let mut rest = &mut *into;
-        let chunks = places.map(|place| {
-            let chunk = self.chunk(place);
+        let chunks = indices.map(|index| {
+            let chunk = self.chunk(index);
             let (into, later) = std::mem::take(&mut rest).split_at_mut(chunk.size_bytes as usize);
             rest = later;
             ChunkPlace { chunk, into }
@@ -365,8 +365,8 @@ impl FileReader {
         for run in missing.chunk_by(|one, next| one + 1 == *next) {
             let (one, last) =
                 (self.map.chunk(first + run[0]), self.map.chunk(first + run[run.len() - 1]));
-            let place = (one.start - start) as usize..(last.end - start) as usize;
-            self.request(one.start..last.end, &mut into[place]).await?;
+            let within = (one.start - start) as usize..(last.end - start) as usize;
+            self.request(one.start..last.end, &mut into[within]).await?;
         }
         Ok(())
     }
@@ -374,8 +374,8 @@ impl FileReader {
     /// Reads a range without opening its chunks.
     async fn request(&self, range: Range<u64>, mut into: &mut [u8]) -> Result<(), FilesError> {
         let mut parts = self.map.parts(range.clone());
-        if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
-            into.copy_from_slice(&self.chunks.part(&self.file, place, range).await?.content);
+        if let (Some(ChunkPart { index, range }), None) = (parts.next(), parts.next()) {
+            into.copy_from_slice(&self.chunks.part(&self.file, index, range).await?.content);
             return Ok(());
         }
         let mut reading = self.parts(range.clone());
@@ -397,15 +397,15 @@ impl FileReader {
 async fn opened(
     (chunks, runtime): (&ChunkReader, &Handle),
     file: &File,
-    place: usize,
+    index: usize,
     cache: &Arc<ChunkCache>,
     opening: &CachedChunk,
 ) -> Result<(), FilesError> {
     if opening.initialized() {
         return Ok(());
     }
-    let object = file.record.chunks[place].object;
-    let open = async || Ok(chunks.open(file, place, Division::WHOLE).await?.content);
+    let object = file.record.chunks[index].object;
+    let open = async || Ok(chunks.open(file, index, Division::WHOLE).await?.content);
     match opening.get_or_try_init(open).await {
         Ok(_) => {
             cache.opened(object, opening, runtime);
@@ -422,16 +422,16 @@ async fn opened(
 async fn open_ahead(
     (chunks, runtime): (Arc<ChunkReader>, Handle),
     file: Arc<File>,
-    place: usize,
+    index: usize,
     cache: Arc<ChunkCache>,
     from_afar: bool,
 ) {
-    let chunk = &file.record.chunks[place];
+    let chunk = &file.record.chunks[index];
     if !from_afar && !chunks.near.is_near(chunk).await {
         return;
     }
     let opening = cache.add(chunk.object, chunk.size_bytes);
-    if let Err(error) = opened((&chunks, &runtime), &file, place, &cache, &opening).await {
+    if let Err(error) = opened((&chunks, &runtime), &file, index, &cache, &opening).await {
         tracing::debug!("a chunk was not read ahead: {error}");
     }
 }

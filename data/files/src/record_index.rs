@@ -67,16 +67,16 @@ impl RecordIndex {
         }
         let mut counted = self.counted.lock().await;
         let (mut first, mut offset) = (0, 0);
-        for (place, chunk) in record.chunks.iter().enumerate() {
-            if place == counted.counts.len() {
-                let starts = self.starts_of(place).await?;
+        for (index, chunk) in record.chunks.iter().enumerate() {
+            if index == counted.counts.len() {
+                let starts = self.starts_of(index).await?;
                 counted.counts.push(starts.len() as u64);
-                counted.last = Some((place, starts));
+                counted.last = Some((index, starts));
             }
-            let count = counted.counts[place];
+            let count = counted.counts[index];
             if number < first + count {
-                if counted.last.as_ref().is_none_or(|(last, _)| *last != place) {
-                    counted.last = Some((place, self.starts_of(place).await?));
+                if counted.last.as_ref().is_none_or(|(last, _)| *last != index) {
+                    counted.last = Some((index, self.starts_of(index).await?));
                 }
                 let start = counted
                     .last
@@ -91,11 +91,11 @@ impl RecordIndex {
     }
 
     /// Reads a chunk. Returns where its records begin in it.
-    async fn starts_of(&self, place: usize) -> Result<Vec<u64>, FilesError> {
-        let content = self.files.chunk(&self.file, place).await?;
+    async fn starts_of(&self, index: usize) -> Result<Vec<u64>, FilesError> {
+        let content = self.files.chunk(&self.file, index).await?;
         let starts = record_starts(*self.file.record.format, &content);
         starts.map_err(|error| {
-            FilesError::invalid(format!("{}: chunk {place}: {error}", self.file.name))
+            FilesError::invalid(format!("{}: chunk {index}: {error}", self.file.name))
         })
     }
 }

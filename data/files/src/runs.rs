@@ -22,7 +22,7 @@ use crate::runs::spec::{BlockRunId, RunAddress, RunSpec, RunStatus};
 /// The connection of one worker to its run.
 pub struct RunAttendance {
     runs: Arc<RunCalls>,
-    place: RunAddress,
+    address: RunAddress,
     worker: WorkerId,
     told: mpsc::Receiver<Result<Option<Effect>, FilesError>>,
     listening: JoinHandle<()>,
@@ -42,52 +42,52 @@ impl RunCalls {
     pub async fn open_run(&self, spec: RunSpec) -> Result<RunAddress, FilesError> {
         spec.check().map_err(|error| FilesError::invalid(error.to_string()))?;
         let node = self.routes.known().ring.leader(&spec.files[0].name);
-        let place = RunAddress { node, run: BlockRunId(random()?) };
-        match self.ask_run(place, RunRequest::Open(Box::new(spec))).await? {
-            RunReply::Opened { failure: None } => Ok(place),
+        let address = RunAddress { node, run: BlockRunId(random()?) };
+        match self.ask_run(address, RunRequest::Open(Box::new(spec))).await? {
+            RunReply::Opened { failure: None } => Ok(address),
             RunReply::Opened { failure: Some(why) } => Err(FilesError::invalid(why)),
             _ => Err(unexpected()),
         }
     }
 
     /// The specification of a run.
-    pub async fn run_spec(&self, place: RunAddress) -> Result<RunSpec, FilesError> {
-        match self.ask_run(place, RunRequest::Spec).await? {
+    pub async fn run_spec(&self, address: RunAddress) -> Result<RunSpec, FilesError> {
+        match self.ask_run(address, RunRequest::Spec).await? {
             RunReply::Spec(spec) => Ok(*spec),
             _ => Err(unexpected()),
         }
     }
 
     /// The status of a run.
-    pub async fn run_status(&self, place: RunAddress) -> Result<RunStatus, FilesError> {
-        match self.ask_run(place, RunRequest::Status).await? {
+    pub async fn run_status(&self, address: RunAddress) -> Result<RunStatus, FilesError> {
+        match self.ask_run(address, RunRequest::Status).await? {
             RunReply::Status(status) => Ok(status),
             _ => Err(unexpected()),
         }
     }
 
     /// Ends a run. Its workers get no further answers.
-    pub async fn close_run(&self, place: RunAddress) -> Result<(), FilesError> {
-        self.ask_run(place, RunRequest::Close).await.map(drop)
+    pub async fn close_run(&self, address: RunAddress) -> Result<(), FilesError> {
+        self.ask_run(address, RunRequest::Close).await.map(drop)
     }
 
     /// Registers a new worker of a run.
     pub async fn attend_run(
         self: &Arc<Self>,
-        place: RunAddress,
+        address: RunAddress,
     ) -> Result<RunAttendance, FilesError> {
         let worker = WorkerId(random()? as u64);
-        let replies = self.begin_attendance(place, worker).await?;
+        let replies = self.begin_attendance(address, worker).await?;
         let (tell, told) = mpsc::channel(1);
-        let listening = tokio::spawn(self.clone().listen(place, worker, replies, tell));
-        Ok(RunAttendance { runs: self.clone(), place, worker, told, listening })
+        let listening = tokio::spawn(self.clone().listen(address, worker, replies, tell));
+        Ok(RunAttendance { runs: self.clone(), address, worker, told, listening })
     }
 
     /// Forwards the answers to a worker. After a lost connection, connects again and forwards
     /// `None` once.
     async fn listen(
         self: Arc<Self>,
-        place: RunAddress,
+        address: RunAddress,
         worker: WorkerId,
         mut replies: Replies,
         tell: mpsc::Sender<Result<Option<Effect>, FilesError>>,
@@ -95,9 +95,9 @@ impl RunCalls {
         loop {
             let told = match replies.next().await {
                 Ok(ResponseBody::Run(RunReply::Effect(effect))) => Ok(Some(effect)),
-                Ok(ResponseBody::Run(RunReply::Unknown)) => Err(unknown(place)),
+                Ok(ResponseBody::Run(RunReply::Unknown)) => Err(unknown(address)),
                 Ok(_) => Err(unexpected()),
-                Err(_) => self.begin_attendance(place, worker).await.map(|again| {
+                Err(_) => self.begin_attendance(address, worker).await.map(|again| {
                     replies = again;
                     None
                 }),
@@ -111,10 +111,10 @@ impl RunCalls {
 
     async fn begin_attendance(
         &self,
-        place: RunAddress,
+        address: RunAddress,
         worker: WorkerId,
     ) -> Result<Replies, FilesError> {
-        match self.begin_run(place, RunRequest::Attend(worker)).await? {
+        match self.begin_run(address, RunRequest::Attend(worker)).await? {
             (RunReply::Attending, replies) => Ok(replies),
             _ => Err(unexpected()),
         }
@@ -123,19 +123,19 @@ impl RunCalls {
     /// Sends a request that has one answer.
     async fn ask_run(
         &self,
-        place: RunAddress,
+        address: RunAddress,
         request: RunRequest,
     ) -> Result<RunReply, FilesError> {
-        self.begin_run(place, request).await.map(|(reply, _)| reply)
+        self.begin_run(address, request).await.map(|(reply, _)| reply)
     }
 
     /// Sends a request. Returns its first answer, and the receiver of further ones.
     async fn begin_run(
         &self,
-        place: RunAddress,
+        address: RunAddress,
         request: RunRequest,
     ) -> Result<(RunReply, Replies), FilesError> {
-        let RunAddress { node, run } = place;
+        let RunAddress { node, run } = address;
         let (deadline, mut pause) = (self.routes.deadline(), Backoff::default());
         loop {
             let asked = async {
@@ -149,7 +149,7 @@ impl RunCalls {
                 ))
             };
             match timeout(ANSWER_DEADLINE, asked).await.unwrap_or_else(|_| Err(late())) {
-                Ok((ResponseBody::Run(RunReply::Unknown), _)) => return Err(unknown(place)),
+                Ok((ResponseBody::Run(RunReply::Unknown), _)) => return Err(unknown(address)),
                 Ok((ResponseBody::Run(reply), replies)) => return Ok((reply, replies)),
                 Ok(_) => return Err(unexpected()),
                 Err(error)
@@ -183,11 +183,11 @@ impl RunAttendance {
 
     /// Reports an event of this worker. The report may be lost.
     pub async fn tell(&self, event: Event) {
-        let what = RequestBody::Tell { run: self.place.run, event };
-        let told = timeout(ANSWER_DEADLINE, self.runs.ask_node(self.place.node, what)).await;
+        let what = RequestBody::Tell { run: self.address.run, event };
+        let told = timeout(ANSWER_DEADLINE, self.runs.ask_node(self.address.node, what)).await;
         if !matches!(told, Ok(Ok(_))) {
             tracing::debug!(
-                place = %self.place,
+                place = %self.address,
                 "an event could not be sent to the node that leads the run"
             );
         }
@@ -199,7 +199,7 @@ impl RunAttendance {
     /// # Errors
     /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn next(&mut self) -> Result<Option<Effect>, FilesError> {
-        self.told.recv().await.unwrap_or_else(|| Err(unknown(self.place)))
+        self.told.recv().await.unwrap_or_else(|| Err(unknown(self.address)))
     }
 }
 
@@ -209,11 +209,11 @@ impl Drop for RunAttendance {
     }
 }
 
-fn unknown(place: RunAddress) -> FilesError {
+fn unknown(address: RunAddress) -> FilesError {
     let message = format!(
         "job {} over blocks no longer exists: it has ended, or the node that led it has lost its \
          disk",
-        place.run
+        address.run
     );
     FilesError::new(FilesErrorKind::NotFound, message)
 }

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use crate::record_index::{RecordIndex, RecordStart};
 use crate::{
-    Creation, DfsClient, File, FilePart, FilesError, FilesErrorKind, HiddenFile, Reading,
+    ChunkStream, Creation, DfsClient, File, FilePart, FilesError, FilesErrorKind, HiddenFile,
     SparseFile, WriteOptions,
 };
 
@@ -214,7 +214,7 @@ fn beyond_end(name: &FileName, all: u64, of: &str, from: u64) -> StorageError {
 }
 
 #[async_trait::async_trait]
-impl FileParts for Reading {
+impl FileParts for ChunkStream {
     async fn next(&mut self) -> Result<Option<ContentPart>, StorageError> {
         Ok(self.next_part().await?.map(|part| match part {
             FilePart::Bytes(bytes) => ContentPart::Bytes(bytes),
@@ -223,7 +223,7 @@ impl FileParts for Reading {
     }
 
     fn near_bytes(&self) -> u64 {
-        Reading::near_bytes(self)
+        ChunkStream::near_bytes(self)
     }
 }
 

@@ -32,7 +32,7 @@ const CHECK_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The state of a file's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Replicas that are missing or damaged, of chunks that have another good replica: index of
     /// the chunk, and node. They were reported to the leader, which has them replaced.
     pub bad: Vec<(usize, NodeId)>,
@@ -46,7 +46,7 @@ pub struct Verified {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostChunk {
     /// Index of the chunk in the file.
-    pub place: usize,
+    pub index: usize,
     /// Range of its bytes in the file.
     pub range: Range<u64>,
     /// Nodes that keep a damaged copy.
@@ -55,7 +55,7 @@ pub struct LostChunk {
     pub silent: Vec<NodeId>,
 }
 
-impl Verified {
+impl VerifyReport {
     /// Whether all replicas are good.
     pub fn is_good(&self) -> bool {
         self.bad.is_empty() && self.silent.is_empty() && self.lost.is_empty()
@@ -78,54 +78,56 @@ impl Upkeep {
     /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none
     /// of a chunk's nodes has it, all other nodes are asked. Missing and damaged replicas are
     /// reported to the leader.
-    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Verified, FilesError> {
+    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<VerifyReport, FilesError> {
         let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
-        for (place, chunk) in file.record.chunks.iter().enumerate() {
-            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(place));
+        for (index, chunk) in file.record.chunks.iter().enumerate() {
+            chunk.replicas.iter().for_each(|node| by_node.entry(*node).or_default().push(index));
         }
         let holes = file.record.chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_hole());
-        let mut found =
-            Found { whole: holes.map(|(place, _)| place).collect(), ..Found::default() };
-        for (node, places) in by_node {
-            let denied = self.look_for(file, node, &places, thoroughly, &mut found).await;
+        let mut found = ReplicaFindings {
+            whole: holes.map(|(index, _)| index).collect(),
+            ..ReplicaFindings::default()
+        };
+        for (node, indices) in by_node {
+            let denied = self.look_for(file, node, &indices, thoroughly, &mut found).await;
             if !denied.is_empty() {
                 let objects =
-                    denied.iter().map(|place| file.record.chunks[*place].object).collect();
+                    denied.iter().map(|index| file.record.chunks[*index].object).collect();
                 self.names.tell_bad(&file.name, objects, node).await;
             }
         }
-        let is_missed = |place: &usize| !found.whole.contains(place);
+        let is_missed = |index: &usize| !found.whole.contains(index);
         let missed: Vec<usize> = (0..file.record.chunks.len()).filter(is_missed).collect();
-        let mut elsewhere = Found::default();
+        let mut elsewhere = ReplicaFindings::default();
         if !missed.is_empty() {
             for node in self.routes.known().members.keys() {
                 // The nodes of the chunk have been asked before.
-                let is_other = |place: &usize| !file.record.chunks[*place].replicas.contains(node);
-                let places: Vec<usize> = missed.iter().copied().filter(is_other).collect();
-                self.look_for(file, *node, &places, thoroughly, &mut elsewhere).await;
+                let is_other = |index: &usize| !file.record.chunks[*index].replicas.contains(node);
+                let indices: Vec<usize> = missed.iter().copied().filter(is_other).collect();
+                self.look_for(file, *node, &indices, thoroughly, &mut elsewhere).await;
             }
         }
         let (mut lost, mut end) = (Vec::new(), 0);
-        for (place, chunk) in file.record.chunks.iter().enumerate() {
+        for (index, chunk) in file.record.chunks.iter().enumerate() {
             let range = end..end + chunk.size_bytes;
             end = range.end;
-            if missed.contains(&place) && !elsewhere.whole.contains(&place) {
+            if missed.contains(&index) && !elsewhere.whole.contains(&index) {
                 let of = |pairs: &BTreeSet<(usize, NodeId)>| {
                     pairs
                         .iter()
-                        .filter(|(of, _)| *of == place)
+                        .filter(|(of, _)| *of == index)
                         .map(|(_, node)| *node)
                         .collect::<Vec<_>>()
                 };
                 let damaged_on = [of(&found.damaged), of(&elsewhere.damaged)].concat();
-                lost.push(LostChunk { place, range, damaged_on, silent: of(&found.silent) });
+                lost.push(LostChunk { index, range, damaged_on, silent: of(&found.silent) });
             }
         }
-        let is_lost = |place: usize| lost.iter().any(|lost| lost.place == place);
+        let is_lost = |index: usize| lost.iter().any(|lost| lost.index == index);
         let but_lost = |pairs: BTreeSet<(usize, NodeId)>| {
-            pairs.into_iter().filter(|(place, _)| !is_lost(*place)).collect::<Vec<_>>()
+            pairs.into_iter().filter(|(index, _)| !is_lost(*index)).collect::<Vec<_>>()
         };
-        Ok(Verified { bad: but_lost(found.denied), silent: but_lost(found.silent), lost })
+        Ok(VerifyReport { bad: but_lost(found.denied), silent: but_lost(found.silent), lost })
     }
 
     /// Restores the lost chunks of a file from a `copy` of it. Returns their number.
@@ -137,8 +139,8 @@ impl Upkeep {
         let file = self.names.stat(name).await?;
         let lost = self.verify(&file, true).await?.lost;
         let mut record = file.record.clone();
-        for LostChunk { place, range, .. } in &lost {
-            if Checksum::of(&part_of(&mut copy, range.clone())?).0 != record.chunks[*place].checksum
+        for LostChunk { index, range, .. } in &lost {
+            if Checksum::of(&part_of(&mut copy, range.clone())?).0 != record.chunks[*index].checksum
             {
                 let (first, last) = (range.start, range.end.saturating_sub(1));
                 let why = format!(
@@ -152,11 +154,11 @@ impl Upkeep {
         }
         // The objects are those that were lost, so that nodes forget damaged copies of them. If the
         // file is another one by now, they stay for a day: another client may have restored them.
-        for LostChunk { place, range, .. } in &lost {
+        for LostChunk { index, range, .. } in &lost {
             let chunk = OutgoingChunk::of(record.id, part_of(&mut copy, range.clone())?, true);
-            record.chunks[*place] = self.replicas.store(chunk, record.replication).await?;
+            record.chunks[*index] = self.replicas.store(chunk, record.replication).await?;
         }
-        let restored: Vec<_> = lost.iter().map(|lost| &record.chunks[lost.place]).collect();
+        let restored: Vec<_> = lost.iter().map(|lost| &record.chunks[lost.index]).collect();
         self.replicas.sync_chunks(record.replication, &restored).await?;
         self.publisher.replace(file, record, UnclaimedChunks::new(&self.replicas)).await?;
         Ok(lost.len())
@@ -167,26 +169,26 @@ impl Upkeep {
         &self,
         file: &File,
         node: NodeId,
-        places: &[usize],
+        indices: &[usize],
         thoroughly: bool,
-        found: &mut Found,
+        found: &mut ReplicaFindings,
     ) -> Vec<usize> {
         let mut denied = Vec::new();
-        for places in places.chunks(CHECK_TOGETHER) {
-            let objects = places.iter().map(|place| file.record.chunks[*place].object).collect();
+        for indices in indices.chunks(CHECK_TOGETHER) {
+            let objects = indices.iter().map(|index| file.record.chunks[*index].object).collect();
             let Some(held) = self.held(node, objects, thoroughly).await else {
-                found.silent.extend(places.iter().map(|place| (*place, node)));
+                found.silent.extend(indices.iter().map(|index| (*index, node)));
                 continue;
             };
-            for (place, held) in places.iter().copied().zip(held) {
+            for (index, held) in indices.iter().copied().zip(held) {
                 if held == ChunkPresence::Whole {
-                    found.whole.insert(place);
+                    found.whole.insert(index);
                     continue;
                 }
-                denied.push(place);
-                found.denied.insert((place, node));
+                denied.push(index);
+                found.denied.insert((index, node));
                 if held == ChunkPresence::Damaged {
-                    found.damaged.insert((place, node));
+                    found.damaged.insert((index, node));
                 }
             }
         }
@@ -219,7 +221,7 @@ impl Upkeep {
 
 /// The answers of nodes about a file's chunks, by index.
 #[derive(Default)]
-struct Found {
+struct ReplicaFindings {
     whole: BTreeSet<usize>,
     denied: BTreeSet<(usize, NodeId)>,
     damaged: BTreeSet<(usize, NodeId)>,

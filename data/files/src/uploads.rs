@@ -60,8 +60,8 @@ impl<'a> FileDraft<'a> {
     }
 }
 
-/// Chunks that are being stored, with their places in the file.
-type Storing = JoinSet<(usize, Result<Chunk, FilesError>)>;
+/// Chunks that are being stored, with their indices in the file.
+type ChunkWrites = JoinSet<(usize, Result<Chunk, FilesError>)>;
 
 impl Uploads {
     pub fn new(quotas: Arc<Quotas>, replicas: Arc<Replicas>) -> Self {
@@ -142,7 +142,7 @@ impl Uploads {
         cutter: Cutter,
         source: impl ContentSource,
         begun: Vec<u8>,
-        (before, under_way): (usize, &mut Storing),
+        (before, under_way): (usize, &mut ChunkWrites),
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let replication = draft.replication;
@@ -157,28 +157,28 @@ impl Uploads {
         let (mut stored_bytes, mut is_cut) = (0, false);
         loop {
             let may_cut = !is_cut && under_way.len() < CHUNKS_TOGETHER;
-            let (place, chunk) = tokio::select! {
+            let (index, chunk) = tokio::select! {
                 Some(stored) = under_way.join_next() => {
-                    let (place, chunk): (usize, Result<Chunk, FilesError>) =
+                    let (index, chunk): (usize, Result<Chunk, FilesError>) =
                         stored.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-                    (place, chunk?)
+                    (index, chunk?)
                 }
                 piece = pieces.recv(), if may_cut => {
                     let Some(piece) = piece.transpose()? else {
                         is_cut = true;
                         continue;
                     };
-                    let place = chunks.len();
-                    if before + place == MAX_CHUNKS {
+                    let index = chunks.len();
+                    if before + index == MAX_CHUNKS {
                         return Err(too_many_chunks(draft.name));
                     }
                     chunks.push(None);
                     match piece {
-                        SourceChunk::Hole(hole) => (place, hole),
+                        SourceChunk::Hole(hole) => (index, hole),
                         SourceChunk::Content(content) => {
                             let (replicas, chunk) = (self.replicas.clone(), draft.chunk(content));
                             under_way.spawn(async move {
-                                (place, replicas.store(chunk, replication).await)
+                                (index, replicas.store(chunk, replication).await)
                             });
                             continue;
                         }
@@ -188,7 +188,7 @@ impl Uploads {
             };
             stored_bytes += chunk.size_bytes;
             see(stored_bytes);
-            chunks[place] = Some(chunk);
+            chunks[index] = Some(chunk);
             let more =
                 FolderUsage { bytes: stored_bytes.saturating_sub(draft.replaced_bytes), files: 0 };
             drop(self.quotas.charge(draft.name, None, more).await?);

@@ -11,8 +11,8 @@ use eyas_types::dfs::{Attributes, FileName};
 use fuser::Errno;
 use tokio::sync::RwLock;
 
+use crate::cluster_entry::ClusterEntry;
 use crate::failure::{MountFailure, shown};
-use crate::found::Found;
 use crate::inode::{Inode, ROOT, TRUSTED};
 use crate::inodes::Inodes;
 use crate::namespace::{Namespace, file_name};
@@ -115,7 +115,7 @@ impl Entries {
     }
 
     /// An entry that is listed. The kernel gets a reference to it.
-    pub fn listed(&self, path: &str, found: &Found, is_pending: bool) -> Arc<Inode> {
+    pub fn listed(&self, path: &str, found: &ClusterEntry, is_pending: bool) -> Arc<Inode> {
         if is_pending && let Some(node) = self.inodes.named(path) {
             self.inodes.refer(&node);
             return node;

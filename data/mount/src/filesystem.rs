@@ -233,7 +233,7 @@ impl Filesystem for KernelRequests {
     ) {
         let node = self.node(number);
         if let Ok(node) = &node
-            && let Some(data) = self.mounted.readers.read_at_hand(node, offset, size.into())
+            && let Some(data) = self.mounted.readers.read_local(node, offset, size.into())
         {
             return reply.data(&data);
         }

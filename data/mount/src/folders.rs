@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::cluster_entry::ClusterEntry;
 use crate::entries::Entries;
 use crate::failure::MountFailure;
-use crate::found::Found;
 use crate::inode::{Inode, ROOT};
 
 /// Number of entries that are requested at a time.
@@ -19,7 +19,7 @@ pub(crate) struct FolderReader {
     pub path: String,
     /// The position of the first entry of `page`.
     first: u64,
-    page: VecDeque<(String, Found, bool)>,
+    page: VecDeque<(String, ClusterEntry, bool)>,
     /// The path from which the next page continues; `None` at the end.
     next: Option<String>,
     /// Number of changes of names when the page was requested.
@@ -29,7 +29,7 @@ pub(crate) struct FolderReader {
 /// An entry of a folder at a position.
 pub(crate) struct FolderEntry {
     pub name: String,
-    pub found: Found,
+    pub found: ClusterEntry,
     /// Whether the file was created here and never published.
     pub is_pending: bool,
 }
@@ -67,7 +67,7 @@ impl FolderReader {
                 self.read_page(entries, &from).await?;
                 continue;
             }
-            let entry = |(name, found, is_pending): &(String, Found, bool)| FolderEntry {
+            let entry = |(name, found, is_pending): &(String, ClusterEntry, bool)| FolderEntry {
                 name: name.clone(),
                 found: found.clone(),
                 is_pending: *is_pending,
@@ -87,7 +87,7 @@ impl FolderReader {
         self.changes = entries.inodes.changes();
         let listed = entries.namespace.list(&self.path, from, PAGE).await?;
         let page = listed.entries.into_iter().map(|(name, found)| (name, (found, false)));
-        let mut page: BTreeMap<String, (Found, bool)> = page.collect();
+        let mut page: BTreeMap<String, (ClusterEntry, bool)> = page.collect();
         for (name, node) in entries.inodes.pending_in(&self.path) {
             let path = format!("{}/{name}", self.path);
             if path.as_str() >= from && listed.next.as_ref().is_none_or(|next| path < *next) {
@@ -102,11 +102,18 @@ impl FolderReader {
 }
 
 /// An entry as this mount has it.
-fn found_here(node: &Inode) -> Found {
+fn found_here(node: &Inode) -> ClusterEntry {
     let state = node.state();
     let (kind, attributes) = (state.kind().clone(), state.attributes());
     let (size_bytes, hole_bytes) = (state.size_bytes(), state.size_bytes() - state.stored_bytes());
-    Found { id: node.id, kind, size_bytes, hole_bytes, attributes, file: state.file().cloned() }
+    ClusterEntry {
+        id: node.id,
+        kind,
+        size_bytes,
+        hole_bytes,
+        attributes,
+        file: state.file().cloned(),
+    }
 }
 
 /// The folder above a folder, of which only the number is needed.

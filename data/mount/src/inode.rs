@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use eyas_files::{File, SentRecords};
 use eyas_types::dfs::FileId;
 
-use crate::found::Found;
+use crate::cluster_entry::ClusterEntry;
 
 pub(crate) use self::state::{CacheAtOpen, InodeState, TRUSTED};
 
@@ -36,7 +36,7 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
-    pub fn new(number: u64, found: &Found, is_published: bool) -> Self {
+    pub fn new(number: u64, found: &ClusterEntry, is_published: bool) -> Self {
         let (publishing, sent) = (tokio::sync::Mutex::default(), SentRecords::default());
         let state = Mutex::new(InodeState::new(found, is_published));
         Inode { number, id: found.id, publishing, sent, state }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::found::Found;
+use crate::cluster_entry::ClusterEntry;
 use crate::inode::{Inode, ROOT};
 
 /// All entries that the kernel knows.
@@ -18,7 +18,7 @@ pub(crate) struct Inodes(Mutex<Tables>);
 
 #[derive(Debug, Default)]
 struct Tables {
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, InodeEntry>,
     by_name: BTreeMap<String, u64>,
     /// Names of files that were created and that have never been published.
     pending: BTreeSet<String>,
@@ -28,7 +28,7 @@ struct Tables {
 }
 
 #[derive(Debug)]
-struct Known {
+struct InodeEntry {
     node: Arc<Inode>,
     /// The path from the root, which is empty for the root itself; `None` if the entry was
     /// removed.
@@ -38,10 +38,10 @@ struct Known {
 }
 
 impl Inodes {
-    pub fn new(root: &Found) -> Self {
+    pub fn new(root: &ClusterEntry) -> Self {
         let node = Arc::new(Inode::new(ROOT, root, true));
         let mut tables = Tables::default();
-        tables.known.insert(ROOT, Known { node, name: Some(String::new()), lookups: 1 });
+        tables.known.insert(ROOT, InodeEntry { node, name: Some(String::new()), lookups: 1 });
         tables.by_name.insert(String::new(), ROOT);
         Inodes(Mutex::new(tables))
     }
@@ -72,19 +72,19 @@ impl Inodes {
     }
 
     /// A program of this mount has created a file.
-    pub fn created(&self, name: &str, found: &Found) -> Arc<Inode> {
+    pub fn created(&self, name: &str, found: &ClusterEntry) -> Arc<Inode> {
         self.tables().changes += 1;
         self.remember(name, found, false)
     }
 
     /// Takes an entry that was looked up in a folder. `None` if the folder has another name now.
-    pub fn looked_up(&self, folder: u64, name: &str, found: &Found) -> Option<Arc<Inode>> {
+    pub fn looked_up(&self, folder: u64, name: &str, found: &ClusterEntry) -> Option<Arc<Inode>> {
         let above = name.rsplit_once('/').map_or("", |(above, _)| above);
         (self.name(folder).as_deref() == Some(above)).then(|| self.remember(name, found, true))
     }
 
     /// Takes an entry that the cluster has, or a new one. The kernel gets a reference to it.
-    pub fn remember(&self, name: &str, found: &Found, is_published: bool) -> Arc<Inode> {
+    pub fn remember(&self, name: &str, found: &ClusterEntry, is_published: bool) -> Arc<Inode> {
         let mut tables = self.tables();
         let number = tables.number_of(name, found);
         tables.unname(name, Some(number));
@@ -106,7 +106,7 @@ impl Inodes {
                 let node = Arc::new(Inode::new(number, found, is_published));
                 tables.known.insert(
                     number,
-                    Known { node: node.clone(), name: Some(name.to_owned()), lookups: 1 },
+                    InodeEntry { node: node.clone(), name: Some(name.to_owned()), lookups: 1 },
                 );
                 return node;
             }
@@ -117,7 +117,7 @@ impl Inodes {
     }
 
     /// The inode number that an entry with this name has or would have.
-    pub fn number_of(&self, name: &str, found: &Found) -> u64 {
+    pub fn number_of(&self, name: &str, found: &ClusterEntry) -> u64 {
         self.tables().number_of(name, found)
     }
 
@@ -215,8 +215,8 @@ impl Inodes {
 impl Tables {
     /// The number follows from the id of the entry. While a folder is being moved, it has one id
     /// under two names; it must be two inodes then, as the kernel knows a folder by one name.
-    fn number_of(&self, name: &str, found: &Found) -> u64 {
-        let is_other = |known: &Known| {
+    fn number_of(&self, name: &str, found: &ClusterEntry) -> u64 {
+        let is_other = |known: &InodeEntry| {
             let has_other_name =
                 found.kind.is_folder() && known.name.as_deref().is_some_and(|known| known != name);
             known.node.id != found.id || has_other_name

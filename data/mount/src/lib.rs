@@ -34,13 +34,13 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod cluster_entry;
 mod drafts;
 mod entries;
 mod extended;
 mod failure;
 mod filesystem;
 mod folders;
-mod found;
 pub mod guardian;
 mod handles;
 mod holes;

@@ -6,10 +6,10 @@ use eyas_types::dfs::{Attributes, FileKind};
 use fuser::{FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
 use crate::answers::{GENERATION, attr, file_type, to_attr};
+use crate::cluster_entry::ClusterEntry;
 use crate::entries::Entries;
 use crate::failure::MountFailure;
 use crate::folders::{FolderReader, parent};
-use crate::found::Found;
 use crate::handles::OpenHandle;
 use crate::inode::TRUSTED;
 
@@ -63,7 +63,7 @@ pub(crate) async fn list_plus(
         let name = format!("{path}/{}", listed.name);
         if is_outdated && !listed.is_pending {
             // The kernel looks it up: it may have been renamed or removed here.
-            let Found { kind, size_bytes, attributes, .. } = &listed.found;
+            let ClusterEntry { kind, size_bytes, attributes, .. } = &listed.found;
             let number = entries.inodes.number_of(&name, &listed.found);
             let plain = to_attr(number, kind, *size_bytes, attributes, 1);
             if reply.add(INodeNo(0), at, &listed.name, &Duration::ZERO, &plain, GENERATION) {

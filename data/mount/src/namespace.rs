@@ -8,8 +8,8 @@ use eyas_types::dfs::{
 };
 use fuser::Errno;
 
+use crate::cluster_entry::ClusterEntry;
 use crate::failure::MountFailure;
-use crate::found::Found;
 use crate::times::now_ns;
 
 /// The entries of the cluster.
@@ -21,7 +21,7 @@ pub(crate) struct Namespace {
 /// A page of a folder.
 pub(crate) struct EntryPage {
     /// Names without the folder, and entries.
-    pub entries: Vec<(String, Found)>,
+    pub entries: Vec<(String, ClusterEntry)>,
     /// The path from which the next page continues; `None` at the end.
     pub next: Option<String>,
 }
@@ -36,8 +36,8 @@ impl Namespace {
     }
 
     /// The root.
-    pub fn root(&self) -> Found {
-        Found {
+    pub fn root(&self) -> ClusterEntry {
+        ClusterEntry {
             id: FileId(0),
             kind: FileKind::Folder,
             size_bytes: 0,
@@ -47,7 +47,7 @@ impl Namespace {
         }
     }
 
-    pub async fn lookup(&self, path: &str) -> Result<Found, MountFailure> {
+    pub async fn lookup(&self, path: &str) -> Result<ClusterEntry, MountFailure> {
         if path.is_empty() {
             return Ok(self.root());
         }
@@ -62,7 +62,7 @@ impl Namespace {
                 listing;
             (
                 name.base_name().to_owned(),
-                Found { id, kind, size_bytes, hole_bytes, attributes, file: None },
+                ClusterEntry { id, kind, size_bytes, hole_bytes, attributes, file: None },
             )
         };
         Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), next: page.next })
@@ -77,7 +77,7 @@ impl Namespace {
     pub async fn create_empty(
         &self,
         path: &str,
-        found: &Found,
+        found: &ClusterEntry,
         options: WriteOptions,
     ) -> Result<File, MountFailure> {
         let options = WriteOptions { creation: creation(&found.attributes), ..options };
@@ -88,7 +88,7 @@ impl Namespace {
         &self,
         path: &str,
         attributes: Attributes,
-    ) -> Result<Found, MountFailure> {
+    ) -> Result<ClusterEntry, MountFailure> {
         Ok(self.dfs.make_folder(&file_name(path)?, creation(&attributes)).await?.into())
     }
 
@@ -101,7 +101,7 @@ impl Namespace {
         path: &str,
         target: &str,
         attributes: Attributes,
-    ) -> Result<Found, MountFailure> {
+    ) -> Result<ClusterEntry, MountFailure> {
         let (name, creation) = (file_name(path)?, creation(&attributes));
         Ok(self.dfs.make_symbolic_link(&name, target, creation).await?.into())
     }
@@ -110,7 +110,7 @@ impl Namespace {
         &self,
         path: &str,
         change: &AttributeChange,
-    ) -> Result<Found, MountFailure> {
+    ) -> Result<ClusterEntry, MountFailure> {
         Ok(self.dfs.set_attributes(&file_name(path)?, change).await?.into())
     }
 
@@ -119,7 +119,7 @@ impl Namespace {
         path: &str,
         attribute: &str,
         change: NamedChange,
-    ) -> Result<Found, MountFailure> {
+    ) -> Result<ClusterEntry, MountFailure> {
         let name = file_name(path)?;
         let changed = match change {
             NamedChange::Set { value, condition } => {

@@ -32,7 +32,7 @@ impl Readers {
 
     /// Reads from a chunk that is open. Waits for the disk, if not too many threads do so already.
     /// `None` if the bytes are elsewhere.
-    pub fn read_at_hand(&self, node: &Inode, offset: u64, length: u64) -> Option<Vec<u8>> {
+    pub fn read_local(&self, node: &Inode, offset: u64, length: u64) -> Option<Vec<u8>> {
         let reader = {
             let mut state = node.state();
             if state.draft().is_some() {

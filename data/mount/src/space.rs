@@ -104,7 +104,7 @@ mod tests {
     use super::writable;
 
     #[test]
-    fn what_can_be_written_counts_each_byte_once() {
+    fn writable_space_counts_each_byte_once() {
         for (free, replicas, expected) in [
             (&[][..], 1, 0),
             (&[10, 20, 30], 1, 60),

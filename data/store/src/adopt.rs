@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::holes::each_part;
 use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
-use crate::pieces::Summing;
+use crate::pieces::PieceHasher;
 
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ impl ObjectStore {
             |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let mut summing = Summing::of_size(metadata.len());
+        let mut summing = PieceHasher::of_size(metadata.len());
         let mut buffer = vec![0; BUFFER_BYTES];
         each_part(&file, 0..metadata.len(), &mut buffer, &failed, |part| {
             summing.take(part);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_nvme_polynomial() {
+    fn the_checksum_is_crc_64_nvme() {
         // The check value of the CRC catalogue: https://reveng.sourceforge.io/crc-catalogue/all.htm#crc.cat.crc-64-nvme
         assert_eq!(Checksum::of(b"123456789"), Checksum(0xae8b_1486_0a79_9888));
         let mut hasher = Hasher::new();

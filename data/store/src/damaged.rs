@@ -41,7 +41,7 @@ pub struct DamagedUsage {
     pub bytes: u64,
 }
 
-pub(crate) struct Damaged {
+pub(crate) struct Quarantine {
     folder: OwnedFd,
     shelf: Mutex<Shelf>,
 }
@@ -49,10 +49,10 @@ pub(crate) struct Damaged {
 #[derive(Default)]
 struct Shelf {
     irreplaceable: HashSet<ObjectId>,
-    copies: BTreeMap<ObjectId, Aside>,
+    copies: BTreeMap<ObjectId, QuarantinedCopy>,
 }
 
-struct Aside {
+struct QuarantinedCopy {
     size_bytes: u64,
     checksum: Checksum,
     /// The time when the copy was found or last asked for.
@@ -63,7 +63,7 @@ struct Aside {
     is_unsure: bool,
 }
 
-impl Damaged {
+impl Quarantine {
     /// Opens the folder, and creates it if it does not exist.
     pub fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
@@ -72,10 +72,10 @@ impl Damaged {
             if let Some((id, size_bytes, checksum)) =
                 file?.file_name().to_str().and_then(parse_file_name)
             {
-                shelf.copies.insert(id, Aside::new(size_bytes, checksum, false));
+                shelf.copies.insert(id, QuarantinedCopy::new(size_bytes, checksum, false));
             }
         }
-        Ok(Damaged { folder: File::open(folder)?.into(), shelf: Mutex::new(shelf) })
+        Ok(Quarantine { folder: File::open(folder)?.into(), shelf: Mutex::new(shelf) })
     }
 
     /// Whether a damaged copy of the object is kept.
@@ -87,7 +87,7 @@ impl Damaged {
     /// the limits are exceeded.
     pub fn add(&self, id: ObjectId, size_bytes: u64, checksum: Checksum, is_unsure: bool) {
         let mut shelf = self.shelf();
-        let before = shelf.copies.insert(id, Aside::new(size_bytes, checksum, is_unsure));
+        let before = shelf.copies.insert(id, QuarantinedCopy::new(size_bytes, checksum, is_unsure));
         if let Some(before) =
             before.filter(|before| (before.size_bytes, before.checksum) != (size_bytes, checksum))
         {
@@ -120,7 +120,7 @@ impl Damaged {
         }
     }
 
-    fn delete(&self, id: ObjectId, aside: &Aside) {
+    fn delete(&self, id: ObjectId, aside: &QuarantinedCopy) {
         // If this fails, the file stays until a person removes it.
         let _ = rustix::fs::unlinkat(
             &self.folder,
@@ -139,9 +139,9 @@ impl Damaged {
     }
 }
 
-impl Aside {
+impl QuarantinedCopy {
     fn new(size_bytes: u64, checksum: Checksum, is_unsure: bool) -> Self {
-        Aside { size_bytes, checksum, asked: Instant::now(), read: None, is_unsure }
+        QuarantinedCopy { size_bytes, checksum, asked: Instant::now(), read: None, is_unsure }
     }
 }
 

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_disk_has_failed_to_write_is_written_to_a_new_file() {
+    fn an_object_whose_sync_failed_is_written_to_a_new_file() {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = ObjectStore::open(folder.path().join("store")).unwrap();
         let [bad, good] = [1, 2].map(|number| ObjectId([number; 16]));

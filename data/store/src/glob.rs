@@ -89,7 +89,7 @@ impl Glob {
     /// `Unreadable` if a folder that the pattern leads to cannot be read.
     pub fn find(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<PathBuf>, GlobError> {
         let found = self.search(folder, finds_hidden)?.into_iter();
-        let is_meant = |found: &Found| !self.names_folders || found.is_folder_in(folder);
+        let is_meant = |found: &GlobMatch| !self.names_folders || found.is_folder_in(folder);
         Ok(found.filter(is_meant).map(|found| found.path).collect())
     }
 
@@ -106,7 +106,7 @@ impl Glob {
         Ok(found.filter(|found| !found.is_folder_in(folder)).map(|found| found.path).collect())
     }
 
-    fn search(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<Found>, GlobError> {
+    fn search(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<GlobMatch>, GlobError> {
         let mut search = Search { folder, finds_hidden, above: Vec::new(), found: Vec::new() };
         let start = if self.is_absolute { Path::new("/") } else { Path::new("") };
         search.look(start, &self.parts)?;
@@ -265,13 +265,13 @@ impl Token {
 }
 
 /// A path that matches.
-struct Found {
+struct GlobMatch {
     path: PathBuf,
     /// Whether the path is a folder, if a listing has told.
     is_folder: Option<bool>,
 }
 
-impl Found {
+impl GlobMatch {
     fn is_folder_in(&self, folder: &Path) -> bool {
         self.is_folder.unwrap_or_else(|| folder.join(&self.path).is_dir())
     }
@@ -282,7 +282,7 @@ struct Search<'a> {
     finds_hidden: bool,
     /// The folders that a `**` has led through. A link to one of them is not followed again.
     above: Vec<(u64, u64)>,
-    found: Vec<Found>,
+    found: Vec<GlobMatch>,
 }
 
 impl Search<'_> {
@@ -297,7 +297,7 @@ impl Search<'_> {
                     return self.look(&next, rest);
                 }
                 if self.folder.join(&next).symlink_metadata().is_ok() {
-                    self.found.push(Found { path: next, is_folder: None });
+                    self.found.push(GlobMatch { path: next, is_folder: None });
                 }
                 Ok(())
             }
@@ -309,7 +309,7 @@ impl Search<'_> {
                         continue;
                     }
                     if rest.is_empty() {
-                        self.found.push(Found { path: path.join(name), is_folder });
+                        self.found.push(GlobMatch { path: path.join(name), is_folder });
                     } else {
                         self.look(&path.join(name), rest)?;
                     }
@@ -333,7 +333,7 @@ impl Search<'_> {
             let next = path.join(name);
             let is_folder = is_folder.unwrap_or_else(|| self.folder.join(&next).is_dir());
             if rest.is_empty() {
-                self.found.push(Found { path: next.clone(), is_folder: Some(is_folder) });
+                self.found.push(GlobMatch { path: next.clone(), is_folder: Some(is_folder) });
             }
             if is_folder {
                 self.look_below(&next, rest)?;
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_comes_in_order_as_the_pattern_has_it() {
+    fn matches_come_in_order_and_as_the_pattern_writes_them() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &[u8]| folder.path().join(path_of(name));
         for (name, is_folder) in [

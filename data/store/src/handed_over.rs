@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_becomes_an_object() {
+    fn a_handed_over_file_becomes_an_object() {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = ObjectStore::open(folder.path()).unwrap();
         let content = vec![3; 3_000_000];
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_removed() {
+    fn wrong_handed_over_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = ObjectStore::open(folder.path()).unwrap();
         let (content, sum) = (b"content", Checksum::of(b"content"));

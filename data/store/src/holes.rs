@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn one_other_byte_is_noticed_wherever_it_is() {
+    fn a_nonzero_byte_is_noticed_in_any_length() {
         for length in [1, ZERO_BLOCK_BYTES - 1, ZERO_BLOCK_BYTES, 3 * ZERO_BLOCK_BYTES + 5] {
             let mut bytes = vec![0; length];
             assert!(is_zeros(&bytes));

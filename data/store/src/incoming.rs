@@ -1,5 +1,5 @@
 //! An object that is being written to the store: under a temporary name, and then published as a
-//! whole. Until then other threads can read its prefix through [`Arriving`].
+//! whole. Until then other threads can read its prefix through [`PartialReplica`].
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,13 +9,13 @@ use eyas_types::{FileMode, ObjectId};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::arriving::{ArrivalEnd, Arriving};
 use crate::checksum::Checksum;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::holes::Part;
 use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
-use crate::pieces::Summing;
+use crate::partial_replica::{ArrivalEnd, PartialReplica};
+use crate::pieces::PieceHasher;
 
 /// An object that is being received, from one source or from several in turn, each of which
 /// continues where the last one stopped. If it is dropped without [`commit`](Incoming::commit), it
@@ -26,7 +26,7 @@ pub struct Incoming {
     mode: FileMode,
     file: File,
     partial: Partial,
-    summing: Summing,
+    summing: PieceHasher,
     written_bytes: u64,
     /// Whether the file has space for all of its bytes, also for those that are not written yet.
     is_reserved: bool,
@@ -37,7 +37,7 @@ struct Partial {
     store: ObjectStore,
     id: ObjectId,
     name: String,
-    arriving: Arc<Arriving>,
+    arriving: Arc<PartialReplica>,
     published: bool,
 }
 
@@ -51,13 +51,13 @@ impl Incoming {
         file: File,
         to_read: File,
     ) -> Result<Self, StoreError> {
-        let arriving = Arc::new(Arriving::new(size_bytes, to_read));
+        let arriving = Arc::new(PartialReplica::new(size_bytes, to_read));
         store.arrivals().begin(id, &arriving);
         let partial = Partial { store, id, name, arriving, published: false };
         let is_reserved = reserve(&file, size_bytes).map_err(|errno| {
             StoreError::io(format!("cannot reserve {size_bytes} bytes for object {id}"), errno)
         })?;
-        let (summing, written_bytes) = (Summing::default(), 0);
+        let (summing, written_bytes) = (PieceHasher::default(), 0);
         Ok(Incoming { id, size_bytes, mode, file, partial, summing, written_bytes, is_reserved })
     }
 

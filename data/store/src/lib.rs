@@ -14,7 +14,6 @@
 
 mod adopt;
 mod alias;
-pub mod arriving;
 pub mod checksum;
 pub mod damaged;
 mod durable;
@@ -30,12 +29,12 @@ pub mod limiter;
 mod listing;
 pub mod objects;
 mod order;
+pub mod partial_replica;
 pub mod pieces;
 mod stage;
 pub mod storage;
 pub mod url;
 
-pub use arriving::{ArrivalEnd, ArrivalProgress, Arriving};
 pub use checksum::{Checksum, ChecksumError, Hasher};
 pub use damaged::DamagedUsage;
 pub use emulation::{Emulation, EmulationError, Limits};
@@ -49,10 +48,11 @@ pub use limiter::Limiter;
 pub use listing::stored_objects;
 pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence, Seal};
 pub use order::{ReadOrder, ReadTurn, TurnRequest};
+pub use partial_replica::{ArrivalEnd, ArrivalProgress, PartialReplica};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
 pub use storage::{
-    ClusterFile, ClusterFiles, ContentPart, Copied, FileParts, FoundFile, Prepared, Spot, Storage,
-    StoredContent, output_mode, remove_copies,
+    ClusterFile, ClusterFiles, ContentPart, FileParts, FoundFile, Spot, Storage, StoredContent,
+    UnpublishedOutput, UnsyncedOutput, output_mode, remove_copies,
 };
 pub use url::url_of;

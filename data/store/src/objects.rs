@@ -32,15 +32,15 @@ use eyas_types::{FileMode, ObjectId};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use crate::arriving::{Arrivals, Arriving};
 use crate::checksum::Checksum;
-use crate::damaged::{self, Damaged};
+use crate::damaged::{self, Quarantine};
 use crate::durable::{FailedSyncs, WholeSyncs};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::holes::each_part;
 use crate::incoming::Incoming;
 use crate::index::{Index, IndexEntry, OBJECTS, PARTIAL, file_name, folder_name, parse_file_name};
-use crate::pieces::{Remembered, Summing};
+use crate::partial_replica::{Arrivals, PartialReplica};
+use crate::pieces::{PieceChecksums, PieceHasher};
 
 /// Modification time of every published object, 2000-01-01 in seconds since 1970. A write changes
 /// it, so writes are detected. Archivers refuse times before 1980, and accept this one.
@@ -57,11 +57,11 @@ struct Inner {
     dir: PathBuf,
     objects: OwnedFd,
     partial: OwnedFd,
-    damaged: Damaged,
+    damaged: Quarantine,
     index: Mutex<Index>,
     next_partial: AtomicU64,
     arrivals: Arrivals,
-    remembered: Remembered,
+    remembered: PieceChecksums,
     whole_syncs: WholeSyncs,
     failed_syncs: FailedSyncs,
     /// Held as long as any clone lives. The kernel releases it when the process ends.
@@ -140,7 +140,7 @@ impl ObjectStore {
         for leftover in fs::read_dir(&partial).map_err(failed)? {
             fs::remove_file(leftover.map_err(failed)?.path()).map_err(failed)?;
         }
-        let damaged = Damaged::open(&dir.join("damaged")).map_err(failed)?;
+        let damaged = Quarantine::open(&dir.join("damaged")).map_err(failed)?;
         let index = scan(&objects, &damaged).map_err(failed)?;
         let found = index.ids().collect();
         let folder = |path: &Path| File::open(path).map(OwnedFd::from).map_err(failed);
@@ -152,7 +152,7 @@ impl ObjectStore {
             index: Mutex::new(index),
             next_partial: AtomicU64::new(0),
             arrivals: Arrivals::default(),
-            remembered: Remembered::default(),
+            remembered: PieceChecksums::default(),
             whole_syncs: WholeSyncs::default(),
             failed_syncs: FailedSyncs::default(),
             _lock: lock,
@@ -196,15 +196,15 @@ impl ObjectStore {
 
     /// Waits up to `patience` until the object is being received, and returns its partial replica.
     /// Returns `None` if the whole object is here already. Blocks.
-    pub fn arriving(&self, id: ObjectId, patience: Duration) -> Option<Arc<Arriving>> {
+    pub fn arriving(&self, id: ObjectId, patience: Duration) -> Option<Arc<PartialReplica>> {
         self.0.arrivals.wait_for(id, patience, || self.contains(id))
     }
 
-    pub(crate) fn remembered(&self) -> &Remembered {
+    pub(crate) fn remembered(&self) -> &PieceChecksums {
         &self.0.remembered
     }
 
-    pub(crate) fn damaged_copies(&self) -> &Damaged {
+    pub(crate) fn damaged_copies(&self) -> &Quarantine {
         &self.0.damaged
     }
 
@@ -624,7 +624,7 @@ fn lock(dir: &Path) -> Result<File, StoreError> {
 
 /// Lists the objects whose file has the size in its name and an unbroken seal. All others are moved
 /// to the damaged copies, until the irreplaceable objects are marked.
-fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
+fn scan(objects: &Path, damaged: &Quarantine) -> io::Result<Index> {
     let mut index = Index::default();
     for folder in fs::read_dir(objects)? {
         let folder = folder?.path();
@@ -652,12 +652,12 @@ fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
 }
 
 /// Checksums a whole file; `None` if it does not have that size.
-pub(crate) fn sum_up(file: &mut File, size_bytes: u64) -> io::Result<Option<Summing>> {
+pub(crate) fn sum_up(file: &mut File, size_bytes: u64) -> io::Result<Option<PieceHasher>> {
     if file.metadata()?.len() != size_bytes {
         return Ok(None);
     }
     let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(size_bytes as usize)];
-    let (mut summing, mut read_bytes) = (Summing::of_size(size_bytes), 0);
+    let (mut summing, mut read_bytes) = (PieceHasher::of_size(size_bytes), 0);
     each_part(file, 0..size_bytes, &mut buffer, &|error| error, |part| {
         read_bytes += part.size_bytes();
         summing.take(part);

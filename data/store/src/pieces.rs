@@ -19,7 +19,7 @@ const MAX_REMEMBERED: usize = 8 << 20;
 
 /// Computes the checksums of the pieces and of the whole content in one pass.
 #[derive(Default)]
-pub(crate) struct Summing {
+pub(crate) struct PieceHasher {
     pieces: Vec<Checksum>,
     /// The checksum of all bytes in `pieces`.
     whole: Option<Checksum>,
@@ -29,13 +29,13 @@ pub(crate) struct Summing {
     is_whole_only: bool,
 }
 
-impl Summing {
+impl PieceHasher {
     /// For content of known size. The checksums of its pieces are left out if there are too many to
     /// remember: a file that is one hole may have any size.
     pub fn of_size(size_bytes: u64) -> Self {
-        Summing {
+        PieceHasher {
             is_whole_only: size_bytes / PIECE_BYTES as u64 > MAX_REMEMBERED as u64,
-            ..Summing::default()
+            ..PieceHasher::default()
         }
     }
 
@@ -165,7 +165,7 @@ fn followed_by_piece(whole: Checksum, piece: Checksum) -> Checksum {
 
 /// Checksums of the pieces of objects that have several.
 #[derive(Default)]
-pub(crate) struct Remembered(Mutex<Table>);
+pub(crate) struct PieceChecksums(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -173,8 +173,8 @@ struct Table {
     count: usize,
 }
 
-impl Remembered {
-    pub fn insert(&self, id: ObjectId, summing: &Summing) {
+impl PieceChecksums {
+    pub fn insert(&self, id: ObjectId, summing: &PieceHasher) {
         self.remove(id);
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pieces = summing.pieces();
@@ -203,11 +203,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_pass_gives_the_pieces_and_the_whole() {
+    fn one_pass_gives_the_checksums_of_the_pieces_and_of_the_whole() {
         let content: Vec<u8> = (0..2 * PIECE_BYTES + 1000).map(|at| (at / 7) as u8).collect();
         let sums: Vec<_> = content.chunks(PIECE_BYTES).map(Checksum::of).collect();
         for step in [1000, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, content.len()] {
-            let mut summing = Summing::default();
+            let mut summing = PieceHasher::default();
             for (at, bytes) in content.chunks(step).enumerate() {
                 summing.update(bytes);
                 assert_eq!(summing.whole(), Checksum::of(&content[..at * step + bytes.len()]));
@@ -216,13 +216,13 @@ mod tests {
             summing.end();
             assert_eq!((summing.pieces(), summing.whole()), (&sums[..], Checksum::of(&content)));
         }
-        let mut summing = Summing::default();
+        let mut summing = PieceHasher::default();
         content
             .chunks(PIECE_BYTES)
             .zip(&sums)
             .for_each(|(piece, sum)| summing.add(*sum, piece.len()));
         assert_eq!((summing.pieces(), summing.whole()), (&sums[..], Checksum::of(&content)));
-        assert_eq!(Summing::default().whole(), Checksum::of(b""));
+        assert_eq!(PieceHasher::default().whole(), Checksum::of(b""));
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         for (before, skipped) in
             [(0, 5 * PIECE_BYTES), (0, 10), (9, 3 * PIECE_BYTES + 1), (9, 3), (PIECE_BYTES, 0)]
         {
-            let [mut skips, mut reads] = [Summing::default(), Summing::default()];
+            let [mut skips, mut reads] = [PieceHasher::default(), PieceHasher::default()];
             for summing in [&mut skips, &mut reads] {
                 summing.update(&vec![1; before]);
             }
@@ -248,7 +248,7 @@ mod tests {
             );
         }
         // The largest size that a file can have.
-        let mut endless = Summing::of_size(i64::MAX as u64);
+        let mut endless = PieceHasher::of_size(i64::MAX as u64);
         endless.skip(i64::MAX as u64);
         assert_eq!(endless.pieces(), []);
         assert_ne!(endless.whole(), Checksum(0));

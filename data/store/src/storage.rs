@@ -250,13 +250,13 @@ impl Storage {
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if
     /// `file` cannot be read.
-    pub async fn copy(&self, file: &Path, spot: &Spot) -> Result<Copied, StorageError> {
+    pub async fn copy(&self, file: &Path, spot: &Spot) -> Result<UnsyncedOutput, StorageError> {
         match (self.request(&spot.url).await?, &spot.path) {
             (SourceUrl::Cluster(name), _) => {
                 let content = cluster::store(self.files(&spot.url)?.as_ref(), name, file).await?;
-                Ok(Copied(CopiedAt::Cluster { content, url: spot.url.clone() }))
+                Ok(UnsyncedOutput(CopiedAt::Cluster { content, url: spot.url.clone() }))
             }
-            (_, Some(path)) if stream::is_stream(path) => Ok(Copied(CopiedAt::Stream {
+            (_, Some(path)) if stream::is_stream(path) => Ok(UnsyncedOutput(CopiedAt::Stream {
                 file: file.to_path_buf(),
                 path: path.clone(),
                 url: spot.url.clone(),
@@ -266,9 +266,9 @@ impl Storage {
                 let shared = self.0.clone();
                 let copy = move || file::copy(&from, &path, &url, &shared.limits, &shared.mark);
                 let copied = here(move || retry_blocking(copy));
-                Ok(Copied(CopiedAt::File(Box::new(copied.await?))))
+                Ok(UnsyncedOutput(CopiedAt::File(Box::new(copied.await?))))
             }
-            (_, None) => Ok(Copied(CopiedAt::S3 {
+            (_, None) => Ok(UnsyncedOutput(CopiedAt::S3 {
                 file: file.to_path_buf(),
                 url: text_of(&spot.url)?.to_owned(),
             })),
@@ -280,14 +280,19 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::copy`].
-    pub async fn sync(&self, copied: Copied) -> Result<Prepared, StorageError> {
+    pub async fn sync(&self, copied: UnsyncedOutput) -> Result<UnpublishedOutput, StorageError> {
         match copied.0 {
             CopiedAt::File(file) => {
-                here(move || Ok(Prepared(At::File(Box::new(file.sync()?))))).await
+                here(move || Ok(UnpublishedOutput(UnpublishedAt::File(Box::new(file.sync()?)))))
+                    .await
             }
-            CopiedAt::S3 { file, url } => Ok(Prepared(At::S3 { file, url })),
-            CopiedAt::Stream { file, path, url } => Ok(Prepared(At::Stream { file, path, url })),
-            CopiedAt::Cluster { content, url } => Ok(Prepared(At::Cluster { content, url })),
+            CopiedAt::S3 { file, url } => Ok(UnpublishedOutput(UnpublishedAt::S3 { file, url })),
+            CopiedAt::Stream { file, path, url } => {
+                Ok(UnpublishedOutput(UnpublishedAt::Stream { file, path, url }))
+            }
+            CopiedAt::Cluster { content, url } => {
+                Ok(UnpublishedOutput(UnpublishedAt::Cluster { content, url }))
+            }
         }
     }
 
@@ -319,18 +324,18 @@ impl Storage {
     /// As [`Storage::copy`]; `Withdrawn` if `may_appear` returns `false`.
     pub async fn publish(
         &self,
-        prepared: Prepared,
+        prepared: UnpublishedOutput,
         may_appear: impl Fn() -> bool + Sync,
     ) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
-            At::File(file) if may_appear() => here(move || file.publish()).await,
-            At::Cluster { content, url } => {
+            UnpublishedAt::File(file) if may_appear() => here(move || file.publish()).await,
+            UnpublishedAt::Cluster { content, url } => {
                 Ok(cluster::object(&url, content.publish(&may_appear).await?))
             }
-            At::File(_) => {
+            UnpublishedAt::File(_) => {
                 Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted"))
             }
-            At::Stream { file, path, url } => {
+            UnpublishedAt::Stream { file, path, url } => {
                 // On this thread: it waits for the reader of a pipe.
                 let write = || stream::write(&file, &path, &url, &may_appear);
                 match Handle::current().runtime_flavor() {
@@ -338,7 +343,7 @@ impl Storage {
                     _ => write(),
                 }
             }
-            At::S3 { file, url } => {
+            UnpublishedAt::S3 { file, url } => {
                 self.0.remote.put(&file, &url, &self.0.limits, may_appear).await
             }
         }
@@ -444,7 +449,7 @@ impl Spot {
 
 /// An output that is copied, perhaps not on disk yet, and not published. If it is dropped, it is
 /// removed.
-pub struct Copied(CopiedAt);
+pub struct UnsyncedOutput(CopiedAt);
 
 enum CopiedAt {
     /// A file with a hidden name in the folder of the destination.
@@ -465,7 +470,7 @@ enum CopiedAt {
     },
 }
 
-impl Copied {
+impl UnsyncedOutput {
     /// Whether publishing it reads the task's file once more.
     pub fn needs_source(&self) -> bool {
         matches!(self.0, CopiedAt::S3 { .. } | CopiedAt::Stream { .. })
@@ -473,9 +478,9 @@ impl Copied {
 }
 
 /// An output that is on disk and not published. If it is dropped, it is removed.
-pub struct Prepared(At);
+pub struct UnpublishedOutput(UnpublishedAt);
 
-enum At {
+enum UnpublishedAt {
     /// A file with a hidden name in the same folder.
     File(Box<file::PreparedFile>),
     S3 {
@@ -557,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_pass_is_tried_again_and_not_forever() {
+    fn only_temporary_errors_are_tried_again_up_to_the_limit() {
         let pauses = |kind| {
             let mut tries = Tries::default();
             std::iter::from_fn(|| tries.pause(StorageError::new(kind, "no")).ok())

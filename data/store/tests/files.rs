@@ -157,7 +157,7 @@ async fn a_file_of_the_same_size_and_time_is_another_one() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_apart() {
+async fn errors_of_sources_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let missing = storage().stat(&url(&dir.path().join("no such"))).await.unwrap_err();
     assert_eq!(missing.kind, StorageErrorKind::NotFound);
@@ -224,7 +224,7 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_leaves_nothing_behind() {
+async fn a_failed_write_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("result");
     let missing = put(&storage(), &from, &url(&dir.path().join("out"))).await.unwrap_err();

@@ -184,7 +184,7 @@ async fn a_page_that_changed_is_refused() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again() {
+async fn temporary_errors_are_tried_again() {
     let site = Site::new();
     for is_simple in [false, true] {
         site.web.put("/x", Page { fail_first: 2, is_simple, ..tagged("\"v1\"") });
@@ -213,7 +213,7 @@ async fn a_server_that_falls_silent_is_asked_four_times_in_all() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_given_up() {
+async fn lasting_errors_are_given_up() {
     let site = Site::new();
     site.web.put("/x", tagged("\"v1\""));
     let spec = site.stat("/x").await.unwrap();

@@ -18,7 +18,7 @@ fn put(store: &ObjectStore, id: ObjectId, content: &[u8], mode: FileMode) {
 }
 
 #[test]
-fn what_is_handed_out_is_a_file_like_any_other() {
+fn a_handed_out_object_is_an_ordinary_file() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let out = dir.path().join("out");
@@ -50,7 +50,7 @@ fn umask(dir: &Path) -> u32 {
 }
 
 #[test]
-fn what_a_task_wrote_stays_closed_to_those_to_whom_it_was_closed() {
+fn stored_outputs_keep_the_permissions_that_the_task_set() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("store");
     let (store, _) = ObjectStore::open(&folder).unwrap();

@@ -43,7 +43,7 @@ fn get(store: &ObjectStore, id: ObjectId) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_is_in_memory_is_put_at_once_and_synced_alone_or_in_a_group() {
+fn content_in_memory_is_put_at_once_and_synced_alone_or_in_a_group() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(folder.path()).unwrap();
     let many: Vec<ObjectId> = (0..40).map(|number| ObjectId([number; 16])).collect();
@@ -84,7 +84,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
+fn an_output_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let file = |name: &str, content: &str| {
@@ -133,7 +133,7 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
 }
 
 #[test]
-fn what_is_put_is_found_and_survives_a_restart() {
+fn stored_objects_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (store, found) = ObjectStore::open(dir.path()).unwrap();
     assert_eq!(found, []);
@@ -178,7 +178,7 @@ fn an_object_is_one_read_only_inode() {
 }
 
 #[test]
-fn what_was_under_way_at_a_crash_is_gone() {
+fn incomplete_objects_are_gone_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
     let mut incoming = store.begin(A, 100, FileMode::READABLE).unwrap();
@@ -208,7 +208,7 @@ fn sizes_are_held_to() {
 }
 
 #[test]
-fn what_is_being_received_can_be_passed_on() {
+fn an_arriving_object_can_be_passed_on() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
     assert!(store.arriving(A, Duration::ZERO).is_none());
@@ -363,7 +363,7 @@ fn two_puts_of_one_object_leave_one_good_copy() {
 }
 
 #[test]
-fn one_folder_serves_one_executor() {
+fn a_store_in_use_cannot_be_opened_again() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
     let error = ObjectStore::open(dir.path()).err().unwrap();
@@ -527,7 +527,7 @@ fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes
 }
 
 #[test]
-fn what_a_store_finds_damaged_at_open_waits_until_it_is_known_what_matters() {
+fn damaged_copies_found_at_open_wait_until_marks_are_known() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
     put(&store, A, b"0123456789", FileMode::READABLE);

@@ -6,7 +6,7 @@ mod web;
 use std::path::Path;
 
 use eyas_store::{
-    Checksum, Limits, ObjectStore, Prepared, Storage, StorageError, StorageErrorKind,
+    Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind, UnpublishedOutput,
 };
 use eyas_types::{FileMode, Name, ObjectSpec};
 use web::{Page, Web};
@@ -91,7 +91,11 @@ async fn write_and_read(web: Web) {
     );
 }
 
-async fn prepare(storage: &Storage, file: &Path, url: &Name) -> Result<Prepared, StorageError> {
+async fn prepare(
+    storage: &Storage,
+    file: &Path,
+    url: &Name,
+) -> Result<UnpublishedOutput, StorageError> {
     storage
         .sync(storage.copy(file, &storage.locate(vec![url.clone()]).await?.remove(0)).await?)
         .await

@@ -38,7 +38,7 @@ struct Way {
 }
 
 /// The cost of a fetch.
-struct Took {
+struct FetchCost {
     wall_s: f64,
     cpu_s: f64,
 }
@@ -82,7 +82,7 @@ fn main() {
         runtime
             .block_on(way.peers.fetch(way.server.addr(), into, false, false))
             .expect("the object");
-        let took = Took {
+        let took = FetchCost {
             wall_s: started.elapsed().as_secs_f64(),
             cpu_s: (cpu_time() - before).as_secs_f64(),
         };
@@ -97,7 +97,7 @@ fn main() {
     }
     for _ in 0..plan.rounds {
         for way in &mut ways {
-            let round: Vec<Took> =
+            let round: Vec<FetchCost> =
                 (0..plan.objects_per_round).map(|_| fetch(way, big, plan.object_bytes)).collect();
             let gb = (plan.object_bytes * round.len()) as f64 / 1e9;
             way.mb_per_s.push(gb * 1e3 / round.iter().map(|took| took.wall_s).sum::<f64>());

@@ -14,7 +14,7 @@ use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use tokio::sync::watch;
 
 use crate::error::{FetchError, FetchErrorKind, PeerErrorKind};
-use crate::peers::{Broken, Peers};
+use crate::peers::{InterruptedTransfer, Peers};
 
 /// Maximum number of holders that are tried before persistent storage.
 const MAX_HOLDERS_TRIED: usize = 4;
@@ -64,10 +64,10 @@ struct Inner {
     storage: Storage,
     peers: Peers,
     /// The fetches in progress. Callers bound their number.
-    under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<Ended>>>>,
+    under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<FetchResult>>>>,
 }
 
-type Ended = Result<FetchedObject, FetchError>;
+type FetchResult = Result<FetchedObject, FetchError>;
 
 impl Fetcher {
     /// Fetches into `store`.
@@ -125,13 +125,13 @@ impl Fetcher {
 }
 
 impl Inner {
-    fn under_way(&self) -> MutexGuard<'_, HashMap<ObjectId, watch::Receiver<Option<Ended>>>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<ObjectId, watch::Receiver<Option<FetchResult>>>> {
         // No update of the map can panic half-way.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object, if it is here and ready for use.
-    fn here(&self, id: ObjectId, mode: FileMode) -> Option<Ended> {
+    fn here(&self, id: ObjectId, mode: FileMode) -> Option<FetchResult> {
         let Presence::Ready { size_bytes, executable } = self.store.presence(id) else {
             return None;
         };
@@ -145,7 +145,7 @@ impl Inner {
         Some(Ok(FetchedObject { from: FetchSource::Local, bytes: size_bytes, near_bytes: 0 }))
     }
 
-    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[PeerHolder]) -> Ended {
+    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[PeerHolder]) -> FetchResult {
         if self.store.presence(id) == Presence::Unverified {
             let store = self.store.clone();
             blocking(move || store.verify(id)).await?;
@@ -181,13 +181,13 @@ impl Inner {
                         near_bytes: 0,
                     });
                 }
-                Err(Broken { error, .. }) if error.kind == PeerErrorKind::Full => {
+                Err(InterruptedTransfer { error, .. }) if error.kind == PeerErrorKind::Full => {
                     return Err(cannot_take(FetchErrorKind::Full, error));
                 }
-                Err(Broken { error, .. }) if error.kind == PeerErrorKind::Local => {
+                Err(InterruptedTransfer { error, .. }) if error.kind == PeerErrorKind::Local => {
                     return Err(cannot_take(FetchErrorKind::Local, error));
                 }
-                Err(Broken { error, rest }) => {
+                Err(InterruptedTransfer { error, rest }) => {
                     tracing::debug!(
                         object = %id, %error,
                         "a holder did not give an object; trying the next source"
@@ -216,7 +216,7 @@ impl Inner {
         spec: &ObjectSpec,
         into: Incoming,
         tried: &[String],
-    ) -> Ended {
+    ) -> FetchResult {
         match self.storage.fetch(spec, into).await {
             Ok(content) => Ok(FetchedObject {
                 from: FetchSource::Persistent,

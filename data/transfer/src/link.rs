@@ -28,10 +28,10 @@ pub(crate) enum AfterSend {
 
 pub(crate) enum Link {
     Plain(Arc<TcpStream>),
-    Sealed(Box<Sealed>),
+    Sealed(Box<SealedLink>),
 }
 
-pub(crate) struct Sealed {
+pub(crate) struct SealedLink {
     stream: SealedStream,
     /// Content of a file that is about to be encrypted.
     content: Vec<u8>,
@@ -57,7 +57,7 @@ impl Link {
         match keys.mode() {
             DataMode::Plain => Ok(Link::Plain(tcp)),
             DataMode::Encrypted => {
-                Ok(Link::Sealed(Box::new(Sealed { stream: seal(tcp)?, content: Vec::new() })))
+                Ok(Link::Sealed(Box::new(SealedLink { stream: seal(tcp)?, content: Vec::new() })))
             }
         }
     }
@@ -108,7 +108,7 @@ impl Link {
                 }
             }
             Link::Sealed(sealed) => {
-                let Sealed { stream, content } = &mut **sealed;
+                let SealedLink { stream, content } = &mut **sealed;
                 content.resize(CONTENT_BYTES, 0);
                 while part.start < part.end {
                     let length = CONTENT_BYTES.min((part.end - part.start) as usize);

@@ -20,7 +20,7 @@ use crate::protocol::{
     self, PeerKey, PeerSession, TO_THE_END, TransferReply, TransferRequest, Welcome,
 };
 use crate::push::push;
-use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_range};
+use crate::receive::{BUFFER_BYTES, ContentHeader, Patience, receive_object, receive_range};
 
 /// Maximum number of buffers that are kept for later transfers.
 const MAX_BUFFERS: usize = 8;
@@ -85,7 +85,7 @@ pub(crate) struct TransferFailure {
 
 /// A transfer that was interrupted.
 #[derive(Debug)]
-pub struct Broken {
+pub struct InterruptedTransfer {
     /// The reason.
     pub error: PeerError,
     /// The object with the bytes received so far, from which the next source can continue; `None`
@@ -128,16 +128,19 @@ impl Peers {
         into: Incoming,
         is_expected: bool,
         is_choosy: bool,
-    ) -> Result<Checksum, Broken> {
-        let (give_back, given_back) = std::sync::mpsc::channel();
+    ) -> Result<Checksum, InterruptedTransfer> {
+        let (return_buffer, returned_buffer) = std::sync::mpsc::channel();
         let fetched = self.with_peer(addr, move |inner| {
             let mut into = Some(into);
             let fetched = inner.fetch(addr, &mut into, is_expected, is_choosy);
             // If the caller is gone, the object is dropped.
-            let _ = give_back.send(into);
+            let _ = return_buffer.send(into);
             fetched
         });
-        fetched.await.map_err(|error| Broken { error, rest: given_back.try_recv().ok().flatten() })
+        fetched.await.map_err(|error| InterruptedTransfer {
+            error,
+            rest: returned_buffer.try_recv().ok().flatten(),
+        })
     }
 
     /// Connects to a peer through its relay from now on, unless this process is behind the same
@@ -475,13 +478,13 @@ impl Connection {
         addr: SocketAddr,
         request: TransferRequest,
         timeout: Duration,
-    ) -> Result<Follows, TransferFailure> {
+    ) -> Result<ContentHeader, TransferFailure> {
         match self.exchange(addr, request, timeout)? {
             TransferReply::Here { size_bytes, checksum, length } => {
-                Ok(Follows { size_bytes, checksum: Some(checksum), length })
+                Ok(ContentHeader { size_bytes, checksum: Some(checksum), length })
             }
             TransferReply::Coming { size_bytes, length } => {
-                Ok(Follows { size_bytes, checksum: None, length })
+                Ok(ContentHeader { size_bytes, checksum: None, length })
             }
             TransferReply::NotHere => {
                 Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "does not have it"))

@@ -22,26 +22,26 @@ use crate::limits::PeerLimits;
 use crate::link::{AfterSend, Link};
 use crate::peers::{Connection, Inner, TransferFailure};
 use crate::protocol::{PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest};
-use crate::receive::{BUFFER_BYTES, Follows, Patience, Pieces};
+use crate::receive::{BUFFER_BYTES, ContentHeader, Patience, Pieces};
 
 /// The objects that a server expects.
 #[derive(Default)]
-pub(crate) struct Expectations(Mutex<HashMap<ObjectId, Waiting>>);
+pub(crate) struct Expectations(Mutex<HashMap<ObjectId, Expectation>>);
 
-struct Waiting {
+struct Expectation {
     /// `None` while a client is pushing the object.
     into: Option<Incoming>,
     stored: oneshot::Sender<Checksum>,
 }
 
 /// An expected object. It is expected as long as this value lives.
-pub struct Expected {
+pub struct ExpectedObject {
     expectations: Arc<Expectations>,
     id: ObjectId,
     stored: oneshot::Receiver<Checksum>,
 }
 
-impl Expected {
+impl ExpectedObject {
     /// Waits until the object is in the store, and returns its checksum. `None` if it was damaged,
     /// the store failed, or the same object was expected anew.
     pub async fn stored(mut self) -> Option<Checksum> {
@@ -49,7 +49,7 @@ impl Expected {
     }
 }
 
-impl Drop for Expected {
+impl Drop for ExpectedObject {
     fn drop(&mut self) {
         self.stored.close();
         let mut waiting = self.expectations.waiting();
@@ -61,13 +61,13 @@ impl Drop for Expected {
 
 impl Expectations {
     /// Expects the object that is written to `into`.
-    pub fn expect(self: &Arc<Self>, into: Incoming) -> Expected {
+    pub fn expect(self: &Arc<Self>, into: Incoming) -> ExpectedObject {
         let ((stored, to_come), id) = (oneshot::channel(), into.id());
-        self.waiting().insert(id, Waiting { into: Some(into), stored });
-        Expected { expectations: self.clone(), id, stored: to_come }
+        self.waiting().insert(id, Expectation { into: Some(into), stored });
+        ExpectedObject { expectations: self.clone(), id, stored: to_come }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<ObjectId, Waiting>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<ObjectId, Expectation>> {
         // No update of the map can panic half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,8 +114,11 @@ impl Expectations {
         }
         let offset = into.written_bytes();
         answer(link, TransferReply::Wanted { offset })?;
-        let follows =
-            Follows { size_bytes: request.length, checksum: None, length: request.length - offset };
+        let follows = ContentHeader {
+            size_bytes: request.length,
+            checksum: None,
+            length: request.length - offset,
+        };
         let patience = Patience { stall: limits.stall_timeout, is_choosy: false };
         let received = Pieces::new(peer, link, link_in, limits.stall_timeout, follows, patience)
             .and_then(|mut pieces| pieces.receive(&mut into, &mut vec![0; BUFFER_BYTES]));

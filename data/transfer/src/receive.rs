@@ -25,7 +25,7 @@ const SLOW_FACTOR: u64 = 4;
 
 /// The content that follows a reply.
 #[derive(Clone, Copy)]
-pub(crate) struct Follows {
+pub(crate) struct ContentHeader {
     /// Size of the whole object.
     pub size_bytes: u64,
     /// Checksum of the whole object. While the object is still being received by the server, it is
@@ -110,15 +110,15 @@ pub(crate) struct Pieces<'a> {
     addr: SocketAddr,
     link: &'a mut Link,
     link_in: &'a Limiter,
-    follows: Follows,
+    follows: ContentHeader,
     patience: Patience,
     left: u64,
     moved: Instant,
-    compared: Option<Compared>,
+    compared: Option<RelayComparison>,
 }
 
 /// The time of the last comparison of a relay, and the progress of both sides at that time.
-struct Compared {
+struct RelayComparison {
     at: Instant,
     had_bytes: u64,
     left: u64,
@@ -131,7 +131,7 @@ impl<'a> Pieces<'a> {
         link: &'a mut Link,
         link_in: &'a Limiter,
         stall: Duration,
-        follows: Follows,
+        follows: ContentHeader,
         patience: Patience,
     ) -> Result<Self, TransferFailure> {
         let (left, moved) = (follows.length, Instant::now());
@@ -260,7 +260,7 @@ impl<'a> Pieces<'a> {
 
     /// Gives up a relay that receives much faster than it sends.
     fn compare(&mut self, had_bytes: u64) -> Result<(), TransferFailure> {
-        let now = Compared { at: self.moved, had_bytes, left: self.left };
+        let now = RelayComparison { at: self.moved, had_bytes, left: self.left };
         let Some(then) = &self.compared else {
             self.compared = Some(now);
             return Ok(());

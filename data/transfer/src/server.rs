@@ -3,7 +3,7 @@
 //! `sendfile` from the page cache.
 //!
 //! The server reads messages of a fixed size. It sends nothing, not even an error, before a message
-//! has proved that its sender knows the cluster's key. Until then a [`Door`] bounds the
+//! has proved that its sender knows the cluster's key. Until then an [`Admission`] bounds the
 //! connections; afterwards they are counted, in total and by address. Slow and silent connections
 //! are closed. An object that is found damaged is removed and not sent.
 
@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use eyas_session::{DataKeys, Door, Guest};
+use eyas_session::{Admission, DataKeys, Guest};
 use eyas_store::{
-    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES,
-    Seal, Segment, Segments, StoreErrorKind,
+    ArrivalEnd, ArrivalProgress, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES,
+    PartialReplica, Seal, Segment, Segments, StoreErrorKind,
 };
 use rustix::net::Shutdown;
 
@@ -31,7 +31,7 @@ use crate::link::{AfterSend, Link};
 use crate::protocol::{
     self, PeerKey, PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest, Welcome,
 };
-use crate::push::{Expectations, Expected};
+use crate::push::{Expectations, ExpectedObject};
 
 /// Time to wait for an expected object before the peer is told that it is not here.
 const EXPECTED_PATIENCE: Duration = Duration::from_secs(2);
@@ -61,7 +61,7 @@ pub struct PeerServer {
 
 /// Counters of the bytes that a server has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct SendCounters {
     /// Number of objects and ranges that were sent completely.
     pub count: u64,
     /// Bytes of content sent.
@@ -77,7 +77,7 @@ struct Shared {
     link_out: Limiter,
     expectations: Arc<Expectations>,
     stopping: AtomicBool,
-    door: Door,
+    admission: Admission,
     connections: Mutex<Connections>,
     served_count: AtomicU64,
     served_bytes: AtomicU64,
@@ -117,7 +117,7 @@ impl PeerServer {
             link_out,
             expectations: Arc::default(),
             stopping: AtomicBool::new(false),
-            door: Door::new("the transfer port"),
+            admission: Admission::new("the transfer port"),
             connections: Mutex::default(),
             served_count: AtomicU64::new(0),
             served_bytes: AtomicU64::new(0),
@@ -136,13 +136,13 @@ impl PeerServer {
 
     /// Expects an object: writes it to `into` when a client pushes it, as long as the returned
     /// value lives.
-    pub fn expect(&self, into: Incoming) -> Expected {
+    pub fn expect(&self, into: Incoming) -> ExpectedObject {
         self.shared.expectations.expect(into)
     }
 
     /// Number of ranges and bytes that the server has sent.
-    pub fn served(&self) -> Served {
-        Served {
+    pub fn served(&self) -> SendCounters {
+        SendCounters {
             count: self.shared.served_count.load(Ordering::Relaxed),
             bytes: self.shared.served_bytes.load(Ordering::Relaxed),
         }
@@ -181,13 +181,13 @@ fn accept(shared: &Arc<Shared>) {
             Ok(accepted) => accepted,
             Err(_) if shared.is_stopping() => return,
             Err(error) => {
-                shared.door.cannot_accept(&error);
+                shared.admission.cannot_accept(&error);
                 std::thread::sleep(ACCEPT_PAUSE);
                 continue;
             }
         };
         let stream = Arc::new(stream);
-        let guest = shared.door.enter(peer.ip(), {
+        let guest = shared.admission.enter(peer.ip(), {
             let stream = stream.clone();
             // Its thread then sees that the connection has ended.
             move || drop(stream.shutdown(std::net::Shutdown::Both))
@@ -195,7 +195,7 @@ fn accept(shared: &Arc<Shared>) {
         let shared = shared.clone();
         let thread = std::thread::Builder::new().name("peer-serve".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
-            let open = Open::register(&shared, stream);
+            let open = OpenConnection::register(&shared, stream);
             match serve(&shared, open.stream.clone(), peer, guest) {
                 Ok(()) => {}
                 Err(error) => tracing::debug!(%peer, %error, "connection to a peer ended"),
@@ -226,12 +226,12 @@ fn serve(
     let Some(hello) = read_message(&mut link, left)? else { return Ok(()) };
     let known = |secret| Some((protocol::read_hello(&PeerKey(secret), &hello)?, PeerKey(secret)));
     let Some((client, key)) = shared.keys.secrets().into_iter().find_map(known) else {
-        tracing::debug!(%peer, "a stranger at the door; closed without a word");
+        tracing::debug!(%peer, "a stranger; closed without a word");
         return Ok(());
     };
     let _proven = guest.prove();
     let server = nonce()?;
-    let admitted = Admitted::from(shared, peer.ip());
+    let admitted = AdmittedConnection::from(shared, peer.ip());
     let welcome = if admitted.is_some() { Welcome::Ready } else { Welcome::Busy };
     link.send(&protocol::welcome(&key, &client, &server, welcome), AfterSend::Nothing)?;
     if admitted.is_none() {
@@ -321,7 +321,7 @@ fn relay(
     link: &mut Link,
     session: &PeerSession,
     request: TransferRequest,
-    arriving: &Arriving,
+    arriving: &PartialReplica,
 ) -> io::Result<()> {
     let size_bytes = arriving.size_bytes;
     let Some(end) = end_of_range(request, size_bytes) else {
@@ -468,13 +468,13 @@ impl Pieces<'_> {
 }
 
 /// An open connection, which a stop can cut.
-struct Open<'a> {
+struct OpenConnection<'a> {
     shared: &'a Shared,
     number: u64,
     stream: Arc<TcpStream>,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenConnection<'a> {
     fn register(shared: &'a Shared, stream: Arc<TcpStream>) -> Self {
         let mut connections = shared.connections();
         let number = connections.next;
@@ -484,23 +484,23 @@ impl<'a> Open<'a> {
             // The stop came before this connection was in the table.
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        Open { shared, number, stream }
+        OpenConnection { shared, number, stream }
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.shared.connections().open.remove(&self.number);
     }
 }
 
 /// An admitted connection, which counts against the limits.
-struct Admitted<'a> {
+struct AdmittedConnection<'a> {
     shared: &'a Shared,
     ip: IpAddr,
 }
 
-impl<'a> Admitted<'a> {
+impl<'a> AdmittedConnection<'a> {
     fn from(shared: &'a Shared, ip: IpAddr) -> Option<Self> {
         let mut connections = shared.connections();
         let here = connections.admitted_from.get(&ip).copied().unwrap_or(0);
@@ -511,11 +511,11 @@ impl<'a> Admitted<'a> {
         }
         connections.admitted += 1;
         connections.admitted_from.insert(ip, here + 1);
-        Some(Admitted { shared, ip })
+        Some(AdmittedConnection { shared, ip })
     }
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for AdmittedConnection<'_> {
     fn drop(&mut self) {
         let mut connections = self.shared.connections();
         connections.admitted -= 1;

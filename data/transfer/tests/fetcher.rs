@@ -61,7 +61,7 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
 }
 
 #[tokio::test]
-async fn what_is_nowhere_else_is_asked_for_also_of_a_peer_that_is_avoided() {
+async fn an_avoided_peer_is_asked_for_an_object_that_is_nowhere_else() {
     let (here, there) = (Node::new(), Node::new());
     let task = TaskId { job: JobId(1), index: 0 };
     let spec = ObjectSpec::kept(
@@ -160,7 +160,7 @@ async fn an_object_that_became_executable_becomes_so_here() {
 }
 
 #[tokio::test]
-async fn what_is_found_at_a_restart_is_checked_before_it_counts() {
+async fn objects_found_at_a_restart_are_verified_before_use() {
     let here = Node::new();
     let spec = source(&here, "input", 100_000).await;
     fetcher(&here).fetch(&spec, &[]).await.unwrap();

@@ -139,7 +139,7 @@ async fn nodes_that_do_not_move_data_alike_say_what_may_be_wrong() {
 }
 
 #[tokio::test]
-async fn what_goes_over_the_network_is_encrypted_unless_the_cluster_does_without() {
+async fn transfers_are_encrypted_unless_the_cluster_disables_it() {
     let secret = b"the position of every star".repeat(10_000);
     for (keys, is_seen) in [(keys(), false), (plain(), true)] {
         let (there, here) = (Node::with(keys.clone(), limits()), Node::with(keys, limits()));
@@ -241,7 +241,7 @@ async fn the_silent_and_the_slow_are_dropped() {
 }
 
 #[tokio::test]
-async fn strangers_cannot_take_all_places_at_the_door() {
+async fn strangers_cannot_use_up_the_limit_of_connections() {
     let (there, here) = (Node::new(), Node::new());
     there.put(ID, b"x");
     // Half of them begin a hello.
@@ -271,7 +271,7 @@ async fn a_server_with_too_many_connections_says_so() {
     let deadline = Instant::now() + DEADLINE;
     while let Err(error) = second.fetch(there.addr(), ID, 1).await {
         assert_eq!(error.kind, PeerErrorKind::Busy);
-        assert!(Instant::now() < deadline, "the connection was never given back");
+        assert!(Instant::now() < deadline, "the connection was never returned");
         tokio::task::yield_now().await;
     }
 }

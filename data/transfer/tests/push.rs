@@ -10,7 +10,7 @@ use eyas_transfer::PeerErrorKind;
 use eyas_types::{FileMode, ObjectId};
 
 #[tokio::test]
-async fn what_is_expected_is_taken() {
+async fn an_expected_object_is_accepted() {
     let (there, here) = (Node::new(), Node::new());
     for (number, size) in [0, 1, 128 << 10, (128 << 10) + 1, 5_000_000].into_iter().enumerate() {
         let (id, content) = (ObjectId([number as u8; 16]), content(size));
@@ -23,7 +23,7 @@ async fn what_is_expected_is_taken() {
 }
 
 #[tokio::test]
-async fn what_is_not_expected_is_refused() {
+async fn an_unexpected_object_is_refused() {
     let (there, here) = (Node::new(), Node::new());
     let push = |size| here.peers.push(there.addr(), ID, Arc::new(content(size)));
     assert_eq!(push(10).await.unwrap_err().kind, PeerErrorKind::NotHere);
@@ -62,7 +62,7 @@ async fn a_push_is_relayed_while_it_comes() {
 }
 
 #[tokio::test]
-async fn one_that_broke_off_goes_on_where_it_stopped() {
+async fn an_interrupted_push_continues_where_it_stopped() {
     let (there, here) = (Node::new(), Node::new());
     let content = content(1_000_000);
     let mut into = there.store.begin(ID, content.len() as u64, FileMode::READABLE).unwrap();

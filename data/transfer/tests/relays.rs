@@ -135,7 +135,7 @@ async fn a_relay_with_another_content_spoils_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_expected_to_have_it_and_never_does_is_not_waited_for_long() {
+async fn a_peer_that_never_gets_the_object_is_not_waited_for_long() {
     let [here, there] = [(); 2].map(|()| Node::new());
     let spec = source(&here, "input", 1_000).await;
     let fetched = begin(&here, &spec, "1GB/s", &[relay(&there)]).await.unwrap().unwrap();

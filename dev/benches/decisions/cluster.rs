@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use eyas_faults::Dice;
-use eyas_sched::{Config, Effect, Ended, Event, Need, PlacementCommand, Scheduler};
+use eyas_sched::{AssignmentEnd, Config, Effect, Event, Need, PlacementCommand, Scheduler};
 use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
 
 use crate::memory::live_bytes;
@@ -64,7 +64,7 @@ pub struct Hits {
 }
 
 /// Cost of handling a batch of events.
-pub struct Handled {
+pub struct HandlingCost {
     pub took: Duration,
     /// By how much the scheduler grew.
     pub grown_bytes: f64,
@@ -86,7 +86,7 @@ pub fn processor_time() -> Duration {
 /// A number below `bound`. The remainder, although slightly uneven, gives the digests that earlier
 /// versions printed.
 fn below(dice: &mut Dice, bound: usize) -> usize {
-    (dice.throw() % bound as u64) as usize
+    (dice.next_u64() % bound as u64) as usize
 }
 
 /// `count` different numbers below `bound`, or all if `bound` is smaller.
@@ -106,7 +106,7 @@ impl Cluster {
     pub fn new(policy: PlacementPolicy, shape: Shape) -> Self {
         let mut dice = Dice::new(7);
         let objects = (0..shape.objects).map(|_| {
-            let (high, low) = (dice.throw(), dice.throw());
+            let (high, low) = (dice.next_u64(), dice.next_u64());
             ObjectId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
         });
         let mut cluster = Cluster {
@@ -180,12 +180,12 @@ impl Cluster {
             if tasks.is_empty() {
                 self.busy.swap_remove(place);
             }
-            batch.push(self.ended(by, index, Ended::Finished));
+            batch.push(self.ended(by, index, AssignmentEnd::Finished));
         }
         batch
     }
 
-    fn ended(&self, by: u32, index: u32, ended: Ended) -> Event {
+    fn ended(&self, by: u32, index: u32, ended: AssignmentEnd) -> Event {
         let task = TaskId { job: JobId(1), index };
         Event::TaskEnded { executor: ExecutorId(by), task, ended, ran_us: Some(RAN_US) }
     }
@@ -219,7 +219,7 @@ impl Cluster {
     }
 
     /// Lets the scheduler handle the events.
-    pub fn handle(&mut self, mut events: Vec<Event>) -> Handled {
+    pub fn handle(&mut self, mut events: Vec<Event>) -> HandlingCost {
         let events_bytes = events.iter().map(bytes_of_event).sum::<usize>() as f64;
         let before = live_bytes();
         let start = processor_time();
@@ -231,7 +231,7 @@ impl Cluster {
         let effects_bytes = self.effects.iter().map(bytes_of_effect).sum::<usize>() as f64;
         let grown_bytes = (live_bytes() - before) as f64 + events_bytes - effects_bytes;
         self.obey();
-        Handled { took, grown_bytes }
+        HandlingCost { took, grown_bytes }
     }
 
     /// The same, with each event timed, and obeyed before the next.
@@ -276,7 +276,7 @@ impl Cluster {
                     if let Some(place) = lined_up.clone().position(|index| *index == task.index) {
                         let place = place + executor_model.slots;
                         executor_model.tasks.remove(place);
-                        let returned = self.ended(executor.0, task.index, Ended::Returned);
+                        let returned = self.ended(executor.0, task.index, AssignmentEnd::Returned);
                         self.reports.push(returned);
                     }
                 }
@@ -287,7 +287,7 @@ impl Cluster {
     }
 
     fn note(&mut self, word: u64) {
-        self.digest = Dice::new(self.digest ^ word).throw();
+        self.digest = Dice::new(self.digest ^ word).next_u64();
     }
 
     /// The executor takes the task, and stores what it lacks.

@@ -15,7 +15,7 @@ pub fn per_s() -> f64 {
     let mut next: Vec<u32> = (0..ENTRIES as u32).collect();
     // Sattolo's algorithm: one cycle through all entries.
     for index in (1..ENTRIES).rev() {
-        next.swap(index, (dice.throw() % index as u64) as usize);
+        next.swap(index, (dice.next_u64() % index as u64) as usize);
     }
     let began = processor_time();
     let last = (0..LOADS).fold(0, |at: u32, _| next[at as usize]);

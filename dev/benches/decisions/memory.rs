@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
 
 /// The system's allocator, and a count.
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn count(bytes: isize) {
     // Not `fetch_add`: one thread allocates while it is measured, and a locked instruction would be
@@ -23,7 +23,7 @@ fn count(bytes: isize) {
 // SAFETY: every call goes to `System` unchanged, whose contract is this one's; the count touches no
 // memory of theirs. Only a global allocator can see what a crate without features for it allocates,
 // and its trait is unsafe.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: see the `impl`.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{Program, TaskItem, TaskTemplate};
 use eyas_client::{Client, Draft};
-use eyas_dev::bench::{Owned, eyas, home};
+use eyas_dev::bench::{OwnedProcess, eyas, home};
 use eyas_session::Access;
 use eyas_wire::pool::PoolsRequest;
 
@@ -113,7 +113,7 @@ async fn waiting_requests(client: &mut Client) -> usize {
 }
 
 /// An executor in a process of its own.
-fn real_executor(home: &Path, access: &Path, number: usize) -> Owned {
+fn real_executor(home: &Path, access: &Path, number: usize) -> OwnedProcess {
     let name = format!("real-{number}");
     let words = [
         "start",
@@ -129,7 +129,7 @@ fn real_executor(home: &Path, access: &Path, number: usize) -> Owned {
     let mut command = eyas(home, &words);
     command.args(["--name", &name, "--folder"]).arg(home.join(&name)).arg("--access").arg(access);
     let process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Owned(process.expect("eyas can be started"))
+    OwnedProcess(process.expect("eyas can be started"))
 }
 
 /// A job of no-op tasks for executors of a kind.

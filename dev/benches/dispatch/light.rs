@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_dev::bench::{Owned, cpu_s, eyas, wait_for};
+use eyas_dev::bench::{OwnedProcess, cpu_s, eyas, wait_for};
 use eyas_session::{Access, Outbox, Session, dial, outbox};
 use eyas_types::{Outcome, Resources, Status};
 use eyas_wire::Role;
@@ -25,7 +25,7 @@ const FREE_DISK_BYTES: u64 = 1 << 40;
 
 /// A dispatcher in a process of its own.
 pub struct Dispatcher {
-    process: Owned,
+    process: OwnedProcess,
     pub access: PathBuf,
 }
 
@@ -55,7 +55,7 @@ impl Dispatcher {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn();
-        let mut process = Owned(process.expect("eyas can be started"));
+        let mut process = OwnedProcess(process.expect("eyas can be started"));
         wait_for(&access, &mut process);
         Dispatcher { process, access }
     }
@@ -135,7 +135,7 @@ impl LightExecutors {
                         let heartbeat = welcome(&mut session).await;
                         drop(permit);
                         told.send(()).expect("the benchmark waits");
-                        live(session, heartbeat, answers).await;
+                        run_executor(session, heartbeat, answers).await;
                     });
                 }
                 all.join_all().await;
@@ -180,7 +180,7 @@ async fn welcome(session: &mut Session) -> Duration {
 }
 
 /// One executor, until its connection ends.
-async fn live(session: Session, heartbeat: Duration, answers: Answers) {
+async fn run_executor(session: Session, heartbeat: Duration, answers: Answers) {
     let Session { mut reader, writer, .. } = session;
     let (outbox, send) = outbox::<FromExecutor>(writer);
     let work = async {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use eyas_client::Client;
 use eyas_client::files::DfsClient;
-use eyas_dev::bench::{Owned, cpu_s, eyas, home, wait_for};
+use eyas_dev::bench::{OwnedProcess, cpu_s, eyas, home, wait_for};
 use eyas_session::Access;
 use tempfile::TempDir;
 
@@ -15,8 +15,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// A dispatcher, and executors that keep files.
 pub struct Cluster {
     access: Access,
-    executors: Vec<Owned>,
-    _dispatcher: Owned,
+    executors: Vec<OwnedProcess>,
+    _dispatcher: OwnedProcess,
     nodes: usize,
     _home: TempDir,
 }
@@ -29,7 +29,7 @@ impl Cluster {
             let mut command = eyas(home.path(), &["start"]);
             command.args(words).arg("--owned").arg("--access").arg(&access_path);
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            Owned(command.spawn().expect("eyas can be started"))
+            OwnedProcess(command.spawn().expect("eyas can be started"))
         };
         let mut dispatcher = start(&["dispatcher", "--listen", "127.0.0.1:0"]);
         wait_for(&access_path, &mut dispatcher);

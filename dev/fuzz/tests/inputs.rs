@@ -29,7 +29,7 @@ const MAX_MEMORY: u64 = 4 << 30;
 const EDGES: [u64; 8] = [0, 1, 0x7f, 0x80, 0x7fff_ffff, 0xffff_ffff, i64::MAX as u64, u64::MAX];
 
 /// The input that is being tried, in a file that is left if the process ends.
-struct Tried {
+struct CurrentInput {
     path: PathBuf,
     file: File,
     target: Target,
@@ -37,7 +37,7 @@ struct Tried {
     moves: Arc<AtomicU64>,
 }
 
-impl Tried {
+impl CurrentInput {
     fn new(target: Target) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.input", target.name));
         let file = File::create(&path).expect("the folder of tests can be written to");
@@ -53,7 +53,7 @@ impl Tried {
                 }
             }
         });
-        Tried { path, file, target, moves }
+        CurrentInput { path, file, target, moves }
     }
 
     fn read(&self, input: &[u8]) {
@@ -67,7 +67,7 @@ impl Tried {
     }
 }
 
-impl Drop for Tried {
+impl Drop for CurrentInput {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!(
@@ -98,7 +98,7 @@ fn changed(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
         let end = at + dice.below((input.len() - at).min(64) as u64 + 1) as usize;
         match dice.below(7) {
             0 if at < input.len() => input[at] ^= 1 << dice.below(8),
-            1 if at < input.len() => input[at] = dice.throw() as u8,
+            1 if at < input.len() => input[at] = dice.next_u64() as u8,
             2 => drop(input.drain(at..end)),
             3 => {
                 let again = input[at..end].repeat(1 + dice.below(20) as usize);
@@ -131,7 +131,7 @@ fn try_inputs(name: &str) {
     setrlimit(Resource::As, limit).expect("a limit can be lowered");
     let target =
         *TARGETS.iter().find(|target| target.name == name).expect("there is such a target");
-    let (tried, corpus) = (Tried::new(target), corpus(name));
+    let (tried, corpus) = (CurrentInput::new(target), corpus(name));
     corpus.iter().for_each(|input| tried.read(input));
     let seconds = std::env::var("EYAS_FUZZ_SECONDS")
         .ok()

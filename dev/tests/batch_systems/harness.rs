@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Done, Home};
+use crate::support::{CommandOutput, Home};
 
 /// Requests are submitted, granted and ended within this time, also on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(150);
@@ -79,7 +79,7 @@ pub trait BatchBed {
 
     /// Runs `eyas` as a user of the cluster.
     #[track_caller]
-    fn run(&self, words: &[&str]) -> Done {
+    fn run(&self, words: &[&str]) -> CommandOutput {
         self.home().finish(self.command(&[&["--cluster", "test"], words].concat()))
     }
 

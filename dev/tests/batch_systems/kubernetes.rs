@@ -228,7 +228,7 @@ fn an_image_that_cannot_be_pulled_and_a_quota_are_named() {
 }
 
 #[test]
-fn what_the_api_server_refuses_is_said_at_once() {
+fn refusals_of_the_api_server_are_shown_at_once() {
     let Some(kubernetes) = OnKubernetes::start("1") else { return };
     let add = |words: &[&str]| {
         let add = ["pool", "add", "kubernetes", "batch", "--image", "registry/eyas", "--cpus", "1"];

@@ -97,7 +97,7 @@ fn a_job_scales_out_and_back() {
 }
 
 #[test]
-fn what_grid_engine_refuses_is_said_at_once() {
+fn refusals_of_grid_engine_are_shown_at_once() {
     let Some(engine) = OnGridEngine::start("1") else { return };
     let refused = engine.run(&["pool", "add", "sge", "batch", "--", "-q", "nowhere.q"]).exits(1);
     assert!(refused.stderr.contains("nowhere.q"), "{}", refused.stderr);

@@ -94,7 +94,7 @@ fn a_job_scales_out_and_back() {
 }
 
 #[test]
-fn what_slurm_refuses_is_said_at_once() {
+fn refusals_of_slurm_are_shown_at_once() {
     let Some(slurm) = OnSlurm::start("1") else { return };
     let add = ["pool", "add", "slurm", "batch", "--"];
     let refused = slurm.run(&[&add[..], &["--partition=nowhere"]].concat()).exits(1);

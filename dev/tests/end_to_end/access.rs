@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use crate::support::{Cluster, DEADLINE, Done, Home, listening_ports, wait_for};
+use crate::support::{Cluster, CommandOutput, DEADLINE, Home, listening_ports, wait_for};
 
 fn access_of(home: &Home) -> PathBuf {
     home.path("home/clusters/test/access.toml")
@@ -59,7 +59,7 @@ fn a_missing_or_exposed_or_broken_access_file_is_refused_and_why_is_said() {
 }
 
 #[test]
-fn the_access_file_of_another_cluster_lets_nobody_in() {
+fn the_access_file_of_another_cluster_is_refused() {
     let (cluster, other) = (Cluster::start(&[]), Cluster::start(&[]));
     let address = |home: &Home| {
         let text = fs::read_to_string(access_of(home)).unwrap();
@@ -108,7 +108,7 @@ fn garbage() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn garbage_on_a_port_harms_nobody() {
+fn garbage_on_a_port_does_no_harm() {
     let mut cluster = Cluster::start_with(&["--policy", "mcu"], &[&[], &[]]);
     let processes =
         [cluster.dispatcher(), cluster.executor(1).process(), cluster.executor(2).process()];
@@ -148,7 +148,7 @@ fn garbage_on_a_port_harms_nobody() {
 }
 
 #[test]
-fn one_folder_is_for_one_process() {
+fn a_folder_in_use_is_refused_to_another_process() {
     let mut cluster = Cluster::start(&[&[]]);
     let folder = cluster.executor(1).folder().to_str().unwrap().to_owned();
     let process = cluster.executor(1).process().to_string();
@@ -162,14 +162,14 @@ fn one_folder_is_for_one_process() {
 const STRANGER: u32 = 4321;
 
 /// Starts a dispatcher in a home, which is expected to refuse.
-fn refused_dispatcher(home: &Home, place: &Path) -> Done {
+fn refused_dispatcher(home: &Home, place: &Path) -> CommandOutput {
     let mut command = home.command(&["start", "dispatcher", "--listen", "127.0.0.1:0"]);
     command.env("EYAS_HOME", place);
     home.finish(command)
 }
 
 #[test]
-fn no_home_is_shared_with_others() {
+fn no_command_runs_without_a_home_of_its_own() {
     let home = Home::new();
     let without = |words: &[&str]| {
         let mut command = home.command(words);
@@ -211,7 +211,7 @@ fn a_folder_that_others_can_write_to_gets_no_secret() {
 
 /// Both ways in which another user has taken a cluster that was started in a folder of theirs.
 #[test]
-fn what_another_user_has_prepared_is_not_used() {
+fn files_prepared_by_another_user_are_refused() {
     if !rustix::process::geteuid().is_root() {
         // Only root can make files that belong to another user.
         return;

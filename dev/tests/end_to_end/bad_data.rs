@@ -223,7 +223,7 @@ fn a_store_smaller_than_a_tasks_inputs_says_what_to_do() {
 }
 
 #[test]
-fn what_no_executor_has_is_waited_for_and_said() {
+fn a_task_waits_for_a_missing_resource_and_says_so() {
     let mut cluster = Cluster::start(&[&[]]);
     cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\nresources = { gpu = 1 }\n");
     cluster.submit("job.toml");

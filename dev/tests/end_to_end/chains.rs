@@ -29,7 +29,7 @@ pub fn receivers(cluster: &Cluster, source: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_all_want_at_once_is_read_once() {
+fn an_input_that_all_nodes_want_at_once_is_read_once() {
     let slow = ["--emulate", "storage=16MB/s"];
     let cluster = Cluster::start(&[&slow[..]; 6]);
     cluster.write("big", vec![b'x'; 8 * MB]);

@@ -94,7 +94,7 @@ fn jobs_and_tasks_are_cancelled() {
 }
 
 #[test]
-fn what_is_not_there_is_said_not_to_be() {
+fn unknown_jobs_executors_and_objects_are_named() {
     let cluster = Cluster::start(&[]);
     for (words, says) in [
         (&["job", "show", "7"][..], "there is no job 7"),

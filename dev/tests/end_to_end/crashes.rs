@@ -182,7 +182,7 @@ fn a_task_that_takes_too_long_is_killed_with_all_that_it_started() {
 }
 
 #[test]
-fn what_left_a_tasks_process_group_dies_with_it_too() {
+fn processes_that_left_the_process_group_die_with_the_task() {
     let cluster = Cluster::start(&[&[]]);
     let script = "setsid sleep 1000 >/dev/null 2>&1 & timeout 1000 sleep 1001 & setsid sh -c \
                   'sleep 1002 & sleep 1003 & wait' & echo started > $0; [ $0 = ends ] || wait";

@@ -41,7 +41,7 @@ fn lines(letters: &str) -> String {
 }
 
 #[test]
-fn what_was_read_once_is_read_from_local_stores_again() {
+fn inputs_are_read_again_from_local_stores() {
     let cluster = Cluster::start(&[&[], &[]]);
     write_survey(&cluster, 8, 64 * KIB);
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
@@ -263,7 +263,7 @@ fn all_files(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_task_that_writes_to_its_input_fails_and_spoils_nobody_elses() {
+fn a_task_that_writes_to_its_input_fails_and_changes_no_other_input() {
     let cluster = Cluster::start(&[&[]]);
     cluster.write("input", "good");
     let words = ["run", "--sandbox", "-i", "input", "--array", "1", "--", "sh", "-c"];

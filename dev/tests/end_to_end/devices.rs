@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::support::{Done, Home, can_use};
+use crate::support::{CommandOutput, Home, can_use};
 
 /// Writes what a task sees in a file of its own, and ends when two tasks have done so at the same
 /// time.
@@ -29,7 +29,7 @@ impl Shims {
 
     /// Runs `eyas` with these programs and variables.
     #[track_caller]
-    fn eyas(&self, variables: &[(&str, &str)], words: &[&str]) -> Done {
+    fn eyas(&self, variables: &[(&str, &str)], words: &[&str]) -> CommandOutput {
         let mut command = self.home.command(words);
         let path = format!(
             "{}:{}",

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Cluster, Done, SmallDisk, finish, wait_until};
+use crate::support::{Cluster, CommandOutput, SmallDisk, finish, wait_until};
 
 /// The options of an executor that keeps files.
 pub const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
@@ -102,7 +102,7 @@ fn trees_and_streams_go_in_and_come_out_again() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_dfs_commands_say_why() {
     let cluster = cluster(2);
     cluster.write("a.txt", "1\n");
     cluster.run(&["dfs", "put", "a.txt", "/a"]).exits(0);
@@ -149,7 +149,7 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
-fn what_is_put_at_once_outlives_the_first_node() {
+fn a_file_put_before_all_nodes_join_outlives_the_first_node() {
     // The nodes have not joined yet.
     let mut cluster = Cluster::start(&[NODE; 3]);
     let content = lines(2000);
@@ -269,7 +269,7 @@ fn nodes_that_are_missing_are_named_when_they_are_too_many() {
 }
 
 #[test]
-fn what_is_left_goes_on_when_more_than_half_are_lost() {
+fn the_remaining_nodes_continue_when_more_than_half_are_lost() {
     let mut cluster = cluster(5);
     let content = lines(5000);
     cluster.write("a", &content);
@@ -282,8 +282,9 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
     let mut missing = Vec::new();
     wait_until("all that are missing are named", || {
         let done = cluster.run(&["--json", "dfs", "recover"]);
-        let names =
-            |done: &Done| done.json("recovery")["missing"].as_array().cloned().unwrap_or_default();
+        let names = |done: &CommandOutput| {
+            done.json("recovery")["missing"].as_array().cloned().unwrap_or_default()
+        };
         missing = if done.stdout.is_empty() { Vec::new() } else { names(&done) };
         missing.len() == 3
     });
@@ -311,7 +312,7 @@ fn what_is_left_goes_on_when_more_than_half_are_lost() {
 }
 
 #[test]
-fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
+fn a_file_system_whose_first_node_is_lost_is_founded_again() {
     let mut cluster = cluster(1);
     cluster.write("a", "1\n");
     cluster.run(&["dfs", "put", "a", "/a"]).exits(0);

@@ -29,7 +29,7 @@ fn write_job(cluster: &Cluster) {
 }
 
 #[test]
-fn what_is_kept_is_brought_to_where_it_is_asked_for() {
+fn kept_outputs_are_copied_to_the_given_folder() {
     let cluster = Cluster::start(&[&[], &[]]);
     write_job(&cluster);
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
@@ -91,7 +91,7 @@ const MODES: &str = r#"
 "#;
 
 #[test]
-fn what_is_kept_is_open_to_those_to_whom_its_task_has_opened_it() {
+fn kept_outputs_have_the_permissions_that_the_task_set() {
     let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB"], &["--dfs", "--cache", "1GB"]]);
     joined(&cluster, 2);
     cluster.write("modes.toml", MODES);
@@ -136,7 +136,7 @@ fn what_is_kept_is_open_to_those_to_whom_its_task_has_opened_it() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten_unless_that_is_wanted() {
+fn existing_files_are_overwritten_only_with_force() {
     let cluster = Cluster::start(&[&[]]);
     write_job(&cluster);
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
@@ -183,7 +183,7 @@ fn a_folder_without_room_is_named_and_nothing_is_left_in_it() {
 }
 
 #[test]
-fn what_is_lost_is_waited_for_while_it_is_made_again() {
+fn getting_a_lost_output_waits_until_it_is_made_again() {
     let mut cluster = Cluster::start(&[&[]]);
     write_job(&cluster);
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
@@ -199,7 +199,7 @@ fn what_is_lost_is_waited_for_while_it_is_made_again() {
 }
 
 #[test]
-fn what_is_not_written_yet_is_waited_for_also_through_a_crash_of_the_dispatcher() {
+fn getting_an_unwritten_output_waits_also_through_a_dispatcher_crash() {
     let mut cluster = Cluster::start(&[&[]]);
     let job = r#"
         [[task]]

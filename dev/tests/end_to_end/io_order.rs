@@ -16,7 +16,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Cluster, Done, Home, SlowDisk, can_use, finish, signal, wait_until};
+use crate::support::{Cluster, CommandOutput, Home, SlowDisk, can_use, finish, signal, wait_until};
 
 /// A coordinator, and the agents that programs start. They end with it.
 struct Order {
@@ -67,7 +67,7 @@ impl Order {
     }
 
     #[track_caller]
-    fn run(&self, node: &str, words: &[&str]) -> Done {
+    fn run(&self, node: &str, words: &[&str]) -> CommandOutput {
         self.home.finish(self.command(node, words))
     }
 
@@ -188,7 +188,7 @@ fn with_reader(happens: impl FnOnce(&mut Order, u32)) {
 }
 
 #[test]
-fn nobody_waits_for_a_coordinator_that_was_killed_and_all_find_it_again() {
+fn programs_continue_without_a_killed_coordinator_and_find_the_next_one() {
     with_reader(|order, reader| {
         order.kill_coordinator();
         wait_for_progress(reader);
@@ -199,7 +199,7 @@ fn nobody_waits_for_a_coordinator_that_was_killed_and_all_find_it_again() {
 }
 
 #[test]
-fn nobody_waits_for_a_coordinator_that_stands_still() {
+fn programs_continue_without_a_coordinator_that_stands_still() {
     with_reader(|order, reader| {
         signal(order.coordinator(), Signal::STOP);
         wait_for_progress(reader);
@@ -250,7 +250,7 @@ fn garbage_is_no_reason_to_stop() {
 }
 
 #[test]
-fn a_program_that_is_killed_in_its_turn_holds_nobody_up() {
+fn a_program_that_is_killed_in_its_turn_delays_no_program() {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };
     sparse(&disk, "long", 256);
@@ -293,17 +293,17 @@ fn with_a_call_that_was_left(how: &str) {
 }
 
 #[test]
-fn a_thread_that_is_cancelled_in_its_turn_holds_nobody_up() {
+fn a_thread_that_is_cancelled_in_its_turn_delays_no_program() {
     with_a_call_that_was_left("thread");
 }
 
 #[test]
-fn a_handler_that_jumps_out_of_a_turn_holds_nobody_up() {
+fn a_handler_that_jumps_out_of_a_turn_delays_no_program() {
     with_a_call_that_was_left("jump");
 }
 
 #[test]
-fn who_cannot_ask_goes_ahead() {
+fn programs_without_a_coordinator_go_ahead() {
     let order = Order::new(Home::new(), &[]);
     let home = &order.home;
     let path = home.write("file", vec![7; 3 << 20]);

@@ -9,26 +9,26 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Done, Home, SlowDisk, can_use, eyas, is_root, signal, wait_until};
+use crate::support::{CommandOutput, Home, SlowDisk, can_use, eyas, is_root, signal, wait_until};
 
 /// The library that `eyas io run` loads into programs, beside the command.
 const PRELOAD: &str = "libeyas_preload.so";
 
 /// A home with an agent of its own, which ends with the home.
-struct Ordered {
+struct CoordinatedHome {
     home: Home,
 }
 
-impl Ordered {
+impl CoordinatedHome {
     fn new() -> Self {
         let home = Home::new();
         fs::create_dir(home.path("run")).expect("a new folder");
-        Ordered { home }
+        CoordinatedHome { home }
     }
 
     /// Runs a shell command in a folder, with ordered I/O if `ordered` is true.
     #[track_caller]
-    fn sh(&self, folder: &Path, words: &str, is_ordered: bool) -> Done {
+    fn sh(&self, folder: &Path, words: &str, is_ordered: bool) -> CommandOutput {
         let mut command = match is_ordered {
             true => {
                 let path = folder.to_str().expect("a plain name");
@@ -76,7 +76,7 @@ impl Ordered {
             let folder = parent.join(name);
             fs::create_dir(&folder).expect("a new folder");
             write_inputs(&folder);
-            let Done { code, stdout, stderr } = self.sh(&folder, words, is_ordered);
+            let CommandOutput { code, stdout, stderr } = self.sh(&folder, words, is_ordered);
             assert_eq!(code, 0, "{name}: {stderr}");
             assert_eq!(self.has_asked(), is_ordered, "{name}");
             let stderr = stderr.replace(name, "FOLDER");
@@ -97,7 +97,7 @@ impl Ordered {
     }
 }
 
-impl Drop for Ordered {
+impl Drop for CoordinatedHome {
     fn drop(&mut self) {
         for (process, words) in self.home.processes() {
             assert!(words.contains(" io agent "), "{words} is left");
@@ -136,8 +136,8 @@ fn read_all(base: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
 }
 
 #[test]
-fn copies_and_archives() {
-    let ordered = Ordered::new();
+fn copies_and_archives_are_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     ordered.compare(
         &["tar", "cp", "gzip", "dd"],
         "cp lines copy; cp -r many others; cat lines lines > twice; cp --sparse=always twice \
@@ -155,8 +155,8 @@ fn copies_and_archives() {
 }
 
 #[test]
-fn texts() {
-    let ordered = Ordered::new();
+fn text_tools_do_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     ordered.compare(
         &["grep", "sort", "sed", "awk"],
         "grep -rc 'line [1-9]*7' . | sort; sort -S 1M -T . lines > sorted; sort -c sorted
@@ -169,8 +169,8 @@ fn texts() {
 }
 
 #[test]
-fn sqlite() {
-    let ordered = Ordered::new();
+fn sqlite_does_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     ordered.compare(
         &["sqlite3"],
         "sqlite3 db 'create table t (a integer primary key, b text)' 'pragma \
@@ -189,8 +189,8 @@ fn sqlite() {
 }
 
 #[test]
-fn git() {
-    let ordered = Ordered::new();
+fn git_does_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     ordered.compare(
         &["git"],
         "export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z' \
@@ -208,8 +208,8 @@ fn git() {
 }
 
 #[test]
-fn a_program_of_many_threads_and_one_that_forks() {
-    let ordered = Ordered::new();
+fn threads_and_forks_read_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     ordered.compare(
         &["python3"],
         r#"python3 - <<'END'
@@ -290,8 +290,8 @@ END"#,
 }
 
 #[test]
-fn narrow_limits() {
-    let ordered = Ordered::new();
+fn programs_with_low_limits_do_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     ordered.compare(
         &["python3"],
         r#"(ulimit -n 6; md5sum lines; cp lines few)
@@ -309,7 +309,7 @@ END"#,
 
 #[test]
 fn fio_finds_what_it_has_written() {
-    let ordered = Ordered::new();
+    let ordered = CoordinatedHome::new();
     ordered.compare(
         &["fio"],
         "for how in write randwrite; do for engine in sync psync pvsync posixaio mmap; do
@@ -321,8 +321,8 @@ fn fio_finds_what_it_has_written() {
 }
 
 #[test]
-fn streams_of_the_c_library() {
-    let ordered = Ordered::new();
+fn streams_of_the_c_library_are_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose/streams.c");
     let words = format!(
         "gcc -O0 -o streams {source}; gcc -O2 -D_FORTIFY_SOURCE=2 -o checked {source}
@@ -333,8 +333,8 @@ fn streams_of_the_c_library() {
 }
 
 #[test]
-fn an_mpi_program() {
-    let ordered = Ordered::new();
+fn an_mpi_program_reads_the_same_with_ordered_io() {
+    let ordered = CoordinatedHome::new();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose");
     let words = format!(
         "gcc -O2 -o write {sources}/decompose.c {sources}/shared.c -lpthread
@@ -351,7 +351,7 @@ fn an_mpi_program() {
 
 #[test]
 fn a_disk_is_written_in_order() {
-    let ordered = Ordered::new();
+    let ordered = CoordinatedHome::new();
     let Some(disk) = SlowDisk::new(&ordered.home) else { return };
     let words =
         "for n in 1 2 3 4; do dd if=/dev/zero of=file$n bs=64k count=32 status=none & done; wait";
@@ -365,8 +365,8 @@ fn a_disk_is_written_in_order() {
 }
 
 #[test]
-fn who_stops_early_has_no_more_read_for_it() {
-    let ordered = Ordered::new();
+fn read_ahead_ends_when_the_program_stops_reading() {
+    let ordered = CoordinatedHome::new();
     let Some(disk) = SlowDisk::new(&ordered.home) else { return };
     let file = fs::File::create(disk.source().join("file")).expect("our own folder");
     file.set_len(64 << 20).expect("a sparse file");
@@ -382,8 +382,8 @@ fn who_stops_early_has_no_more_read_for_it() {
 }
 
 #[test]
-fn what_it_costs_can_be_measured() {
-    let ordered = Ordered::new();
+fn the_overhead_can_be_measured() {
+    let ordered = CoordinatedHome::new();
     if !can_use(&["python3", "gcc"]) {
         return;
     }
@@ -396,8 +396,8 @@ fn what_it_costs_can_be_measured() {
 }
 
 #[test]
-fn one_file_is_written_in_order_by_many() {
-    let ordered = Ordered::new();
+fn many_processes_write_one_file_in_order() {
+    let ordered = CoordinatedHome::new();
     let Some(disk) = SlowDisk::new(&ordered.home).filter(|_| can_use(&["gcc"])) else { return };
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/decompose");
     let program = ordered.home.path("decompose");
@@ -425,7 +425,7 @@ fn one_file_is_written_in_order_by_many() {
 #[test]
 fn an_agent_of_another_user_is_not_asked() {
     const NOBODY: u32 = 65_534;
-    let ordered = Ordered::new();
+    let ordered = CoordinatedHome::new();
     let home = &ordered.home;
     let (run, work) = (home.path("run"), home.work());
     // The build folder may be in one that only root can enter.

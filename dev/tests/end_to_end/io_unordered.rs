@@ -158,7 +158,7 @@ fn a_storage_that_answers_at_once_is_not_ordered_until_it_does_not() {
 }
 
 #[test]
-fn who_was_left_alone_finds_the_next_agent() {
+fn a_program_that_was_left_alone_finds_the_next_agent() {
     let node = Node::new();
     let Some(disk) = SlowDisk::new(&node.home) else { return };
     if !can_use(&["python3"]) {
@@ -196,7 +196,7 @@ fn rules_are_kept_where_order_gains_nothing() {
 }
 
 #[test]
-fn who_has_read_from_memory_asks_for_what_is_not_there() {
+fn a_program_that_read_from_memory_requests_uncached_files() {
     let node = Node::new();
     let Some(disk) = SlowDisk::new(&node.home) else { return };
     if !can_use(&["python3"]) || !tells_what_is_in_memory() {
@@ -268,7 +268,7 @@ fn tells_what_is_in_memory() -> bool {
 }
 
 #[test]
-fn what_is_in_memory_is_not_asked_for() {
+fn reads_from_memory_are_not_requested() {
     if !tells_what_is_in_memory() {
         return;
     }

@@ -235,7 +235,7 @@ fn json_lines_are_a_task_each() {
 }
 
 #[test]
-fn what_needs_a_failed_task_fails_with_it() {
+fn tasks_that_need_a_failed_task_fail() {
     let cluster = Cluster::start(&[&[]]);
     cluster.write(
         "job.toml",

@@ -69,7 +69,7 @@ fn levels_of_tasks_hand_on_what_is_only_in_the_cluster() {
 }
 
 #[test]
-fn what_a_killed_executor_kept_is_made_again_with_what_it_is_made_from() {
+fn outputs_of_a_killed_executor_are_made_again_with_their_inputs() {
     let mut cluster = Cluster::start(&[&[]]);
     write_levels(&cluster);
     let job = cluster.submit("levels.toml");
@@ -137,7 +137,7 @@ fn objects_of(cluster: &mut Cluster, executor: usize) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_two_executors_keep_survives_one() {
+fn an_output_with_two_replicas_survives_a_killed_executor() {
     let mut cluster = Cluster::start(&[&[], &[]]);
     write_pair(&cluster, "keep = true, replicas = 2");
     cluster.submit("pair.toml");
@@ -156,7 +156,7 @@ fn what_two_executors_keep_survives_one() {
 }
 
 #[test]
-fn what_only_one_has_is_moved_before_it_leaves() {
+fn the_only_replica_is_moved_before_its_executor_leaves() {
     let mut cluster = Cluster::start(&[&[]]);
     write_pair(&cluster, "keep = true");
     cluster.submit("pair.toml");
@@ -196,7 +196,7 @@ fn start_apart() -> Cluster {
 }
 
 #[test]
-fn what_is_gone_from_where_it_is_kept_is_made_again() {
+fn an_output_that_is_gone_from_its_store_is_made_again() {
     let mut cluster = start_apart();
     objects_of(&mut cluster, 1).iter().for_each(|path| fs::remove_file(path).unwrap());
     cluster.add_executor(&["--node-resource", "there=1"]);
@@ -209,7 +209,7 @@ fn what_is_gone_from_where_it_is_kept_is_made_again() {
 }
 
 #[test]
-fn what_is_damaged_where_it_is_kept_is_never_read_and_is_made_again() {
+fn a_damaged_output_is_never_read_and_is_made_again() {
     let mut cluster = start_apart();
     for path in objects_of(&mut cluster, 1) {
         // The file's times stay the same, as with a bad disk.
@@ -229,7 +229,7 @@ fn what_is_damaged_where_it_is_kept_is_never_read_and_is_made_again() {
 }
 
 #[test]
-fn what_is_kept_does_not_make_room_for_what_is_read() {
+fn kept_outputs_are_not_evicted_for_inputs() {
     let cluster = Cluster::start(&[&["--cache", "1MB"]]);
     write_pair(&cluster, "keep = true");
     for number in 0..6 {
@@ -256,7 +256,7 @@ fn what_is_kept_does_not_make_room_for_what_is_read() {
 }
 
 #[test]
-fn what_was_released_makes_room_and_stays_released() {
+fn released_outputs_make_room_and_stay_released() {
     let mut cluster = Cluster::start(&[&["--cache", "1MB"]]);
     write_pair(&cluster, "keep = true");
     cluster.submit("pair.toml");
@@ -275,7 +275,7 @@ fn what_was_released_makes_room_and_stays_released() {
 }
 
 #[test]
-fn what_nobody_reads_is_made_again_when_it_is_lost() {
+fn a_lost_output_is_made_again_even_if_no_task_reads_it() {
     let mut cluster = Cluster::start(&[&[]]);
     cluster.write(
         "job.toml",
@@ -314,7 +314,7 @@ fn what_nobody_reads_is_made_again_when_it_is_lost() {
 }
 
 #[test]
-fn what_is_kept_and_written_is_read_from_there_when_it_is_lost() {
+fn a_lost_output_is_read_from_its_destination() {
     let mut cluster = Cluster::start(&[&[]]);
     write_pair(&cluster, "keep = true, to = \"out/text\"");
     cluster.submit("pair.toml");
@@ -354,7 +354,7 @@ fn write_row(cluster: &Cluster, keep: &str) {
 }
 
 #[test]
-fn what_is_kept_until_it_is_read_makes_room_for_what_comes_after_it() {
+fn outputs_kept_until_read_make_room_for_later_ones() {
     let mut cluster = Cluster::start(&[&["--cache", "1MB"]]);
     write_row(&cluster, "true");
     let job = cluster.submit("row.toml");

@@ -5,7 +5,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Cluster, Done, MountedFiles, can_mount, finish, wait_for, wait_until};
+use crate::support::{
+    Cluster, CommandOutput, MountedFiles, can_mount, finish, wait_for, wait_until,
+};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -24,7 +26,7 @@ fn copy(cluster: &Cluster, name: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-fn with(cluster: &Cluster, access: &str, words: &[&str]) -> Done {
+fn with(cluster: &Cluster, access: &str, words: &[&str]) -> CommandOutput {
     cluster.eyas(&[&["--access", access], words].concat())
 }
 

@@ -61,14 +61,14 @@ impl Try {
 }
 
 /// A job whose only task has lost its executor.
-struct Lost {
+struct OrphanedJob {
     what: Try,
     has_group: bool,
     run: Child,
 }
 
 /// Runs the task on the only executor that accepts it, and kills the executor and its guardian.
-fn kill_both(cluster: &Cluster) -> Lost {
+fn kill_both(cluster: &Cluster) -> OrphanedJob {
     let run = cluster.spawn_on(&["run", "--array", "1", "--", "sh", "-c", TASK]);
     let what = first_try(cluster);
     let executor = parent(what.leader).expect("it runs");
@@ -79,10 +79,10 @@ fn kill_both(cluster: &Cluster) -> Lost {
     signal(guardian, Signal::KILL);
     signal(executor, Signal::KILL);
     wait_until("the kernel has killed the task itself", || !is_alive(what.leader));
-    Lost { what, has_group, run }
+    OrphanedJob { what, has_group, run }
 }
 
-impl Lost {
+impl OrphanedJob {
     fn wait_until_ended(&self) {
         let findable = self.what.findable(self.has_group);
         wait_until("nothing of its first try is left", || {

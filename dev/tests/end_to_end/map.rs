@@ -310,7 +310,7 @@ fn a_worker_that_stands_still_loses_its_block_and_is_refused_when_it_goes_on() {
 }
 
 #[test]
-fn nobody_waits_for_a_worker_whose_block_others_have_done() {
+fn a_map_does_not_wait_for_a_worker_whose_block_others_have_done() {
     let cluster = cluster(3);
     let mut map = waiters(&cluster, &["--term", "1s"]);
     let begun = wait_for_programs(&cluster, &mut map, 3);
@@ -417,7 +417,7 @@ fn a_program_need_not_read_all() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_map_commands_say_why() {
     let cluster = cluster(1);
     cluster.run(&["map", "/nothing", "--", "cat"]).exits(1).says(&["no file /nothing"]);
     cluster.run(&["map", "/text", "--to", "/text", "--", "cat"]).exits(1).says(&["/text already"]);

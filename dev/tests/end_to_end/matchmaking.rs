@@ -112,7 +112,7 @@ fn the_best_of_those_that_are_free_is_taken() {
 }
 
 #[test]
-fn what_a_node_holds_can_be_required() {
+fn requirements_can_name_the_data_of_a_node() {
     let cluster = Cluster::start_with(&["--policy", "mcu"], &[&["--label", "warm=yes"], &[]]);
     (1..=3).for_each(|number| _ = cluster.write(&format!("in/{number}"), vec![b'x'; 1000]));
     let run = |requirements: &str| {
@@ -148,7 +148,7 @@ fn an_executor_takes_only_the_tasks_that_it_accepts() {
 }
 
 #[test]
-fn a_task_that_nobody_matches_waits_and_says_for_what() {
+fn a_task_that_no_node_matches_waits_and_explains_why() {
     let mut cluster = Cluster::start(&[&["--label", "site=a"], &[]]);
     cluster.write(
         "job.toml",
@@ -225,7 +225,7 @@ fn mistakes_in_expressions_are_told_where_they_are_made() {
 }
 
 #[test]
-fn a_cluster_of_its_own_in_which_nobody_matches_says_so() {
+fn a_job_in_its_own_cluster_that_no_node_matches_says_so() {
     let home = Home::new();
     let run = |requirements| {
         home.eyas(&[

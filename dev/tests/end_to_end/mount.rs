@@ -142,7 +142,7 @@ fn folders_links_and_attributes_are_those_of_the_cluster() {
 }
 
 #[test]
-fn of_two_mounts_that_change_a_file_the_later_one_fails_or_replaces_all() {
+fn the_later_of_two_mounts_that_change_a_file_fails_or_replaces_it() {
     if !can_mount() {
         return;
     }

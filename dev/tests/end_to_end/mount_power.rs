@@ -99,7 +99,7 @@ fn start_nodes(cluster: &mut Cluster, disk: &Path) {
 }
 
 #[test]
-fn what_was_synced_survives_later_writes_and_a_power_cut() {
+fn synced_content_survives_later_writes_and_a_power_cut() {
     if !can_mount() {
         return;
     }

@@ -43,7 +43,7 @@ fn a_large_file_that_is_open_is_removed_without_a_copy() {
 }
 
 #[test]
-fn what_a_killed_mount_has_left_is_removed() {
+fn leftovers_of_a_killed_mount_are_removed() {
     if !can_mount() {
         return;
     }

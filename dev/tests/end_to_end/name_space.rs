@@ -352,7 +352,7 @@ fn a_file_that_is_replaced_during_a_submission_is_read_at_one_version() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_names_are_refused_with_a_reason() {
     let cluster = cluster();
     cluster.run(&["run", "-i", "eyas:///none", "--", "true"]).exits(1).says(&["no file /none"]);
     cluster

@@ -71,7 +71,7 @@ fn kept_outputs_are_inputs_and_items_of_other_jobs() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_at_submission() {
+fn unreadable_outputs_are_refused_at_submission() {
     let cluster = Cluster::start(&[&[]]);
     make(&cluster);
     let go = cluster.work().join("go");
@@ -126,7 +126,7 @@ fn reader(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn what_a_submitted_job_reads_outlives_the_job_that_made_it() {
+fn inputs_of_a_submitted_job_outlive_the_job_that_made_them() {
     let mut cluster = Cluster::start(&[&[]]);
     make(&cluster);
     let job = reader(&cluster);
@@ -144,7 +144,7 @@ fn what_a_submitted_job_reads_outlives_the_job_that_made_it() {
 }
 
 #[test]
-fn what_a_killed_executor_kept_is_made_again_for_another_job() {
+fn outputs_of_a_killed_executor_are_made_again_for_another_job() {
     let mut cluster = Cluster::start(&[&[]]);
     make(&cluster);
     let job = reader(&cluster);

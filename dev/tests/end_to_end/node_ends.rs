@@ -14,7 +14,7 @@ const WAITER: &str =
     "echo $$ > ran.new; mv ran.new ran-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
 
 /// A cluster of two nodes that runs one task.
-struct Two {
+struct TwoNodes {
     cluster: Cluster,
     run: std::process::Child,
     task: u32,
@@ -23,24 +23,24 @@ struct Two {
 }
 
 /// Starts a task without retries.
-fn start_one() -> Two {
+fn start_one() -> TwoNodes {
     let mut cluster = Cluster::start(&[&[], &[]]);
     let run = cluster.spawn_on(&["run", "--array", "1", "--", "sh", "-c", WAITER]);
     let task = wait_for("the task runs", || tries(&cluster).pop());
     let executor = parent(task).expect("it runs");
     let on = if cluster.executor(1).process() == executor { 1 } else { 2 };
     assert_eq!(cluster.executor(on).process(), executor);
-    Two { cluster, run, task, on }
+    TwoNodes { cluster, run, task, on }
 }
 
 fn tries(home: &Home) -> Vec<u32> {
     home.names(".").iter().filter_map(|name| name.strip_prefix("ran-")?.parse().ok()).collect()
 }
 
-impl Two {
+impl TwoNodes {
     /// Checks that the task runs again on the other node and succeeds there.
     fn succeeds_elsewhere(self) {
-        let Two { cluster, run, task, on } = self;
+        let TwoNodes { cluster, run, task, on } = self;
         wait_until("another try", || tries(&cluster).len() == 2);
         assert!(!is_alive(task));
         cluster.write("go", "");
@@ -89,7 +89,7 @@ fn a_task_that_takes_longer_than_any_node_lives_fails_and_names_the_time_limit()
 }
 
 #[test]
-fn so_does_one_that_is_killed_with_its_executor_by_a_node_out_of_memory() {
+fn a_task_killed_with_its_executor_by_a_node_out_of_memory_runs_elsewhere() {
     let mut two = start_one();
     signal(two.task, Signal::KILL);
     wait_until("it is dead", || !is_alive(two.task));

@@ -19,7 +19,7 @@ fn odd(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn two_tasks_whose_patterns_find_one_name_are_told() {
+fn two_tasks_whose_patterns_find_one_name_are_named() {
     let home = Home::new();
     let words = ["run", "-o", "*=out/", "--report", "none", "--array"];
     let script = ["--", "sh", "-c", "echo {} > same; echo {} > own-{}"];
@@ -45,7 +45,7 @@ fn two_tasks_whose_patterns_find_one_name_are_told() {
 }
 
 #[test]
-fn two_tasks_whose_destinations_are_one_through_a_link_are_told() {
+fn two_tasks_whose_destinations_are_one_through_a_link_are_named() {
     let home = Home::new();
     home.write("list", "real\nlink\n");
     home.write("real/x", "an earlier job's");

@@ -314,7 +314,7 @@ fn nodes_that_come_stay_and_leave_are_explained_and_counted() {
 }
 
 #[test]
-fn what_only_a_node_that_leaves_holds_is_moved_first() {
+fn the_only_replica_on_a_leaving_node_is_moved_first() {
     let cluster = without_nodes();
     cluster.add_pool(&["--min-nodes", "1", "--max-nodes", "1", "--label", "side=left"]);
     let other =
@@ -389,7 +389,7 @@ fn nodes_that_cannot_join_are_given_up_with_the_words_of_their_log() {
 }
 
 #[test]
-fn of_ten_pools_of_one_name_one_is_added() {
+fn only_one_pool_of_a_name_is_added() {
     let cluster = without_nodes();
     let add = ["pool", "add", "local", "mine", "--cpus", "1"];
     let clients: Vec<_> = (0..10).map(|_| cluster.spawn_on(&add)).collect();

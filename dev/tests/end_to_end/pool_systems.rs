@@ -86,7 +86,7 @@ impl OnFake {
         self.run(&[&add[..], &["--executor-option=--keep-free=10MB"], words].concat()).exits(0);
     }
 
-    fn run(&self, words: &[&str]) -> crate::support::Done {
+    fn run(&self, words: &[&str]) -> crate::support::CommandOutput {
         self.0.eyas(&[&["--cluster", "test"], words].concat())
     }
 

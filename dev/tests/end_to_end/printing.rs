@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
-use crate::support::{Cluster, Done, Home};
+use crate::support::{Cluster, CommandOutput, Home};
 
 /// A name that is not UTF-8, and has bytes that would change the colour of a terminal.
 const ODD: &[u8] = b"odd\xff\x1b[31m";
@@ -139,7 +139,7 @@ fn eyas(cluster: &Cluster, command: &str, words: &[&str]) -> Command {
 
 /// Runs a command whose standard output is `out`. Its standard error is read, or is `out`, too.
 #[track_caller]
-fn with_output(mut command: Command, out: impl Fn() -> Stdio, is_both: bool) -> Done {
+fn with_output(mut command: Command, out: impl Fn() -> Stdio, is_both: bool) -> CommandOutput {
     let child = command.stdin(Stdio::null()).stdout(out()).stderr(if is_both {
         out()
     } else {
@@ -150,11 +150,15 @@ fn with_output(mut command: Command, out: impl Fn() -> Stdio, is_both: bool) -> 
     let code = std::os::unix::process::ExitStatusExt::signal(&done.status)
         .map_or(done.status.code(), |s| Some(128 + s));
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Done { code: code.unwrap_or(-1), stdout: text(&done.stdout), stderr: text(&done.stderr) }
+    CommandOutput {
+        code: code.unwrap_or(-1),
+        stdout: text(&done.stdout),
+        stderr: text(&done.stderr),
+    }
 }
 
 #[track_caller]
-fn has_not_panicked(done: &Done, how: &str) {
+fn has_not_panicked(done: &CommandOutput, how: &str) {
     assert!(!PANICKED.contains(&done.code) && !done.stderr.contains("panicked"), "{how}: {done:?}");
 }
 
@@ -242,7 +246,7 @@ fn no_command_panics_where_its_output_cannot_be_written() {
 }
 
 #[test]
-fn no_command_panics_or_colours_a_terminal_whatever_it_is_given() {
+fn no_arguments_make_a_command_panic_or_colour_a_terminal() {
     let cluster = prepared();
     fs::write(cluster.work().join(OsStr::from_bytes(ODD)), "x\n").unwrap();
     fs::write(

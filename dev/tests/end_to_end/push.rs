@@ -41,7 +41,7 @@ fn states(push: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn what_is_pushed_is_local_to_whatever_reads_it() {
+fn pushed_objects_are_local_to_their_readers() {
     let slow = ["--emulate", "storage=16MB/s"];
     let cluster = Cluster::start(&[&slow[..]; 4]);
     cluster.write("big", vec![b'x'; 4 * MB]);
@@ -173,7 +173,7 @@ fn an_object_that_vanishes_fails_with_the_reason() {
 }
 
 #[test]
-fn what_the_cluster_keeps_can_be_pushed() {
+fn kept_outputs_can_be_pushed() {
     let cluster = Cluster::start(&[&[], &[], &[]]);
     let text = "[[task]]\ncommand = [\"sh\", \"-c\", \"echo made > text\"]\noutputs = [{ file = \
                 \"text\", keep = true }]\n";
@@ -210,7 +210,7 @@ const BROADCAST: &str = r#"
 "#;
 
 #[test]
-fn a_broadcast_input_is_with_all_that_may_run_the_job_and_who_joins() {
+fn a_broadcast_input_goes_to_all_executors_that_match_and_to_later_ones() {
     let a = ["--label", "site=a"];
     let mut cluster = Cluster::start(&[&a[..], &a, &a, &["--label", "site=b"]]);
     ["model", "1", "2"].iter().for_each(|file| drop(cluster.write(file, format!("{file}\n"))));

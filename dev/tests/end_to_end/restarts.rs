@@ -38,7 +38,7 @@ fn a_cancel_that_was_acknowledged_holds_after_a_kill() {
 }
 
 #[test]
-fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
+fn waiting_clients_continue_when_the_dispatcher_is_back() {
     let mut cluster = Cluster::start(&[&["--slots", "2"]]);
     let script = "[ $0 -le 200 ] || until [ -e go ]; do sleep 0.02; done; echo $0";
     let mut run = cluster.spawn_on(&["run", "--array", "1-210", "--", "sh", "-c", script, "{}"]);
@@ -94,7 +94,7 @@ fn a_report_is_the_same_after_a_restart() {
 }
 
 #[test]
-fn what_lost_samples_would_tell_is_left_out_of_a_report() {
+fn figures_of_lost_samples_are_left_out_of_a_report() {
     let mut cluster = Cluster::start(&[&["--slots", "2"]]);
     cluster
         .write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);

@@ -33,7 +33,7 @@ fn again(cluster: &Cluster, job: u32, words: &[&str]) -> (usize, String) {
 }
 
 #[test]
-fn what_was_run_before_is_not_run_again_unless_something_has_changed() {
+fn tasks_run_again_only_if_something_has_changed() {
     let mut cluster = Cluster::start(&[&[], &[]]);
     for name in ["a", "b", "c"] {
         cluster.write(&format!("in/{name}"), format!("{name}\n"));

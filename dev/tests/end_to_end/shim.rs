@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::{Cluster, Done, signal, wait_until};
+use crate::support::{Cluster, CommandOutput, signal, wait_until};
 
 /// A cluster with a shim.
 struct Shim {
@@ -22,7 +22,7 @@ impl Shim {
     }
 
     /// Runs a command of the shim in the folder of the test.
-    fn run(&self, name: &str, words: &[&str]) -> Done {
+    fn run(&self, name: &str, words: &[&str]) -> CommandOutput {
         let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap());
         let mut command = self.cluster.command_of(Command::new(self.folder.join(name)), words);
         command
@@ -249,7 +249,7 @@ fn scripts_and_their_links_may_be_larger_than_a_command_line() {
 }
 
 #[test]
-fn what_eyas_does_not_have_is_said() {
+fn unsupported_options_of_sbatch_are_named() {
     let shim = Shim::start(&[&[]]);
     let refused = |words: &[&str], why: &str| {
         let done = shim.run("sbatch", words).exits(1);

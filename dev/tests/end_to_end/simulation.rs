@@ -237,7 +237,7 @@ fn catches_interrupts(process: u32) -> bool {
 }
 
 #[test]
-fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
+fn errors_of_a_scenario_are_shown_with_the_line() {
     let home = Home::new();
     for (from, to, says) in [
         ("nodes = 4", "nodes = 0", "bad.toml, line 2: this number is too small"),

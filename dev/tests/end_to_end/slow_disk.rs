@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::fs::{FlockOperation, OFlags};
 
-use crate::support::{Done, Home, SlowDisk, can_use, eyas, wait_until};
+use crate::support::{CommandOutput, Home, SlowDisk, can_use, eyas, wait_until};
 
 /// Bytes whose pieces all differ.
 fn content(bytes: usize) -> Vec<u8> {
@@ -222,7 +222,7 @@ fn files_are_what_they_are_where_they_lie() {
 }
 
 /// Runs an experiment on a slow disk to its end, if this machine can.
-fn experiment(home: &Home, name: &str, words: &[&str]) -> Option<Done> {
+fn experiment(home: &Home, name: &str, words: &[&str]) -> Option<CommandOutput> {
     let is_possible = SlowDisk::new(home).is_some();
     if !is_possible || !can_use(&["python3", "cc", "unshare", "setpriv", "chrt"]) {
         return None;

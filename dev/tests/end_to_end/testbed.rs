@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Done, Home, is_root};
+use crate::support::{CommandOutput, Home, is_root};
 
 /// Bytes per second of 16mbit, and a number of bytes that takes one second.
 const RATE: f64 = 2e6;
@@ -21,7 +21,7 @@ fn command(home: &Home, words: &[&str]) -> Command {
     home.command_of(command, words)
 }
 
-fn testbed(home: &Home, words: &[&str]) -> Done {
+fn testbed(home: &Home, words: &[&str]) -> CommandOutput {
     home.finish(command(home, words))
 }
 
@@ -36,7 +36,7 @@ fn is_possible(home: &Home) -> bool {
 }
 
 #[test]
-fn what_the_testbed_lacks_is_told() {
+fn missing_programs_of_the_testbed_are_named() {
     let home = Home::new();
     if let Ok(python) =
         Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output()

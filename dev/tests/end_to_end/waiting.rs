@@ -16,12 +16,12 @@ use crate::support::{Cluster, Home, can_use, eyas, signal, wait_for, wait_until}
 const IMPOSSIBLE: &str = "[[task]]\nnoop = true\nrequirements = \"node.cpus >= 64\"\n";
 
 /// A command whose standard error is read until a given text appears.
-struct Listening {
+struct WatchedCommand {
     child: Child,
     said: BufReader<ChildStderr>,
 }
 
-impl Listening {
+impl WatchedCommand {
     #[track_caller]
     fn until(mut child: Child, words: &str) -> Self {
         let mut said = BufReader::new(child.stderr.take().expect("piped"));
@@ -34,7 +34,7 @@ impl Listening {
                 "it never said `{words}`"
             );
         }
-        Listening { child, said }
+        WatchedCommand { child, said }
     }
 
     /// Its exit code, and the rest of its standard error.
@@ -84,7 +84,7 @@ fn read_until(shown: &mut ChildStdout, words: &str) -> String {
 }
 
 #[test]
-fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
+fn waiting_commands_warn_of_tasks_that_can_never_run_and_leave_the_job_running() {
     let cluster = Cluster::start(&[&[]]);
     cluster.write("job.toml", IMPOSSIBLE);
     for (words, job) in [
@@ -93,7 +93,7 @@ fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
         (&["job", "wait", "last"], 1),
         (&["run", "--requirements", "node.cpus >= 64", "--noop"], 2),
     ] {
-        let waiting = Listening::until(
+        let waiting = WatchedCommand::until(
             cluster.spawn_on(words),
             "no executor matches the requirements of its tasks",
         );
@@ -188,7 +188,7 @@ fn a_large_array_is_shown_on_its_way_and_can_be_withdrawn() {
 }
 
 #[test]
-fn what_is_too_much_for_a_job_is_named() {
+fn a_job_beyond_its_limits_is_refused_with_the_limit() {
     let cluster = Cluster::start(&[&[]]);
     cluster.run(&["run", "--array", "1-10000001", "--noop"]).exits(2).says(&["submit it in parts"]);
     cluster.write("job.toml", "[[task]]\nnoop = true\narray = \"1-9999999\"\n".repeat(2));

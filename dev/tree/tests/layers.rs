@@ -37,12 +37,12 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-coordinator", "eyas-wire", "agents and coordinator greet each other as what they are"),
     ("eyas-coordinator", "eyas-session", "agents dial the coordinator"),
     ("eyas-store", "eyas-types", "objects and their versions"),
-    ("eyas-relay", "eyas-session", "reads requests; its port has the door of every listener"),
+    ("eyas-relay", "eyas-session", "reads requests; its port has the admission of every listener"),
     ("eyas-transfer", "eyas-types", "objects and their ids"),
     (
         "eyas-transfer",
         "eyas-session",
-        "encrypts with its keys; its port has the door of every listener",
+        "encrypts with its keys; its port has the admission of every listener",
     ),
     ("eyas-transfer", "eyas-wire", "whether data is encrypted"),
     ("eyas-transfer", "eyas-store", "serves from a store, receives into it"),
@@ -102,7 +102,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     (
         "eyas-dispatcher",
         "eyas-pools",
-        "starts the owner of pools, tells it the work, obeys its orders",
+        "starts the actor of pools, tells it the work, obeys its orders",
     ),
     ("eyas-dispatcher", "eyas-provision", "measures the work for the decider of pools"),
     ("eyas-dispatcher", "eyas-matching", "compiles what jobs require and executors accept"),
@@ -383,7 +383,7 @@ fn assert_none(wrong: &[String]) {
 }
 
 #[test]
-fn rooms_import_only_whom_they_may() {
+fn rooms_import_only_allowed_rooms() {
     let metadata = metadata();
     assert_none(&violations(&arrows(&metadata), &apps(&metadata), ARROWS));
 }

@@ -98,7 +98,7 @@ fn functions_fit_on_a_screen() {
 }
 
 #[test]
-fn what_a_type_does_stands_in_few_files() {
+fn impls_of_a_type_stand_in_few_files() {
     let mut places: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for (file, code) in sources() {
         for name in code.lines().filter_map(type_of_impl) {

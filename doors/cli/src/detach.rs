@@ -47,7 +47,7 @@ pub(crate) async fn refuse_if_running(
 }
 
 /// A process in the background.
-pub(crate) struct Detached {
+pub(crate) struct BackgroundProcess {
     /// Path of its log.
     pub log: PathBuf,
     /// Messages of the process: the jobs that continue.
@@ -63,7 +63,7 @@ pub(crate) fn print_messages(messages: &[String]) {
 
 /// Starts this command in the background, without `--detach`, and returns once the process is
 /// ready. The process writes the log at this path.
-pub(crate) async fn detach(log_path: PathBuf, what: &str) -> Result<Detached, CliError> {
+pub(crate) async fn detach(log_path: PathBuf, what: &str) -> Result<BackgroundProcess, CliError> {
     if let Some(folder) = log_path.parent() {
         PrivateFolder::make(folder)?;
     }
@@ -76,7 +76,7 @@ pub(crate) async fn detach(log_path: PathBuf, what: &str) -> Result<Detached, Cl
     command.args(own_words().filter(|word| word != "--detach")).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.try_clone()?);
     match wait_until_ready(&mut command.spawn()?).await {
-        Ok(messages) => Ok(Detached { log: log_path, messages }),
+        Ok(messages) => Ok(BackgroundProcess { log: log_path, messages }),
         Err(e) => {
             let said = log::added(&mut log, before, LINES_SHOWN);
             Err(format!(

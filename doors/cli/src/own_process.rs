@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_executors_have_begun_in_a_folder_is_not_the_content_of_a_user() {
+    fn folders_of_executors_do_not_count_as_content_of_a_user() {
         for (name, is_refused) in [
             ("access.toml", false),
             ("n1", false),

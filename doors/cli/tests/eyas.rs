@@ -9,7 +9,7 @@ fn eyas(words: &[&str]) -> Output {
 }
 
 #[test]
-fn it_says_its_version() {
+fn the_command_prints_its_version() {
     let output = eyas(&["--version"]);
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
@@ -88,7 +88,7 @@ fn a_model_of_what_cannot_be_is_refused() {
 }
 
 #[test]
-fn who_stops_reading_is_no_panic() {
+fn a_closed_output_pipe_causes_no_panic() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_eyas"));
     command.args(["completion", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("eyas can be started");

@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_named() {
+    async fn missing_files_and_columns_are_named() {
         let mut draft = Draft::new("test");
         let error = draft.input(&"/no/such/file.fits".into()).await.unwrap_err().to_string();
         assert!(error.contains("/no/such/file.fits"), "{error}");

@@ -202,7 +202,7 @@ struct Array {
 
 /// Tasks with an id so far: index of the first, their number, and the template.
 #[derive(Default)]
-pub(crate) struct Known(HashMap<String, (u32, u32, u16)>);
+pub(crate) struct TaskIds(HashMap<String, (u32, u32, u16)>);
 
 impl TaskFields {
     /// Adds the task, or all tasks of the array, to a draft.
@@ -210,10 +210,10 @@ impl TaskFields {
     /// # Errors
     /// The first mistake in the fields.
     pub async fn draft(&self, draft: &mut Draft) -> Result<(), TaskFieldsError> {
-        self.add_to(draft, &mut Known::default()).await
+        self.add_to(draft, &mut TaskIds::default()).await
     }
 
-    async fn add_to(&self, draft: &mut Draft, known: &mut Known) -> Result<(), TaskFieldsError> {
+    async fn add_to(&self, draft: &mut Draft, known: &mut TaskIds) -> Result<(), TaskFieldsError> {
         let mut template = self.template(draft)?;
         let items = self.items(draft).await?;
         let mut named = Vec::new();
@@ -262,7 +262,7 @@ impl TaskFields {
     async fn add_tasks(
         &self,
         draft: &mut Draft,
-        known: &Known,
+        known: &TaskIds,
         place: &Array,
         items: Items,
     ) -> Result<(), TaskFieldsError> {
@@ -474,7 +474,7 @@ impl TaskFields {
     async fn add_task(
         &self,
         draft: &mut Draft,
-        known: &Known,
+        known: &TaskIds,
         array: &Array,
         columns: Vec<Name>,
         input: Option<Input>,
@@ -488,7 +488,7 @@ impl TaskFields {
     async fn item(
         &self,
         draft: &mut Draft,
-        known: &Known,
+        known: &TaskIds,
         array: &Array,
         columns: Vec<Name>,
         input: Option<Input>,
@@ -515,7 +515,7 @@ impl TaskFields {
     async fn add_input(
         &self,
         draft: &mut Draft,
-        known: &Known,
+        known: &TaskIds,
         fields: &InputFields,
         values: &mut [Value],
         inputs: &mut Vec<Input>,
@@ -596,7 +596,7 @@ fn template_of(path: &Name, columns: usize) -> Result<Template, TaskFieldsError>
 /// Adds outputs of other tasks to the inputs of a task.
 fn add_outputs(
     draft: &Draft,
-    known: &Known,
+    known: &TaskIds,
     fields: &InputFields,
     inputs: &mut Vec<Input>,
 ) -> Result<(), TaskFieldsError> {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_process_has_left_is_removed_and_what_is_used_stays() {
+    fn folders_of_killed_processes_are_removed_and_used_ones_stay() {
         let above = tempfile::tempdir().unwrap();
         let used = ScratchFolder::make(above.path(), "results").unwrap();
         let abandoned = ScratchFolder::make(above.path(), "results").unwrap();

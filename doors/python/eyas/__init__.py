@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ._executor.options import options
     from ._views.progress import progress
     from ._worker.arguments import File, Output
+    from ._worker.compatibility import EnvironmentMismatch
     from ._worker.shared import Shared
-    from ._worker.sides import EnvironmentMismatch
     from ._worker.worker import released
 
 if "t" in sys.abiflags:

@@ -35,7 +35,7 @@ with Needs(
     from fsspec.core import get_compression
     from fsspec.utils import isfilelike, stringify_path, tokenize
 
-    from ._files.opened import (
+    from ._files.file_objects import (
         CompressedWriter,
         FileEditor,
         FileReader,

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::cluster_error::error;
-use crate::waiting::{Connected, wait};
+use crate::waiting::{ProcessConnection, wait};
 
 /// Threads that receive.
 const THREADS: usize = 1;
@@ -25,7 +25,7 @@ const MAX_IDLE: usize = 4;
 
 /// What downloads use again.
 #[derive(Default)]
-struct Used {
+struct DownloadPool {
     /// Connections that wait for the next download.
     idle: Mutex<Vec<Client>>,
     results: OnceLock<ResultFolder>,
@@ -59,7 +59,7 @@ pub(crate) struct Downloads {
     /// Where the folder for results is made.
     above_results: Option<PathBuf>,
     /// Those of the process that has made them.
-    used: Mutex<Option<Arc<Connected<Used>>>>,
+    used: Mutex<Option<Arc<ProcessConnection<DownloadPool>>>>,
 }
 
 impl Downloads {
@@ -90,7 +90,7 @@ impl Downloads {
         file: Name,
     ) -> PyResult<OsString> {
         let connected = self.connected()?;
-        let (_, Used { results, .. }) = parts(&connected);
+        let (_, DownloadPool { results, .. }) = parts(&connected);
         if results.get().is_none() {
             // If two threads make one, one of them is dropped.
             let _ = results.set(ResultFolder::make(py, self.above_results.as_deref())?);
@@ -105,11 +105,11 @@ impl Downloads {
     fn fetch_through(
         &self,
         py: Python<'_>,
-        connected: &Connected<Used>,
+        connected: &ProcessConnection<DownloadPool>,
         hidden: &DownloadFolder,
         request: GetRequest,
     ) -> PyResult<()> {
-        let (runtime, Used { idle, .. }) = parts(connected);
+        let (runtime, DownloadPool { idle, .. }) = parts(connected);
         let download = async {
             let known = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let mut client = match known {
@@ -138,7 +138,7 @@ impl Downloads {
         drop(used);
     }
 
-    fn connected(&self) -> PyResult<Arc<Connected<Used>>> {
+    fn connected(&self) -> PyResult<Arc<ProcessConnection<DownloadPool>>> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.as_ref().filter(|connected| connected.parts().is_some()) {
             Some(connected) => Ok(connected.clone()),
@@ -148,14 +148,17 @@ impl Downloads {
                     .thread_name("eyas")
                     .enable_all()
                     .build();
-                let connected = Arc::new(Connected::new(runtime.map_err(error)?, Used::default()));
+                let connected = Arc::new(ProcessConnection::new(
+                    runtime.map_err(error)?,
+                    DownloadPool::default(),
+                ));
                 Ok(used.insert(connected).clone())
             }
         }
     }
 }
 
-fn parts(connected: &Connected<Used>) -> (&Runtime, &Used) {
+fn parts(connected: &ProcessConnection<DownloadPool>) -> (&Runtime, &DownloadPool) {
     connected.parts().unwrap_or_else(|| unreachable!("it was made by this process"))
 }
 

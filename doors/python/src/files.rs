@@ -23,7 +23,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::buffers;
 use crate::entries::{FileChunk, FileEntry};
 use crate::session::cluster_of;
-use crate::waiting::{Connected, connect, wait};
+use crate::waiting::{ProcessConnection, connect, wait};
 
 /// Threads that work in the background.
 const THREADS: usize = 2;
@@ -42,7 +42,7 @@ const REMOVED_TOGETHER: usize = 256;
 type Place = (u64, u64, usize, Vec<(String, Option<String>)>);
 
 /// A connection to the files of a cluster.
-pub(crate) struct FilesConnection(Connected<DfsClient>);
+pub(crate) struct FilesConnection(ProcessConnection<DfsClient>);
 
 impl FilesConnection {
     /// The runtime and the files, if this is the process that has connected.
@@ -132,7 +132,7 @@ impl FilesSession {
             client.files_within(PATIENCE, || {}).await.map_err(connect_error)
         };
         let (runtime, files) = connect(py, THREADS, connecting)?;
-        Ok(FilesSession(Arc::new(FilesConnection(Connected::new(runtime, files)))))
+        Ok(FilesSession(Arc::new(FilesConnection(ProcessConnection::new(runtime, files)))))
     }
 
     /// Process that has connected.

@@ -39,7 +39,7 @@ const THREADS: usize = 1;
 
 /// Additions and cancellations that wait to be sent.
 #[derive(Default)]
-struct Unsent {
+struct SendQueue {
     templates: Vec<TaskTemplate>,
     objects: Vec<ObjectSpec>,
     items: Vec<TaskItem>,
@@ -58,7 +58,7 @@ struct Unsent {
 
 /// Results that wait for Python.
 #[derive(Default)]
-struct Received {
+struct ResultQueue {
     results: Vec<EndedCall>,
     /// Commands that have not ended; the other tasks are calls.
     commands: HashSet<u32>,
@@ -69,10 +69,10 @@ struct Received {
 }
 
 struct Shared {
-    unsent: Mutex<Unsent>,
+    unsent: Mutex<SendQueue>,
     /// Something is to be sent.
     is_unsent: Notify,
-    received: Mutex<Received>,
+    received: Mutex<ResultQueue>,
     /// Something was received.
     is_received: Condvar,
 }
@@ -410,7 +410,7 @@ impl CallSession {
     fn results(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Vec<EndedCall>>> {
         let (results, end) = py.detach(|| {
             let received = lock(&self.shared.received);
-            let is_empty = |received: &mut Received| {
+            let is_empty = |received: &mut ResultQueue| {
                 received.results.is_empty() && received.end.is_none() && !received.is_woken
             };
             let timeout = Duration::from_secs_f64(timeout_s);
@@ -469,8 +469,13 @@ async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
                 (unsent.template_count, unsent.task_count, unsent.is_closed);
             let commands = take(&mut unsent.commands);
             // Counts and notes of earlier calls stay.
-            let left =
-                Unsent { template_count, task_count, is_closed, commands, ..Unsent::default() };
+            let left = SendQueue {
+                template_count,
+                task_count,
+                is_closed,
+                commands,
+                ..SendQueue::default()
+            };
             std::mem::replace(&mut *unsent, left)
         };
         let sending = async {

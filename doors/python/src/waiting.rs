@@ -71,15 +71,15 @@ pub(crate) fn wait_once<T: Send>(
 }
 
 /// A connection and its runtime. They belong to the process that has made them.
-pub(crate) struct Connected<T> {
+pub(crate) struct ProcessConnection<T> {
     /// `Some` until the value is dropped.
     parts: Option<(Runtime, T)>,
     process: u32,
 }
 
-impl<T> Connected<T> {
+impl<T> ProcessConnection<T> {
     pub fn new(runtime: Runtime, connection: T) -> Self {
-        Connected { parts: Some((runtime, connection)), process: std::process::id() }
+        ProcessConnection { parts: Some((runtime, connection)), process: std::process::id() }
     }
 
     /// The runtime and the connection, if this is the process that has made them.
@@ -98,7 +98,7 @@ impl<T> Connected<T> {
     }
 }
 
-impl<T> Drop for Connected<T> {
+impl<T> Drop for ProcessConnection<T> {
     fn drop(&mut self) {
         let Some((runtime, connection)) = self.parts.take() else { return };
         if self.process != std::process::id() {

@@ -68,7 +68,7 @@ def test_several_files_and_no_content(executor):
     assert list(executor.map_blocks("/empty", len)) == []
 
 
-def test_what_a_function_raises_is_raised_and_ends_the_run(executor):
+def test_an_exception_of_a_function_is_raised_and_ends_the_run(executor):
     write(executor, "/bad", lines(0, 30_000))
 
     def fail(piece):

@@ -84,7 +84,7 @@ def test_an_exit_in_a_call_is_an_exception_of_the_calls_that_need_it_and_of_no_o
     assert running.result(LONG_S) == 7
 
 
-def test_those_who_wait_for_cancelled_calls_are_told(executor):
+def test_waiters_for_cancelled_calls_are_told(executor):
     slow = executor.submit(later, 1, 0.5)
     waits = executor.submit(abs, slow)
     assert waits.cancel()
@@ -198,7 +198,7 @@ def test_results_stay_beyond_their_executor():
     assert [float(array.result(0)[-1]) for array in arrays] == [MANY - 1] * 3
 
 
-def test_what_no_future_refers_to_is_released(executor, tmp_path):
+def test_values_without_a_future_are_released(executor, tmp_path):
     def is_kept(task):
         try:
             executor._state.session.fetch(task, f".result-{task + 1}".encode(), tmp_path)

@@ -18,7 +18,7 @@ import venv
 import eyas
 import pytest
 from environment_calls import add_one_word, meet, number, tool
-from eyas._environments import archives, finish, packing, starts
+from eyas._environments import archives, finish, packing, worker_start
 
 #: Seconds that nothing here takes.
 LONG_S = 60.0
@@ -241,7 +241,7 @@ def test_a_node_without_the_python_of_an_environment_is_said(environment, tmp_pa
         env={**os.environ, "PATH": path, "EYAS_NODE_FOLDER": str(node)},
         capture_output=True,
     )
-    why = starts.failure_in(ended.stderr)
+    why = worker_start.failure_in(ended.stderr)
     assert ended.returncode == 1 and why is not None
     assert (
         str(environment) in why
@@ -272,7 +272,7 @@ def test_a_node_keeps_a_bounded_number_of_environments(environment, tmp_path):
     assert kept == {packed.key, *(f"old{age}" for age in range(5, 12))}
 
 
-def test_what_is_no_environment(tmp_path, environment):
+def test_wrong_environments_are_refused(tmp_path, environment):
     with pytest.raises(ValueError, match="there is no environment"):
         eyas.local(max_workers=1, environment=tmp_path / "nothing")
     (tmp_path / "a.csv").touch()

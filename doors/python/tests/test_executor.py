@@ -82,7 +82,7 @@ def test_exceptions_that_do_not_unpickle_are_described(executor):
     assert "raise_unpicklable" in str(raised.value.__cause__)
 
 
-def test_what_cannot_be_pickled_is_the_error_of_its_call(executor):
+def test_an_unpicklable_value_is_the_error_of_its_call(executor):
     with pytest.raises(TypeError, match="pickle"):
         executor.submit(len, threading.Lock()).result(LONG_S)
     with pytest.raises(TypeError, match="pickle"):
@@ -167,7 +167,7 @@ def test_asyncio(executor):
     assert asyncio.run(both()) == (32, 64)
 
 
-def test_what_calls_print_is_printed_here():
+def test_output_of_calls_is_printed_here():
     done = script(
         """
         import eyas
@@ -376,7 +376,7 @@ def test_files_in_functions_and_beside_classes_of_this_program(executor, tmp_pat
     assert (tmp_path / "made").read_text() == "made"
 
 
-def test_what_is_too_large_fails_alone(executor):
+def test_a_call_that_is_too_large_fails_alone(executor):
     running = executor.submit(time.sleep, 0.5)
     with eyas.Executor(access=executor._cluster["access"]) as elsewhere:
         with pytest.raises(ValueError, match="objects=FOLDER"):

@@ -274,7 +274,7 @@ def test_folders_and_names(fs):
     assert not fs.exists("/tree")
 
 
-def test_what_changes_with_a_version(fs):
+def test_a_new_version_has_another_key_checksum_and_time(fs):
     fs.pipe_file("/version.bin", b"one")
     first = fs.info("/version.bin"), fs.ukey("/version.bin"), fs.checksum("/version.bin")
     fs.cp_file("/version.bin", "/copy.bin")
@@ -412,7 +412,7 @@ def test_text_has_the_byte_order_mark_of_its_encoding(fs, tmp_path, encoding):
         assert file.read() == "text".encode(encoding)
 
 
-def test_what_a_file_is_may_be_asked_whatever_its_size(fs):
+def test_a_seek_before_the_beginning_is_refused_at_any_size(fs):
     for size in (0, 1, 21, 22, 100):
         fs.pipe_file("/short", bytes(size))
         with fs.open("/short") as file:

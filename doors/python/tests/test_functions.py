@@ -153,7 +153,7 @@ def test_files_of_functions_go_when_no_call_needs_them(executor, monkeypatch):
         assert time.monotonic() < deadline
 
 
-def test_what_is_too_large_without_a_folder_is_said(executor):
+def test_a_value_too_large_without_a_folder_is_named(executor):
     array = ramp()
     with eyas.Executor(access=executor._cluster["access"]) as elsewhere:
         with pytest.raises(

@@ -102,7 +102,7 @@ def test_imports_make_no_circle(of):
         ) from None
 
 
-def test_what_workers_need_imports_nothing_that_environments_lack():
+def test_workers_import_nothing_that_environments_lack():
     known = modules()
     needed = [name for name in known if the_package(name) == "eyas._worker"]
     assert len(needed) > 5

@@ -78,7 +78,7 @@ def test_progress_tells_of_failures_and_cancelled_calls(capfd):
     assert last.startswith("work: 4 of 4 | 2 failed | ")
 
 
-def test_progress_is_silent_where_nobody_looks(capfd):
+def test_progress_is_silent_without_a_terminal(capfd):
     assert len(list(eyas.progress(settled([None])))) == 1
     assert capfd.readouterr() == ("", "")
 
@@ -192,7 +192,7 @@ def test_futures_and_executors_say_what_they_are(executor):
     assert "Executor: open" in Balanced(executor._repr_html_()).text
 
 
-def test_an_explanation_names_inputs_and_who_has_them(executor, tmp_path):
+def test_an_explanation_names_inputs_and_their_holders(executor, tmp_path):
     (tmp_path / "table").write_text("call me ishmael")
     os.mkfifo(gate := tmp_path / "gate")
     call = executor.run("cat {t} {gate}", t=eyas.File(tmp_path / "table"), gate=gate)

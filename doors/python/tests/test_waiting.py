@@ -100,7 +100,7 @@ if sys.argv[1] == "waits":
 
 
 @pytest.mark.parametrize("how", ["waits", "has ended"])
-def test_one_interrupt_ends_a_program_whatever_is_outstanding(how):
+def test_one_interrupt_ends_a_program_with_outstanding_calls(how):
     words = [sys.executable, "-c", PROGRAM, how]
     program = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert program.stdout.readline() == "ready\n"
@@ -109,7 +109,7 @@ def test_one_interrupt_ends_a_program_whatever_is_outstanding(how):
     assert "KeyboardInterrupt" in told
 
 
-def test_what_is_outstanding_at_the_end_of_a_program_ends_before_it(tmp_path):
+def test_outstanding_calls_end_before_the_program(tmp_path):
     done = script(
         f"""
         import pathlib, time, eyas
@@ -143,7 +143,7 @@ def test_a_child_of_a_call_releases_nothing(executor):
     assert executor.submit(abs, -1).result(LONG_S) == 1
 
 
-def test_what_no_node_of_a_local_cluster_has_is_refused(executor):
+def test_resources_that_a_local_cluster_lacks_are_refused(executor):
     for options in {"gpus": 1}, {"cpus": 3}, {"memory": 1 << 60}:
         with pytest.raises(ValueError, match="no node of this cluster has .*the nodes have cpus=2"):
             executor.with_options(**options)
@@ -157,7 +157,7 @@ def test_what_no_node_of_a_local_cluster_has_is_refused(executor):
     assert executor.with_options(cpus=2, memory=1 << 30).submit(abs, -1).result(LONG_S) == 1
 
 
-def test_what_no_node_of_a_cluster_that_may_grow_has_is_said(executor, caplog, monkeypatch):
+def test_resources_that_a_growing_cluster_lacks_are_named(executor, caplog, monkeypatch):
     monkeypatch.setattr(state, "_ASK_S", 0.1)
     with eyas.connect(access=executor._cluster["access"]) as other:
         hopeless = [
@@ -296,7 +296,7 @@ def wait_without_giving_way(seconds):
         return call.cancelled()
 
 
-def test_a_call_that_holds_what_its_own_calls_need_is_told_so(capfd):
+def test_a_call_that_holds_the_processors_of_its_own_calls_prints_a_warning(capfd):
     with eyas.local(max_workers=1) as executor:
         assert executor.submit(wait_without_giving_way, 3).result(LONG_S)
     assert (

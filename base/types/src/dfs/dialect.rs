@@ -144,9 +144,9 @@ fn switch(value: &str) -> Option<bool> {
 }
 
 /// A byte as [`byte_of`] reads it.
-struct Shown(Option<u8>);
+struct DialectByte(Option<u8>);
 
-impl fmt::Display for Shown {
+impl fmt::Display for DialectByte {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(byte) = self.0 else { return f.write_str("none") };
         match NAMES.iter().find(|(_, named)| *named == byte) {
@@ -160,12 +160,12 @@ impl fmt::Display for Shown {
 impl fmt::Display for CsvDialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = CsvDialect::default();
-        write!(f, "delimiter={}", Shown(Some(self.delimiter)))?;
+        write!(f, "delimiter={}", DialectByte(Some(self.delimiter)))?;
         if self.quote != plain.quote {
-            write!(f, ",quote={}", Shown(self.quote))?;
+            write!(f, ",quote={}", DialectByte(self.quote))?;
         }
         if self.escape.is_some() {
-            write!(f, ",escape={}", Shown(self.escape))?;
+            write!(f, ",escape={}", DialectByte(self.escape))?;
         }
         if !self.doublequote {
             f.write_str(",doublequote=no")?;

@@ -44,11 +44,11 @@ struct GuardianCommand {
 
 /// The executor's side: the current guardian and the thread that replaces it.
 pub(crate) struct Guardian {
-    watched: Arc<Watched>,
+    watched: Arc<GuardianState>,
     watcher: JoinHandle<()>,
 }
 
-struct Watched {
+struct GuardianState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -59,7 +59,7 @@ struct State {
     is_dismissed: bool,
 }
 
-impl Watched {
+impl GuardianState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,7 +75,7 @@ impl Guardian {
         };
         let (child, pipe) = recipe.start()?;
         let state = Mutex::new(State { pipe: Some(pipe), is_dismissed: false });
-        let watched = Arc::new(Watched { state, changed: Condvar::new() });
+        let watched = Arc::new(GuardianState { state, changed: Condvar::new() });
         let watch = {
             let watched = watched.clone();
             move || watched.watch(child, &recipe)
@@ -100,7 +100,7 @@ impl Guardian {
     }
 }
 
-impl Watched {
+impl GuardianState {
     /// Waits for the guardian's end, and replaces the guardian unless it was dismissed.
     fn watch(&self, mut guardian: Child, recipe: &GuardianCommand) {
         loop {

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_lives() {
+    fn a_running_process_has_not_ended() {
         assert!(!has_ended(getpid()));
     }
 }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_memory() {
+    fn memory_of_a_process_includes_its_allocations() {
         let held = std::hint::black_box(vec![1u8; 32 << 20]);
         let table = ProcessTable::default();
         let used = table.memory_of(getpid(), &[], None, Duration::ZERO);

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eyas_store::{
-    Checksum, Copied, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind,
-    url_of,
+    Checksum, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind, UnpublishedOutput,
+    UnsyncedOutput, url_of,
 };
 use eyas_types::name::without_slashes;
 use eyas_types::outcome::{Delivered, FailureKind};
@@ -51,7 +51,7 @@ const MAX_FILES_OUT_OF_SLOT: usize = 8;
 enum CopiedOutput {
     /// Copied to persistent storage, and not visible yet. With the file in the sandbox if executors
     /// keep it too, and the place if the task has claimed it.
-    Persistent(Copied, Option<PathBuf>, Option<PlaceId>),
+    Persistent(UnsyncedOutput, Option<PathBuf>, Option<PlaceId>),
     /// An empty folder to be made in persistent storage.
     Folder(Spot),
     /// In the node's store only.
@@ -60,7 +60,7 @@ enum CopiedOutput {
 
 /// The same, on disk.
 enum PreparedOutput {
-    Persistent(Prepared, Option<PathBuf>, Option<PlaceId>),
+    Persistent(UnpublishedOutput, Option<PathBuf>, Option<PlaceId>),
     Folder(Spot),
     Kept(ObjectSpec),
 }

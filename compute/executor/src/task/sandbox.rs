@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_pattern_names_is_left_out() {
+    fn each_match_of_a_pattern_is_collected_or_an_error() {
         use std::os::unix::fs::symlink;
         let outer = tempfile::tempdir().unwrap();
         let sandbox = Sandbox::create(outer.path().join("task")).unwrap();

@@ -13,10 +13,10 @@ use super::*;
 const SECOND_US: u64 = 1_000_000;
 
 /// A batch system whose commands are never run: the tests say what they would have answered.
-struct Silent;
+struct SilentBatchSystem;
 
 #[async_trait]
-impl BatchSystem for Silent {
+impl BatchSystem for SilentBatchSystem {
     fn ask_every(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -80,7 +80,7 @@ pub(crate) fn options(min_nodes: u32) -> PoolOptions {
 impl World {
     fn new(min_nodes: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let system = Arc::new(Silent);
+        let system = Arc::new(SilentBatchSystem);
         let pool = Pool::add(
             folder.path(),
             "mine",
@@ -403,7 +403,7 @@ impl World {
     fn unanswered(&mut self, number: u64) -> RequestPlan {
         let mark = self.pool.decider.request_of(number).unwrap().mark.clone();
         let plan = self.pool.plan_of(number, 1, mark, Vec::new());
-        crate::script::write(&plan, &Silent, "").unwrap();
+        crate::script::write(&plan, &SilentBatchSystem, "").unwrap();
         let slow = BatchError::Slow { program: "sbatch".into() };
         self.pool.submitted(self.now_us, number, Submission::Unclear(slow), &mut Vec::new());
         plan
@@ -425,8 +425,14 @@ impl World {
     fn restart(&mut self) {
         let stored = self.pool.folder().load().unwrap();
         let folder = self.folder.path().to_owned();
-        self.pool =
-            Pool::load(&folder, "mine", stored, Arc::new(Silent), Path::new("/eyas"), self.now_us);
+        self.pool = Pool::load(
+            &folder,
+            "mine",
+            stored,
+            Arc::new(SilentBatchSystem),
+            Path::new("/eyas"),
+            self.now_us,
+        );
     }
 }
 
@@ -560,9 +566,15 @@ fn a_node_is_kept_for_what_only_it_holds_and_says_so() {
     let mut world = World::new(0);
     let mut options = options(0);
     options.keep_us = 600 * SECOND_US;
-    world.pool =
-        Pool::add(world.folder.path(), "keeps", options, Arc::new(Silent), Path::new("/eyas"), 0)
-            .unwrap();
+    world.pool = Pool::add(
+        world.folder.path(),
+        "keeps",
+        options,
+        Arc::new(SilentBatchSystem),
+        Path::new("/eyas"),
+        0,
+    )
+    .unwrap();
     world.report(2, &[]);
     world.submitted(0);
     let holder = PoolNodeState { refill_us: 200 * SECOND_US, ..node(0, 0) };
@@ -589,9 +601,15 @@ fn a_limit_of_node_time_closes_the_pool() {
     let mut world = World::new(1);
     let mut options = options(1);
     options.max_node_hours = Some(0.01);
-    world.pool =
-        Pool::add(world.folder.path(), "capped", options, Arc::new(Silent), Path::new("/eyas"), 0)
-            .unwrap();
+    world.pool = Pool::add(
+        world.folder.path(),
+        "capped",
+        options,
+        Arc::new(SilentBatchSystem),
+        Path::new("/eyas"),
+        0,
+    )
+    .unwrap();
     world.report(0, &[]);
     world.submitted(0);
     world.report(0, &[&node(0, 0)]);

@@ -14,7 +14,7 @@ mod worst_case;
 
 pub use foresight::floor;
 pub use optimum::{Arrangements, TooMany};
-pub use policies::{Alone, Group, TwoMarked, cost};
+pub use policies::{Group, IndependentStores, TwoMarked, cost};
 pub use two_mark::TwoMark;
 pub use worst_case::worst_ratio;
 

@@ -64,17 +64,17 @@ impl Group for TwoMarked {
 
 /// A group in which each store evicts as executors do, by a policy that knows only that store.
 /// Objects that another store has are moved.
-pub struct Alone {
+pub struct IndependentStores {
     problem: Problem,
     stores: Vec<Box<dyn Eviction>>,
     counts: Vec<usize>,
     places: BTreeMap<u32, usize>,
 }
 
-impl Alone {
+impl IndependentStores {
     /// Empty stores.
     pub fn new(problem: Problem, policy: EvictionPolicy) -> Self {
-        Alone {
+        IndependentStores {
             problem,
             stores: (0..problem.stores).map(|store| eviction::of(policy, store as u64)).collect(),
             counts: vec![0; problem.stores],
@@ -88,7 +88,7 @@ impl Alone {
     }
 }
 
-impl Group for Alone {
+impl Group for IndependentStores {
     fn request(&mut self, CacheRequest { object, store }: CacheRequest) -> u64 {
         let place = self.places.insert(object, store);
         let cost = match place {

@@ -132,7 +132,9 @@ fn the_floor_of_one_store_is_its_optimum() {
 #[test]
 fn a_store_alone_evicts_by_its_policy() {
     let problem = Problem { stores: 2, slots: 2, storage_cost: 10 };
-    let by = |policy, requests: Vec<CacheRequest>| cost(&mut Alone::new(problem, policy), requests);
+    let by = |policy, requests: Vec<CacheRequest>| {
+        cost(&mut IndependentStores::new(problem, policy), requests)
+    };
     // LRU evicts 1 for 3; FIFO evicts 0.
     let requests = at_one_store([0, 1, 0, 3, 0]);
     assert_eq!(

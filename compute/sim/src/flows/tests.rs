@@ -7,7 +7,7 @@ use crate::clock::{SECOND, seconds};
 use crate::random::Random;
 
 /// A running flow, the indices of its links, and the flow that it is relayed from.
-struct Running {
+struct ReferenceFlow {
     flow: FlowId,
     way: Vec<usize>,
     above: Option<FlowId>,
@@ -15,9 +15,10 @@ struct Running {
 
 /// Rates by progressive filling: all rates rise together. The flows on a link that becomes full
 /// keep their rate, and so do the flows that are relayed from them.
-fn reference(capacities: &[f64], flows: &[Running]) -> Vec<f64> {
-    let above =
-        |flow: &Running| flow.above.map(|above| flows.iter().position(|other| other.flow == above));
+fn reference(capacities: &[f64], flows: &[ReferenceFlow]) -> Vec<f64> {
+    let above = |flow: &ReferenceFlow| {
+        flow.above.map(|above| flows.iter().position(|other| other.flow == above))
+    };
     let above: Vec<_> = flows
         .iter()
         .map(|flow| above(flow).map(|place| place.expect("it has not ended")))
@@ -50,7 +51,7 @@ struct Net {
     flows: Flows,
     capacities: Vec<f64>,
     links: Vec<LinkId>,
-    running: Vec<Running>,
+    running: Vec<ReferenceFlow>,
 }
 
 impl Net {
@@ -70,7 +71,7 @@ impl Net {
     ) -> FlowId {
         let links: Vec<_> = way.iter().map(|link| self.links[*link]).collect();
         let flow = self.flows.start(now, bytes, &links, above, tag);
-        self.running.push(Running { flow, way: way.into(), above });
+        self.running.push(ReferenceFlow { flow, way: way.into(), above });
         flow
     }
 
@@ -87,7 +88,7 @@ impl Net {
         assert!(relays.all(|above| is_gone(&above)), "a relay has ended before the flow above");
         let rest = running.into_iter().map(|(running, _)| running);
         self.running = rest
-            .map(|rest| Running { above: rest.above.filter(|above| !is_gone(above)), ..rest })
+            .map(|rest| ReferenceFlow { above: rest.above.filter(|above| !is_gone(above)), ..rest })
             .collect();
         ended
     }
@@ -116,7 +117,7 @@ impl Net {
     /// Asserts that a relay has passed on only bytes that it has received, except for the last
     /// piece.
     fn assert_behind_what_is_above(&self) {
-        for Running { flow, above, .. } in &self.running {
+        for ReferenceFlow { flow, above, .. } in &self.running {
             let (lacks, lacks_above) =
                 (self.flows.lacks(*flow), above.map_or(0.0, |above| self.flows.lacks(above)));
             assert!(lacks >= lacks_above - PIECE_BYTES, "{lacks} are lacking, {lacks_above} above");
@@ -155,7 +156,7 @@ proptest! {
             let last = |place: &usize| net.flows.below(net.running[*place].flow).is_empty();
             let last: Vec<_> = (0..net.running.len()).filter(last).collect();
             if !last.is_empty() {
-                let Running { flow, .. } = net.running.swap_remove(*which.get(&last));
+                let ReferenceFlow { flow, .. } = net.running.swap_remove(*which.get(&last));
                 prop_assert!((net.flows.stop(0, flow) - 1e9).abs() < 1.0);
                 net.flows.settle();
                 net.assert_fair();

@@ -121,7 +121,7 @@ fn whatever_is_busiest_says_how_long_it_takes() {
 }
 
 #[test]
-fn what_cannot_run_is_refused() {
+fn predictions_for_impossible_clusters_are_refused() {
     let cluster = SimCluster::teragrid_64(5_000_000);
     let demand = tasks(10, 10);
     assert_eq!(predict(&cluster, &demand), Err(ModelError::TooSmall(10_000_000, 5_000_000)));

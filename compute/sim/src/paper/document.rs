@@ -10,8 +10,8 @@ use std::fmt::Write;
 use eyas_types::{PlacementPolicy, Reads};
 use thiserror::Error;
 
-use super::repeated::{HEADINGS, LEGEND};
-use super::{Experiment, Repeated};
+use super::simulated_experiment::{HEADINGS, LEGEND};
+use super::{Experiment, SimulatedExperiment};
 use crate::outcome::RunOutcome;
 use crate::run;
 
@@ -38,7 +38,7 @@ pub struct NoResults {
 ///
 /// # Errors
 /// If the document has no place for results.
-pub fn with_results(document: &str, all: &[Repeated]) -> Result<String, NoResults> {
+pub fn with_results(document: &str, all: &[SimulatedExperiment]) -> Result<String, NoResults> {
     with(document, &block(all), &stamp())
 }
 
@@ -65,7 +65,7 @@ fn parts(document: &str) -> Result<(&str, &str, &str), NoResults> {
 }
 
 /// The results: the experiments, then the variants.
-fn block(all: &[Repeated]) -> String {
+fn block(all: &[SimulatedExperiment]) -> String {
     let mut text = String::from("\n");
     let mut row = |cells: &[String]| {
         // Writing to a String cannot fail.

@@ -14,7 +14,7 @@ use super::executor::SimExecutor;
 use super::job::{JOB, Partitioner};
 use super::push::Push;
 use super::world::{Setup, World};
-use crate::audit::{Audit, Audited};
+use crate::audit::{Audit, AuditedDispatcher};
 
 mod dispatcher;
 mod effects;
@@ -44,7 +44,7 @@ struct Session {
 }
 
 /// Objects that an executor holds, with their sizes.
-type Held = Box<[(ObjectId, u64)]>;
+type HeldObjects = Box<[(ObjectId, u64)]>;
 
 impl<'a> Dispatchers<'a> {
     pub fn new(setup: &Setup) -> Self {
@@ -126,7 +126,7 @@ impl<'a> Dispatchers<'a> {
     pub fn show_step(&mut self) {
         if let Some(audit) = &mut self.audit {
             let running = self.all.iter().enumerate().filter(|(_, of)| !of.is_down());
-            let mut shown = running.map(|(number, of)| Audited {
+            let mut shown = running.map(|(number, of)| AuditedDispatcher {
                 number,
                 job: of.job(),
                 scheduler: of.scheduler(),
@@ -138,7 +138,7 @@ impl<'a> Dispatchers<'a> {
     // ---- executors
 
     /// An executor joins its dispatcher and reports the objects that it holds.
-    pub fn join(&mut self, executor: u32, machine: u32, held: Held, world: &mut World) {
+    pub fn join(&mut self, executor: u32, machine: u32, held: HeldObjects, world: &mut World) {
         assert_eq!(executor as usize, self.sessions.len(), "executors join by their numbers");
         let dispatcher = world.setup.dispatcher_of_machine(machine);
         self.sessions.push(Session { dispatcher, is_known: true, tasks: 0 });
@@ -261,9 +261,9 @@ impl<'a> Dispatchers<'a> {
         self.all[number].next_message(world.agenda.now())
     }
 
-    /// A dispatcher has read what it can: it reads on later, and writes results.
+    /// A dispatcher has read what it can now. Schedules its next message, and writes results.
     pub fn pause(&mut self, number: usize, world: &mut World) {
-        if let Some(at) = self.all[number].reads_on_at() {
+        if let Some(at) = self.all[number].next_read_at() {
             let dispatcher = number as u32;
             world.agenda.schedule(at, SimEvent::DecisionEnds { dispatcher });
         }

@@ -144,7 +144,7 @@ impl Partitioner {
         let turn = self.assigned;
         self.assigned += 1;
         let key = match (self.partitioning, first_input) {
-            (TaskPartitioning::FirstInput, Some(object)) => Random::new(object.into()).throw(),
+            (TaskPartitioning::FirstInput, Some(object)) => Random::new(object.into()).next_u64(),
             _ => turn,
         };
         (key % self.dispatchers) as usize

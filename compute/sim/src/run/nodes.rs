@@ -244,7 +244,7 @@ impl SimNodes {
                 }
             }
             Effect::Start { task, reads, .. } => self.start(number(task), reads, world),
-            Effect::GiveBack { task } => {
+            Effect::ReturnTask { task } => {
                 world.say(SimFact::Returned { executor: by, task: number(task) });
             }
             Effect::Refuse { task, for_now, .. } => {

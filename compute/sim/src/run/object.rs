@@ -21,7 +21,7 @@ pub(super) fn id_of(object: u32, owner: Owner) -> ObjectId {
     };
     let both = u64::from(owner) << 32 | u64::from(object);
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&Random::new(both).throw().to_le_bytes());
+    id[..8].copy_from_slice(&Random::new(both).next_u64().to_le_bytes());
     id[8..].copy_from_slice(&both.to_le_bytes());
     ObjectId(id)
 }

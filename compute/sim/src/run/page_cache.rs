@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_leaves_first() {
+    fn the_least_recently_used_object_leaves_first() {
         let mut pages = PageCache::new(2);
         assert_eq!([1, 2, 1, 3].map(|object| pages.touch(object)), [false, false, true, false]);
         assert_eq!([1, 2].map(|object| pages.touch(object)), [true, false], "3 had pushed 2 out");

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn in_chains_all_have_it_as_soon_as_one() {
+    fn a_chain_delivers_to_all_as_soon_as_to_one() {
         let outcome = pushed(Distribution::Chain);
         assert!(outcome.makespan_s() < 0.9, "{}", outcome.makespan_s());
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::amount::{Count, Share, Size, Time};
 use super::mistake::ScenarioMistake;
 use super::workload::MistakeAt;
-use crate::workload::{ClientRequests, KeepRule, SharedWorkload, Staged};
+use crate::workload::{ClientRequests, KeepRule, SharedWorkload, StagedWorkload};
 
 /// Most outputs of a task.
 const MAX_OUTPUTS: u32 = 100;
@@ -94,6 +94,8 @@ impl JobFields {
         };
         let stages = self.stages.map_or(1, |stages| stages.get_ref().0);
         let reads = self.reads.map_or(1, |reads| reads.get_ref().0);
-        Ok(Box::new(Staged { workload, outputs, output_bytes, keep, stages, reads, requests }))
+        let staged =
+            StagedWorkload { workload, outputs, output_bytes, keep, stages, reads, requests };
+        Ok(Box::new(staged))
     }
 }

@@ -33,7 +33,7 @@ fn run(scenario: &Scenario) -> RunOutcome {
 }
 
 #[test]
-fn what_is_not_said_is_that_of_the_paper_and_of_eyas() {
+fn defaults_are_those_of_the_paper_and_of_eyas() {
     let scenario = parse(&zipf("", "")).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed, scenario.limit_us), ("file", 1, LIMIT_US));
     assert_eq!(scenario.cluster, SimCluster::teragrid_64(4_000_000_000).under_eyas());
@@ -43,7 +43,7 @@ fn what_is_not_said_is_that_of_the_paper_and_of_eyas() {
 }
 
 #[test]
-fn what_is_said_is_heard() {
+fn all_settings_of_a_scenario_are_read() {
     let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n\
         [cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
         cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\n\

@@ -12,7 +12,7 @@ use crate::random::Random;
 const VARIES: f64 = 0.1;
 
 /// Another workload with a change.
-pub struct Adapted<W> {
+pub struct AdaptedWorkload<W> {
     workload: W,
     change: Change,
 }
@@ -25,19 +25,19 @@ enum Change {
     Uneven(u64),
 }
 
-impl<W: Deref<Target: Workload>> Adapted<W> {
+impl<W: Deref<Target: Workload>> AdaptedWorkload<W> {
     /// The first `most` tasks of a workload.
     pub fn first_tasks(workload: W, most: u64) -> Self {
-        Adapted { workload, change: Change::FirstTasks(most) }
+        AdaptedWorkload { workload, change: Change::FirstTasks(most) }
     }
 
     /// A workload whose computing times vary by up to 10 %, by a seed.
     pub fn uneven(workload: W, seed: u64) -> Self {
-        Adapted { workload, change: Change::Uneven(seed) }
+        AdaptedWorkload { workload, change: Change::Uneven(seed) }
     }
 }
 
-impl<W: Deref<Target: Workload>> Workload for Adapted<W> {
+impl<W: Deref<Target: Workload>> Workload for AdaptedWorkload<W> {
     fn objects(&self) -> u32 {
         self.workload.objects()
     }
@@ -95,7 +95,7 @@ mod tests {
     fn times_vary_around_the_original_ones_and_nothing_else_changes() {
         let pairs = AllPairs { side: 100, ..AllPairs::cluster(Order::Rows) };
         let times = |seed| {
-            let uneven = Adapted::uneven(&pairs, seed);
+            let uneven = AdaptedWorkload::uneven(&pairs, seed);
             assert!(
                 uneven
                     .arrivals()

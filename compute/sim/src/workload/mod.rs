@@ -13,13 +13,13 @@ mod stacking;
 mod staged;
 mod zipf;
 
-pub use adapted::Adapted;
+pub use adapted::AdaptedWorkload;
 pub use all_pairs::{AllPairs, Order};
 pub use monotonically_increasing::MonotonicallyIncreasing;
 pub use scan::Scan;
 pub use sine_wave::SineWave;
 pub use stacking::{LOCALITIES, Locality, Stacking};
-pub use staged::Staged;
+pub use staged::StagedWorkload;
 pub use zipf::Zipf;
 
 use std::ops::Range;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn all_keep_their_word() {
+    fn workloads_have_the_tasks_and_objects_that_they_state() {
         let stacking = Stacking { locality: LOCALITIES[8], seed: 3, ..Stacking::paper(1) };
         let workloads: [(&dyn Workload, u64); 8] = [
             (&MonotonicallyIncreasing::paper(1), 250_000),

@@ -7,7 +7,7 @@ use crate::arrival::{Arrival, Objects};
 /// Another workload, whose tasks also write outputs. The tasks are divided into consecutive stages
 /// of equal size; the last may be smaller. A task of a later stage also reads the first outputs of
 /// some tasks of the stage before.
-pub struct Staged<W> {
+pub struct StagedWorkload<W> {
     /// The workload to extend.
     pub workload: W,
     /// Number of outputs of each task.
@@ -24,14 +24,14 @@ pub struct Staged<W> {
     pub requests: ClientRequests,
 }
 
-impl<W: Workload> Staged<W> {
+impl<W: Workload> StagedWorkload<W> {
     /// Number of tasks of each stage except the last.
     fn stage_tasks(&self) -> u32 {
         (self.workload.tasks() as u32).div_ceil(self.stages.max(1)).max(1)
     }
 }
 
-impl<W: Workload> Workload for Staged<W> {
+impl<W: Workload> Workload for StagedWorkload<W> {
     fn objects(&self) -> u32 {
         self.workload.objects()
     }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn tasks_of_a_stage_read_what_the_stage_before_writes() {
         let scan = Scan { objects: 5, rounds: 1, ..Scan::default() };
-        let staged = Staged {
+        let staged = StagedWorkload {
             workload: scan,
             outputs: 2,
             output_bytes: 7,

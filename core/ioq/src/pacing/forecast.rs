@@ -35,11 +35,11 @@ impl Forecast {
     /// A forecast after one value.
     pub fn new(first: f64) -> Self {
         let mut all: Vec<Box<dyn Forecaster>> = Vec::new();
-        all.push(Box::new(Last(first)));
+        all.push(Box::new(LastValue(first)));
         all.push(Box::new(Mean { mean: first, values: 1.0 }));
-        all.extend(
-            GAINS.map(|gain| -> Box<dyn Forecaster> { Box::new(Smoothed { value: first, gain }) }),
-        );
+        all.extend(GAINS.map(|gain| -> Box<dyn Forecaster> {
+            Box::new(ExponentialSmoothing { value: first, gain })
+        }));
         all.extend(WINDOWS.map(|window| -> Box<dyn Forecaster> {
             Box::new(Median { values: [first].into(), window })
         }));
@@ -62,9 +62,9 @@ impl Forecast {
     }
 }
 
-struct Last(f64);
+struct LastValue(f64);
 
-impl Forecaster for Last {
+impl Forecaster for LastValue {
     fn forecast(&self) -> f64 {
         self.0
     }
@@ -90,12 +90,12 @@ impl Forecaster for Mean {
     }
 }
 
-struct Smoothed {
+struct ExponentialSmoothing {
     value: f64,
     gain: f64,
 }
 
-impl Forecaster for Smoothed {
+impl Forecaster for ExponentialSmoothing {
     fn forecast(&self) -> f64 {
         self.value
     }

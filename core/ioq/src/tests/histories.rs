@@ -308,7 +308,7 @@ fn ordered_requests_are_sequential() {
 }
 
 #[test]
-fn wasted_holds_end() {
+fn holds_that_are_wasted_end() {
     // Each read is at an offset of its own, and asked for when the previous one is done.
     for is_one_file in [true, false] {
         let mut world =

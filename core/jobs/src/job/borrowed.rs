@@ -12,7 +12,7 @@ use crate::spec::JobSpec;
 #[derive(Debug)]
 struct BorrowedObject {
     /// Index in the job's objects.
-    place: u32,
+    object_index: u32,
     /// The tasks that read it, each once.
     readers: Vec<u32>,
 }
@@ -38,12 +38,12 @@ impl BorrowedObjects {
         for index in first..spec.items.len() as u32 {
             let item = spec.items.get(index);
             for input in spec.inputs_of(&item) {
-                let Some(place) = input.from.object() else { continue };
-                if !spec.objects[place as usize].is_kept() {
+                let Some(object_index) = input.from.object() else { continue };
+                if !spec.objects[object_index as usize].is_kept() {
                     continue;
                 }
-                let new = || BorrowedObject { place, readers: Vec::new() };
-                let entry = self.objects.entry(ids[place as usize]).or_insert_with(new);
+                let new = || BorrowedObject { object_index, readers: Vec::new() };
+                let entry = self.objects.entry(ids[object_index as usize]).or_insert_with(new);
                 if entry.readers.last() != Some(&index) {
                     entry.readers.push(index);
                 }
@@ -71,9 +71,9 @@ impl BorrowedObjects {
         self.objects.contains_key(&object)
     }
 
-    /// Its place among the job's objects.
-    pub fn place(&self, object: ObjectId) -> Option<u32> {
-        self.objects.get(&object).map(|borrowed| borrowed.place)
+    /// Its index among the job's objects.
+    pub fn index_of(&self, object: ObjectId) -> Option<u32> {
+        self.objects.get(&object).map(|borrowed| borrowed.object_index)
     }
 
     /// The tasks that read it.

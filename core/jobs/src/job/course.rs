@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_divided_by_nothing_is_nothing() {
+    fn metrics_of_an_empty_course_are_zero() {
         let metrics = Metrics {
             efficiency: Some(0.0),
             held_cpu_us: Some(0),

@@ -17,7 +17,7 @@ pub struct RetainedOutput {
     pub object: ObjectSpec,
     /// How many replicas of it there shall be.
     pub replicas: u8,
-    /// Its place in the template's outputs.
+    /// Its index in the template's outputs.
     output: u16,
     /// It need not be held once all that read it have succeeded.
     until_read: bool,
@@ -35,7 +35,7 @@ impl RetainedOutput {
 #[derive(Debug, Default)]
 pub(crate) struct RetainedOutputs {
     outputs: BTreeMap<(u32, ObjectId), RetainedOutput>,
-    /// Readers left: for each output that is kept until it is read, by task and place, the number
+    /// Readers left: for each output that is kept until it is read, by task and index, the number
     /// of inputs of unfinished tasks that still read it.
     unread: BTreeMap<(u32, u16), u32>,
     /// They need not be kept any longer.
@@ -128,7 +128,7 @@ impl RetainedOutputs {
     }
 
     /// What a task has left is kept from now on only until it is read. Returns what was kept for
-    /// longer: the object, and its place in the template's outputs.
+    /// longer: the object, and its index in the template's outputs.
     pub fn keep_until_read(&mut self, index: u32) -> Vec<(ObjectId, u16)> {
         let all = (index, ObjectId([0; 16]))..=(index, ObjectId([0xff; 16]));
         let left = self.outputs.range_mut(all).filter(|(_, left)| !left.until_read);
@@ -158,7 +158,7 @@ impl RetainedOutputs {
         left.peek().is_some() && left.all(|(_, left)| left.until_read)
     }
 
-    /// Forgets an object that a task has left. Returns its place in the template's outputs.
+    /// Forgets an object that a task has left. Returns its index in the template's outputs.
     pub fn forget(&mut self, index: u32, object: ObjectId) -> Option<u16> {
         let left = self.outputs.remove(&(index, object))?;
         self.unread.remove(&(index, left.output));

@@ -361,7 +361,7 @@ impl Job {
         }
     }
 
-    /// Takes other versions of objects, by their places.
+    /// Takes other versions of objects, by their indices.
     pub(crate) fn take_current(&mut self, current: Vec<(u32, ObjectSpec)>) {
         self.objects.replace(&current);
         Arc::make_mut(&mut self.spec).replace_objects(current);

@@ -36,7 +36,7 @@ impl ReadObjects {
         ReadObjects { ids, shared_inputs, produced: BTreeMap::new() }
     }
 
-    /// The ids of the submitted objects, by their places.
+    /// The ids of the submitted objects, by their indices.
     pub fn ids(&self) -> &[ObjectId] {
         &self.ids
     }
@@ -49,7 +49,7 @@ impl ReadObjects {
     /// Objects are replaced by other versions.
     pub fn replace(&mut self, current: &[(u32, ObjectSpec)]) {
         self.shared_inputs.clear();
-        current.iter().for_each(|(place, object)| self.ids[*place as usize] = object.id());
+        current.iter().for_each(|(index, object)| self.ids[*index as usize] = object.id());
     }
 
     /// A task has succeeded, and delivered what others read, or may read. Returns what it had

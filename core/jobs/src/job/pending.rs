@@ -91,8 +91,8 @@ mod tests {
         for index in 0..=ENTRY_RESULTS as u32 {
             assert_eq!(pending.push(end(index, 1)), u64::from(index == ENTRY_RESULTS as u32));
         }
-        let places = [ENTRY_BYTES, 1, ENTRY_BYTES].map(|bytes| pending.push(end(7, bytes)));
-        assert_eq!(places, [1, 2, 2]);
+        let indices = [ENTRY_BYTES, 1, ENTRY_BYTES].map(|bytes| pending.push(end(7, bytes)));
+        assert_eq!(indices, [1, 2, 2]);
         assert!(pending.has_full_entry());
         assert_eq!(pending.last(7).unwrap().outcome.stdout.len() as u64, ENTRY_BYTES);
         let sizes: Vec<_> = pending.take().iter().map(Vec::len).collect();

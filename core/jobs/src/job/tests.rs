@@ -82,7 +82,7 @@ fn a_task_is_set_free_by_the_last_output_it_waits_for() {
 }
 
 #[test]
-fn what_needs_a_failed_task_is_hopeless_and_a_retry_blocks_it_again() {
+fn readers_of_a_failed_task_fail_and_a_retry_blocks_them_again() {
     let mut job = diamond();
     run(&mut job, 1, wrote(1));
     let released = run(&mut job, 0, Outcome::of(Status::Exited(3)));
@@ -153,7 +153,7 @@ fn a_jobs_time_stands_still_between_its_end_and_a_retry() {
 }
 
 #[test]
-fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
+fn an_output_kept_until_read_is_wanted_until_all_have_read_it() {
     let kept = |index| {
         let object = ObjectSpec::kept(
             TaskId { job: JobId(1), index },
@@ -190,7 +190,7 @@ fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
 }
 
 #[test]
-fn what_an_assigned_task_was_to_read_is_told_when_another_run_replaces_it() {
+fn the_replaced_input_of_an_assigned_task_is_reported() {
     for (is_assigned, second) in [(true, wrote(7)), (true, wrote(0)), (false, wrote(7))] {
         let mut job = diamond();
         let first = wrote(0);
@@ -211,7 +211,7 @@ fn what_an_assigned_task_was_to_read_is_told_when_another_run_replaces_it() {
 }
 
 #[test]
-fn what_another_run_leaves_out_is_gone_for_tasks_that_have_not_run() {
+fn an_output_that_a_later_run_leaves_out_is_gone_for_tasks_that_have_not_run() {
     for is_assigned in [true, false] {
         let mut job = diamond();
         let first = wrote(0);

@@ -48,10 +48,10 @@ impl Lineage {
     }
 
     /// A job has ended: what it read of other jobs need not be held for it.
-    pub fn give_back(&mut self, id: JobId, jobs: &JobTable, step: &mut JobsStep) {
+    pub fn end_borrowing(&mut self, id: JobId, jobs: &JobTable, step: &mut JobsStep) {
         let Some(job) = jobs.get(id) else { return };
         for object in job.borrowed() {
-            let had = self.objects.give_back(object, id);
+            let had = self.objects.end_borrowing(object, id);
             self.forget_unless_used(object);
             if had {
                 self.release_unless_wanted(object, jobs, step);

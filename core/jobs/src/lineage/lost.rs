@@ -40,7 +40,7 @@ pub(crate) enum InputCheck {
 
 /// What becomes of a task that could not get an input.
 #[derive(Debug)]
-pub(crate) enum Starved {
+pub(crate) enum MissingInputVerdict {
     /// It waits.
     Waits,
     /// The input will not be made again.
@@ -51,7 +51,7 @@ pub(crate) enum Starved {
 
 /// What becomes of a lost object.
 #[derive(Debug, Default)]
-pub(crate) struct Remade {
+pub(crate) struct Recomputation {
     /// Tasks that run again to make it.
     pub again: Vec<TaskId>,
     /// Tasks that wait for it in vain.
@@ -60,7 +60,7 @@ pub(crate) struct Remade {
 
 /// Objects that were looked for.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct LookupResult {
     /// Tasks that waited for those that an executor has.
     pub ready: Vec<ReadyTasks>,
     /// Those that no executor has that stays.
@@ -100,8 +100,13 @@ impl Lineage {
     }
 
     /// An assigned task could not get an input that exists only in the cluster, and waits again.
-    pub fn starved(&mut self, task: TaskId, jobs: &mut JobTable, step: &mut JobsStep) -> Starved {
-        let Some(job) = jobs.get_mut(task.job) else { return Starved::Waits };
+    pub fn starved(
+        &mut self,
+        task: TaskId,
+        jobs: &mut JobTable,
+        step: &mut JobsStep,
+    ) -> MissingInputVerdict {
+        let Some(job) = jobs.get_mut(task.job) else { return MissingInputVerdict::Waits };
         let (inputs, borrowed) = (job.kept_inputs(task.index), job.borrowed_inputs(task.index));
         let objects: Vec<_> =
             inputs.iter().map(|(_, object)| *object).chain(borrowed.iter().copied()).collect();
@@ -109,14 +114,14 @@ impl Lineage {
         if !is_complete || !objects.iter().all(|object| self.is_held(*object)) {
             job.unassigned(task.index);
             return match self.check_inputs(task, step.now_us, jobs) {
-                InputCheck::Never(end) => Starved::Never(end),
-                InputCheck::Held | InputCheck::Awaited => Starved::Waits,
+                InputCheck::Never(end) => MissingInputVerdict::Never(end),
+                InputCheck::Held | InputCheck::Awaited => MissingInputVerdict::Waits,
             };
         }
         let state = job.tasks.get_mut(task.index);
         state.starved += 1;
         if state.starved > MAX_STARVED || objects.is_empty() {
-            return Starved::GivesUp;
+            return MissingInputVerdict::GivesUp;
         }
         // An executor reports the object: it verifies that, and the task tries again after a pause.
         job.unassigned(task.index);
@@ -125,7 +130,7 @@ impl Lineage {
             self.missing.doubt(object, step.now_us + STARVED_PAUSE_US);
             step.order(SchedulerOrder::Verify { object });
         }
-        Starved::Waits
+        MissingInputVerdict::Waits
     }
 
     /// A task that had succeeded runs again: its remaining inputs are held until it has read them.
@@ -225,8 +230,8 @@ impl Lineage {
     }
 
     /// Looks for missing objects that are due.
-    pub fn look(&mut self, now_us: u64, jobs: &mut JobTable) -> Looked {
-        let mut looked = Looked::default();
+    pub fn look(&mut self, now_us: u64, jobs: &mut JobTable) -> LookupResult {
+        let mut looked = LookupResult::default();
         for object in self.missing.due(now_us) {
             if self.is_held(object) {
                 looked.ready.extend(self.unblock_readers(object, jobs));
@@ -251,10 +256,10 @@ impl Lineage {
         has_executors: bool,
         now_us: u64,
         jobs: &JobTable,
-    ) -> Remade {
+    ) -> Recomputation {
         self.missing.stop_search(object);
         let borrowers = self.blocked_borrowers(object, jobs);
-        let (mut remade, mut is_made) = (Remade::default(), false);
+        let (mut remade, mut is_made) = (Recomputation::default(), false);
         // A task may read the object as the output of several.
         let mut given_up = BTreeSet::new();
         for producer in self.objects.writers(object) {

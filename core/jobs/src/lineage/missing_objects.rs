@@ -16,7 +16,7 @@ const LOOKED_FOR_AT_ONCE: usize = 10_000;
 pub(super) struct MissingObjects {
     /// Objects that blocked tasks need, or that were promised to users, and when to look for each
     /// again.
-    missing: BTreeMap<ObjectId, Missing>,
+    missing: BTreeMap<ObjectId, MissingObject>,
     /// The same objects, by time. Entries whose time differs from that in `missing` are stale.
     to_look: BTreeSet<(u64, ObjectId)>,
     /// Objects that were lost since the last look.
@@ -29,7 +29,7 @@ pub(super) struct MissingObjects {
 }
 
 #[derive(Debug)]
-struct Missing {
+struct MissingObject {
     look_at_us: u64,
     /// An executor reported the object, but a task could not get it.
     is_doubted: bool,
@@ -69,7 +69,7 @@ impl MissingObjects {
     }
 
     fn look_at(&mut self, object: ObjectId, look_at_us: u64, is_doubted: bool) {
-        self.missing.insert(object, Missing { look_at_us, is_doubted });
+        self.missing.insert(object, MissingObject { look_at_us, is_doubted });
         self.to_look.insert((look_at_us, object));
     }
 

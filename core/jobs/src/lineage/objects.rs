@@ -87,7 +87,7 @@ impl LineageObjects {
     }
 
     /// A job has read the object for good. Returns whether it had borrowed it.
-    pub fn give_back(&mut self, object: ObjectId, job: JobId) -> bool {
+    pub fn end_borrowing(&mut self, object: ObjectId, job: JobId) -> bool {
         self.objects.get_mut(&object).is_some_and(|kept| kept.borrowers.remove(&job))
     }
 

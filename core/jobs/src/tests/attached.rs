@@ -39,7 +39,7 @@ pub(super) fn extension(job: &Job, readers: &[u8], unneeded: &BTreeSet<TaskId>) 
 }
 
 #[test]
-fn what_is_wrong_with_an_extension_is_said_and_none_of_it_is_added() {
+fn a_wrong_extension_is_refused_as_a_whole() {
     let mut world = World::new();
     apply(&mut world, Step::Attach);
     apply(&mut world, Step::Extend(0, vec![0, 1]));
@@ -98,7 +98,7 @@ fn content_of_ended_tasks_goes_and_that_of_others_stays() {
 }
 
 #[test]
-fn outputs_that_nobody_needs_are_released_when_their_last_reader_has_ended() {
+fn unneeded_outputs_are_released_when_their_last_reader_has_ended() {
     let mut world = World::new();
     apply(&mut world, Step::Attach);
     let id = *world.delivered.keys().next().expect("it is attached");

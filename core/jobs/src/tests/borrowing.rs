@@ -16,7 +16,7 @@ fn lender_and_borrower() -> (World, ObjectId) {
 }
 
 #[test]
-fn what_another_job_reads_is_held_until_that_job_ends() {
+fn a_borrowed_object_is_held_until_the_borrowing_job_ends() {
     for end in [Step::Release(0), Step::Forget(0)] {
         let (mut world, object) = lender_and_borrower();
         apply(&mut world, end);
@@ -38,7 +38,7 @@ fn what_another_job_reads_is_held_until_that_job_ends() {
 }
 
 #[test]
-fn what_another_job_reads_is_made_again_while_the_job_that_made_it_keeps_it() {
+fn a_lost_borrowed_object_is_made_again_while_its_job_keeps_it() {
     let (mut world, object) = lender_and_borrower();
     world.lose(ExecutorId(0), true);
     world.join();

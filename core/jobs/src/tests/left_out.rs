@@ -30,7 +30,7 @@ fn why_it_failed(world: &World) -> &str {
 }
 
 #[test]
-fn what_is_left_out_is_no_longer_held() {
+fn a_left_out_output_is_no_longer_held() {
     let (world, object) = left_out_while_assigned();
     assert!(!world.kept.contains_key(&object));
     assert_eq!(world.jobs.get(JobId(1)).map(Job::kept_count), Some(0));

@@ -56,16 +56,16 @@ fn wide(inputs: u32, tasks: usize) -> JobSpec {
 }
 
 /// A decider of jobs without a world around it.
-struct Alone {
+struct LoneJobs {
     jobs: Jobs,
     now_us: u64,
 }
 
-impl Alone {
+impl LoneJobs {
     /// Tasks of a job that wait may have 1,000 inputs.
     fn new() -> Self {
         let jobs = Jobs::new(Config { waiting_inputs: 1000, ..Config::default() }, 1);
-        Alone { jobs, now_us: 1 }
+        LoneJobs { jobs, now_us: 1 }
     }
 
     /// Tells an event, and returns the tasks that are queued.
@@ -111,7 +111,7 @@ impl Alone {
 
 #[test]
 fn tasks_with_many_inputs_are_queued_as_others_leave_the_queue() {
-    let mut alone = Alone::new();
+    let mut alone = LoneJobs::new();
     [wide(100, 50), wide(100, 5), wide(1, 2000)].into_iter().for_each(|spec| alone.submit(spec));
     let queued = alone.queue_all();
     let of_job = |job: u32| queued.iter().filter(|(of, _)| *of == job).count();
@@ -128,7 +128,7 @@ fn tasks_with_many_inputs_are_queued_as_others_leave_the_queue() {
 
 #[test]
 fn tasks_with_many_inputs_that_come_back_to_the_queue_count_again() {
-    let mut alone = Alone::new();
+    let mut alone = LoneJobs::new();
     alone.submit(wide(100, 50));
     alone.queue_all();
     (0..10).for_each(|index| alone.assign(index));
@@ -148,7 +148,7 @@ fn tasks_with_many_inputs_that_come_back_to_the_queue_count_again() {
 
 #[test]
 fn tasks_that_executors_refuse_count_while_they_are_in_the_queue() {
-    let mut alone = Alone::new();
+    let mut alone = LoneJobs::new();
     alone.submit(wide(100, 50));
     alone.queue_all();
     alone.assign(0);
@@ -167,7 +167,7 @@ fn tasks_that_executors_refuse_count_while_they_are_in_the_queue() {
 
 #[test]
 fn tasks_with_many_inputs_that_are_retried_are_queued_as_others_leave_the_queue() {
-    let mut alone = Alone::new();
+    let mut alone = LoneJobs::new();
     alone.submit(wide(100, 50));
     for index in 0..50 {
         alone.queue_all();

@@ -5,9 +5,9 @@ use super::*;
 const EXECUTOR: ExecutorId = ExecutorId(0);
 const TASK: TaskId = TaskId { job: JobId(2), index: 0 };
 
-/// What a decider of jobs says that is of interest here.
+/// A reaction of the decider of jobs that these tests look at.
 #[derive(Debug, PartialEq)]
-enum Said {
+enum Reaction {
     Queue,
     Withdraw,
     Read,
@@ -16,37 +16,37 @@ enum Said {
 
 /// A decider of jobs. Job 1 has a task that has written to persistent storage; job 2 has a task
 /// that does the same.
-struct Reusing {
+struct ReuseScenario {
     jobs: Jobs,
 }
 
-impl Reusing {
+impl ReuseScenario {
     fn new() -> Self {
-        let mut reusing = Reusing { jobs: Jobs::new(Config::default(), 1) };
+        let mut reusing = ReuseScenario { jobs: Jobs::new(Config::default(), 1) };
         reusing.tell(Event::ExecutorJoined { executor: EXECUTOR, name: "n0".into() });
-        assert_eq!(reusing.submit(), [Said::Queue]);
+        assert_eq!(reusing.submit(), [Reaction::Queue]);
         let task = TaskId { job: JobId(1), index: 0 };
         reusing.tell(Event::Assigned { task, executor: EXECUTOR });
         let outcome = Box::new(stored());
         reusing.tell(Event::TaskEnded { executor: EXECUTOR, task, attempt: 0, outcome });
-        assert_eq!(reusing.submit(), [Said::Read]);
+        assert_eq!(reusing.submit(), [Reaction::Read]);
         reusing
     }
 
-    fn tell(&mut self, event: Event) -> Vec<Said> {
+    fn tell(&mut self, event: Event) -> Vec<Reaction> {
         let mut effects = Vec::new();
         self.jobs.handle(1, event, &mut effects);
-        let said = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Order(SchedulerOrder::Queue { .. }) => Some(Said::Queue),
-            Effect::Order(SchedulerOrder::Withdraw { .. }) => Some(Said::Withdraw),
-            Effect::Action(JobsAction::ReadResult { .. }) => Some(Said::Read),
-            Effect::Action(JobsAction::Check { .. }) => Some(Said::Check),
+        let reactions = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Order(SchedulerOrder::Queue { .. }) => Some(Reaction::Queue),
+            Effect::Order(SchedulerOrder::Withdraw { .. }) => Some(Reaction::Withdraw),
+            Effect::Action(JobsAction::ReadResult { .. }) => Some(Reaction::Read),
+            Effect::Action(JobsAction::Check { .. }) => Some(Reaction::Check),
             _ => None,
         });
-        said.collect()
+        reactions.collect()
     }
 
-    fn submit(&mut self) -> Vec<Said> {
+    fn submit(&mut self) -> Vec<Reaction> {
         let job = self.jobs.next_job();
         self.tell(submitted(reusing(&[0], true)));
         self.tell(Event::Accepted { job });
@@ -54,26 +54,26 @@ impl Reusing {
     }
 
     /// The result that was read.
-    fn read(&mut self, outcome: Option<Outcome>) -> Vec<Said> {
+    fn read(&mut self, outcome: Option<Outcome>) -> Vec<Reaction> {
         let earlier = TaskId { job: JobId(1), index: 0 };
         let outcome = outcome.map(Box::new);
         self.tell(Event::EarlierResult { task: TASK, earlier, outcome })
     }
 
-    fn checked(&mut self, is_unchanged: bool) -> Vec<Said> {
+    fn checked(&mut self, is_unchanged: bool) -> Vec<Reaction> {
         self.tell(Event::Checked { executor: EXECUTOR, task: TASK, is_unchanged })
     }
 
     fn cancel(&mut self) {
-        assert_eq!(self.tell(Event::Cancel { job: TASK.job, tasks: 0..1 }), [Said::Withdraw]);
+        assert_eq!(self.tell(Event::Cancel { job: TASK.job, tasks: 0..1 }), [Reaction::Withdraw]);
         self.tell(Event::Flush);
         assert_eq!(self.phase(), Some(Phase::Cancelled));
     }
 
     /// Runs the cancelled task again, whose earlier result is read again.
     fn retry(&mut self) {
-        let said = self.tell(Event::Retry { job: TASK.job, current: Vec::new() });
-        assert_eq!(said, [Said::Read]);
+        let reactions = self.tell(Event::Retry { job: TASK.job, current: Vec::new() });
+        assert_eq!(reactions, [Reaction::Read]);
     }
 
     fn phase(&self) -> Option<Phase> {
@@ -96,8 +96,8 @@ fn stored() -> Outcome {
 
 #[test]
 fn a_task_ends_once_with_the_result_of_an_earlier_one() {
-    let mut reusing = Reusing::new();
-    assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+    let mut reusing = ReuseScenario::new();
+    assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
     assert_eq!(reusing.checked(true), []);
     assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Succeeded), 1));
     assert_eq!((reusing.checked(true), reusing.read(None)), (vec![], vec![]));
@@ -106,10 +106,10 @@ fn a_task_ends_once_with_the_result_of_an_earlier_one() {
 
 #[test]
 fn a_task_that_was_cancelled_and_retried_is_queued_once_though_two_results_are_read_for_it() {
-    let mut reusing = Reusing::new();
+    let mut reusing = ReuseScenario::new();
     reusing.cancel();
     reusing.retry();
-    assert_eq!(reusing.read(None), [Said::Queue]);
+    assert_eq!(reusing.read(None), [Reaction::Queue]);
     assert_eq!(reusing.read(None), []);
     assert_eq!(reusing.read(Some(stored())), []);
     assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
@@ -118,11 +118,11 @@ fn a_task_that_was_cancelled_and_retried_is_queued_once_though_two_results_are_r
 #[test]
 fn an_answer_about_the_try_before_does_not_end_a_task_that_is_in_the_queue() {
     for is_unchanged in [true, false] {
-        let mut reusing = Reusing::new();
-        assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+        let mut reusing = ReuseScenario::new();
+        assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
         reusing.cancel();
         reusing.retry();
-        assert_eq!(reusing.read(None), [Said::Queue]);
+        assert_eq!(reusing.read(None), [Reaction::Queue]);
         assert_eq!(reusing.checked(is_unchanged), []);
         assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
     }
@@ -130,23 +130,23 @@ fn an_answer_about_the_try_before_does_not_end_a_task_that_is_in_the_queue() {
 
 #[test]
 fn a_task_that_is_retried_is_looked_for_when_the_answer_about_the_try_before_has_come() {
-    let mut reusing = Reusing::new();
-    assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+    let mut reusing = ReuseScenario::new();
+    assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
     reusing.cancel();
     reusing.retry();
     assert_eq!(reusing.read(Some(stored())), []);
-    assert_eq!(reusing.checked(true), [Said::Check]);
+    assert_eq!(reusing.checked(true), [Reaction::Check]);
     assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
-    assert_eq!(reusing.checked(false), [Said::Queue]);
+    assert_eq!(reusing.checked(false), [Reaction::Queue]);
     assert_eq!((reusing.phase(), reusing.results()), (Some(Phase::Waiting), 1));
 }
 
 #[test]
 fn answers_about_a_task_of_a_job_that_was_forgotten_are_ignored() {
     for is_checked in [true, false] {
-        let mut reusing = Reusing::new();
+        let mut reusing = ReuseScenario::new();
         if is_checked {
-            assert_eq!(reusing.read(Some(stored())), [Said::Check]);
+            assert_eq!(reusing.read(Some(stored())), [Reaction::Check]);
         }
         reusing.cancel();
         reusing.tell(Event::Forget { job: TASK.job });
@@ -158,7 +158,7 @@ fn answers_about_a_task_of_a_job_that_was_forgotten_are_ignored() {
 
 #[test]
 fn a_task_does_not_fail_because_an_earlier_one_has_failed_meanwhile() {
-    let mut reusing = Reusing::new();
-    assert_eq!(reusing.read(Some(Outcome::of(Status::Exited(1)))), [Said::Queue]);
+    let mut reusing = ReuseScenario::new();
+    assert_eq!(reusing.read(Some(Outcome::of(Status::Exited(1)))), [Reaction::Queue]);
     assert_eq!(reusing.phase(), Some(Phase::Waiting));
 }

@@ -2,10 +2,10 @@
 
 use eyas_types::ObjectId;
 
-use super::{Eviction, Ordered};
+use super::{Eviction, KeyOrder};
 
 #[derive(Default)]
-pub(super) struct Fifo(Ordered<u64>);
+pub(super) struct Fifo(KeyOrder<u64>);
 
 impl Eviction for Fifo {
     fn stored(&mut self, object: ObjectId) {

@@ -3,11 +3,11 @@
 
 use eyas_types::ObjectId;
 
-use super::{Eviction, Ordered};
+use super::{Eviction, KeyOrder};
 
 /// Ordered by the number of uses, then by the time of the last use.
 #[derive(Default)]
-pub(super) struct Lfu(Ordered<(u64, u64)>);
+pub(super) struct Lfu(KeyOrder<(u64, u64)>);
 
 impl Eviction for Lfu {
     fn stored(&mut self, object: ObjectId) {

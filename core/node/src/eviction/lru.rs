@@ -2,10 +2,10 @@
 
 use eyas_types::ObjectId;
 
-use super::{Eviction, Ordered};
+use super::{Eviction, KeyOrder};
 
 #[derive(Default)]
-pub(super) struct Lru(Ordered<u64>);
+pub(super) struct Lru(KeyOrder<u64>);
 
 impl Eviction for Lru {
     fn stored(&mut self, object: ObjectId) {

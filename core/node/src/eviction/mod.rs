@@ -39,13 +39,13 @@ pub fn of(policy: EvictionPolicy, seed: u64) -> Box<dyn Eviction> {
 
 /// Objects in the order of a key, which can change. FIFO, LRU and LFU differ only in the key.
 #[derive(Default)]
-struct Ordered<K: Ord + Copy> {
+struct KeyOrder<K: Ord + Copy> {
     by_key: alloc::collections::BTreeMap<K, ObjectId>,
     keys: alloc::collections::BTreeMap<ObjectId, K>,
     ticks: u64,
 }
 
-impl<K: Ord + Copy> Ordered<K> {
+impl<K: Ord + Copy> KeyOrder<K> {
     /// Returns a larger number at each call, for use as a time.
     fn tick(&mut self) -> u64 {
         self.ticks += 1;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_leave_stays() {
+    fn an_object_that_may_not_leave_is_no_victim() {
         for policy in EvictionPolicy::ALL {
             let mut policy = of(*policy, 1);
             policy.stored(id(1));

@@ -49,13 +49,13 @@ impl Eviction for RandomEviction {
         // searched, from a random index on.
         let count = self.objects.len();
         for _ in 0..count.min(8) {
-            let index = (self.random.throw() % count as u64) as usize;
+            let index = (self.random.next_u64() % count as u64) as usize;
             let object = self.objects[index];
             if may_leave(object) {
                 return Some(object);
             }
         }
-        let start = if count > 0 { (self.random.throw() % count as u64) as usize } else { 0 };
+        let start = if count > 0 { (self.random.next_u64() % count as u64) as usize } else { 0 };
         (0..count).map(|i| self.objects[(start + i) % count]).find(|object| may_leave(*object))
     }
 }

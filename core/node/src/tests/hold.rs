@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_held_stays_until_it_is_released() {
+fn a_held_object_stays_until_it_is_released() {
     let mut node = node(EvictionPolicy::Lru, true);
     let hold = |n, size_bytes| Event::Hold { object: id(n), size_bytes };
     assert_eq!(node.run(hold(1, 60)), [Effect::Fetch { object: id(1), task: None }]);
@@ -30,7 +30,7 @@ fn what_is_held_stays_until_it_is_released() {
 }
 
 #[test]
-fn what_nothing_will_need_again_is_evicted_as_soon_as_no_task_needs_it() {
+fn a_discarded_object_is_evicted_once_no_task_reads_it() {
     let mut node = node(EvictionPolicy::Lru, true);
     for n in [1, 2] {
         node.run(Event::Hold { object: id(n), size_bytes: 10 });
@@ -48,7 +48,7 @@ fn what_nothing_will_need_again_is_evicted_as_soon_as_no_task_needs_it() {
 }
 
 #[test]
-fn what_was_discarded_and_has_left_is_an_object_like_others_when_it_comes_again() {
+fn an_object_that_returns_after_a_discard_is_an_ordinary_one() {
     type Leave = fn(&mut Node) -> Vec<Effect>;
     let ways: [(&str, Leave); 4] = [
         ("its fetch fails", |node| {
@@ -85,7 +85,7 @@ fn what_was_discarded_and_has_left_is_an_object_like_others_when_it_comes_again(
 }
 
 #[test]
-fn what_is_discarded_leaves_at_once_where_no_task_needs_it_and_stays_if_it_is_held_again() {
+fn a_discard_evicts_at_once_unless_the_object_is_held_again() {
     let mut node = node(EvictionPolicy::Lru, true);
     node.assign(0, &[(1, 10), (2, 10)]);
     node.fetched_here(1);
@@ -103,7 +103,7 @@ fn what_is_discarded_leaves_at_once_where_no_task_needs_it_and_stays_if_it_is_he
 }
 
 #[test]
-fn what_another_process_wants_here_is_held_when_a_task_has_fetched_it() {
+fn an_offered_object_is_held_when_a_task_has_fetched_it() {
     let mut node = node(EvictionPolicy::Lru, true);
     assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
     assert_eq!(node.run(Event::Offered { object: id(1), size_bytes: 10 }), []);

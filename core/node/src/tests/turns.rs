@@ -67,7 +67,7 @@ fn a_staged_task_of_higher_priority_suspends_a_lower_one_which_resumes_afterward
 }
 
 #[test]
-fn of_equal_priority_a_data_intensive_task_starts_first_and_suspends_none() {
+fn a_data_intensive_task_goes_before_its_equals_and_suspends_none() {
     let mut node = node_of(1000, true);
     node.assign_at(0, 0, &[], cpus(1000));
     assert_eq!(node.assign_at(0, 1, &[(2, 5)], cpus(1000)).len(), 1);
@@ -154,7 +154,7 @@ fn a_suspended_task_keeps_its_memory_and_no_task_is_suspended_for_memory() {
 }
 
 #[test]
-fn a_task_is_suspended_only_so_many_times() {
+fn suspensions_of_a_task_are_bounded() {
     let mut node = node_of(1000, true);
     node.assign_at(0, 0, &[], cpus(1000));
     for round in 1..=MAX_SUSPENSIONS {

@@ -299,7 +299,7 @@ impl World<'_> {
             (*number, RememberedRequest { request: request.clone(), has_script })
         };
         let requests = self.disk.requests.iter().map(remembered).collect();
-        let config = self.case.config(self.dice.throw());
+        let config = self.case.config(self.dice.next_u64());
         self.decider = Some(PoolDecider::new(self.now_us, config, saved, requests));
         (self.is_asking, self.draining) = (false, BTreeSet::new());
         // Nodes connect again, as other executors.

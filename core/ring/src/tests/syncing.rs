@@ -17,7 +17,7 @@ fn synced(id: u128, chunks: &[u8]) -> FileRecord {
     FileRecord { unsynced: None, ..unsynced(id, chunks) }
 }
 
-impl Alone {
+impl LoneNode {
     /// The chunks under a name; `None` if there is no file.
     fn chunks(&mut self, of: &str) -> Option<Vec<u8>> {
         match self.ask(FileOperation::Stat { name: name(of) }) {
@@ -82,7 +82,7 @@ fn dropped(effects: Vec<Effect>) -> Vec<u8> {
 
 #[test]
 fn holes_are_neither_lost_nor_repaired() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     let mut record = unsynced(1, &[1]);
     (record.replication, record.chunks[0].replicas) = (1, vec![ME]);
     record.chunks.push(Chunk::hole(5, 0));
@@ -108,7 +108,7 @@ fn holes_are_neither_lost_nor_repaired() {
 
 #[test]
 fn files_that_are_written_at_about_the_same_time_are_synced_together() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     for number in 1..11 {
         alone.now_us += 30_000;
         let record = unsynced(number, &[number as u8]);
@@ -142,7 +142,7 @@ fn files_that_are_written_at_about_the_same_time_are_synced_together() {
 
 #[test]
 fn questions_about_many_files_are_bounded() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     for number in 0..MAX_SYNCED_TOGETHER + 1 {
         let record = unsynced(number as u128, &[1]);
         alone.done(FileOperation::Create { name: name(&format!("{number}")), record });
@@ -158,7 +158,7 @@ fn questions_about_many_files_are_bounded() {
 
 #[test]
 fn old_chunks_stay_until_new_ones_are_on_enough_disks() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     alone.done(FileOperation::Create { name: name("a"), record: synced(1, &[1, 2]) });
     assert_eq!(alone.asked_within(10_000_000), None, "all of it is there");
     assert_eq!(alone.replace(unsynced(1, &[1, 3])), [], "nothing is deleted");
@@ -176,7 +176,7 @@ fn old_chunks_stay_until_new_ones_are_on_enough_disks() {
 
 #[test]
 fn a_file_whose_new_content_is_lost_falls_back() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     alone.done(FileOperation::Create { name: name("a"), record: synced(1, &[1, 2]) });
     alone.replace(unsynced(1, &[1, 3]));
     let (version, _) = alone.asked_within(5_000_000).unwrap();
@@ -195,7 +195,7 @@ fn a_file_whose_new_content_is_lost_falls_back() {
 
 #[test]
 fn nodes_that_have_just_started_are_asked_again_soon() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     alone.done(FileOperation::Create { name: name("a"), record: unsynced(1, &[1]) });
     let (version, _) = alone.asked_within(5_000_000).unwrap();
     alone.answers(version, ME, &[1]);
@@ -210,7 +210,7 @@ fn nodes_that_have_just_started_are_asked_again_soon() {
 
 #[test]
 fn a_reader_that_finds_a_bad_replica_has_all_nodes_asked() {
-    let mut alone = Alone::new();
+    let mut alone = LoneNode::new();
     alone.done(FileOperation::Create { name: name("a"), record: unsynced(1, &[1]) });
     let bad = |node| Event::BadReplicas { name: name("a"), objects: vec![ObjectId([1; 16])], node };
     alone.run(bad(ME));
@@ -232,7 +232,7 @@ fn a_rename_takes_along_what_a_file_falls_back_to() {
     for (own, over, expected) in
         [(&[][..], &[9][..], Some(vec![9])), (&[1], &[9], Some(vec![1])), (&[], &[], None)]
     {
-        let mut alone = Alone::new();
+        let mut alone = LoneNode::new();
         let mut version =
             alone.done(FileOperation::Create { name: name("b"), record: unsynced(1, &[3]) });
         if !own.is_empty() {

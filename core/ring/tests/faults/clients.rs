@@ -304,14 +304,14 @@ impl Clients {
         let mut stamp = 0;
         let operation = match (cluster.dice.below(10), known) {
             (0..3, _) => {
-                let id = FileId(cluster.dice.throw().into());
-                let mut record = record(id, cluster.dice.throw());
+                let id = FileId(cluster.dice.next_u64().into());
+                let mut record = record(id, cluster.dice.next_u64());
                 add_chunk(&mut record, cluster);
                 FileOperation::Create { name, record }
             }
             (3, Some((version, mut record))) => {
                 stamp = record.attributes.modified_ns;
-                record.attributes.modified_ns = cluster.dice.throw();
+                record.attributes.modified_ns = cluster.dice.next_u64();
                 record.unsynced = None;
                 add_chunk(&mut record, cluster);
                 FileOperation::Replace { name, version, record }
@@ -319,7 +319,7 @@ impl Clients {
             (9, Some((version, record))) if cluster.dice.chance(500) => {
                 stamp = record.attributes.modified_ns;
                 let attributes =
-                    Attributes { modified_ns: cluster.dice.throw(), ..record.attributes };
+                    Attributes { modified_ns: cluster.dice.next_u64(), ..record.attributes };
                 FileOperation::SetAttributes { name, version, attributes, named: None }
             }
             (4, Some((_, record))) => FileOperation::Remove { name, id: record.id },
@@ -366,7 +366,7 @@ impl Clients {
 /// chunks forced there.
 fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
     let Some(ring) = any_ring(cluster) else { return };
-    let checksum = cluster.dice.throw();
+    let checksum = cluster.dice.next_u64();
     let object = Chunk::object_of(record.id, 1, checksum);
     let has_room = |node| cluster.machines.get(&node).is_some_and(|machine| machine.node.is_some());
     let replicas = replica_targets(&ring, object, record.replication, None, has_room);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ring::{
-    Config, Effect, Event, FileChunks, FileOperation, Records, Refusal, RingMessage, RingNode,
-    Round, Save, Saved, Stored,
+    Config, Effect, Event, FileChunks, FileOperation, PersistentState, Records, Refusal,
+    RingMessage, RingNode, Round, Save, Stored,
 };
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
@@ -28,7 +28,7 @@ pub struct Faults {
 
 #[derive(Clone, Default)]
 pub struct Disk {
-    pub saved: Saved,
+    pub saved: PersistentState,
     pub records: BTreeMap<(u16, String), Stored>,
 }
 
@@ -122,7 +122,7 @@ impl Twin {
     }
 }
 
-enum What {
+enum ClusterAction {
     Deliver { from: NodeId, to: NodeId, message: RingMessage },
     Tick { node: NodeId, start: u64 },
     Ask { node: NodeId, request: u64, operation: FileOperation },
@@ -134,7 +134,7 @@ enum What {
 }
 
 /// An answer that has reached its client.
-pub type Answered = (u64, Result<eyas_ring::FileAnswer, Refusal>);
+pub type ClientAnswer = (u64, Result<eyas_ring::FileAnswer, Refusal>);
 
 pub struct Cluster {
     pub now_us: u64,
@@ -147,9 +147,9 @@ pub struct Cluster {
     pub unsynced: u64,
     /// Whether each node has a twin, which must have the same effects.
     pub has_twins: bool,
-    queue: BTreeMap<(u64, u64), What>,
+    queue: BTreeMap<(u64, u64), ClusterAction>,
     sequence: u64,
-    pub answers: Vec<Answered>,
+    pub answers: Vec<ClientAnswer>,
     pub crashes: u64,
     pub messages: u64,
 }
@@ -173,7 +173,7 @@ impl Cluster {
 
     /// Adds a new node.
     pub fn add(&mut self, found: bool, partitions: u16, replication: u8) -> NodeId {
-        let node = NodeId(self.dice.throw());
+        let node = NodeId(self.dice.next_u64());
         let config = Config {
             found,
             partitions,
@@ -233,8 +233,8 @@ impl Cluster {
             .has_twins
             .then(|| Twin::start(machine.config, machine.disk.clone(), clock_us, &effects));
         let start = machine.starts;
-        self.schedule(0, What::Tick { node, start });
-        self.schedule(MS, What::Gossip { node });
+        self.schedule(0, ClusterAction::Tick { node, start });
+        self.schedule(MS, ClusterAction::Gossip { node });
         self.perform(node, effects);
     }
 
@@ -253,7 +253,7 @@ impl Cluster {
             .filter(|(other, machine)| **other != node && machine.group == group);
         for to in others.map(|(other, _)| *other).collect::<Vec<_>>() {
             let in_us = self.delay_us();
-            self.schedule(in_us, What::Closed { node, to });
+            self.schedule(in_us, ClusterAction::Closed { node, to });
         }
     }
 
@@ -271,7 +271,7 @@ impl Cluster {
         self.down().into_iter().for_each(|node| self.start(node));
     }
 
-    fn schedule(&mut self, in_us: u64, what: What) {
+    fn schedule(&mut self, in_us: u64, what: ClusterAction) {
         self.sequence += 1;
         self.queue.insert((self.now_us + in_us, self.sequence), what);
     }
@@ -280,7 +280,7 @@ impl Cluster {
     pub fn ask(&mut self, node: NodeId, request: u64, operation: FileOperation) {
         let in_us = self.delay_us();
         if !self.dice.chance(self.faults.lost) {
-            self.schedule(in_us, What::Ask { node, request, operation });
+            self.schedule(in_us, ClusterAction::Ask { node, request, operation });
         }
     }
 
@@ -298,13 +298,13 @@ impl Cluster {
         let ((at_us, _), what) = entry.remove_entry();
         self.now_us = self.now_us.max(at_us);
         match what {
-            What::Deliver { from, to, message } => {
+            ClusterAction::Deliver { from, to, message } => {
                 let group = |node| self.machines.get(&node).map(|machine: &Machine| machine.group);
                 if group(from).is_none() || group(from) == group(to) {
                     self.handle(to, Event::Received { from, message });
                 }
             }
-            What::Tick { node, start } => {
+            ClusterAction::Tick { node, start } => {
                 if self
                     .machines
                     .get(&node)
@@ -314,17 +314,19 @@ impl Cluster {
                     let machine = &self.machines[&node];
                     let due_us = machine.node.as_ref().map_or(0, RingNode::next_timeout_us);
                     let in_us = due_us.saturating_sub(machine.clock_us(self.now_us));
-                    self.schedule(in_us.max(MS), What::Tick { node, start });
+                    self.schedule(in_us.max(MS), ClusterAction::Tick { node, start });
                 }
             }
-            What::Ask { node, request, operation } => {
+            ClusterAction::Ask { node, request, operation } => {
                 self.handle(node, Event::Requested { request, operation })
             }
-            What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
-            What::Search { leader, name, objects } => self.search(leader, &name, &objects),
-            What::Sync { leader, node, files } => self.sync(leader, node, files),
-            What::Gossip { node } => self.gossip(node),
-            What::Closed { node, to } => self.handle(to, Event::Closed(node)),
+            ClusterAction::Fetch { node, start, object, from } => {
+                self.fetch(node, start, object, &from)
+            }
+            ClusterAction::Search { leader, name, objects } => self.search(leader, &name, &objects),
+            ClusterAction::Sync { leader, node, files } => self.sync(leader, node, files),
+            ClusterAction::Gossip { node } => self.gossip(node),
+            ClusterAction::Closed { node, to } => self.handle(to, Event::Closed(node)),
         }
         true
     }
@@ -356,7 +358,7 @@ impl Cluster {
             self.handle(node, Event::Closed(other));
         }
         self.handle(node, Event::Alive(alive));
-        self.schedule(300 * MS, What::Gossip { node });
+        self.schedule(300 * MS, ClusterAction::Gossip { node });
     }
 
     fn fetch(&mut self, node: NodeId, start: u64, object: ObjectId, from: &[NodeId]) {
@@ -463,7 +465,7 @@ impl Cluster {
                         if !self.dice.chance(self.faults.lost) {
                             self.schedule(
                                 in_us,
-                                What::Deliver { from: node, to, message: message.clone() },
+                                ClusterAction::Deliver { from: node, to, message: message.clone() },
                             );
                         }
                     }
@@ -475,15 +477,15 @@ impl Cluster {
                 }
                 Effect::Fetch { object, from, .. } => {
                     let (in_us, start) = (self.delay_us(), self.machines[&node].starts);
-                    self.schedule(in_us, What::Fetch { node, start, object, from });
+                    self.schedule(in_us, ClusterAction::Fetch { node, start, object, from });
                 }
                 Effect::Search { name, objects } => {
                     let in_us = self.delay_us();
-                    self.schedule(in_us, What::Search { leader: node, name, objects });
+                    self.schedule(in_us, ClusterAction::Search { leader: node, name, objects });
                 }
                 Effect::Sync { node: of, files } => {
                     let in_us = self.delay_us();
-                    self.schedule(in_us, What::Sync { leader: node, node: of, files });
+                    self.schedule(in_us, ClusterAction::Sync { leader: node, node: of, files });
                 }
                 Effect::Drop { object } => {
                     self.machines.get_mut(&node).unwrap().store.remove(&object);

@@ -311,7 +311,7 @@ fn linearize<S: Clone + Ord + Debug>(
 
 #[test]
 #[should_panic(expected = "nothing explains")]
-fn what_cannot_be_is_found() {
+fn impossible_histories_are_found() {
     let name: FileName = "a".parse().unwrap();
     let stat = |asked_us, answer| Attempt {
         operation: FileOperation::Stat { name: name.clone() },

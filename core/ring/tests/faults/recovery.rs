@@ -17,7 +17,7 @@ use crate::{Run, SEEDS};
 const MISSED_US: u64 = 5_000 * MS;
 
 #[test]
-fn what_is_left_goes_on() {
+fn the_remaining_nodes_continue_after_a_recovery() {
     try_seeds(SEEDS, |seed| {
         let mut run = Run::new(seed);
         run.break_things();

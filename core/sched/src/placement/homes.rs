@@ -25,13 +25,13 @@ use core::ops::Bound;
 use eyas_types::Estimate;
 
 use crate::estimate::Estimator;
-use crate::growth;
 use crate::hash::FixedHash;
 #[cfg(test)]
 use crate::state::PlacementState;
 use crate::state::{
     ExecutorKey, LoadPpm, PlacementLevel, SchedulerState, TaskKey, TaskQueue, Ticket,
 };
+use crate::tight_deque;
 
 /// Holders, and receivers, of each input that are compared for a task's home: the better of two
 /// taken at random leaves the loads nearly as even as the best of all does (Mitzenmacher, "The
@@ -159,7 +159,7 @@ impl Homes {
         }
         assert_eq!(self.of(ticket.task), None, "a task has one home");
         self.homes[ticket.task.index()] = home;
-        growth::push_back(&mut self.tickets[home.index()], ticket);
+        tight_deque::push_back(&mut self.tickets[home.index()], ticket);
         let at_home = &mut self.loads[home.index()];
         at_home.tasks += 1;
         at_home.entries += 1;

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 
 use super::keys::ObjectKey;
 use super::partial_hits::PartialHits;
-use crate::growth;
+use crate::tight_deque;
 
 /// How far an executor has searched the waiting list of an object that it holds.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct SearchAgenda {
 
 impl SearchAgenda {
     pub(super) fn push(&mut self, object: ObjectKey) {
-        growth::push_back(&mut self.next, object);
+        tight_deque::push_back(&mut self.next, object);
     }
 
     /// The object to search first, and whether it was deferred.

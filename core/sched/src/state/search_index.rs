@@ -56,7 +56,7 @@ impl SchedulerState {
                     .is_alerted = true;
                 executor.agenda.push(key);
             }
-            self.catalog.get_mut(key).waiting.give_back(unalerted);
+            self.catalog.get_mut(key).waiting.restore_unalerted(unalerted);
         }
     }
 

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_is_forgotten() {
+    fn old_rates_are_forgotten() {
         let mut rates = TransferRates::default();
         (0..10).for_each(|_| rates.learn_storage(1_000_000, 0, 9.0));
         (0..300).for_each(|_| rates.learn_storage(1_000_000, 0, 1.0));

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::keys::{ExecutorKey, ObjectKey, Ticket};
-use crate::growth;
+use crate::tight_deque;
 
 /// Slack before a list is compacted: when it has more entries than twice the waiting tasks and
 /// this. For example, 10 waiting tasks allow 36 entries.
@@ -106,7 +106,7 @@ impl WaitingList {
             self.entries.clear();
             self.generation = self.generation.wrapping_add(1).max(1);
         }
-        growth::push_back(&mut self.entries, entry);
+        tight_deque::push_back(&mut self.entries, entry);
         self.wanted += 1;
     }
 
@@ -153,13 +153,14 @@ impl WaitingList {
             .swap_remove(index.expect("an object that is not on the agenda has the holder here"));
     }
 
-    /// Takes the list of holders to alert. It is given back empty, with its memory: holders return
+    /// Takes the list of holders to alert. Restore it empty, with its memory: holders return
     /// with each search.
     pub(super) fn take_unalerted(&mut self) -> Vec<ExecutorKey> {
         core::mem::take(&mut self.unalerted)
     }
 
-    pub(super) fn give_back(&mut self, empty: Vec<ExecutorKey>) {
+    /// Restores the emptied list of holders to alert.
+    pub(super) fn restore_unalerted(&mut self, empty: Vec<ExecutorKey>) {
         self.unalerted = empty;
     }
 

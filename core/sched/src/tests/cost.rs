@@ -80,7 +80,7 @@ fn a_long_line_is_shortened_from_its_end() {
 }
 
 #[test]
-fn who_asked_for_a_task_gets_it_if_it_still_would_have_it() {
+fn a_recalled_task_goes_to_the_executor_it_was_recalled_for_if_that_is_still_best() {
     type Meanwhile = fn(&mut Cluster);
     let cases: [(&str, Meanwhile, u32); 3] = [
         ("nothing happens", |_| {}, 2),
@@ -115,7 +115,11 @@ fn who_asked_for_a_task_gets_it_if_it_still_would_have_it() {
             "{case}"
         );
         meanwhile(&mut cluster);
-        assert_eq!(assigned(&cluster.0.end(1, 1, Ended::Returned)), [(gets_it, 1)], "{case}");
+        assert_eq!(
+            assigned(&cluster.0.end(1, 1, AssignmentEnd::Returned)),
+            [(gets_it, 1)],
+            "{case}"
+        );
     }
 }
 
@@ -146,7 +150,7 @@ fn where_fetching_takes_longer_more_wait() {
 }
 
 #[test]
-fn who_is_receiving_an_object_is_waited_for() {
+fn an_executor_that_is_receiving_an_object_is_waited_for() {
     let mut cluster = Cluster::new(2);
     // Half a minute from persistent storage, and a second of computing.
     cluster.learn(30);
@@ -162,7 +166,7 @@ fn who_is_receiving_an_object_is_waited_for() {
 }
 
 #[test]
-fn what_is_estimated_can_be_asked_for() {
+fn explanations_show_the_estimates_of_a_task() {
     let mut cluster = Cluster::new(1);
     cluster.learn(2);
     cluster.store(1, 1);
@@ -200,7 +204,7 @@ fn a_slow_executor_is_waited_for_less() {
     cluster.store(1, 1);
     cluster.store(2, 1);
     let end = |cluster: &mut Cluster, by, index, ran_us| {
-        let (executor, ended) = (ExecutorId(by), Ended::Finished);
+        let (executor, ended) = (ExecutorId(by), AssignmentEnd::Finished);
         cluster.0.run(Event::TaskEnded {
             executor,
             task: task(index),
@@ -238,7 +242,7 @@ fn no_slot_is_waited_for_before_run_times_are_known() {
 }
 
 #[test]
-fn who_waits_for_memory_waits() {
+fn tasks_that_lack_memory_go_to_an_executor_with_free_memory() {
     let mut cluster = Cluster::new(0);
     for id in 1..=2 {
         let capacity = Resources { cpus_milli: 8000, memory_bytes: 64 << 30, ..Default::default() };
@@ -262,13 +266,13 @@ fn who_waits_for_memory_waits() {
         });
     }
     // After tasks of ten seconds; a peer takes 0.8 s.
-    let (executor, ended) = (ExecutorId(1), Ended::Finished);
+    let (executor, ended) = (ExecutorId(1), AssignmentEnd::Finished);
     cluster.0.run(Event::TaskEnded { executor, task: task(0), ended, ran_us: Some(10_000_000) });
     assert!(!cluster.0.on(2).is_empty(), "its memory is free");
 }
 
 #[test]
-fn what_does_not_come_is_waited_for_no_more() {
+fn tasks_stop_waiting_for_an_object_that_does_not_come() {
     let mut cluster = Cluster::new(1);
     cluster.learn(30);
     cluster.evict(1, 9);
@@ -277,8 +281,8 @@ fn what_does_not_come_is_waited_for_no_more() {
     }
     cluster.0.join(2, 1);
     // Executor 1 cannot have object 1, by which the others had been queued there.
-    cluster.0.end(1, 0, Ended::Refused);
-    cluster.0.end(1, 1, Ended::Refused);
+    cluster.0.end(1, 0, AssignmentEnd::Refused);
+    cluster.0.end(1, 1, AssignmentEnd::Refused);
     let queued = (2..20).filter(|index| {
         cluster
             .0

@@ -44,7 +44,7 @@ fn an_executor_is_emptied_once_another_holds_what_only_it_held() {
 }
 
 #[test]
-fn as_many_hold_an_object_as_were_asked_for() {
+fn an_object_gets_the_requested_number_of_replicas() {
     let mut scheduler = three();
     scheduler.store(1, OBJECT);
     assert_eq!(scheduler.run(keep(2, Some(1))), [hold(0, &[1])]);
@@ -64,7 +64,7 @@ fn as_many_hold_an_object_as_were_asked_for() {
 }
 
 #[test]
-fn who_could_not_hold_an_object_is_asked_again_after_a_while() {
+fn an_executor_that_could_not_hold_an_object_is_asked_again() {
     let mut scheduler = three();
     scheduler.store(1, OBJECT);
     assert_eq!(scheduler.run(keep(3, Some(1))), [hold(0, &[1]), hold(2, &[1])]);
@@ -102,7 +102,7 @@ fn holders_are_told_first_and_told_again_when_they_come_back() {
 }
 
 #[test]
-fn what_only_one_that_drains_has_is_moved() {
+fn the_only_replica_on_a_draining_executor_is_moved() {
     let mut scheduler = three();
     scheduler.store(1, OBJECT);
     scheduler.run(keep(1, Some(1)));
@@ -158,7 +158,7 @@ proptest! {
     })]
 
     #[test]
-    fn no_kept_object_goes_unnoticed(steps in prop::collection::vec(kept_step(), 1..120)) {
+    fn each_lost_kept_object_is_reported(steps in prop::collection::vec(kept_step(), 1..120)) {
         let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
         let (mut here, mut draining): (Vec<ExecutorId>, BTreeSet<ExecutorId>) = Default::default();
         let mut kept: BTreeMap<ObjectId, u8> = BTreeMap::new();

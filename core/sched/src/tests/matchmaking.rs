@@ -10,19 +10,19 @@ use crate::{ExecutorProfile, Mismatch, WaitReason};
 
 /// What an expression would be compiled to.
 #[derive(Clone)]
-struct Asks {
+struct TestExpression {
     text: &'static str,
     is_fixed: bool,
     number: fn(&dyn Facts) -> Result<f64, EvaluationError>,
 }
 
-impl alloc::fmt::Debug for Asks {
+impl alloc::fmt::Debug for TestExpression {
     fn fmt(&self, f: &mut alloc::fmt::Formatter<'_>) -> alloc::fmt::Result {
         f.write_str(self.text)
     }
 }
 
-impl Expression for Asks {
+impl Expression for TestExpression {
     fn text(&self) -> &str {
         self.text
     }
@@ -55,38 +55,39 @@ fn label(facts: &dyn Facts, name: &str) -> Result<String, EvaluationError> {
     labels.get(name).cloned().ok_or_else(|| EvaluationError::NoValue("no such key".to_string()))
 }
 
-const SITE_A: Asks = Asks {
+const SITE_A: TestExpression = TestExpression {
     text: "node.labels.site == 'a'",
     is_fixed: true,
     number: |facts| Ok(f64::from(u8::from(label(facts, "site")? == "a"))),
 };
-const IDLE: Asks = Asks {
+const IDLE: TestExpression = TestExpression {
     text: "node.load < 0.5",
     is_fixed: false,
     number: |facts| Ok(f64::from(u8::from(number(facts, Attribute::NodeLoad) < 0.5))),
 };
-const LARGE_INPUTS: Asks = Asks {
+const LARGE_INPUTS: TestExpression = TestExpression {
     text: "task.input_bytes >= 100",
     is_fixed: false,
     number: |facts| Ok(f64::from(u8::from(number(facts, Attribute::TaskInputBytes) >= 100.0))),
 };
-const NEVER: Asks = Asks { text: "task.attempt < 0", is_fixed: false, number: |_| Ok(0.0) };
-const MOST_CPUS: Asks = Asks {
+const NEVER: TestExpression =
+    TestExpression { text: "task.attempt < 0", is_fixed: false, number: |_| Ok(0.0) };
+const MOST_CPUS: TestExpression = TestExpression {
     text: "node.cpus",
     is_fixed: true,
     number: |facts| Ok(number(facts, Attribute::NodeCpus)),
 };
-const MOST_LOCAL: Asks = Asks {
+const MOST_LOCAL: TestExpression = TestExpression {
     text: "local_bytes",
     is_fixed: false,
     number: |facts| Ok(number(facts, Attribute::LocalBytes)),
 };
-const ONE_CPU: Asks = Asks {
+const ONE_CPU: TestExpression = TestExpression {
     text: "task.cpus <= 1.0",
     is_fixed: true,
     number: |facts| Ok(f64::from(u8::from(number(facts, Attribute::TaskCpus) <= 1.0))),
 };
-const NIGHTLY: Asks = Asks {
+const NIGHTLY: TestExpression = TestExpression {
     text: "task.job == 'nightly'",
     is_fixed: false,
     number: |facts| {
@@ -94,15 +95,15 @@ const NIGHTLY: Asks = Asks {
     },
 };
 
-fn parts(asks: &[Asks]) -> Box<[Arc<dyn Expression>]> {
+fn parts(asks: &[TestExpression]) -> Box<[Arc<dyn Expression>]> {
     asks.iter().map(|part| Arc::new(part.clone()) as Arc<dyn Expression>).collect()
 }
 
-fn requires(asks: &[Asks]) -> Need {
+fn requires(asks: &[TestExpression]) -> Need {
     terms(asks, None)
 }
 
-fn terms(asks: &[Asks], rank: Option<Asks>) -> Need {
+fn terms(asks: &[TestExpression], rank: Option<TestExpression>) -> Need {
     let rank = rank.map(|rank| Arc::new(rank) as Arc<dyn Expression>);
     let terms = Terms { requirements: parts(asks), rank };
     Need { terms: Some(Arc::new(terms)), ..Need::default() }
@@ -136,7 +137,13 @@ pub(super) fn profile_of(which: u8) -> Box<ExecutorProfile> {
 }
 
 impl Scheduler {
-    fn join_at(&mut self, id: u32, slots: u32, site: Option<&str>, accept: &[Asks]) -> Vec<Effect> {
+    fn join_at(
+        &mut self,
+        id: u32,
+        slots: u32,
+        site: Option<&str>,
+        accept: &[TestExpression],
+    ) -> Vec<Effect> {
         let labels = site.map(|site| ("site".to_string(), site.to_string())).into_iter().collect();
         let profile = Box::new(ExecutorProfile {
             labels,
@@ -211,7 +218,7 @@ fn mismatches_are_reported_by_part() {
     scheduler.join_at(2, 1, None, &[]);
     scheduler.join_at(3, 1, Some("a"), &[NIGHTLY]);
     scheduler.submit_needing(0, &[], &requires(&[SITE_A, NEVER]));
-    let part = |asks: Asks| Mismatch::Requirement(asks.text.into());
+    let part = |asks: TestExpression| Mismatch::Requirement(asks.text.into());
     let accept = Mismatch::Accept(NIGHTLY.text.into());
     let error = Mismatch::Error(SITE_A.text.into(), "no such key".into());
     let mut expected = vec![(part(SITE_A), 1), (part(NEVER), 3), (accept, 1), (error, 1)];
@@ -220,13 +227,13 @@ fn mismatches_are_reported_by_part() {
 }
 
 #[test]
-fn what_has_no_value_is_no_match() {
+fn requirements_without_a_value_do_not_match() {
     for policy in PlacementPolicy::ALL {
         for is_fixed in [true, false] {
             let mut scheduler = scheduler(*policy);
             // No label of that name.
             scheduler.join_at(1, 1, None, &[]);
-            let asks = Asks { is_fixed, ..SITE_A };
+            let asks = TestExpression { is_fixed, ..SITE_A };
             assert_eq!(
                 assigned(&scheduler.submit_needing(
                     0,
@@ -261,7 +268,7 @@ fn no_executor_is_reserved_for_a_task_that_it_does_not_match() {
             ..Config::default()
         });
         scheduler.join_at(1, 2, Some("b"), &[]);
-        let mut wide = requires(&[Asks { is_fixed, ..SITE_A }]);
+        let mut wide = requires(&[TestExpression { is_fixed, ..SITE_A }]);
         wide.resources = cpus(2000);
         (0..4).for_each(|index| drop(scheduler.submit(index, &[])));
         scheduler.submit_needing(100, &[], &wide);
@@ -304,7 +311,7 @@ fn an_executor_may_accept_jobs_by_name() {
 }
 
 #[test]
-fn what_is_of_the_moment_is_asked_again() {
+fn changing_attributes_are_evaluated_again() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         scheduler.join_at(1, 2, None, &[]);
@@ -317,7 +324,7 @@ fn what_is_of_the_moment_is_asked_again() {
 }
 
 #[test]
-fn of_several_idle_executors_the_best_is_taken() {
+fn the_best_of_several_idle_executors_is_taken() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         [(1, 2), (2, 8), (3, 4)]
@@ -357,7 +364,7 @@ fn a_rank_goes_before_the_share_of_inputs_and_is_no_requirement() {
 
 #[test]
 fn where_a_rank_has_no_value_any_other_is_better() {
-    let error = Asks {
+    let error = TestExpression {
         text: "1 / 0",
         is_fixed: true,
         number: |facts| Ok(label(facts, "site")?.len() as f64),
@@ -430,11 +437,11 @@ fn no_task_waits_for_a_holder_that_does_not_match() {
 }
 
 #[test]
-fn what_is_queued_elsewhere_comes_back_only_for_one_that_matches() {
+fn a_queued_task_is_recalled_only_for_an_executor_that_matches() {
     for is_fixed in [true, false] {
         let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
         scheduler.join_at(1, 1, Some("a"), &[]);
-        let need = requires(&[Asks { is_fixed, ..SITE_A }]);
+        let need = requires(&[TestExpression { is_fixed, ..SITE_A }]);
         (0..2).for_each(|index| drop(scheduler.submit_needing(index, &[], &need)));
         assert_eq!(scheduler.join_at(2, 1, Some("b"), &[]), []);
         let recall =
@@ -450,7 +457,7 @@ fn a_task_is_given_up_when_those_that_match_refused_it() {
     scheduler.join_at(2, 1, Some("b"), &[]);
     assert_eq!(assigned(&scheduler.submit_needing(0, &[], &requires(&[SITE_A]))), [(1, 0)]);
     assert_eq!(
-        scheduler.end(1, 0, Ended::Refused),
+        scheduler.end(1, 0, AssignmentEnd::Refused),
         [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
     );
 }
@@ -467,7 +474,7 @@ fn an_executor_that_comes_later_and_matches_gets_what_waits() {
 }
 
 #[test]
-fn the_place_of_a_class_that_went_is_matched_anew() {
+fn a_reused_place_of_a_class_is_matched_again() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join_at(1, 1, Some("b"), &[]);
     scheduler.submit_needing(0, &[], &requires(&[SITE_A]));

@@ -53,7 +53,7 @@ fn good_cache_compute_chooses_by_utilisation() {
 }
 
 #[test]
-fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
+fn with_figure_5_to_the_letter_the_oldest_task_goes_first() {
     for (hits_first, taken) in [(true, 3), (false, 2)] {
         let config =
             Config { policy: PlacementPolicy::MaxComputeUtil, hits_first, ..Config::default() };
@@ -79,7 +79,7 @@ fn literally_by_figure_5_an_executor_that_refused_the_only_task_looks_no_further
     assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
     scheduler.join(2, 1);
     (1..4).for_each(|index| _ = scheduler.submit(index, &[9]));
-    assert_eq!(scheduler.end(1, 0, Ended::Refused), []);
+    assert_eq!(scheduler.end(1, 0, AssignmentEnd::Refused), []);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_task_waits_for_its_holder_as_long_as_patience_says() {
 }
 
 #[test]
-fn who_holds_too_little_of_a_task_is_no_holder_of_it() {
+fn an_executor_with_too_few_inputs_of_a_task_is_no_holder() {
     for (min_cache_hit, waits) in [(0.0, true), (0.3, true), (0.4, false)] {
         let policy = PlacementPolicy::MaxCacheHit;
         let mut scheduler = Scheduler::new(Config { policy, min_cache_hit, ..Config::default() });
@@ -248,7 +248,7 @@ fn a_task_every_executor_refused_is_given_up() {
     let refuse = |by| Event::TaskEnded {
         executor: ExecutorId(by),
         task: task(0),
-        ended: Ended::Refused,
+        ended: AssignmentEnd::Refused,
         ran_us: None,
     };
     let second = assigned(&scheduler.run(refuse(first)))[0].0;
@@ -271,7 +271,7 @@ fn a_task_that_failed_within_moments_is_tried_elsewhere_first() {
         let fail = |by| Event::TaskEnded {
             executor: ExecutorId(by),
             task: task(0),
-            ended: Ended::Elsewhere,
+            ended: AssignmentEnd::Elsewhere,
             ran_us: None,
         };
         let second = assigned(&scheduler.run(fail(first)))[0].0;
@@ -286,7 +286,7 @@ fn a_task_that_failed_within_moments_is_tried_elsewhere_first() {
 }
 
 #[test]
-fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
+fn a_failure_and_a_refusal_do_not_make_a_task_hopeless() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join(1, 1);
     scheduler.join(2, 1);
@@ -297,10 +297,10 @@ fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
         ended,
         ran_us: None,
     };
-    assert_eq!(assigned(&scheduler.run(end(first, Ended::Elsewhere))), [(3 - first, 0)]);
-    assert_eq!(assigned(&scheduler.run(end(3 - first, Ended::Refused))), [(first, 0)]);
+    assert_eq!(assigned(&scheduler.run(end(first, AssignmentEnd::Elsewhere))), [(3 - first, 0)]);
+    assert_eq!(assigned(&scheduler.run(end(3 - first, AssignmentEnd::Refused))), [(first, 0)]);
     assert_eq!(
-        scheduler.run(end(first, Ended::Refused)),
+        scheduler.run(end(first, AssignmentEnd::Refused)),
         [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
     );
 }
@@ -323,7 +323,7 @@ fn an_executor_that_is_set_aside_is_given_nothing_and_asked_for_what_it_has() {
         let returned = Event::TaskEnded {
             executor: ExecutorId(1),
             task: task(1),
-            ended: Ended::Returned,
+            ended: AssignmentEnd::Returned,
             ran_us: None,
         };
         assert_eq!(assigned(&scheduler.run(returned)), []);
@@ -363,14 +363,14 @@ fn an_idle_executor_gets_what_is_queued_elsewhere() {
     let returned = Event::TaskEnded {
         executor: ExecutorId(1),
         task: task(1),
-        ended: Ended::Returned,
+        ended: AssignmentEnd::Returned,
         ran_us: None,
     };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
 }
 
 #[test]
-fn what_waits_for_a_busy_holder_is_not_asked_back() {
+fn a_task_that_waits_for_a_busy_holder_is_recalled_only_for_another_holder() {
     let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
     scheduler.join(1, 1);
     scheduler.store(1, 1);
@@ -385,7 +385,7 @@ fn what_waits_for_a_busy_holder_is_not_asked_back() {
     let returned = Event::TaskEnded {
         executor: ExecutorId(1),
         task: task(1),
-        ended: Ended::Returned,
+        ended: AssignmentEnd::Returned,
         ran_us: None,
     };
     assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
@@ -433,7 +433,7 @@ fn a_short_list_is_searched_before_a_very_long_one() {
 }
 
 #[test]
-fn nothing_is_kept_of_what_has_ended() {
+fn a_scheduler_forgets_tasks_and_objects_of_forgotten_jobs() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join(1, 1);
     scheduler.submit(0, &[1]);
@@ -482,7 +482,7 @@ fn very_short_tasks_are_given_in_advance_to_one_executor_after_the_other() {
     let submit = |scheduler: &mut Scheduler, index| assigned(&scheduler.submit(index, &[]))[0].0;
     let first = [0, 1].map(|index| (index, submit(&mut scheduler, index)));
     for (index, executor) in first {
-        let (executor, ended) = (ExecutorId(executor), Ended::Finished);
+        let (executor, ended) = (ExecutorId(executor), AssignmentEnd::Finished);
         scheduler.run(Event::TaskEnded { executor, task: task(index), ended, ran_us: Some(0) });
     }
     assert_ne!(submit(&mut scheduler, 2), submit(&mut scheduler, 3), "free slots go first");

@@ -18,7 +18,7 @@ impl Scheduler {
 }
 
 #[test]
-fn higher_priority_goes_first_whoever_is_older_or_local() {
+fn higher_priority_goes_before_age_and_locality() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         scheduler.submit_at(0, 0, &[]);
@@ -119,7 +119,7 @@ fn a_node_that_stages_takes_what_only_computes() {
 }
 
 #[test]
-fn of_what_only_computes_the_highest_priority_fills() {
+fn lent_processors_go_to_the_highest_priority_without_inputs() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join(1, 1);
     (0..4).for_each(|index| drop(scheduler.submit_at(5, index, &[(index as u8 + 1, 1000)])));
@@ -129,13 +129,13 @@ fn of_what_only_computes_the_highest_priority_fills() {
     // Tasks that come later are found as well, and tasks that come back.
     assert_eq!(assigned(&scheduler.submit_at(3, 12, &[])), []);
     assert_eq!(assigned(&scheduler.finish(1, 11)), [(1, 12)]);
-    assert_eq!(assigned(&scheduler.end(1, 12, Ended::Returned)), [(1, 12)]);
+    assert_eq!(assigned(&scheduler.end(1, 12, AssignmentEnd::Returned)), [(1, 12)]);
     scheduler.stage(1, 0);
     assert_eq!(assigned(&scheduler.finish(1, 12)), [], "nothing is lent");
 }
 
 #[test]
-fn of_very_many_that_lend_each_has_its_turn() {
+fn each_of_many_lending_executors_has_its_turn() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     (0..100).for_each(|id| drop(scheduler.join(id, 1)));
     (0..200).for_each(|index| drop(scheduler.submit_at(0, index, &[(index as u8, 1000)])));

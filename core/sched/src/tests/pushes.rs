@@ -45,7 +45,7 @@ fn not_held(executor: u32, n: u8) -> Event {
 }
 
 #[test]
-fn what_is_pushed_to_many_goes_along_a_chain_and_is_cached() {
+fn a_push_to_many_goes_along_a_chain_and_is_cached() {
     let mut scheduler = cluster(3);
     let told = scheduler.run(push(PUSH, &[7], these(&[1, 2, 3]), Chain));
     assert_eq!(
@@ -126,7 +126,7 @@ fn a_push_tells_of_a_few_objects_at_a_time() {
 }
 
 #[test]
-fn what_is_kept_or_pushed_twice_is_held_for_the_other() {
+fn an_object_kept_or_pushed_twice_is_held_until_both_end() {
     let mut scheduler = cluster(2);
     scheduler.store(1, 7);
     scheduler.run(Event::Keep { object: object(7), replicas: 1, executor: Some(ExecutorId(1)) });
@@ -157,7 +157,7 @@ fn a_task_that_leaves_takes_nothing_along_that_is_pushed() {
     scheduler.run(push(PUSH, &[7], these(&[1]), Chain));
     scheduler.submit(1, &[7]);
     let on = if scheduler.on(1).is_empty() { 2 } else { 1 };
-    scheduler.end(on, 1, Ended::Finished);
+    scheduler.end(on, 1, AssignmentEnd::Finished);
     assert_eq!(scheduler.explain_object(object(7)).unwrap().receivers, [ExecutorId(1)]);
 }
 
@@ -219,13 +219,13 @@ struct World {
     /// Answers that are owed.
     asked: Vec<(ExecutorId, ObjectId)>,
     /// Pushes that have not ended.
-    pushes: BTreeMap<PushId, Pushed>,
+    pushes: BTreeMap<PushId, PushState>,
     /// How often each object was pushed, and each executor was told of it.
     pushed: BTreeMap<ObjectId, usize>,
     told: BTreeMap<(ExecutorId, ObjectId), usize>,
 }
 
-struct Pushed {
+struct PushState {
     objects: usize,
     is_tree: bool,
     is_open: bool,
@@ -362,7 +362,7 @@ proptest! {
                     let is_open = selector < 128 && !is_tree;
                     let objects: Vec<u8> = objects.into_iter().collect();
                     objects.iter().for_each(|n| *world.pushed.entry(object(*n)).or_default() += 1);
-                    let pushed = Pushed {
+                    let pushed = PushState {
                         objects: objects.len(),
                         is_tree,
                         is_open,

@@ -27,7 +27,7 @@ fn at_once(scheduler: &mut Scheduler, count: u32) -> Vec<Vec<Holder>> {
 }
 
 #[test]
-fn one_reads_persistent_storage_and_a_chain_comes_about() {
+fn one_executor_reads_persistent_storage_and_the_others_form_a_chain() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     let told = at_once(&mut scheduler, 6);
     assert_eq!(told[0], []);
@@ -77,14 +77,14 @@ fn whole_replicas_that_give_nothing_yet_come_first() {
 fn a_task_that_leaves_takes_its_link_out_of_the_chain() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     at_once(&mut scheduler, 3);
-    scheduler.end(2, 2, Ended::Finished);
+    scheduler.end(2, 2, AssignmentEnd::Finished);
     // Executor 2 did not get the object: its receivers go up the chain, so that no cycle results.
     let effects = scheduler.submit(9, &[1]);
     assert_eq!(sources(&effects), (2, vec![relay(3), Holder { others: 1, ..relay(1) }]));
 }
 
 #[test]
-fn who_has_left_gives_nothing() {
+fn an_executor_that_has_left_is_no_source() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     at_once(&mut scheduler, 2);
     scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) });
@@ -94,7 +94,7 @@ fn who_has_left_gives_nothing() {
 }
 
 #[test]
-fn one_at_each_site_reads_persistent_storage() {
+fn one_executor_of_each_site_reads_persistent_storage() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     let mut told = Vec::new();
     for (id, site) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "b")] {

@@ -124,7 +124,7 @@ fn fetches_end_with_their_executor() {
     scheduler.join(1, 1);
     submit(&mut scheduler, 0);
     hints(&mut scheduler, 1, 0);
-    scheduler.end(1, 0, Ended::Again);
+    scheduler.end(1, 0, AssignmentEnd::Again);
     hints(&mut scheduler, 1, 0);
     scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) });
     assert!(!scheduler.has_fetches_to_end());

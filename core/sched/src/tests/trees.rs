@@ -54,7 +54,7 @@ fn play(tree: &mut SpanningTree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSe
 }
 
 #[test]
-fn those_that_have_it_double_with_each_round() {
+fn replicas_double_with_each_round() {
     for count in 0..70u32 {
         let mut has = BTreeSet::new();
         let rounds =
@@ -69,7 +69,7 @@ fn those_that_have_it_double_with_each_round() {
 
 proptest! {
     #[test]
-    fn all_that_stay_are_served_once(
+    fn each_executor_that_stays_receives_the_object_once(
         has in 0u32..6,
         count in 0u32..60,
         leave in prop::collection::btree_set(1usize..60, 0..20),
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn who_has_left_neither_gives_nor_receives() {
+fn executors_that_have_left_neither_give_nor_receive() {
     let mut tree = SpanningTree::new(nodes(2), vec![ExecutorId(2), ExecutorId(3), ExecutorId(4)]);
     tree.left(ExecutorId(0));
     tree.left(ExecutorId(3));

@@ -21,7 +21,7 @@ impl Scheduler {
     fn ends_until(
         &mut self,
         wanted: u32,
-        how: impl Fn(u32) -> Ended,
+        how: impl Fn(u32) -> AssignmentEnd,
         mut next: impl FnMut(&mut Self, u32),
     ) -> u32 {
         let mut running: VecDeque<u32> = self.on(1).into();
@@ -65,8 +65,11 @@ fn a_wide_task_does_not_starve_behind_narrow_ones() {
         (0..6).for_each(|index| drop(scheduler.submit(index, &[])));
         scheduler.submit_with(100, &[], cpus(2000));
         (101..105).for_each(|index| drop(scheduler.submit(index, &[])));
-        let rounds =
-            scheduler.ends_until(100, |_| Ended::Finished, |s, index| drop(s.submit(index, &[])));
+        let rounds = scheduler.ends_until(
+            100,
+            |_| AssignmentEnd::Finished,
+            |s, index| drop(s.submit(index, &[])),
+        );
         assert!(rounds < 20, "{policy}: after {rounds}");
     }
 }
@@ -80,7 +83,8 @@ fn tasks_tried_again_do_not_make_the_oldest_young() {
     scheduler.store(2, 2);
     (0..3).for_each(|index| drop(scheduler.submit(index, &[2])));
     (3..7).for_each(|index| drop(scheduler.submit(index, &[1])));
-    let how = |round: u32| if round % 8 == 7 { Ended::Again } else { Ended::Finished };
+    let how =
+        |round: u32| if round % 8 == 7 { AssignmentEnd::Again } else { AssignmentEnd::Finished };
     let rounds = scheduler.ends_until(2, how, |s, index| drop(s.submit(index, &[1])));
     assert!(rounds < 20, "after {rounds}");
 }
@@ -111,7 +115,7 @@ fn a_task_is_given_up_when_those_large_enough_refused_it() {
     scheduler.join(2, 4);
     assert_eq!(assigned(&scheduler.submit_with(0, &[1], cpus(4000))), [(2, 0)]);
     assert_eq!(
-        scheduler.end(2, 0, Ended::Refused),
+        scheduler.end(2, 0, AssignmentEnd::Refused),
         [Effect::Report(PlacementReport::Unplaceable { task: task(0) })]
     );
 }
@@ -182,7 +186,7 @@ fn tasks_do_not_go_to_and_fro_for_ever_and_others_are_asked_for_then() {
                 })]
             );
             scheduler.run(Event::ExecutorLeft { executor: ExecutorId(newcomer) });
-            assert_eq!(assigned(&scheduler.end(1, queued, Ended::Returned)), [(1, queued)]);
+            assert_eq!(assigned(&scheduler.end(1, queued, AssignmentEnd::Returned)), [(1, queued)]);
         }
     }
     assert_eq!(scheduler.join(6, 1), []);
@@ -251,14 +255,19 @@ fn a_search_goes_on_after_turns_have_come_round() {
 }
 
 #[test]
-fn what_never_ran_teaches_no_run_time() {
+fn tasks_that_never_ran_teach_no_run_time() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 1);
     (0..60).for_each(|index| drop(scheduler.submit(index, &[])));
     for _ in 0..50 {
         let [first, ..] = scheduler.on(1)[..] else { panic!("executor 1 idles") };
         let (executor, task) = (ExecutorId(1), task(first));
-        scheduler.run(Event::TaskEnded { executor, task, ended: Ended::Finished, ran_us: None });
+        scheduler.run(Event::TaskEnded {
+            executor,
+            task,
+            ended: AssignmentEnd::Finished,
+            ran_us: None,
+        });
     }
     assert_eq!(scheduler.on(1).len(), 2, "one runs and one is queued");
 }
@@ -288,7 +297,7 @@ fn an_executor_short_of_memory_lines_tasks_up() {
 }
 
 #[test]
-fn who_refused_many_tasks_is_given_others() {
+fn an_executor_that_refused_many_tasks_gets_others() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     (1..=3).for_each(|id| drop(scheduler.join(id, 1)));
     (500..506).for_each(|index| drop(scheduler.submit(index, &[])));
@@ -297,15 +306,15 @@ fn who_refused_many_tasks_is_given_others() {
     let mut refused = 0;
     while let Some(index) = scheduler.on(1).into_iter().find(|index| *index < 100 || *index >= 500)
     {
-        let ended = if index < 100 { Ended::Refused } else { Ended::Finished };
-        refused += u32::from(ended == Ended::Refused);
+        let ended = if index < 100 { AssignmentEnd::Refused } else { AssignmentEnd::Finished };
+        refused += u32::from(ended == AssignmentEnd::Refused);
         scheduler.end(1, index, ended);
     }
     assert_eq!((refused, scheduler.on(1).len()), (100, 2));
 }
 
 #[test]
-fn who_drains_gets_no_more() {
+fn a_draining_executor_gets_no_tasks() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         scheduler.join(1, 1);
@@ -313,7 +322,7 @@ fn who_drains_gets_no_more() {
         scheduler.store(1, 1);
         assert_eq!(scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) }), []);
         assert_eq!(assigned(&scheduler.submit(1, &[1])), []);
-        assert_eq!(assigned(&scheduler.end(1, 0, Ended::Again)), [], "{policy}");
+        assert_eq!(assigned(&scheduler.end(1, 0, AssignmentEnd::Again)), [], "{policy}");
         let waits = scheduler.explain_task(task(1), usize::MAX).and_then(|view| view.waits);
         assert_eq!(waits, Some(WaitReason::NoExecutors));
         scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) });
@@ -322,7 +331,7 @@ fn who_drains_gets_no_more() {
 }
 
 #[test]
-fn what_an_executor_brings_counts_from_its_first_task_on() {
+fn objects_of_a_joining_executor_count_for_its_first_task() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.submit(0, &[]);
     scheduler.submit(1, &[1]);
@@ -403,7 +412,7 @@ fn a_task_that_was_interrupted_needs_more_time_than_it_has_run_and_goes_behind_o
         scheduler.run(times(SECOND_US / 2));
         // It has run for a second.
         assert_eq!(
-            assigned(&scheduler.end(1, 0, Ended::Interrupted)),
+            assigned(&scheduler.end(1, 0, AssignmentEnd::Interrupted)),
             [],
             "{policy}: it would be interrupted again"
         );
@@ -422,7 +431,7 @@ fn a_task_that_was_interrupted_needs_more_time_than_it_has_run_and_goes_behind_o
         );
         scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) });
         scheduler.submit(2, &[]);
-        assert_eq!(assigned(&scheduler.end(1, 1, Ended::Interrupted)), [], "{policy}");
+        assert_eq!(assigned(&scheduler.end(1, 1, AssignmentEnd::Interrupted)), [], "{policy}");
         scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) });
         let mut order = assigned(&scheduler.join(2, 1));
         for ended in 0..3 {
@@ -505,7 +514,7 @@ fn short_tasks_behind_slots_need_no_further_node() {
         let ended = Event::TaskEnded {
             executor: ExecutorId(1),
             task: task(0),
-            ended: Ended::Finished,
+            ended: AssignmentEnd::Finished,
             ran_us: Some(ran_us),
         };
         scheduler.run(ended);

@@ -59,11 +59,11 @@ pub(super) struct AgentCore {
     storages: StorageBypasses,
     files: ReadAheadFiles,
     /// Purpose of each request that waits for its turn.
-    wanted: BTreeMap<RequestId, Wanted>,
+    wanted: BTreeMap<RequestId, RequestPurpose>,
     /// Requests at seats, with their numbers once they have been asked for.
     seats: BTreeMap<usize, (SeatRequest, Option<RequestId>)>,
     /// Seats whose programs keep their turn.
-    kept: BTreeMap<usize, Kept>,
+    kept: BTreeMap<usize, RetainedTurn>,
     /// Seats without a request that are not free, and since when.
     lingering: BTreeMap<usize, (SeatState, Instant)>,
     programs: Vec<OwnedFd>,
@@ -73,7 +73,7 @@ pub(super) struct AgentCore {
 }
 
 /// A turn that a program keeps.
-struct Kept {
+struct RetainedTurn {
     process: u32,
     since: Instant,
     /// Bytes done in the turn, and when that was seen.
@@ -81,7 +81,7 @@ struct Kept {
 }
 
 /// Purpose of a request.
-enum Wanted {
+enum RequestPurpose {
     /// The program at this seat reads or writes itself.
     Seat(usize),
     /// The agent reads a window ahead.
@@ -276,7 +276,7 @@ impl AgentCore {
         let key = (ask.device, ask.inode);
         let bytes = ask.offset..ask.offset + ask.length;
         let request = self.ask(key, ClassId(ask.class), operation, extent(&bytes));
-        self.wanted.insert(request, Wanted::Seat(index));
+        self.wanted.insert(request, RequestPurpose::Seat(index));
         if let Some((_, asked)) = self.seats.get_mut(&index) {
             *asked = Some(request);
         }
@@ -302,7 +302,7 @@ impl AgentCore {
     fn want(&mut self, key: FileKey, class: u32, windows: Vec<Range<u64>>) {
         for window in windows {
             let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
-            self.wanted.insert(request, Wanted::Window(key, window));
+            self.wanted.insert(request, RequestPurpose::Window(key, window));
         }
     }
 
@@ -324,13 +324,13 @@ impl AgentCore {
     /// Cancels waiting windows of files for which `is_it` returns true.
     fn call_off(&mut self, is_it: impl Fn(&ReadAheadFiles, FileKey) -> bool) {
         let files = &self.files;
-        let is_off = |_: &RequestId, wanted: &mut Wanted| match wanted {
-            Wanted::Window(key, _) => is_it(files, *key),
+        let is_off = |_: &RequestId, wanted: &mut RequestPurpose| match wanted {
+            RequestPurpose::Window(key, _) => is_it(files, *key),
             _ => false,
         };
         let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
         for (request, wanted) in off {
-            if let Wanted::Window(key, _) = wanted {
+            if let RequestPurpose::Window(key, _) = wanted {
                 self.files.called_off(key);
             }
             self.tracker.done(request, 0);
@@ -342,13 +342,13 @@ impl AgentCore {
         for (request, decision) in self.tracker.take_decisions() {
             match self.wanted.remove(&request) {
                 None => self.tracker.done(request, 0),
-                Some(Wanted::Window(key, window)) => match decision {
+                Some(RequestPurpose::Window(key, window)) => match decision {
                     Decision::Proceed => self.fetch(request, key, window),
                     // Programs read it themselves; many of them are reading now, and the agent must
                     // not add to that.
                     Decision::Unordered => self.give_up(request, key, window),
                 },
-                Some(Wanted::Seat(index)) => {
+                Some(RequestPurpose::Seat(index)) => {
                     if decision == Decision::Proceed {
                         self.set_successor(request, index);
                     }
@@ -367,7 +367,7 @@ impl AgentCore {
     /// Tells each seat of a turn which seat goes next, so that programs wake each other.
     fn set_successor(&self, request: RequestId, mut index: usize) {
         for follower in self.tracker.followers(request) {
-            let Some(Wanted::Seat(next)) = self.wanted.get(&follower) else { return };
+            let Some(RequestPurpose::Seat(next)) = self.wanted.get(&follower) else { return };
             if self.board.seats[index].has_successor() {
                 return;
             }
@@ -380,7 +380,8 @@ impl AgentCore {
     fn keep(&mut self, index: usize) {
         if let Some((ask, _)) = self.seats.get(&index).filter(|(ask, _)| ask.is_kept) {
             let now = Instant::now();
-            self.kept.insert(index, Kept { process: ask.process, since: now, seen: (0, now) });
+            self.kept
+                .insert(index, RetainedTurn { process: ask.process, since: now, seen: (0, now) });
         }
     }
 

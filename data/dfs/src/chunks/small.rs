@@ -30,15 +30,15 @@ impl NodeChunks {
         let mut reserved = Vec::with_capacity(chunks.len());
         // All groups reserve space in one order, so that no two of them wait for each other.
         let mut order: Vec<usize> = (0..chunks.len()).collect();
-        order.sort_by_key(|place| chunks[*place].object);
+        order.sort_by_key(|index| chunks[*index].object);
         let is_same = |one: &usize, other: &usize| chunks[*one].object == chunks[*other].object;
         for same in order.chunk_by(is_same) {
-            let (place, chunk) = (same[0], &chunks[same[0]]);
+            let (index, chunk) = (same[0], &chunks[same[0]]);
             let size_bytes = chunk.content.len() as u64;
             let wanted = ChunkSpec { object: chunk.object, size_bytes, checksum: chunk.checksum };
             match self.prepare(wanted).await {
-                Ok(reservation) => reserved.push((place, wanted, reservation)),
-                Err(error) => results[place] = Err(failure(&error)),
+                Ok(reservation) => reserved.push((index, wanted, reservation)),
+                Err(error) => results[index] = Err(failure(&error)),
             }
         }
         let mut written: Vec<(usize, Option<Reservation<'_>>, OwnedEntry)> =
@@ -46,28 +46,28 @@ impl NodeChunks {
         // While this thread blocks, another one runs its other tasks. Handing them over costs time,
         // so it is done once for the whole group.
         block_in_place(|| {
-            for (place, wanted, reservation) in reserved {
+            for (index, wanted, reservation) in reserved {
                 let ChunkSpec { object, size_bytes, checksum } = wanted;
                 match reservation
-                    .map_or(Ok(None), |reservation| self.write(reservation, &chunks[place].content))
+                    .map_or(Ok(None), |reservation| self.write(reservation, &chunks[index].content))
                 {
                     Ok(reservation) => written.push((
-                        place,
+                        index,
                         reservation,
                         (object, OwnChunk { size_bytes, checksum }),
                     )),
-                    Err(error) => results[place] = Err(failure(&error)),
+                    Err(error) => results[index] = Err(failure(&error)),
                 }
             }
         });
         let entries: Vec<OwnedEntry> = written.iter().map(|(.., entry)| *entry).collect();
         let recorded = self.record(&entries, is_durable).await;
         let mut arrived = Vec::with_capacity(written.len());
-        for (place, reservation, _) in written {
+        for (index, reservation, _) in written {
             match (&recorded, reservation) {
                 (Ok(()), reservation) => arrived.extend(reservation.map(Reservation::stored)),
                 (Err(error), reservation) => {
-                    results[place] = Err(failure(error));
+                    results[index] = Err(failure(error));
                     // The result is reported above.
                     drop(
                         reservation
@@ -78,7 +78,7 @@ impl NodeChunks {
         }
         self.room.arrived_all(&arrived);
         for same in order.chunk_by(is_same) {
-            same[1..].iter().for_each(|place| results[*place] = results[same[0]].clone());
+            same[1..].iter().for_each(|index| results[*index] = results[same[0]].clone());
         }
         results
     }
@@ -159,7 +159,7 @@ impl NodeChunks {
     /// that are missing or damaged here. A chunk that is here and was not recorded is recorded.
     /// Files are left out if the disk fails now, and if another call has begun with them.
     pub async fn secure(&self, mut files: Vec<FileChunks>) -> Vec<FileChunks> {
-        let _securing = Securing::begin(self, &mut files);
+        let _securing = PendingSync::begin(self, &mut files);
         let objects: Vec<ObjectId> = files.iter().flat_map(|file| &file.objects).copied().collect();
         let mut bad: BTreeSet<ObjectId> = self.audited(&objects).await.into_iter().collect();
         // After a start of the node, each chunk is read once.
@@ -214,39 +214,39 @@ impl NodeChunks {
     /// Writes a chunk to the store. Blocks.
     fn write<'a>(
         &self,
-        place: Reservation<'a>,
+        reservation: Reservation<'a>,
         content: &[u8],
     ) -> Result<Option<Reservation<'a>>, ChunkError> {
-        let ChunkSpec { object, checksum, .. } = place.wanted;
+        let ChunkSpec { object, checksum, .. } = reservation.wanted;
         if Checksum::of(content).0 != checksum {
-            return place.finish(Err(ChunkError::OtherPush)).map(|()| None);
+            return reservation.finish(Err(ChunkError::OtherPush)).map(|()| None);
         }
         match self.store.put(object, content) {
-            Ok(_) => Ok(Some(place)),
-            Err(error) => place.finish(Err(error.into())).map(|()| None),
+            Ok(_) => Ok(Some(reservation)),
+            Err(error) => reservation.finish(Err(error.into())).map(|()| None),
         }
     }
 }
 
 /// Files whose chunks are being forced to the disk. A leader that waits for long asks again.
-struct Securing<'a> {
+struct PendingSync<'a> {
     chunks: &'a NodeChunks,
     files: Vec<(FileName, RecordVersion)>,
 }
 
-impl<'a> Securing<'a> {
+impl<'a> PendingSync<'a> {
     /// Begins with these files, and leaves out those with which another call has begun.
     fn begin(chunks: &'a NodeChunks, files: &mut Vec<FileChunks>) -> Self {
         let mut securing = chunks.securing.lock().unwrap_or_else(PoisonError::into_inner);
         files.retain(|file| securing.insert((file.name.clone(), file.version)));
-        Securing {
+        PendingSync {
             chunks,
             files: files.iter().map(|file| (file.name.clone(), file.version)).collect(),
         }
     }
 }
 
-impl Drop for Securing<'_> {
+impl Drop for PendingSync<'_> {
     fn drop(&mut self) {
         let mut securing = self.chunks.securing.lock().unwrap_or_else(PoisonError::into_inner);
         self.files.iter().for_each(|file| _ = securing.remove(file));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use eyas_files::{DfsClient, FileWriter, FilesErrorKind, WriteOptions};
 use eyas_types::dfs::{Format, PROBED_BYTES, RecordFormat};
 
-use crate::Told;
+use crate::ChannelReader;
 use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name};
 
 /// Chunks of 64 KiB without records.
@@ -56,7 +56,7 @@ async fn a_file_is_changed_at_any_offset_and_other_chunks_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_that_change_a_version_the_second_one_learns_it() {
+async fn the_second_writer_of_a_changed_version_is_refused() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
     files.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();
@@ -87,7 +87,7 @@ async fn of_two_that_change_a_version_the_second_one_learns_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_changes_of_which_one_has_failed_nothing_appears() {
+async fn after_a_failed_change_no_change_appears() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files().await;
     files.write_content(&name("/a"), b"content".to_vec(), BYTES).await.unwrap();
@@ -160,7 +160,7 @@ async fn chunks_of_an_append_and_of_a_format_that_came_too_late_are_deleted() {
         .unwrap();
     let ((is_read, was_read), (tell, told)) = (mpsc::channel(), mpsc::channel());
     let appending = {
-        let (files, source) = (files.clone(), Told { is_read, told });
+        let (files, source) = (files.clone(), ChannelReader { is_read, told });
         tokio::spawn(async move { files.append(&name("/a"), source, |_| {}).await })
     };
     tokio::task::spawn_blocking(move || was_read.recv().unwrap()).await.unwrap();

@@ -15,10 +15,10 @@ pub struct Text(pub Vec<u8>);
 
 impl NewContent for Text {
     fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource> {
-        Box::new(Cursor::new(self.at_hand(range).expect("all of it is here")))
+        Box::new(Cursor::new(self.read_local(range).expect("all of it is here")))
     }
 
-    fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>> {
+    fn read_local(&self, range: Range<u64>) -> Option<Vec<u8>> {
         Some(self.0[range.start as usize..range.end as usize].to_vec())
     }
 }

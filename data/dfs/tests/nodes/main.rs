@@ -101,7 +101,7 @@ async fn a_writer_guesses_the_format_by_the_content_unless_it_is_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_several_writers_of_a_name_wins() {
+async fn only_one_of_several_writers_of_a_name_wins() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
     let mut writers = tokio::task::JoinSet::new();
@@ -126,9 +126,9 @@ async fn one_of_several_writers_of_a_name_wins() {
 }
 
 /// Gives some bytes, and then fails.
-struct Breaks(usize);
+struct FailingReader(usize);
 
-impl Read for Breaks {
+impl Read for FailingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.0 == 0 {
             return Err(io::Error::other("it broke"));
@@ -141,14 +141,15 @@ impl Read for Breaks {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_cut_off_never_appears() {
+async fn a_write_that_is_cut_off_never_appears() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
-    let error = files.write(&name("/cut"), Breaks(500_000), SMALL, |_| {}).await.unwrap_err();
+    let error =
+        files.write(&name("/cut"), FailingReader(500_000), SMALL, |_| {}).await.unwrap_err();
     assert_eq!(error.kind, FilesErrorKind::Local);
     assert!(!files.exists(&name("/cut")).await.unwrap());
     write(&files, "/whole", b"first\n").await.unwrap();
-    assert!(files.append(&name("/whole"), Breaks(500_000), |_| {}).await.is_err());
+    assert!(files.append(&name("/whole"), FailingReader(500_000), |_| {}).await.is_err());
     assert_eq!(content_of(&files, "/whole").await, b"first\n");
     let odd = WriteOptions { format: Format::Fixed { record_bytes: 7 }.into(), ..SMALL };
     let error =
@@ -157,12 +158,12 @@ async fn what_was_cut_off_never_appears() {
 }
 
 /// Reports when it is read, and then waits for its content.
-struct Told {
+struct ChannelReader {
     is_read: mpsc::Sender<()>,
     told: mpsc::Receiver<Vec<u8>>,
 }
 
-impl Read for Told {
+impl Read for ChannelReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let _ = self.is_read.send(());
         let given = self.told.recv().unwrap_or_default();
@@ -172,14 +173,14 @@ impl Read for Told {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_repaired_meanwhile_can_be_appended_to() {
+async fn a_file_that_is_repaired_meanwhile_can_be_appended_to() {
     let cluster = Cluster::of(4).await;
     let files = cluster.files().await;
     let content = lines(300_000);
     let before = write(&files, "/file", &content).await.unwrap();
     let ((is_read, was_read), (tell, told)) = (mpsc::channel(), mpsc::channel());
     let appending = {
-        let (files, source) = (files.clone(), Told { is_read, told });
+        let (files, source) = (files.clone(), ChannelReader { is_read, told });
         tokio::spawn(async move { files.append(&name("/file"), source, |_| {}).await })
     };
     tokio::task::spawn_blocking(move || was_read.recv().unwrap()).await.unwrap();
@@ -204,7 +205,7 @@ fn some_chunk(cluster: &Cluster, node: usize) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_when_its_client_has_gone_is_accounted_for() {
+async fn chunks_of_a_client_that_has_gone_are_accounted_for() {
     let cluster = Cluster::of(3).await;
     let content = lines(4_000_000);
     for number in 0..10 {
@@ -352,9 +353,9 @@ async fn damage_is_found_and_mended() {
 }
 
 /// A source that fails after some content.
-struct Broken(io::Cursor<Vec<u8>>);
+struct FailingSource(io::Cursor<Vec<u8>>);
 
-impl Read for Broken {
+impl Read for FailingSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.0.read(buffer)? {
             0 => Err(io::Error::other("the source has gone")),
@@ -369,7 +370,7 @@ async fn a_file_that_was_not_written_leaves_nothing_on_the_nodes() {
     let files = cluster.files().await;
     let is_empty = || cluster.nodes.iter().all(|node| node.store.is_empty());
     for size in [1000, 1_000_000] {
-        let broken = Broken(io::Cursor::new(lines(size)));
+        let broken = FailingSource(io::Cursor::new(lines(size)));
         let failed = files.write(&name("/broken"), broken, SMALL, |_| {}).await.unwrap_err();
         assert_eq!(failed.kind, FilesErrorKind::Local);
         eventually("nothing is left", async || is_empty()).await;
@@ -391,9 +392,9 @@ async fn a_file_that_was_not_written_leaves_nothing_on_the_nodes() {
 }
 
 /// A source that says when it was read, and then waits.
-struct Endless(io::Cursor<Vec<u8>>, mpsc::Sender<()>, mpsc::Receiver<()>);
+struct WaitingSource(io::Cursor<Vec<u8>>, mpsc::Sender<()>, mpsc::Receiver<()>);
 
-impl Read for Endless {
+impl Read for WaitingSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.0.read(buffer)?;
         if read == 0 {
@@ -411,7 +412,7 @@ async fn the_chunks_of_a_client_that_has_gone_are_deleted_unless_a_file_has_them
     let kept = write(&files, "/kept", &lines(300_000)).await.unwrap();
     let (reached, reads) = mpsc::channel();
     let (end, ends) = mpsc::channel();
-    let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
+    let source = WaitingSource(io::Cursor::new(lines(1_000_000)), reached, ends);
     let writing = files.clone();
     let put =
         tokio::spawn(async move { writing.write(&name("/broken"), source, SMALL, |_| {}).await });
@@ -426,12 +427,12 @@ async fn the_chunks_of_a_client_that_has_gone_are_deleted_unless_a_file_has_them
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_clients_have_left_makes_room_for_new_files() {
+async fn chunks_left_by_clients_make_room_for_new_files() {
     // Room for one of the files, and not for two.
     let cluster = Cluster::with_space(3, 1_500_000).await;
     let (reached, reads) = mpsc::channel();
     let (end, ends) = mpsc::channel();
-    let source = Endless(io::Cursor::new(lines(1_000_000)), reached, ends);
+    let source = WaitingSource(io::Cursor::new(lines(1_000_000)), reached, ends);
     let leaving = cluster.files().await;
     let put =
         tokio::spawn(async move { leaving.write(&name("/broken"), source, SMALL, |_| {}).await });
@@ -545,9 +546,9 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     assert_eq!(content_of(&files, "/a").await, content);
     let chunk = &written.record.chunks[0];
     // Small parts of an unknown chunk are requested until there are many of them.
-    assert_eq!(files.part_near(chunk, 5..10).await, None);
+    assert_eq!(files.read_local(chunk, 5..10).await, None);
     let mut parts = 1;
-    while files.part_near(chunk, 5..10).await.is_none() {
+    while files.read_local(chunk, 5..10).await.is_none() {
         parts += 1;
     }
     assert_eq!(parts, 16);
@@ -556,7 +557,7 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
     // Files that a program has written to after they were checked are not used, and neither are
     // missing ones.
     let (other, unread) = (&written.record.chunks[1], &written.record.chunks[2]);
-    assert!(files.part_near(other, 5..60_000).await.is_some());
+    assert!(files.read_local(other, 5..60_000).await.is_some());
     for chunk in [chunk, other, unread] {
         for path in replicas(&cluster, chunk) {
             match chunk == other {
@@ -564,7 +565,7 @@ async fn a_client_finds_the_stores_of_the_nodes_on_its_machine() {
                 false => overwrite(&path, b"other"),
             }
         }
-        assert_eq!(files.part_near(chunk, 5..60_000).await, None);
+        assert_eq!(files.read_local(chunk, 5..60_000).await, None);
     }
 }
 
@@ -588,7 +589,7 @@ async fn a_client_relies_on_what_another_one_has_checked() {
     let written = write(&cluster.files().await, "/a", &lines(300_000)).await.unwrap();
     let chunk = &written.record.chunks[0];
     let paths = replicas(&cluster, chunk);
-    assert!(cluster.files().await.part_near(chunk, 0..60_000).await.is_some());
+    assert!(cluster.files().await.read_local(chunk, 0..60_000).await.is_some());
     // A disk that fails leaves no trace of a change, so the content tells whether it was checked
     // again.
     let change = |change_time: bool| {
@@ -606,7 +607,7 @@ async fn a_client_relies_on_what_another_one_has_checked() {
         }
     };
     change(false);
-    let part = async || cluster.files().await.part_near(chunk, 5..60_000).await;
+    let part = async || cluster.files().await.read_local(chunk, 5..60_000).await;
     assert_eq!(part().await.unwrap()[0], b'?');
     change(true);
     assert_eq!(part().await, None);

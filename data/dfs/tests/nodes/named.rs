@@ -163,7 +163,7 @@ impl NewContent for OneByte {
         Box::new(io::Cursor::new(vec![self.0; (range.end - range.start) as usize]))
     }
 
-    fn at_hand(&self, range: std::ops::Range<u64>) -> Option<Vec<u8>> {
+    fn read_local(&self, range: std::ops::Range<u64>) -> Option<Vec<u8>> {
         Some(vec![self.0; (range.end - range.start) as usize])
     }
 }

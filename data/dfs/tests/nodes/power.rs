@@ -95,12 +95,12 @@ impl Drop for Disk {
 
 /// The states that a name may have after a power cut: checksums of contents; `None` if there may be
 /// no file.
-type May = BTreeMap<String, Vec<Option<u64>>>;
+type PermittedStates = BTreeMap<String, Vec<Option<u64>>>;
 
 /// What the log of the clients permits. A line `begin` comes before a change, and `synced` after
 /// the content is on the disks.
-fn permitted(log: &str) -> May {
-    let mut may = May::new();
+fn permitted(log: &str) -> PermittedStates {
+    let mut may = PermittedStates::new();
     for line in log.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         // The last line may be incomplete.
@@ -119,7 +119,7 @@ fn permitted(log: &str) -> May {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_on_the_disks_survives_power_cuts() {
+async fn files_on_the_disks_survive_power_cuts() {
     let cuts =
         std::env::var("EYAS_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number"));
     let scratch = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ async fn what_was_on_the_disks_survives_power_cuts() {
         .args(["--exact", "power::clients_write", "--ignored", "--nocapture"])
         .env(FOLDER, &folder)
         .env(LOG, &log);
-    let clients = Running(clients.stdout(Stdio::null()).spawn().unwrap());
+    let clients = ScopedChild(clients.stdout(Stdio::null()).spawn().unwrap());
     crate::cluster::eventually("files are written", async || {
         fs::read_to_string(&log).unwrap().lines().count() > 20
     })
@@ -186,7 +186,7 @@ async fn a_kept_copy_is_readable() {
 }
 
 /// Starts nodes on the copy of a disk, and compares all files with what they may be.
-async fn look(number: usize, image: &Path, folder: &Path, may: May) {
+async fn look(number: usize, image: &Path, folder: &Path, may: PermittedStates) {
     let disk = Disk::mount(image, folder).expect("the copy is mounted");
     let cluster = Cluster::at(&folders(folder)).await;
     let files = cluster.files().await;
@@ -259,9 +259,9 @@ fn folders(disk: &Path) -> Vec<PathBuf> {
 }
 
 /// A process that is killed when it is dropped.
-struct Running(Child);
+struct ScopedChild(Child);
 
-impl Running {
+impl ScopedChild {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).expect("it runs");
         let stat = format!("/proc/{}/stat", self.0.id());
@@ -276,7 +276,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ScopedChild {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -288,10 +288,10 @@ struct Content(Vec<u8>);
 
 impl NewContent for Content {
     fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource> {
-        Box::new(Cursor::new(self.at_hand(range).expect("all of it is here")))
+        Box::new(Cursor::new(self.read_local(range).expect("all of it is here")))
     }
 
-    fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>> {
+    fn read_local(&self, range: Range<u64>) -> Option<Vec<u8>> {
         Some(self.0[range.start as usize..range.end as usize].to_vec())
     }
 }
@@ -320,11 +320,11 @@ impl Writer {
         let (mut new, size) = (old.clone(), old.len());
         let mut changed = 0..0;
         let more: Vec<u8> =
-            (0..self.dice.below(MAX_BYTES / 3)).map(|_| self.dice.throw() as u8).collect();
+            (0..self.dice.below(MAX_BYTES / 3)).map(|_| self.dice.next_u64() as u8).collect();
         match self.dice.below(4) {
             0 if size > 10 => {
                 let at = self.dice.below(size as u64 - 9) as usize;
-                new[at..at + 8].copy_from_slice(&self.dice.throw().to_le_bytes());
+                new[at..at + 8].copy_from_slice(&self.dice.next_u64().to_le_bytes());
                 changed = at as u64..at as u64 + 8;
             }
             1 if size > 1 => new.truncate(size - 1),
@@ -373,7 +373,7 @@ impl Writer {
     /// Writes a new file, and gives it the name of this one.
     async fn replace(&mut self) {
         let (target, content) = (self.name.clone(), self.content.take());
-        self.name = format!("{target}.{:x}", self.dice.throw());
+        self.name = format!("{target}.{:x}", self.dice.next_u64());
         self.write().await;
         let new = self.content.clone();
         let from = std::mem::replace(&mut self.name, target.clone());

@@ -70,7 +70,7 @@ async fn any_reads_give_the_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_reads_on_finds_the_next_chunk_open() {
+async fn a_sequential_reader_finds_the_next_chunk_open() {
     let cluster = Cluster::of(3).await;
     let content = lines(400_000);
     write(&cluster.files().await, "/a", &content).await.unwrap();

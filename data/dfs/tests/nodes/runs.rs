@@ -66,25 +66,25 @@ async fn told(attendance: &mut RunAttendance, event: Event) -> Effect {
 async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
     let mut cluster = Cluster::of(3).await;
     let files = cluster.files().await;
-    let (place, chunks) = open(&files, "/a", LONG).await;
+    let (address, chunks) = open(&files, "/a", LONG).await;
     assert!(chunks > 10, "{chunks}");
 
     // One worker commits, another is in the middle of its block.
-    let mut first = files.attend_run(place).await.unwrap();
+    let mut first = files.attend_run(address).await.unwrap();
     let mut owner = WorkerBlock::new(first.worker(), NodeId(1));
     read(&mut first, &mut owner, 4).await;
     let commit = owner.commit().unwrap();
     assert!(matches!(told(&mut first, commit.clone()).await, Effect::Committed { .. }));
-    let mut second = files.attend_run(place).await.unwrap();
+    let mut second = files.attend_run(address).await.unwrap();
     let mut other = WorkerBlock::new(second.worker(), NodeId(1));
     read(&mut second, &mut other, 1).await;
 
-    let leads = cluster.nodes.iter().position(|node| node.node.node() == place.node).unwrap();
+    let leads = cluster.nodes.iter().position(|node| node.node.node() == address.node).unwrap();
     let folder = cluster.end(leads);
     cluster.start(folder, false).await;
     cluster.settles().await;
 
-    let status = files.run_status(place).await.unwrap();
+    let status = files.run_status(address).await.unwrap();
     assert_eq!((status.committed_chunks, status.parts.len()), (4, 1));
     assert_eq!((status.parts[0].worker, status.parts[0].pieces), (first.worker(), 4));
     // The second worker continues, and reads everything that the first one has not read.
@@ -94,39 +94,39 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
         matches!(told(&mut second, commit.clone()).await, Effect::Committed { .. })
     })
     .await;
-    let status = files.run_status(place).await.unwrap();
+    let status = files.run_status(address).await.unwrap();
     assert!(
         status.is_complete && status.committed_chunks == chunks && status.parts.len() == 2,
         "{status:?}"
     );
-    files.close_run(place).await.unwrap();
-    assert_eq!(files.run_status(place).await.unwrap_err().kind, FilesErrorKind::NotFound);
+    files.close_run(address).await.unwrap();
+    assert_eq!(files.run_status(address).await.unwrap_err().kind, FilesErrorKind::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pieces_of_a_chunk_go_to_several_workers() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files().await;
-    let (place, chunks) = open_divided(&files, "/a", 4, LONG).await;
-    let mut first = files.attend_run(place).await.unwrap();
+    let (address, chunks) = open_divided(&files, "/a", 4, LONG).await;
+    let mut first = files.attend_run(address).await.unwrap();
     let mut owner = WorkerBlock::new(first.worker(), NodeId(1));
     read(&mut first, &mut owner, 3).await;
     assert!(matches!(told(&mut first, owner.commit().unwrap()).await, Effect::Committed { .. }));
-    let status = files.run_status(place).await.unwrap();
+    let status = files.run_status(address).await.unwrap();
     assert_eq!(
         (status.committed_chunks, status.parts[0].pieces),
         (0, 3),
         "no chunk is read completely"
     );
-    let mut second = files.attend_run(place).await.unwrap();
+    let mut second = files.attend_run(address).await.unwrap();
     let mut other = WorkerBlock::new(second.worker(), NodeId(1));
     read(&mut second, &mut other, u32::MAX).await;
     assert!(matches!(told(&mut second, other.commit().unwrap()).await, Effect::Committed { .. }));
-    let status = files.run_status(place).await.unwrap();
+    let status = files.run_status(address).await.unwrap();
     assert_eq!((status.is_complete, status.committed_chunks), (true, chunks));
     assert_eq!(status.parts.iter().map(|part| part.pieces).sum::<u32>(), 4 * chunks);
     let record = files.stat(&"/a".parse().unwrap()).await.unwrap();
-    let spec = files.run_spec(place).await.unwrap();
+    let spec = files.run_spec(address).await.unwrap();
     for pieces in [0, u32::MAX] {
         let wrong = RunSpec { files: vec![record.clone()], pieces, ..spec.clone() };
         assert_eq!(files.open_run(wrong).await.unwrap_err().kind, FilesErrorKind::Invalid);
@@ -134,33 +134,33 @@ async fn pieces_of_a_chunk_go_to_several_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_works_at_a_run_that_is_closed_is_told() {
+async fn workers_of_a_closed_run_are_told() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files().await;
-    let (place, _) = open(&files, "/a", LONG).await;
-    let mut attendance = files.attend_run(place).await.unwrap();
-    assert_eq!(files.run_spec(place).await.unwrap().files[0].name.as_str(), "/a");
-    files.close_run(place).await.unwrap();
+    let (address, _) = open(&files, "/a", LONG).await;
+    let mut attendance = files.attend_run(address).await.unwrap();
+    assert_eq!(files.run_spec(address).await.unwrap().files[0].name.as_str(), "/a");
+    files.close_run(address).await.unwrap();
     assert_eq!(attendance.next().await.unwrap_err().kind, FilesErrorKind::NotFound);
-    assert!(files.attend_run(place).await.is_err() && files.run_spec(place).await.is_err());
+    assert!(files.attend_run(address).await.is_err() && files.run_spec(address).await.is_err());
     let (policy, slots) = (BlockPolicy::Static, Vec::new());
     let nothing = RunSpec { files: Vec::new(), policy, slots, pieces: 1, term_us: 1, idle: LONG };
     assert_eq!(files.open_run(nothing).await.unwrap_err().kind, FilesErrorKind::Invalid);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_of_a_run_that_nobody_asks_for_is_removed() {
+async fn files_of_an_abandoned_run_are_removed() {
     let cluster = Cluster::of(2).await;
     let files = cluster.files().await;
-    let (place, _) = open(&files, "/a", Duration::from_secs(1)).await;
+    let (address, _) = open(&files, "/a", Duration::from_secs(1)).await;
     let (kept, _) = open(&files, "/b", LONG).await;
-    for run in [place.run, kept.run] {
+    for run in [address.run, kept.run] {
         write(&files, run.file("map-1").as_str(), &lines(1000)).await.unwrap();
     }
     eventually("its folder is empty", async || {
-        files.list(&place.run.folder()).await.unwrap().is_empty()
+        files.list(&address.run.folder()).await.unwrap().is_empty()
     })
     .await;
-    assert_eq!(files.run_status(place).await.unwrap_err().kind, FilesErrorKind::NotFound);
+    assert_eq!(files.run_status(address).await.unwrap_err().kind, FilesErrorKind::NotFound);
     assert_eq!(files.list(&kept.run.folder()).await.unwrap().len(), 1);
 }

@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::sleep;
 
-use crate::Endless;
+use crate::WaitingSource;
 use crate::cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
 use crate::lost_answers::Text;
 
@@ -39,7 +39,7 @@ fn begin(
     content: Vec<u8>,
 ) -> (mpsc::Sender<()>, JoinHandle<Result<File, FilesError>>) {
     let ((reached, reads), (end, ends)) = (mpsc::channel(), mpsc::channel());
-    let (source, name) = (Endless(Cursor::new(content), reached, ends), name(path));
+    let (source, name) = (WaitingSource(Cursor::new(content), reached, ends), name(path));
     let writing = tokio::spawn(async move { files.write(&name, source, SMALL, |_| {}).await });
     block_in_place(|| reads.recv().unwrap());
     (end, writing)
@@ -54,7 +54,7 @@ async fn chunks_that_could_not_be_forced_to_the_disks_are_deleted() {
     let cluster = Cluster::of(3).await;
     let files = cluster.files().await;
     let ((reached, reads), (end, ends)) = (mpsc::channel(), mpsc::channel());
-    let source = Endless(Cursor::new(lines(1_000_000)), reached, ends);
+    let source = WaitingSource(Cursor::new(lines(1_000_000)), reached, ends);
     let writing = {
         let files = files.clone();
         tokio::spawn(async move { files.write(&name("/a"), source, LARGE, |_| {}).await })
@@ -171,7 +171,7 @@ async fn content_that_was_stored_early_and_is_not_wanted_is_deleted() {
 
     let (reached, reads) = mpsc::channel();
     let (_end, ends) = mpsc::channel();
-    let source = Endless(Cursor::new(lines(3_000_000)), reached, ends);
+    let source = WaitingSource(Cursor::new(lines(3_000_000)), reached, ends);
     let storing = {
         let files = files.clone();
         tokio::spawn(async move { files.store_early(&name("/a"), source, LARGE, 0).await })
@@ -183,7 +183,7 @@ async fn content_that_was_stored_early_and_is_not_wanted_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_node_has_cut_off_an_object_of_another_format_is_deleted() {
+async fn chunks_of_a_failed_copy_are_deleted() {
     let cluster = Cluster::of(2).await;
     let files = cluster.files().await;
     let content = [&lines(300_000)[..], b"\"open"].concat();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use eyas_types::dfs::{Chunk, FileId, FileName, RecordFormat};
 use eyas_types::{ObjectId, ObjectSpec};
 
+use crate::chunk_stream::ChunkStream;
 use crate::client::DfsClient;
 use crate::copy::CopyOptions;
 use crate::copy::retained::RetainedFile;
@@ -16,14 +17,13 @@ use crate::file::File;
 use crate::near::OpenChunk;
 use crate::places::BlockPlace;
 use crate::publish::HiddenFile;
-use crate::reading::Reading;
 use crate::source::ContentSource;
 use crate::write::options::WriteOptions;
 use crate::write::rewrite::{Change, NewFile, SentRecords, UnclaimedContent};
 
 impl DfsClient {
     /// Reads a whole file.
-    pub fn read(&self, file: &File) -> Reading {
+    pub fn read(&self, file: &File) -> ChunkStream {
         self.0.chunks.read(file)
     }
 
@@ -47,12 +47,12 @@ impl DfsClient {
     ///
     /// # Panics
     /// If the file has no such chunk.
-    pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
-        self.0.chunks.chunk(file, place).await
+    pub async fn chunk(&self, file: &File, index: usize) -> Result<Vec<u8>, FilesError> {
+        self.0.chunks.chunk(file, index).await
     }
 
     /// Reads a range of a file, up to the end of the file.
-    pub fn read_range(&self, file: &File, wanted: Range<u64>) -> Reading {
+    pub fn read_range(&self, file: &File, wanted: Range<u64>) -> ChunkStream {
         self.0.chunks.read_range(file, wanted)
     }
 
@@ -77,18 +77,18 @@ impl DfsClient {
     pub async fn open_chunk(
         &self,
         file: &File,
-        place: usize,
+        index: usize,
         pieces: u32,
         may_map: bool,
     ) -> Result<OpenChunk, FilesError> {
-        self.0.chunks.open_chunk(file, place, pieces, may_map).await
+        self.0.chunks.open_chunk(file, index, pieces, may_map).await
     }
 
     /// Reads a part of a chunk from the store of a node on this machine; `None` if the part has to
     /// be requested. The whole chunk is checked first, unless that was done before. So the first
     /// small parts of a chunk are requested.
-    pub async fn part_near(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
-        self.0.chunks.near.part_near(chunk, range).await
+    pub async fn read_local(&self, chunk: &Chunk, range: Range<u64>) -> Option<Vec<u8>> {
+        self.0.chunks.near.read_local(chunk, range).await
     }
 
     /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes

@@ -40,7 +40,7 @@ impl DraftContent {
             _ => {}
         }
         let range = 0..self.snapshot.size_bytes.min(PROBED_BYTES as u64);
-        let beginning = match self.at_hand(range.clone()) {
+        let beginning = match self.read_local(range.clone()) {
             Some(beginning) => beginning,
             None => {
                 let reader = self.reader(range.clone());
@@ -67,7 +67,7 @@ impl NewContent for DraftContent {
         Box::new(DraftReader { content: self.clone(), at: range.start, end: range.end })
     }
 
-    fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>> {
+    fn read_local(&self, range: Range<u64>) -> Option<Vec<u8>> {
         let is_here = self.snapshot.missing(range.clone()).is_empty();
         is_here
             .then(|| self.snapshot.read(range.start, (range.end - range.start) as usize).ok())

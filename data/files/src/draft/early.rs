@@ -37,12 +37,12 @@ pub struct EarlyStore {
 /// How far the program is.
 #[derive(Debug, Default)]
 struct Progress {
-    written: Mutex<Written>,
+    written: Mutex<WriteProgress>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Written {
+struct WriteProgress {
     bytes: u64,
     /// Whether no more bytes follow.
     is_complete: bool,
@@ -118,20 +118,20 @@ impl Drop for EarlyStore {
 }
 
 impl Progress {
-    fn set(&self, change: impl FnOnce(&mut Written)) {
+    fn set(&self, change: impl FnOnce(&mut WriteProgress)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
 
     /// Waits until `bytes` are written, or the program has ended.
-    fn wait(&self, bytes: u64) -> Written {
-        let is_waiting = |written: &mut Written| {
+    fn wait(&self, bytes: u64) -> WriteProgress {
+        let is_waiting = |written: &mut WriteProgress| {
             written.bytes < bytes && !written.is_complete && !written.is_void
         };
         *self.changed.wait_while(self.lock(), is_waiting).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Written> {
+    fn lock(&self) -> MutexGuard<'_, WriteProgress> {
         // No update of the values panics half-way.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }

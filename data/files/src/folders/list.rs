@@ -31,7 +31,7 @@ pub struct FolderPage {
 
 /// A list that all members are asked for.
 #[derive(Clone)]
-struct Wanted {
+struct ListRequest {
     folder: String,
     from: String,
     most: u32,
@@ -48,7 +48,7 @@ struct MemberPart {
     next: Option<String>,
 }
 
-impl Wanted {
+impl ListRequest {
     /// The part of a node: one page, or everything. A refusal if the view has changed, or if the
     /// node cannot answer now.
     async fn of_member(
@@ -57,7 +57,7 @@ impl Wanted {
         address: SocketAddr,
         view: u64,
     ) -> Result<Result<MemberPart, Refusal>, FilesError> {
-        let Wanted { folder, mut from, most, depth, is_whole } = self;
+        let ListRequest { folder, mut from, most, depth, is_whole } = self;
         let mut part = MemberPart::default();
         loop {
             let op = FileOperation::List { view, folder: folder.clone(), from, most, depth };
@@ -92,7 +92,7 @@ impl Folders {
         let folder = folder.trim_end_matches('/');
         let (folder, depth) = (folder.to_owned(), ListDepth::All);
         let (from, most) = (String::new(), LIST_TOGETHER);
-        let parts = self.of_all(&Wanted { folder, from, most, depth, is_whole: true }).await?;
+        let parts = self.of_all(&ListRequest { folder, from, most, depth, is_whole: true }).await?;
         let sorted: BTreeMap<_, _> = parts
             .into_iter()
             .flat_map(|part| part.entries)
@@ -154,7 +154,7 @@ impl Folders {
         let share = most.div_ceil(self.routes.known().view.members.len().max(1) as u32)
             + BEYOND_SHARE.min(most);
         let most = share.min(LIST_TOGETHER);
-        let wanted = Wanted {
+        let wanted = ListRequest {
             folder: folder.to_owned(),
             from: from.to_owned(),
             most,
@@ -179,7 +179,8 @@ impl Folders {
     pub async fn is_empty(&self, folder: &FileName) -> Result<bool, FilesError> {
         let folder = folder.as_str().to_owned();
         let depth = ListDepth::OneLevel;
-        let mut wanted = Wanted { folder, from: String::new(), most: 1, depth, is_whole: false };
+        let mut wanted =
+            ListRequest { folder, from: String::new(), most: 1, depth, is_whole: false };
         loop {
             let parts = self.of_all(&wanted).await?;
             if parts.iter().any(|part| !part.entries.is_empty() || !part.implied.is_empty()) {
@@ -193,7 +194,7 @@ impl Folders {
         }
     }
 
-    async fn of_all(&self, wanted: &Wanted) -> Result<Vec<MemberPart>, FilesError> {
+    async fn of_all(&self, wanted: &ListRequest) -> Result<Vec<MemberPart>, FilesError> {
         let list = |calls: Arc<Calls>, address, view| {
             let wanted = wanted.clone();
             async move { wanted.of_member(&calls, address, view).await }

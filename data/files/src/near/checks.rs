@@ -33,7 +33,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
 /// A checked file: its state, and the checksum of its content.
-type Checked = (FileState, u64);
+type FileCheck = (FileState, u64);
 
 /// The checks of this user on this machine. Without the file there are none.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct Log {
     read_bytes: u64,
     end: End,
     /// When files were checked, in seconds since 1970.
-    checked_s: HashMap<Checked, u64>,
+    checked_s: HashMap<FileCheck, u64>,
 }
 
 /// Whether the log can still be used.
@@ -118,7 +118,7 @@ impl Log {
         is_own.then(|| Log { file, read_bytes: 0, end: End::Open, checked_s: HashMap::new() })
     }
 
-    fn has(&mut self, checked: &Checked, now_s: u64) -> Option<bool> {
+    fn has(&mut self, checked: &FileCheck, now_s: u64) -> Option<bool> {
         let is_known =
             |log: &Log| log.checked_s.get(checked).is_some_and(|then_s| is_recent(*then_s, now_s));
         if !is_known(self) {
@@ -127,7 +127,7 @@ impl Log {
         Some(is_known(self))
     }
 
-    fn add(&mut self, checked: &Checked, now_s: u64) -> Option<()> {
+    fn add(&mut self, checked: &FileCheck, now_s: u64) -> Option<()> {
         self.checked_s.insert(*checked, now_s);
         // One write: records of several processes do not mix.
         self.file.write_all(&record(checked, now_s)).ok()
@@ -157,14 +157,14 @@ fn is_recent(then_s: u64, now_s: u64) -> bool {
     now_s.checked_sub(then_s).is_some_and(|age_s| age_s <= MAX_AGE.as_secs())
 }
 
-fn record((state, checksum): &Checked, checked_s: u64) -> Vec<u8> {
+fn record((state, checksum): &FileCheck, checked_s: u64) -> Vec<u8> {
     let FileState { device, inode, size_bytes, modified_s, modified_ns } = *state;
     let numbers =
         [device, inode, size_bytes, modified_s as u64, modified_ns as u64, *checksum, checked_s, 0];
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-fn parsed(record: &[u8]) -> (Checked, u64) {
+fn parsed(record: &[u8]) -> (FileCheck, u64) {
     let number = |place: usize| {
         u64::from_le_bytes(record[8 * place..8 * place + 8].try_into().expect("8 bytes"))
     };
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_has_checked_others_know() {
+    fn checks_of_one_process_are_known_to_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("checked");
         let (one, other) = (checks(&path), checks(&path));

@@ -10,7 +10,7 @@ use crate::routes::{KnownNodes, Routes};
 
 /// The number of nodes that have joined, and the number to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gathering {
+pub struct JoinProgress {
     /// Members that are alive.
     pub joined: usize,
     /// Number of nodes to wait for: the replication of a file, or the number of known nodes if it
@@ -18,7 +18,7 @@ pub struct Gathering {
     pub wanted: usize,
 }
 
-impl Gathering {
+impl JoinProgress {
     /// Whether enough nodes have joined.
     pub fn is_enough(&self) -> bool {
         self.joined >= self.wanted
@@ -32,13 +32,13 @@ impl Routes {
     pub async fn gather(
         &self,
         count: usize,
-        see: impl FnOnce(Gathering),
-    ) -> Result<Gathering, FilesError> {
+        see: impl FnOnce(JoinProgress),
+    ) -> Result<JoinProgress, FilesError> {
         let wanted = count.min(self.seeds.len());
         let (mut see, mut pause) = (Some(see), Backoff::default());
         loop {
             let known = self.known();
-            let gathering = Gathering { joined: known.size(), wanted };
+            let gathering = JoinProgress { joined: known.size(), wanted };
             if known.has_gathered(wanted) || Instant::now() >= self.gathers_until {
                 return Ok(gathering);
             }

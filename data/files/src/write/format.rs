@@ -7,9 +7,9 @@ use eyas_blocks::format::Cutter;
 use eyas_types::dfs::{FileName, FileRecord, Format, PROBED_BYTES, RecordFormat};
 use tokio::runtime::Handle;
 
+use crate::chunk_stream::ChunkStream;
 use crate::error::{FilesError, FilesErrorKind};
 use crate::file::File;
-use crate::reading::Reading;
 use crate::replicas::unclaimed::UnclaimedChunks;
 use crate::uploads::FileDraft;
 use crate::write::Writes;
@@ -84,7 +84,7 @@ impl Writes {
 
 /// The content of a file, for a thread that may wait.
 struct Content {
-    reading: Reading,
+    reading: ChunkStream,
     runtime: Handle,
     part: Vec<u8>,
     at: usize,

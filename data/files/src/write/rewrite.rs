@@ -32,7 +32,7 @@ pub trait NewContent: Send + Sync + 'static {
     fn reader(&self, range: Range<u64>) -> Box<dyn ContentSource>;
 
     /// The content of this range, if no node has to be asked for it.
-    fn at_hand(&self, range: Range<u64>) -> Option<Vec<u8>>;
+    fn read_local(&self, range: Range<u64>) -> Option<Vec<u8>>;
 }
 
 /// A change of a file.
@@ -343,7 +343,7 @@ impl Writes {
             (Vec::with_capacity(parts.len()), UnclaimedChunks::new(&self.uploads.replicas));
         for part in parts {
             match part {
-                Part::Kept(place) => chunks.push(file.record.chunks[*place].clone()),
+                Part::Kept(index) => chunks.push(file.record.chunks[*index].clone()),
                 Part::Stored(range) => {
                     let stored = self
                         .store_part(&file.name, range.clone(), chunks.len(), change, options)
@@ -398,8 +398,8 @@ impl Writes {
         let mut draft = FileDraft { is_durable, replaced_bytes: u64::MAX, ..draft };
         let cutter = cutter(*format, chunk_bytes, range.start);
         let is_small = range.end - range.start <= SMALL_CHUNK_BYTES as u64;
-        let at_hand = if is_small { change.content.at_hand(range.clone()) } else { None };
-        let chunks = match at_hand {
+        let local = if is_small { change.content.read_local(range.clone()) } else { None };
+        let chunks = match local {
             _ if range.is_empty() => Vec::new(),
             Some(content) => {
                 self.uploads.store_content(&mut draft, cutter, content, before).await?
@@ -447,17 +447,17 @@ fn parts(
         Some(Part::Stored(before)) if before.end == range.start => before.end = range.end,
         _ => parts.push(Part::Stored(range)),
     };
-    for (place, size) in sizes.iter().enumerate() {
+    for (index, size) in sizes.iter().enumerate() {
         let end = start + size;
         while changed.next_if(|range| range.end <= start).is_some() {}
         let has_changes = changed.peek().is_some_and(|range| range.start < end);
-        let is_last = place + 1 == sizes.len();
+        let is_last = index + 1 == sizes.len();
         // The last record or chunk may continue.
         let grows =
             is_last && size_bytes > present_bytes && (has_records || end % chunk_bytes != 0);
         is_moved |= has_changes || grows || end > size_bytes;
         match is_moved {
-            false => parts.push(Part::Kept(place)),
+            false => parts.push(Part::Kept(index)),
             true if start < size_bytes => store(&mut parts, start..end.min(size_bytes)),
             true => {}
         }

@@ -5,7 +5,7 @@ use eyas_types::dfs::{
     AttributeChange, Attributes, FileKind, NamedAttributeError, NamedAttributes, NamedChange,
 };
 
-use crate::found::Found;
+use crate::cluster_entry::ClusterEntry;
 use crate::times::now_ns;
 
 /// The attributes of an entry, as programs of this mount see them.
@@ -17,7 +17,7 @@ pub(crate) struct EntryAttributes {
 }
 
 impl EntryAttributes {
-    pub fn new(found: &Found, is_published: bool) -> Self {
+    pub fn new(found: &ClusterEntry, is_published: bool) -> Self {
         let named = match &found.file {
             Some(file) => Some(file.record.named.clone()),
             None => (!is_published).then(NamedAttributes::default),

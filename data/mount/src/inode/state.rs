@@ -17,8 +17,8 @@ use fuser::Errno;
 use super::attributes::EntryAttributes;
 use super::uses::OpenUses;
 use super::version::PublishedVersion;
+use crate::cluster_entry::ClusterEntry;
 use crate::failure::MountFailure;
-use crate::found::Found;
 
 /// Time for which the kernel trusts names and attributes.
 pub(crate) const TRUSTED: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub(crate) enum CacheAtOpen {
 }
 
 impl InodeState {
-    pub fn new(found: &Found, is_published: bool) -> Self {
+    pub fn new(found: &ClusterEntry, is_published: bool) -> Self {
         InodeState {
             kind: found.kind.clone(),
             attributes: EntryAttributes::new(found, is_published),
@@ -366,7 +366,7 @@ impl InodeState {
 
     /// Takes the news that the cluster has of the entry. The changes of programs of this mount
     /// remain.
-    pub fn learn(&mut self, found: &Found) {
+    pub fn learn(&mut self, found: &ClusterEntry) {
         self.checked = Instant::now();
         if self.draft.is_some() {
             return;
@@ -381,14 +381,14 @@ impl InodeState {
     }
 
     /// The same of an entry that was looked up by its name.
-    pub fn looked_up(&mut self, found: &Found) {
+    pub fn looked_up(&mut self, found: &ClusterEntry) {
         self.is_removed = false;
         self.learn(found);
     }
 
     /// An attribute or the name was changed in the cluster, and the entry is then as it was found.
     /// With `sets_modified`, the time of the last write was changed, too.
-    pub fn changed(&mut self, found: Found, sets_modified: bool) {
+    pub fn changed(&mut self, found: ClusterEntry, sets_modified: bool) {
         match sets_modified {
             true => self.attributes.set(found.attributes),
             false => self.attributes.learn(found.attributes, &found.kind, self.is_dirty()),

@@ -4,11 +4,11 @@ use eyas_files::ContentDraft;
 use eyas_types::dfs::{Attributes, FileId, FileKind};
 
 use super::state::InodeState;
-use crate::found::Found;
+use crate::cluster_entry::ClusterEntry;
 
-fn found(kind: FileKind, modified_ns: u64) -> Found {
+fn found(kind: FileKind, modified_ns: u64) -> ClusterEntry {
     let attributes = Attributes { modified_ns, changed_ns: modified_ns, ..Default::default() };
-    Found { id: FileId(1), kind, size_bytes: 0, hole_bytes: 0, attributes, file: None }
+    ClusterEntry { id: FileId(1), kind, size_bytes: 0, hole_bytes: 0, attributes, file: None }
 }
 
 /// A state with a change of now of which the cluster, which knows of one in 1970, knows nothing.

@@ -7,7 +7,7 @@ use eyas_files::{File, renamed};
 use eyas_types::ObjectId;
 use eyas_types::dfs::FileName;
 
-use crate::found::Found;
+use crate::cluster_entry::ClusterEntry;
 
 /// The published version of an entry.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct PublishedVersion {
 }
 
 impl PublishedVersion {
-    pub fn new(found: &Found) -> Self {
+    pub fn new(found: &ClusterEntry) -> Self {
         PublishedVersion {
             size_bytes: found.size_bytes,
             hole_bytes: found.hole_bytes,
@@ -116,7 +116,7 @@ impl PublishedVersion {
     }
 
     /// Takes the news that the cluster has of the version.
-    pub fn learn(&mut self, found: &Found) {
+    pub fn learn(&mut self, found: &ClusterEntry) {
         (self.size_bytes, self.hole_bytes) = (found.size_bytes, found.hole_bytes);
         let known = self.file.as_ref();
         match &found.file {

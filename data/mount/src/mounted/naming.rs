@@ -7,8 +7,8 @@ use eyas_types::dfs::{FileKind, RecordFormat};
 use fuser::{Errno, OpenAccMode, OpenFlags};
 
 use super::Mounted;
+use crate::cluster_entry::ClusterEntry;
 use crate::failure::MountFailure;
-use crate::found::Found;
 use crate::inode::Inode;
 use crate::namespace::file_name;
 use crate::new_files::NewEntry;
@@ -57,7 +57,7 @@ impl Mounted {
         is_exclusive: bool,
     ) -> Result<Arc<Inode>, MountFailure> {
         let Mounted { entries, drafts, new_files, .. } = self;
-        let found = Found {
+        let found = ClusterEntry {
             id: new_file_id()?,
             kind: FileKind::File,
             size_bytes: 0,

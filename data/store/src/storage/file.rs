@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_at_once_comes_in_its_order() {
+    fn ranges_that_are_read_at_once_come_in_order() {
         let mut file = tempfile::tempfile().unwrap();
         let content: Vec<u8> = (0..7 * RANGE_BYTES + 1000).map(|at| (at / 1000) as u8).collect();
         file.write_all(&content).unwrap();

@@ -31,12 +31,12 @@ pub struct Stack {
     image: Image,
     summed: u64,
     skipped: u64,
-    assumed: Assumed,
+    assumed: FrameDefaults,
 }
 
 /// Values for frames whose header lacks a keyword.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Assumed {
+pub struct FrameDefaults {
     /// For SKY.
     pub sky: Option<Sky>,
     /// For CAL: the flux of one count.
@@ -62,11 +62,11 @@ impl Stack {
     /// An empty stack of ROIs whose edge is `size` pixels.
     pub fn new(size: usize) -> Self {
         let image = Image { size, pixels: vec![0.0; size * size] };
-        Self { image, summed: 0, skipped: 0, assumed: Assumed::default() }
+        Self { image, summed: 0, skipped: 0, assumed: FrameDefaults::default() }
     }
 
     /// Accepts frames that lack keywords, with these values instead.
-    pub fn assuming(self, assumed: Assumed) -> Self {
+    pub fn assuming(self, assumed: FrameDefaults) -> Self {
         Self { assumed, ..self }
     }
 
@@ -227,7 +227,12 @@ impl Stack {
                 FileProblem::Partial("it has pixels that are no numbers".to_owned()),
             ));
         }
-        Ok(Self { image: Image { size, pixels }, summed, skipped, assumed: Assumed::default() })
+        Ok(Self {
+            image: Image { size, pixels },
+            summed,
+            skipped,
+            assumed: FrameDefaults::default(),
+        })
     }
 
     /// Sums partial stacks, in the order given, which fixes the last bits of the result.

@@ -210,7 +210,7 @@ fn lines_come_out_as_the_shuffle_sorts_them() {
 }
 
 #[test]
-fn nothing_makes_nothing() {
+fn empty_input_gives_empty_output() {
     for program in ["word-count", "aggregate-word-count", "sort"] {
         assert_eq!((run(&[program, "map"], b""), run(&[program, "reduce"], b"")), (vec![], vec![]));
     }
@@ -233,7 +233,7 @@ fn a_reader_that_leaves_is_no_news() {
 }
 
 #[test]
-fn trouble_is_told() {
+fn wrong_arguments_exit_with_2_and_a_message() {
     for arguments in [
         &[][..],
         &["frep"],

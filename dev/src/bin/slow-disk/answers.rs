@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 /// Gives one answer.
-type Give = Box<dyn FnOnce() + Send>;
+type SendAnswer = Box<dyn FnOnce() + Send>;
 
 /// Queue of answers.
 pub struct Answers {
-    sender: Sender<(u64 /* due_ns */, Give)>,
+    sender: Sender<(u64 /* due_ns */, SendAnswer)>,
 }
 
 impl Answers {
@@ -30,12 +30,12 @@ impl Answers {
     }
 }
 
-fn give(answers: &Receiver<(u64, Give)>) {
+fn give(answers: &Receiver<(u64, SendAnswer)>) {
     // Requests to the disk take tens of microseconds, the kernel's default timer slack. If it
     // cannot be reduced, answers are late.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     // Answers that are due at the same time are given in the order of arrival.
-    let mut waiting: BTreeMap<(u64, u64), Give> = BTreeMap::new();
+    let mut waiting: BTreeMap<(u64, u64), SendAnswer> = BTreeMap::new();
     for number in 0.. {
         while let Some(soonest) =
             waiting.first_entry().filter(|soonest| soonest.key().0 <= now_ns())

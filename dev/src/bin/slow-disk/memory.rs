@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_costs_the_disk_nothing() {
+    fn reads_from_memory_cost_the_disk_nothing() {
         let mut server = Server::new(64 << 20);
         let done_ns = server.read(0, 0, 1_024_000);
         assert_eq!(done_ns, 10 * MS + 10_240_000);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_while_it_is_read_waits_for_it() {
+    fn a_read_of_blocks_that_are_being_read_waits_for_them() {
         let mut server = Server::new(64 << 20);
         let done_ns = server.read(0, 0, 100 << 10);
         assert_eq!(server.read(MS, 0, 100 << 10), done_ns);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_is_read() {
+    fn only_missing_blocks_are_read() {
         let mut server = Server::new(64 << 20);
         server.read(0, 8 << 10, 4 << 10);
         server.read(0, 248 << 10, 16 << 10);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_makes_room() {
+    fn the_least_recently_used_block_is_evicted() {
         let mut server = Server::new(4 << 20);
         for round in 0..2 {
             server.blocks(0..16);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_goes_on_is_spared_the_seek() {
+    fn only_sequential_requests_are_spared_the_seek() {
         let rates = Rates::new(8.0, 100.0, 0.0, 1);
         let mut disk = Disk::new(&rates);
         let cases = [

@@ -65,7 +65,7 @@ impl SharedDisk {
         rustix::fs::flock(&*file, FlockOperation::LockExclusive)?;
         let mut state = State::read(&file)?;
         let State { costs, disk, memory } = &mut state;
-        let mut sets = Stored { file: &file, count: costs.memory_sets };
+        let mut sets = FileSets { file: &file, count: costs.memory_sets };
         let done_ns = memory.serve(&mut sets, disk, &costs.rates, now_ns, request)?;
         state.write(&file)?;
         rustix::fs::flock(&*file, FlockOperation::Unlock)?;
@@ -99,12 +99,12 @@ impl SharedDisk {
 }
 
 /// The server's memory in the file.
-struct Stored<'a> {
+struct FileSets<'a> {
     file: &'a File,
     count: u64,
 }
 
-impl Sets for Stored<'_> {
+impl Sets for FileSets<'_> {
     fn count(&self) -> u64 {
         self.count
     }

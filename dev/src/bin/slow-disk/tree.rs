@@ -18,7 +18,7 @@ use rustix::io::{Errno, Result};
 /// concern its cache.
 const PASSED_ON: OFlags = OFlags::ACCMODE;
 
-struct Known {
+struct InodeHandle {
     name: Arc<OwnedFd>,
     lookups: u64,
 }
@@ -43,7 +43,7 @@ pub struct Entry {
 pub struct Tree {
     root: Arc<OwnedFd>,
     device: u64,
-    known: Mutex<BTreeMap<u64, Known>>,
+    known: Mutex<BTreeMap<u64, InodeHandle>>,
 }
 
 impl Tree {
@@ -75,7 +75,7 @@ impl Tree {
         let mut known = self.known.lock().expect("nobody panics with it");
         known
             .entry(stat.st_ino)
-            .or_insert_with(|| Known { name: Arc::new(found), lookups: 0 })
+            .or_insert_with(|| InodeHandle { name: Arc::new(found), lookups: 0 })
             .lookups += 1;
         Ok(attributes(&stat))
     }

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::home::{Done, Home, finish};
+use super::home::{CommandOutput, Home, finish};
 use super::{DEADLINE, process, wait_for, wait_until};
 
 /// Name of the cluster in its home.
 const NAME: &str = "test";
 
 /// A process of the cluster. Its standard input keeps it running.
-struct Owned {
+struct ClusterProcess {
     child: Child,
     input: Option<ChildStdin>,
 }
@@ -25,12 +25,12 @@ struct Owned {
 /// An executor of the cluster.
 pub struct Executor {
     folder: PathBuf,
-    process: Owned,
+    process: ClusterProcess,
 }
 
 /// A dispatcher and executors in a [`Home`] of their own. Dereferences to the home.
 pub struct Cluster {
-    dispatcher: Owned,
+    dispatcher: ClusterProcess,
     dispatcher_words: Vec<String>,
     executors: Vec<Executor>,
     // The last field, because it is dropped last: all processes must have ended by then.
@@ -45,12 +45,12 @@ impl Deref for Cluster {
     }
 }
 
-impl Owned {
+impl ClusterProcess {
     fn start(home: &Home, mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(home.log());
         let mut child = command.spawn().expect("eyas can be started");
         let input = child.stdin.take();
-        Owned { child, input }
+        ClusterProcess { child, input }
     }
 
     /// Closes its standard input, so that it ends by itself, and waits for the end.
@@ -125,7 +125,8 @@ impl Cluster {
                 command.args([word, value]);
             }
         }
-        self.executors.push(Executor { folder, process: Owned::start(&self.home, command) });
+        self.executors
+            .push(Executor { folder, process: ClusterProcess::start(&self.home, command) });
         self.executors.last_mut().expect("just added")
     }
 
@@ -160,7 +161,7 @@ impl Cluster {
     pub fn restart_dispatcher_after(
         &mut self,
         change: impl FnOnce(&std::path::Path),
-    ) -> Option<Done> {
+    ) -> Option<CommandOutput> {
         self.dispatcher.kill();
         change(&self.home.path("home/clusters").join(NAME));
         let words = ["start", "dispatcher", "--cluster", NAME, "--listen", "127.0.0.1:0"];
@@ -181,7 +182,7 @@ impl Cluster {
 
     /// Runs `eyas` with these words on this cluster.
     #[track_caller]
-    pub fn run(&self, words: &[&str]) -> Done {
+    pub fn run(&self, words: &[&str]) -> CommandOutput {
         finish(self.spawn_on(words))
     }
 
@@ -271,13 +272,13 @@ impl Drop for Cluster {
 }
 
 #[track_caller]
-fn start_dispatcher(home: &Home, words: &[String]) -> Owned {
+fn start_dispatcher(home: &Home, words: &[String]) -> ClusterProcess {
     let mut command = home.command(&["start", "dispatcher", "--cluster", NAME, "--owned"]);
     command.args(words);
     if !words.iter().any(|word| word == "--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
-    let mut dispatcher = Owned::start(home, command);
+    let mut dispatcher = ClusterProcess::start(home, command);
     let output = BufReader::new(dispatcher.child.stdout.take().expect("piped"));
     // Lines before this one are about jobs that continue.
     let is_ready = output.lines().any(|line| line.expect("a pipe can be read") == "ready");

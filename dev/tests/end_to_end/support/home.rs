@@ -23,7 +23,7 @@ pub struct Home {
 
 /// Exit code and output of a command.
 #[derive(Debug)]
-pub struct Done {
+pub struct CommandOutput {
     /// Exit code as in a shell: 128 plus the number of the signal that ended the command.
     pub code: i32,
     pub stdout: String,
@@ -114,19 +114,19 @@ impl Home {
 
     /// Runs `eyas` with these arguments, and waits for its end.
     #[track_caller]
-    pub fn eyas(&self, words: &[&str]) -> Done {
+    pub fn eyas(&self, words: &[&str]) -> CommandOutput {
         finish(spawn(&mut self.command(words)))
     }
 
     /// Runs a command, and waits for its end.
     #[track_caller]
-    pub fn finish(&self, mut command: Command) -> Done {
+    pub fn finish(&self, mut command: Command) -> CommandOutput {
         finish(spawn(&mut command))
     }
 
     /// The same with these bytes on standard input.
     #[track_caller]
-    pub fn eyas_with_input(&self, words: &[&str], input: &str) -> Done {
+    pub fn eyas_with_input(&self, words: &[&str], input: &str) -> CommandOutput {
         let mut child = spawn(self.command(words).stdin(Stdio::piped()));
         let mut pipe = child.stdin.take().expect("piped");
         let input = input.to_owned();
@@ -232,7 +232,7 @@ fn spawn(command: &mut Command) -> Child {
 
 /// Waits for the end of a command.
 #[track_caller]
-pub fn finish(mut child: Child) -> Done {
+pub fn finish(mut child: Child) -> CommandOutput {
     fn read(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
         let mut pipe = pipe.expect("piped");
         thread::spawn(move || {
@@ -259,14 +259,14 @@ pub fn finish(mut child: Child) -> Done {
     }
     let status = status.expect("just looked at");
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Done {
+    CommandOutput {
         code,
         stdout: stdout.join().expect("no panic"),
         stderr: stderr.join().expect("no panic"),
     }
 }
 
-impl Done {
+impl CommandOutput {
     /// Checks the exit code.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {

@@ -17,7 +17,7 @@ pub use binary::eyas;
 pub use c_library::{c_library, exported};
 pub use cluster::Cluster;
 pub use disk::SmallDisk;
-pub use home::{Done, Home, finish};
+pub use home::{CommandOutput, Home, finish};
 pub use mount::{MountedFiles, can_mount};
 pub use network::{Network, address};
 pub use process::{children, is_alive, listening_ports, parent, signal};

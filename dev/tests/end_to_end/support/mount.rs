@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 
-use super::{Cluster, Done, finish, is_root, signal, wait_until};
+use super::{Cluster, CommandOutput, finish, is_root, signal, wait_until};
 
 /// The files of a cluster in a folder. Unmounted when dropped.
 pub struct MountedFiles {
@@ -69,7 +69,7 @@ impl MountedFiles {
     /// process starts programs of other tests meanwhile, which close copies of its descriptors, and
     /// closing publishes a file.
     #[track_caller]
-    pub fn python(&self, script: &str) -> Done {
+    pub fn python(&self, script: &str) -> CommandOutput {
         let mut command = Command::new("python3");
         command.args(["-I", "-c", script]).current_dir(&self.folder).stdin(Stdio::null());
         finish(
@@ -93,7 +93,7 @@ impl MountedFiles {
 
     /// Ends the mount by a signal. Returns what it said.
     #[track_caller]
-    pub fn end(mut self) -> Done {
+    pub fn end(mut self) -> CommandOutput {
         let process = self.process.take().expect("it is mounted");
         signal(process.id(), Signal::TERM);
         finish(process).exits(0)
@@ -101,7 +101,7 @@ impl MountedFiles {
 
     /// Runs a shell script in the root of the mount.
     #[track_caller]
-    pub fn shell(&self, script: &str) -> Done {
+    pub fn shell(&self, script: &str) -> CommandOutput {
         let mut command = Command::new("bash");
         command
             .args(["-euo", "pipefail", "-c", script])

@@ -41,7 +41,7 @@ mod views;
 
 use arguments::FileShapeArgs;
 use many::FilesOutcome;
-use sources::{Beginning, Named, open};
+use sources::{NamedSources, OpenSource, open};
 
 pub(crate) use arguments::{DfsCommand, OwnerArgs, own_by_map};
 
@@ -145,7 +145,7 @@ impl DfsSession {
         recursive: bool,
         shape: FileShapeArgs,
     ) -> Result<(), CliError> {
-        let Named { files, folders, links } = sources::named(sources, name, recursive)?;
+        let NamedSources { files, folders, links } = sources::named(sources, name, recursive)?;
         gather(&self.files, shape.replicas.into()).await?;
         self.put_folders(folders).await?;
         self.put_links(links).await?;
@@ -215,7 +215,7 @@ impl DfsSession {
             let _reader = readers.acquire().await?;
             tokio::task::spawn_blocking(move || sources::begin(&path, &named, shape.format)).await
         };
-        let Beginning { content, source: input, size_bytes, kept, format } =
+        let OpenSource { content, source: input, size_bytes, kept, format } =
             opened.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
         let default = WriteOptions::of(format);
         let creation = match (kept, keeps) {

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use crate::allocation::{Allocation, memory_limit};
 use crate::commands::dfs::own_by_map;
-use crate::detach::Detached;
+use crate::detach::BackgroundProcess;
 use crate::error::{CliError, ValueError};
 use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
@@ -160,7 +160,8 @@ async fn local(
     let stores = cluster.stores_at_start(shape.node.dfs)?;
     refuse_to_lose(&cluster, &stores, shape.nodes)?;
     if is_detached {
-        let Detached { log, messages } = detach::detach(cluster.log_path(), "the cluster").await?;
+        let BackgroundProcess { log, messages } =
+            detach::detach(cluster.log_path(), "the cluster").await?;
         detach::print_messages(&messages);
         say!("{executors} ready; log: {}", log.display());
         return Ok(());
@@ -223,7 +224,7 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         None => None,
     };
     if args.detach {
-        let Detached { log, messages } =
+        let BackgroundProcess { log, messages } =
             detach::detach(cluster.log_path(), "the dispatcher").await?;
         detach::print_messages(&messages);
         announce(&cluster.access()?, cluster.access_path());

@@ -67,7 +67,7 @@ pub(crate) async fn top(args: TopArgs, global: &GlobalArgs) -> Result<ExitCode, 
     }
     let first = watch.snapshot().await?;
     if !is_once {
-        return live(watch, Screen::new(name, first), pause).await;
+        return show(watch, Screen::new(name, first), pause).await;
     }
     sleep(pause).await;
     let overview = Overview::between(Some(&first), &watch.snapshot().await?);
@@ -90,7 +90,7 @@ fn width() -> u16 {
 }
 
 /// Shows the cluster until a key or a signal ends the view.
-async fn live(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitCode, CliError> {
+async fn show(watch: Watch, mut screen: Screen, pause: Duration) -> Result<ExitCode, CliError> {
     let mut signals = Signals::new()?;
     let (to_cancel, cancels) = mpsc::channel::<JobId>(QUEUE_LENGTH);
     let (watched, mut watch_events) = mpsc::channel(QUEUE_LENGTH);

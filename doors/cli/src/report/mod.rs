@@ -130,13 +130,13 @@ pub fn csv(report: &JobReport) -> String {
 /// is not a number is `null`.
 pub fn json(report: &JobReport) -> String {
     #[derive(Serialize)]
-    struct Versioned<'a> {
+    struct VersionedReport<'a> {
         schema_version: u32,
         report: &'a JobReport,
     }
     // Serialization fails only for maps whose keys are not strings, and for types that refuse; a
     // report has neither.
-    serde_json::to_string(&Versioned { schema_version: SCHEMA_VERSION, report })
+    serde_json::to_string(&VersionedReport { schema_version: SCHEMA_VERSION, report })
         .expect("a report becomes JSON")
 }
 

@@ -2,7 +2,8 @@
 //! draws the charts; this file puts them and the figures of the job into one text.
 //!
 //! Everything but the charts is written here, so that it can be read without a script. Text from
-//! users (names, failures, warnings) always goes through [`Escaped`]; the script gets numbers only.
+//! users (names, failures, warnings) always goes through [`EscapedText`]; the script gets numbers
+//! only.
 
 use super::amount::{bits_per_second, count, counted, duration, moment, number, share, times};
 use super::course::{SampleColumns, condense, per_second};
@@ -37,7 +38,7 @@ pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     fill(
         TEMPLATE,
         &[
-            ("title", Escaped(&title(report)).to_string()),
+            ("title", EscapedText(&title(report)).to_string()),
             ("chart_style", CHART_STYLE.into()),
             ("style", STYLE.into()),
             ("header", header(report)),
@@ -68,9 +69,9 @@ scripts are disabled. The table below has the same numbers.</p></noscript>
 <div id="charts"></div>"#;
 
 /// Text from users, escaped for markup and for attributes in double quotes.
-pub(super) struct Escaped<'a>(pub &'a str);
+pub(super) struct EscapedText<'a>(pub &'a str);
 
-impl Display for Escaped<'_> {
+impl Display for EscapedText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for letter in self.0.chars() {
             match letter {
@@ -147,13 +148,13 @@ fn header(report: &JobReport) -> String {
         r#"<p class="kicker">{} <span class="state {class}">{state}</span></p><h1>{}</h1>
 <dl class="facts">"#,
         if is_simulated(job) { "Simulated job".into() } else { format!("Job {}", job.job) },
-        Escaped(&title(report))
+        EscapedText(&title(report))
     );
     let elapsed_us =
         if job.state == JobState::Running { job.elapsed_us } else { report.metrics.elapsed_us };
     let submitted = moment(job.submitted_unix_ms);
     let facts = [
-        ("Policy", Escaped(&report.policy).to_string()),
+        ("Policy", EscapedText(&report.policy).to_string()),
         ("Tasks", tasks(report)),
         (
             if job.state == JobState::Running { "Running for" } else { "Elapsed" },
@@ -183,7 +184,7 @@ fn header(report: &JobReport) -> String {
     };
     let pools = report.pools.iter().map(|pool| {
         let nodes = format!("{} <small>{}</small>", node_hours(pool), nodes_of(pool));
-        (format!("Pool {}", Escaped(&pool.pool)), nodes)
+        (format!("Pool {}", EscapedText(&pool.pool)), nodes)
     });
     let facts = facts
         .into_iter()
@@ -195,7 +196,7 @@ fn header(report: &JobReport) -> String {
     }
     html.push_str("</dl>");
     for warning in &job.warnings {
-        let _ = write!(html, r#"<p class="warning">{}</p>"#, Escaped(warning));
+        let _ = write!(html, r#"<p class="warning">{}</p>"#, EscapedText(warning));
     }
     html
 }
@@ -278,8 +279,8 @@ fn comparison(report: &JobReport, baseline: &JobReport) -> String {
 <th scope="col">Metric</th><th scope="col">This job</th><th scope="col">Baseline</th>
 <th scope="col">Ratio</th><th scope="col" class="words">Meaning</th></tr></thead><tbody>"#,
         baseline.job.job,
-        Escaped(&title(baseline)),
-        Escaped(&baseline.policy),
+        EscapedText(&title(baseline)),
+        EscapedText(&baseline.policy),
         counted(baseline.job.tasks.total(), "task")
     );
     for row in comparisons(report, baseline) {
@@ -320,7 +321,8 @@ fn failures(report: &JobReport) -> String {
     for failure in &report.failures {
         let lines: Vec<_> =
             once(with_short_quotes(&failure.status).into_owned()).chain(details(failure)).collect();
-        let _ = write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, Escaped(&lines.join("\n")));
+        let _ =
+            write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, EscapedText(&lines.join("\n")));
     }
     html.push_str("</dl></section>");
     html

@@ -1,7 +1,7 @@
 //! Several runs side by side, as one page of charts: each chart shows one measured value over the
 //! varied parameter. The page has the style and the rules of a job's report.
 
-use super::page::{CHART_SCRIPT, CHART_STYLE, Escaped, STYLE, fill};
+use super::page::{CHART_SCRIPT, CHART_STYLE, EscapedText, STYLE, fill};
 use serde::Serialize;
 
 const TEMPLATE: &str = include_str!("../../web/plots.html");
@@ -53,8 +53,8 @@ pub fn plots(title: &str, lead: &str, axis: &Axis, plots: &[Plot]) -> String {
     fill(
         TEMPLATE,
         &[
-            ("title", Escaped(title).to_string()),
-            ("lead", Escaped(lead).to_string()),
+            ("title", EscapedText(title).to_string()),
+            ("lead", EscapedText(lead).to_string()),
             ("chart_style", CHART_STYLE.into()),
             ("style", STYLE.into()),
             ("data", data),

@@ -37,7 +37,7 @@ const NO_INPUTS: &str = "this job names no inputs, so eyas cannot cache what it 
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A job that was prepared.
-struct Prepared {
+struct PreparedJob {
     draft: Draft,
     record: JobRecord,
     /// The files of a large script, to be written before the job is submitted, and their content.
@@ -53,7 +53,7 @@ pub(crate) async fn sbatch(
     let request = read_request(words, std::env::vars_os())?;
     let waits = request.words.has("wait");
     let (is_short, is_quiet) = (request.words.has("parsable"), request.words.has("quiet"));
-    let Prepared { draft, mut record, files } = prepare(request, shim, global).await?;
+    let PreparedJob { draft, mut record, files } = prepare(request, shim, global).await?;
     let submission = async {
         shim.check()?;
         for (path, content) in &files {
@@ -103,7 +103,7 @@ async fn prepare(
     request: JobRequest,
     shim: &ShimFolder,
     global: &GlobalArgs,
-) -> Result<Prepared, CliError> {
+) -> Result<PreparedJob, CliError> {
     let JobRequest { words, script, script_path, arguments, inputs, unknown } = request;
     tell_of_ignored(&words, &unknown, shim);
     let (resources, tasks, cpus_per_task) = resources(&words)?;
@@ -156,7 +156,7 @@ async fn prepare(
         ..TaskTemplate::new(Program::Command(command))
     })?;
     draft.task(TaskItem { template, values: Vec::new(), inputs: staged })?;
-    Ok(Prepared { draft, record, files })
+    Ok(PreparedJob { draft, record, files })
 }
 
 fn current_folder() -> Result<String, CliError> {

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_cannot_do_is_refused() {
+    fn unsupported_options_of_a_step_are_refused() {
         for line in ["-t 1 a", "--export=NONE a", "--mpi=pmix a", "--jobid=8 a", "--wait=5 a"] {
             assert!(check(&read(line), "7").is_err(), "{line}");
         }

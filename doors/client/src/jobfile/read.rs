@@ -4,7 +4,7 @@ use eyas_types::Distribution;
 use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
-use super::{Known, TaskFields, check_terms};
+use super::{TaskFields, TaskIds, check_terms};
 use crate::clusters::Cluster;
 use crate::draft::{Draft, SubmitProgress};
 use crate::sources::MAX_LINE_BYTES;
@@ -101,7 +101,7 @@ pub async fn read_job_text(
         Draft::new(head.name.as_deref().unwrap_or(&stem)).on_cluster(cluster).seen_by(see);
     draft.reuse = head.reuse;
     draft.distribute(head.distribution);
-    let mut known = Known::default();
+    let mut known = TaskIds::default();
     for (line, mut fields) in tasks {
         fields.priority = fields.priority.or(priority).or(head.priority);
         fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(Mistake::at(line, why)))?;
@@ -120,7 +120,7 @@ pub async fn draft_job(
     cluster: &Cluster,
 ) -> Result<Draft, TaskFieldsError> {
     let mut draft = Draft::new(name).on_cluster(cluster);
-    let mut known = Known::default();
+    let mut known = TaskIds::default();
     for fields in tasks {
         fields.add_to(&mut draft, &mut known).await?;
     }

@@ -40,7 +40,7 @@ pub(super) async fn header_of(files: &DfsClient, file: &File) -> Result<FileHead
         offset += chunk.size_bytes;
         let text = match &mut text {
             Some(text) => text,
-            None => text.insert(Beginning::new(&file.name, *file.record.format, &part)?),
+            None => text.insert(HeaderSearch::new(&file.name, *file.record.format, &part)?),
         };
         let end = text
             .add(&part)
@@ -61,7 +61,7 @@ pub(super) async fn header_of(files: &DfsClient, file: &File) -> Result<FileHead
 }
 
 /// The beginning of a file, in which the end of the header is searched.
-struct Beginning {
+struct HeaderSearch {
     text: Vec<u8>,
     end: HeaderEnd,
     /// Bytes of the text in which the end was not found.
@@ -88,7 +88,7 @@ enum HeaderEnd {
     Record(Box<Cutter>),
 }
 
-impl Beginning {
+impl HeaderSearch {
     fn new(name: &FileName, format: Format, first: &[u8]) -> Result<Self, WorkError> {
         let blocks = match Format::guess("", &first[..first.len().min(PROBED_BYTES)]) {
             Format::Lines => None,
@@ -112,7 +112,7 @@ impl Beginning {
                 HeaderEnd::Record(Box::new(Cutter::new(format, 1)))
             }
         };
-        Ok(Beginning { text: Vec::new(), end, searched: 0, blocks })
+        Ok(HeaderSearch { text: Vec::new(), end, searched: 0, blocks })
     }
 
     /// Adds the next bytes of the file. Returns the size of the header when its end is in the text.
@@ -217,7 +217,7 @@ mod tests {
         part_bytes: usize,
     ) -> Result<(FileHeader, Vec<u8>), String> {
         let beginning =
-            Beginning::new(&name.parse().unwrap(), Format::guess(name, content), content);
+            HeaderSearch::new(&name.parse().unwrap(), Format::guess(name, content), content);
         let mut beginning = beginning.map_err(|error| error.to_string())?;
         for part in content.chunks(part_bytes) {
             if let Some(end) = beginning.add(part).unwrap() {
@@ -235,13 +235,13 @@ mod tests {
         let part = [compressed(b"a,b\n").unwrap(), zeros.repeat(100)].concat();
         for name in ["/a.csv.gz", "/a.txt.gz", "/a.vcf.gz"] {
             let mut beginning =
-                Beginning::new(&name.parse().unwrap(), Format::Bgzf, &part).unwrap();
+                HeaderSearch::new(&name.parse().unwrap(), Format::Bgzf, &part).unwrap();
             assert!(beginning.add(&part).unwrap().is_some());
             assert_eq!(beginning.text, b"a,b\n");
         }
         // A header without an end is refused before all of it is in memory.
         let mut beginning =
-            Beginning::new(&"/a.csv.gz".parse().unwrap(), Format::Bgzf, &zeros).unwrap();
+            HeaderSearch::new(&"/a.csv.gz".parse().unwrap(), Format::Bgzf, &zeros).unwrap();
         beginning.text = vec![0; MAX_HEADER_BYTES];
         beginning.searched = MAX_HEADER_BYTES;
         assert_eq!(beginning.add(&zeros.repeat(3)).unwrap(), None);

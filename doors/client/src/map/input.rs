@@ -56,9 +56,9 @@ pub(super) struct ProgramInput {
     /// The stored chunk from which the program reads now, of those that it reads as one.
     part: usize,
     /// The chunk from which the program reads next, while it is read from the file system.
-    loading: Option<Loading>,
+    loading: Option<ChunkLoad>,
     /// The chunk after that, which is read ahead.
-    ahead: Option<Loading>,
+    ahead: Option<ChunkLoad>,
     /// Whether programs get the header of a file first, and not again in its place.
     repeats_header: bool,
     /// The rest of the header that the program has not read yet.
@@ -101,7 +101,7 @@ struct FedPiece {
 }
 
 /// A stored chunk that is read in the background.
-struct Loading {
+struct ChunkLoad {
     chunk: u32,
     part: usize,
     loading: Background<Result<LoadedChunk, WorkError>>,
@@ -196,9 +196,10 @@ impl ProgramInput {
         }
         self.loaded = None;
         let ahead = self.ahead.take().filter(|ahead| (ahead.chunk, ahead.part) == wanted);
-        self.loading = Some(
-            ahead.unwrap_or_else(|| Loading::begin(files, source, self.part, self.repeats_header)),
-        );
+        self.loading =
+            Some(ahead.unwrap_or_else(|| {
+                ChunkLoad::begin(files, source, self.part, self.repeats_header)
+            }));
     }
 
     /// Reads ahead what follows the part that the program reads now: the next part of its chunk
@@ -217,7 +218,7 @@ impl ProgramInput {
             != self.ahead.as_ref().map(|it| (it.chunk, it.part))
         {
             self.ahead = ahead
-                .map(|(source, part)| Loading::begin(files, source, part, self.repeats_header));
+                .map(|(source, part)| ChunkLoad::begin(files, source, part, self.repeats_header));
         }
     }
 
@@ -381,7 +382,7 @@ impl LoadedChunk {
     }
 }
 
-impl Loading {
+impl ChunkLoad {
     /// Begins to read a stored chunk of a chunk of the run.
     fn begin(files: &DfsClient, source: &ChunkSource, part: usize, repeats_header: bool) -> Self {
         let (files, source, chunk) = (files.clone(), source.clone(), source.chunk);
@@ -395,6 +396,6 @@ impl Loading {
             }
             Ok(loaded)
         });
-        Loading { chunk, part, loading }
+        ChunkLoad { chunk, part, loading }
     }
 }

@@ -420,7 +420,7 @@ impl Spill {
 }
 
 /// Reads a [`Spill`].
-struct Spilled {
+struct SpillReader {
     file: BufReader<File>,
     line: Vec<u8>,
     /// [`prefix_of`] the line.
@@ -428,11 +428,11 @@ struct Spilled {
     count: u64,
 }
 
-impl Spilled {
+impl SpillReader {
     /// The file at its first line; `None` if it has no line.
     fn open(file: File) -> io::Result<Option<Self>> {
         let file = BufReader::with_capacity(BUFFER_BYTES, file);
-        let mut spilled = Spilled { file, line: Vec::new(), prefix: 0, count: 0 };
+        let mut spilled = SpillReader { file, line: Vec::new(), prefix: 0, count: 0 };
         Ok(spilled.advance()?.then_some(spilled))
     }
 
@@ -452,29 +452,29 @@ impl Spilled {
     }
 }
 
-impl Ord for Spilled {
+impl Ord for SpillReader {
     fn cmp(&self, other: &Self) -> Ordering {
         self.prefix.cmp(&other.prefix).then_with(|| compare(&self.line, &other.line))
     }
 }
 
-impl PartialOrd for Spilled {
+impl PartialOrd for SpillReader {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Spilled {
+impl PartialEq for SpillReader {
     fn eq(&self, other: &Self) -> bool {
         self.line == other.line
     }
 }
 
-impl Eq for Spilled {}
+impl Eq for SpillReader {}
 
 /// Calls `each` for every line of the files with its count, in order.
 fn merge(files: Vec<File>, mut each: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
-    let opened = files.into_iter().filter_map(|file| Spilled::open(file).transpose());
+    let opened = files.into_iter().filter_map(|file| SpillReader::open(file).transpose());
     let mut heap: BinaryHeap<_> =
         opened.map(|spilled| spilled.map(Reverse)).collect::<io::Result<_>>()?;
     while let Some(mut least) = heap.peek_mut() {

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_shares() {
+    fn load_shares_are_between_0_and_1() {
         let mut machine = MachineLoad::begin();
         for _ in 0..2 {
             let (disk, load) = machine.sample();

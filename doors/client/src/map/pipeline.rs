@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_dropped_is_killed_with_what_it_has_started() {
+    async fn a_dropped_pipeline_kills_its_processes_and_their_children() {
         let (mut reader, writer) = io::pipe().unwrap();
         drop(Pipeline::start(shells(&["sleep 1000 & sleep 1000"]), writer.into()).unwrap());
         // The pipe ends when no process holds its other end.

@@ -51,7 +51,7 @@ pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), W
     let input = File::from(input.into_blocking_fd().map_err(WorkError::Input)?);
     let (parts, receiver) = mpsc::channel(1);
     let (unsorted, scratch) =
-        (Gathered { receiver, part: Vec::new(), read_bytes: 0 }, task.scratch.clone());
+        (GatheredLines { receiver, part: Vec::new(), read_bytes: 0 }, task.scratch.clone());
     let sorting = tokio::task::spawn_blocking(move || sort_lines(unsorted, input, scratch));
     let sorted = async {
         let sorted = sorting.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
@@ -96,14 +96,14 @@ async fn gather(
 }
 
 /// The lines of the reducer's keys, as they are gathered. For a thread that may block.
-struct Gathered {
+struct GatheredLines {
     receiver: mpsc::Receiver<Vec<u8>>,
     part: Vec<u8>,
     /// Number of bytes of the part that were read.
     read_bytes: usize,
 }
 
-impl BufRead for Gathered {
+impl BufRead for GatheredLines {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.read_bytes == self.part.len()
             && let Some(part) = self.receiver.blocking_recv()
@@ -118,7 +118,7 @@ impl BufRead for Gathered {
     }
 }
 
-impl Read for Gathered {
+impl Read for GatheredLines {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read_bytes = self.fill_buf()?.read(buffer)?;
         self.consume(read_bytes);

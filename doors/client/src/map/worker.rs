@@ -116,9 +116,9 @@ async fn work_through_block(
     let is_asking = matches!(block.state, State::Committing);
     block.state = State::Idle;
     match &done {
-        Ok(Ended::Committed) => return Ok(true),
-        Ok(Ended::NothingLeft) => return Ok(false),
-        Ok(Ended::Discarded) => {}
+        Ok(BlockOutcome::Committed) => return Ok(true),
+        Ok(BlockOutcome::NothingLeft) => return Ok(false),
+        Ok(BlockOutcome::Discarded) => {}
         // The leader gives the chunks to other workers now, and not only when the lease ends.
         Err(_) => attendance.tell(Event::Gone { worker }).await,
     }
@@ -130,7 +130,7 @@ async fn work_through_block(
     done.map(|_| true)
 }
 
-enum Ended {
+enum BlockOutcome {
     Committed,
     Discarded,
     /// No chunk is left for this worker, and none will be.
@@ -162,7 +162,7 @@ enum State {
     /// started anew.
     BetweenFiles(Output),
     /// The program has succeeded, and its output is being stored.
-    Storing(Storing),
+    Storing(OutputUpload),
     /// The output is stored. The leader has not answered yet whether it counts.
     Committing,
 }
@@ -213,14 +213,14 @@ impl Output {
 }
 
 /// Storing an output in the background. Dropping it stops it.
-struct Storing(JoinHandle<Result<(), WorkError>>);
+struct OutputUpload(JoinHandle<Result<(), WorkError>>);
 
 impl<'a> Block<'a> {
     async fn work(
         &mut self,
         attendance: &mut RunAttendance,
         mut machine: Option<&mut MachineLoad>,
-    ) -> Result<Ended, WorkError> {
+    ) -> Result<BlockOutcome, WorkError> {
         // Before the first request for chunks, because the leader's answer depends on the load.
         self.report_load(attendance, &mut machine).await;
         let mut beats = interval(HEARTBEAT);
@@ -229,9 +229,9 @@ impl<'a> Block<'a> {
             self.advance(attendance).await?;
             tokio::select! {
                 effect = attendance.next() => match effect? {
-                    Some(Effect::Committed { .. }) => return Ok(Ended::Committed),
-                    Some(Effect::Discard { .. }) => return Ok(Ended::Discarded),
-                    Some(Effect::NoMore { chunks: 0, .. }) => return Ok(Ended::NothingLeft),
+                    Some(Effect::Committed { .. }) => return Ok(BlockOutcome::Committed),
+                    Some(Effect::Discard { .. }) => return Ok(BlockOutcome::Discarded),
+                    Some(Effect::NoMore { chunks: 0, .. }) => return Ok(BlockOutcome::NothingLeft),
                     Some(effect) => self.owner.told(&effect),
                     None => attendance.tell(self.heartbeat()).await,
                 },
@@ -363,9 +363,9 @@ impl<'a> Block<'a> {
     }
 
     /// Enters the next state: the program has succeeded, or its output is stored.
-    async fn enter(&mut self, next: Next, attendance: &RunAttendance) -> Result<(), WorkError> {
+    async fn enter(&mut self, next: StateEnd, attendance: &RunAttendance) -> Result<(), WorkError> {
         match next {
-            Next::Ended => {
+            StateEnd::Ended => {
                 // A program may end before it has read all of its input. Chunks of which it has
                 // read nothing go back to the leader. But the first chunk always counts as read:
                 // otherwise another worker would begin with it and end the same way, without end.
@@ -387,9 +387,9 @@ impl<'a> Block<'a> {
                     return Ok(());
                 }
                 let (files, name) = (self.files.clone(), self.name.clone());
-                self.state = State::Storing(Storing(tokio::spawn(store(files, name, output))));
+                self.state = State::Storing(OutputUpload(tokio::spawn(store(files, name, output))));
             }
-            Next::Stored => {
+            StateEnd::Stored => {
                 self.state = State::Committing;
                 attendance.tell(self.heartbeat()).await;
             }
@@ -405,7 +405,7 @@ impl<'a> Block<'a> {
 }
 
 /// How a state has ended.
-enum Next {
+enum StateEnd {
     /// The program has succeeded.
     Ended,
     /// The output is stored.
@@ -415,16 +415,16 @@ enum Next {
 impl State {
     /// Waits until the present state ends; forever if it does not end by itself. The future may be
     /// dropped and the method called again.
-    async fn advance(&mut self) -> Result<Next, WorkError> {
+    async fn advance(&mut self) -> Result<StateEnd, WorkError> {
         match self {
             State::Running(pipeline, _) => {
                 pipeline.wait().await?;
-                Ok(Next::Ended)
+                Ok(StateEnd::Ended)
             }
-            State::Storing(Storing(storing)) => storing
+            State::Storing(OutputUpload(storing)) => storing
                 .await
                 .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
-                .map(|()| Next::Stored),
+                .map(|()| StateEnd::Stored),
             State::Idle | State::BetweenFiles(_) | State::Committing => {
                 std::future::pending().await
             }
@@ -432,7 +432,7 @@ impl State {
     }
 }
 
-impl Drop for Storing {
+impl Drop for OutputUpload {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 from .._errors import ClusterError
-from .owned import OwnedProcess
+from .child_process import OwnedProcess
 
 
 class Cluster:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .. import _eyas
 from .._errors import ClusterError
 from .local import Cluster
-from .owned import OwnedProcess
+from .child_process import OwnedProcess
 
 #: Name of the pool in its cluster.
 _NAME = "python"

@@ -20,8 +20,8 @@ from importlib import metadata
 from typing import Any, Protocol
 
 from .. import _eyas
+from .._clusters.child_process import OwnedProcess
 from .._clusters.local import Cluster
-from .._clusters.owned import OwnedProcess
 from .._errors import ClusterError
 from .._executor.executor import Executor, ExecutorOptions, on_cluster
 from .node import Description

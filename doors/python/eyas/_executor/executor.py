@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from .. import _eyas
-from .._environments import starts
+from .._environments import worker_start
 from .._files.folders import SharedFolder, folder_of
 from .._files.values import NO_FOLDER, ValueFiles
 from .._threads import join
-from .._views.seeing import Job, SeenExecutor
-from .._worker import pickling, sides, worker, wrappers
+from .._views.notebook import Job, SeenExecutor
+from .._worker import compatibility, pickling, worker, wrappers
 from .._worker.arguments import RESULT_PATTERN, Arguments, File
 from .._worker.public import public
 from .._worker.shared import Shared
@@ -113,7 +113,7 @@ class Executor(SeenExecutor):
         if reuse not in ("process", "fork", "never"):
             raise ValueError('reuse must be "process", "fork" or "never"')
         settings: dict[str, Any] = {"reuse": reuse, "folder": os.fspath(folder or os.getcwd())}
-        settings["client"] = sides.this_side()
+        settings["client"] = compatibility.this_side()
         if initializer is not None:
             call = pickling.function_bytes(initializer) + pickling.dumps((initargs, {}))
             if len(call) > _MAX_INITIALIZER_BYTES:
@@ -142,7 +142,9 @@ class Executor(SeenExecutor):
         variables = worker.caller(cluster, access)
         # Calls on all workers find the same hashes, as programs that group by them need.
         variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
-        self._starts = starts.Starts(settings, variables, _CALL, named, is_local=own is not None)
+        self._starts = worker_start.Starts(
+            settings, variables, _CALL, named, is_local=own is not None
+        )
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -219,7 +221,7 @@ class Executor(SeenExecutor):
         start = (
             self._starts.of(options.get("environment"), threads)
             if is_call
-            else starts.Start([*words], {}, [])
+            else worker_start.Start([*words], {}, [])
         )
         number = self._templates[key] = self._state.session.add_template(
             start.words,
@@ -437,10 +439,10 @@ class Executor(SeenExecutor):
         >>> images, templates = map(eyas.File, images), map(eyas.File, templates)
         >>> for row in executor.all_pairs(images, templates, compare): ...
         """
-        from . import patterns
+        from .all_pairs import all_pairs
 
         submit = self._adder(functools.partial(wrappers.tile, fn), options_of(fn))
-        return patterns.all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
+        return all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
 
     def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
         """Call ``fn`` with each piece of files of the cluster, and return the results, in the order

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from .. import _eyas
 from .._errors import ClusterError, ClusterLost
-from .._views.seeing import SeenFuture
+from .._views.notebook import SeenFuture
 from .._worker import shared
 from .._worker.arguments import Arguments, input_path, result_file, value_of_future
 from .._worker.public import public

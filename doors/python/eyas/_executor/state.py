@@ -16,13 +16,13 @@ from concurrent import futures
 from concurrent.futures import _base
 from typing import TYPE_CHECKING, Any
 
-from .._environments import starts
+from .._environments import worker_start
 from .._errors import CallFailed, ClusterLost
 from .._eyas import CallOutcome, EndedCall
 from .._files.values import ValueFiles
 from .._threads import join
-from .._views.seeing import Job
-from .._worker import sides, worker
+from .._views.notebook import Job
+from .._worker import compatibility, worker
 from .futures import Fetching, Future, KeptFile, Outputs
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class State:
         if (
             outcome == CallOutcome.FAILED
             and command is None
-            and (why := starts.failure_in(errors)) is not None
+            and (why := worker_start.failure_in(errors)) is not None
         ):
             errors = b""
         if future is not None:
@@ -260,7 +260,7 @@ class State:
                 error = (
                     self._raised(answer)
                     if is_raised
-                    else CallFailed(sides.missing_interpreter(reason))
+                    else CallFailed(compatibility.missing_interpreter(reason))
                 )
             elif command is not None and result.cut_bytes:
                 error = CallFailed(f"the command has ended well, but {_dropped(result)}")
@@ -287,7 +287,7 @@ class State:
     def _raised(self, answer: bytes) -> BaseException:
         """Return the exception that a call has raised."""
         error, text = pickle.loads(answer)
-        sides.note_client(error)
+        compatibility.note_client(error)
         if isinstance(error, worker.InitializerFailed):
             _base.LOGGER.critical("Exception in initializer:\n%s", error)
             self.break_with(ClusterLost("the initializer of a worker has raised"))

@@ -33,7 +33,7 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
-from . import pickling, shared, sides
+from . import compatibility, pickling, shared
 from .arguments import Arguments, result_file
 
 #: Environment variable with the settings of the worker: JSON with ``path``, the folders in which
@@ -78,7 +78,7 @@ class UnsentError(RuntimeError):
 
 def _failure(error: BaseException, client: dict[str, str] | None) -> bytes:
     """Pickle an exception with its traceback."""
-    sides.note_worker(error, client)
+    compatibility.note_worker(error, client)
     text = "".join(traceback.format_exception(error))
     try:
         content = pickling.dumps((error, text))
@@ -322,11 +322,11 @@ class Worker:
 
     def _read(self, call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of a call."""
-        sides.refuse_other_code(self._client, call)
+        compatibility.refuse_other_code(self._client, call)
         try:
             return self._calls.read(call)
         except Exception as error:
-            if (mismatch := sides.unread(self._client, error)) is not None:
+            if (mismatch := compatibility.unread(self._client, error)) is not None:
                 raise mismatch from error
             raise
 

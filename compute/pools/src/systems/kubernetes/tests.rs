@@ -254,7 +254,7 @@ fn the_first_of_several_kubeconfigs_counts() {
 }
 
 #[test]
-fn what_is_wrong_with_a_kubeconfig_is_said() {
+fn errors_of_a_kubeconfig_are_named() {
     let (folder, environment) = kubeconfig();
     let read = |context: &str| {
         let options =

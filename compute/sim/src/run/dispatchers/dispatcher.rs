@@ -114,8 +114,9 @@ impl Dispatcher {
         if self.decides_until <= now { self.inbox.pop_front() } else { None }
     }
 
-    /// Time at which a dispatcher that has messages reads on, if that is not yet scheduled.
-    pub fn reads_on_at(&mut self) -> Option<Ns> {
+    /// Time at which a dispatcher reads its next message; `None` if there is no message, or if the
+    /// read is scheduled.
+    pub fn next_read_at(&mut self) -> Option<Ns> {
         let is_awaited = self.inbox.is_empty() || std::mem::replace(&mut self.is_awaited, true);
         (!is_awaited).then_some(self.decides_until)
     }

@@ -129,7 +129,7 @@ fn requests_that_fail_are_made_again() {
 }
 
 #[test]
-fn what_is_planned_does_not_grow_with_time() {
+fn the_number_of_scheduled_events_does_not_grow_with_time() {
     let most_scheduled = |hours: u64| {
         let workload =
             Zipf { objects: 50, tasks: hours * 6, interval_us: 600_000_000, ..Zipf::default() };
@@ -169,7 +169,7 @@ fn tasks_that_are_cut_off_with_their_node_are_counted() {
 }
 
 #[test]
-fn what_a_lost_node_had_is_done_again_elsewhere() {
+fn tasks_of_a_lost_node_run_again_elsewhere() {
     let failures = Failures { lost_after_ns: Some(60 * SECOND), ..Failures::default() };
     let cluster = SimCluster { failures, ..plain(8, 2) };
     let outcome = run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &pairs(30, 500_000), 3);

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_it_again_is_another_stream() {
+    fn a_second_read_from_the_beginning_is_another_stream() {
         let mut streams = Streams::default();
         let _ = streams.read(0..4 * KIB, FILE);
         let _ = streams.read(4 * KIB..8 * KIB, FILE);

@@ -13,7 +13,7 @@ use eyas_stacking::objects::{self, SkyObject};
 use eyas_stacking::picture;
 use eyas_stacking::profile::{BlockProfile, CodeBlock};
 use eyas_stacking::roi::Sky;
-use eyas_stacking::stack::{Assumed, Stack};
+use eyas_stacking::stack::{FrameDefaults, Stack};
 
 /// Stack images of the sky: sum the same small region around many objects, to see what no single
 /// image shows.
@@ -106,7 +106,8 @@ fn stack(args: &Args) -> Result<(), StackingError> {
         (None, object) => object.into_iter().collect(),
     };
     let mut profile = BlockProfile::default();
-    let mut stack = Stack::new(args.size.into()).assuming(Assumed { sky: args.sky, cal: args.cal });
+    let mut stack =
+        Stack::new(args.size.into()).assuming(FrameDefaults { sky: args.sky, cal: args.cal });
     for frame in &args.frames {
         let report = stack.add_frame(frame, &objects, args.verify, &mut profile)?;
         println!(

@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::print::say;
 
 /// A source that has been opened.
-pub(super) struct Beginning {
+pub(super) struct OpenSource {
     /// All of a source that fits into a small chunk; of another one, the beginning.
     pub content: Vec<u8>,
     /// The whole source, if it does not fit.
@@ -56,7 +56,7 @@ impl KeptAttributes {
 
 /// The sources of a command, with their names in the file system.
 #[derive(Default)]
-pub(super) struct Named {
+pub(super) struct NamedSources {
     pub files: Vec<(PathBuf, FileName)>,
     pub folders: Vec<NamedFolder>,
     pub links: Vec<NamedLink>,
@@ -74,9 +74,13 @@ pub(super) struct NamedLink {
 }
 
 /// The sources to put, with their names in the file system.
-pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<Named, CliError> {
+pub(super) fn named(
+    sources: &[PathBuf],
+    name: &str,
+    recursive: bool,
+) -> Result<NamedSources, CliError> {
     let into_folder = name.ends_with('/') || sources.len() > 1;
-    let mut all = Named::default();
+    let mut all = NamedSources::default();
     for source in sources {
         let named = match (into_folder, base_name(source)) {
             (false, _) => name.to_owned(),
@@ -100,7 +104,7 @@ pub(super) fn named(sources: &[PathBuf], name: &str, recursive: bool) -> Result<
     Ok(all)
 }
 
-impl Named {
+impl NamedSources {
     /// Adds a folder with everything in it, in the order of names. `name` is empty for the root of
     /// the file system.
     fn add_folder(&mut self, folder: &Path, name: &str) -> Result<(), CliError> {
@@ -142,7 +146,7 @@ pub(super) fn begin(
     source: &Path,
     name: &FileName,
     format: Option<Format>,
-) -> Result<Beginning, CliError> {
+) -> Result<OpenSource, CliError> {
     let (mut file, metadata) = open(source)?;
     let size_bytes = metadata.as_ref().map(Metadata::len);
     let kept = metadata.as_ref().map(KeptAttributes::of);
@@ -160,7 +164,7 @@ pub(super) fn begin(
         true => Box::new(SparseFile(file)),
         false => Box::new(Cursor::new(content.clone()).chain(file)),
     };
-    Ok(Beginning { content, source, size_bytes, kept, format })
+    Ok(OpenSource { content, source, size_bytes, kept, format })
 }
 
 fn base_name(path: &Path) -> Option<&str> {

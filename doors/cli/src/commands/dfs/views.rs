@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::files::{
     BlockHolder, BlockPlace, DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage,
-    Verified,
+    VerifyReport,
 };
 use eyas_client::types::dfs::{Attributes, Chunk, FileKind, FileName, NodeId};
 use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, shown};
@@ -234,7 +234,7 @@ pub(crate) fn recovery(recovery: &Recovery) -> Result<(), CliError> {
 }
 
 /// `verify`: the results of all files
-pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), CliError> {
+pub(crate) fn verified(all: &[(FileName, VerifyReport)], json: bool) -> Result<(), CliError> {
     let texts = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
     let replica = |name: &FileName, (place, node): &(usize, NodeId)| BadReplicaView {
         name: name.clone(),
@@ -243,7 +243,7 @@ pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), C
     };
     let lost_chunk = |name: &FileName, lost: &LostChunk| LostChunkView {
         name: name.clone(),
-        chunk: lost.place as u64,
+        chunk: lost.index as u64,
         offset: lost.range.start,
         size_bytes: lost.range.end - lost.range.start,
         damaged_on: texts(&lost.damaged_on),

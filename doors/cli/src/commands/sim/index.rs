@@ -146,7 +146,7 @@ fn measure(entries: u32) -> Central {
 
 fn id(random: &mut Random) -> ObjectId {
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&random.throw().to_le_bytes());
-    id[8..].copy_from_slice(&random.throw().to_le_bytes());
+    id[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+    id[8..].copy_from_slice(&random.next_u64().to_le_bytes());
     ObjectId(id)
 }

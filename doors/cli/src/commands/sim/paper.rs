@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use eyas_sim::outcome::RunOutcome;
-use eyas_sim::paper::{Experiment, HEADINGS, LEGEND, Measured, Repeated, with_results};
+use eyas_sim::paper::{
+    Experiment, HEADINGS, LEGEND, PaperResult, SimulatedExperiment, with_results,
+};
 use serde_json::json;
 
 use super::{Record, Stop, csv, object, progress, write};
@@ -62,7 +64,9 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
     // experiment.
     let (ended, ends) = mpsc::channel();
     thread::spawn(move || {
-        experiments.into_iter().all(|experiment| ended.send(Repeated::of(experiment)).is_ok())
+        experiments
+            .into_iter()
+            .all(|experiment| ended.send(SimulatedExperiment::of(experiment)).is_ok())
     });
     let mut repeated = Vec::new();
     while let Some(name) = names.get(repeated.len())
@@ -97,15 +101,15 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
     if repeated.len() < names.len() {
         say!("interrupted; the table has {} of {} experiments", repeated.len(), names.len());
     }
-    Ok(stop.code(repeated.iter().all(Repeated::is_complete)))
+    Ok(stop.code(repeated.iter().all(SimulatedExperiment::is_complete)))
 }
 
 /// The results of an experiment, for CSV and JSON.
-fn record(of: &Repeated) -> Record {
-    let Repeated { experiment, there, eyas, .. } = of;
+fn record(of: &SimulatedExperiment) -> Record {
+    let SimulatedExperiment { experiment, there, eyas, .. } = of;
     let (measured, unit) = match experiment.measured {
-        Measured::Makespan(_) => ("time", "s"),
-        Measured::Efficiency(_) => ("efficiency", "share"),
+        PaperResult::Makespan(_) => ("time", "s"),
+        PaperResult::Efficiency(_) => ("efficiency", "share"),
     };
     let [local, peer, storage] = there.read_shares();
     vec![
@@ -129,7 +133,7 @@ fn record(of: &Repeated) -> Record {
     ]
 }
 
-fn print_table(all: &[Repeated]) -> Result<(), CliError> {
+fn print_table(all: &[SimulatedExperiment]) -> Result<(), CliError> {
     let mut table = Table::new(&HEADINGS);
     all.iter().for_each(|of| table.row(of.cells()));
     table.print()?;

@@ -341,7 +341,7 @@ n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
     }
 
     #[test]
-    fn no_size_is_too_small() {
+    fn the_screen_can_be_drawn_at_any_size() {
         for (width, height) in [(1, 1), (5, 2), (9, 3), (20, 5), (40, 8), (79, 9), (300, 100)] {
             for key in [Key::End, Key::Tab] {
                 let mut screen = example();

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_keys() {
+    fn bytes_are_read_as_keys() {
         for (bytes, keys) in [
             (&b"qY"[..], &[Key::Character('q'), Key::Character('Y')][..]),
             (b"\x1b", &[Key::Escape]),

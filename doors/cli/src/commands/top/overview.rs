@@ -356,7 +356,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_rate_is_invented() {
+    fn no_rate_is_shown_without_an_earlier_snapshot() {
         let snapshot = |at_us, succeeded| Snapshot {
             at_us,
             jobs: vec![job(1, "a", succeeded, 100)],

@@ -307,7 +307,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn after_a_loss_rates_begin_anew() {
+    fn rates_are_measured_again_after_a_disconnection() {
         let mut screen = screen();
         assert_eq!(screen.overview.cluster.tasks_per_s, Some(250.0));
         screen.handle(TopEvent::Disconnected { why: "gone".into(), at_us: 5_000_000 });

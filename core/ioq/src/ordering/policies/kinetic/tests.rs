@@ -10,7 +10,7 @@ use crate::event::RequestId;
 
 proptest! {
     #[test]
-    fn it_finds_what_a_linear_search_finds(
+    fn a_kinetic_tree_finds_the_same_as_a_linear_search(
         steps in prop::collection::vec(
             (0..3_u8, 0..3_u64, 0..40_u64, 1..50_u64, 0..200_u64),
             1..120,

@@ -3,12 +3,12 @@
 
 use eyas_types::PlacementPolicy;
 
-use super::{Experiment, Measured};
+use super::{Experiment, PaperResult};
 use crate::bound::Needs;
 use crate::outcome::RunOutcome;
 
 /// An experiment with its simulated results.
-pub struct Repeated {
+pub struct SimulatedExperiment {
     /// The experiment.
     pub experiment: Experiment,
     /// Outcome with the paper's policies.
@@ -19,7 +19,7 @@ pub struct Repeated {
     pub bound: f64,
 }
 
-/// Headings of the columns of [`Repeated::cells`].
+/// Headings of the columns of [`SimulatedExperiment::cells`].
 pub const HEADINGS: [&str; 16] = [
     "EXPERIMENT",
     "IN",
@@ -50,14 +50,14 @@ BOUND: no placement does better. H: processor hours for which nodes were held, i
 LOCAL, PEER, STORAGE: shares of the inputs that tasks read from their node's store, and that nodes \
                           fetched for tasks, including tasks that then ran elsewhere.";
 
-impl Repeated {
+impl SimulatedExperiment {
     /// Simulates an experiment with the paper's policies and with those of eyas.
     pub fn of(experiment: Experiment) -> Self {
         let there = experiment.with_the_papers_policies();
         let eyas = (!experiment.is_changed).then(|| experiment.with_ours(PlacementPolicy::Cost));
         let makespan_ns = Needs::of(&*experiment.workload).bound_ns(&experiment.cluster);
         let bound = experiment.measure(&RunOutcome { makespan_ns, ..RunOutcome::default() });
-        Repeated { experiment, there, eyas, bound }
+        SimulatedExperiment { experiment, there, eyas, bound }
     }
 
     /// Whether all tasks have succeeded.
@@ -67,7 +67,8 @@ impl Repeated {
 
     /// The result that the paper reports.
     pub fn paper(&self) -> f64 {
-        let (Measured::Makespan(paper) | Measured::Efficiency(paper)) = self.experiment.measured;
+        let (PaperResult::Makespan(paper) | PaperResult::Efficiency(paper)) =
+            self.experiment.measured;
         paper
     }
 
@@ -78,10 +79,10 @@ impl Repeated {
 
     /// The row of the table, with the columns of [`HEADINGS`].
     pub fn cells(&self) -> Vec<String> {
-        let Repeated { experiment, there, eyas, .. } = self;
+        let SimulatedExperiment { experiment, there, eyas, .. } = self;
         let written = |value: f64| match experiment.measured {
-            Measured::Makespan(_) => format!("{value:.0} s"),
-            Measured::Efficiency(_) => format!("{:.1}%", value * 100.0),
+            PaperResult::Makespan(_) => format!("{value:.0} s"),
+            PaperResult::Efficiency(_) => format!("{:.1}%", value * 100.0),
         };
         let hours = |hours: f64| format!("{hours:.0}");
         let gb = |outcome: &RunOutcome| format!("{:.0}", outcome.storage_bytes as f64 / 1e9);

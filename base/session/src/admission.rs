@@ -1,4 +1,4 @@
-//! The door of a listener: limits on connections that have not proven a key of the cluster, and
+//! Admission at a listener: limits on connections that have not proven a key of the cluster, and
 //! which of them is closed when there are too many.
 //!
 //! Any process that reaches a port can open connections there and send nothing. An honest peer may
@@ -40,19 +40,19 @@ enum Stage {
 
 /// Unproven connections of one stage, oldest first.
 #[derive(Default)]
-struct Unproven {
+struct UnprovenConnections {
     from: BTreeMap<u64, IpAddr>,
     /// Number of connections of each address.
     counts: HashMap<IpAddr, usize>,
 }
 
-/// The decider of a door: no socket, no clock.
+/// The decider of admission: no socket, no clock.
 struct Arrivals {
     max_in_all: usize,
     max_per_address: usize,
     last: u64,
-    silent: Unproven,
-    speaking: Unproven,
+    silent: UnprovenConnections,
+    speaking: UnprovenConnections,
     /// Number of proven connections of each address.
     proven: HashMap<IpAddr, usize>,
     /// Time of the last displacement.
@@ -61,7 +61,7 @@ struct Arrivals {
 
 /// A connection that has to be closed.
 #[derive(Debug, PartialEq, Eq)]
-struct Displaced {
+struct Displacement {
     number: u64,
     /// Present if the displacement begins a flood, which is logged.
     flood: Option<Flood>,
@@ -74,7 +74,7 @@ struct Flood {
     connections: usize,
 }
 
-impl Unproven {
+impl UnprovenConnections {
     fn insert(&mut self, number: u64, from: IpAddr) {
         self.from.insert(number, from);
         *self.counts.entry(from).or_insert(0) += 1;
@@ -97,15 +97,15 @@ impl Arrivals {
             max_in_all,
             max_per_address,
             last: 0,
-            silent: Unproven::default(),
-            speaking: Unproven::default(),
+            silent: UnprovenConnections::default(),
+            speaking: UnprovenConnections::default(),
             proven: HashMap::new(),
             displaced: None,
         }
     }
 
     /// A connection has come. Returns its number, and the connection that it displaces.
-    fn come(&mut self, now: Instant, from: IpAddr) -> (u64, Option<Displaced>) {
+    fn come(&mut self, now: Instant, from: IpAddr) -> (u64, Option<Displacement>) {
         let displaced = self.make_room(now, from, Stage::Silent);
         self.last += 1;
         self.silent.insert(self.last, from);
@@ -114,7 +114,7 @@ impl Arrivals {
 
     /// A connection has sent something. Returns the connection that it displaces. Ignored if it was
     /// displaced itself.
-    fn spoke(&mut self, now: Instant, number: u64) -> Option<Displaced> {
+    fn spoke(&mut self, now: Instant, number: u64) -> Option<Displacement> {
         let from = self.silent.remove(number)?;
         let displaced = self.make_room(now, from, Stage::Speaking);
         self.speaking.insert(number, from);
@@ -140,7 +140,7 @@ impl Arrivals {
         take_one(&mut self.proven, from);
     }
 
-    fn make_room(&mut self, now: Instant, from: IpAddr, stage: Stage) -> Option<Displaced> {
+    fn make_room(&mut self, now: Instant, from: IpAddr, stage: Stage) -> Option<Displacement> {
         let unproven = match stage {
             Stage::Silent => &mut self.silent,
             Stage::Speaking => &mut self.speaking,
@@ -159,7 +159,7 @@ impl Arrivals {
         let connections = unproven.count(from);
         unproven.remove(number);
         let is_quiet = is_quiet_until(now, &mut self.displaced);
-        Some(Displaced { number, flood: is_quiet.then_some(Flood { from, connections }) })
+        Some(Displacement { number, flood: is_quiet.then_some(Flood { from, connections }) })
     }
 }
 
@@ -188,9 +188,9 @@ fn origin(address: IpAddr) -> IpAddr {
 
 type Close = Box<dyn FnOnce() + Send>;
 
-/// The door of one listener. Clones are the same door.
+/// The admission at one listener. Clones share its state.
 #[derive(Clone)]
-pub struct Door(Arc<Shared>);
+pub struct Admission(Arc<Shared>);
 
 struct Shared {
     /// The listener's name in the log.
@@ -208,41 +208,41 @@ struct State {
 
 /// An unproven connection, until it is dropped.
 pub struct Guest {
-    door: Door,
+    admission: Admission,
     number: u64,
     from: IpAddr,
 }
 
 /// A proven connection, until it is dropped.
-pub struct Proven {
-    door: Door,
+pub struct ProvenConnection {
+    admission: Admission,
     from: IpAddr,
 }
 
-impl Door {
-    /// A door for the listener with this `name`.
+impl Admission {
+    /// The admission at the listener with this `name`.
     pub fn new(name: &'static str) -> Self {
-        Door::with_bounds(name, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS)
+        Admission::with_bounds(name, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS)
     }
 
-    /// A door with other bounds than `MAX_UNPROVEN` and `MAX_UNPROVEN_PER_ADDRESS`.
+    /// An admission with other bounds than `MAX_UNPROVEN` and `MAX_UNPROVEN_PER_ADDRESS`.
     pub fn with_bounds(name: &'static str, max_unproven: usize, max_per_address: usize) -> Self {
         let arrivals = Arrivals::new(max_unproven, max_per_address);
-        Door(Arc::new(Shared {
+        Admission(Arc::new(Shared {
             name,
             state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }),
         }))
     }
 
     /// Registers a connection from `address`. `close` is called if another connection displaces it,
-    /// and must not call the door.
+    /// and must not call this type.
     pub fn enter(&self, address: IpAddr, close: impl FnOnce() + Send + 'static) -> Guest {
         let from = origin(address);
         let mut state = self.state();
         let (number, displaced) = state.arrivals.come(Instant::now(), from);
         state.closes.insert(number, Box::new(close));
         self.close(state, displaced);
-        Guest { door: self.clone(), number, from }
+        Guest { admission: self.clone(), number, from }
     }
 
     /// Logs that the system cannot accept connections, at most once per `QUIET`.
@@ -252,8 +252,8 @@ impl Door {
         }
     }
 
-    fn close(&self, mut state: MutexGuard<'_, State>, displaced: Option<Displaced>) {
-        let Some(Displaced { number, flood }) = displaced else { return };
+    fn close(&self, mut state: MutexGuard<'_, State>, displaced: Option<Displacement>) {
+        let Some(Displacement { number, flood }) = displaced else { return };
         let close = state.closes.remove(&number);
         drop(state);
         if let Some(close) = close {
@@ -279,35 +279,35 @@ impl Door {
 impl Guest {
     /// The connection has sent something.
     pub fn spoke(&self) {
-        let mut state = self.door.state();
+        let mut state = self.admission.state();
         let displaced = state.arrivals.spoke(Instant::now(), self.number);
-        self.door.close(state, displaced);
+        self.admission.close(state, displaced);
     }
 
     /// The connection has proven a key.
-    pub fn prove(self) -> Proven {
+    pub fn prove(self) -> ProvenConnection {
         self.prove_up_to(usize::MAX).expect("an address has fewer connections")
     }
 
     /// The connection has proven a key. `None` if `max` connections from its address have done so,
     /// and are open.
-    pub fn prove_up_to(self, max: usize) -> Option<Proven> {
-        let has_room = self.door.state().arrivals.prove(self.from, max);
-        has_room.then(|| Proven { door: self.door.clone(), from: self.from })
+    pub fn prove_up_to(self, max: usize) -> Option<ProvenConnection> {
+        let has_room = self.admission.state().arrivals.prove(self.from, max);
+        has_room.then(|| ProvenConnection { admission: self.admission.clone(), from: self.from })
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let mut state = self.door.state();
+        let mut state = self.admission.state();
         state.arrivals.leave(self.number);
         state.closes.remove(&self.number);
     }
 }
 
-impl Drop for Proven {
+impl Drop for ProvenConnection {
     fn drop(&mut self) {
-        self.door.state().arrivals.end_proven(self.from);
+        self.admission.state().arrivals.end_proven(self.from);
     }
 }
 
@@ -326,7 +326,7 @@ mod tests {
         Arrivals::new(6, 4)
     }
 
-    fn number_of(displaced: Option<Displaced>) -> Option<u64> {
+    fn number_of(displaced: Option<Displacement>) -> Option<u64> {
         displaced.map(|displaced| displaced.number)
     }
 
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_addresses_the_one_with_the_most_makes_room_and_proven_ones_come_last() {
+    fn the_address_with_the_most_connections_makes_room_and_proven_ones_come_last() {
         let (mut arrivals, now) = (arrivals(), Instant::now());
         assert!(arrivals.prove(host(1), 1) && !arrivals.prove(host(1), 1));
         let [known, first, second] =
@@ -400,11 +400,11 @@ mod tests {
 
     #[test]
     fn closed_connections_are_forgotten() {
-        let door = Door::with_bounds("test", 2, 2);
+        let admission = Admission::with_bounds("test", 2, 2);
         let (closed, is_closed) = std::sync::mpsc::channel();
         let enter = |name| {
             let closed = closed.clone();
-            door.enter(FLOOD, move || closed.send(name).unwrap())
+            admission.enter(FLOOD, move || closed.send(name).unwrap())
         };
         let first = enter("first");
         let second = enter("second");
@@ -416,7 +416,7 @@ mod tests {
         let _last = enter("fifth");
         assert_eq!(is_closed.try_iter().collect::<Vec<_>>(), ["third"]);
         drop(proven);
-        let state = door.state();
+        let state = admission.state();
         assert_eq!(
             (state.closes.len(), state.arrivals.proven.len(), state.arrivals.speaking.from.len()),
             (2, 0, 0)

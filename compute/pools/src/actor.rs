@@ -1,4 +1,4 @@
-//! The owner of all pools: one task that answers clients, asks batch systems for states, and tells
+//! The actor of all pools: one task that answers clients, asks batch systems for states, and tells
 //! each pool its work.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ mod answers;
 #[cfg(test)]
 mod tests;
 
-/// Requests of clients that wait for the owner.
+/// Requests of clients that wait for the actor.
 const MAX_WAITING: usize = 64;
 /// Commands that submit or withdraw requests at the same time.
 const MAX_COMMANDS: usize = 4;
@@ -118,7 +118,7 @@ pub enum PoolsError {
     Stopping,
 }
 
-/// What the owner answers to a request.
+/// What the actor answers to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolsAnswer {
     /// Pools.
@@ -131,7 +131,7 @@ pub enum PoolsAnswer {
 
 type Reply = oneshot::Sender<Result<PoolsAnswer, PoolsError>>;
 
-/// A connection to the owner.
+/// A connection to the actor.
 #[derive(Clone)]
 pub struct PoolsHandle {
     inbox: mpsc::Sender<(PoolsRequest, Reply)>,
@@ -139,7 +139,7 @@ pub struct PoolsHandle {
 }
 
 impl PoolsHandle {
-    /// Starts the owner, and takes up the pools in the folder. The task ends after the sender of
+    /// Starts the actor, and takes up the pools in the folder. The task ends after the sender of
     /// `state` was dropped, or the cluster stops.
     pub fn start(
         config: PoolsConfig,
@@ -149,7 +149,7 @@ impl PoolsHandle {
         let (inbox, requests) = mpsc::channel(MAX_WAITING);
         let (show, views) = watch::channel(Vec::new());
         let (finished, results) = mpsc::unbounded_channel();
-        let owner = Owner {
+        let actor = PoolsActor {
             config,
             pools: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -162,11 +162,11 @@ impl PoolsHandle {
             adding: BTreeSet::new(),
             answers: Vec::new(),
         };
-        // The owner writes files, so it has a thread of its own: a slow disk must not delay the
+        // The actor writes files, so it has a thread of its own: a slow disk must not delay the
         // dispatcher.
         let runtime = Handle::current();
         let work = tokio::task::spawn_blocking(move || {
-            runtime.block_on(owner.run(requests, results, state))
+            runtime.block_on(actor.run(requests, results, state))
         });
         (PoolsHandle { inbox, views }, work)
     }
@@ -188,7 +188,7 @@ impl PoolsHandle {
 }
 
 /// What a task of a batch command has found. There is at most one of each kind for each request.
-enum Finished {
+enum CommandResult {
     Submitted {
         pool: String,
         number: u64,
@@ -216,7 +216,7 @@ type Scope = (String, String);
 
 /// When the states of a scope are asked for.
 #[derive(Default)]
-struct Ask {
+struct StatePoll {
     next_us: u64,
     is_running: bool,
 }
@@ -242,12 +242,12 @@ impl OpenJobs {
     }
 }
 
-struct Owner {
+struct PoolsActor {
     config: PoolsConfig,
     pools: BTreeMap<String, Pool>,
-    asks: BTreeMap<Scope, Ask>,
+    asks: BTreeMap<Scope, StatePoll>,
     orders: mpsc::Sender<PoolOrder>,
-    finished: mpsc::UnboundedSender<Finished>,
+    finished: mpsc::UnboundedSender<CommandResult>,
     commands: Arc<Semaphore>,
     /// The version of the shapes, and the shapes, that the dispatcher was told last.
     shapes: u64,
@@ -259,11 +259,11 @@ struct Owner {
     answers: Vec<(Reply, Result<PoolsAnswer, PoolsError>)>,
 }
 
-impl Owner {
+impl PoolsActor {
     async fn run(
         mut self,
         mut requests: mpsc::Receiver<(PoolsRequest, Reply)>,
-        mut results: mpsc::UnboundedReceiver<Finished>,
+        mut results: mpsc::UnboundedReceiver<CommandResult>,
         mut state: watch::Receiver<ClusterState>,
     ) {
         let clock = PoolClock::new();
@@ -352,11 +352,11 @@ impl Owner {
     fn finished(
         &mut self,
         now_us: u64,
-        finished: Finished,
+        finished: CommandResult,
         actions: &mut Vec<(String, PoolAction)>,
     ) {
         match finished {
-            Finished::Submitted { pool, number, answer, failed_hosts } => {
+            CommandResult::Submitted { pool, number, answer, failed_hosts } => {
                 if let Some(pool) = self.pools.get_mut(&pool) {
                     with(pool, actions, |pool, actions| {
                         pool.pass_over(now_us, failed_hosts, actions);
@@ -364,7 +364,7 @@ impl Owner {
                     });
                 }
             }
-            Finished::States { scope, asked, answer, found } => {
+            CommandResult::States { scope, asked, answer, found } => {
                 if let Some(ask) = self.asks.get_mut(&scope) {
                     ask.is_running = false;
                 }
@@ -394,7 +394,7 @@ impl Owner {
                     });
                 }
             }
-            Finished::Tried { name, options, answer, reply } => {
+            CommandResult::Tried { name, options, answer, reply } => {
                 self.adding.remove(&name);
                 let added = match (answer, systems::of(&options)) {
                     (Err(why), _) => Err(PoolsError::Refused(why)),
@@ -489,7 +489,7 @@ impl Owner {
             let number = plan.number;
             let answer = submit_one(&*system, plan, issue).await;
             let failed_hosts = system.take_failed_hosts();
-            let _ = finished.send(Finished::Submitted { pool, number, answer, failed_hosts });
+            let _ = finished.send(CommandResult::Submitted { pool, number, answer, failed_hosts });
         });
     }
 
@@ -512,7 +512,8 @@ impl Owner {
         for pool in self.pools.values().filter(|pool| pool.has_open()) {
             let scope = (pool.options.system.clone(), pool.system.scope(&pool.options));
             let next_us = now_us + pool.system.ask_every().as_micros() as u64;
-            let ask = self.asks.entry(scope.clone()).or_insert(Ask { next_us, is_running: false });
+            let ask =
+                self.asks.entry(scope.clone()).or_insert(StatePoll { next_us, is_running: false });
             if !ask.is_running && ask.next_us <= now_us {
                 let jobs = due.entry(scope.clone()).or_insert_with(|| OpenJobs::of(&pool.system));
                 for (number, job) in pool.open_jobs() {
@@ -526,7 +527,7 @@ impl Owner {
         self.asks.retain(|scope, ask| ask.is_running || scopes.contains(scope));
         for (scope, OpenJobs { system, asked, jobs, unclear }) in due {
             let next_us = now_us + system.ask_every().as_micros() as u64;
-            self.asks.insert(scope.clone(), Ask { next_us, is_running: true });
+            self.asks.insert(scope.clone(), StatePoll { next_us, is_running: true });
             let finished = self.finished.clone();
             tokio::spawn(async move {
                 let answer =
@@ -541,7 +542,7 @@ impl Owner {
                         break;
                     }
                 }
-                let _ = finished.send(Finished::States { scope, asked, answer, found });
+                let _ = finished.send(CommandResult::States { scope, asked, answer, found });
             });
         }
     }
@@ -578,7 +579,7 @@ impl Owner {
     async fn withdraw_all(
         &mut self,
         clock: PoolClock,
-        results: &mut mpsc::UnboundedReceiver<Finished>,
+        results: &mut mpsc::UnboundedReceiver<CommandResult>,
     ) {
         self.commands.close();
         // The commands that follow are run below, for all requests of a pool together.

@@ -13,7 +13,7 @@ use crate::file::File;
 use crate::read::{ChunkReader, ReadPart, chunk_map};
 
 /// A reader of a range of a file. It returns parts of chunks in order.
-pub struct Reading {
+pub struct ChunkStream {
     chunks: Arc<ChunkReader>,
     file: Arc<File>,
     plan: Sequence,
@@ -38,7 +38,7 @@ enum BegunPart {
 
 impl ChunkReader {
     /// Reads a whole file.
-    pub fn read(self: &Arc<Self>, file: &File) -> Reading {
+    pub fn read(self: &Arc<Self>, file: &File) -> ChunkStream {
         self.read_range(file, 0..file.record.size_bytes())
     }
 
@@ -57,8 +57,8 @@ impl ChunkReader {
         };
         let map = chunk_map(&file.record);
         let mut parts = map.parts(offset..end);
-        if let (Some(ChunkPart { place, range }), None) = (parts.next(), parts.next()) {
-            return Ok(self.part(file, place, range).await?.content);
+        if let (Some(ChunkPart { index, range }), None) = (parts.next(), parts.next()) {
+            return Ok(self.part(file, index, range).await?.content);
         }
         let mut reading = self.read_range(file, offset..end);
         let mut read = Vec::new();
@@ -69,19 +69,19 @@ impl ChunkReader {
     }
 
     /// Reads a range of a file, up to the end of the file.
-    pub fn read_range(self: &Arc<Self>, file: &File, wanted: Range<u64>) -> Reading {
-        Reading::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
+    pub fn read_range(self: &Arc<Self>, file: &File, wanted: Range<u64>) -> ChunkStream {
+        ChunkStream::of(self.clone(), Arc::new(file.clone()), &chunk_map(&file.record), wanted)
     }
 }
 
-impl Reading {
+impl ChunkStream {
     pub(crate) fn of(
         chunks: Arc<ChunkReader>,
         file: Arc<File>,
         map: &ChunkMap,
         range: Range<u64>,
     ) -> Self {
-        Reading {
+        ChunkStream {
             chunks,
             file,
             plan: Sequence::new(map, range),
@@ -109,10 +109,10 @@ impl Reading {
     pub async fn next_part(&mut self) -> Result<Option<FilePart>, FilesError> {
         while let Some(part) = self.plan.begin() {
             let (chunks, file) = (self.chunks.clone(), self.file.clone());
-            self.begun.push_back(match file.record.chunks[part.place].is_hole() {
+            self.begun.push_back(match file.record.chunks[part.index].is_hole() {
                 true => BegunPart::Hole(part.size_bytes()),
                 false => BegunPart::Fetched(Background::spawn(async move {
-                    chunks.part(&file, part.place, part.range).await
+                    chunks.part(&file, part.index, part.range).await
                 })),
             });
         }

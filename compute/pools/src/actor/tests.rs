@@ -1,4 +1,4 @@
-//! What clients and the dispatcher hear of the owner.
+//! What clients and the dispatcher hear of the actor.
 
 use super::*;
 use crate::pool::tests::options;

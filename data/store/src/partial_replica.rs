@@ -13,7 +13,7 @@ use crate::pieces::PIECE_BYTES;
 
 /// A partial replica. Its prefix only grows, and has its final content.
 #[derive(Debug)]
-pub struct Arriving {
+pub struct PartialReplica {
     /// Size of the whole object.
     pub size_bytes: u64,
     /// File to read the prefix from. It remains readable when the object is published or given up.
@@ -46,11 +46,11 @@ pub enum ArrivalEnd {
     GivenUp,
 }
 
-impl Arriving {
+impl PartialReplica {
     pub(crate) fn new(size_bytes: u64, file: File) -> Self {
         let state =
             State { progress: ArrivalProgress { written_bytes: 0, end: None }, pieces: Vec::new() };
-        Arriving { size_bytes, file, state: Mutex::new(state), changed: Condvar::new() }
+        PartialReplica { size_bytes, file, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Waits until the prefix has more than `bytes`, the receipt has ended, or `patience` has
@@ -95,17 +95,17 @@ impl Arriving {
 /// first receipt is the one that others read.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    table: Mutex<HashMap<ObjectId, Arc<Arriving>>>,
+    table: Mutex<HashMap<ObjectId, Arc<PartialReplica>>>,
     changed: Condvar,
 }
 
 impl Arrivals {
-    pub fn begin(&self, id: ObjectId, arriving: &Arc<Arriving>) {
+    pub fn begin(&self, id: ObjectId, arriving: &Arc<PartialReplica>) {
         self.table().entry(id).or_insert_with(|| arriving.clone());
         self.changed.notify_all();
     }
 
-    pub fn end(&self, id: ObjectId, arriving: &Arc<Arriving>, how: ArrivalEnd) {
+    pub fn end(&self, id: ObjectId, arriving: &Arc<PartialReplica>, how: ArrivalEnd) {
         let mut table = self.table();
         if table.get(&id).is_some_and(|first| Arc::ptr_eq(first, arriving)) {
             table.remove(&id);
@@ -122,7 +122,7 @@ impl Arrivals {
         id: ObjectId,
         patience: Duration,
         is_here: impl Fn() -> bool,
-    ) -> Option<Arc<Arriving>> {
+    ) -> Option<Arc<PartialReplica>> {
         let deadline = Instant::now() + patience;
         let mut table = self.table();
         loop {
@@ -139,7 +139,7 @@ impl Arrivals {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<Arriving>>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<PartialReplica>>> {
         // No update of the map can panic half-way.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

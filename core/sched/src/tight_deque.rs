@@ -1,5 +1,5 @@
-//! Growth of lists of which there are many, and which together have an entry for each waiting task:
-//! by a quarter instead of to the double, so that little memory is unused.
+//! Growth of queues by a quarter instead of to the double, so that little memory is unused: there
+//! are many of them, and together they have an entry for each waiting task.
 
 use alloc::collections::VecDeque;
 

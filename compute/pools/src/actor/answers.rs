@@ -1,8 +1,8 @@
-//! What clients ask of the owner.
+//! What clients ask of the actor.
 
 use super::*;
 
-impl Owner {
+impl PoolsActor {
     pub(super) fn answer(
         &mut self,
         now_us: u64,
@@ -116,7 +116,7 @@ impl Owner {
         let finished = self.finished.clone();
         tokio::spawn(async move {
             let answer = system.try_out(&plan).await;
-            let _ = finished.send(Finished::Tried { name, options, answer, reply });
+            let _ = finished.send(CommandResult::Tried { name, options, answer, reply });
         });
     }
 

@@ -7,7 +7,7 @@ use eyas_types::dfs::{Attributes, FileId, FileKind};
 
 /// An entry as the cluster has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ClusterEntry {
     pub id: FileId,
     pub kind: FileKind,
     pub size_bytes: u64,
@@ -18,9 +18,9 @@ pub(crate) struct Found {
     pub file: Option<Arc<File>>,
 }
 
-impl From<File> for Found {
+impl From<File> for ClusterEntry {
     fn from(file: File) -> Self {
-        Found {
+        ClusterEntry {
             id: file.record.id,
             kind: file.record.kind.clone(),
             size_bytes: file.record.size_bytes(),
