@@ -19,7 +19,7 @@ pub(crate) use self::explain::Explainer;
 pub(crate) use self::results::ResultReader;
 pub(crate) use self::views::Views;
 use crate::dispatcher_core::DispatcherCore;
-use crate::service::{Answer, FilesNodes, ServiceError, StoppingCluster};
+use crate::service::answer::{Answer, FilesNodes, ServiceError, StoppingCluster};
 
 /// An answer has no further tasks once its items and commands have this many bytes; clients ask for
 /// the rest.

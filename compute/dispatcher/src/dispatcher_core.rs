@@ -24,7 +24,6 @@ use crate::durable_replies::DurableReplies;
 use crate::events::{ClusterEvents, NewEvent};
 use crate::executors::ConnectedExecutors;
 use crate::log::{Log, RecordNumber};
-use crate::service::CoreCall;
 use crate::sign_of_life::SignOfLife;
 use attached::AttachedClients;
 use durable::OnceDurable;
@@ -72,6 +71,9 @@ pub(crate) enum CoreMessage {
         executor: ExecutorId,
     },
 }
+
+/// A call that the owner of the state carries out.
+pub(crate) type CoreCall = Box<dyn FnOnce(&mut DispatcherCore) + Send>;
 
 /// What the core is told and asked. A call does not wait for what executors have sent before, which
 /// may be much.

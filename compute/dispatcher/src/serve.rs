@@ -25,7 +25,7 @@ use crate::dispatcher_core::{CoreInbox, DispatcherCore};
 use crate::journal::{Journal, JournalError, JournalOptions};
 use crate::keys::{Keys, KeysError};
 use crate::log::Log;
-use crate::service::DispatcherHandle;
+use crate::service::{Caller, DispatcherHandle};
 use crate::{client_session, executor_session};
 
 /// Messages that may wait for the core. Sessions with more messages wait, and so do their
@@ -299,7 +299,7 @@ async fn serve(
             executor_session::serve(session, dispatcher.executors, &dispatcher.keys).await
         }
         Role::Client => {
-            let service = dispatcher.for_holder(session.standing.holder());
+            let service = Caller::new(dispatcher, session.standing.holder());
             client_session::serve(session, service).await
         }
         Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),

@@ -11,7 +11,7 @@ use eyas_wire::view::{Explanation, TaskView};
 
 use super::{MAX_NAMES, ResultReader, Views};
 use crate::executors::ConnectedExecutor;
-use crate::service::Answer;
+use crate::service::answer::Answer;
 
 /// Inputs of a task that an explanation lists.
 const MAX_INPUTS_SHOWN: usize = 1000;

@@ -8,7 +8,7 @@ use eyas_types::{JobId, ObjectId, OutputSpec, TaskId};
 use eyas_wire::client::{KeptOutput, KeptPart};
 
 use crate::dispatcher_core::DispatcherCore;
-use crate::service::{Answer, ServiceError};
+use crate::service::answer::{Answer, ServiceError};
 
 /// Tasks, and outputs of tasks, in one answer about what a job keeps.
 const TOLD_AT_ONCE: usize = 4096;

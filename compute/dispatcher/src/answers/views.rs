@@ -12,7 +12,7 @@ use super::shown::{command_of, item_text};
 use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
 use crate::dispatcher_core::DispatcherCore;
 use crate::executors::ConnectedExecutor;
-use crate::service::TaskQuery;
+use crate::service::answer::TaskQuery;
 
 /// What callers see of the dispatcher's state.
 #[derive(Clone, Copy)]

@@ -12,8 +12,8 @@ use eyas_types::{JobId, TaskResult, units};
 
 use super::DispatcherCore;
 use crate::events::NewEvent;
+use crate::service::answer::{Answer, ServiceError};
 use crate::service::deliveries::{DeliveryQueue, JobDelivery};
-use crate::service::{Answer, ServiceError};
 
 /// Maximum size of the results that a client has not read yet.
 const MAX_UNREAD_BYTES: u64 = 256 << 20;

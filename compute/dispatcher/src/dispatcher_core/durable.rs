@@ -11,7 +11,7 @@ use super::DispatcherCore;
 use crate::durable_replies::JobProgress;
 use crate::journal::{JournalError, tell_difference};
 use crate::log::{RecordNumber, StoredJob};
-use crate::service::{Answer, ServiceError};
+use crate::service::answer::{Answer, ServiceError};
 
 /// What the core does once a record is on disk.
 pub(super) enum OnceDurable {

@@ -101,7 +101,7 @@ impl Dispatcher {
             core,
             durable,
             calls,
-            service: handle.for_holder(ADMIN),
+            service: Caller::new(handle.clone(), ADMIN),
             handle,
             outbox,
             sent,
@@ -118,12 +118,12 @@ impl Dispatcher {
         let elsewhere = tempfile::tempdir().unwrap();
         let (other, _) = core_in(&elsewhere);
         (self.handle, self.calls) = handle_of(&other, &elsewhere);
-        self.service = self.handle.for_holder(ADMIN);
+        self.service = Caller::new(self.handle.clone(), ADMIN);
         drop(std::mem::replace(&mut self.core, other));
         while durable.recv().is_ok() {}
         (self.core, self.durable) = core_in(&self.folder);
         (self.handle, self.calls) = handle_of(&self.core, &self.folder);
-        self.service = self.handle.for_holder(ADMIN);
+        self.service = Caller::new(self.handle.clone(), ADMIN);
         self.settle();
     }
 

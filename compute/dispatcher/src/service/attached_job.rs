@@ -5,9 +5,10 @@ use eyas_jobs::{self as jobs, Extension};
 use eyas_types::{JobId, ObjectSpec, TaskItem, TaskTemplate};
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::Answer;
-use super::caller::{CoreCall, DispatcherHandle};
+use super::answer::Answer;
 use super::deliveries::{Deliveries, JobDelivery};
+use super::handle::DispatcherHandle;
+use crate::dispatcher_core::CoreCall;
 use crate::expressions::compile;
 
 /// A job that is attached to its holder. It is cancelled when this is dropped.
