@@ -9,8 +9,10 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod attached_clients;
 mod client_session;
 mod clock;
+mod deadlines;
 mod dispatcher_core;
 mod durable_replies;
 mod events;
@@ -21,14 +23,17 @@ mod journal;
 mod keys;
 mod log;
 mod outgoing;
+mod pools;
+mod pushes;
+mod records;
 mod rights;
 mod serve;
 pub mod service;
 mod sign_of_life;
 
-pub use dispatcher_core::push::PushError;
 pub use executors::NoSuchExecutor;
 pub use journal::{JournalError, check_journal, kept_objects};
 pub use keys::KeysError;
+pub use pushes::PushError;
 pub use rights::NotAllowed;
 pub use serve::{DispatcherConfig, DispatcherError, Running, start};

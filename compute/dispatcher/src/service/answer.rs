@@ -8,10 +8,10 @@ use eyas_types::course::MAX_USER_BYTES;
 use eyas_types::{JobId, Name, TaskId};
 use thiserror::Error;
 
-use crate::dispatcher_core::push::PushError;
 use crate::executors::NoSuchExecutor;
 use crate::journal::JournalError;
 use crate::keys::KeysError;
+use crate::pushes::PushError;
 use crate::rights::NotAllowed;
 
 /// What a service answers.

@@ -27,7 +27,7 @@ use super::{
     Answer, CheckedJob, FilesNodes, Service, ServiceError, StoppingCluster, TaskQuery,
     WatchedResults,
 };
-use crate::answers::Explainer;
+use crate::answers::{Explainer, changes};
 use crate::dispatcher_core::DispatcherCore;
 use crate::events::EventStream;
 use crate::keys::{Keys, KeysError};
@@ -134,12 +134,13 @@ impl Service for Caller {
 
     async fn job(&self, job: JobId) -> Answer<JobView> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| Ok(core.views().of_job(core.job(job)?)))
+            .ask_of_job(job, move |core| Ok(core.views().of_job(core.views().job(job)?)))
             .await
     }
 
     async fn tasks(&self, job: JobId, query: TaskQuery) -> Answer<Vec<TaskView>> {
-        let tasks = move |core: &mut DispatcherCore| Ok(core.views().tasks(core.job(job)?, query));
+        let tasks =
+            move |core: &mut DispatcherCore| Ok(core.views().tasks(core.views().job(job)?, query));
         self.permit(RequiredRight::Job(job))?.ask_of_job(job, tasks).await
     }
 
@@ -149,7 +150,7 @@ impl Service for Caller {
 
     async fn result(&self, task: TaskId) -> Answer<Option<TaskResult>> {
         self.permit(RequiredRight::Job(task.job))?
-            .ask_of_job(task.job, move |core| core.result(task))
+            .ask_of_job(task.job, move |core| core.views().result(task))
             .await
     }
 
@@ -161,19 +162,19 @@ impl Service for Caller {
 
     async fn report(&self, job: JobId) -> Answer<JobReport> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| Ok(core.views().report(core.job(job)?)))
+            .ask_of_job(job, move |core| Ok(core.views().report(core.views().job(job)?)))
             .await
     }
 
     async fn trace(&self, job: JobId, from: u32) -> Answer<TracePart> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| Ok(core.views().trace(core.job(job)?, from)?))
+            .ask_of_job(job, move |core| Ok(core.views().trace(core.views().job(job)?, from)?))
             .await
     }
 
     async fn inputs(&self, job: JobId, from: u32) -> Answer<InputsPart> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| core.inputs(job, from))
+            .ask_of_job(job, move |core| changes::inputs(core.views().job(job)?, from))
             .await
     }
 
@@ -196,22 +197,26 @@ impl Service for Caller {
 
     async fn cancel(&self, job: JobId, task: Option<u32>) -> Answer<u64> {
         self.permit(RequiredRight::Submit)?
-            .ask_of_job(job, move |core| core.cancel(job, task))
+            .ask_of_job(job, move |core| core.change(job, |job| changes::cancel(job, task)))
             .await
     }
 
     async fn retry(&self, job: JobId, current: Vec<(u32, ObjectSpec)>) -> Answer<u64> {
         self.permit(RequiredRight::Submit)?
-            .ask_of_job(job, move |core| core.retry(job, current))
+            .ask_of_job(job, move |core| core.change(job, |job| changes::retry(job, current)))
             .await
     }
 
     async fn release(&self, job: JobId) -> Answer<u64> {
-        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.release(job)).await
+        self.permit(RequiredRight::Submit)?
+            .ask_of_job(job, move |core| core.change(job, changes::release))
+            .await
     }
 
     async fn forget(&self, job: JobId) -> Answer<u64> {
-        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.forget(job)).await
+        self.permit(RequiredRight::Submit)?
+            .ask_of_job(job, move |core| core.change(job, changes::forget))
+            .await
     }
 
     async fn executors(&self) -> Answer<Vec<ExecutorView>> {

@@ -96,6 +96,7 @@ impl DispatcherHandle {
 
     /// Describes failures, for a watch that has seen their results.
     pub(super) async fn failures(&self, job: JobId, tasks: Vec<u32>) -> Answer<Vec<FailureView>> {
-        self.ask_of_job(job, move |core| Ok(core.views().failures(core.job(job)?, &tasks))).await
+        self.ask_of_job(job, move |core| Ok(core.views().failures(core.views().job(job)?, &tasks)))
+            .await
     }
 }

@@ -260,7 +260,7 @@ async fn a_call_does_not_wait_for_what_executors_have_sent_before() {
     let (_stop, stop) = watch::channel(false);
     tokio::select! {
         left = answer => assert_eq!(left, Ok(MESSAGES)),
-        () = core.run(CoreInbox { calls, messages }, durable, orders, stop) => {
+        () = run(core, CoreInbox { calls, messages, durable, orders, stop }, None) => {
             panic!("it has ended")
         }
     }
