@@ -1,5 +1,5 @@
-//! Answers to callers of the service. How jobs, tasks, executors and objects look is in `views`, why
-//! a task waits is in `explain`, results come from the log by `results`, and what a caller may
+//! Answers to callers of the service. How jobs, tasks, executors and objects look is in `views`,
+//! why a task waits is in `explain`, results come from the log by `results`, and what a caller may
 //! change is in `changes`. Everything here takes what it reads, and changes nothing.
 
 pub(crate) mod changes;

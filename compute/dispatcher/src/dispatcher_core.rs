@@ -24,7 +24,7 @@ use crate::journal::JournalError;
 use crate::log::Log;
 use crate::pools::{AfterOrder, CorePools, ReportedCluster};
 use crate::pushes::ActivePushes;
-use crate::records::Records;
+use crate::records::JobRecords;
 use crate::sign_of_life::SignOfLife;
 
 mod calls;
@@ -65,7 +65,7 @@ pub(crate) struct DispatcherCore {
     /// Names of this process and of its owner.
     processes: Vec<String>,
     pub(crate) executors: ConnectedExecutors,
-    records: Records,
+    records: JobRecords,
     pub(crate) replies: DurableReplies,
     attached: AttachedClients,
     pushes: ActivePushes,
@@ -87,7 +87,7 @@ impl DispatcherCore {
             caching,
             processes,
             executors: ConnectedExecutors::default(),
-            records: Records::new(log),
+            records: JobRecords::new(log),
             replies: DurableReplies::new(clock),
             attached: AttachedClients::default(),
             pushes: ActivePushes::default(),

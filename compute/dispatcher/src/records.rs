@@ -22,7 +22,7 @@ enum OnceDurable {
 }
 
 /// The log, as the owner of the dispatcher's state writes and reads it.
-pub(crate) struct Records {
+pub(crate) struct JobRecords {
     log: Arc<dyn Log>,
     /// What follows once records are on disk, in their order.
     once_durable: VecDeque<(RecordNumber, OnceDurable)>,
@@ -34,9 +34,9 @@ pub(crate) struct Records {
     loaded: Option<Replay>,
 }
 
-impl Records {
+impl JobRecords {
     pub fn new(log: Arc<dyn Log>) -> Self {
-        Records {
+        JobRecords {
             log,
             once_durable: VecDeque::new(),
             unwritten: BTreeMap::new(),

@@ -8,7 +8,7 @@ use eyas_wire::client::TaskResult;
 
 use crate::journal::JournalError;
 use crate::log::Captured;
-use crate::records::Records;
+use crate::records::JobRecords;
 
 /// Looks results up. Neighbouring tasks often share a journal entry, so the last entry that was
 /// read is kept.
@@ -29,7 +29,7 @@ impl ResultReader {
     /// A task's last result, if it has ended.
     pub fn last(
         &mut self,
-        records: &Records,
+        records: &JobRecords,
         job: &Job,
         index: u32,
     ) -> Result<Option<TaskResult>, JournalError> {

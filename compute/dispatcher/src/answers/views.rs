@@ -11,7 +11,7 @@ use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader, check_tas
 use crate::durable_replies::JobProgress;
 use crate::executors::{ConnectedExecutor, ConnectedExecutors};
 use crate::pools::CorePools;
-use crate::records::Records;
+use crate::records::JobRecords;
 use crate::service::answer::{Answer, ServiceError, TaskQuery};
 
 /// What callers see of the dispatcher's state.
@@ -22,7 +22,7 @@ pub(crate) struct Views<'a> {
     pub scheduler: &'a Scheduler,
     pub executors: &'a ConnectedExecutors,
     pub pools: &'a CorePools,
-    pub records: &'a Records,
+    pub records: &'a JobRecords,
     /// Name of the policy of placement.
     pub policy: &'a str,
 }
