@@ -77,3 +77,33 @@ impl Deadlines {
         self.stopping_us.is_some_and(|since_us| now_us > since_us + STOP_DEADLINE_US)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEARTBEAT: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn the_first_deadline_counts_but_ticks_have_a_pause_between_them() {
+        let mut deadlines = Deadlines::new(HEARTBEAT, 1_000_000);
+        assert_eq!(deadlines.next_us(&[None, None], false), None);
+        assert_eq!(deadlines.next_us(&[Some(9_000_000), Some(5_000_000)], false), Some(5_000_000));
+        assert_eq!(deadlines.next_us(&[Some(9_000_000)], true), Some(1_100_000));
+        assert_eq!(deadlines.next_us(&[Some(7)], true), Some(1_000_000 + MIN_PAUSE_US));
+        deadlines.tick(2_000_000, 2_000_000);
+        assert_eq!(deadlines.next_us(&[Some(7)], false), Some(2_000_000 + MIN_PAUSE_US));
+        deadlines.begin_to_stop(3_000_000);
+        let last_us = 3_000_000 + STOP_DEADLINE_US;
+        assert_eq!(deadlines.next_us(&[], false), Some(last_us + 1));
+        assert_eq!([last_us, last_us + 1].map(|us| deadlines.is_stop_over(us)), [false, true]);
+    }
+
+    #[test]
+    fn a_tick_that_is_late_by_half_a_heartbeat_means_that_no_executor_could_be_heard() {
+        let mut deadlines = Deadlines::new(HEARTBEAT, 0);
+        assert!(!deadlines.tick(11_000_000, 10_000_000));
+        assert!(deadlines.tick(11_000_001, 10_000_000));
+        assert!(deadlines.lease_us() < deadlines.silence_us());
+    }
+}

@@ -2,9 +2,10 @@
 //!
 //! It is the shell of two deciders: [`eyas_jobs::Jobs`] decides what becomes of jobs, and
 //! [`eyas_sched::Scheduler`] decides where tasks run. One task, the core, owns all state and never
-//! waits. Around it are one task for each connection, and the journal's thread. Everything that a
-//! client was told about a job is on disk: that it is accepted, cancelled or run again, its
-//! progress, and each result. So `kill -9` makes none of it untrue.
+//! waits. Its parts, such as `records` and `pushes`, have fields of their own, and return what
+//! follows from a change. Around the core are one task for each connection, and the journal's
+//! thread. Everything that a client was told about a job is on disk: that it is accepted, cancelled
+//! or run again, its progress, and each result. So `kill -9` makes none of it untrue.
 
 #![forbid(unsafe_code)]
 

@@ -87,7 +87,8 @@ impl ActivePushes {
     pub fn begin(
         &mut self,
         request: PushRequest,
-        (jobs, scheduler): (&Jobs, &Scheduler),
+        jobs: &Jobs,
+        scheduler: &Scheduler,
         executors: &ConnectedExecutors,
     ) -> Result<(PushId, Event, watch::Receiver<PushView>), PushError> {
         let PushRequest { objects, kept, to, distribution, wait } = request;

@@ -235,8 +235,8 @@ impl DispatcherCore {
         if !self.caching {
             return Err(PushError::NoCaching(self.policy.clone()));
         }
-        let known = (&self.jobs, &self.scheduler);
-        let (push, event, view) = self.pushes.begin(request, known, &self.executors)?;
+        let (push, event, view) =
+            self.pushes.begin(request, &self.jobs, &self.scheduler, &self.executors)?;
         self.tell_scheduler(event);
         self.pushes.show_one(push, &self.scheduler);
         Ok(view)

@@ -71,7 +71,8 @@ pub(crate) async fn run(
             () = due => core.tick(due_us.unwrap_or_default()),
             Ok(()) = inbox.stop.changed(), if !core.deadlines.is_stopping() => core.begin_to_stop(),
             Ok(()) = inbox.durable.changed() => {
-                core.durable(*inbox.durable.borrow_and_update());
+                let number = *inbox.durable.borrow_and_update();
+                core.durable(number);
             }
             Some(order) = inbox.orders.recv() => core.obey(order),
             Some(call) = inbox.calls.recv() => core.answer_call(call),
