@@ -1,5 +1,6 @@
-//! Replies to callers about jobs: answers, and the states of watched jobs. Each is held back until
-//! everything that it follows from is on disk, so that `kill -9` makes none of them untrue.
+//! Replies to callers: answers, the states of watched jobs, and events of the cluster. Each is held
+//! back until everything that it follows from is on disk, so that `kill -9` makes none of them
+//! untrue.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,6 +8,8 @@ use eyas_types::JobId;
 use eyas_wire::view::JobView;
 use tokio::sync::{oneshot, watch};
 
+use crate::clock::Clock;
+use crate::events::{ClusterEvents, NewEvent, RecentEvents};
 use crate::log::RecordNumber;
 
 /// The state of a job for clients that watch it. Everything that the view counts is on disk.
@@ -21,7 +24,6 @@ pub(crate) struct JobProgress {
     pub is_over: bool,
 }
 
-#[derive(Default)]
 pub(crate) struct DurableReplies {
     /// The last record that was appended, and the last one that is on disk.
     appended: RecordNumber,
@@ -29,16 +31,28 @@ pub(crate) struct DurableReplies {
     /// Replies that wait, in order, each with the record that must be on disk first.
     held: VecDeque<(RecordNumber, Held)>,
     watched: HashMap<JobId, watch::Sender<JobProgress>>,
+    events: ClusterEvents,
 }
 
 enum Held {
-    Then(Box<dyn FnOnce() + Send>),
+    Answer(Box<dyn FnOnce() + Send>),
+    Event(NewEvent),
     JobProgress(JobId, Box<JobProgress>),
     /// The last reply about a job.
     Forget(JobId),
 }
 
 impl DurableReplies {
+    pub fn new(clock: Clock) -> Self {
+        DurableReplies {
+            appended: 0,
+            durable: 0,
+            held: VecDeque::new(),
+            watched: HashMap::new(),
+            events: ClusterEvents::new(clock),
+        }
+    }
+
     /// Notes the last record that was appended. Replies from now on wait for it.
     pub fn appended(&mut self, record: RecordNumber) {
         self.appended = record;
@@ -59,32 +73,40 @@ impl DurableReplies {
     /// Sends an answer when all records so far are on disk.
     pub fn answer<T: Send + 'static>(&mut self, answer: T, reply: oneshot::Sender<T>) {
         // The caller may have gone away.
-        self.then(move || drop(reply.send(answer)));
+        self.hold(Held::Answer(Box::new(move || drop(reply.send(answer)))));
     }
 
-    /// Does something once all records so far are on disk.
-    pub fn then(&mut self, act: impl FnOnce() + Send + 'static) {
-        self.held.push_back((self.appended, Held::Then(Box::new(act))));
-        self.tell();
+    /// Adds to the events of the cluster when all records so far are on disk.
+    pub fn add_event(&mut self, event: NewEvent) {
+        self.hold(Held::Event(event));
+    }
+
+    /// The events of the cluster.
+    pub fn events(&self) -> RecentEvents {
+        self.events.recent()
     }
 
     /// Shows a job to its watchers once all records so far are on disk.
     pub fn show(&mut self, job: JobId, standing: JobProgress) {
-        self.held.push_back((self.appended, Held::JobProgress(job, Box::new(standing))));
-        self.tell();
+        self.hold(Held::JobProgress(job, Box::new(standing)));
     }
 
     /// Shows a job to its watchers for the last time, once all records so far are on disk.
     pub fn show_last(&mut self, job: JobId, standing: JobProgress) {
         self.show(job, standing);
-        self.held.push_back((self.appended, Held::Forget(job)));
+        self.hold(Held::Forget(job));
+    }
+
+    fn hold(&mut self, held: Held) {
+        self.held.push_back((self.appended, held));
         self.tell();
     }
 
     fn tell(&mut self) {
         while let Some((_, held)) = self.held.pop_front_if(|(record, _)| *record <= self.durable) {
             match held {
-                Held::Then(act) => act(),
+                Held::Answer(tell) => tell(),
+                Held::Event(event) => self.events.add(event),
                 Held::Forget(job) => self.forget(job),
                 Held::JobProgress(job, standing) => {
                     if let Some(watched) = self.watched.get(&job) {

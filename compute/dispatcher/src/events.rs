@@ -10,7 +10,7 @@ use eyas_wire::view::{EventView, TaskCounts};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::service::{Answer, ServiceError};
+use crate::service::answer::{Answer, ServiceError};
 
 /// Events that are remembered.
 const MAX_EVENTS: usize = 10_000;

@@ -1,64 +1,28 @@
 //! The executors that have joined, as the dispatcher sees them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+mod connected;
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
-use eyas_types::matching::Labels;
-use eyas_types::{
-    ExecutorId, ExecutorLoad, JobId, ObjectId, ObjectSpec, Reads, Resources, TaskId, TaskTemplate,
-};
-use eyas_wire::executor::{PeerHint, Registration, ToExecutor, TransferAddress};
-use eyas_wire::pool::NodeOrigin;
+use eyas_types::dfs::FileSystemId;
+use eyas_types::{ExecutorId, JobId, ObjectSpec, TaskId, TaskTemplate};
+use eyas_wire::executor::{FileSystemMembership, FilesNode, PeerHint, Registration, ToExecutor};
 use eyas_wire::trust::SecretText;
 use thiserror::Error;
 
+pub(crate) use self::connected::ConnectedExecutor;
 use crate::clock::Clock;
 use crate::keys::Keys;
-use crate::outgoing::{AssignmentInParts, AssignmentPart, OutgoingMessages, WithdrawnAssignment};
-use crate::sign_of_life::SignOfLife;
+use crate::outgoing::{AssignmentInParts, AssignmentPart, WithdrawnAssignment};
 
 /// Lost executors that are remembered, so that executors on their hosts end their leftovers.
 const MAX_LOST: usize = 1024;
 /// Number of nodes of the file system that a new node or a client is told; they know the others.
 const FILES_NODES_TOLD: usize = 16;
-
-pub(crate) struct ConnectedExecutor {
-    pub name: String,
-    pub host: String,
-    pub process: u32,
-    pub incarnation: String,
-    pub labels: Labels,
-    pub accept: Option<String>,
-    /// Bytes that its disk has for inputs and sandboxes, once it has reported them.
-    pub free_disk_bytes: Option<u64>,
-    pub capacity: Resources,
-    pub store_bytes: u64,
-    pub transfer: TransferAddress,
-    /// Address of its node of the file system.
-    pub files: Option<SocketAddr>,
-    /// The request for which it was started, if it is a node of a pool.
-    pub origin: Option<NodeOrigin>,
-    /// When its batch system ends it, microseconds since 1970.
-    pub until_us: Option<u64>,
-    outbox: Outbox<ToExecutor>,
-    outgoing: OutgoingMessages,
-    pub sign_of_life: Arc<SignOfLife>,
-    /// Whether it missed a message because it does not read its connection.
-    pub is_deaf: bool,
-    pub load: ExecutorLoad,
-    /// Tasks that it has suspended.
-    pub suspended: BTreeSet<TaskId>,
-    pub ended: u64,
-    pub reads: Reads,
-    pub held: HashMap<ObjectId, u64>,
-    pub held_bytes: u64,
-    templates: HashSet<(JobId, u16)>,
-    /// Jobs whose token it has.
-    tokens: HashSet<JobId>,
-}
 
 /// No executor has this name or id.
 #[derive(Debug, Error)]
@@ -103,36 +67,7 @@ impl ConnectedExecutors {
             registration.name.clone()
         };
         self.names.insert(name.clone());
-        let executor = ConnectedExecutor {
-            name,
-            host: registration.host.clone(),
-            process: registration.process,
-            incarnation: registration.incarnation.clone(),
-            labels: registration.labels.clone(),
-            accept: registration.accept.clone(),
-            free_disk_bytes: None,
-            capacity: registration.capacity.clone(),
-            store_bytes: registration.store_bytes,
-            transfer: registration.transfer,
-            files: registration.files.map(|files| files.address),
-            origin: registration.origin.clone(),
-            until_us: registration
-                .origin
-                .as_ref()
-                .and_then(|origin| Some(clock.now_us() + origin.left_us?)),
-            outbox,
-            outgoing: OutgoingMessages::default(),
-            sign_of_life: Arc::new(SignOfLife::new(clock)),
-            is_deaf: false,
-            load: ExecutorLoad::default(),
-            suspended: BTreeSet::new(),
-            ended: 0,
-            reads: Reads::default(),
-            held: HashMap::new(),
-            held_bytes: 0,
-            templates: HashSet::new(),
-            tokens: HashSet::new(),
-        };
+        let executor = ConnectedExecutor::new(name, registration, outbox, clock);
         self.present.insert(id, executor);
         id
     }
@@ -164,6 +99,22 @@ impl ConnectedExecutors {
         for (_, incarnation) in there {
             self.send(id, ToExecutor::EndLeftovers { incarnation });
         }
+    }
+
+    /// Takes a new executor's node into the cluster's file system. If the node is of another one,
+    /// other nodes must not find it; what is returned, as part of its welcome, tells it why.
+    pub fn take_into(
+        &mut self,
+        system: FileSystemId,
+        id: ExecutorId,
+        node: &FilesNode,
+    ) -> FileSystemMembership {
+        let is_of_another = node.system.is_some_and(|own| own != system);
+        if is_of_another && let Some(entry) = self.get_mut(id) {
+            entry.files = None;
+        }
+        let founds = system == FileSystemId::founded_by(node.node);
+        FileSystemMembership { system, founds, nodes: self.files_nodes(Some(id)) }
     }
 
     /// Sends a new executor the addresses of some nodes of the file system. If its own node is one
@@ -415,22 +366,5 @@ impl ConnectedExecutors {
             .filter_map(|(id, executor)| knew(executor).then_some(*id))
             .collect();
         who_knew.into_iter().for_each(|id| self.send(id, ToExecutor::ForgetJob { job }));
-    }
-}
-
-impl ConnectedExecutor {
-    /// Whether the executor lacks a template. Afterwards the template counts as sent.
-    pub fn lacks_template(&mut self, job: JobId, template: u16) -> bool {
-        self.templates.insert((job, template))
-    }
-
-    pub fn stored(&mut self, object: ObjectId, size_bytes: u64) {
-        self.evicted(object);
-        self.held.insert(object, size_bytes);
-        self.held_bytes += size_bytes;
-    }
-
-    pub fn evicted(&mut self, object: ObjectId) {
-        self.held_bytes -= self.held.remove(&object).unwrap_or(0);
     }
 }

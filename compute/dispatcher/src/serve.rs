@@ -21,11 +21,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::dispatcher_core::{CoreInbox, DispatcherCore};
+use crate::dispatcher_core::{self, CoreConfig, CoreInbox, DispatcherCore};
 use crate::journal::{Journal, JournalError, JournalOptions};
 use crate::keys::{Keys, KeysError};
 use crate::log::Log;
-use crate::service::DispatcherHandle;
+use crate::service::{Caller, DispatcherHandle};
 use crate::{client_session, executor_session};
 
 /// Messages that may wait for the core. Sessions with more messages wait, and so do their
@@ -161,18 +161,15 @@ pub async fn start(
         move |error| drop(failed_sender.blocking_send(error)),
     )?;
     let policy = config.scheduler.policy;
-    let caching = eyas_sched::caches(policy);
     let scheduler = Scheduler::new(config.scheduler.clone());
     let log: Arc<dyn Log> = Arc::new(journal);
-    let mut core = DispatcherCore::new(
-        scheduler,
-        policy.name().into(),
-        caching,
-        config.heartbeat,
-        log.clone(),
-    );
-    core.processes = config.processes.clone();
-    core.check_journal = config.check_journal.clone();
+    let of_core = CoreConfig {
+        policy: policy.name().into(),
+        caching: eyas_sched::caches(policy),
+        heartbeat: config.heartbeat,
+        processes: config.processes.clone(),
+    };
+    let mut core = DispatcherCore::new(of_core, scheduler, log.clone());
     core.recover()
         .map_err(|source| DispatcherError::Recovery { folder: folder.clone(), source })?;
     let unfinished = core.views().unfinished();
@@ -186,19 +183,21 @@ pub async fn start(
         "the dispatcher's port",
     );
     let (pools, orders, closing) = start_pools(&config, &core, keys.clone());
-    core.pools.handle = Some(pools.clone());
+    core.pools.attach(pools.clone());
     let dispatcher = DispatcherHandle {
         calls: calls_sender,
         executors: executors_sender,
         log,
         keys: keys.clone(),
         pools,
-        events: core.events.recent(),
+        events: core.replies.events(),
     };
     let accepting = tokio::spawn(accept(listener, dispatcher));
+    let inbox = CoreInbox { calls, messages, durable, orders, stop };
+    let differences = config.check_journal.clone();
     let work = tokio::spawn(async move {
         tokio::select! {
-            () = core.run(CoreInbox { calls, messages }, durable, orders, stop) => {}
+            () = dispatcher_core::run(core, inbox, differences) => {}
             () = keys.keep() => {}
         }
         // Both end when the core has.
@@ -299,7 +298,7 @@ async fn serve(
             executor_session::serve(session, dispatcher.executors, &dispatcher.keys).await
         }
         Role::Client => {
-            let service = dispatcher.for_holder(session.standing.holder());
+            let service = Caller::new(dispatcher, session.standing.holder());
             client_session::serve(session, service).await
         }
         Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),

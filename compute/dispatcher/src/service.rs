@@ -5,9 +5,11 @@
 //! An answer about a job is given when everything that it follows from is on disk, so that `kill
 //! -9` makes none of them untrue.
 
+pub(crate) mod answer;
 mod attached_job;
 mod caller;
 pub(crate) mod deliveries;
+mod handle;
 mod watch;
 
 use std::net::SocketAddr;
@@ -15,9 +17,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use eyas_jobs::{JobSpec, SpecError};
-use eyas_pools::{PoolsAnswer, PoolsError};
+use eyas_pools::PoolsAnswer;
 use eyas_types::access::{KeyId, KeyRole};
-use eyas_types::course::MAX_USER_BYTES;
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
 use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TracePart};
 use eyas_wire::pool::PoolsRequest;
@@ -26,117 +27,16 @@ use eyas_wire::view::{
     ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
     TaskView,
 };
-use thiserror::Error;
 use tokio::sync::watch as changing;
 
+pub use self::answer::{Answer, FilesNodes, ServiceError, StoppingCluster, TaskQuery};
 pub use self::attached_job::AttachedJob;
 pub use self::caller::Caller;
-pub(crate) use self::caller::{CoreCall, DispatcherHandle};
 pub use self::deliveries::JobDelivery;
+pub(crate) use self::handle::DispatcherHandle;
 pub use self::watch::{JobWatch, JobWatchEvent, NumberedResults, WatchedResults};
-use crate::dispatcher_core::push::PushError;
 pub use crate::events::EventStream;
-use crate::executors::NoSuchExecutor;
 use crate::expressions::compile;
-use crate::journal::JournalError;
-use crate::keys::KeysError;
-use crate::rights::NotAllowed;
-
-/// What a service answers.
-pub type Answer<T> = Result<T, ServiceError>;
-
-/// Why a service does not do what it was asked for.
-#[derive(Debug, Error)]
-pub enum ServiceError {
-    /// The dispatcher ends.
-    #[error("the cluster is stopping")]
-    Stopping,
-    /// The caller's key or token does not permit it.
-    #[error(transparent)]
-    NotAllowed(#[from] NotAllowed),
-    /// The job is wrong.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// The job keeps or pushes objects, which the policy of the cluster does not do.
-    #[error(
-        "policy {policy} has executors keep nothing: {otherwise}, or start the dispatcher with \
-         another policy"
-    )]
-    NothingIsKept {
-        /// The policy.
-        policy: String,
-        /// What the job can do instead.
-        otherwise: &'static str,
-    },
-    /// The job could not be checked.
-    #[error("the job could not be checked; see the dispatcher's log")]
-    Unchecked,
-    /// The name of a user is too long.
-    #[error("the name of the user has more than {MAX_USER_BYTES} bytes: shorten it")]
-    LongUserName,
-    /// A kept output that the job reads is no longer there.
-    #[error("`{0}` was released or replaced while the job was submitted: submit the job again")]
-    NotKept(Name),
-    /// There is no such job.
-    #[error("there is no job {0}: `eyas job list` shows the jobs that there are")]
-    NoSuchJob(JobId),
-    /// The job has no tasks.
-    #[error("job {0} has no tasks")]
-    NoTasks(JobId),
-    /// The job has no such task.
-    #[error(
-        "there is no task {task}: job {} has tasks {} to {last}",
-        task.job,
-        TaskId { index: 0, ..*task }
-    )]
-    NoSuchTask {
-        /// The task.
-        task: TaskId,
-        /// The last task that there is.
-        last: TaskId,
-    },
-    /// The job has not ended.
-    #[error(
-        "job {0} is still running: wait for its end, or cancel it first (`eyas job cancel {0}`)"
-    )]
-    StillRunning(JobId),
-    /// The job has not ended, and may read what would be released.
-    #[error("job {0} is still running and may read what it keeps: wait for its end")]
-    StillReads(JobId),
-    /// What the job kept is no longer kept.
-    #[error("what job {0} kept in the cluster was released: submit the job again")]
-    WasReleased(JobId),
-    /// The objects of a retry are not those of the job.
-    #[error("job {0} has other inputs than the client says: look at it again")]
-    OtherObjects(JobId),
-    /// The file system cannot be forgotten while it has nodes.
-    #[error(
-        "executors that keep files are connected: stop all of them first, with `eyas executor \
-         stop NAME`"
-    )]
-    FilesNodesConnected,
-    /// There is no such executor.
-    #[error(transparent)]
-    NoSuchExecutor(#[from] NoSuchExecutor),
-    /// A push cannot begin.
-    #[error(transparent)]
-    Push(#[from] PushError),
-    /// The cluster's keys cannot be read or changed.
-    #[error(transparent)]
-    Keys(#[from] KeysError),
-    /// The keys may have been changed or not.
-    #[error("the keys were not changed; see the dispatcher's log")]
-    KeysUnchanged,
-    /// Pools cannot do that.
-    #[error(transparent)]
-    Pools(#[from] PoolsError),
-    /// The journal cannot be read or written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Results cannot be read.
-    #[error("the results could not be read; see the dispatcher's log")]
-    Unread,
-}
 
 /// A job that was checked and can be submitted.
 pub struct CheckedJob(pub(crate) Box<JobSpec>);
@@ -151,38 +51,6 @@ impl CheckedJob {
         spec.validate(&compile)?;
         Ok(CheckedJob(spec))
     }
-}
-
-/// Which tasks of a job are listed.
-#[derive(Clone, Copy, Debug)]
-pub struct TaskQuery {
-    /// First task.
-    pub from: u32,
-    /// Largest number of tasks; there may be fewer.
-    pub limit: u32,
-    /// Only failed tasks.
-    pub failed: bool,
-}
-
-/// Nodes of the cluster's file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilesNodes {
-    /// Addresses of some nodes.
-    pub nodes: Vec<SocketAddr>,
-    /// Whether the cluster has a file system, even if none of its nodes is connected.
-    pub has_files: bool,
-    /// Whether the dispatcher has just started, so that executors are still reconnecting.
-    pub are_returning: bool,
-}
-
-/// A cluster that has begun to stop.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoppingCluster {
-    /// Number of executors that are told to stop.
-    pub executors: u64,
-    /// Names of the cluster's processes, by which a client on the same machine can tell when they
-    /// have ended.
-    pub processes: Vec<String>,
 }
 
 /// The operations of a dispatcher, for one caller.

@@ -380,7 +380,7 @@ pub enum JobsAction {
         /// The job.
         job: JobId,
     },
-    /// Push nothing more for the job.
+    /// Push nothing more for the job. This follows a [`JobsAction::Broadcast`], once.
     EndBroadcast {
         /// The job.
         job: JobId,

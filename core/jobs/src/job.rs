@@ -93,6 +93,9 @@ pub struct Job {
     /// Assigned tasks of whose inputs some were replaced or left out since, by tasks that ran
     /// again.
     outdated: BTreeSet<u32>,
+    /// Its inputs are pushed: [`JobsAction::Broadcast`](crate::JobsAction::Broadcast) has not been
+    /// followed by [`JobsAction::EndBroadcast`](crate::JobsAction::EndBroadcast) yet.
+    pub(crate) has_broadcast: bool,
     /// What is pushed ahead of its tasks is where it is to be, or was given up.
     pub(crate) was_pushed: bool,
     /// Whether tasks may succeed without an output.
@@ -139,6 +142,7 @@ impl Job {
             done_bytes: 0,
             cancelling: BTreeSet::new(),
             outdated: BTreeSet::new(),
+            has_broadcast: false,
             was_pushed: false,
             has_optional_outputs: false,
         };

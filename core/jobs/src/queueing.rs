@@ -7,6 +7,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::mem;
 use core::ops::Bound;
 
 use eyas_types::{JobId, TaskId};
@@ -102,11 +103,20 @@ impl ReadyQueue {
         }
     }
 
-    /// Ends the pushes of a job that has ended, or whose last tasks are being cancelled.
+    /// Has the inputs pushed that every executor must have which may run the job's tasks.
+    pub fn begin_broadcast(&self, job: &mut Job, step: &mut JobsStep) {
+        job.has_broadcast = true;
+        step.act(JobsAction::Broadcast { job: job.id });
+    }
+
+    /// Ends the pushes of a job that has ended, or whose last tasks are being cancelled, unless
+    /// they were ended before.
     pub fn end_broadcast(&mut self, job: &mut Job, step: &mut JobsStep) {
         // Its tasks are queued, so that they can be retried.
         self.pushed(job);
-        step.act(JobsAction::EndBroadcast { job: job.id });
+        if mem::take(&mut job.has_broadcast) {
+            step.act(JobsAction::EndBroadcast { job: job.id });
+        }
     }
 
     /// Begins a part of the first pass over the oldest job of which tasks can be queued now: up to

@@ -36,7 +36,9 @@ impl Jobs {
     pub(crate) fn begin(&mut self, id: JobId, step: &mut JobsStep) {
         let Some(job) = self.table.get_mut(id) else { return };
         job.was_accepted = true;
-        step.act(JobsAction::Broadcast { job: id });
+        if !job.has_ended() {
+            self.queue.begin_broadcast(job, step);
+        }
         if !job.is_pushed_first() {
             self.queue.begin(id);
         }
@@ -230,8 +232,8 @@ impl Jobs {
         let ready = job.retry_these(&tasks, paused_us);
         let may_be_pushed = job.may_be_pushed();
         self.go_on(id, Entry::Retried { tasks, paused_us }, step);
-        if may_be_pushed {
-            step.act(JobsAction::Broadcast { job: id });
+        if may_be_pushed && let Some(job) = self.table.get_mut(id) {
+            self.queue.begin_broadcast(job, step);
         }
         self.queue_ready(&ReadyTasks { job: id, tasks: ready }, step);
     }

@@ -5,6 +5,7 @@
 mod attached;
 mod borrowing;
 mod left_out;
+mod pushing;
 mod queueing;
 mod reuse;
 
@@ -61,6 +62,8 @@ struct World {
     delivered: BTreeMap<JobId, BTreeSet<u32>>,
     /// Tasks of attached jobs whose outputs their clients do not need any more.
     unneeded: BTreeSet<TaskId>,
+    /// Jobs for which inputs are pushed.
+    pushing: BTreeSet<JobId>,
     to_do: VecDeque<ToDo>,
     /// What executors and the journal are going to answer.
     answers: Vec<Event>,
@@ -85,6 +88,7 @@ impl World {
             to_cancel: BTreeSet::new(),
             delivered: BTreeMap::new(),
             unneeded: BTreeSet::new(),
+            pushing: BTreeSet::new(),
             to_do: VecDeque::new(),
             answers: Vec::new(),
         }
@@ -228,9 +232,13 @@ impl World {
                 self.answers.push(Event::Checked { executor, task, is_unchanged });
             }
             Effect::Action(JobsAction::Claimed { .. }) => panic!("no task claims a place here"),
+            Effect::Action(JobsAction::Broadcast { job }) => {
+                assert!(self.pushing.insert(job), "what is pushed for job {job} is begun twice")
+            }
+            Effect::Action(JobsAction::EndBroadcast { job }) => {
+                assert!(self.pushing.remove(&job), "nothing is pushed for job {job}")
+            }
             Effect::Action(JobsAction::Show { .. })
-            | Effect::Action(JobsAction::Broadcast { .. })
-            | Effect::Action(JobsAction::EndBroadcast { .. })
             | Effect::Order(SchedulerOrder::Name { .. })
             | Effect::Order(SchedulerOrder::ForgetJob { .. })
             | Effect::Action(
@@ -357,6 +365,7 @@ impl World {
         // Attached jobs are in no journal.
         self.delivered.clear();
         self.unneeded.clear();
+        self.pushing.clear();
         for job in self.log.keys().copied().collect::<Vec<_>>() {
             self.load(job);
         }
@@ -422,6 +431,11 @@ impl World {
             assert!(
                 job.has_ended() || job.borrowed().all(is_held),
                 "job {} reads what need not be held",
+                job.id
+            );
+            assert!(
+                !job.has_ended() || !self.pushing.contains(&job.id),
+                "inputs are pushed for job {}, which has ended",
                 job.id
             );
             for (index, state) in job.tasks.iter().enumerate() {

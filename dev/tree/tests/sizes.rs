@@ -13,7 +13,6 @@ const MAX_FILES_OF_A_TYPE: usize = 3;
 
 /// Types in more files: a room, a type and the number of its files.
 const SCATTERED: &[(&str, &str, usize)] = &[
-    ("compute/dispatcher", "DispatcherCore", 9),
     ("compute/executor", "ExecutorCore", 4),
     ("compute/executor", "TaskRunner", 4),
     ("core/sched", "Scheduler", 4),

@@ -9,9 +9,9 @@ use eyas_sched::{Mismatch, WaitReason};
 use eyas_types::{Estimate, ExecutorId, Name, ObjectId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
-use super::{MAX_NAMES, ResultReader, Views};
+use super::{MAX_NAMES, ResultReader, Views, check_task};
 use crate::executors::ConnectedExecutor;
-use crate::service::Answer;
+use crate::service::answer::Answer;
 
 /// Inputs of a task that an explanation lists.
 const MAX_INPUTS_SHOWN: usize = 1000;
@@ -30,8 +30,8 @@ impl<'a> Deref for Explainer<'a> {
 
 impl Explainer<'_> {
     pub(crate) fn explain(&self, task: TaskId) -> Answer<Explanation> {
-        self.check_task(task)?;
         let job = self.job(task.job)?;
+        check_task(job, task.index)?;
         let view = self.task(job, task.index, &mut ResultReader::default());
         let mut because = Vec::new();
         let mut inputs = Vec::new();

@@ -26,7 +26,7 @@ impl Views<'_> {
         };
         let mut results = ResultReader::in_full();
         let views = indices.into_iter().take(MAX_FAILURES_SHOWN).map(|index| {
-            let result = results.last(self, job, index).ok().flatten();
+            let result = results.last(self.records, job, index).ok().flatten();
             let outcome = result.as_ref().map(|result| &result.outcome);
             FailureView {
                 task: job.task_id(index),

@@ -6,9 +6,9 @@ use eyas_jobs::Job;
 use eyas_types::JobId;
 use eyas_wire::client::TaskResult;
 
-use crate::dispatcher_core::DispatcherCore;
 use crate::journal::JournalError;
 use crate::log::Captured;
+use crate::records::JobRecords;
 
 /// Looks results up. Neighbouring tasks often share a journal entry, so the last entry that was
 /// read is kept.
@@ -29,7 +29,7 @@ impl ResultReader {
     /// A task's last result, if it has ended.
     pub fn last(
         &mut self,
-        core: &DispatcherCore,
+        records: &JobRecords,
         job: &Job,
         index: u32,
     ) -> Result<Option<TaskResult>, JournalError> {
@@ -37,7 +37,7 @@ impl ResultReader {
         if entry >= job.entries() {
             return Ok(job.pending_result(index).cloned());
         }
-        if let Some(entry) = core.unwritten_entry(job.id, entry) {
+        if let Some(entry) = records.unwritten_entry(job.id, entry) {
             let result = entry
                 .ends()
                 .iter()
@@ -49,7 +49,7 @@ impl ResultReader {
         if self.entry != Some((job.id, entry)) {
             self.entry = Some((job.id, entry));
             let captured = if self.is_in_full { Captured::Whole } else { Captured::Short };
-            let read = core.log.results(job.id, entry..entry + 1, captured)?;
+            let read = records.log().results(job.id, entry..entry + 1, captured)?;
             let results = read.into_iter().flat_map(|(entry, _)| entry.into_results());
             self.results = results.map(|result| (result.index, result)).collect();
         }

@@ -26,8 +26,9 @@ impl Views<'_> {
             if state.phase != Phase::Succeeded {
                 continue;
             }
-            let Some(result) =
-                results.last(self, job, index)?.filter(|result| result.outcome.reused.is_none())
+            let Some(result) = results
+                .last(self.records, job, index)?
+                .filter(|result| result.outcome.reused.is_none())
             else {
                 continue;
             };

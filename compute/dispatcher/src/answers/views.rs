@@ -1,40 +1,64 @@
 //! Jobs, tasks, executors and objects as clients are shown them.
 
-use std::ops::Deref;
-
-use eyas_jobs::{Job, JobSummary, Phase};
-use eyas_sched::ObjectLocations;
-use eyas_types::{ExecutorId, ExecutorLoad, Name, ObjectId, Resources, units};
+use eyas_jobs::{Job, JobSummary, Jobs, Phase};
+use eyas_sched::{ObjectLocations, Scheduler};
+use eyas_types::{ExecutorId, ExecutorLoad, JobId, Name, ObjectId, TaskId, TaskResult, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
 use super::explain::Explainer;
 use super::shown::{command_of, item_text};
-use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
-use crate::dispatcher_core::DispatcherCore;
-use crate::executors::ConnectedExecutor;
-use crate::service::TaskQuery;
+use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader, check_task};
+use crate::durable_replies::JobProgress;
+use crate::executors::{ConnectedExecutor, ConnectedExecutors};
+use crate::pools::CorePools;
+use crate::records::JobRecords;
+use crate::service::answer::{Answer, ServiceError, TaskQuery};
 
 /// What callers see of the dispatcher's state.
 #[derive(Clone, Copy)]
-pub(crate) struct Views<'a>(&'a DispatcherCore);
-
-impl Deref for Views<'_> {
-    type Target = DispatcherCore;
-
-    fn deref(&self) -> &DispatcherCore {
-        self.0
-    }
-}
-
-impl DispatcherCore {
-    pub(crate) fn views(&self) -> Views<'_> {
-        Views(self)
-    }
+pub(crate) struct Views<'a> {
+    pub now_us: u64,
+    pub jobs: &'a Jobs,
+    pub scheduler: &'a Scheduler,
+    pub executors: &'a ConnectedExecutors,
+    pub pools: &'a CorePools,
+    pub records: &'a JobRecords,
+    /// Name of the policy of placement.
+    pub policy: &'a str,
 }
 
 impl<'a> Views<'a> {
     fn explainer(self) -> Explainer<'a> {
         Explainer(self)
+    }
+
+    /// A job that is in memory, or was loaded for this call.
+    pub(crate) fn job(&self, id: JobId) -> Answer<&'a Job> {
+        self.records.job(id, self.jobs).ok_or(ServiceError::NoSuchJob(id))
+    }
+
+    /// The last try of a task, if it has ended.
+    pub(crate) fn result(&self, task: TaskId) -> Answer<Option<TaskResult>> {
+        let job = self.job(task.job)?;
+        check_task(job, task.index)?;
+        Ok(ResultReader::in_full().last(self.records, job, task.index)?)
+    }
+
+    /// The state of a job, for clients that watch it.
+    pub(crate) fn progress(&self, job: &Job) -> JobProgress {
+        let (entries, dropped_results) = (job.entries(), job.dropped_results());
+        let is_over = job.has_ended();
+        JobProgress { view: self.of_job(job), entries, dropped_results, is_over }
+    }
+
+    /// The state of an archived job.
+    pub(crate) fn progress_of_archived(&self, summary: &JobSummary) -> JobProgress {
+        JobProgress {
+            view: self.of_archived_job(summary),
+            entries: summary.entries,
+            dropped_results: summary.dropped_results,
+            is_over: true,
+        }
     }
 
     /// Jobs that have not ended.
@@ -98,7 +122,7 @@ impl<'a> Views<'a> {
             peak_memory_bytes: job.peak_memory_bytes,
             reads: job.reads(),
             submitted_unix_ms: job.spec.submitted_unix_ms,
-            elapsed_us: job.time_us(self.clock.now_us()),
+            elapsed_us: job.time_us(self.now_us),
             executors: self.executors.len() as u64,
             capacity_milli: self.scheduler.utilisation().total_milli,
             is_stuck: false,
@@ -108,75 +132,10 @@ impl<'a> Views<'a> {
         if job.has_ended() || job.counts().waiting == 0 {
             return view;
         }
-        view.warnings.extend(self.why_set_aside());
-        if job.spec.needs().all(|need| self.explainer().may_get_nodes(&need)) {
-            return view;
-        }
-        if let Some(why) = self.why_not_runnable(job) {
-            view.is_stuck = true;
-            view.warnings.push(why);
-        } else if job.spec.needs().any(|need| self.scheduler.exceeds_disks(&need)) {
-            // Tasks that have run may leave room when they end, or have left it since the last
-            // report of the disk.
-            view.is_stuck = view.tasks.waiting + view.tasks.blocked == view.tasks.total();
-            view.warnings.push(
-                "no executor has room on its disk for what the largest of its tasks reads and \
-                 takes: make some, or start executors with less --keep-free"
-                    .into(),
-            );
-        }
+        let (is_stuck, warnings) = self.explainer().why_stuck(job);
+        view.is_stuck = is_stuck;
+        view.warnings.extend(warnings);
         view
-    }
-
-    /// Why no executor that is here can run some task of a job, whatever the room on their disks.
-    fn why_not_runnable(&self, job: &Job) -> Option<String> {
-        if self.executors.len() == 0 {
-            return Some(match self.pools.are_on() {
-                false => "no executor has joined: start some with `eyas start executor`".into(),
-                true => job
-                    .spec
-                    .needs()
-                    .flat_map(|need| self.explainer().why_no_node_comes(&need))
-                    .take(1)
-                    .collect(),
-            });
-        }
-        let executors = self.scheduler.explain_executors();
-        let is_too_large =
-            |need: &&Resources| !executors.iter().any(|executor| executor.capacity.covers(need));
-        let mut needs = job.spec.templates.iter().map(|template| &template.resources);
-        if let Some(need) = needs.find(is_too_large) {
-            return Some(format!(
-                "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of \
-                 disk{}",
-                f64::from(need.cpus_milli) / 1000.0,
-                units::format_bytes(need.memory_bytes),
-                units::format_bytes(need.disk_bytes),
-                need.named
-                    .iter()
-                    .map(|(name, amount)| format!(", {amount} {name}"))
-                    .collect::<String>()
-            ));
-        }
-        self.is_matched_by_nobody(job).then(|| {
-            "no executor matches the requirements of its tasks, or accepts them: `eyas explain` \
-             says of a task why it waits"
-                .into()
-        })
-    }
-
-    /// The executors that get no tasks for now, and why.
-    fn why_set_aside(&self) -> Option<String> {
-        let is_set_aside = |id: &ExecutorId| self.jobs.set_aside_until(*id).is_some();
-        let set_aside: Vec<_> =
-            self.executors.iter().map(|(id, _)| id).filter(is_set_aside).collect();
-        (!set_aside.is_empty()).then(|| {
-            format!(
-                "set aside, because tasks failed there that other executors completed: {}; look \
-                 at the disk, mounts and software of their nodes",
-                self.names(&set_aside)
-            )
-        })
     }
 
     /// The first executors by their names.
@@ -187,13 +146,6 @@ impl<'a> Views<'a> {
             names.push(format!("{} more", ids.len() - MAX_NAMES));
         }
         names.join(", ")
-    }
-
-    /// Whether there are tasks of the job that no executor will ever match.
-    fn is_matched_by_nobody(&self, job: &Job) -> bool {
-        let is_asked = job.spec.terms.iter().any(Option::is_some)
-            || self.executors.iter().any(|(_, e)| e.accept.is_some());
-        is_asked && job.spec.needs().any(|need| self.scheduler.is_unmatched(&need))
     }
 
     pub(crate) fn tasks(&self, job: &Job, query: TaskQuery) -> Vec<TaskView> {
@@ -217,7 +169,7 @@ impl<'a> Views<'a> {
     pub(super) fn task(&self, job: &Job, index: u32, results: &mut ResultReader) -> TaskView {
         let state = job.tasks[index as usize];
         let task = job.task_id(index);
-        let result = results.last(self, job, index).ok().flatten();
+        let result = results.last(self.records, job, index).ok().flatten();
         let tries = match &result {
             Some(result) => result.attempt + 1,
             None => self.scheduler.times_assigned(task),
@@ -281,7 +233,7 @@ impl<'a> Views<'a> {
                 store_bytes: executor.store_bytes,
                 free_disk_bytes: executor.free_disk_bytes,
                 reads: executor.reads,
-                silent_us: self.clock.now_us().saturating_sub(executor.sign_of_life.last_us()),
+                silent_us: self.now_us.saturating_sub(executor.sign_of_life.last_us()),
                 files: executor.files,
                 relay: executor.transfer.relay,
             })
@@ -344,7 +296,7 @@ impl<'a> Views<'a> {
     }
 
     pub(crate) fn report(&self, job: &Job) -> JobReport {
-        let metrics = job.metrics(self.clock.now_us());
+        let metrics = job.metrics(self.now_us);
         let mut view = self.of_job(job);
         if metrics.unsampled_us > 0 {
             view.warnings.push(format!(
@@ -355,7 +307,7 @@ impl<'a> Views<'a> {
         }
         JobReport {
             job: view,
-            policy: self.policy.clone(),
+            policy: self.policy.to_owned(),
             samples: job.samples().to_vec(),
             metrics,
             failures: self.failures(job, &[]),

@@ -12,6 +12,7 @@ use super::DispatcherCore;
 use crate::answers::ResultReader;
 use crate::events::NewEvent;
 use crate::outgoing::{AssignmentInParts, AssignmentPart};
+use crate::service::deliveries::JobDelivery;
 
 /// Fetches that are ended in one turn of the core.
 const FETCHES_PART: usize = 16_384;
@@ -139,14 +140,17 @@ impl DispatcherCore {
             }
             Action::Write(record) => self.write(record),
             Action::Deliver { job, results } => self.deliver(job, results),
-            Action::NotExtended { job, why } => self.refuse_extension(job, &why),
+            Action::NotExtended { job, why } => {
+                self.attached.end_with(job, JobDelivery::Refused(why.to_string()));
+            }
             Action::Detached { summary } => self.detached(&summary),
             Action::Show { job } => self.show(job),
             Action::Broadcast { job } => self.broadcast(job),
             Action::EndBroadcast { job } => self.end_broadcast(job),
             Action::Forget { job } => {
                 if let Some(ended) = self.jobs.get(job) {
-                    self.add_event(NewEvent::end_of_job(job, &ended.spec.name, &ended.counts()));
+                    let ended = NewEvent::end_of_job(job, &ended.spec.name, &ended.counts());
+                    self.replies.add_event(ended);
                 }
                 self.executors.forget_job(job);
             }
@@ -164,13 +168,28 @@ impl DispatcherCore {
         }
     }
 
+    /// Pushes the inputs that every executor must have which may run the job's tasks.
+    fn broadcast(&mut self, id: JobId) {
+        let job = self.jobs.get(id).filter(|job| !job.has_ended());
+        if let Some(push) = job.and_then(|job| self.pushes.begin_for_job(job)) {
+            self.tell_scheduler(push);
+        }
+    }
+
+    /// A job has ended, or is about to: nothing more is pushed for it.
+    fn end_broadcast(&mut self, id: JobId) {
+        if let Some(push) = self.pushes.of_job(id) {
+            self.end_push(push);
+        }
+    }
+
     /// The result of a task that has ended, if it can be read.
     fn result_of(&mut self, task: TaskId) -> Option<TaskResult> {
-        if let Err(e) = self.load_archived(task.job) {
+        if let Err(e) = self.records.load_archived(task.job, &self.jobs) {
             tracing::warn!("the result of task {task} cannot be reused: {e}");
         }
-        let job = self.jobs.get(task.job).or_else(|| self.loaded(task.job))?;
-        ResultReader::in_full().last(self, job, task.index).ok()?
+        let job = self.records.job(task.job, &self.jobs)?;
+        ResultReader::in_full().last(&self.records, job, task.index).ok()?
     }
 
     fn assign(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, hints: &[Hint]) {

@@ -13,18 +13,23 @@ use eyas_session::{Outbox, OutboxReader};
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    Distribution, FileMode, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy,
-    Program, Resources, Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, Version,
+    Distribution, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec,
+    PlacementPolicy, Program, Resources, Status, TaskId, TaskItem, TaskResult, TaskTemplate,
+    Template, Version,
 };
 use eyas_wire::DataMode;
 use eyas_wire::client::KeptPart;
 use eyas_wire::view::{Explanation, JobState, JobView};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
 
+use super::run::QUEUE_MORE;
 use super::*;
+use crate::answers::changes;
 use crate::journal::{Journal, JournalOptions};
 use crate::keys::Keys;
+use crate::log::RecordNumber;
 use crate::service::{
     Answer, Caller, CheckedJob, DispatcherHandle, Service, ServiceError, TaskQuery,
 };
@@ -54,7 +59,13 @@ fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<RecordNumber
     let config =
         eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
     let (scheduler, log) = (Scheduler::new(config), Arc::new(journal));
-    let mut core = DispatcherCore::new(scheduler, "fa".into(), false, Duration::from_secs(3), log);
+    let config = CoreConfig {
+        policy: "fa".into(),
+        caching: false,
+        heartbeat: Duration::from_secs(3),
+        processes: Vec::new(),
+    };
+    let mut core = DispatcherCore::new(config, scheduler, log);
     core.recover().unwrap();
     (core, durable)
 }
@@ -77,10 +88,10 @@ fn handle_of(
         DispatcherHandle {
             calls: sender,
             executors,
-            log: core.log.clone(),
+            log: core.records.log().clone(),
             keys,
             pools,
-            events: core.events.recent(),
+            events: core.replies.events(),
         },
         calls,
     )
@@ -101,7 +112,7 @@ impl Dispatcher {
             core,
             durable,
             calls,
-            service: handle.for_holder(ADMIN),
+            service: Caller::new(handle.clone(), ADMIN),
             handle,
             outbox,
             sent,
@@ -118,12 +129,12 @@ impl Dispatcher {
         let elsewhere = tempfile::tempdir().unwrap();
         let (other, _) = core_in(&elsewhere);
         (self.handle, self.calls) = handle_of(&other, &elsewhere);
-        self.service = self.handle.for_holder(ADMIN);
+        self.service = Caller::new(self.handle.clone(), ADMIN);
         drop(std::mem::replace(&mut self.core, other));
         while durable.recv().is_ok() {}
         (self.core, self.durable) = core_in(&self.folder);
         (self.handle, self.calls) = handle_of(&self.core, &self.folder);
-        self.service = self.handle.for_holder(ADMIN);
+        self.service = Caller::new(self.handle.clone(), ADMIN);
         self.settle();
     }
 
@@ -749,7 +760,8 @@ async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
     let left: Vec<_> = views(&mut dispatcher).iter().map(|view| view.job).collect();
     assert_eq!((left, dispatcher.core.jobs.output_bytes()), (vec![jobs[0], jobs[2]], 140_000));
     assert!(!dispatcher.folder.path().join("differs").exists());
-    dispatcher.core.compare_with_journal(&dispatcher.folder.path().join("differs")).unwrap();
+    let differs = dispatcher.folder.path().join("differs");
+    dispatcher.core.records.compare_with(&dispatcher.core.jobs, &differs).unwrap();
     assert!(!dispatcher.folder.path().join("differs").exists());
 }
 
@@ -758,7 +770,7 @@ async fn a_dispatcher_with_nothing_to_do_sleeps() {
     let mut dispatcher = Dispatcher::start();
     assert_eq!(dispatcher.core.next_due_us(), None);
     let executor = dispatcher.join(1);
-    let silence_us = dispatcher.core.silence_us();
+    let silence_us = dispatcher.core.deadlines.silence_us();
     let due_us = dispatcher.core.next_due_us().unwrap();
     assert!(
         due_us > dispatcher.core.clock.now_us() + silence_us / 2,

@@ -5,9 +5,11 @@ use eyas_jobs::{self as jobs, Extension};
 use eyas_types::{JobId, ObjectSpec, TaskItem, TaskTemplate};
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::Answer;
-use super::caller::{CoreCall, DispatcherHandle};
+use super::answer::Answer;
 use super::deliveries::{Deliveries, JobDelivery};
+use super::handle::DispatcherHandle;
+use crate::answers::changes;
+use crate::dispatcher_core::CoreCall;
 use crate::expressions::compile;
 
 /// A job that is attached to its holder. It is cancelled when this is dropped.
@@ -82,7 +84,9 @@ impl AttachedJob {
     pub async fn cancel(&self, task: Option<u32>) -> Answer<()> {
         let job = self.job;
         // There is nothing to cancel if the job has no such task.
-        self.dispatcher.call(move |core| drop(core.cancel(job, task))).await
+        self.dispatcher
+            .call(move |core| drop(core.change(job, |job| changes::cancel(job, task))))
+            .await
     }
 
     /// Cancels the tasks that no executor has.

@@ -2,12 +2,11 @@
 //! of the state.
 
 use std::net::SocketAddr;
-use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
+use std::ops::Range;
 use std::time::Duration;
 
 use eyas_jobs::NewJob;
-use eyas_pools::{PoolsAnswer, PoolsHandle};
+use eyas_pools::PoolsAnswer;
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::course::{JobOwner, MAX_USER_BYTES};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
@@ -18,42 +17,25 @@ use eyas_wire::view::{
     ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
     TaskView,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 
 use super::attached_job::AttachedJob;
 use super::deliveries::deliveries;
+use super::handle::DispatcherHandle;
 use super::watch::JobWatch;
 use super::{
     Answer, CheckedJob, FilesNodes, Service, ServiceError, StoppingCluster, TaskQuery,
     WatchedResults,
 };
-use crate::answers::Explainer;
-use crate::dispatcher_core::{CoreMessage, DispatcherCore};
-use crate::events::{EventStream, RecentEvents};
+use crate::answers::{Explainer, changes};
+use crate::dispatcher_core::DispatcherCore;
+use crate::events::EventStream;
 use crate::keys::{Keys, KeysError};
-use crate::log::Log;
 use crate::rights::{RequiredRight, check};
 
 /// Jobs with more [weight](eyas_jobs::JobSpec::weight) are written to the log and prepared before
 /// the owner of the state hears of them.
 const MAX_WEIGHT_AT_ONCE: usize = 10_000;
-
-/// How often an archived job is read for one question.
-const MAX_READS: usize = 10;
-
-/// A call that the owner of the state carries out.
-pub(crate) type CoreCall = Box<dyn FnOnce(&mut DispatcherCore) + Send>;
-
-/// Where calls of all callers go.
-#[derive(Clone)]
-pub(crate) struct DispatcherHandle {
-    pub calls: mpsc::Sender<CoreCall>,
-    pub executors: mpsc::Sender<CoreMessage>,
-    pub log: Arc<dyn Log>,
-    pub keys: Arc<Keys>,
-    pub pools: PoolsHandle,
-    pub events: RecentEvents,
-}
 
 /// One caller: the holder of a key or token.
 #[derive(Clone)]
@@ -62,84 +44,12 @@ pub struct Caller {
     holder: Principal,
 }
 
-impl DispatcherHandle {
-    /// The service for the holder of a key or token, who has proven it.
-    pub fn for_holder(&self, holder: Principal) -> Caller {
-        Caller { dispatcher: self.clone(), holder }
-    }
-
-    /// Has the owner of the state carry a call out.
-    pub async fn call(
-        &self,
-        call: impl FnOnce(&mut DispatcherCore) + Send + 'static,
-    ) -> Answer<()> {
-        self.calls.send(Box::new(call)).await.map_err(|_| ServiceError::Stopping)
-    }
-
-    /// What the owner of the state answers.
-    async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
-        let (reply, answer) = oneshot::channel();
-        // The caller may have gone away.
-        self.call(|core| drop(reply.send(question(core)))).await?;
-        answer.await.map_err(|_| ServiceError::Stopping)?
-    }
-
-    /// What it answers, once everything that this follows from is on disk.
-    async fn ask_durably<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut DispatcherCore) -> T + Send + 'static,
-    ) -> Answer<T> {
-        let (reply, answer) = oneshot::channel();
-        self.call(|core| {
-            let answer = question(core);
-            core.answer_durably(answer, reply);
-        })
-        .await?;
-        answer.await.map_err(|_| ServiceError::Stopping)
-    }
-
-    /// What it answers about a job, which is read if it is not in memory, once all results that it
-    /// shows are on disk.
-    async fn ask_of_job<T: Send + 'static>(
-        &self,
-        job: JobId,
-        mut question: impl FnOnce(&mut DispatcherCore) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
-        let mut read = None;
-        // The job may change while it is read.
-        for _ in 0..MAX_READS {
-            let ask = move |core: &mut DispatcherCore| {
-                read.into_iter().for_each(|replay| core.take_read(replay));
-                if core.must_be_read(job) {
-                    return ControlFlow::Continue(question);
-                }
-                let answer = question(core);
-                core.write_results();
-                ControlFlow::Break(answer)
-            };
-            question = match self.ask_durably(ask).await? {
-                ControlFlow::Break(answer) => return answer,
-                ControlFlow::Continue(question) => question,
-            };
-            // All of the job is on disk now. A large one takes a while to read, and nobody else
-            // waits for it.
-            let log = self.log.clone();
-            let replay = tokio::task::spawn_blocking(move || log.replay(job)).await;
-            read = Some(replay.map_err(|_| ServiceError::Unread)??);
-        }
-        Err(ServiceError::Unread)
-    }
-
-    /// Describes failures, for a watch that has seen their results.
-    pub(super) async fn failures(&self, job: JobId, tasks: Vec<u32>) -> Answer<Vec<FailureView>> {
-        self.ask_of_job(job, move |core| Ok(core.views().failures(core.job(job)?, &tasks))).await
-    }
-}
-
 impl Caller {
+    /// The service for the holder of a key or token, who has proven it.
+    pub(crate) fn new(dispatcher: DispatcherHandle, holder: Principal) -> Self {
+        Caller { dispatcher, holder }
+    }
+
     fn permit(&self, need: RequiredRight) -> Answer<&DispatcherHandle> {
         let has_files = |job| self.dispatcher.keys.have_files(job);
         check(self.holder, need, has_files)?;
@@ -224,12 +134,13 @@ impl Service for Caller {
 
     async fn job(&self, job: JobId) -> Answer<JobView> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| Ok(core.views().of_job(core.job(job)?)))
+            .ask_of_job(job, move |core| Ok(core.views().of_job(core.views().job(job)?)))
             .await
     }
 
     async fn tasks(&self, job: JobId, query: TaskQuery) -> Answer<Vec<TaskView>> {
-        let tasks = move |core: &mut DispatcherCore| Ok(core.views().tasks(core.job(job)?, query));
+        let tasks =
+            move |core: &mut DispatcherCore| Ok(core.views().tasks(core.views().job(job)?, query));
         self.permit(RequiredRight::Job(job))?.ask_of_job(job, tasks).await
     }
 
@@ -239,7 +150,7 @@ impl Service for Caller {
 
     async fn result(&self, task: TaskId) -> Answer<Option<TaskResult>> {
         self.permit(RequiredRight::Job(task.job))?
-            .ask_of_job(task.job, move |core| core.result(task))
+            .ask_of_job(task.job, move |core| core.views().result(task))
             .await
     }
 
@@ -251,19 +162,19 @@ impl Service for Caller {
 
     async fn report(&self, job: JobId) -> Answer<JobReport> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| Ok(core.views().report(core.job(job)?)))
+            .ask_of_job(job, move |core| Ok(core.views().report(core.views().job(job)?)))
             .await
     }
 
     async fn trace(&self, job: JobId, from: u32) -> Answer<TracePart> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| Ok(core.views().trace(core.job(job)?, from)?))
+            .ask_of_job(job, move |core| Ok(core.views().trace(core.views().job(job)?, from)?))
             .await
     }
 
     async fn inputs(&self, job: JobId, from: u32) -> Answer<InputsPart> {
         self.permit(RequiredRight::Job(job))?
-            .ask_of_job(job, move |core| core.inputs(job, from))
+            .ask_of_job(job, move |core| changes::inputs(core.views().job(job)?, from))
             .await
     }
 
@@ -286,22 +197,26 @@ impl Service for Caller {
 
     async fn cancel(&self, job: JobId, task: Option<u32>) -> Answer<u64> {
         self.permit(RequiredRight::Submit)?
-            .ask_of_job(job, move |core| core.cancel(job, task))
+            .ask_of_job(job, move |core| core.change(job, |job| changes::cancel(job, task)))
             .await
     }
 
     async fn retry(&self, job: JobId, current: Vec<(u32, ObjectSpec)>) -> Answer<u64> {
         self.permit(RequiredRight::Submit)?
-            .ask_of_job(job, move |core| core.retry(job, current))
+            .ask_of_job(job, move |core| core.change(job, |job| changes::retry(job, current)))
             .await
     }
 
     async fn release(&self, job: JobId) -> Answer<u64> {
-        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.release(job)).await
+        self.permit(RequiredRight::Submit)?
+            .ask_of_job(job, move |core| core.change(job, changes::release))
+            .await
     }
 
     async fn forget(&self, job: JobId) -> Answer<u64> {
-        self.permit(RequiredRight::Submit)?.ask_of_job(job, move |core| core.forget(job)).await
+        self.permit(RequiredRight::Submit)?
+            .ask_of_job(job, move |core| core.change(job, changes::forget))
+            .await
     }
 
     async fn executors(&self) -> Answer<Vec<ExecutorView>> {

@@ -10,8 +10,8 @@ use eyas_wire::client::{OutputFile, OutputInFile};
 use eyas_wire::view::{FailureView, JobView};
 use tokio::sync::watch;
 
-use super::caller::DispatcherHandle;
-use super::{Answer, ServiceError};
+use super::answer::{Answer, ServiceError};
+use super::handle::DispatcherHandle;
 use crate::durable_replies::JobProgress;
 use crate::journal::{JournalError, OutputRange};
 use crate::log::{Captured, Log};

@@ -34,7 +34,7 @@ async fn all_inputs_come_in_order_and_nothing_about_the_task_before_them() {
     assert_eq!(dispatcher.phases(job), [Phase::Assigned; 2]);
     assert!(dispatcher.core.has_parts());
     dispatcher.core.do_part();
-    dispatcher.core.cancel(job, Some(0)).unwrap();
+    dispatcher.core.change(job, |job| changes::cancel(job, Some(0))).unwrap();
     dispatcher.core.handle(CoreMessage::Said {
         executor: id,
         messages: vec![FromExecutor::Heartbeat { free_disk_bytes: 1 << 40 }],
@@ -181,7 +181,7 @@ async fn a_cancelled_task_of_which_nothing_was_sent_is_not_sent() {
     dispatcher.join(2);
     let job = dispatcher.submit_wide(2);
     assert_eq!(dispatcher.phases(job), [Phase::Assigned; 2]);
-    dispatcher.core.cancel(job, Some(0)).unwrap();
+    dispatcher.core.change(job, |job| changes::cancel(job, Some(0))).unwrap();
     assert_eq!(dispatcher.phases(job), [Phase::Cancelled, Phase::Assigned]);
     let mut turns = 0;
     while dispatcher.core.has_parts() {

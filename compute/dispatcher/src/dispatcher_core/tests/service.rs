@@ -26,7 +26,8 @@ async fn a_job_runs_without_a_connection() {
 #[tokio::test]
 async fn a_job_has_the_user_and_the_key_that_submitted_it() {
     let mut dispatcher = Dispatcher::start();
-    dispatcher.service = dispatcher.handle.for_holder(Principal::Key(KeyId(4), KeyRole::Submit));
+    dispatcher.service =
+        Caller::new(dispatcher.handle.clone(), Principal::Key(KeyId(4), KeyRole::Submit));
     let mut spec =
         JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
     // A client names the user. It cannot name the key.
@@ -168,7 +169,7 @@ async fn a_caller_may_do_what_its_key_permits() {
         (key(KeyRole::Submit), admin.to_vec()),
         (key(KeyRole::Admin), Vec::new()),
     ] {
-        dispatcher.service = dispatcher.handle.for_holder(holder);
+        dispatcher.service = Caller::new(dispatcher.handle.clone(), holder);
         let mut denied = denied!(dispatcher:
             job(job),
             tasks(job, query),
@@ -259,7 +260,7 @@ async fn a_call_does_not_wait_for_what_executors_have_sent_before() {
     let (_stop, stop) = watch::channel(false);
     tokio::select! {
         left = answer => assert_eq!(left, Ok(MESSAGES)),
-        () = core.run(CoreInbox { calls, messages }, durable, orders, stop) => {
+        () = run(core, CoreInbox { calls, messages, durable, orders, stop }, None) => {
             panic!("it has ended")
         }
     }

@@ -6,14 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use eyas_jobs::{self as jobs, JobSpec, JobSummary, Phase};
-use eyas_types::course::JobOwner;
 use eyas_types::{JobId, TaskResult, units};
 
-use super::DispatcherCore;
-use crate::events::NewEvent;
 use crate::service::deliveries::{DeliveryQueue, JobDelivery};
-use crate::service::{Answer, ServiceError};
 
 /// Maximum size of the results that a client has not read yet.
 const MAX_UNREAD_BYTES: u64 = 256 << 20;
@@ -40,6 +35,22 @@ impl AttachedClients {
         !self.clients.is_empty()
     }
 
+    /// A client has begun a job.
+    pub fn begin(&mut self, job: JobId, client: DeliveryQueue) {
+        self.clients.insert(job, Some(client));
+    }
+
+    /// The client of a job is gone. Returns whether the job has not ended.
+    pub fn leave(&mut self, job: JobId) -> bool {
+        self.clients.get_mut(&job).map(|client| *client = None).is_some()
+    }
+
+    /// A job has ended: its client, if it is there, is told so after all results.
+    pub fn end(&mut self, job: JobId, last: JobDelivery) {
+        self.end_with(job, last);
+        self.clients.remove(&job);
+    }
+
     /// The clients that are there.
     fn present(&self) -> impl Iterator<Item = (JobId, &DeliveryQueue)> {
         self.clients.iter().filter_map(|(job, client)| Some((*job, client.as_ref()?)))
@@ -51,7 +62,7 @@ impl AttachedClients {
 
     /// Sends results to the client of a job, if it is there. Drops the results of a client that has
     /// read too few, and tells it why. Returns its job, which has to end.
-    fn send(&mut self, job: JobId, results: Vec<TaskResult>) -> Option<JobId> {
+    pub fn send(&mut self, job: JobId, results: Vec<TaskResult>) -> Option<JobId> {
         let client = self.client_of(job)?;
         client.add(results);
         let (slow, bound, of) = if client.unread_bytes() > self.max_unread_bytes {
@@ -77,79 +88,10 @@ impl AttachedClients {
     }
 
     /// Sends something after all results to the client of a job, if it is there.
-    fn end_with(&self, job: JobId, last: JobDelivery) {
+    pub fn end_with(&self, job: JobId, last: JobDelivery) {
         if let Some(client) = self.client_of(job) {
             client.end_with(last);
         }
-    }
-}
-
-impl DispatcherCore {
-    /// Begins an attached job.
-    pub(crate) fn attach(
-        &mut self,
-        name: String,
-        owner: JobOwner,
-        deliveries: DeliveryQueue,
-    ) -> Answer<JobId> {
-        if self.stopping_us.is_some() {
-            return Err(ServiceError::Stopping);
-        }
-        let job = self.jobs.next_job();
-        let spec = JobSpec { name, owner, is_attached: true, ..JobSpec::default() };
-        self.tell_jobs(jobs::Event::Attached { spec: Box::new(spec) });
-        self.attached.clients.insert(job, Some(deliveries));
-        if let Some(job) = self.jobs.get(job) {
-            let standing = self.standing(job);
-            self.replies.offer(job.id, standing);
-        }
-        self.add_job_event(job, "job-submitted", "was begun by a client");
-        Ok(job)
-    }
-
-    /// Cancels the tasks of an attached job whose client is gone.
-    pub(crate) fn detach(&mut self, job: JobId) {
-        let Some(client) = self.attached.clients.get_mut(&job) else { return };
-        *client = None;
-        let tasks = 0..self.jobs.get(job).map_or(0, |job| job.tasks.len() as u32);
-        self.tell_jobs(jobs::Event::Cancel { job, tasks });
-        self.tell_jobs(jobs::Event::Closed { job });
-    }
-
-    /// Cancels the tasks of an attached job that no executor has.
-    pub(crate) fn cancel_waiting(&mut self, job: JobId) {
-        let phases = self
-            .jobs
-            .get(job)
-            .map(|job| job.tasks.iter().map(|task| task.phase).collect::<Vec<_>>());
-        let waits = |phase: Phase| matches!(phase, Phase::Waiting | Phase::Blocked);
-        let mut first = 0;
-        for part in phases.unwrap_or_default().chunk_by(|one, other| waits(*one) == waits(*other)) {
-            let end = first + part.len() as u32;
-            if waits(part[0]) {
-                self.tell_jobs(jobs::Event::Cancel { job, tasks: first..end });
-            }
-            first = end;
-        }
-    }
-
-    /// Sends results to a client. A job whose client does not read them ends.
-    pub(super) fn deliver(&mut self, job: JobId, results: Vec<TaskResult>) {
-        if let Some(job) = self.attached.send(job, results) {
-            self.detach(job);
-        }
-    }
-
-    pub(super) fn refuse_extension(&self, job: JobId, why: &jobs::SpecError) {
-        self.attached.end_with(job, JobDelivery::Refused(why.to_string()));
-    }
-
-    pub(crate) fn detached(&mut self, summary: &JobSummary) {
-        let progress = self.progress_of_archived(summary);
-        self.attached.end_with(summary.job, JobDelivery::Over(Box::new(progress.view.clone())));
-        self.attached.clients.remove(&summary.job);
-        self.replies.show_last(summary.job, progress);
-        self.add_event(NewEvent::end_of_job(summary.job, &summary.name, &summary.counts));
     }
 }
 

@@ -1,10 +1,10 @@
 //! The core's side of pools: it publishes how much work there is for them and how their nodes are,
-//! and obeys their orders.
+//! and says what follows from their orders.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use eyas_jobs::{self as jobs, Job, Phase};
+use eyas_jobs::{Job, Jobs, Phase};
 use eyas_pools::{ClusterState, FittingWork, NodeShape, PoolNodeState, PoolOrder, PoolsHandle};
 use eyas_provision::{OutstandingWork, WorkMeter};
 use eyas_sched::{Event, NodeOutline, Scheduler};
@@ -12,7 +12,7 @@ use eyas_types::{ExecutorId, Need, ObjectId, Origin, Outcome, Status};
 use eyas_wire::view::pool::PoolView;
 use tokio::sync::watch;
 
-use super::DispatcherCore;
+use crate::executors::ConnectedExecutors;
 
 /// Time between two reports to the pools, and the shortest time, when nodes join or leave or tasks
 /// begin to wait.
@@ -27,7 +27,7 @@ const MAX_TASKS_READ: usize = 20_000;
 /// What the core knows of pools.
 pub(crate) struct CorePools {
     /// `None` in tests of the core.
-    pub handle: Option<PoolsHandle>,
+    handle: Option<PoolsHandle>,
     state: watch::Sender<ClusterState>,
     version: u64,
     /// Nodes that pools could get.
@@ -50,6 +50,22 @@ pub(crate) struct CorePools {
     had_limits: bool,
 }
 
+/// What follows from an order of the pools.
+pub(crate) enum AfterOrder {
+    Nothing,
+    /// An executor gets no more tasks, and others fetch what only it has.
+    Drain(ExecutorId),
+    /// An executor leaves once its tasks have ended.
+    Release(ExecutorId),
+}
+
+/// What a report to the pools reads.
+pub(crate) struct ReportedCluster<'a> {
+    pub jobs: &'a Jobs,
+    pub scheduler: &'a Scheduler,
+    pub executors: &'a ConnectedExecutors,
+}
+
 impl CorePools {
     pub fn new() -> Self {
         CorePools {
@@ -67,6 +83,11 @@ impl CorePools {
             had_nodes: false,
             had_limits: false,
         }
+    }
+
+    /// The owner of the pools has begun.
+    pub fn attach(&mut self, handle: PoolsHandle) {
+        self.handle = Some(handle);
     }
 
     pub fn subscribe(&self) -> watch::Receiver<ClusterState> {
@@ -133,81 +154,71 @@ impl CorePools {
     pub fn stop(&self) {
         self.state.send_modify(|state| state.is_stopping = true);
     }
-}
 
-impl DispatcherCore {
-    /// Does what pools have ordered.
-    pub(super) fn obey(&mut self, order: PoolOrder) {
+    /// Takes an order of the pools.
+    pub fn obey(&mut self, order: PoolOrder, executors: &ConnectedExecutors) -> AfterOrder {
+        let is_here = |executor| executors.get(executor).is_some();
         match order {
             PoolOrder::Shapes { version, shapes } => {
-                self.pools.version = version;
-                self.pools.most_time_us =
+                self.version = version;
+                self.most_time_us =
                     shapes.iter().map(|shape| shape.time_limit_us).max().unwrap_or(0);
                 let outline = |shape: NodeShape| NodeOutline {
                     capacity: shape.capacity,
                     labels: shape.labels,
                 };
-                self.pools.outlines = shapes.into_iter().map(outline).collect();
-                self.pools.is_news = true;
+                self.outlines = shapes.into_iter().map(outline).collect();
+                self.is_news = true;
+                AfterOrder::Nothing
             }
-            PoolOrder::Drain { executor } => {
-                if self.executors.get(executor).is_some() {
-                    self.pools.draining.insert(executor);
-                    self.pools.is_news = true;
-                    self.tell_scheduler(Event::ExecutorDraining { executor });
-                    // Others fetch what only this executor has.
-                    self.tell_scheduler(Event::Evacuate);
-                }
+            PoolOrder::Drain { executor } if is_here(executor) => {
+                self.draining.insert(executor);
+                self.is_news = true;
+                AfterOrder::Drain(executor)
             }
-            PoolOrder::Release { executor } => {
-                if self.executors.get(executor).is_some() {
-                    self.tell_jobs(jobs::Event::ExecutorLeaves { executor });
-                }
-            }
+            PoolOrder::Release { executor } if is_here(executor) => AfterOrder::Release(executor),
+            PoolOrder::Drain { .. } | PoolOrder::Release { .. } => AfterOrder::Nothing,
         }
     }
 
-    /// Tells the pools how much work there is and how their nodes are, if it is time.
-    pub(super) fn report_to_pools(&mut self) {
-        let now_us = self.clock.now_us();
-        if self.pools.next_report_us(&self.scheduler).is_none_or(|due_us| now_us < due_us) {
-            return;
-        }
-        self.tell_times_left(now_us);
-        let passed_us = now_us - self.pools.reported_us;
-        let nodes = self.pool_nodes();
-        let staying = nodes.iter().filter(|node| !node.is_draining).count() as u32;
-        let work = self.work_for_pools();
-        let pools = &mut self.pools;
-        pools.had_nodes = !nodes.is_empty();
-        let measured =
-            pools.meter.report(passed_us, staying, LINK_BYTES_PER_S, OutstandingWork::default());
-        (pools.reported_us, pools.is_news) = (now_us, false);
-        (pools.had_waiting, pools.had_work) =
-            (self.scheduler.waiting() > 0, self.scheduler.has_unstarted());
-        let shapes = pools.version;
-        let is_stopping = self.stopping_us.is_some();
-        pools.state.send_replace(ClusterState { shapes, work, measured, nodes, is_stopping });
-    }
-
-    /// Tells the scheduler how long the executors stay that are ended by a batch system.
-    fn tell_times_left(&mut self, now_us: u64) {
-        let left = self
-            .executors
+    /// How long the executors stay that are ended by a batch system, for the scheduler. It comes
+    /// before each report.
+    pub fn times_left(&mut self, now_us: u64, executors: &ConnectedExecutors) -> Option<Event> {
+        let left = executors
             .iter()
             .filter_map(|(id, executor)| Some((id, executor.until_us?.saturating_sub(now_us))));
         let executors: Box<[_]> = left.collect();
-        if !executors.is_empty() || self.pools.had_limits {
-            self.pools.had_limits = !executors.is_empty();
-            self.tell_scheduler(Event::TimesLeft { executors });
-        }
+        let had_limits = std::mem::replace(&mut self.had_limits, !executors.is_empty());
+        (self.had_limits || had_limits).then_some(Event::TimesLeft { executors })
     }
 
+    /// Tells the pools how much work there is and how their nodes are.
+    pub fn report(&mut self, now_us: u64, cluster: &ReportedCluster, is_stopping: bool) {
+        let passed_us = now_us - self.reported_us;
+        let rate = match self.meter.storage_bytes_per_s() {
+            measured if measured > 0.0 => measured,
+            _ => LINK_BYTES_PER_S,
+        };
+        let nodes = cluster.pool_nodes(&self.draining, rate);
+        let staying = nodes.iter().filter(|node| !node.is_draining).count() as u32;
+        let work = cluster.work_for(&self.outlines, self.most_time_us);
+        self.had_nodes = !nodes.is_empty();
+        let measured =
+            self.meter.report(passed_us, staying, LINK_BYTES_PER_S, OutstandingWork::default());
+        (self.reported_us, self.is_news) = (now_us, false);
+        (self.had_waiting, self.had_work) =
+            (cluster.scheduler.waiting() > 0, cluster.scheduler.has_unstarted());
+        let shapes = self.version;
+        self.state.send_replace(ClusterState { shapes, work, measured, nodes, is_stopping });
+    }
+}
+
+impl ReportedCluster<'_> {
     /// Tasks that have not started, by the pools whose nodes they fit.
-    fn work_for_pools(&self) -> Vec<FittingWork> {
+    fn work_for(&self, pools: &[NodeOutline], most_time_us: u64) -> Vec<FittingWork> {
         let mut groups: BTreeMap<u64, FittingWork> = BTreeMap::new();
-        for class in self.scheduler.unstarted_by_need(self.pools.most_time_us) {
-            let outlines = self.pools.outlines.iter().enumerate();
+        for class in self.scheduler.unstarted_by_need(most_time_us) {
+            let outlines = pools.iter().enumerate();
             let fits = outlines
                 .filter(|(_, node)| node.could_take(class.need))
                 .fold(0, |fits, (bit, _)| fits | 1 << bit);
@@ -243,17 +254,15 @@ impl DispatcherCore {
         inputs.map(|(object, _)| object).collect()
     }
 
-    /// How long it would take to fetch again what only this executor holds, microseconds.
+    /// How long it would take to fetch again what only this executor holds, at `rate` bytes per
+    /// second, microseconds.
     fn refill_us(
         &self,
         id: ExecutorId,
         held: &HashMap<ObjectId, u64>,
         to_read: &HashSet<ObjectId>,
+        rate: f64,
     ) -> u64 {
-        let rate = match self.pools.meter.storage_bytes_per_s() {
-            measured if measured > 0.0 => measured,
-            _ => LINK_BYTES_PER_S,
-        };
         let is_only_holder = |object: ObjectId| {
             let mut holders = self.scheduler.holders(object);
             holders.next() == Some(id) && holders.next().is_none()
@@ -264,11 +273,11 @@ impl DispatcherCore {
         (bytes as f64 / rate * 1e6) as u64
     }
 
-    fn pool_nodes(&self) -> Vec<PoolNodeState> {
+    fn pool_nodes(&self, draining: &BTreeSet<ExecutorId>, rate: f64) -> Vec<PoolNodeState> {
         let to_read = LazyCell::new(|| self.objects_to_read());
         let nodes = self.executors.iter().filter_map(|(id, executor)| {
             let origin = executor.origin.as_ref()?;
-            let is_draining = self.pools.draining.contains(&id);
+            let is_draining = draining.contains(&id);
             let tasks = self.scheduler.count_tasks(id) as u64;
             Some(PoolNodeState {
                 executor: id,
@@ -281,7 +290,7 @@ impl DispatcherCore {
                 capacity: executor.capacity.clone(),
                 tasks,
                 refill_us: if tasks == 0 && !is_draining && !executor.held.is_empty() {
-                    self.refill_us(id, &executor.held, &to_read)
+                    self.refill_us(id, &executor.held, &to_read, rate)
                 } else {
                     0
                 },
