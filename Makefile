@@ -22,8 +22,8 @@ export RUSTFLAGS += -C link-arg=-fuse-ld=$(LINKER)
 endif
 endif
 
-.PHONY: help begin demo quick test stress fuzz soak check supply-chain fmt tree lint doc spelling build unit bench \
-        bench-tiny docs generate headline install-capi wheel judges python times clean need
+.PHONY: help begin demo quick test stress fuzz loom soak check supply-chain fmt tree lint doc spelling build unit \
+        bench bench-tiny docs generate headline install-capi wheel judges python times clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ stress: need ## Run tests many times beside busy processes: make stress TEST=nam
 
 fuzz: need ## Parsers with any bytes: make fuzz PARSER=globs SECONDS=60; without PARSER, all
 	dev/judges/fuzz.sh $(or $(SECONDS),10) $(PARSER)
+
+loom: need ## Models of the board of agents and programs, in every order of their threads
+	dev/judges/loom.sh
 
 soak: build ## Simulated faults, seed after seed; power cuts; the model; experiments: make soak MINUTES=60 CUTS=1000
 	@dev/tools/need_in_ci.sh soak
@@ -104,6 +107,7 @@ begin:
 
 fmt: need
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path dev/loom/Cargo.toml --check
 
 # The tests that only read the tree: few dependencies are compiled for them.
 tree: need
