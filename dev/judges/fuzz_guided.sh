@@ -14,6 +14,8 @@ place=$(realpath -m "${CARGO_TARGET_DIR:-target}/fuzz-guided")
 
 skip() { echo "SKIPPED: parsers under libFuzzer: $*" >&2; [ -z "${CI:-}" ] || exit 1; exit 0; }
 
+# These would replace the flags that add the counters.
+unset RUSTFLAGS
 command -v c++ >/dev/null || skip "there is no C++ compiler"
 # From its own folder: it is no member of the workspace, and has flags of its own.
 (cd dev/fuzz/guided && CARGO_TARGET_DIR=$place "${CARGO:-cargo}" build --quiet --locked)
