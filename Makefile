@@ -22,8 +22,8 @@ export RUSTFLAGS += -C link-arg=-fuse-ld=$(LINKER)
 endif
 endif
 
-.PHONY: help begin demo quick test stress fuzz soak check supply-chain fmt tree lint doc spelling build unit bench \
-        bench-tiny docs generate headline install-capi wheel judges python times clean need
+.PHONY: help begin demo quick test stress fuzz guided miri loom soak check supply-chain fmt tree lint doc spelling \
+        build unit bench bench-tiny docs generate headline install-capi wheel judges python times clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,15 @@ stress: need ## Run tests many times beside busy processes: make stress TEST=nam
 fuzz: need ## Parsers with any bytes: make fuzz PARSER=globs SECONDS=60; without PARSER, all
 	dev/judges/fuzz.sh $(or $(SECONDS),10) $(PARSER)
 
+guided: need ## The same under libFuzzer, which compiles everything again for that
+	dev/judges/fuzz_guided.sh $(or $(SECONDS),60) $(PARSER)
+
+miri: need ## Tests of rooms without sockets, and of the C library's handles, under Miri of the nightly toolchain
+	dev/judges/miri.sh
+
+loom: need ## Models of the board of agents and programs, in every order of their threads
+	dev/judges/loom.sh
+
 soak: build ## Simulated faults, seed after seed; power cuts; the model; experiments: make soak MINUTES=60 CUTS=1000
 	@dev/tools/need_in_ci.sh soak
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
@@ -54,6 +63,7 @@ soak: build ## Simulated faults, seed after seed; power cuts; the model; experim
 	$(PYTHON) dev/tools/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
 	dev/judges/positions.sh 10000
 	dev/judges/fuzz.sh 60
+	dev/judges/fuzz_guided.sh 120
 	dev/tools/wheel.sh sdist
 
 check: begin fmt spelling tree lint doc ## Formatting, spelling, tests of the tree, lints, documentation
@@ -104,6 +114,9 @@ begin:
 
 fmt: need
 	$(CARGO) fmt --all --check
+	for crate in dev/loom dev/fuzz/guided; do \
+		$(CARGO) fmt --manifest-path $$crate/Cargo.toml --check || exit 1; \
+	done
 
 # The tests that only read the tree: few dependencies are compiled for them.
 tree: need

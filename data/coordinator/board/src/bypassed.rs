@@ -1,11 +1,13 @@
 //! Bypassed storages: ordering gains nothing there, so programs proceed without asking and report
 //! the durations of some calls.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crate::Board;
+#[cfg(loom)]
+pub use crate::words::sizes::MAX_BYPASSED;
+use crate::words::{AtomicU64, Ordering};
 
 /// Storages of a node that can be bypassed at a time.
+#[cfg(not(loom))]
 pub const MAX_BYPASSED: usize = 32;
 
 /// Upper limit for a call that finds its bytes in memory: a constant, and a bandwidth. Such calls
@@ -19,6 +21,7 @@ const FAIR_BYTES_PER_US: u64 = 25;
 
 /// A bypassed storage, and durations of calls to it.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct BypassedStorage {
     /// Device of the storage; 0 while the entry is free.
     device: AtomicU64,

@@ -1,7 +1,6 @@
 //! Files that the agent reads ahead, and which of their pieces are in the page cache.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
+use crate::words::{AtomicU32, AtomicU64, Ordering};
 use crate::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PIECE_BYTES};
 
 /// Consecutive entries, from the one that the hash names, in which a file can be.
@@ -9,6 +8,7 @@ const PROBES: usize = 8;
 
 /// A file, and which of its pieces are in the page cache.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct CachedFile {
     /// Device of the file.
     pub device: AtomicU64,
@@ -101,13 +101,18 @@ impl CachedFile {
         self.pieces.iter().for_each(|piece| piece.store(0, Ordering::Release));
     }
 
-    /// Clears the announcement of a piece that a program enters. Returns whether it was set.
+    /// Clears the announcement of a piece that a program enters, also if more pages are in memory
+    /// by now. Returns whether it was set.
     pub fn enter(&self, piece: FilePiece) -> bool {
-        let entered = FilePiece { is_announced: false, ..piece };
-        let word = self.word_of(piece.number);
+        let enter = |word| {
+            let found = FilePiece::from_word(word)?;
+            (found.number == piece.number && found.is_announced)
+                .then_some(FilePiece { is_announced: false, ..found }.word())
+        };
         piece.is_announced
-            && word
-                .compare_exchange(piece.word(), entered.word(), Ordering::AcqRel, Ordering::Relaxed)
+            && self
+                .word_of(piece.number)
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, enter)
                 .is_ok()
     }
 
@@ -153,5 +158,9 @@ mod tests {
         assert!(file.enter(piece));
         assert!(!file.enter(piece));
         assert_eq!(file.piece(70), Some(FilePiece { is_announced: false, ..piece }));
+        file.set(piece);
+        file.grow(70, 6);
+        assert!(file.enter(piece), "more of it is in memory");
+        assert_eq!(file.piece(70), Some(FilePiece { pages: 6, is_announced: false, ..piece }));
     }
 }

@@ -10,32 +10,40 @@
 //! is closed. All fields are atomics, valid with any bits, because every process of the user may
 //! write to it.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 pub use crate::bypassed::{BypassedStorage, CallTimes, MAX_BYPASSED};
 pub use crate::files::{CachedFile, FilePiece};
+#[cfg(not(loom))]
 pub use crate::map::{make, map};
 pub use crate::page_cache::is_cached;
 pub use crate::peer::Peer;
-pub use crate::seat::{CallKind, Seat, SeatAnswer, SeatRequest, SeatState};
+pub use crate::seat::{CallKind, Seat, SeatAnswer, SeatRequest, SeatState, SeatTurn};
 pub use crate::wait::{ring, wait};
+#[cfg(loom)]
+pub use crate::words::sizes::{MAX_FILES, MAX_PIECES, SEATS};
+use crate::words::{AtomicU32, AtomicU64, Ordering};
 
 mod bypassed;
 mod files;
+#[cfg(not(loom))]
 mod map;
 mod page_cache;
 mod peer;
 mod seat;
 mod wait;
+mod words;
 
 /// Version of the layout. A process ignores a board of another version.
 pub const VERSION: u32 = 4;
 /// Requests of a node at a time. A program that finds no free seat proceeds unordered.
+#[cfg(not(loom))]
 pub const SEATS: usize = 1024;
 /// Files whose state in the page cache the board can hold.
+#[cfg(not(loom))]
 pub const MAX_FILES: usize = 1024;
 /// Pieces of one file whose state the board can hold.
+#[cfg(not(loom))]
 pub const MAX_PIECES: usize = 256;
 /// Bytes of a piece.
 pub const PIECE_BYTES: u64 = 1 << 20;
@@ -57,13 +65,14 @@ pub const HELLO: u8 = b'H';
 
 /// The whole board.
 #[repr(C)]
+#[cfg_attr(loom, derive(Default))]
 pub struct Board {
     /// State of the agent.
     pub agent: AgentStatus,
     /// One bit for each seat that the agent has to look at.
-    pub asked: [AtomicU64; SEATS / 64],
+    pub asked: [AtomicU64; SEATS.div_ceil(64)],
     /// One bit for each file in which a program has entered an announced piece.
-    pub entered_files: [AtomicU64; MAX_FILES / 64],
+    pub entered_files: [AtomicU64; MAX_FILES.div_ceil(64)],
     /// Storages whose requests are not ordered.
     pub bypassed: [BypassedStorage; MAX_BYPASSED],
     /// Requests.
@@ -74,6 +83,7 @@ pub struct Board {
 
 /// State of the agent, and its bell.
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 pub struct AgentStatus {
     /// Version of the layout; 0 until the agent is ready.
     pub version: AtomicU32,
@@ -94,8 +104,13 @@ impl Board {
 
     /// Makes the agent look at a seat.
     pub fn ring_for_seat(&self, seat: usize) {
-        self.asked[seat / 64].fetch_or(1 << (seat % 64), Ordering::Release);
+        self.mark_seat(seat);
         ring(&self.agent.bell);
+    }
+
+    /// Makes the agent look at a seat when it wakes.
+    fn mark_seat(&self, seat: usize) {
+        self.asked[seat / 64].fetch_or(1 << (seat % 64), Ordering::Release);
     }
 
     /// Tells the agent that a program has entered an announced piece of a file.

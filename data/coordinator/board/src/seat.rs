@@ -12,10 +12,10 @@
 //! Turns that follow each other are *passed on*: the agent writes the next seat into each, and a
 //! program that is done wakes the next one without waking the agent.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use crate::{Board, MAX_FILES, SEATS, wait};
+use crate::words::{AtomicU32, AtomicU64, Ordering};
+use crate::{Board, MAX_FILES, SEATS, ring, wait};
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ mod tests;
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Seat {
-    /// A [`Move`]. A program that waits for an answer waits for this word to change.
+    /// A [`SeatTurn`]. A program that waits for an answer waits for this word to change.
     word: AtomicU32,
     process: AtomicU32,
     kind: AtomicU32,
@@ -86,7 +86,7 @@ impl SeatState {
         SeatState::Left,
     ];
 
-    /// Whether a seat may go from this state to the next one. A program may end its turn in every
+    /// Whether a seat may go from this state to the next one. A program may leave its turn in every
     /// state of it, since a signal handler may jump out of its call at any instruction. Beside
     /// these moves, the agent may [free](Seat::free) a seat in every state, for a program that is
     /// gone.
@@ -95,48 +95,52 @@ impl SeatState {
         matches!(
             (self, next),
             (Free, Taken)
-                | (Taken, Asked | Done | Left)
-                | (Asked, OpenWanted | Go | InMemory | Pass | Done | Left)
-                | (OpenWanted, Asked | Done | Left)
+                | (Taken, Asked | Left)
+                | (Asked, OpenWanted | Go | InMemory | Pass | Left)
+                | (OpenWanted, Asked | Left)
                 | (Go, Done | Left)
-                | (InMemory | Pass, Free | Done | Left)
+                | (InMemory | Pass, Free | Left)
         )
     }
 
-    /// Whether the program has ended its turn.
-    fn is_over(self) -> bool {
-        matches!(self, SeatState::Free | SeatState::Done | SeatState::Left)
+    /// The state in which a program leaves its turn, when it wants to leave it as `Done` or `Left`:
+    /// only a program that had its turn can be done.
+    fn when_left_as(self, wanted: SeatState) -> SeatState {
+        let is_done = self == SeatState::Go || wanted != SeatState::Done;
+        if is_done { wanted } else { SeatState::Left }
     }
 }
 
 /// State of a seat, and the number of its current turn.
-#[derive(Clone, Copy)]
-struct Move {
-    turn: u32,
-    state: SeatState,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeatTurn {
+    /// Number of the turn. It changes when a program takes the seat.
+    pub turn: u32,
+    /// State of the seat in this turn.
+    pub state: SeatState,
 }
 
-impl Move {
+impl SeatTurn {
     const STATE_BITS: u32 = 4;
     const STATE: u32 = (1 << Self::STATE_BITS) - 1;
 
-    fn of(word: u32) -> Move {
+    fn of(word: u32) -> SeatTurn {
         let state =
             SeatState::ALL.get((word & Self::STATE) as usize).copied().unwrap_or(SeatState::Left);
-        Move { turn: word >> Self::STATE_BITS, state }
+        SeatTurn { turn: word >> Self::STATE_BITS, state }
     }
 
     fn word(self) -> u32 {
         self.turn << Self::STATE_BITS | self.state as u32
     }
 
-    fn to(self, state: SeatState) -> Move {
-        Move { state, ..self }
+    fn to(self, state: SeatState) -> SeatTurn {
+        SeatTurn { state, ..self }
     }
 
     /// The first state of the next turn.
-    fn next(self) -> Move {
-        Move { turn: (self.turn + 1) & (u32::MAX >> Self::STATE_BITS), state: SeatState::Taken }
+    fn next(self) -> SeatTurn {
+        SeatTurn { turn: (self.turn + 1) & (u32::MAX >> Self::STATE_BITS), state: SeatState::Taken }
     }
 }
 
@@ -324,7 +328,7 @@ impl Board {
 
     /// Tells the agent that the file has been sent and that it can continue with the request.
     pub fn resume(&self, index: usize, turn: u32) {
-        self.seats[index].step(Move { turn, state: SeatState::OpenWanted }, SeatState::Asked);
+        self.seats[index].step(SeatTurn { turn, state: SeatState::OpenWanted }, SeatState::Asked);
     }
 
     /// Begins a call in a kept turn. Returns false if the turn is over.
@@ -351,7 +355,8 @@ impl Board {
         }
     }
 
-    /// Returns a seat to the agent: the request is done, by one call of this duration.
+    /// Returns a seat to the agent: the request is done, by one call of this duration, or the
+    /// program no longer waits for its turn.
     pub fn finish(&self, index: usize, turn: u32, took_us: u64) {
         let seat = &self.seats[index];
         if seat.found().turn == turn {
@@ -360,25 +365,32 @@ impl Board {
         self.leave(index, turn, SeatState::Done);
     }
 
-    /// Returns a seat to the agent: the request is done or no longer wanted. If the turn is already
-    /// over, this does nothing.
-    pub fn leave(&self, index: usize, turn: u32, state: SeatState) {
+    /// Returns a seat to the agent: the request is done or no longer wanted. Only a program that
+    /// has its turn passes it on. If the seat is free or in another turn, this does nothing.
+    pub fn leave(&self, index: usize, turn: u32, wanted: SeatState) {
         let seat = &self.seats[index];
         let successor = seat.successor.load(Ordering::Acquire);
-        loop {
+        let state = loop {
             let found = seat.found();
-            if found.turn != turn || found.state.is_over() || !seat.allows(found, state) {
+            if found.turn != turn || found.state == SeatState::Free {
+                return;
+            }
+            if matches!(found.state, SeatState::Done | SeatState::Left) {
+                // A signal handler may have jumped out of this function before the bell was rung.
+                return self.ring_for_seat(index);
+            }
+            let state = found.state.when_left_as(wanted);
+            if !seat.allows(found, state) {
                 return;
             }
             if seat.step(found, state) {
-                break;
+                break state;
             }
-        }
-        if state == SeatState::Done && self.pass_turn(successor) {
-            // The agent sees it with the last one.
-            self.asked[index / 64].fetch_or(1 << (index % 64), Ordering::Release);
-        } else {
-            self.ring_for_seat(index);
+        };
+        // Before the next seat can ring: the agent sees this one with the last one.
+        self.mark_seat(index);
+        if state != SeatState::Done || !self.pass_turn(successor) {
+            ring(&self.agent.bell);
         }
     }
 
@@ -390,7 +402,7 @@ impl Board {
             return false;
         };
         let is_there =
-            seat.step(Move { turn: successor as u32, state: SeatState::Asked }, SeatState::Go);
+            seat.step(SeatTurn { turn: successor as u32, state: SeatState::Asked }, SeatState::Go);
         if is_there {
             crate::wait::wake(&seat.word);
         }
@@ -410,15 +422,16 @@ impl Seat {
         self.found().state
     }
 
-    fn found(&self) -> Move {
-        Move::of(self.word.load(Ordering::Acquire))
+    /// State of the seat and number of its turn, as they are at one moment.
+    pub fn found(&self) -> SeatTurn {
+        SeatTurn::of(self.word.load(Ordering::Acquire))
     }
 
     /// Whether the seat may go from a state to another one. The board's memory may have any bits,
     /// so a move that is not allowed is refused, and neither a program nor its agent fails because
     /// of it. In a debug build it is a defect of the caller.
-    fn allows(&self, found: Move, state: SeatState) -> bool {
-        let Move { turn, state: before } = found;
+    fn allows(&self, found: SeatTurn, state: SeatState) -> bool {
+        let SeatTurn { turn, state: before } = found;
         let is_allowed = before.may_become(state);
         debug_assert!(
             is_allowed,
@@ -428,7 +441,7 @@ impl Seat {
     }
 
     /// Changes the state. Returns false if it is no longer `found`, or if the move is not allowed.
-    fn step(&self, found: Move, state: SeatState) -> bool {
+    fn step(&self, found: SeatTurn, state: SeatState) -> bool {
         if !self.allows(found, state) {
             return false;
         }
@@ -437,7 +450,7 @@ impl Seat {
     }
 
     /// Begins a turn, if the seat is free.
-    fn take(&self) -> Option<Move> {
+    fn take(&self) -> Option<SeatTurn> {
         let free = self.found();
         let (from, to) = (free.word(), free.next());
         let is_mine = || {
@@ -483,9 +496,14 @@ impl Seat {
         Some(self.took_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
     }
 
-    /// Takes back a kept turn. Returns false if a call is under way. For the agent.
+    /// Takes back a kept turn. Returns false if a call is under way; true also if the program has
+    /// given the turn up meanwhile. For the agent.
     pub fn take_back(&self) -> bool {
-        self.step_hold(self.hold().turn, HoldMove::Close)
+        let close = |word| {
+            let hold = Hold::of(word);
+            hold.after(hold.turn, HoldMove::Close).map(Hold::word)
+        };
+        self.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, close).is_ok()
     }
 
     fn hold(&self) -> Hold {
@@ -524,9 +542,13 @@ impl Seat {
             || (answer == SeatAnswer::Go && matches!(self.state(), SeatState::Go | SeatState::Done))
     }
 
-    /// Frees the seat in whatever state it is: the program is done, has left, or is gone. For the
-    /// agent.
-    pub fn free(&self) {
-        self.word.fetch_and(!Move::STATE, Ordering::AcqRel);
+    /// Frees the seat in whatever state of this turn it is: the program is done, has left, or is
+    /// gone. A program that takes a free seat begins another turn, which stays. For the agent.
+    pub fn free(&self, turn: u32) {
+        let free = |word| {
+            let found = SeatTurn::of(word);
+            (found.turn == turn).then_some(found.to(SeatState::Free).word())
+        };
+        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, free);
     }
 }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use eyas_board::{
-    Board, CallKind, HEARTBEAT, HELLO, SeatAnswer, SeatRequest, SeatState, VERSION, ring,
+    Board, CallKind, HEARTBEAT, HELLO, SeatAnswer, SeatRequest, SeatState, SeatTurn, VERSION, ring,
     take_marks, wait,
 };
 use eyas_ioq::{ClassId, RequestId};
@@ -65,7 +65,7 @@ pub(super) struct AgentCore {
     /// Seats whose programs keep their turn.
     kept: BTreeMap<usize, RetainedTurn>,
     /// Seats without a request that are not free, and since when.
-    lingering: BTreeMap<usize, (SeatState, Instant)>,
+    lingering: BTreeMap<usize, (SeatTurn, Instant)>,
     programs: Vec<OwnedFd>,
     needed: Instant,
     /// The agent ends after this time without use.
@@ -189,7 +189,8 @@ impl AgentCore {
     /// The state of a seat has changed.
     fn seat(&mut self, index: usize) {
         let seat = &self.board.seats[index];
-        match seat.state() {
+        let SeatTurn { turn, state } = seat.found();
+        match state {
             // Known already: the bell rang twice.
             SeatState::Asked if matches!(self.seats.get(&index), Some((_, Some(_)))) => {}
             SeatState::Asked => match seat.asked() {
@@ -212,11 +213,11 @@ impl AgentCore {
                     self.took(key, &bytes, us.map(|us| (length, Duration::from_micros(us))));
                 }
                 self.leave(index, true);
-                seat.free();
+                seat.free(turn);
             }
             SeatState::Left => {
                 self.leave(index, false);
-                seat.free();
+                seat.free(turn);
             }
             SeatState::Free
             | SeatState::Taken
@@ -413,7 +414,7 @@ impl AgentCore {
         }
         for index in over {
             self.leave(index, true);
-            self.board.seats[index].free();
+            self.free(index);
         }
     }
 
@@ -456,7 +457,7 @@ impl AgentCore {
             self.wanted.remove(&request);
         }
         if !self.board.seats[index].reply(answer) {
-            self.board.seats[index].free();
+            self.free(index);
         }
     }
 
@@ -497,7 +498,7 @@ impl AgentCore {
             .collect();
         for index in gone {
             self.leave(index, false);
-            self.board.seats[index].free();
+            self.free(index);
         }
         self.call_off(|files, key| files.is_bypassed(key));
         self.clear();
@@ -511,24 +512,30 @@ impl AgentCore {
         }
     }
 
+    /// Frees a seat that was asked from, which no program frees itself.
+    fn free(&self, index: usize) {
+        let seat = &self.board.seats[index];
+        seat.free(seat.found().turn);
+    }
+
     /// Frees seats of programs that ended while they took or freed a seat.
     fn clear(&mut self) {
         let mut lingering = BTreeMap::new();
         for (index, seat) in
             self.board.seats.iter().enumerate().filter(|(index, _)| !self.seats.contains_key(index))
         {
-            let state = seat.state();
-            if state == SeatState::Free {
+            let found = seat.found();
+            if found.state == SeatState::Free {
                 continue;
             }
             let since = match self.lingering.get(&index) {
-                Some((before, since)) if *before == state => *since,
+                Some((before, since)) if *before == found => *since,
                 _ => Instant::now(),
             };
             if since.elapsed() > LINGERING {
-                seat.free();
+                seat.free(found.turn);
             } else {
-                lingering.insert(index, (state, since));
+                lingering.insert(index, (found, since));
             }
         }
         self.lingering = lingering;

@@ -73,7 +73,7 @@ fn a_call_of_an_earlier_turn_is_not_counted_in_the_next() {
         let (index, turn) = board.ask(SeatRequest { is_kept: true, ..ask() }).unwrap();
         board.seats[index].reply(SeatAnswer::Go);
         assert!(board.enter(index, turn));
-        board.seats[index].free();
+        board.seats[index].free(turn);
         (index, turn)
     });
     assert!(first.0 == second.0 && first.1 != second.1);
@@ -87,7 +87,7 @@ fn a_late_program_does_not_end_the_next_turn() {
     let board = anonymous();
     let (index, late) = board.ask(ask()).unwrap();
     board.seats[index].reply(SeatAnswer::Go);
-    board.seats[index].free();
+    board.seats[index].free(late);
     board.leave(index, late, SeatState::Done);
     assert_eq!(board.seats[index].state(), SeatState::Free);
     let (same, next) = board.ask(ask()).unwrap();
@@ -128,10 +128,49 @@ fn a_turn_is_passed_on() {
 }
 
 #[test]
+fn a_program_without_a_turn_passes_none_on() {
+    let board = anonymous();
+    let [first, second, third] = [(); 3].map(|()| board.ask(ask()).unwrap());
+    board.set_successor(second.0, first.0);
+    board.set_successor(third.0, second.0);
+    board.seats[first.0].reply(SeatAnswer::Go);
+    // A signal handler jumps out of the second call, which waits.
+    board.finish(second.0, second.1, 0);
+    let states = [first, second, third].map(|(index, _)| board.seats[index].state());
+    assert_eq!(states, [SeatState::Go, SeatState::Left, SeatState::Asked]);
+}
+
+#[test]
+fn the_agent_hears_of_a_turn_whose_end_was_interrupted() {
+    let board = anonymous();
+    let (index, turn) = board.ask(ask()).unwrap();
+    board.seats[index].reply(SeatAnswer::Go);
+    // A signal handler jumps out of `finish` before the bell rings, and the turn is ended again.
+    assert!(board.seats[index].step(board.seats[index].found(), SeatState::Done));
+    crate::take_marks(&board.asked).for_each(drop);
+    board.finish(index, turn, 0);
+    assert_eq!(crate::take_marks(&board.asked).collect::<Vec<_>>(), [index]);
+    board.seats[index].free(turn);
+    board.finish(index, turn, 0);
+    assert_eq!(crate::take_marks(&board.asked).count(), 0, "the agent knows");
+}
+
+#[test]
+fn a_seat_is_freed_in_its_turn_alone() {
+    let board = anonymous();
+    let (index, turn) = board.ask(ask()).unwrap();
+    board.seats[index].free(turn);
+    let (same, next) = board.ask(ask()).unwrap();
+    assert_eq!(same, index);
+    board.seats[index].free(turn);
+    assert_eq!(board.seats[index].found(), SeatTurn { turn: next, state: SeatState::Asked });
+}
+
+#[test]
 fn turns_are_counted_round() {
     let board = anonymous();
     board.seats[7].word.store(
-        Move { turn: u32::MAX >> Move::STATE_BITS, state: SeatState::Free }.word(),
+        SeatTurn { turn: u32::MAX >> SeatTurn::STATE_BITS, state: SeatState::Free }.word(),
         Ordering::Relaxed,
     );
     assert_eq!(board.ask(ask()), Some((7, 0)));
@@ -157,11 +196,11 @@ fn a_seat_goes_only_where_the_table_says() {
         SeatState::ALL.into_iter().filter(|to| from.may_become(*to)).collect::<Vec<_>>()
     };
     assert_eq!(allowed(Free), [Taken]);
-    assert_eq!(allowed(Taken), [Asked, Done, Left]);
-    assert_eq!(allowed(Asked), [OpenWanted, Go, InMemory, Pass, Done, Left]);
-    assert_eq!(allowed(OpenWanted), [Asked, Done, Left]);
+    assert_eq!(allowed(Taken), [Asked, Left]);
+    assert_eq!(allowed(Asked), [OpenWanted, Go, InMemory, Pass, Left]);
+    assert_eq!(allowed(OpenWanted), [Asked, Left]);
     assert_eq!(allowed(Go), [Done, Left]);
-    assert_eq!([allowed(InMemory), allowed(Pass)], [[Free, Done, Left], [Free, Done, Left]]);
+    assert_eq!([allowed(InMemory), allowed(Pass)], [[Free, Left], [Free, Left]]);
     assert_eq!([allowed(Done), allowed(Left)], [[], []], "the agent frees them");
 }
 
