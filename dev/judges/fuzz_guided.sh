@@ -24,12 +24,12 @@ machine=$(rustc -vV | sed -n 's/^host: //p')
 failed=
 for target in ${2:-$(ls dev/fuzz/corpus)}; do
     [ -d "dev/fuzz/corpus/$target" ] || { echo "there is no target $target" >&2; exit 2; }
-    mkdir -p "$place/inputs/$target"
+    mkdir -p "$place/found" "$place/inputs/$target"
     output=$place/$target.txt
     # The same bounds as in dev/fuzz/tests/inputs.rs.
     if (cd "$place" && EYAS_FUZZ_TARGET=$target "$machine/debug/eyas-fuzz-guided" \
         -max_total_time="$seconds" -max_len=16384 -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 \
-        -artifact_prefix="$place/$target-" "inputs/$target" "$root/dev/fuzz/corpus/$target") >"$output" 2>&1; then
+        -artifact_prefix="$place/found/$target-" "inputs/$target" "$root/dev/fuzz/corpus/$target") >"$output" 2>&1; then
         tried=$(sed -n 's/^stat::number_of_executed_units: *//p' "$output")
         found=$(sed -n 's/^stat::new_units_added: *//p' "$output")
         echo "$target: $tried inputs in $seconds s; $found of them reached something new"
