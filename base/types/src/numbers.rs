@@ -25,9 +25,9 @@ pub struct Numbers(pub Vec<NumberRange>);
 impl Numbers {
     /// Each number once, in rising order. The memory for this depends on the number of ranges only.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
-        let begun = self.0.iter().filter(|range| range.first <= range.last);
+        let ranges = self.joined().into_iter();
         let mut next: BinaryHeap<_> =
-            begun.map(|range| Reverse((range.first, range.last, range.step.max(1)))).collect();
+            ranges.map(|range| Reverse((range.first, range.last, range.step))).collect();
         let mut before = None;
         core::iter::from_fn(move || {
             loop {
@@ -47,12 +47,34 @@ impl Numbers {
 
     /// Number of different numbers; `most + 1` if there are more than `most`.
     pub fn count_up_to(&self, most: usize) -> usize {
-        if let [NumberRange { first, last, step }] = self.0[..] {
-            let past_first = last.checked_sub(first).map(|span| span / step.max(1));
-            return past_first
-                .map_or(0, |past| usize::try_from(past).map_or(most, |past| past.min(most)) + 1);
+        if let [NumberRange { first, last, step }] = self.joined()[..] {
+            return usize::try_from((last - first) / step).map_or(most, |past| past.min(most)) + 1;
         }
         self.iter().take(most + 1).count()
+    }
+
+    /// The same numbers, in ranges that are not empty and end with their last number. Ranges with
+    /// one step that overlap or continue each other are one: of 10,000 times `1-9999999`, each
+    /// number is passed once.
+    fn joined(&self) -> Vec<NumberRange> {
+        let begun = self.0.iter().filter(|range| range.first <= range.last);
+        let mut ranges: Vec<_> = begun
+            .map(|range| {
+                let step = range.step.max(1);
+                NumberRange { last: range.last - (range.last - range.first) % step, step, ..*range }
+            })
+            .collect();
+        let class = |range: &NumberRange| (range.step, range.first % range.step);
+        ranges.sort_unstable_by_key(|range| (class(range), range.first));
+        ranges.dedup_by(|next, range| {
+            let joins =
+                class(next) == class(range) && next.first.saturating_sub(range.step) <= range.last;
+            if joins {
+                range.last = range.last.max(next.last);
+            }
+            joins
+        });
+        ranges
     }
 }
 
@@ -90,6 +112,9 @@ mod tests {
             assert_eq!(numbers.count_up_to(1), expected.len().min(2));
         }
         assert_eq!(numbers(&[(0, u64::MAX, 1)]).count_up_to(10), 11);
+        let same = numbers(&[(1, 9_999_999, 1); 1_000]);
+        assert_eq!(same.count_up_to(10_000_000), 9_999_999, "without passing each number so often");
+        assert_eq!(numbers(&[(8, 20, 4), (1, 3, 1), (0, 6, 4), (4, 4, 1)]).count_up_to(99), 9);
         assert_eq!(numbers(&[(0, u64::MAX, 1), (7, 7, 1)]).count_up_to(10), 11);
         assert_eq!(numbers(&[(0, u64::MAX, 1)]).iter().take(3).collect::<Vec<_>>(), vec![0, 1, 2]);
     }
