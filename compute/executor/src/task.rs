@@ -24,7 +24,7 @@ use crate::leftovers::cgroup::EnteringCgroup;
 use crate::leftovers::copies::CopyFolders;
 use crate::process::spool::Capture;
 use crate::process::strays::Strays;
-use crate::process::{self, ProcessControl, ProcessEnd, ProcessResult};
+use crate::process::{self, ProcessControl, ProcessResult};
 use crate::resources::TaskResources;
 use crate::resources::gpus::Gpus;
 use crate::resources::task_group::SlotGroups;
@@ -40,6 +40,7 @@ mod node_shutdown;
 pub(crate) mod output_claim;
 pub(crate) mod sandbox;
 mod start_failure;
+mod status;
 pub(crate) mod tokens;
 
 pub(crate) use assigned::AssignedTask;
@@ -52,6 +53,8 @@ use output_claim::ClaimPlaces;
 use sandbox::kept::KeptSandboxes;
 use sandbox::{PartError, Sandbox};
 use start_failure::cannot_start;
+pub(crate) use status::failed;
+use status::status_of;
 use tokens::Tokens;
 
 /// Environment variable with the executor's name, in every process of its tasks and in all
@@ -184,22 +187,6 @@ impl TaskFolders {
         // Other nodes may share it.
         let temporary = Some(temporary).filter(|folder| disk_full::is_local(folder));
         self.sandbox.iter().map(|sandbox| sandbox.folder().to_path_buf()).chain(temporary).collect()
-    }
-}
-
-/// The status of a task that eyas itself could not run to its end.
-pub(crate) fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
-    Status::Failed(Failure { kind, reason: reason.into() })
-}
-
-fn status_of(end: ProcessEnd) -> Status {
-    match end {
-        ProcessEnd::Exited(0) => Status::Succeeded,
-        ProcessEnd::Exited(code) => Status::Exited(code),
-        ProcessEnd::Signalled(signal) => Status::Signalled(signal),
-        ProcessEnd::TimedOut => Status::TimedOut,
-        ProcessEnd::Cancelled => Status::Cancelled,
-        ProcessEnd::OverMemory(excess) => failed(FailureKind::Memory, excess.reason()),
     }
 }
 

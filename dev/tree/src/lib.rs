@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod imports;
 pub mod index;
 pub mod json_schema;
 pub mod reference;

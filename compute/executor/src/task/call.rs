@@ -11,13 +11,14 @@ use eyas_types::template::Expansion;
 use eyas_types::units::format_bytes;
 use eyas_types::{JobId, Outcome, Program, Status, TaskTemplate, Template};
 
+use super::SlotState;
 use super::sandbox::Sandbox;
 use super::start_failure::cannot_start;
+use super::status::{failed, status_of};
 use super::{
-    EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged, failed,
+    EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, fail_if_damaged,
     retry_busy,
 };
-use super::{SlotState, status_of};
 use crate::process::ProcessEnd;
 use crate::process::worker::{CallEnd, CallResult, WorkerProcess};
 use crate::resources::MemoryExcess;

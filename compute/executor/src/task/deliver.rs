@@ -27,7 +27,8 @@ use eyas_types::{FileMode, Name, ObjectId, ObjectSpec, Outcome, OutputSpec, Plac
 
 use super::output_claim::Claim;
 use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
-use super::{TaskRun, TaskRunner, failed};
+use super::status::failed;
+use super::{TaskRun, TaskRunner};
 use crate::process::spool::Spool;
 
 /// A file or empty folder that a task has written, with its destination.

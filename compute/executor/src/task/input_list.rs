@@ -12,7 +12,8 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::template::{InputListEnd, TemplatePart};
 use eyas_types::{Name, Program, Status};
 
-use super::{TaskRun, TaskRunner, disk_full, failed};
+use super::status::failed;
+use super::{TaskRun, TaskRunner, disk_full};
 
 /// The lists of one task; removed when dropped.
 #[derive(Default)]

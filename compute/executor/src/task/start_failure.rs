@@ -6,7 +6,7 @@ use std::process::Command;
 use eyas_types::Status;
 use eyas_types::outcome::FailureKind;
 
-use super::failed;
+use super::status::failed;
 
 /// The end of a task whose program could not be started on a node, with what the user can do.
 pub(super) fn cannot_start(node: &str, command: &Command, error: &std::io::Error) -> Status {

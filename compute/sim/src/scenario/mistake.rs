@@ -4,7 +4,7 @@ use eyas_types::ProvisioningPolicy;
 use eyas_types::units::format_duration_us;
 use thiserror::Error;
 
-use super::ImpossibleRun;
+use super::impossible::ImpossibleRun;
 use crate::file::FileError;
 use crate::trace::TraceMistake;
 

@@ -3,7 +3,7 @@
 
 use crate::Board;
 #[cfg(loom)]
-pub use crate::words::sizes::MAX_BYPASSED;
+pub use crate::sizes::MAX_BYPASSED;
 use crate::words::{AtomicU64, Ordering};
 
 /// Storages of a node that can be bypassed at a time.

@@ -1,7 +1,7 @@
 //! Files that the agent reads ahead, and which of their pieces are in the page cache.
 
+use crate::sizes::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PIECE_BYTES};
 use crate::words::{AtomicU32, AtomicU64, Ordering};
-use crate::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PIECE_BYTES};
 
 /// Consecutive entries, from the one that the hash names, in which a file can be.
 const PROBES: usize = 8;

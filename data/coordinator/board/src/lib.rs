@@ -19,9 +19,8 @@ pub use crate::map::{make, map};
 pub use crate::page_cache::is_cached;
 pub use crate::peer::Peer;
 pub use crate::seat::{CallKind, Seat, SeatAnswer, SeatRequest, SeatState, SeatTurn};
+pub use crate::sizes::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PIECE_BYTES, SEATS};
 pub use crate::wait::{ring, wait};
-#[cfg(loom)]
-pub use crate::words::sizes::{MAX_FILES, MAX_PIECES, SEATS};
 use crate::words::{AtomicU32, AtomicU64, Ordering};
 
 mod bypassed;
@@ -31,24 +30,12 @@ mod map;
 mod page_cache;
 mod peer;
 mod seat;
+mod sizes;
 mod wait;
 mod words;
 
 /// Version of the layout. A process ignores a board of another version.
 pub const VERSION: u32 = 4;
-/// Requests of a node at a time. A program that finds no free seat proceeds unordered.
-#[cfg(not(loom))]
-pub const SEATS: usize = 1024;
-/// Files whose state in the page cache the board can hold.
-#[cfg(not(loom))]
-pub const MAX_FILES: usize = 1024;
-/// Pieces of one file whose state the board can hold.
-#[cfg(not(loom))]
-pub const MAX_PIECES: usize = 256;
-/// Bytes of a piece.
-pub const PIECE_BYTES: u64 = 1 << 20;
-/// Unit in which a piece becomes ready.
-pub const PAGE_BYTES: u64 = 4096;
 /// Interval between the agent's heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
 /// A program does not wait for an agent whose last heartbeat is older.

@@ -10,13 +10,13 @@ const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Argument and result of `cachestat(2)`, from the kernel's `linux/mman.h`.
 #[repr(C)]
-struct Asked {
+struct PageRange {
     offset: u64,
     length: u64,
 }
 
 #[repr(C)]
-struct Told {
+struct PageCounts {
     cached_pages: u64,
     dirty_pages: u64,
     written_pages: u64,
@@ -29,8 +29,8 @@ struct Told {
 /// # Errors
 /// `ENOSYS` before Linux 6.5; `EPERM` for a file that the caller neither owns nor may write.
 pub fn is_cached(file: BorrowedFd<'_>, bytes: &Range<u64>) -> io::Result<bool> {
-    let asked = Asked { offset: bytes.start, length: bytes.end - bytes.start };
-    let mut told = MaybeUninit::<Told>::uninit();
+    let asked = PageRange { offset: bytes.start, length: bytes.end - bytes.start };
+    let mut told = MaybeUninit::<PageCounts>::uninit();
     // SAFETY: the kernel reads `asked`, and writes `told` if it succeeds.
     let failed = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0)

@@ -14,8 +14,9 @@
 
 use core::time::Duration;
 
+use crate::sizes::{MAX_FILES, SEATS};
 use crate::words::{AtomicU32, AtomicU64, Ordering};
-use crate::{Board, MAX_FILES, SEATS, ring, wait};
+use crate::{Board, ring, wait};
 
 #[cfg(test)]
 mod tests;

@@ -8,8 +8,8 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::RunOrder;
 use super::kinetic::{KineticTree, VirtualSize};
+use super::run_order::RunOrder;
 use crate::ordering::run::{AgedBytes, QueueKey, RequestRun, Seniority};
 
 pub(super) struct AgingOrder {

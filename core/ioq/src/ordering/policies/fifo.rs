@@ -5,7 +5,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::RunOrder;
+use super::run_order::RunOrder;
 use crate::ordering::run::{QueueKey, RequestRun, Seniority};
 
 #[derive(Default)]

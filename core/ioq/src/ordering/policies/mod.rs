@@ -9,19 +9,18 @@ mod aging;
 mod fifo;
 mod kinetic;
 mod mlf;
+mod run_order;
 mod sjf;
 mod sojf;
 mod wsjf;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 
 pub use mlf::Mlf;
+pub(crate) use run_order::RunOrder;
 use serde::{Deserialize, Serialize};
 pub use sojf::Sojf;
 pub use wsjf::Wsjf;
-
-use crate::ordering::run::{QueueKey, RequestRun};
 
 /// A policy and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,31 +53,6 @@ impl Policy {
     pub fn named(name: &str) -> Option<Policy> {
         POLICIES.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
     }
-}
-
-/// Order of the runs that one policy keeps.
-pub(crate) trait RunOrder: Send {
-    /// Adds a run that could be granted from now on.
-    fn insert(&mut self, run: &RequestRun);
-
-    /// Removes a run that was granted or has changed.
-    fn remove(&mut self, run: &RequestRun);
-
-    /// Head of the run that goes first. `now_us` never decreases. A choice that is not granted
-    /// changes nothing.
-    fn choose(&mut self, now_us: u64) -> Option<QueueKey>;
-
-    /// The chosen run is granted.
-    fn granted(&mut self) {}
-
-    /// Number of rounds so far, for policies in which requests age by rounds.
-    fn round(&self) -> u64 {
-        0
-    }
-
-    /// # Panics
-    /// If it does not hold exactly these runs.
-    fn validate(&self, runs: &BTreeMap<QueueKey, RequestRun>);
 }
 
 pub(crate) fn order_of(policy: Policy) -> Box<dyn RunOrder> {
