@@ -124,12 +124,12 @@ impl DispatcherCore {
             CoreMessage::Joined { registration, accept, outbox, reply } => {
                 self.joined(&registration, accept, outbox, reply);
             }
-            CoreMessage::Said { executor, messages } => {
+            CoreMessage::Messages { executor, messages } => {
                 if let Some(entry) = self.executors.get(executor) {
                     entry.sign_of_life.note_at(self.clock.now_us());
                 }
                 for message in messages {
-                    self.said(executor, message);
+                    self.handle_message(executor, message);
                 }
             }
             CoreMessage::Gone { executor } => self.lost(executor, true),
@@ -201,7 +201,7 @@ impl DispatcherCore {
         });
     }
 
-    fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
+    fn handle_message(&mut self, executor: ExecutorId, message: FromExecutor) {
         let Some(entry) = self.executors.get_mut(executor) else { return };
         entry.note(&message);
         match message {

@@ -29,12 +29,12 @@ pub(crate) struct DurableReplies {
     appended: RecordNumber,
     durable: RecordNumber,
     /// Replies that wait, in order, each with the record that must be on disk first.
-    held: VecDeque<(RecordNumber, Held)>,
+    held: VecDeque<(RecordNumber, HeldReply)>,
     watched: HashMap<JobId, watch::Sender<JobProgress>>,
     events: ClusterEvents,
 }
 
-enum Held {
+enum HeldReply {
     Answer(Box<dyn FnOnce() + Send>),
     Event(NewEvent),
     JobProgress(JobId, Box<JobProgress>),
@@ -73,12 +73,12 @@ impl DurableReplies {
     /// Sends an answer when all records so far are on disk.
     pub fn answer<T: Send + 'static>(&mut self, answer: T, reply: oneshot::Sender<T>) {
         // The caller may have gone away.
-        self.hold(Held::Answer(Box::new(move || drop(reply.send(answer)))));
+        self.hold(HeldReply::Answer(Box::new(move || drop(reply.send(answer)))));
     }
 
     /// Adds to the events of the cluster when all records so far are on disk.
     pub fn add_event(&mut self, event: NewEvent) {
-        self.hold(Held::Event(event));
+        self.hold(HeldReply::Event(event));
     }
 
     /// The events of the cluster.
@@ -88,16 +88,16 @@ impl DurableReplies {
 
     /// Shows a job to its watchers once all records so far are on disk.
     pub fn show(&mut self, job: JobId, standing: JobProgress) {
-        self.hold(Held::JobProgress(job, Box::new(standing)));
+        self.hold(HeldReply::JobProgress(job, Box::new(standing)));
     }
 
     /// Shows a job to its watchers for the last time, once all records so far are on disk.
     pub fn show_last(&mut self, job: JobId, standing: JobProgress) {
         self.show(job, standing);
-        self.hold(Held::Forget(job));
+        self.hold(HeldReply::Forget(job));
     }
 
-    fn hold(&mut self, held: Held) {
+    fn hold(&mut self, held: HeldReply) {
         self.held.push_back((self.appended, held));
         self.tell();
     }
@@ -105,10 +105,10 @@ impl DurableReplies {
     fn tell(&mut self) {
         while let Some((_, held)) = self.held.pop_front_if(|(record, _)| *record <= self.durable) {
             match held {
-                Held::Answer(tell) => tell(),
-                Held::Event(event) => self.events.add(event),
-                Held::Forget(job) => self.forget(job),
-                Held::JobProgress(job, standing) => {
+                HeldReply::Answer(tell) => tell(),
+                HeldReply::Event(event) => self.events.add(event),
+                HeldReply::Forget(job) => self.forget(job),
+                HeldReply::JobProgress(job, standing) => {
                     if let Some(watched) = self.watched.get(&job) {
                         watched.send_replace(*standing);
                     }

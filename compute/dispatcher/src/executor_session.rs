@@ -55,7 +55,7 @@ pub(crate) async fn serve(
             // up.
             if news.has_none(&messages) && sign_of_life.note() {
                 let _ = to_answer.put(vec![ToExecutor::Heard]).await;
-            } else if core.send(CoreMessage::Said { executor, messages }).await.is_err() {
+            } else if core.send(CoreMessage::Messages { executor, messages }).await.is_err() {
                 return Ok(());
             }
             messages = reader.next().await?;

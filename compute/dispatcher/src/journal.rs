@@ -62,7 +62,7 @@ use self::tables::{
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;
 use crate::clock::Clock;
-use crate::log::{Captured, Log, RecordNumber, StoredJob};
+use crate::log::{Log, OutputDetail, RecordNumber, StoredJob};
 
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
@@ -167,10 +167,10 @@ impl Log for Journal {
         &self,
         job: JobId,
         entries: Range<u64>,
-        captured: Captured,
+        captured: OutputDetail,
     ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalError> {
         let read = match captured {
-            Captured::New => self.read_new_results(job, entries),
+            OutputDetail::New => self.read_new_results(job, entries),
             _ => self.read_results(job, entries, captured),
         };
         read.map_err(|problem| self.error(problem))

@@ -94,7 +94,11 @@ struct Job {
 impl Keys {
     /// The keys of the cluster in this folder, which are made if there are none; where its
     /// dispatcher was reached before.
-    pub fn open(folder: PrivateFolder, path: &Path, is_scratch: bool) -> Result<Opened, KeysError> {
+    pub fn open(
+        folder: PrivateFolder,
+        path: &Path,
+        is_scratch: bool,
+    ) -> Result<UnaddressedKeys, KeysError> {
         let access_path = path.join(ACCESS_FILE);
         let before = match Access::load(&access_path) {
             Ok(access) => Some(access.dispatcher),
@@ -120,7 +124,7 @@ impl Keys {
             }
             Err(e) => return Err(e.into()),
         };
-        Ok(Opened { folder, path: path.to_owned(), is_scratch, ring, before })
+        Ok(UnaddressedKeys { folder, path: path.to_owned(), is_scratch, ring, before })
     }
 
     /// The dispatcher's own access.
@@ -305,7 +309,7 @@ impl Keys {
 }
 
 /// Keys before it is known where the dispatcher listens.
-pub(crate) struct Opened {
+pub(crate) struct UnaddressedKeys {
     folder: PrivateFolder,
     path: PathBuf,
     is_scratch: bool,
@@ -314,11 +318,11 @@ pub(crate) struct Opened {
     pub before: Option<String>,
 }
 
-impl Opened {
+impl UnaddressedKeys {
     /// The keys of the cluster of this name, which moves data so, and whose dispatcher listens
     /// there. Nothing is on disk before [`Keys::begin`].
     pub fn at(self, cluster: &str, dispatcher: &str, data: DataMode) -> Result<Keys, KeysError> {
-        let Opened { folder, path, is_scratch, ring, .. } = self;
+        let UnaddressedKeys { folder, path, is_scratch, ring, .. } = self;
         let trust = ring.trust();
         let own = ring.dispatcher().clone();
         let access =

@@ -37,4 +37,4 @@ pub use journal::{JournalError, check_journal, kept_objects};
 pub use keys::KeysError;
 pub use pushes::PushError;
 pub use rights::NotAllowed;
-pub use serve::{DispatcherConfig, DispatcherError, Running, start};
+pub use serve::{DispatcherConfig, DispatcherError, RunningDispatcher, start};

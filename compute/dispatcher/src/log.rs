@@ -15,7 +15,7 @@ pub(crate) type RecordNumber = u64;
 
 /// Which captured output comes with results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Captured {
+pub(crate) enum OutputDetail {
     /// All.
     Whole,
     /// All, for a watch, which reads each entry once and soon after it was appended.
@@ -82,7 +82,7 @@ pub(crate) trait Log: Send + Sync {
         &self,
         job: JobId,
         entries: Range<u64>,
-        captured: Captured,
+        captured: OutputDetail,
     ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalError>;
 
     /// The file with large captured output of a job.

@@ -116,7 +116,7 @@ fn other_port(address: &SocketAddr, was_used_before: bool) -> String {
 }
 
 /// A dispatcher at work.
-pub struct Running {
+pub struct RunningDispatcher {
     /// The dispatcher's own access: where it listens.
     pub access: Access,
     /// Path of the access file that clients and executors need.
@@ -127,7 +127,7 @@ pub struct Running {
     failed: mpsc::Receiver<JournalError>,
 }
 
-impl Running {
+impl RunningDispatcher {
     /// Waits until it has been stopped.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Running {
 pub async fn start(
     config: DispatcherConfig,
     stop: watch::Receiver<bool>,
-) -> Result<Running, DispatcherError> {
+) -> Result<RunningDispatcher, DispatcherError> {
     let folder = &config.folder;
     let (listener, keys) = listen(&config).await?;
     let (calls_sender, calls) = mpsc::channel(MAX_WAITING_MESSAGES);
@@ -204,10 +204,10 @@ pub async fn start(
         let _ = accepting.await;
         let _ = closing.await;
     });
-    Ok(Running { access, access_path, unfinished, work, failed })
+    Ok(RunningDispatcher { access, access_path, unfinished, work, failed })
 }
 
-/// Starts the owner of pools.
+/// Starts the actor of pools.
 fn start_pools(
     config: &DispatcherConfig,
     core: &DispatcherCore,

@@ -7,7 +7,7 @@ use eyas_types::JobId;
 use eyas_wire::client::TaskResult;
 
 use crate::journal::JournalError;
-use crate::log::Captured;
+use crate::log::OutputDetail;
 use crate::records::JobRecords;
 
 /// Looks results up. Neighbouring tasks often share a journal entry, so the last entry that was
@@ -48,7 +48,7 @@ impl ResultReader {
         }
         if self.entry != Some((job.id, entry)) {
             self.entry = Some((job.id, entry));
-            let captured = if self.is_in_full { Captured::Whole } else { Captured::Short };
+            let captured = if self.is_in_full { OutputDetail::Whole } else { OutputDetail::Short };
             let read = records.log().results(job.id, entry..entry + 1, captured)?;
             let results = read.into_iter().flat_map(|(entry, _)| entry.into_results());
             self.results = results.map(|result| (result.index, result)).collect();

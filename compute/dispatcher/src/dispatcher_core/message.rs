@@ -19,7 +19,7 @@ pub(crate) enum CoreMessage {
         outbox: Outbox<ToExecutor>,
         reply: oneshot::Sender<(ExecutorId, Arc<SignOfLife>)>,
     },
-    Said {
+    Messages {
         executor: ExecutorId,
         messages: Vec<FromExecutor>,
     },

@@ -260,7 +260,7 @@ impl Dispatcher {
 
     fn store(&mut self, executor: ExecutorId, object: &ObjectSpec) {
         let message = FromExecutor::Stored { object: object.id(), size_bytes: object.size_bytes() };
-        self.core.handle(CoreMessage::Said { executor, messages: vec![message] });
+        self.core.handle(CoreMessage::Messages { executor, messages: vec![message] });
     }
 
     fn view(&mut self, job: JobId) -> JobView {
@@ -285,7 +285,7 @@ impl Dispatcher {
 
     fn end(&mut self, executor: ExecutorId, task: TaskId, outcome: Outcome) {
         let message = FromExecutor::Ended { task, attempt: 0, outcome: Box::new(outcome) };
-        self.core.handle(CoreMessage::Said { executor, messages: vec![message] });
+        self.core.handle(CoreMessage::Messages { executor, messages: vec![message] });
     }
 
     /// A task of the kept ones ends, with its output in the executor's store.
@@ -518,7 +518,9 @@ async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() 
     };
     assert_eq!((losses(job), losses(other)), (vec![5, 1, 1], vec![1, 1, 0, 0]));
     let executor = dispatcher.join(4);
-    dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+    dispatcher
+        .core
+        .handle(CoreMessage::Messages { executor, messages: vec![FromExecutor::Leaving] });
     assert_eq!(dispatcher.core.jobs.get(job).unwrap().tasks[1].losses, 1);
 }
 
@@ -681,7 +683,9 @@ async fn a_cluster_that_stops_loses_nothing() {
     let executor = dispatcher.join(1);
     dispatcher.end_kept(executor, task(job, 0));
     dispatcher.core.begin_to_stop();
-    dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+    dispatcher
+        .core
+        .handle(CoreMessage::Messages { executor, messages: vec![FromExecutor::Leaving] });
     dispatcher.core.tick(0);
     dispatcher.settle();
     dispatcher.restart();
@@ -708,7 +712,7 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
         dispatcher.end(executor, task(job, 0), Outcome { outputs: outputs(), ..wrote(0) });
         assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
         let evicted = FromExecutor::Evicted { object: lost.id() };
-        dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![evicted] });
+        dispatcher.core.handle(CoreMessage::Messages { executor, messages: vec![evicted] });
         assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
     }

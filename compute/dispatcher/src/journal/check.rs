@@ -9,7 +9,7 @@ use eyas_types::{JobId, ObjectId};
 
 use super::error::{JournalError, JournalProblem};
 use super::{Journal, JournalOptions};
-use crate::log::{Captured, Log};
+use crate::log::{Log, OutputDetail};
 
 /// Checks the journal at this path. Returns the number of its jobs. The check may repair the
 /// journal and convert it to the present format: check a copy.
@@ -75,7 +75,7 @@ impl Journal {
         }
         let mut results = BTreeMap::new();
         for number in 0..replay.job().entries() {
-            for (entry, _) in self.read_results(job, number..number + 1, Captured::Whole)? {
+            for (entry, _) in self.read_results(job, number..number + 1, OutputDetail::Whole)? {
                 results.extend(entry.ends().iter().map(|end| (end.result.index, number)));
             }
         }

@@ -61,7 +61,7 @@ pub(super) struct OutputFiles {
 }
 
 /// Files that a transaction appends to.
-pub(super) struct Appending<'a> {
+pub(super) struct OutputAppender<'a> {
     files: &'a OutputFiles,
     open: BTreeMap<JobId, File>,
 }
@@ -122,8 +122,8 @@ impl OutputFiles {
         Ok(OutputFile { path, device: found.dev(), inode: found.ino() })
     }
 
-    pub fn append(&self) -> Appending<'_> {
-        Appending { files: self, open: BTreeMap::new() }
+    pub fn append(&self) -> OutputAppender<'_> {
+        OutputAppender { files: self, open: BTreeMap::new() }
     }
 
     /// Removes the file of a job that is forgotten.
@@ -181,7 +181,7 @@ impl OutputFiles {
     }
 }
 
-impl Appending<'_> {
+impl OutputAppender<'_> {
     /// Writes the large output of an entry's results to the file of their job. Returns the entry
     /// without it, if it has any.
     pub fn take_large(

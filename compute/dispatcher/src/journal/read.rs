@@ -15,7 +15,7 @@ use super::tables::{
     CHUNKS, CURRENT, ENTRIES, JOBS, RESULTS, SNAPSHOTS, STORED, SUMMARIES, read_parts,
 };
 use crate::expressions::compile;
-use crate::log::Captured;
+use crate::log::OutputDetail;
 
 /// A row of entries or results.
 #[derive(Serialize, Deserialize)]
@@ -97,11 +97,11 @@ impl Journal {
         let mut entries = Vec::new();
         let mut unread = numbers.start;
         for (number, entry) in self.recent.take(job, numbers.clone()) {
-            entries.extend(self.read_results(job, unread..number, Captured::Whole)?);
+            entries.extend(self.read_results(job, unread..number, OutputDetail::Whole)?);
             entries.push((entry, Vec::new()));
             unread = number + 1;
         }
-        entries.extend(self.read_results(job, unread..numbers.end, Captured::Whole)?);
+        entries.extend(self.read_results(job, unread..numbers.end, OutputDetail::Whole)?);
         Ok(entries)
     }
 
@@ -109,7 +109,7 @@ impl Journal {
         &self,
         job: JobId,
         numbers: Range<u64>,
-        captured: Captured,
+        captured: OutputDetail,
     ) -> Result<Vec<(Entry, Vec<OutputRange>)>, JournalProblem> {
         let results = self.database.begin_read()?.open_table(RESULTS)?;
         let mut entries = Vec::new();
@@ -117,10 +117,10 @@ impl Journal {
             let (key, row) = row?;
             let StoredEntry { mut entry, mut outputs } =
                 StoredEntry::decode(job, key.value().1, row.value())?;
-            if matches!(captured, Captured::Whole | Captured::New) {
+            if matches!(captured, OutputDetail::Whole | OutputDetail::New) {
                 self.outputs.restore(job, &mut entry, &outputs)?;
             }
-            if captured != Captured::Places {
+            if captured != OutputDetail::Places {
                 outputs.clear();
             }
             entries.push((entry, outputs));

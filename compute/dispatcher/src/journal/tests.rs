@@ -54,7 +54,7 @@ fn settle(journal: &Journal, durable: &mpsc::Receiver<RecordNumber>) {
 }
 
 /// Results of a job, without the places of their output.
-fn results(journal: &Journal, numbers: Range<u64>, captured: Captured) -> Vec<Entry> {
+fn results(journal: &Journal, numbers: Range<u64>, captured: OutputDetail) -> Vec<Entry> {
     let read = journal.results(JOB, numbers, captured).unwrap();
     read.into_iter().map(|(entry, _)| entry).collect()
 }
@@ -113,7 +113,7 @@ fn what_was_written_is_there_after_opening_again() {
         });
     }
     settle(&journal, &done);
-    assert_eq!(results(&journal, 1..4, Captured::Whole), entries[3..]);
+    assert_eq!(results(&journal, 1..4, OutputDetail::Whole), entries[3..]);
     close(journal);
     let again = open_at(&path, &sender).unwrap();
     assert_eq!(again.jobs().unwrap(), [(JOB, None)]);
@@ -264,12 +264,12 @@ fn a_file_that_is_mostly_unused_is_made_smaller() {
     // Of the other, a bit stays.
     journal.append(JournalRecord::Job { job: JobId(2), spec: Arc::default() });
     settle(&journal, &done);
-    let kept = journal.results(JobId(2), 0..u64::MAX, Captured::Whole).unwrap();
+    let kept = journal.results(JobId(2), 0..u64::MAX, OutputDetail::Whole).unwrap();
     close(journal);
     let full = bytes();
     let again = open();
     assert!(bytes() < full, "{full} bytes before, {} after", bytes());
-    assert_eq!(again.results(JobId(2), 0..u64::MAX, Captured::Whole).unwrap(), kept);
+    assert_eq!(again.results(JobId(2), 0..u64::MAX, OutputDetail::Whole).unwrap(), kept);
 }
 
 #[test]
@@ -347,13 +347,13 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     settle(&journal, &done);
     let file = folder.path().join("journal.output/7");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 3 * OUTPUT_BESIDE_BYTES);
-    assert_eq!(results(&journal, 0..2, Captured::Whole), [first.clone(), second.clone()]);
+    assert_eq!(results(&journal, 0..2, OutputDetail::Whole), [first.clone(), second.clone()]);
     // At first from memory, then from the file.
     for _ in 0..2 {
-        assert_eq!(results(&journal, 0..2, Captured::New), [first.clone(), second.clone()]);
+        assert_eq!(results(&journal, 0..2, OutputDetail::New), [first.clone(), second.clone()]);
         assert!(journal.recent.take(JOB, 0..2).is_empty());
     }
-    let short = results(&journal, 0..2, Captured::Short);
+    let short = results(&journal, 0..2, OutputDetail::Short);
     let lengths: Vec<_> =
         short.iter().flat_map(Entry::ends).map(|end| end.result.outcome.stdout.len()).collect();
     assert_eq!(lengths, [0, 9, 7, 0]);
@@ -376,10 +376,14 @@ fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
     );
     std::fs::remove_file(folder.path().join("journal.mark")).unwrap();
     let journal = open_at(&path, &sender).unwrap();
-    assert!(journal.results(JOB, 0..2, Captured::Whole).is_err());
+    assert!(journal.results(JOB, 0..2, OutputDetail::Whole).is_err());
     std::fs::write(&file, [&[9], &whole[1..]].concat()).unwrap();
     assert!(
-        journal.results(JOB, 0..2, Captured::Whole).unwrap_err().to_string().contains("damaged")
+        journal
+            .results(JOB, 0..2, OutputDetail::Whole)
+            .unwrap_err()
+            .to_string()
+            .contains("damaged")
     );
     journal.append(JournalRecord::Forget { job: JOB });
     settle(&journal, &done);
@@ -419,7 +423,8 @@ fn output_that_cannot_be_written_is_not_acknowledged() {
     std::fs::remove_file(folder.path().join("journal.output")).unwrap();
     let journal = open();
     assert!(
-        journal.jobs().unwrap().len() == 1 && results(&journal, 0..1, Captured::Whole).is_empty()
+        journal.jobs().unwrap().len() == 1
+            && results(&journal, 0..1, OutputDetail::Whole).is_empty()
     );
     close(journal);
 }
@@ -466,7 +471,7 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     journal.append(record(false));
     settle(&journal, &done);
     let expected = [&entries[0], &entries[2], &entries[4]].map(Clone::clone);
-    assert_eq!(results(&journal, 0..9, Captured::Whole), expected);
+    assert_eq!(results(&journal, 0..9, OutputDetail::Whole), expected);
     assert_eq!(entries_of(&journal, JOB).len(), 3);
     assert_eq!(journal.replay(JOB).unwrap().job().snapshot(), *snapshot);
     assert_eq!(journal.jobs().unwrap(), [(JOB, Some(summary.clone()))]);
@@ -474,7 +479,7 @@ fn a_snapshot_replaces_entries_and_earlier_results() {
     settle(&journal, &done);
     let first = Entry::Results { ends: vec![large(1)], samples: Vec::new() };
     assert_eq!(
-        results(&journal, 0..9, Captured::Whole),
+        results(&journal, 0..9, OutputDetail::Whole),
         [first, entries[2].clone(), entries[4].clone()]
     );
     // It goes on.
@@ -563,7 +568,7 @@ fn a_journal_of_version_0_1_is_read() {
     assert_eq!((spec_at(&journal, JOB), read.snapshot()), (fixture_spec(1), expected.snapshot()));
     assert_eq!((&read.spec.objects, read.spec.submitted_unix_ms), (&expected.spec.objects, 5));
     assert_eq!(
-        results(&journal, 0..4, Captured::Whole),
+        results(&journal, 0..4, OutputDetail::Whole),
         [fixture_entries()[0].clone(), fixture_entries()[3].clone()]
     );
 }

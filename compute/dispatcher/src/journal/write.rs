@@ -12,7 +12,7 @@ use redb::{Database, ReadableTable, Table, WriteTransaction};
 use super::JournalOptions;
 use super::error::JournalProblem;
 use super::mark::Mark;
-use super::output::{Appending, OutputFiles, OutputRange};
+use super::output::{OutputAppender, OutputFiles, OutputRange};
 use super::read::{StoredEntry, apply_entries, spec_of};
 use super::storing::ToStore;
 use super::tables::{
@@ -87,7 +87,7 @@ impl JournalWriter {
         &self,
         write: &WriteTransaction,
         record: &JournalRecord,
-        appending: &mut Appending<'_>,
+        appending: &mut OutputAppender<'_>,
     ) -> Result<(), JournalProblem> {
         match record {
             JournalRecord::Job { job, spec } => {

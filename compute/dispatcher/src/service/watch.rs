@@ -14,7 +14,7 @@ use super::answer::{Answer, ServiceError};
 use super::handle::DispatcherHandle;
 use crate::durable_replies::JobProgress;
 use crate::journal::{JournalError, OutputRange};
-use crate::log::{Captured, Log};
+use crate::log::{Log, OutputDetail};
 
 /// Journal entries that are read at a time.
 const ENTRIES_AT_ONCE: u64 = 8;
@@ -185,8 +185,8 @@ fn read_entries(
     results: WatchedResults,
 ) -> Result<Vec<EntryResults>, JournalError> {
     let captured = match results {
-        WatchedResults::WithPlaces => Captured::Places,
-        WatchedResults::None | WatchedResults::Whole => Captured::New,
+        WatchedResults::WithPlaces => OutputDetail::Places,
+        WatchedResults::None | WatchedResults::Whole => OutputDetail::New,
     };
     let read = log.results(job, entries, captured)?;
     Ok(read.into_iter().map(|(entry, places)| (entry.into_results(), places)).collect())

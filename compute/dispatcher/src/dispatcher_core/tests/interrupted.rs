@@ -21,7 +21,7 @@ async fn a_task_that_outlives_each_of_its_nodes_fails_and_says_so_before() {
         }
         dispatcher
             .core
-            .handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+            .handle(CoreMessage::Messages { executor, messages: vec![FromExecutor::Leaving] });
     }
     assert_eq!(dispatcher.phases(job), [Phase::Failed]);
     let status = dispatcher.log(task(job, 0)).outcome.status.to_string();
@@ -43,7 +43,7 @@ async fn starts_in_vain_are_counted_across_dispatchers() {
         );
         dispatcher
             .core
-            .handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+            .handle(CoreMessage::Messages { executor, messages: vec![FromExecutor::Leaving] });
         dispatcher.settle();
         dispatcher.restart();
     }

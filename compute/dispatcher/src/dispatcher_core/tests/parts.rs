@@ -35,7 +35,7 @@ async fn all_inputs_come_in_order_and_nothing_about_the_task_before_them() {
     assert!(dispatcher.core.has_parts());
     dispatcher.core.do_part();
     dispatcher.core.change(job, |job| changes::cancel(job, Some(0))).unwrap();
-    dispatcher.core.handle(CoreMessage::Said {
+    dispatcher.core.handle(CoreMessage::Messages {
         executor: id,
         messages: vec![FromExecutor::Heartbeat { free_disk_bytes: 1 << 40 }],
     });
@@ -140,7 +140,7 @@ async fn outputs_of_two_runs_of_a_task_are_not_mixed() {
     dispatcher.core.do_part();
     assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Assigned, Phase::Waiting]);
     let lost = FromExecutor::Evicted { object: before[0].id() };
-    dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![lost] });
+    dispatcher.core.handle(CoreMessage::Messages { executor, messages: vec![lost] });
     assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Blocked]);
     run_first(&mut dispatcher, "second");
     while dispatcher.core.has_parts() {

@@ -248,7 +248,7 @@ async fn a_call_does_not_wait_for_what_executors_have_sent_before() {
     for _ in 0..MESSAGES {
         let heartbeat = vec![FromExecutor::Heartbeat { free_disk_bytes: 1 }];
         to_core
-            .try_send(CoreMessage::Said { executor: ExecutorId(7), messages: heartbeat })
+            .try_send(CoreMessage::Messages { executor: ExecutorId(7), messages: heartbeat })
             .unwrap();
     }
     let (caller, calls) = mpsc::channel::<CoreCall>(1);
