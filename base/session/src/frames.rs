@@ -7,9 +7,15 @@ use eyas_wire::frame::{self, Frame, HEADER_BYTES, MAX_FRAME_BYTES};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 
 use crate::admission::ProvenConnection;
 use crate::session_error::{SessionError, alert_in, ended, not_trusted, protocol};
+
+/// Frames from this size on take long to decode. For example one of 24 MB, a job with a million
+/// inputs, takes 0.1 s.
+const LONG_FRAME_BYTES: usize = 1 << 20;
 
 /// The receiving half of a session.
 pub struct FrameReader {
@@ -145,7 +151,19 @@ async fn read_frame<M: DeserializeOwned>(
     address: &str,
 ) -> Result<Vec<M>, SessionError> {
     read_body(stream, body, limit, address).await?;
-    frame::decode(body).map_err(|error| protocol(address, &error.to_string()))
+    let decoded = match body.len() {
+        LONG_FRAME_BYTES.. => beside_other_tasks(|| frame::decode(body)),
+        _ => frame::decode(body),
+    };
+    decoded.map_err(|error| protocol(address, &error.to_string()))
+}
+
+/// Runs what may take 0.1 s. Other tasks go on meanwhile, if the runtime has several threads.
+fn beside_other_tasks<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// Receives the body of a frame.

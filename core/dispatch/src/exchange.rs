@@ -1,7 +1,7 @@
 //! Passes effects of each decider to the other, or to the shell.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use eyas_jobs::{self as jobs, Jobs, JobsAction, SchedulerOrder};
@@ -24,10 +24,10 @@ pub trait PlacementInputs {
     fn complete(
         &self,
         task: TaskId,
-        inputs: Box<[(ObjectId, u64)]>,
+        inputs: Arc<[(ObjectId, u64)]>,
         jobs: &Jobs,
         scheduler: &mut Scheduler,
-    ) -> Box<[(ObjectId, u64)]>;
+    ) -> Arc<[(ObjectId, u64)]>;
 }
 
 /// An effect or event that was not passed on yet.

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -258,7 +259,7 @@ pub enum SchedulerOrder {
         /// The task.
         task: TaskId,
         /// Objects it reads, with their sizes in bytes; each once.
-        inputs: Box<[(ObjectId, u64)]>,
+        inputs: Arc<[(ObjectId, u64)]>,
         /// What it needs of an executor.
         need: Need,
     },

@@ -20,7 +20,6 @@ mod task_table;
 #[cfg(test)]
 mod tests;
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -228,7 +227,7 @@ impl Job {
     }
 
     /// What the scheduler is told of a task: its inputs, and what it needs of an executor.
-    pub(crate) fn needs_of(&mut self, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
+    pub(crate) fn needs_of(&mut self, index: u32) -> (Arc<[(ObjectId, u64)]>, Need) {
         self.objects.needs_of(&self.spec, &self.spec.items.get(index))
     }
 

@@ -1,6 +1,5 @@
 //! What a client submits, checked before anything of it exists.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -77,7 +76,7 @@ pub struct JobSpec {
     pub object_ids: Vec<ObjectId>,
     /// Likewise, of each template with many inputs, their ids and sizes in order.
     #[serde(skip)]
-    pub shared_inputs: BTreeMap<u16, Box<[(ObjectId, u64)]>>,
+    pub shared_inputs: BTreeMap<u16, Arc<[(ObjectId, u64)]>>,
     /// Where the log has the job already, if it was written before it was submitted.
     #[serde(skip)]
     pub stored: Option<StoredNumber>,
@@ -410,7 +409,7 @@ impl JobSpec {
         &self,
         template: u16,
         object_ids: &[ObjectId],
-    ) -> Option<Box<[(ObjectId, u64)]>> {
+    ) -> Option<Arc<[(ObjectId, u64)]>> {
         let inputs = &self.templates[usize::from(template)].inputs;
         if inputs.len() < SHARED_INPUTS {
             return None;

@@ -151,7 +151,7 @@ pub enum Event {
         /// The task's id, not in use.
         task: TaskId,
         /// Objects that it reads, with their sizes in bytes; each once.
-        inputs: Box<[(ObjectId, u64)]>,
+        inputs: Arc<[(ObjectId, u64)]>,
         /// What it needs.
         need: Need,
     },

@@ -1,7 +1,7 @@
-//! A fixed hash for keys that no outsider can choose freely: the same events give the same tables
-//! on any machine.
+//! Tables with a fixed hash, for keys that no outsider can choose freely: the same events give the
+//! same tables on any machine.
 
-use core::hash::{BuildHasher, Hasher};
+use core::hash::{BuildHasher, Hash, Hasher};
 
 /// Multiplies and folds each word. Ids are dense integers or digests, so more mixing gains nothing.
 #[derive(Clone, Copy, Default)]
@@ -47,3 +47,77 @@ impl Hasher for FoldedHasher {
 }
 
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedHash>;
+
+/// Parts of a [`PartedMap`].
+const PARTS: usize = 16;
+
+/// A table that may have millions of entries. A full table moves all its entries to a larger one,
+/// which takes 0.1 s for a million, and holds up whoever waits for the scheduler. The parts of this
+/// one get full at different moments: of 917,504 entries a part has 57,344, give or take some 230.
+pub(crate) struct PartedMap<K, V>([Map<K, V>; PARTS]);
+
+impl<K, V> Default for PartedMap<K, V> {
+    fn default() -> Self {
+        PartedMap(core::array::from_fn(|_| Map::default()))
+    }
+}
+
+impl<K: Hash + Eq, V> PartedMap<K, V> {
+    /// The part that has the key, if any has.
+    pub fn part(&self, key: &K) -> &Map<K, V> {
+        &self.0[part_of(key)]
+    }
+
+    /// The part for the key.
+    pub fn part_mut(&mut self, key: &K) -> &mut Map<K, V> {
+        &mut self.0[part_of(key)]
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Map::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Map::is_empty)
+    }
+
+    /// The values, in no particular order.
+    #[cfg(test)]
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.0.iter().flat_map(Map::values)
+    }
+
+    /// The values, in no particular order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.0.iter_mut().flat_map(Map::values_mut)
+    }
+}
+
+/// Bits of the hash that a table looks at neither for the place nor for the tag of an entry.
+fn part_of(key: &impl Hash) -> usize {
+    (FixedHash.hash_one(key) >> 44) as usize % PARTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PARTS, PartedMap};
+
+    #[test]
+    fn parts_of_a_map_grow_at_different_moments() {
+        let mut map = PartedMap::default();
+        let mut growths = [0; 200];
+        for key in 0..200_000_u32 {
+            let part = map.part_mut(&key);
+            let capacity = part.capacity();
+            part.insert(key, key);
+            // The parts' last growth, of 7,168 entries each.
+            if part.capacity() > capacity && capacity > 7_000 {
+                growths[key as usize / 1_000] += 1;
+            }
+        }
+        assert_eq!(map.len(), 200_000);
+        assert_eq!(map.part(&7).get(&7), Some(&7));
+        assert_eq!(growths.iter().sum::<usize>(), PARTS);
+        assert!(growths.iter().all(|count| *count < PARTS / 2), "{growths:?}");
+    }
+}

@@ -1,6 +1,8 @@
 //! Runs the two deciders: tells them events, and carries out their effects. `core/dispatch` passes
 //! on what one says to the other.
 
+use std::sync::Arc;
+
 use eyas_dispatch::{Effect, PlacementInputs};
 use eyas_jobs::{self as jobs, Jobs, JobsAction};
 use eyas_sched::{Event, Hint, PlacementCommand, Scheduler};
@@ -27,10 +29,10 @@ impl PlacementInputs for ChunksOfInputs {
     fn complete(
         &self,
         task: TaskId,
-        inputs: Box<[(ObjectId, u64)]>,
+        inputs: Arc<[(ObjectId, u64)]>,
         jobs: &Jobs,
         scheduler: &mut Scheduler,
-    ) -> Box<[(ObjectId, u64)]> {
+    ) -> Arc<[(ObjectId, u64)]> {
         let chunks =
             jobs.get(task.job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
         let Some(chunks) = chunks else { return inputs };
@@ -39,7 +41,7 @@ impl PlacementInputs for ChunksOfInputs {
         let choose =
             |(object, chunks): (_, &Vec<_>)| scheduler.part_for_placement(task.job, object, chunks);
         let near: Vec<_> = with_chunks.filter_map(choose).collect();
-        let mut inputs: Vec<_> = inputs.into_iter().chain(near).collect();
+        let mut inputs: Vec<_> = inputs.iter().copied().chain(near).collect();
         inputs.sort_unstable();
         inputs.dedup_by_key(|(object, _)| *object);
         inputs.into()

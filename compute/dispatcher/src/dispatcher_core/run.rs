@@ -45,6 +45,16 @@ fn handle_gathered(core: &mut DispatcherCore, inbox: &mut CoreInbox) {
             break;
         }
     }
+    answer_gathered(core, inbox);
+}
+
+/// Answers the calls that have gathered. A piece of work on a task with very many inputs takes as
+/// long as thousands of calls, so a caller waits for one such piece at most.
+fn answer_gathered(core: &mut DispatcherCore, inbox: &mut CoreInbox) {
+    for _ in 0..HANDLED_AT_ONCE {
+        let Ok(call) = inbox.calls.try_recv() else { break };
+        core.answer_call(call);
+    }
 }
 
 /// Works until the cluster is stopped. In tests, what the journal has is compared then with what is
@@ -83,13 +93,15 @@ pub(crate) async fn run(
             () = std::future::ready(()), if has_more_to_queue => core.tell_jobs(QUEUE_MORE),
             () = std::future::ready(()), if has_parts => {}
         }
-        core.do_part();
         handle_gathered(&mut core, &mut inbox);
+        core.do_part();
+        answer_gathered(&mut core, &mut inbox);
         // Executors that have room are given tasks before further messages are looked at.
         // Otherwise all of them would have ended what they have before they get more, and each
         // message would be about few tasks.
         if core.scheduler.waiting() == 0 && core.jobs.has_more_to_queue() {
             core.tell_jobs(QUEUE_MORE);
+            answer_gathered(&mut core, &mut inbox);
         }
         if core.attached.are_there() {
             core.tell_jobs(jobs::Event::Deliver);

@@ -1,6 +1,8 @@
 //! What the parts of a run share: the set-up, which never changes, and the owners of time, tasks,
 //! hints and counts, each of which changes only through its own methods.
 
+use std::sync::Arc;
+
 use eyas_dispatch::PlacementInputs;
 use eyas_jobs::Jobs;
 use eyas_sched::Scheduler;
@@ -134,15 +136,15 @@ impl PlacementInputs for DispatcherInputs<'_, '_> {
     fn complete(
         &self,
         task: TaskId,
-        inputs: Box<[(ObjectId, u64)]>,
+        inputs: Arc<[(ObjectId, u64)]>,
         _: &Jobs,
         _: &mut Scheduler,
-    ) -> Box<[(ObjectId, u64)]> {
+    ) -> Arc<[(ObjectId, u64)]> {
         // `core/jobs` knows only the inputs that other tasks write.
         let known = inputs.len();
         let number = self.setup.plan.number(self.dispatcher, task);
         let inputs = self.setup.inputs(&self.tasks[number].inputs, Owner::All);
         debug_assert!(inputs.len() >= known, "{task} reads what the workload does not say");
-        inputs
+        inputs.into()
     }
 }

@@ -1,8 +1,8 @@
 //! The objects that a job's inputs stand for: those it was submitted with, and those its tasks
 //! write for others.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use eyas_types::{Input, InputFrom, Need, ObjectId, ObjectSpec, Outcome, TaskItem};
@@ -19,7 +19,7 @@ pub(super) struct ReadObjects {
     /// The ids of the submitted objects.
     ids: Vec<ObjectId>,
     /// Of each template with many inputs, their ids and sizes in order, once they were needed.
-    shared_inputs: BTreeMap<u16, Box<[(ObjectId, u64)]>>,
+    shared_inputs: BTreeMap<u16, Arc<[(ObjectId, u64)]>>,
     /// What tasks whose outputs are read have delivered. Ids are made when it comes, and not for
     /// all inputs of a task at once.
     produced: BTreeMap<(u32, u16), (ObjectId, ObjectSpec)>,
@@ -139,7 +139,7 @@ impl ReadObjects {
     }
 
     /// What the scheduler is told of an item: its inputs, and what it needs of an executor.
-    pub fn needs_of(&mut self, spec: &JobSpec, item: &TaskItem) -> (Box<[(ObjectId, u64)]>, Need) {
+    pub fn needs_of(&mut self, spec: &JobSpec, item: &TaskItem) -> (Arc<[(ObjectId, u64)]>, Need) {
         let need = spec.need(item.template);
         if !item.inputs.is_empty() {
             return (self.input_ids(spec, item).into(), need);

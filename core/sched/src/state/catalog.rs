@@ -10,11 +10,11 @@ use eyas_types::ObjectId;
 
 use super::keys::{ExecutorKey, ObjectKey};
 use super::waiting_list::WaitingList;
-use crate::hash::Map;
+use crate::hash::PartedMap;
 
 #[derive(Default)]
 pub(crate) struct Catalog {
-    keys: Map<ObjectId, ObjectKey>,
+    keys: PartedMap<ObjectId, ObjectKey>,
     objects: Vec<CatalogObject>,
     /// Sizes by the index of the object. Apart from the objects, so that all sizes fit a
     /// processor's cache: shares are computed for tasks that are met once, and whose objects are
@@ -43,19 +43,10 @@ impl Catalog {
         key
     }
 
-    /// Room for further objects: an executor may be told to fetch a million, and tables that grow
-    /// step by step are copied again and again.
-    pub fn reserve(&mut self, objects: usize) {
-        let new = objects.saturating_sub(self.free.len());
-        self.keys.reserve(objects);
-        self.objects.reserve(new);
-        self.sizes_bytes.reserve(new);
-    }
-
     /// The key for a replica report. The object may be one that no task has named yet.
     pub(super) fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
         let Catalog { keys, objects, sizes_bytes, free, .. } = self;
-        let key = *keys.entry(id).or_insert_with(|| {
+        let key = *keys.part_mut(&id).entry(id).or_insert_with(|| {
             let object = CatalogObject {
                 id,
                 holders: Vec::new(),
@@ -85,18 +76,19 @@ impl Catalog {
     }
 
     pub(super) fn forget_if_unused(&mut self, key: ObjectKey) -> bool {
-        let object = &mut self.objects[key.index()];
+        let Catalog { keys, objects, .. } = self;
+        let object = &mut objects[key.index()];
         let is_unused = object.references == 0 && object.holders.is_empty();
         if is_unused {
             object.waiting.clear();
-            self.keys.remove(&object.id);
+            keys.part_mut(&object.id).remove(&object.id);
             self.free.push(key);
         }
         is_unused
     }
 
     pub fn find(&self, id: ObjectId) -> Option<ObjectKey> {
-        self.keys.get(&id).copied()
+        self.keys.part(&id).get(&id).copied()
     }
 
     pub(super) fn get_mut(&mut self, key: ObjectKey) -> &mut CatalogObject {

@@ -264,9 +264,8 @@ impl SchedulerState {
 
     /// A task becomes known; it waits once it is [enqueued](Self::enqueue).
     pub fn add_task(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Need) -> TaskKey {
-        let input_bytes =
-            inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
-        let inputs = TaskInputs::refer(&mut self.catalog, inputs, self.placed_inputs);
+        let (inputs, input_bytes) =
+            TaskInputs::refer(&mut self.catalog, inputs, self.placed_inputs);
         let had_priorities = self.queue.has_priorities();
         let task = self.queue.insert(id, inputs, input_bytes, need);
         if self.queue.has_priorities() && !had_priorities {
@@ -378,8 +377,6 @@ impl SchedulerState {
         if sample.fetched.is_empty() {
             // The executor mostly lacks all inputs or none.
             sample.fetched.reserve(sample.count);
-            self.catalog.reserve(sample.count);
-            self.transfers.reserve(sample.count);
         }
         sample.fetched.push(object);
     }

@@ -57,31 +57,50 @@ impl PlacedInput {
 impl TaskInputs {
     pub const NONE: TaskInputs = TaskInputs::Few(0, [ObjectKey::NONE; 3]);
 
-    /// Refers to the inputs of a task, or to a sample of up to `most`.
-    pub fn refer(catalog: &mut Catalog, inputs: &[(ObjectId, u64)], most: usize) -> Self {
+    /// Refers to the inputs of a task, or to a sample of up to `most`. Returns also the bytes of
+    /// all inputs.
+    pub fn refer(catalog: &mut Catalog, inputs: &[(ObjectId, u64)], most: usize) -> (Self, u64) {
+        if inputs.len() > 3 && inputs.len() > most {
+            return Self::refer_to_sample(catalog, inputs, inputs.len().div_ceil(most.max(1)));
+        }
+        let bytes = inputs.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
         let mut refer = |(id, size_bytes): &(ObjectId, u64)| catalog.refer(*id, *size_bytes);
         if inputs.len() <= 3 {
             let mut few = [ObjectKey::NONE; 3];
             few.iter_mut().zip(inputs).for_each(|(key, input)| *key = refer(input));
-            TaskInputs::Few(inputs.len() as u8, few)
-        } else if inputs.len() <= most {
-            TaskInputs::Many(Box::new(inputs.iter().map(refer).collect()))
+            (TaskInputs::Few(inputs.len() as u8, few), bytes)
         } else {
-            let group = inputs.len().div_ceil(most.max(1));
-            let largest = |group: &[(ObjectId, u64)]| {
-                *group.iter().max_by_key(|(_, bytes)| *bytes).expect("not empty")
-            };
-            let sum = |group: &[(ObjectId, u64)]| {
-                group.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes))
-            };
-            TaskInputs::Sampled(Box::new(InputSample {
-                objects: inputs.chunks(group).map(|group| refer(&largest(group))).collect(),
-                bytes: inputs.chunks(group).map(sum).collect(),
-                group,
-                count: inputs.len(),
-                fetched: Vec::new(),
-            }))
+            (TaskInputs::Many(Box::new(inputs.iter().map(refer).collect())), bytes)
         }
+    }
+
+    /// Refers to the largest of each `group` neighbours. Each input is read once.
+    fn refer_to_sample(
+        catalog: &mut Catalog,
+        inputs: &[(ObjectId, u64)],
+        group: usize,
+    ) -> (Self, u64) {
+        let (mut objects, mut bytes) = (Vec::new(), Vec::new());
+        for neighbours in inputs.chunks(group) {
+            let (mut largest, mut sum) = (&neighbours[0], 0_u64);
+            for input in neighbours {
+                if input.1 >= largest.1 {
+                    largest = input;
+                }
+                sum = sum.saturating_add(input.1);
+            }
+            objects.push(catalog.refer(largest.0, largest.1));
+            bytes.push(sum);
+        }
+        let total = bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        let sample = InputSample {
+            objects: objects.into(),
+            bytes: bytes.into(),
+            group,
+            count: inputs.len(),
+            fetched: Vec::new(),
+        };
+        (TaskInputs::Sampled(Box::new(sample)), total)
     }
 
     /// The other input, if there are exactly two; else [`ObjectKey::NONE`].

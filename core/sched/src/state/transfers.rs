@@ -13,7 +13,7 @@ use super::keys::{ExecutorKey, ObjectKey, TaskKey};
 use super::topology::{Distance, Topology};
 use super::transfer_rates::TransferRates;
 use crate::event::ExecutorProfile;
-use crate::hash::Map;
+use crate::hash::PartedMap;
 
 #[derive(Default)]
 pub(crate) struct Transfers {
@@ -21,7 +21,7 @@ pub(crate) struct Transfers {
     rates: TransferRates,
     /// The number of objects that are being fetched from persistent storage.
     from_storage: u32,
-    receipts: Map<ObjectKey, Vec<Receipt>>,
+    receipts: PartedMap<ObjectKey, Vec<Receipt>>,
 }
 
 /// An executor that was told to fetch an object, and has not reported the object yet.
@@ -103,7 +103,7 @@ impl Transfers {
 
     /// Executors that are receiving the object, in the order in which they were told to.
     pub fn incoming(&self, object: ObjectKey) -> &[Receipt] {
-        self.receipts.get(&object).map_or(&[], Vec::as_slice)
+        self.receipts.part(&object).get(&object).map_or(&[], Vec::as_slice)
     }
 
     /// The same, without the rest of each receipt.
@@ -117,11 +117,6 @@ impl Transfers {
         let receipts = self.incoming(object);
         let own = receipts.iter().find(|receipt| receipt.executor == executor);
         own.or_else(|| receipts.last()).map(|receipt| (receipt.executor, receipt.seconds))
-    }
-
-    /// Room for further fetches.
-    pub fn reserve(&mut self, fetches: usize) {
-        self.receipts.reserve(fetches);
     }
 
     /// Notes that an executor is told to fetch an object. From an executor that will itself have
@@ -140,7 +135,8 @@ impl Transfers {
         let others = *giving;
         *giving += 1;
         // Nearly always one executor at a time receives an object.
-        let receipts = self.receipts.entry(object).or_insert_with(|| Vec::with_capacity(1));
+        let receipts =
+            self.receipts.part_mut(&object).entry(object).or_insert_with(|| Vec::with_capacity(1));
         receipts.push(Receipt { executor, from, task, others, is_relayed, seconds });
     }
 
@@ -206,7 +202,9 @@ impl Transfers {
         object: ObjectKey,
         is_it: impl Fn(&Receipt) -> bool,
     ) -> Option<(Receipt, bool)> {
-        let hashbrown::hash_map::Entry::Occupied(mut entry) = self.receipts.entry(object) else {
+        let hashbrown::hash_map::Entry::Occupied(mut entry) =
+            self.receipts.part_mut(&object).entry(object)
+        else {
             return None;
         };
         let receipts = entry.get_mut();
@@ -223,7 +221,7 @@ impl Transfers {
     /// chain.
     fn reroute(&mut self, object: ObjectKey, old: ExecutorKey, new: Option<ExecutorKey>) {
         let Transfers { topology, from_storage, receipts, .. } = self;
-        let receipts = receipts.get_mut(&object).into_iter().flatten();
+        let receipts = receipts.part_mut(&object).get_mut(&object).into_iter().flatten();
         for receipt in receipts.filter(|receipt| receipt.from == Some(old)) {
             receipt.from = new;
             *topology.gives_mut(old) -= 1;

@@ -305,7 +305,7 @@ fn an_executor_may_accept_jobs_by_name() {
         scheduler.run(Event::JobNamed { job: JobId(2), name: "nightly".into() });
         let nightly = TaskId { job: JobId(2), index: 0 };
         let ready =
-            Event::TaskReady { task: nightly, inputs: Box::default(), need: Need::default() };
+            Event::TaskReady { task: nightly, inputs: Arc::default(), need: Need::default() };
         assert_eq!(assigned(&scheduler.run(ready)).len(), 1, "{policy}");
     }
 }

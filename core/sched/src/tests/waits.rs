@@ -1,6 +1,7 @@
 //! Histories in which a task waited, or an executor idled, without cause.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::*;
 use crate::{Mismatch, WaitReason};
@@ -279,7 +280,7 @@ fn any_number_of_needs_may_come_and_go() {
     for index in 0..70_000 {
         let need = Resources { memory_bytes: u64::from(index) + 1, ..cpus(1000) }.into();
         scheduler
-            .handle(Event::TaskReady { task: task(index), inputs: Box::default(), need }, effects);
+            .handle(Event::TaskReady { task: task(index), inputs: Arc::default(), need }, effects);
         scheduler.handle(Event::TaskCancelled { task: task(index) }, effects);
     }
     assert_eq!(scheduler.state().queue.only_class(), None);
@@ -371,7 +372,7 @@ fn no_task_starts_that_would_not_end_before_its_executor_does() {
         is_near(&mut scheduler, 1);
         // Its run time is not known, and its timeout is only a bound. Then it is a second.
         let need = Need { timeout_us: Some(3_600 * SECOND_US), ..Need::default() };
-        let first = Event::TaskReady { task: task(0), inputs: Box::default(), need };
+        let first = Event::TaskReady { task: task(0), inputs: Arc::default(), need };
         assert_eq!(assigned(&scheduler.run(first)), [(1, 0)], "{policy}");
         scheduler.finish(1, 0);
         is_near(&mut scheduler, 3);
@@ -392,7 +393,7 @@ fn no_task_starts_that_would_not_end_before_its_executor_does() {
         let need = Need { timeout_us: Some(SECOND_US / 100), ..Need::default() };
         let executors = [(ExecutorId(1), SECOND_US / 10)].into();
         scheduler.run(Event::TimesLeft { executors });
-        let short = Event::TaskReady { task: task(3), inputs: Box::default(), need };
+        let short = Event::TaskReady { task: task(3), inputs: Arc::default(), need };
         assert_eq!(assigned(&scheduler.run(short)), [(1, 3)], "{policy}");
         assert!(!scheduler.lacks_time(ExecutorId(2)));
         scheduler.join(2, 1);
