@@ -93,9 +93,12 @@ impl<K: Hash + Eq, V> PartedMap<K, V> {
     }
 }
 
-/// Bits of the hash that a table looks at neither for the place nor for the tag of an entry.
+/// The hash is mixed once more: those of consecutive numbers are spread so evenly that all parts
+/// would grow at one moment.
 fn part_of(key: &impl Hash) -> usize {
-    (FixedHash.hash_one(key) >> 44) as usize % PARTS
+    let hash = FixedHash.hash_one(key);
+    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ (mixed >> 32)) as usize % PARTS
 }
 
 #[cfg(test)]
