@@ -72,8 +72,8 @@ _MODULES = {
     "_executor.options": ["options"],
     "_views.progress": ["progress"],
     "_worker.arguments": ["File", "Output"],
+    "_worker.compatibility": ["EnvironmentMismatch"],
     "_worker.shared": ["Shared"],
-    "_worker.sides": ["EnvironmentMismatch"],
     "_worker.worker": ["released"],
 }
 
