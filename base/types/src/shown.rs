@@ -92,7 +92,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    #[cfg_attr(miri, ignore = "so many characters take minutes there")]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn only_long_quotes_of_messages_are_shortened() {
         let long = "ä".repeat(400_000);
         let why = "for this there are many reasons, ".repeat(20);

@@ -99,22 +99,9 @@ impl AttachedClients {
 mod tests {
     use std::time::Duration;
 
-    use eyas_types::{Outcome, Status};
-
     use super::*;
+    use crate::service::deliveries::tests::result;
     use crate::service::deliveries::{Deliveries, deliveries};
-
-    fn result(bytes: usize) -> TaskResult {
-        let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
-        TaskResult {
-            index: 0,
-            attempt: 0,
-            executor: "n1".into(),
-            queued_us: 0,
-            delivery_us: 0,
-            outcome,
-        }
-    }
 
     /// Three clients, each with a bound of 100 kB, and all together with one of 200 kB.
     fn clients() -> (AttachedClients, [Deliveries; 3]) {

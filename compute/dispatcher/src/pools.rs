@@ -59,7 +59,7 @@ pub(crate) enum AfterOrder {
     Release(ExecutorId),
 }
 
-/// What a report to the pools reads.
+/// The state of the cluster, from which a report to the pools is made.
 pub(crate) struct ReportedCluster<'a> {
     pub jobs: &'a Jobs,
     pub scheduler: &'a Scheduler,

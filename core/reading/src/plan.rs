@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "so many chunks take minutes there")]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn a_plan_remembers_a_bounded_number_of_chunks() {
         let mut plan = ReadPlan::new(LIMITS);
         for index in 0..2 * MAX_KNOWN {

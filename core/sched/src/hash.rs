@@ -51,9 +51,10 @@ pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedHash>;
 /// Parts of a [`PartedMap`].
 const PARTS: usize = 16;
 
-/// A table that may have millions of entries. A full table moves all its entries to a larger one,
-/// which takes 0.1 s for a million, and holds up whoever waits for the scheduler. The parts of this
-/// one get full at different moments: of 917,504 entries a part has 57,344, give or take some 230.
+/// A table that may have millions of entries, in parts. A table that is full moves all its entries
+/// to a larger one. For a million entries, that takes 0.1 s, during which the scheduler answers
+/// nobody. Parts are full at different moments: when the table has 917,504 entries, each part has
+/// 57,344, more or less some 230.
 pub(crate) struct PartedMap<K, V>([Map<K, V>; PARTS]);
 
 impl<K, V> Default for PartedMap<K, V> {

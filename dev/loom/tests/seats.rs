@@ -1,7 +1,8 @@
 //! Models of seats: what programs and the agent can say to each other, in every order.
 //!
-//! Nothing waits here: a wait yields to another thread, and may end at any moment. What a signal
-//! handler jumps out of is another thread that has come to any point of the same call.
+//! A model has no waits: a thread that would wait lets another one run, and goes on at any moment.
+//! A call that a signal handler leaves is modelled by a second thread, which makes the same call
+//! and may have come to any point of it.
 
 mod shared;
 

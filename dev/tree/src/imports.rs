@@ -217,7 +217,8 @@ fn without_tests_and_comments(text: &str) -> String {
     while let Some(line) = lines.next() {
         if line.trim() == "#[cfg(test)]" {
             let item = lines.next().unwrap_or_default();
-            if item.starts_with("mod ") && item.ends_with('{') {
+            let module = item.strip_prefix("pub(crate) ").unwrap_or(item);
+            if module.starts_with("mod ") && module.ends_with('{') {
                 break;
             }
             if item.ends_with(';') {
@@ -293,8 +294,10 @@ mod tests {
         let two = ("two.rs", "fn f() { crate::one::One; }\npub struct Two;\n");
         let lib = ("lib.rs", "mod one;\nmod two;\n");
         assert_eq!(circles(&[lib, one, two]), [["one.rs", "two.rs"]]);
-        let two = ("two.rs", "#[cfg(test)]\nmod tests {\n    use crate::one::One;\n}\n");
-        assert!(circles(&[lib, one, two]).is_empty());
+        for head in ["mod", "pub(crate) mod"] {
+            let tests = format!("#[cfg(test)]\n{head} tests {{\n    use crate::one::One;\n}}\n");
+            assert!(circles(&[lib, one, ("two.rs", &tests)]).is_empty());
+        }
         let two = ("two.rs", "// use crate::one::One;\n");
         assert!(circles(&[lib, one, two]).is_empty());
     }

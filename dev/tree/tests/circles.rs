@@ -43,15 +43,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("data/transfer", &["peers.rs", "push.rs", "receive.rs"]),
     ("doors/cli", &["commands/io.rs", "commands/io/run.rs"]),
     ("doors/cli", &["commands/run.rs", "commands/run/in_job.rs", "commands/run/own_cluster.rs"]),
-    (
-        "doors/cli",
-        &[
-            "commands/top.rs",
-            "commands/top/overview.rs",
-            "commands/top/screen.rs",
-            "commands/top/watch.rs",
-        ],
-    ),
     ("doors/cli", &["report/mod.rs", "report/page.rs", "report/plots.rs"]),
     ("doors/client", &["client.rs", "draft.rs", "draft_files.rs", "kept.rs"]),
     ("doors/client", &["map.rs", "map/failures.rs"]),

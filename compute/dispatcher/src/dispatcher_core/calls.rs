@@ -63,7 +63,7 @@ impl DispatcherCore {
         Ok(job)
     }
 
-    /// Has a call answered once all records so far are on disk.
+    /// Answers a call as soon as all records that were appended so far are on disk.
     pub(crate) fn answer_durably<T: Send + 'static>(
         &mut self,
         answer: T,

@@ -1,4 +1,5 @@
-//! What a service is asked and answers, for the core and its parts, which stand below the service.
+//! Queries and answers of a service, with its errors. The core and its parts use them, and stand
+//! below the service.
 
 use std::net::SocketAddr;
 
@@ -14,7 +15,7 @@ use crate::keys::KeysError;
 use crate::pushes::PushError;
 use crate::rights::NotAllowed;
 
-/// What a service answers.
+/// The answer of a service to a call.
 pub type Answer<T> = Result<T, ServiceError>;
 
 /// Why a service does not do what it was asked for.
@@ -78,7 +79,7 @@ pub enum ServiceError {
     /// What the job kept is no longer kept.
     #[error("what job {0} kept in the cluster was released: submit the job again")]
     WasReleased(JobId),
-    /// The objects of a retry are not those of the job.
+    /// A retry names objects that the job does not have.
     #[error("job {0} has other inputs than the client says: look at it again")]
     OtherObjects(JobId),
     /// The file system cannot be forgotten while it has nodes.

@@ -163,12 +163,13 @@ impl Drop for Deliveries {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use eyas_types::{Outcome, Status};
 
     use super::*;
 
-    fn result(bytes: usize) -> TaskResult {
+    /// A result with captured output of this size.
+    pub(crate) fn result(bytes: usize) -> TaskResult {
         let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
         TaskResult {
             index: 0,

@@ -1,4 +1,4 @@
-//! What is pushed for a job is begun and ended in turn. The world holds the decider to it.
+//! Pushes of a job's inputs begin and end alternately. The test world asserts it.
 
 use core::ops::Range;
 
@@ -9,7 +9,7 @@ fn cancel(world: &mut World, tasks: Range<u32>) {
 }
 
 #[test]
-fn what_is_pushed_for_a_cancelled_job_is_ended_once() {
+fn the_pushes_of_a_cancelled_job_are_ended_once() {
     let mut world = World::new();
     world.tell(submitted(job(&[0, 0, 0], 0, false)));
     assert!(world.pushing.contains(&JobId(1)));
@@ -22,7 +22,7 @@ fn what_is_pushed_for_a_cancelled_job_is_ended_once() {
 }
 
 #[test]
-fn what_is_pushed_for_a_job_whose_tasks_are_told_to_end_is_ended_once() {
+fn the_pushes_of_a_job_with_running_tasks_are_ended_once() {
     let mut world = World::new();
     world.join();
     apply(&mut world, Step::Submit(vec![0], 0, false));

@@ -19,7 +19,7 @@ pub(crate) trait RunOrder: Send {
     /// The chosen run is granted.
     fn granted(&mut self) {}
 
-    /// Number of rounds so far, for policies in which requests age by rounds.
+    /// The number of rounds so far, where requests age by rounds; 0 for other policies.
     fn round(&self) -> u64 {
         0
     }
