@@ -10,10 +10,10 @@ use eyas_wire::trust::Trust;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::authority::{Authority, Certified};
+use crate::authority::{Authority, KeyAndCertificate};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::private::{self, PrivateError, PrivateFolder};
-use crate::relay::Relay;
+use crate::proxy::Proxy;
 
 /// What a process needs to join or use a cluster. Clones share the credentials.
 #[derive(Clone)]
@@ -24,12 +24,12 @@ pub struct Access {
     pub dispatcher: String,
     /// The authority's certificate, PEM.
     authority: String,
-    own: Certified,
+    own: KeyAndCertificate,
     credentials: Credentials,
     /// Whether the address is a node's.
     is_of_node: bool,
-    /// The relay through which the dispatcher and other nodes are reached.
-    relay: Option<Relay>,
+    /// The proxy through which the dispatcher and other nodes are reached.
+    proxy: Option<Proxy>,
     /// How this process exchanges bulk data. Not in the file: the cluster decides it.
     data: DataMode,
 }
@@ -43,12 +43,12 @@ struct AccessFile {
     certificate: String,
     key: String,
     #[serde(default, skip_serializing)]
-    relay: Option<RelayFields>,
+    proxy: Option<ProxyFields>,
 }
 
-/// Addresses of a relay, in an access file.
+/// Addresses of a proxy, in an access file.
 #[derive(Deserialize)]
-struct RelayFields {
+struct ProxyFields {
     inside: SocketAddr,
     outside: SocketAddr,
 }
@@ -139,14 +139,14 @@ impl Access {
         cluster: &str,
         dispatcher: &str,
         authority: &str,
-        own: Certified,
+        own: KeyAndCertificate,
         trust: Trust,
     ) -> Result<Self, CredentialsError> {
         let credentials = Credentials::new(authority, &own, trust)?;
         let (cluster, dispatcher, authority) =
             (cluster.to_owned(), dispatcher.to_owned(), authority.to_owned());
-        let (is_of_node, relay, data) = (false, None, DataMode::default());
-        Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node, relay, data })
+        let (is_of_node, proxy, data) = (false, None, DataMode::default());
+        Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node, proxy, data })
     }
 
     /// The same access, for a cluster with another name or a dispatcher at another address.
@@ -159,14 +159,14 @@ impl Access {
         Access { dispatcher: address.to_string(), is_of_node: true, ..self.clone() }
     }
 
-    /// The same access, for a process that reaches others through a relay.
-    pub fn through(self, relay: Option<Relay>) -> Self {
-        Access { relay, ..self }
+    /// The same access, for a process that reaches others through a proxy.
+    pub fn through(self, proxy: Option<Proxy>) -> Self {
+        Access { proxy, ..self }
     }
 
-    /// The relay through which this process reaches the dispatcher and other nodes.
-    pub fn relay(&self) -> Option<Relay> {
-        self.relay
+    /// The proxy through which this process reaches the dispatcher and other nodes.
+    pub fn proxy(&self) -> Option<Proxy> {
+        self.proxy
     }
 
     /// Whether the address is a node's, not the dispatcher's.
@@ -206,16 +206,16 @@ impl Access {
                 AccessProblem::Form(error.message().to_owned())
             })
         })?;
-        let AccessFile { cluster, dispatcher, authority, certificate, key, relay } = file;
+        let AccessFile { cluster, dispatcher, authority, certificate, key, proxy } = file;
         let access = Access::new(
             &cluster,
             &dispatcher,
             &authority,
-            Certified { certificate, key },
+            KeyAndCertificate { certificate, key },
             Trust::default(),
         )
         .map_err(|error| malformed(AccessProblem::Key(error)))?;
-        Ok(access.through(relay.map(|RelayFields { inside, outside }| Relay { inside, outside })))
+        Ok(access.through(proxy.map(|ProxyFields { inside, outside }| Proxy { inside, outside })))
     }
 
     /// Writes the access file with mode 0600, atomically. An existing file is replaced.
@@ -233,11 +233,11 @@ impl Access {
 
     /// The text of the access file: a secret.
     pub fn to_text(&self) -> String {
-        let Certified { certificate, key } = self.own.clone();
-        let Access { cluster, dispatcher, authority, relay, .. } = self.clone();
-        let file = AccessFile { cluster, dispatcher, authority, certificate, key, relay: None };
+        let KeyAndCertificate { certificate, key } = self.own.clone();
+        let Access { cluster, dispatcher, authority, proxy, .. } = self.clone();
+        let file = AccessFile { cluster, dispatcher, authority, certificate, key, proxy: None };
         let text = toml::to_string(&file).expect("five strings are valid TOML");
-        text + &relay.map(Relay::section).unwrap_or_default()
+        text + &proxy.map(Proxy::section).unwrap_or_default()
     }
 
     /// The certificate of the cluster's authority, PEM.

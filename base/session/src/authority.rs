@@ -15,7 +15,7 @@ use thiserror::Error;
 
 /// A certificate and its private key, both PEM.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Certified {
+pub struct KeyAndCertificate {
     /// States the key's principal.
     pub certificate: String,
     /// The private key.
@@ -35,14 +35,14 @@ pub enum AuthorityError {
 
 /// The authority of a cluster, which makes keys.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Authority(Certified);
+pub struct Authority(KeyAndCertificate);
 
 impl Authority {
     /// A new authority.
     pub fn create() -> Self {
         let key = new_key();
         let certificate = params(&[]).self_signed(&key).expect("the parameters are ours");
-        Authority(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
+        Authority(KeyAndCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     /// The authority's certificate, PEM, for access files.
@@ -54,17 +54,20 @@ impl Authority {
     ///
     /// # Errors
     /// If the authority's own key cannot be read, or cannot sign.
-    pub fn issue(&self, principal: Principal) -> Result<Certified, AuthorityError> {
+    pub fn issue(&self, principal: Principal) -> Result<KeyAndCertificate, AuthorityError> {
         self.issue_to(&[principal])
     }
 
-    pub(crate) fn issue_to(&self, principals: &[Principal]) -> Result<Certified, AuthorityError> {
+    pub(crate) fn issue_to(
+        &self,
+        principals: &[Principal],
+    ) -> Result<KeyAndCertificate, AuthorityError> {
         let own = KeyPair::from_pem(&self.0.key).map_err(AuthorityError::Unreadable)?;
         let key = new_key();
         let issuer = Issuer::new(params(&[]), own);
         let certificate =
             params(principals).signed_by(&key, &issuer).map_err(AuthorityError::CannotSign)?;
-        Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(KeyAndCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 

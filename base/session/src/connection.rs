@@ -24,7 +24,7 @@ use crate::access::Access;
 use crate::credentials::{Credentials, SERVER_NAME, TrustWatch};
 use crate::frames::{FrameReader, FrameWriter, read_hello, write_hello};
 use crate::local_socket::{self, RecordStream};
-use crate::relay::dial_through;
+use crate::proxy::dial_through;
 use crate::session_error::{SessionError, ended, not_trusted, unreachable};
 
 /// A peer has to answer a new connection within this time.
@@ -50,7 +50,7 @@ pub struct Session {
     /// The address of the peer.
     pub remote: SocketAddr,
     /// The peer, and whether it is still trusted.
-    pub standing: TrustWatch,
+    pub trust: TrustWatch,
     /// The newest minor version of the protocol that both sides have. Messages of later ones must
     /// not be sent.
     pub minor: u16,
@@ -107,15 +107,14 @@ impl SessionAcceptor {
         let tls = TlsAcceptor::from(self.credentials.server().clone());
         let stream = tls.accept(stream).await.map_err(|e| not_trusted(remote, &e))?;
         let mut stream = TlsStream::Server(stream);
-        let standing = standing_of(&stream, &self.credentials, remote)?;
+        let trust = trust_of(&stream, &self.credentials, remote)?;
         let is_dispatcher = self.role == Role::Dispatcher;
-        let trust =
-            is_dispatcher.then(|| self.credentials.trust().for_principal(standing.holder()));
-        let own = Hello::new(self.role, self.data, trust);
+        let told = is_dispatcher.then(|| self.credentials.trust().for_principal(trust.holder()));
+        let own = Hello::new(self.role, self.data, told);
         write_hello(&mut stream, &own, remote).await?;
         let hello = read_hello(&mut stream, MAX_HELLO_BYTES, remote).await?;
         agree(&own, &hello, remote)?;
-        Ok(GreetedConnection { stream, standing, hello })
+        Ok(GreetedConnection { stream, trust, hello })
     }
 }
 
@@ -133,12 +132,12 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
     timeout(DIAL_DEADLINE, connect(access, role)).await.map_err(|_| late())?
 }
 
-/// Connects through the relay if there is one, by a local socket if there is one, otherwise by TCP.
+/// Connects through the proxy if there is one, by a local socket if there is one, otherwise by TCP.
 async fn connect(access: &Access, role: Role) -> Result<Session, SessionError> {
     let address = &access.dispatcher;
-    if let Some(relay) = access.relay() {
+    if let Some(proxy) = access.proxy() {
         let stream =
-            dial_through(relay.inside, address).await.map_err(|e| unreachable(address, e))?;
+            dial_through(proxy.inside, address).await.map_err(|e| unreachable(address, e))?;
         return greet(access, role, stream).await?.over_tcp();
     }
     let found = match tokio::net::lookup_host(address).await {
@@ -191,31 +190,31 @@ where
         if is_refusal(&e) { not_trusted(address, &e) } else { unreachable(address, e) }
     };
     let mut stream = TlsStream::Client(stream.map_err(broken)?);
-    let standing = standing_of(&stream, credentials, address)?;
+    let trust = trust_of(&stream, credentials, address)?;
     // The peer sends first. If it does not accept the key, it closes the connection; data that it
     // has not read by then would make the system drop its alert.
     let hello = read_hello(&mut stream, MAX_FRAME_BYTES, address).await;
     let mut hello = hello.map_err(|e| refused(e, credentials.holder()))?;
-    if let Some(trust) = hello.trust.take().filter(|_| standing.holder() == Principal::Dispatcher) {
-        credentials.learn(trust);
+    if let Some(told) = hello.trust.take().filter(|_| trust.holder() == Principal::Dispatcher) {
+        credentials.learn(told);
     }
     let own = Hello::new(role, access.data(), None);
     write_hello(&mut stream, &own, address).await?;
     agree(&own, &hello, address)?;
-    Ok(GreetedConnection { stream, standing, hello })
+    Ok(GreetedConnection { stream, trust, hello })
 }
 
 /// A connection whose peer has proven its key and has greeted.
 struct GreetedConnection<S> {
     stream: TlsStream<S>,
-    standing: TrustWatch,
+    trust: TrustWatch,
     hello: Hello,
 }
 
 impl GreetedConnection<TcpStream> {
     /// The session: frames are inside TLS.
     fn over_tcp(self) -> Result<Session, SessionError> {
-        let GreetedConnection { stream, standing, hello } = self;
+        let GreetedConnection { stream, trust, hello } = self;
         let minor = hello.minor();
         let tcp = stream.get_ref().0;
         let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
@@ -232,7 +231,7 @@ impl GreetedConnection<TcpStream> {
             writer,
             local,
             remote,
-            standing,
+            trust,
             minor,
             data: hello.data,
             is_local: false,
@@ -243,7 +242,7 @@ impl GreetedConnection<TcpStream> {
 impl GreetedConnection<RecordStream> {
     /// The session: TLS has done its work, and frames follow as they are.
     fn over_local_socket(self, local: SocketAddr, remote: SocketAddr) -> Session {
-        let GreetedConnection { stream, standing, hello } = self;
+        let GreetedConnection { stream, trust, hello } = self;
         let minor = hello.minor();
         let stream = match stream {
             TlsStream::Client(stream) => stream.into_inner().0,
@@ -254,12 +253,12 @@ impl GreetedConnection<RecordStream> {
         // One system call receives the length of a frame and, most often, all of it.
         let reader = FrameReader::new(BufReader::new(reader), &address);
         let writer = FrameWriter::new(writer, &address);
-        Session { reader, writer, local, remote, standing, minor, data: hello.data, is_local: true }
+        Session { reader, writer, local, remote, trust, minor, data: hello.data, is_local: true }
     }
 }
 
 /// Watches the peer that has proven its key.
-fn standing_of<S>(
+fn trust_of<S>(
     stream: &TlsStream<S>,
     credentials: &Credentials,
     address: &str,

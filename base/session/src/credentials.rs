@@ -25,7 +25,7 @@ use rustls::{
 use tokio::sync::watch;
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
-use crate::authority::Certified;
+use crate::authority::KeyAndCertificate;
 use crate::suites;
 
 /// The server name in TLS handshakes. It is the same for all servers; certificates decide which
@@ -76,7 +76,7 @@ impl Credentials {
     /// Credentials with the key `own`, which accept certificates that `authority` (PEM) has signed.
     pub(crate) fn new(
         authority: &str,
-        own: &Certified,
+        own: &KeyAndCertificate,
         trust: Trust,
     ) -> Result<Self, CredentialsError> {
         let provider = Arc::new(suites::provider());
@@ -150,7 +150,7 @@ impl Credentials {
     ///
     /// # Errors
     /// If the cluster's authority has not signed the new key.
-    pub fn adopt(&self, own: &Certified) -> Result<(), CredentialsError> {
+    pub fn adopt(&self, own: &KeyAndCertificate) -> Result<(), CredentialsError> {
         let own = certified_key(own, &self.state.provider)?;
         self.state
             .signed(&own.cert[0], KeyUsage::client_auth())
@@ -333,7 +333,7 @@ fn one_of(holders: &[Principal]) -> Option<Principal> {
 }
 
 fn certified_key(
-    own: &Certified,
+    own: &KeyAndCertificate,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, CredentialsError> {
     let certificate = CertificateDer::from_pem_slice(own.certificate.as_bytes());

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use crate::access::Access;
 use crate::credentials::Credentials;
-use crate::relay::Relay;
+use crate::proxy::Proxy;
 
 const PEERS: &str = "eyas 2026 transfer between executors";
 const NODES: &str = "eyas 2026 gossip of the file system";
@@ -29,7 +29,7 @@ pub struct DataKeys {
     own: Arc<str>,
     /// The certificate of the cluster's authority, PEM.
     authority: Arc<str>,
-    relay: Option<Relay>,
+    proxy: Option<Proxy>,
 }
 
 impl DataKeys {
@@ -40,13 +40,13 @@ impl DataKeys {
             credentials: access.credentials().clone(),
             own: access.key().into(),
             authority: access.authority().into(),
-            relay: access.relay(),
+            proxy: access.proxy(),
         }
     }
 
-    /// The relay through which this process reaches others.
-    pub fn relay(&self) -> Option<Relay> {
-        self.relay
+    /// The proxy through which this process reaches others.
+    pub fn proxy(&self) -> Option<Proxy> {
+        self.proxy
     }
 
     /// Whether bulk data is encrypted.

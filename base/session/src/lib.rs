@@ -12,7 +12,7 @@
 //! | `authority`, `credentials`, `suites` | signing keys; verifying peers; TLS and its ciphers |
 //! | `connection`, `frames`, `outbox` | sessions: dialling, accepting, frames; batches to send |
 //! | `local_socket` | connections between processes of one user on one host |
-//! | `relay` | connections through a relay, for nodes that cannot reach others directly |
+//! | `proxy` | connections through a proxy, for nodes that cannot reach others directly |
 //! | `ports` | addresses of network interfaces, ranges of ports |
 //! | `listener`, `admission` | accepting sessions; limits on connections without a proven key |
 //! | `data`, `sealed` | keys and encrypted streams of bulk data |
@@ -33,7 +33,7 @@ mod local_socket;
 mod outbox;
 mod ports;
 pub mod private;
-pub mod relay;
+pub mod proxy;
 mod sealed;
 mod session_error;
 mod suites;
@@ -41,7 +41,7 @@ pub mod trusted;
 
 pub use access::{Access, AccessError, AccessProblem};
 pub use admission::{Admission, Guest, PROOF_DEADLINE, ProvenConnection};
-pub use authority::{Authority, AuthorityError, Certified, new_secret};
+pub use authority::{Authority, AuthorityError, KeyAndCertificate, new_secret};
 pub use connection::{Session, SessionAcceptor, dial, keep_alive};
 pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
@@ -52,6 +52,6 @@ pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, OutboxReader, WeakOutbox,
 pub use ports::{
     BindAddress, InterfaceError, PortRange, PortRangeError, interface_address, listen, own_address,
 };
-pub use relay::Relay;
+pub use proxy::Proxy;
 pub use sealed::SealedStream;
 pub use session_error::SessionError;

@@ -79,8 +79,8 @@ async fn a_session_knows_the_principal_at_its_other_end() {
     for holder in [ADMIN, READER, EXECUTOR, TASK] {
         let access = cluster.access(holder);
         let (served, dialled) = cluster.meet(&access).await;
-        assert_eq!(served.unwrap().standing.holder(), holder);
-        assert_eq!(dialled.unwrap().standing.holder(), Principal::Dispatcher);
+        assert_eq!(served.unwrap().trust.holder(), holder);
+        assert_eq!(dialled.unwrap().trust.holder(), Principal::Dispatcher);
         // With its greeting, the dispatcher has said what they may know.
         assert_eq!(access.credentials().data_secrets(), [[1; 32]]);
         assert_eq!(
@@ -119,16 +119,16 @@ async fn an_open_session_ends_with_its_key_and_no_other() {
     let mut trust = Trust::default();
     trust.dead.insert(KeyId(2), TrustRefusal::Revoked);
     cluster.access.credentials().learn(trust);
-    assert_eq!(timeout(DEADLINE, read.standing.ends()).await.unwrap(), TrustRefusal::Revoked);
+    assert_eq!(timeout(DEADLINE, read.trust.ends()).await.unwrap(), TrustRefusal::Revoked);
     let goes_on = async {
-        tokio::select! { biased; _ = manage.standing.ends() => false, () = async {} => true }
+        tokio::select! { biased; _ = manage.trust.ends() => false, () = async {} => true }
     };
     assert!(goes_on.await);
     // An executor has a new key before its old one ends.
-    read.standing.becomes(ADMIN);
+    read.trust.becomes(ADMIN);
     assert!(
         async {
-            tokio::select! { biased; _ = read.standing.ends() => false, () = async {} => true }
+            tokio::select! { biased; _ = read.trust.ends() => false, () = async {} => true }
         }
         .await
     );
@@ -141,7 +141,7 @@ async fn a_key_can_be_exchanged_while_its_settings_are_in_use() {
     let clone = access.clone();
     access.credentials().adopt(&cluster.authority.issue(EXECUTOR).unwrap()).unwrap();
     let (served, _dialled) = cluster.meet(&clone).await;
-    assert_eq!(served.unwrap().standing.holder(), EXECUTOR);
+    assert_eq!(served.unwrap().trust.holder(), EXECUTOR);
     let foreign = Authority::create().issue(ADMIN).unwrap();
     access.credentials().adopt(&foreign).unwrap_err();
 }

@@ -105,7 +105,7 @@ pub enum FromClient {
     },
     /// Answered by `Executors`.
     Executors,
-    /// Addresses to which a relay may connect. Answered by `Addresses`.
+    /// Addresses to which a proxy may connect. Answered by `Addresses`.
     Addresses,
     /// Answered by `Objects`. The object is named by id or by source.
     Catalog {
@@ -323,7 +323,7 @@ pub enum ToClient {
     Explained(Box<Explanation>),
     /// Executors.
     Executors(Vec<ExecutorView>),
-    /// Addresses at which executors, nodes of the file system, and relays of executors listen.
+    /// Addresses at which executors, nodes of the file system, and proxies of executors listen.
     Addresses(Vec<SocketAddr>),
     /// Objects.
     Objects(Vec<ObjectView>),

@@ -139,9 +139,9 @@ pub struct Registration {
 pub struct TransferAddress {
     /// Address at which it listens.
     pub address: SocketAddr,
-    /// The relay of the executor: its address for processes that are not behind the same relay.
+    /// The proxy of the executor: its address for processes that are not behind the same proxy.
     /// `None` if the executor is reached directly.
-    pub relay: Option<SocketAddr>,
+    pub proxy: Option<SocketAddr>,
 }
 
 /// A node of the file system, in an executor's process.

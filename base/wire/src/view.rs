@@ -207,8 +207,8 @@ pub struct ExecutorView {
     pub silent_us: u64,
     /// Address of its node of the file system, if it has one.
     pub files: Option<SocketAddr>,
-    /// Address of the relay that it is behind, if it is behind one.
-    pub relay: Option<SocketAddr>,
+    /// Address of the proxy that it is behind, if it is behind one.
+    pub proxy: Option<SocketAddr>,
 }
 
 /// An object in the catalog.

@@ -32,13 +32,13 @@ struct Client {
 
 /// Serves one client until its connection, its key or the dispatcher ends.
 pub(crate) async fn serve(session: Session, service: Caller) -> Result<(), SessionError> {
-    let Session { reader, writer, mut standing, is_local, .. } = session;
+    let Session { reader, writer, mut trust, is_local, .. } = session;
     let mut inbox = Inbox::of(reader);
     let mut client = Client { service, writer, is_local, submission: SubmissionInParts::None };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
-            refusal = standing.ends() => return client.end(refusal).await,
+            refusal = trust.ends() => return client.end(refusal).await,
             () = client.service.dispatcher_ends() => return Ok(()),
         };
         match request {
@@ -49,7 +49,7 @@ pub(crate) async fn serve(session: Session, service: Caller) -> Result<(), Sessi
             }
             request => tokio::select! {
                 served = client.serve(request, &mut inbox) => served?,
-                refusal = standing.ends() => return client.end(refusal).await,
+                refusal = trust.ends() => return client.end(refusal).await,
             },
         }
     }

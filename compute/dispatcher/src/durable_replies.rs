@@ -87,13 +87,13 @@ impl DurableReplies {
     }
 
     /// Shows a job to its watchers once all records so far are on disk.
-    pub fn show(&mut self, job: JobId, standing: JobProgress) {
-        self.hold(HeldReply::JobProgress(job, Box::new(standing)));
+    pub fn show(&mut self, job: JobId, progress: JobProgress) {
+        self.hold(HeldReply::JobProgress(job, Box::new(progress)));
     }
 
     /// Shows a job to its watchers for the last time, once all records so far are on disk.
-    pub fn show_last(&mut self, job: JobId, standing: JobProgress) {
-        self.show(job, standing);
+    pub fn show_last(&mut self, job: JobId, progress: JobProgress) {
+        self.show(job, progress);
         self.hold(HeldReply::Forget(job));
     }
 
@@ -108,9 +108,9 @@ impl DurableReplies {
                 HeldReply::Answer(tell) => tell(),
                 HeldReply::Event(event) => self.events.add(event),
                 HeldReply::Forget(job) => self.forget(job),
-                HeldReply::JobProgress(job, standing) => {
+                HeldReply::JobProgress(job, progress) => {
                     if let Some(watched) = self.watched.get(&job) {
-                        watched.send_replace(*standing);
+                        watched.send_replace(*progress);
                     }
                 }
             }
@@ -118,8 +118,8 @@ impl DurableReplies {
     }
 
     /// Lets clients watch a job, which is on disk.
-    pub fn offer(&mut self, job: JobId, standing: JobProgress) {
-        self.watched.insert(job, watch::Sender::new(standing));
+    pub fn offer(&mut self, job: JobId, progress: JobProgress) {
+        self.watched.insert(job, watch::Sender::new(progress));
     }
 
     /// Watches a job, if it is there.

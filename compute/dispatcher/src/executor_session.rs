@@ -1,6 +1,6 @@
 //! A session with an executor: what it says goes to the core, what the core posts goes to it.
 
-use eyas_session::{Certified, Session, SessionError, TrustWatch, WeakOutbox, outbox};
+use eyas_session::{KeyAndCertificate, Session, SessionError, TrustWatch, WeakOutbox, outbox};
 use eyas_types::access::Principal;
 use eyas_wire::executor::{FromExecutor, ToExecutor};
 use eyas_wire::trust::{SecretText, TrustRefusal};
@@ -18,12 +18,12 @@ pub(crate) async fn serve(
     core: mpsc::Sender<CoreMessage>,
     keys: &Keys,
 ) -> Result<(), SessionError> {
-    let Session { mut reader, mut writer, remote, mut standing, .. } = session;
-    if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
+    let Session { mut reader, mut writer, remote, mut trust, .. } = session;
+    if !matches!(trust.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         let why = format!(
             "{} is not permitted to be an executor: start it with an access file for executors, \
              which an admin makes with `eyas access show --role executor -o FILE`",
-            standing.holder()
+            trust.holder()
         );
         writer.send(&[ToExecutor::Refused(why)]).await?;
         writer.close().await;
@@ -67,7 +67,7 @@ pub(crate) async fn serve(
         biased;
         ended = receive => ended,
         ended = send => ended,
-        refusal = keep_current(&mut standing, to_tell, keys) => {
+        refusal = keep_current(&mut trust, to_tell, keys) => {
             tracing::warn!(%executor, ?refusal, "its key is no longer accepted");
             Err(SessionError::Ended {
                 address: remote.to_string(),
@@ -105,19 +105,19 @@ impl DiskNews {
 /// Has an executor know what is trusted and gives it a new key in time, until its key is no longer
 /// accepted.
 async fn keep_current(
-    standing: &mut TrustWatch,
+    trust: &mut TrustWatch,
     outbox: WeakOutbox<ToExecutor>,
     keys: &Keys,
 ) -> TrustRefusal {
-    let mut trust = keys.for_nodes();
+    let mut told = keys.for_nodes();
     loop {
-        let now = trust.borrow_and_update().clone();
-        match keys.successor(standing.holder()) {
-            Ok(Some((holder, Certified { certificate, key }))) => {
+        let now = told.borrow_and_update().clone();
+        match keys.successor(trust.holder()) {
+            Ok(Some((holder, KeyAndCertificate { certificate, key }))) => {
                 let _ =
                     outbox.put(vec![ToExecutor::Key { certificate, key: SecretText(key) }]).await;
                 // It has what it needs to prove itself once this session is over.
-                standing.becomes(holder);
+                trust.becomes(holder);
             }
             Ok(None) => {}
             Err(e) => tracing::error!("an executor cannot be given a new key: {e}"),
@@ -125,11 +125,11 @@ async fn keep_current(
         // If the connection has ended, so does the session.
         let _ = outbox.put(vec![ToExecutor::Trust(Box::new((*now).clone()))]).await;
         tokio::select! {
-            changed = trust.changed() => if changed.is_err() {
+            changed = told.changed() => if changed.is_err() {
                 return std::future::pending().await;
             },
-            refusal = standing.ends() => {
-                let is_exchanged = matches!(keys.successor(standing.holder()), Ok(Some(_)));
+            refusal = trust.ends() => {
+                let is_exchanged = matches!(keys.successor(trust.holder()), Ok(Some(_)));
                 if !is_exchanged {
                     return refusal;
                 }

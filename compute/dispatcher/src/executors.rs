@@ -165,11 +165,11 @@ impl ConnectedExecutors {
         holders.collect()
     }
 
-    /// Addresses at which executors, their nodes of the file system, and the relays of executors
+    /// Addresses at which executors, their nodes of the file system, and the proxies of executors
     /// listen.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let of = |executor: &ConnectedExecutor| {
-            [Some(executor.transfer.address), executor.files, executor.transfer.relay]
+            [Some(executor.transfer.address), executor.files, executor.transfer.proxy]
         };
         self.iter().flat_map(|(_, executor)| of(executor)).flatten().collect()
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_session::private::{self, PrivateError, PrivateFolder};
-use eyas_session::{Access, AccessError, Certified};
+use eyas_session::{Access, AccessError, KeyAndCertificate};
 use eyas_types::JobId;
 use eyas_types::access::{FilesScope, KeyId, KeyRole, Principal};
 use eyas_wire::DataMode;
@@ -166,7 +166,10 @@ impl Keys {
     }
 
     /// The key that replaces an executor's own key.
-    pub fn successor(&self, of: Principal) -> Result<Option<(Principal, Certified)>, KeysError> {
+    pub fn successor(
+        &self,
+        of: Principal,
+    ) -> Result<Option<(Principal, KeyAndCertificate)>, KeysError> {
         let Principal::Key(id, _) = of else { return Ok(None) };
         let ring = &mut self.state().ring;
         let successor = ring.successor(id, unix_s())?;
@@ -273,7 +276,7 @@ impl Keys {
         Ok(written?)
     }
 
-    fn access_text(&self, ring: &KeyRing, own: &Certified) -> Result<String, KeysError> {
+    fn access_text(&self, ring: &KeyRing, own: &KeyAndCertificate) -> Result<String, KeysError> {
         let Access { cluster, dispatcher, .. } = &self.access;
         let access = Access::new(
             cluster,

@@ -298,7 +298,7 @@ async fn serve(
             executor_session::serve(session, dispatcher.executors, &dispatcher.keys).await
         }
         Role::Client => {
-            let service = Caller::new(dispatcher, session.standing.holder());
+            let service = Caller::new(dispatcher, session.trust.holder());
             client_session::serve(session, service).await
         }
         Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),

@@ -208,7 +208,7 @@ pub trait Service: Send + Sync {
     /// The errors of every call.
     fn executors(&self) -> impl Future<Output = Answer<Vec<ExecutorView>>> + Send;
 
-    /// Addresses to which a relay may connect.
+    /// Addresses to which a proxy may connect.
     ///
     /// # Errors
     /// The errors of every call.

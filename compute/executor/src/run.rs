@@ -93,7 +93,7 @@ async fn run_executor(
         name: config.name.clone(),
         marker,
         eyas: config.eyas.clone(),
-        tokens: Tokens::open(&config.tokens_folder(), access.relay())?,
+        tokens: Tokens::open(&config.tokens_folder(), access.proxy())?,
         files_node: files.as_ref().map(|files| files.announced().node),
         copy_folders: CopyFolders::new(&sandboxes),
         sandboxes,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use eyas_node::Node;
 use eyas_session::{
-    Access, Certified, FrameReader, OUTBOX_MESSAGES, Outbox, Session, SessionError, dial, outbox,
+    Access, FrameReader, KeyAndCertificate, OUTBOX_MESSAGES, Outbox, Session, SessionError, dial,
+    outbox,
 };
 use eyas_transfer::{Fetcher, PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -142,7 +143,7 @@ impl SessionHost {
             store_bytes: self.config.limits.bytes,
             transfer: TransferAddress {
                 address: self.server.addr(),
-                relay: self.access.relay().map(|relay| relay.outside),
+                proxy: self.access.proxy().map(|proxy| proxy.outside),
             },
             files: self.files.as_ref().map(ExecutorFilesNode::announced),
             origin: self.config.origin.as_ref().map(PoolNode::announced),
@@ -253,7 +254,7 @@ impl SessionHost {
                 None
             }
             ToExecutor::Key { certificate, key: SecretText(key) } => {
-                match credentials.adopt(&Certified { certificate, key }) {
+                match credentials.adopt(&KeyAndCertificate { certificate, key }) {
                     Ok(()) => tracing::info!(
                         "this executor has a new key of the cluster: {}",
                         credentials.holder()

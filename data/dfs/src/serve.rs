@@ -73,10 +73,10 @@ async fn hear(
     session: Session,
     said: &mut Option<NodeId>,
 ) -> Result<(), SessionError> {
-    let Session { mut reader, mut standing, remote, .. } = session;
-    if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
+    let Session { mut reader, mut trust, remote, .. } = session;
+    if !matches!(trust.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         tracing::warn!(
-            %remote, holder = %standing.holder(),
+            %remote, holder = %trust.holder(),
             "ignored a connection whose key is not that of a node"
         );
         return Ok(());
@@ -86,7 +86,7 @@ async fn hear(
         let messages = tokio::select! {
             messages = reader.next::<ToPeer>() => messages?,
             // The peer connects again with its new key.
-            _ = standing.ends() => return Ok(()),
+            _ = trust.ends() => return Ok(()),
         };
         let mut events = Vec::new();
         for message in messages {
@@ -142,8 +142,8 @@ async fn search(shared: Arc<NodeShared>, leader: NodeId, name: FileName, objects
 }
 
 async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), SessionError> {
-    let Session { mut reader, writer, mut standing, .. } = session;
-    let holder = standing.holder();
+    let Session { mut reader, writer, mut trust, .. } = session;
+    let holder = trust.holder();
     let shown: Arc<str> = holder.to_string().into();
     let (outbox, send) = outbox::<NodeResponse>(writer);
     let mut serving = JoinSet::new();
@@ -154,7 +154,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
     loop {
         let asked = tokio::select! {
             asked = reader.next() => asked?,
-            _ = standing.ends() => return Ok(()),
+            _ = trust.ends() => return Ok(()),
         };
         for NodeRequest { number, door, behalf, what } in asked {
             while serving.try_join_next().is_some() {}

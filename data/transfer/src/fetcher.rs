@@ -24,8 +24,8 @@ const MAX_HOLDERS_TRIED: usize = 4;
 pub struct PeerHolder {
     /// Address of its server.
     pub addr: SocketAddr,
-    /// The relay of the peer: its address for nodes that are not behind the same relay.
-    pub relay: Option<SocketAddr>,
+    /// The proxy of the peer: its address for nodes that are not behind the same proxy.
+    pub proxy: Option<SocketAddr>,
     /// Whether it is still receiving the object, or about to, and relays it.
     pub is_relay: bool,
     /// Number of other nodes that it is sending objects to.
@@ -155,7 +155,7 @@ impl Inner {
             return here;
         }
         for holder in holders {
-            self.peers.note_relay(holder.addr, holder.relay);
+            self.peers.note_proxy(holder.addr, holder.proxy);
         }
         let bytes = spec.size_bytes();
         let cannot_take = |kind, why| FetchError {

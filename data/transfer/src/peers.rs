@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_session::{DataKeys, relay};
+use eyas_session::{DataKeys, proxy};
 use eyas_store::{Checksum, Incoming, Limiter};
 use eyas_types::ObjectId;
 use tokio::sync::Semaphore;
@@ -59,8 +59,8 @@ struct Peer {
     idle: Vec<Connection>,
     avoid: Option<(Instant, &'static str)>,
     pace: Pace,
-    /// The relay of the peer.
-    relay: Option<SocketAddr>,
+    /// The proxy of the peer.
+    proxy: Option<SocketAddr>,
 }
 
 pub(crate) struct Connection {
@@ -143,12 +143,12 @@ impl Peers {
         })
     }
 
-    /// Connects to a peer through its relay from now on, unless this process is behind the same
-    /// relay.
-    pub(crate) fn note_relay(&self, addr: SocketAddr, relay: Option<SocketAddr>) {
+    /// Connects to a peer through its proxy from now on, unless this process is behind the same
+    /// proxy.
+    pub(crate) fn note_proxy(&self, addr: SocketAddr, proxy: Option<SocketAddr>) {
         let mut table = self.0.table();
-        if relay.is_some() || table.peers.contains_key(&addr) {
-            self.0.peer(&mut table, addr).relay = relay;
+        if proxy.is_some() || table.peers.contains_key(&addr) {
+            self.0.peer(&mut table, addr).proxy = proxy;
         }
     }
 
@@ -320,7 +320,7 @@ impl Inner {
             idle: Vec::new(),
             avoid: None,
             pace: Pace::default(),
-            relay: None,
+            proxy: None,
         })
     }
 
@@ -379,11 +379,11 @@ impl Inner {
             }
         };
         let started = Instant::now();
-        let relay = self.table().peers.get(&addr).and_then(|peer| peer.relay);
-        let connected = match &relay::way(self.keys.relay(), relay)[..] {
+        let proxy = self.table().peers.get(&addr).and_then(|peer| peer.proxy);
+        let connected = match &proxy::way(self.keys.proxy(), proxy)[..] {
             [] => TcpStream::connect_timeout(&addr, self.limits.connect_timeout),
-            [relay, further @ ..] => relay::connect_through(
-                *relay,
+            [proxy, further @ ..] => proxy::connect_through(
+                *proxy,
                 further,
                 &addr.to_string(),
                 self.limits.connect_timeout,

@@ -160,7 +160,7 @@ fn registration(number: usize, pool: Option<&str>) -> Registration {
         store_bytes: 0,
         transfer: TransferAddress {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
-            relay: None,
+            proxy: None,
         },
         files: None,
         origin,

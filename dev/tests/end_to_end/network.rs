@@ -1,4 +1,4 @@
-//! Networks: interfaces, ranges of ports, IPv6, and executors behind a relay.
+//! Networks: interfaces, ranges of ports, IPv6, and executors behind a proxy.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,21 +7,21 @@ use std::process::{Child, Stdio};
 
 use crate::support::{Cluster, Home, Network, address, can_use, wait_until};
 
-/// A relay on the first host of a cluster's network. It ends when this is dropped.
-struct Relay(Child);
+/// A proxy on the first host of a cluster's network. It ends when this is dropped.
+struct Proxy(Child);
 
-impl Relay {
+impl Proxy {
     #[track_caller]
     fn start(cluster: &Cluster, words: &[&str]) -> Self {
-        let mut command = cluster.command(&[&["--cluster", "test", "relay"], words].concat());
+        let mut command = cluster.command(&[&["--cluster", "test", "proxy"], words].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("eyas can be started");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("piped"))
             .read_line(&mut line)
             .expect("a pipe can be read");
-        assert!(!line.is_empty(), "the relay has not started: {:?}", child.wait_with_output());
-        Relay(child)
+        assert!(!line.is_empty(), "the proxy has not started: {:?}", child.wait_with_output());
+        Proxy(child)
     }
 
     fn end(&mut self) {
@@ -30,7 +30,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.end();
     }
@@ -43,15 +43,15 @@ fn run_on(cluster: &Cluster, node: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn executors_behind_a_relay_work_and_exchange_data_through_it() {
+fn executors_behind_a_proxy_work_and_exchange_data_through_it() {
     let Some(network) = Network::new(3) else { return };
     // Only processes of the first host reach its loopback interface: the dispatcher, an executor,
-    // and the relay.
+    // and the proxy.
     let mut cluster = Cluster::start_in(Home::on(network), &["--listen", "127.0.0.1:0"]);
     let inside = address(0);
-    let relay = ["-o", "relay.toml", "--inside", &inside, "--outside", "127.0.0.1"];
-    let mut running = Relay::start(&cluster, &relay);
-    let access = cluster.work().join("relay.toml");
+    let proxy = ["-o", "proxy.toml", "--inside", &inside, "--outside", "127.0.0.1"];
+    let mut running = Proxy::start(&cluster, &proxy);
+    let access = cluster.work().join("proxy.toml");
     cluster.add_executor(&["--label", "place=outside"]);
     for host in [1, 2] {
         let behind = ["--access", access.to_str().unwrap(), "--reconnect", "1min"];
@@ -59,10 +59,10 @@ fn executors_behind_a_relay_work_and_exchange_data_through_it() {
     }
     cluster.wait_for_executors(3);
     let executors = cluster.ask(&["executor", "list"], "executors");
-    let behind = |executor: &&serde_json::Value| !executor["relay"].is_null();
+    let behind = |executor: &&serde_json::Value| !executor["proxy"].is_null();
     assert_eq!(executors.as_array().unwrap().iter().filter(behind).count(), 2, "{executors}");
 
-    // Kept outputs are in stores alone: they pass through the relay in both directions, and beside
+    // Kept outputs are in stores alone: they pass through the proxy in both directions, and beside
     // it.
     cluster.write(
         "job.toml",
@@ -99,37 +99,37 @@ fn executors_behind_a_relay_work_and_exchange_data_through_it() {
     cluster.run(&["job", "wait", &job]).exits(0);
     assert_eq!(cluster.run(&["task", "log", &format!("{job}.3")]).stdout, "100000\n");
     let explained = cluster.run(&["explain", &format!("{job}.1")]);
-    assert!(explained.stdout.contains("behind the relay 127.0.0.1:"), "{explained:?}");
+    assert!(explained.stdout.contains("behind the proxy 127.0.0.1:"), "{explained:?}");
     cluster.run(&["job", "get", &job, "--to", "got"]).exits(0);
     assert!(!cluster.names("got").is_empty());
 
-    // The relay is away for a while: executors come back, and so do tasks of executors behind it.
+    // The proxy is away for a while: executors come back, and so do tasks of executors behind it.
     running.end();
-    let _running = Relay::start(&cluster, &relay);
+    let _running = Proxy::start(&cluster, &proxy);
     cluster.wait_for_executors(3);
     assert_eq!(run_on(&cluster, "n2", &["--array", "1-1", "--", "echo", "back"]), "back\n");
 }
 
 #[test]
-fn an_executor_behind_a_relay_keeps_no_files_of_the_cluster() {
+fn an_executor_behind_a_proxy_keeps_no_files_of_the_cluster() {
     let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB"]]);
-    let _relay = Relay::start(&cluster, &["-o", "relay.toml", "--inside", "127.0.0.1"]);
-    let refused = cluster.run(&["start", "executor", "--access", "relay.toml", "--dfs", "--owned"]);
-    refused.exits(1).says(&["behind a relay cannot keep files of the cluster (--dfs)"]);
-    // Its tasks read and write them through the relay.
+    let _proxy = Proxy::start(&cluster, &["-o", "proxy.toml", "--inside", "127.0.0.1"]);
+    let refused = cluster.run(&["start", "executor", "--access", "proxy.toml", "--dfs", "--owned"]);
+    refused.exits(1).says(&["behind a proxy cannot keep files of the cluster (--dfs)"]);
+    // Its tasks read and write them through the proxy.
     cluster.write("text", "content\n");
     wait_until("the file system is there", || {
         cluster.run(&["dfs", "put", "text", "/text"]).code == 0
     });
-    let read = cluster.run(&["dfs", "cat", "/text", "--access", "relay.toml"]);
+    let read = cluster.run(&["dfs", "cat", "/text", "--access", "proxy.toml"]);
     // The key in the file is an executor's: it may not look.
     read.exits(1).says(&["is not permitted"]);
     cluster
-        .run(&["relay", "-o", "relay.toml/x/y", "--inside", "127.0.0.1"])
+        .run(&["proxy", "-o", "proxy.toml/x/y", "--inside", "127.0.0.1"])
         .exits(1)
-        .says(&["relay.toml"]);
+        .says(&["proxy.toml"]);
     cluster
-        .run(&["relay", "-o", "other.toml", "--inside", "no.such.host.invalid"])
+        .run(&["proxy", "-o", "other.toml", "--inside", "no.such.host.invalid"])
         .exits(1)
         .says(&["no.such.host.invalid"]);
 }

@@ -82,7 +82,7 @@ fn words_of(command: &str) -> Call {
         "map" => passing_on(&["/file", "--", "cat"]),
         "io run" => passing_on(&["--", "echo", "out"]),
         "io serve" => serving(&["--listen", "127.0.0.1:0", "--access", "io.toml"]),
-        "relay" => serving(&["-o", "relay.toml", "--inside", "127.0.0.1"]),
+        "proxy" => serving(&["-o", "proxy.toml", "--inside", "127.0.0.1"]),
         "report" => call(&["1", "-o", "report.html"]),
         "top" => call(&["--once", "--interval", "10ms"]),
         "events" => call(&[]),

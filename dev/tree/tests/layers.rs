@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-coordinator", "eyas-wire", "agents and coordinator greet each other as what they are"),
     ("eyas-coordinator", "eyas-session", "agents dial the coordinator"),
     ("eyas-store", "eyas-types", "objects and their versions"),
-    ("eyas-relay", "eyas-session", "reads requests; its port has the admission of every listener"),
+    ("eyas-proxy", "eyas-session", "reads requests; its port has the admission of every listener"),
     ("eyas-transfer", "eyas-types", "objects and their ids"),
     (
         "eyas-transfer",
@@ -125,7 +125,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-sim", "eyas-dispatch", "passes on what these two say to each other"),
     ("eyas-sim", "eyas-node", "the decider of each simulated executor"),
     ("eyas-cli", "eyas-types", "its arguments have units and policies"),
-    ("eyas-cli", "eyas-relay", "starts it"),
+    ("eyas-cli", "eyas-proxy", "starts it"),
     ("eyas-cli", "eyas-wire", "prints and plots the views"),
     ("eyas-cli", "eyas-session", "reads access files"),
     ("eyas-cli", "eyas-matching", "refuses what an executor cannot accept by"),

@@ -18,8 +18,8 @@ mod model;
 mod mount;
 pub(crate) mod mount_helper;
 mod pool;
+mod proxy;
 mod push;
-mod relay;
 mod report;
 mod run;
 mod shim;
@@ -105,7 +105,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Start(Box<start::StartCommand>),
     /// Pass on connections for executors that cannot reach the dispatcher or other executors
-    Relay(relay::RelayArgs),
+    Proxy(proxy::ProxyArgs),
     /// Stop the cluster: its executors, then its dispatcher
     Stop,
     /// List the clusters of this machine, or remove the files of stopped clusters
@@ -144,7 +144,7 @@ impl Command {
 
     /// Whether this command is a process of a cluster.
     pub fn is_process(&self) -> bool {
-        matches!(self, Command::Start(_) | Command::Mount(_) | Command::Relay(_))
+        matches!(self, Command::Start(_) | Command::Mount(_) | Command::Proxy(_))
     }
 }
 
@@ -171,7 +171,7 @@ pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliE
         Command::Report(args) => report::report(args, &global).await,
         Command::Top(args) => top::top(args, &global).await,
         Command::Events(args) => events::events(args, &global).await,
-        Command::Relay(args) => relay::relay(args, &global).await,
+        Command::Proxy(args) => proxy::proxy(args, &global).await,
         Command::Start(command) => start::start(*command, &global).await,
         Command::Sim(command) => sim::sim(command, &global).await,
         Command::Stop => stop::stop(&global).await,

@@ -91,7 +91,7 @@ impl ProgressDisplay {
             self.bar.set_length(view.tasks.total());
         }
         self.bar.set_position(view.tasks.ended());
-        self.bar.set_message(standing(view));
+        self.bar.set_message(rates(view));
     }
 
     /// Prints warnings that were not printed before.
@@ -118,7 +118,7 @@ impl ProgressDisplay {
 }
 
 /// The rates and the remaining time of a job, beside its bar.
-fn standing(view: &JobView) -> String {
+fn rates(view: &JobView) -> String {
     let (done, total) = (view.tasks.ended(), view.tasks.total());
     let seconds = view.elapsed_us as f64 / 1e6;
     let rate = done as f64 / seconds.max(1e-3);

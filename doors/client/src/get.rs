@@ -163,9 +163,9 @@ impl DownloadFolder {
         path: &Path,
         replaces: bool,
     ) -> Result<(), GetError> {
-        let holder = |TransferAddress { address, relay }: &TransferAddress| PeerHolder {
+        let holder = |TransferAddress { address, proxy }: &TransferAddress| PeerHolder {
             addr: *address,
-            relay: *relay,
+            proxy: *proxy,
             is_relay: false,
             others: 0,
         };

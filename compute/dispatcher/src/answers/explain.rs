@@ -89,7 +89,7 @@ impl Explainer<'_> {
                         if scheduled.placed_inputs < scheduled.all_inputs { "about " } else { "" };
                     format!("That executor holds {about}{held} of the {all} it reads.")
                 }));
-                because.extend(self.by_relay(executor));
+                because.extend(self.by_proxy(executor));
             }
         } else {
             because.extend(self.why_not_scheduled(job, task, &view));
@@ -171,12 +171,12 @@ impl Explainer<'_> {
         of_files
     }
 
-    /// The way by which data of other nodes reaches an executor that is behind a relay.
-    fn by_relay(&self, executor: ExecutorId) -> Option<String> {
-        let relay = self.executors.get(executor)?.transfer.relay?;
+    /// The way by which data of other nodes reaches an executor that is behind a proxy.
+    fn by_proxy(&self, executor: ExecutorId) -> Option<String> {
+        let proxy = self.executors.get(executor)?.transfer.proxy?;
         Some(format!(
-            "That executor is behind the relay {relay}. Executors elsewhere send it objects \
-             through the relay, and only those that persistent storage does not have."
+            "That executor is behind the proxy {proxy}. Executors elsewhere send it objects \
+             through the proxy, and only those that persistent storage does not have."
         ))
     }
 
@@ -252,7 +252,7 @@ impl Explainer<'_> {
         }
         let is_its = |executor: &ConnectedExecutor| view.executor.as_ref() == Some(&executor.name);
         let ran_on = self.executors.iter().find(|(_, executor)| is_its(executor));
-        because.extend(ran_on.and_then(|(executor, _)| self.by_relay(executor)));
+        because.extend(ran_on.and_then(|(executor, _)| self.by_proxy(executor)));
         because
     }
 

@@ -235,7 +235,7 @@ impl<'a> Views<'a> {
                 reads: executor.reads,
                 silent_us: self.now_us.saturating_sub(executor.sign_of_life.last_us()),
                 files: executor.files,
-                relay: executor.transfer.relay,
+                proxy: executor.transfer.proxy,
             })
         });
         views.collect()

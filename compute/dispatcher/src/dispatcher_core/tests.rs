@@ -200,7 +200,7 @@ impl Dispatcher {
             store_bytes: 0,
             transfer: eyas_wire::executor::TransferAddress {
                 address: ([127, 0, 0, 1], 1).into(),
-                relay: None,
+                proxy: None,
             },
             files: None,
             origin: None,
@@ -456,8 +456,8 @@ async fn nothing_that_was_shown_goes_back() {
     let mut dispatcher = Dispatcher::start();
     let executor = dispatcher.join(1);
     let job = dispatcher.submit(2);
-    let standing = dispatcher.core.watch(job).unwrap();
-    let shown = || standing.borrow().view.tasks.succeeded;
+    let watched = dispatcher.core.watch(job).unwrap();
+    let shown = || watched.borrow().view.tasks.succeeded;
     dispatcher.end(executor, task(job, 0), wrote(3));
     // Asked while it is being written, and while more has gathered.
     let service = dispatcher.service.clone();
@@ -478,7 +478,7 @@ async fn nothing_that_was_shown_goes_back() {
     assert_eq!(log.await.unwrap().unwrap().outcome, wrote(3));
     // It has a part in the journal, which is opened again.
     drop(service);
-    assert!(standing.borrow().is_over);
+    assert!(watched.borrow().is_over);
     let before = dispatcher.view(job);
     dispatcher.restart();
     assert_eq!(dispatcher.view(job).tasks, before.tasks);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use eyas_session::{Authority, Certified, new_secret};
+use eyas_session::{Authority, KeyAndCertificate, new_secret};
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_wire::trust::{SHARED_BYTES, Trust, TrustRefusal};
 use eyas_wire::view::{KeyState, KeyView};
@@ -22,7 +22,7 @@ pub(crate) struct KeyRing {
     next: u32,
     authority: Authority,
     /// The dispatcher's own.
-    dispatcher: Certified,
+    dispatcher: KeyAndCertificate,
     /// The current ones first.
     secrets: Vec<Secrets>,
     keys: Vec<Key>,
@@ -45,7 +45,7 @@ struct Key {
     #[serde(flatten)]
     state: State,
     /// `None` once the key is no longer given out.
-    own: Option<Certified>,
+    own: Option<KeyAndCertificate>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ impl KeyRing {
         &self.authority
     }
 
-    pub fn dispatcher(&self) -> &Certified {
+    pub fn dispatcher(&self) -> &KeyAndCertificate {
         &self.dispatcher
     }
 
@@ -91,19 +91,23 @@ impl KeyRing {
         &mut self,
         role: KeyRole,
         now_unix_s: u64,
-    ) -> Result<(KeyId, Certified), KeysError> {
+    ) -> Result<(KeyId, KeyAndCertificate), KeysError> {
         if let Some(found) = self.active(role) {
             return Ok(found);
         }
         self.make(role, now_unix_s)
     }
 
-    fn active(&self, role: KeyRole) -> Option<(KeyId, Certified)> {
+    fn active(&self, role: KeyRole) -> Option<(KeyId, KeyAndCertificate)> {
         let key = self.keys.iter().find(|key| key.role == role && key.state == State::Active)?;
         Some((key.id, key.own.clone()?))
     }
 
-    fn make(&mut self, role: KeyRole, made_unix_s: u64) -> Result<(KeyId, Certified), KeysError> {
+    fn make(
+        &mut self,
+        role: KeyRole,
+        made_unix_s: u64,
+    ) -> Result<(KeyId, KeyAndCertificate), KeysError> {
         if self.keys.len() >= MAX_KEYS {
             return Err(KeysError::TooMany);
         }
@@ -197,7 +201,7 @@ impl KeyRing {
         &mut self,
         of: KeyId,
         now_unix_s: u64,
-    ) -> Result<Option<(Principal, Certified)>, KeysError> {
+    ) -> Result<Option<(Principal, KeyAndCertificate)>, KeysError> {
         let retires = |key: &Key| {
             key.id == of && matches!(key.state, State::Retiring { .. } | State::Replaced)
         };

@@ -73,7 +73,7 @@ pub struct JobWatch {
     /// Events that were read.
     ready: VecDeque<JobWatchEvent>,
     /// The state that is told once the results that it counts were.
-    standing: Option<JobProgress>,
+    latest: Option<JobProgress>,
     is_over: bool,
 }
 
@@ -99,7 +99,7 @@ impl JobWatch {
             from,
             failures: MAX_FAILURES,
             ready: VecDeque::new(),
-            standing: None,
+            latest: None,
             is_over: false,
         }
     }
@@ -117,16 +117,16 @@ impl JobWatch {
             if self.is_over {
                 return Ok(None);
             }
-            if let Some(standing) = &self.standing
+            if let Some(latest) = &self.latest
                 && self.results != WatchedResults::None
-                && self.entry < standing.entries
+                && self.entry < latest.entries
             {
-                self.read(standing.entries.min(self.entry + ENTRIES_AT_ONCE)).await?;
+                self.read(latest.entries.min(self.entry + ENTRIES_AT_ONCE)).await?;
                 continue;
             }
-            if let Some(standing) = self.standing.take() {
-                self.is_over = standing.is_over;
-                let view = Box::new(standing.view);
+            if let Some(latest) = self.latest.take() {
+                self.is_over = latest.is_over;
+                let view = Box::new(latest.view);
                 return Ok(Some(if self.is_over {
                     JobWatchEvent::Over(view)
                 } else {
@@ -134,7 +134,7 @@ impl JobWatch {
                 }));
             }
             self.progress.changed().await.map_err(|_| ServiceError::Stopping)?;
-            self.standing = Some(self.progress.borrow_and_update().clone());
+            self.latest = Some(self.progress.borrow_and_update().clone());
         }
     }
 

@@ -127,7 +127,7 @@ async fn fetch_shared(
 ) -> Result<Origin, FetchError> {
     let holders = hints.into_iter().map(|PeerHint { transfer, is_relay, others }| PeerHolder {
         addr: transfer.address,
-        relay: transfer.relay,
+        proxy: transfer.proxy,
         is_relay,
         others,
     });

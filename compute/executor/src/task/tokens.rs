@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use eyas_session::Relay;
+use eyas_session::Proxy;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_types::JobId;
 use eyas_wire::trust::SecretText;
@@ -15,8 +15,8 @@ use eyas_wire::trust::SecretText;
 pub(crate) struct Tokens {
     folder: PrivateFolder,
     path: PathBuf,
-    /// The relay of the executor, through which its tasks reach the cluster as well.
-    relay: Option<Relay>,
+    /// The proxy of the executor, through which its tasks reach the cluster as well.
+    proxy: Option<Proxy>,
     jobs: Mutex<HashMap<JobId, Token>>,
 }
 
@@ -28,11 +28,11 @@ enum Token {
 
 impl Tokens {
     /// Opens the folder for tokens, and removes those of an earlier executor.
-    pub fn open(path: &Path, relay: Option<Relay>) -> Result<Self, PrivateError> {
+    pub fn open(path: &Path, proxy: Option<Proxy>) -> Result<Self, PrivateError> {
         let folder = PrivateFolder::claim(path)?;
         folder.close()?;
         folder.clear()?;
-        Ok(Tokens { folder, path: path.to_owned(), relay, jobs: Mutex::default() })
+        Ok(Tokens { folder, path: path.to_owned(), proxy, jobs: Mutex::default() })
     }
 
     /// Keeps a job's token until a task asks for it.
@@ -46,8 +46,8 @@ impl Tokens {
         let Some(token) = jobs.get_mut(&job) else { return Ok(None) };
         if let Token::Kept(SecretText(access)) = token {
             let name = name(job);
-            let relay = self.relay.map(Relay::section).unwrap_or_default();
-            self.folder.write_for_now(name.as_ref(), format!("{access}{relay}").as_bytes())?;
+            let proxy = self.proxy.map(Proxy::section).unwrap_or_default();
+            self.folder.write_for_now(name.as_ref(), format!("{access}{proxy}").as_bytes())?;
             *token = Token::Written(self.path.join(name));
         }
         match token {

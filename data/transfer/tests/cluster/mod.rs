@@ -131,7 +131,7 @@ pub async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
 
 /// A holder that has the whole object and no other transfers.
 pub fn holder(addr: SocketAddr) -> PeerHolder {
-    PeerHolder { addr, relay: None, is_relay: false, others: 0 }
+    PeerHolder { addr, proxy: None, is_relay: false, others: 0 }
 }
 
 pub fn content(size: usize) -> Vec<u8> {

@@ -12,7 +12,7 @@ use eyas_client::{Cluster, ClusterError};
 use eyas_executor::{Gpus, LimitOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
 use eyas_session::private::{PrivateFolder, temporary_folder};
-use eyas_session::{Access, AccessError, Relay, own_address};
+use eyas_session::{Access, AccessError, Proxy, own_address};
 use eyas_store::stored_objects;
 use eyas_wire::DataMode;
 use tokio::io::AsyncReadExt;
@@ -336,9 +336,9 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     if ephemeral {
         refuse_used(&folder, global.cluster()?.access_path())?;
     }
-    let relay = access.as_ref().and_then(Access::relay);
-    if relay.is_some() && args.node.dfs {
-        return Err("an executor behind a relay cannot keep files of the cluster (--dfs), \
+    let proxy = access.as_ref().and_then(Access::proxy);
+    if proxy.is_some() && args.node.dfs {
+        return Err("an executor behind a proxy cannot keep files of the cluster (--dfs), \
                     because other nodes cannot reach it directly: start it without --dfs"
             .into());
     }
@@ -350,7 +350,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     check_store_size(&args.node, &folder);
     let data = data_mode(args.node.plain_data);
     let gpus = gpus.await.unwrap_or_default();
-    let config = executor_config(args, name, folder.clone(), (&allocation, gpus), relay, &cluster)?;
+    let config = executor_config(args, name, folder.clone(), (&allocation, gpus), proxy, &cluster)?;
     let (switch, stop) = StopSignal::new();
     let (give_access, given) = oneshot::channel();
     let of_cluster = global.cluster()?;
@@ -407,12 +407,12 @@ fn executor_config(
     name: String,
     folder: PathBuf,
     (allocation, gpus): (&Allocation, Gpus),
-    relay: Option<Relay>,
+    proxy: Option<Proxy>,
     cluster: &Cluster,
 ) -> Result<eyas_executor::ExecutorConfig, CliError> {
     let (part, share) = (args.part as usize, args.share as usize);
     let (capacity, gpus) = capacity(&args.node, args.share, allocation, gpus.part(part, share))?;
-    let mut labels = with_site(labels(&args.node.label)?, relay);
+    let mut labels = with_site(labels(&args.node.label)?, proxy);
     gpus.add_labels(&mut labels);
     Ok(eyas_executor::ExecutorConfig {
         name,
@@ -479,12 +479,12 @@ async fn access_now(
     Some(access)
 }
 
-/// The labels of an executor. Executors behind a relay are a site of their own unless their user
+/// The labels of an executor. Executors behind a proxy are a site of their own unless their user
 /// says otherwise: one of them reads a file from persistent storage and passes it on to the others,
-/// and the relay carries only what persistent storage does not have.
-fn with_site(mut labels: Labels, relay: Option<Relay>) -> Labels {
-    if let Some(relay) = relay {
-        labels.entry("site".to_owned()).or_insert_with(|| format!("relay-{}", relay.outside));
+/// and the proxy carries only what persistent storage does not have.
+fn with_site(mut labels: Labels, proxy: Option<Proxy>) -> Labels {
+    if let Some(proxy) = proxy {
+        labels.entry("site".to_owned()).or_insert_with(|| format!("proxy-{}", proxy.outside));
     }
     labels
 }

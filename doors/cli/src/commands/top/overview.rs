@@ -295,7 +295,7 @@ pub(crate) mod tests {
             reads: Reads::default(),
             silent_us: 0,
             files: None,
-            relay: None,
+            proxy: None,
         }
     }
 

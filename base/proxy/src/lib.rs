@@ -1,13 +1,13 @@
-//! A relay: passes on connections between nodes that cannot reach each other, such as those of a
+//! A proxy: passes on connections between nodes that cannot reach each other, such as those of a
 //! batch system and a dispatcher outside of its network. It runs where both sides can reach it, on
 //! a login node.
 //!
-//! A process names its target when it connects ([`eyas_session::relay`]). The relay connects to
+//! A process names its target when it connects ([`eyas_session::proxy`]). The proxy connects to
 //! processes of its cluster only: to the dispatcher, and to the addresses that the dispatcher
 //! names, but not to itself. The processes at both ends prove their keys to each other and encrypt
-//! what they send, so the relay needs no trust beyond that of a switch. It sees no proof itself:
+//! what they send, so the proxy needs no trust beyond that of a switch. It sees no proof itself:
 //! the target closes a connection without one within [`PROOF_DEADLINE`], so that a connection which
-//! is older than that has a key. Until then it is a guest at the relay.
+//! is older than that has a key. Until then it is a guest at the proxy.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_session::{Admission, Guest, PROOF_DEADLINE, Relay, has_spoken, keep_alive, relay};
+use eyas_session::{Admission, Guest, PROOF_DEADLINE, Proxy, has_spoken, keep_alive, proxy};
 use thiserror::Error;
 use tokio::io::{AsyncWriteExt, BufReader, copy_buf};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +29,7 @@ use tokio::time::{sleep, timeout};
 pub const MAX_CONNECTIONS: usize = 16_384;
 
 /// Largest number of proven connections from one address, or from one /64 network of IPv6. It may
-/// be another relay.
+/// be another proxy.
 const MAX_PER_ADDRESS: usize = 4096;
 
 /// Largest number of connections that have not proven a key.
@@ -59,12 +59,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that are held of each direction of a connection.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// The processes that a relay connects to.
+/// The processes that a proxy connects to.
 #[derive(Clone)]
 pub struct Targets {
     /// `HOST:PORT` of the dispatcher, as in access files.
     dispatcher: Arc<str>,
-    /// Addresses of the relay itself.
+    /// Addresses of the proxy itself.
     own: [SocketAddr; 2],
     known: watch::Receiver<Arc<HashSet<SocketAddr>>>,
     wanted: Arc<watch::Sender<u64>>,
@@ -81,17 +81,17 @@ pub struct TargetsTeller {
 enum Refusal {
     #[error("{0} is no dispatcher, executor or node of this cluster")]
     Unknown(String),
-    #[error("{0} is this relay: name the process behind it")]
+    #[error("{0} is this proxy: name the process behind it")]
     Itself(String),
     #[error("{0} connections are passed on already")]
     Full(usize),
-    #[error("{target} cannot be reached from the relay: {source}")]
+    #[error("{target} cannot be reached from the proxy: {source}")]
     Unreachable { target: String, source: io::Error },
 }
 
 impl Targets {
-    /// The dispatcher at this address, and no executor yet, for the relay with these addresses.
-    pub fn new(dispatcher: &str, own: Relay) -> (Targets, TargetsTeller) {
+    /// The dispatcher at this address, and no executor yet, for the proxy with these addresses.
+    pub fn new(dispatcher: &str, own: Proxy) -> (Targets, TargetsTeller) {
         let (tell_known, known) = watch::channel(Arc::default());
         let (tell_wanted, wanted) = watch::channel(0);
         let (dispatcher, own, wanted_by) =
@@ -102,7 +102,7 @@ impl Targets {
         )
     }
 
-    /// Refuses a target to which the relay may not connect. Waits a while for an address that the
+    /// Refuses a target to which the proxy may not connect. Waits a while for an address that the
     /// dispatcher has not named.
     async fn check(&mut self, target: &str) -> Result<(), Refusal> {
         if *target == *self.dispatcher {
@@ -132,13 +132,13 @@ impl TargetsTeller {
     /// Returns when a process has asked for an address that is not known.
     pub async fn wanted(&mut self) {
         if self.wanted.changed().await.is_err() {
-            // The relay has ended.
+            // The proxy has ended.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Bounds of a relay.
+/// Bounds of a proxy.
 struct Bounds {
     connections: usize,
     unproven: usize,
@@ -159,7 +159,7 @@ pub async fn serve(listener: TcpListener, targets: Targets) {
 
 async fn serve_within(listener: TcpListener, targets: Targets, bounds: Bounds) {
     let admission =
-        Admission::with_bounds("the relay's port", bounds.unproven, bounds.unproven_per_address);
+        Admission::with_bounds("the proxy's port", bounds.unproven, bounds.unproven_per_address);
     let permits = Arc::new(Semaphore::new(bounds.connections));
     let own_port = listener.local_addr().map_or(0, |own| own.port());
     loop {
@@ -187,7 +187,7 @@ async fn serve_within(listener: TcpListener, targets: Targets, bounds: Bounds) {
     }
 }
 
-/// A connection to the relay.
+/// A connection to the proxy.
 struct Visit {
     stream: TcpStream,
     remote: SocketAddr,
@@ -205,7 +205,7 @@ impl Visit {
     ) {
         has_spoken(&self.stream).await;
         self.guest.spoke();
-        let request = timeout(PROOF_DEADLINE, relay::read_request(&mut self.stream)).await;
+        let request = timeout(PROOF_DEADLINE, proxy::read_request(&mut self.stream)).await;
         let Ok(Ok(target)) = request else { return };
         let connected = async {
             self.targets.check(&target).await?;
@@ -217,7 +217,7 @@ impl Visit {
             Err(refusal) => {
                 tracing::info!("refused a connection of {}: {refusal}", self.remote);
                 // The process may be gone.
-                let _ = relay::answer(&mut self.stream, Some(&refusal.to_string())).await;
+                let _ = proxy::answer(&mut self.stream, Some(&refusal.to_string())).await;
             }
         }
     }
@@ -255,7 +255,7 @@ async fn pass_on(mut from: TcpStream, mut to: TcpStream, guest: Guest, close_dea
             stream.set_nodelay(true)?;
             keep_alive(stream)?;
         }
-        relay::answer(&mut from, None).await?;
+        proxy::answer(&mut from, None).await?;
         let ((from, mut near), (to, mut far)) = (from.split(), to.split());
         let (mut from, mut to) = (
             BufReader::with_capacity(BUFFER_BYTES, from),
@@ -308,33 +308,33 @@ mod tests {
         (listener, address)
     }
 
-    /// The addresses of a relay that no target has.
-    const ELSEWHERE: Relay = {
+    /// The addresses of a proxy that no target has.
+    const ELSEWHERE: Proxy = {
         let nowhere = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 1);
-        Relay { inside: nowhere, outside: nowhere }
+        Proxy { inside: nowhere, outside: nowhere }
     };
 
-    async fn connected(relay: SocketAddr, target: SocketAddr) -> io::Result<std::net::TcpStream> {
+    async fn connected(proxy: SocketAddr, target: SocketAddr) -> io::Result<std::net::TcpStream> {
         let connect = move || {
-            relay::connect_through(relay, &[], &target.to_string(), Duration::from_secs(10))
+            proxy::connect_through(proxy, &[], &target.to_string(), Duration::from_secs(10))
         };
         tokio::task::spawn_blocking(connect).await.unwrap()
     }
 
     #[tokio::test]
-    async fn bytes_pass_through_two_relays() {
+    async fn bytes_pass_through_two_proxies() {
         let ((first, address), (second, further)) = (listener().await, listener().await);
         let (target, target_address) = listener().await;
-        // Only the second relay may connect to the target.
+        // Only the second proxy may connect to the target.
         let ((to_second, first_teller), (to_target, second_teller)) =
             (Targets::new("no:1", ELSEWHERE), Targets::new("no:1", ELSEWHERE));
         first_teller.tell([further]);
         second_teller.tell([target_address]);
-        let relaying =
+        let proxying =
             [tokio::spawn(serve(first, to_second)), tokio::spawn(serve(second, to_target))];
         let connect = move || {
             let (target, deadline) = (target_address.to_string(), Duration::from_secs(10));
-            relay::connect_through(address, &[further], &target, deadline)
+            proxy::connect_through(address, &[further], &target, deadline)
         };
         let stream = tokio::task::spawn_blocking(connect).await.unwrap().unwrap();
         let (mut arrived, _) = target.accept().await.unwrap();
@@ -344,15 +344,15 @@ mod tests {
             io::Read::read_exact(&mut &stream, &mut byte).map(|()| byte)
         };
         assert_eq!(tokio::task::spawn_blocking(read).await.unwrap().unwrap(), *b"x");
-        relaying.iter().for_each(tokio::task::JoinHandle::abort);
+        proxying.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
     #[tokio::test]
     async fn bytes_pass_to_known_targets_only() {
-        let (relay, address) = listener().await;
+        let (proxy, address) = listener().await;
         let ((target, target_address), (_, other)) = (listener().await, listener().await);
         let (targets, mut teller) = Targets::new("nowhere:1", ELSEWHERE);
-        let relaying = tokio::spawn(serve(relay, targets));
+        let proxying = tokio::spawn(serve(proxy, targets));
         // The target is named when it is asked for.
         let naming = tokio::spawn(async move {
             teller.wanted().await;
@@ -379,23 +379,23 @@ mod tests {
             refused.contains("is no dispatcher, executor or node of this cluster"),
             "{refused}"
         );
-        relaying.abort();
+        proxying.abort();
     }
 
     #[tokio::test]
-    async fn a_relay_does_not_connect_to_itself() {
+    async fn a_proxy_does_not_connect_to_itself() {
         // It listens on all addresses of this host, and others know it by one more.
-        let relay = TcpListener::bind("0.0.0.0:0").await.unwrap();
-        let port = relay.local_addr().unwrap().port();
+        let proxy = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = proxy.local_addr().unwrap().port();
         let [here, also_here] = [1, 2].map(|last| SocketAddr::from(([127, 0, 0, last], port)));
         let (targets, teller) = Targets::new("nowhere:1", ELSEWHERE);
         teller.tell([here, also_here, ELSEWHERE.outside]);
-        let relaying = tokio::spawn(serve(relay, targets));
+        let proxying = tokio::spawn(serve(proxy, targets));
         for itself in [here, also_here, ELSEWHERE.outside] {
             let refused = connected(here, itself).await.unwrap_err().to_string();
-            assert!(refused.contains("is this relay"), "{refused}");
+            assert!(refused.contains("is this proxy"), "{refused}");
         }
-        relaying.abort();
+        proxying.abort();
     }
 
     /// Two unproven connections from one address, one passed on at a time.
@@ -409,9 +409,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_ends_when_its_far_end_is_closed() {
-        let ((relay, address), (target, target_address)) = (listener().await, listener().await);
+        let ((proxy, address), (target, target_address)) = (listener().await, listener().await);
         let (targets, _teller) = Targets::new(&target_address.to_string(), ELSEWHERE);
-        let relaying = tokio::spawn(serve_within(relay, targets, NARROW));
+        let proxying = tokio::spawn(serve_within(proxy, targets, NARROW));
         let _near = connected(address, target_address).await.unwrap();
         let full = connected(address, target_address).await.unwrap_err().to_string();
         assert!(full.contains("1 connections are passed on already"), "{full}");
@@ -422,16 +422,16 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(DEADLINE, next).await.expect("the relay still keeps a connection that has ended");
-        relaying.abort();
+        timeout(DEADLINE, next).await.expect("the proxy still keeps a connection that has ended");
+        proxying.abort();
     }
 
     #[tokio::test]
     async fn a_named_target_is_no_proof() {
-        let ((relay, address), (target, target_address)) = (listener().await, listener().await);
+        let ((proxy, address), (target, target_address)) = (listener().await, listener().await);
         let (targets, _teller) = Targets::new(&target_address.to_string(), ELSEWHERE);
-        let relaying =
-            tokio::spawn(serve_within(relay, targets, Bounds { connections: 8, ..NARROW }));
+        let proxying =
+            tokio::spawn(serve_within(proxy, targets, Bounds { connections: 8, ..NARROW }));
         let mut passed = Vec::new();
         for _ in 0..3 {
             let near = connected(address, target_address).await.unwrap();
@@ -442,6 +442,6 @@ mod tests {
         timeout(DEADLINE, far.read_u8()).await.expect("it is passed on still").unwrap_err();
         near.set_read_timeout(Some(DEADLINE)).unwrap();
         assert_eq!(io::Read::read(&mut &near, &mut [0]).unwrap_or(0), 0);
-        relaying.abort();
+        proxying.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! `eyas relay`: passes on connections between nodes that cannot reach each other.
+//! `eyas proxy`: passes on connections between nodes that cannot reach each other.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,9 +9,9 @@ use clap::Args;
 use eyas_client::Client;
 use eyas_client::messages::{FromClient, KeysRequest, ToClient};
 use eyas_client::types::access::KeyRole;
-use eyas_relay::{Targets, TargetsTeller, serve};
+use eyas_proxy::{Targets, TargetsTeller, serve};
 use eyas_session::private::PrivateFolder;
-use eyas_session::{Access, BindAddress, Relay, listen};
+use eyas_session::{Access, BindAddress, Proxy, listen};
 use eyas_wire::trust::SecretText;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::time::{sleep, timeout};
@@ -31,19 +31,19 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 const ASK_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
-pub(crate) struct RelayArgs {
-    /// Write the access file for executors behind the relay to FILE, with mode 0600; it holds a
+pub(crate) struct ProxyArgs {
+    /// Write the access file for executors behind the proxy to FILE, with mode 0600; it holds a
     /// secret key
     #[arg(long, short = 'o', value_name = "FILE")]
     output: PathBuf,
     /// Port to listen on [default: the port that FILE names, if it exists, or any free port]
     #[arg(long, value_name = "PORT", conflicts_with = "ports")]
     port: Option<u16>,
-    /// Host name or address at which executors behind the relay reach it [default: the address of
+    /// Host name or address at which executors behind the proxy reach it [default: the address of
     /// --interface, else this host's name]
     #[arg(long, value_name = "HOST", conflicts_with = "interface")]
     inside: Option<String>,
-    /// Host name or address at which other executors and clients reach the relay [default: as
+    /// Host name or address at which other executors and clients reach the proxy [default: as
     /// --inside]
     #[arg(long, value_name = "HOST")]
     outside: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct RelayArgs {
     network: NetworkArgs,
 }
 
-pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn proxy(args: ProxyArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     eyas_executor::raise_descriptor_limit();
     let access = global.cluster()?.access()?;
     let mut client = connect_to(&access, global).await?;
@@ -61,21 +61,21 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
     };
     let outside = args.outside.unwrap_or_else(|| inside.clone());
     let place = BindAddress { ip: Ipv4Addr::UNSPECIFIED.into(), ports: args.network.ports };
-    // Executors that have an earlier access file of this relay come back to its port.
+    // Executors that have an earlier access file of this proxy come back to its port.
     let port_before = Access::load(&args.output)
         .ok()
-        .and_then(|access| access.relay())
-        .map(|relay| relay.inside.port());
+        .and_then(|access| access.proxy())
+        .map(|proxy| proxy.inside.port());
     let bound = match args.port.or(port_before.filter(|_| args.network.ports.is_none())) {
         Some(port) => listen(SocketAddr::new(place.ip, port)),
         None => place.tcp(),
     };
-    let bound = bound.map_err(|error| format!("the relay cannot listen: {error}"))?;
+    let bound = bound.map_err(|error| format!("the proxy cannot listen: {error}"))?;
     bound.set_nonblocking(true)?;
     let listener = TcpListener::from_std(bound)?;
     let port = listener.local_addr()?.port();
     let addresses =
-        Relay { inside: resolved(&inside, port).await?, outside: resolved(&outside, port).await? };
+        Proxy { inside: resolved(&inside, port).await?, outside: resolved(&outside, port).await? };
     let ToClient::Access(SecretText(text)) =
         client.ask(FromClient::Keys(KeysRequest::Issue { role: KeyRole::Executor })).await?
     else {
@@ -88,7 +88,7 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
     PrivateFolder::make(folder)?.write(name, (text + &addresses.section()).as_bytes())?;
     let (targets, teller) = Targets::new(&access.dispatcher, addresses);
     say!(
-        "the relay listens on port {port}; executors behind it use the access file {}",
+        "the proxy listens on port {port}; executors behind it use the access file {}",
         args.output.display()
     );
     out!("{READY}")?;
@@ -100,7 +100,7 @@ pub(crate) async fn relay(args: RelayArgs, global: &GlobalArgs) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The address of a host. IPv4 comes first, because the relay listens on IPv4 addresses.
+/// The address of a host. IPv4 comes first, because the proxy listens on IPv4 addresses.
 async fn resolved(host: &str, port: u16) -> Result<SocketAddr, CliError> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, port));
