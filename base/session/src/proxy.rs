@@ -37,9 +37,9 @@ impl Proxy {
     }
 }
 
-/// The proxies through which a process connects to an executor, in the order in which it reaches
-/// them: none if it connects directly, and two if both are behind proxies of their own. `own` is the
-/// proxy of the process, `theirs` the outside address of the executor's proxy.
+/// The proxies through which a process connects to an executor, in the order of the way to it: none
+/// if it connects directly, and two if both are behind proxies of their own. `own` is the proxy of
+/// the process, `theirs` the outside address of the executor's proxy.
 pub fn way(own: Option<Proxy>, theirs: Option<SocketAddr>) -> Vec<SocketAddr> {
     match own {
         Some(own) if theirs == Some(own.outside) => Vec::new(),
