@@ -232,6 +232,12 @@ pub enum FromClient {
         /// The position of the last part that the client has.
         after: Option<EventPosition>,
     },
+    /// Cancel the tasks of a job that no executor has. Answered by `Done` once that is on disk.
+    /// Minor version 1.
+    CancelWaitingOf {
+        /// The job.
+        job: JobId,
+    },
 }
 
 impl FromClient {

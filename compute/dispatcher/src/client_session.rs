@@ -107,6 +107,7 @@ impl Client {
                 ToClient::Kept(service.kept(job, from..to, doubted).await?)
             }
             Ask::Cancel { job, task } => ToClient::Done(service.cancel(job, task).await?),
+            Ask::CancelWaitingOf { job } => ToClient::Done(service.cancel_waiting(job).await?),
             Ask::Retry { job, current } => ToClient::Done(service.retry(job, current).await?),
             Ask::Release { job } => ToClient::Done(service.release(job).await?),
             Ask::Forget { job } => ToClient::Done(service.forget(job).await?),

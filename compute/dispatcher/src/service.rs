@@ -177,6 +177,12 @@ pub trait Service: Send + Sync {
     /// If the job cannot be read.
     fn cancel(&self, job: JobId, task: Option<u32>) -> impl Future<Output = Answer<u64>> + Send;
 
+    /// Cancels the tasks of a job that no executor has. Returns how many that were.
+    ///
+    /// # Errors
+    /// If the job cannot be read.
+    fn cancel_waiting(&self, job: JobId) -> impl Future<Output = Answer<u64>> + Send;
+
     /// Runs failed and cancelled tasks again, with the present versions of `current` objects, by
     /// their places in the job. Returns how many tasks.
     ///

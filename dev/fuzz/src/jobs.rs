@@ -29,7 +29,9 @@ pub(crate) fn jobs(bytes: &[u8]) {
     };
     for fields in &tasks {
         let _ = fields.requirements.as_deref().map(check_requirements);
-        let _ = fields.array.as_deref().map(eyas_client::array);
+        for range in &fields.array.0 {
+            let _ = eyas_client::check_range(&range.to_string());
+        }
     }
     if !tasks.is_empty() {
         return;

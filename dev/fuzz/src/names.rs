@@ -33,7 +33,7 @@ pub(crate) fn names(bytes: &[u8]) {
     let _ = units::parse_bytes(text).map(units::format_bytes);
     let _ = units::parse_rate(text);
     let _ = units::parse_duration_us(text).map(units::format_duration_us);
-    let _ = eyas_client::array(text).map(|numbers| numbers.count_up_to(1000));
+    let _ = eyas_client::check_range(text);
     let _ = text.parse::<eyas_client::ByteRange>();
     let _ = text.parse::<eyas_client::RecordRange>();
 }

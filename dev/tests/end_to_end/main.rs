@@ -36,6 +36,7 @@ mod kept;
 mod keys;
 mod leftovers;
 mod limits;
+mod lists;
 mod local_clusters;
 mod main_job;
 mod map;

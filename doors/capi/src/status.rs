@@ -156,7 +156,9 @@ impl From<ClientError> for CallError {
             ClientError::Session(_) | ClientError::FilesAway => {
                 CallError::new(EyasStatus::Unreachable, error)
             }
-            ClientError::Refused(_) => CallError::new(EyasStatus::Refused, error),
+            ClientError::Refused(_) | ClientError::Earlier { .. } => {
+                CallError::new(EyasStatus::Refused, error)
+            }
             ClientError::NoFiles => CallError::new(EyasStatus::NotFound, error),
             ClientError::TooLarge { .. } => CallError::new(EyasStatus::Invalid, error),
             ClientError::Unexpected | ClientError::Output(_) => {

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn eyas_task_set_array(
 ) -> EyasStatus {
     change(task, |fields| {
         // SAFETY: the caller passes NULL, or text that ends with NUL.
-        fields.array = Some(unsafe { pointers::text(range, "the range") }?.into());
+        fields.array.0 = vec![unsafe { pointers::text(range, "the range") }?.into()];
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 //! about tasks that can never run, and messages after an interrupt.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::JobId;
@@ -21,6 +21,8 @@ use crate::show;
 
 /// Maximum number of failed tasks that are described; further failed tasks are only counted.
 pub(crate) const MAX_DESCRIBED_FAILURES: usize = 20;
+/// Time between two lines about the progress.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Time between two frames of the animation while a job is prepared.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -30,6 +32,8 @@ pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
     /// Warnings that were already printed.
     warned: BTreeSet<String>,
+    /// Where there is no terminal: when the next line about the progress is printed.
+    next_line: Option<Instant>,
 }
 
 impl ProgressDisplay {
@@ -42,7 +46,12 @@ impl ProgressDisplay {
 
     /// Uses a bar of the caller.
     pub fn on(bar: ProgressBar) -> Self {
-        ProgressDisplay { bar, warned: BTreeSet::new() }
+        ProgressDisplay { bar, warned: BTreeSet::new(), next_line: None }
+    }
+
+    /// Where there is no terminal, prints a line about the progress from time to time.
+    pub fn print_lines(&mut self) {
+        self.next_line = self.bar.is_hidden().then(|| Instant::now() + LINE_EVERY);
     }
 
     /// Shows the preparation and submission of a job.
@@ -76,6 +85,7 @@ impl ProgressDisplay {
         match seen {
             WatchEvent::Progress(view) => {
                 self.show(view);
+                self.print_line(view);
                 self.warn(view);
             }
             WatchEvent::Lost(_) | WatchEvent::Back => self.bar.suspend(|| show::seen(seen)),
@@ -92,6 +102,14 @@ impl ProgressDisplay {
         }
         self.bar.set_position(view.tasks.ended());
         self.bar.set_message(rates(view));
+    }
+
+    fn print_line(&mut self, view: &JobView) {
+        if self.next_line.is_some_and(|next| Instant::now() >= next) {
+            self.next_line = Some(Instant::now() + LINE_EVERY);
+            let (done, all) = (view.tasks.ended(), format_count(view.tasks.total(), "task"));
+            say!("{done} of {all} | {}", rates(view));
+        }
     }
 
     /// Prints warnings that were not printed before.

@@ -126,6 +126,21 @@ impl Client {
         }
     }
 
+    /// Cancels the tasks of a job that no executor has; the others run to their end. Returns how
+    /// many were cancelled.
+    ///
+    /// # Errors
+    /// If the dispatcher refuses the request or is of an earlier version, or the connection ends.
+    pub async fn cancel_waiting(&mut self, job: JobId) -> Result<u64, ClientError> {
+        if self.session.minor < 1 {
+            return Err(ClientError::Earlier { what: "cancel the waiting tasks of a job alone" });
+        }
+        match self.ask(FromClient::CancelWaitingOf { job }).await? {
+            ToClient::Done(count) => Ok(count),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
     /// Connects to the cluster's distributed file system.
     ///
     /// # Errors

@@ -21,6 +21,15 @@ pub enum ClientError {
          the same version of eyas"
     )]
     Unexpected,
+    /// The dispatcher is of an earlier version, which lacks a request.
+    #[error(
+        "the dispatcher of the cluster is of an earlier version of eyas, which cannot {what}: \
+         start it with this version"
+    )]
+    Earlier {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// A part of a job does not fit in a message.
     #[error(
         "{what} cannot be submitted: it has {bytes} bytes, and at most {MAX_FRAME_BYTES} can be \

@@ -37,6 +37,7 @@ use eyas_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::draft::Draft;
+use crate::ranges::{numbers_of, product};
 use crate::sources::{ListLine, array, lines_of};
 
 mod error;
@@ -83,8 +84,8 @@ pub struct TaskFields {
     /// Whether a command without a placeholder for the item gets `{}` as its last word, as with
     /// GNU parallel; `true` if missing. Applies to `each`, `each_block` and `each_line`.
     pub append: Option<bool>,
-    /// One task for each number of this range.
-    pub array: Option<String>,
+    /// One task for each number of this range; for each combination of numbers of several ranges.
+    pub array: OneOrMore,
     /// One task for each of these items. A program sets them; a job file names a list with
     /// `each_line`.
     #[serde(skip)]
@@ -430,12 +431,13 @@ impl TaskFields {
     async fn items(&self, draft: &mut Draft) -> Result<Items, TaskFieldsError> {
         let (each, each_block) = (!self.each.0.is_empty(), !self.each_block.0.is_empty());
         let has_items = !self.items.is_empty();
-        let given = [each, each_block, has_items, self.each_line.is_some(), self.array.is_some()];
+        let given =
+            [each, each_block, has_items, self.each_line.is_some(), !self.array.0.is_empty()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(TaskFieldsError::SeveralItems);
         }
-        if let Some(range) = &self.array {
-            return Ok(Items::Numbers(array(range)?));
+        if !self.array.0.is_empty() {
+            return items_of_ranges(&self.array.0);
         }
         if has_items {
             return Ok(Items::Lines(self.items.clone()));
@@ -578,6 +580,21 @@ impl TaskFields {
         }
         Ok(())
     }
+}
+
+/// The numbers of a range; the combinations of numbers if there are several ranges.
+fn items_of_ranges(ranges: &[Name]) -> Result<Items, TaskFieldsError> {
+    let texts: Vec<_> = ranges.iter().map(Name::to_string).collect();
+    if let [range] = &texts[..]
+        && let Ok(numbers) = array(range)
+    {
+        return Ok(Items::Numbers(numbers));
+    }
+    let mut factors = Vec::new();
+    for range in &texts {
+        factors.push(numbers_of(range)?.into_iter().map(|number| vec![number]).collect());
+    }
+    Ok(Items::Lines(product(&factors)?))
 }
 
 /// The path of an input with its placeholders, which must be among the columns of an item.

@@ -35,9 +35,11 @@ mod kept;
 mod kept_error;
 mod map;
 mod output_file;
+mod ranges;
 mod retry;
 mod scratch;
 mod sources;
+mod task_texts;
 mod users;
 
 pub use attached::{AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender};
@@ -60,10 +62,12 @@ pub use map::{
     PipelineError, Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
 };
 pub use output_file::OutputFileError;
+pub use ranges::{check_range, product};
 pub use retry::ChangedInput;
 
 pub use scratch::ScratchFolder;
-pub use sources::{ListLine, SourceError, array, files_of, lines_of};
+pub use sources::{ListLine, SourceError, files_of, lines_of};
+pub use task_texts::TaskTexts;
 pub use users::{FileOwner, UserMap, UserMapError, name_of_user};
 
 pub use eyas_files as files;

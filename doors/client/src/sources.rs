@@ -43,8 +43,14 @@ pub enum SourceError {
     #[error(transparent)]
     Kept(#[from] crate::kept_error::KeptError),
     /// The text is not a range of numbers.
-    #[error("`{0}` is not a range: write FIRST-LAST or FIRST-LAST:STEP, such as 1-100")]
+    #[error("`{0}` is not a range: write FIRST-LAST or FIRST-LAST:STEP, such as 1-100 or 0-1:0.25")]
     Range(String),
+    /// Lists have more combinations than a job can have tasks.
+    #[error(
+        "the lists have {0} combinations, and a job can have at most {MAX_TASKS} tasks: submit \
+         it in parts"
+    )]
+    Combinations(u128),
     /// There are more items than a job can have tasks.
     #[error("`{0}` has more than {MAX_TASKS} items: submit it in parts")]
     TooMany(String),

@@ -192,21 +192,21 @@ impl DispatcherCore {
         self.tell_jobs(jobs::Event::Closed { job });
     }
 
-    /// Cancels the tasks of an attached job that no executor has.
-    pub(crate) fn cancel_waiting(&mut self, job: JobId) {
-        let phases = self
-            .jobs
-            .get(job)
-            .map(|job| job.tasks.iter().map(|task| task.phase).collect::<Vec<_>>());
+    /// Cancels the tasks of a job that no executor has. Returns how many that were.
+    pub(crate) fn cancel_waiting(&mut self, job: JobId) -> Answer<u64> {
+        let tasks = &self.views().job(job)?.tasks;
+        let phases: Vec<_> = tasks.iter().map(|task| task.phase).collect();
         let waits = |phase: Phase| matches!(phase, Phase::Waiting | Phase::Blocked);
-        let mut first = 0;
-        for part in phases.unwrap_or_default().chunk_by(|one, other| waits(*one) == waits(*other)) {
+        let (mut first, mut count) = (0, 0);
+        for part in phases.chunk_by(|one, other| waits(*one) == waits(*other)) {
             let end = first + part.len() as u32;
             if waits(part[0]) {
+                count += part.len() as u64;
                 self.tell_jobs(jobs::Event::Cancel { job, tasks: first..end });
             }
             first = end;
         }
+        Ok(count)
     }
 
     /// Sends results to a client. A job whose client does not read them ends.

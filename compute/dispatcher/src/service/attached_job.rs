@@ -95,7 +95,8 @@ impl AttachedJob {
     /// `Stopping`.
     pub async fn cancel_waiting(&self) -> Answer<()> {
         let job = self.job;
-        self.dispatcher.call(move |core| core.cancel_waiting(job)).await
+        // A job that has ended has no such tasks.
+        self.dispatcher.call(move |core| drop(core.cancel_waiting(job))).await
     }
 
     /// Declares that no more tasks come. The job ends when all its tasks have ended.

@@ -201,6 +201,12 @@ impl Service for Caller {
             .await
     }
 
+    async fn cancel_waiting(&self, job: JobId) -> Answer<u64> {
+        self.permit(RequiredRight::Submit)?
+            .ask_of_job(job, move |core| core.cancel_waiting(job))
+            .await
+    }
+
     async fn retry(&self, job: JobId, current: Vec<(u32, ObjectSpec)>) -> Answer<u64> {
         self.permit(RequiredRight::Submit)?
             .ask_of_job(job, move |core| core.change(job, |job| changes::retry(job, current)))

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -11,12 +11,12 @@ use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{Distribution, JobId, Name, shown, units};
 use eyas_client::view::{JobReport, JobView};
 use eyas_client::{
-    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore,
-    OutputFields, SourceError, TaskFields, array, home,
+    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, ListLine, OneOrMore,
+    OutputFields, SourceError, TaskFields, TaskTexts, check_range, home,
 };
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, trusted};
-use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::connect::{connect_to, unexpected};
 use crate::error::{CliError, FAILED, INTERRUPTED, ValueError};
@@ -29,13 +29,22 @@ use crate::pool_file::PoolFileArgs;
 use crate::print::say;
 use crate::waiting::{self, ProgressDisplay};
 use crate::{report as pages, show, words};
+use halt::{Halt, HaltWatch, Urgency};
 use in_job::InJobArgs;
+use lists::CommandAndLists;
 use own_cluster::{RunPool, private_folder, start_own};
-use result_printer::ResultPrinter;
+use result_args::ResultArgs;
+use result_printer::{ResultPrinter, Stop};
 
+mod dry_run;
+mod halt;
 mod in_job;
+mod lists;
 mod own_cluster;
+mod result_args;
+mod result_files;
 mod result_printer;
+mod tag;
 
 /// After an interrupt, the cancelled job must end within this time.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
@@ -69,10 +78,11 @@ pub(crate) struct RunArgs {
     /// gets {} as its last word
     #[arg(long, value_name = "FILE", conflicts_with = "array", value_parser = words::name())]
     each_line: Option<Name>,
-    /// Run one task for each number of a range, such as 1-100 or 0-90:10. Write {} where the
-    /// command needs the number
-    #[arg(long, value_name = "RANGE", value_parser = parse_range)]
-    array: Option<String>,
+    /// Run one task for each number of a range, such as 1-100, 0-90:10 or 0-1:0.25; for each
+    /// combination if repeated. Write {} where the command needs the number, {1} and {2} for
+    /// those of several ranges
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true, value_parser = parse_range)]
+    array: Vec<Name>,
     /// Do not add {} to a command without a placeholder
     #[arg(long)]
     no_append: bool,
@@ -147,6 +157,8 @@ pub(crate) struct RunArgs {
     /// Print results in the order of the items
     #[arg(long, short = 'k')]
     keep_order: bool,
+    #[command(flatten)]
+    results: ResultArgs,
     /// Name of the job [default: the name of the program]
     #[arg(long)]
     name: Option<String>,
@@ -176,10 +188,22 @@ pub(crate) struct RunArgs {
     in_job: InJobArgs,
     #[command(flatten)]
     reconnect: ReconnectArgs,
+    /// Run N tasks at a time on this machine, on one executor [default: two executors with a task
+    /// for each processor]
+    #[arg(
+        long,
+        short = 'j',
+        value_name = "N",
+        help_heading = "Local cluster",
+        conflicts_with_all = ["cluster", "access", "pool", "nodes", "slots"],
+        value_parser = clap::value_parser!(u32).range(1..=65536)
+    )]
+    jobs: Option<u32>,
     #[command(flatten)]
     shape: ShapeArgs,
     /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
-    /// is {} itself
+    /// is {} itself. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+ for a list that
+    /// is linked to the one before it
     #[arg(
         last = true,
         value_name = "COMMAND",
@@ -189,8 +213,8 @@ pub(crate) struct RunArgs {
     command: Vec<Name>,
 }
 
-fn parse_range(text: &str) -> Result<String, SourceError> {
-    array(text).map(|_| text.to_owned())
+fn parse_range(text: &str) -> Result<Name, SourceError> {
+    check_range(text).map(|()| text.into())
 }
 
 fn parse_cpus(text: &str) -> Result<f64, ValueError> {
@@ -208,8 +232,13 @@ fn parse_report(text: &str) -> Result<String, ValueError> {
 
 /// Runs a job to its end.
 pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    if args.in_job.is_elsewhere() {
+    if args.in_job.is_elsewhere() && !args.results.dry_run {
         return in_job::run(&args).await;
+    }
+    if args.jobs.is_some() && global.names_cluster() {
+        return Err("-j is for a cluster that `eyas run` starts, and $EYAS_CLUSTER or \
+                    $EYAS_ACCESS names another one: leave out -j, or unset the variable"
+            .into());
     }
     let (mut interrupt, progress) = (Interrupt::listen(), ProgressDisplay::begin());
     if args.report.is_empty() {
@@ -227,6 +256,11 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     };
     if draft.is_empty() {
         say!("no tasks: {}", args.why_no_tasks());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.results.dry_run {
+        progress.clear();
+        dry_run::print_commands(&TaskTexts::of(&draft))?;
         return Ok(ExitCode::SUCCESS);
     }
     if global.names_cluster() && args.pool.is_none() {
@@ -248,8 +282,9 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         .folder()
         .map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
     let folders = LocalFolders::ephemeral(&folder);
+    let shape = args.shape();
     let (local, client) = tokio::select! {
-        local = start_own(folders, &args.shape, pool) => local,
+        local = start_own(folders, &shape, pool) => local,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
@@ -259,7 +294,20 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
 }
 
 impl RunArgs {
+    /// The shape of a local cluster: the user's, or one executor for as many tasks as `-j` says.
+    fn shape(&self) -> ShapeArgs {
+        let mut shape = self.shape.clone();
+        if let Some(jobs) = self.jobs {
+            shape.nodes = 1;
+            shape.node.slots = Some((f64::from(jobs) * self.cpus).ceil() as u32);
+        }
+        shape
+    }
+
     fn why_no_tasks(&self) -> String {
+        if CommandAndLists::of(&self.command).has_lists() {
+            return "a list behind the command has no items".into();
+        }
         match &self.each_line {
             Some(file) if *file == "-" => "standard input has no lines".into(),
             Some(file) => format!("{file} has no lines"),
@@ -278,13 +326,18 @@ async fn draft(
     global: &GlobalArgs,
     progress: &ProgressDisplay,
 ) -> Result<Draft, CliError> {
-    let program = args.command.first().map_or("noop".into(), |program| {
+    let CommandAndLists { command, .. } = CommandAndLists::of(&args.command);
+    let program = command.first().map_or("noop".into(), |program| {
         String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
     });
     let mut draft =
         Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
     if global.names_cluster() {
         draft = draft.on_cluster(&global.cluster()?);
+    }
+    let (items, has_lists) = items_of_lists(args).await?;
+    if has_lists && items.is_empty() {
+        return Ok(draft);
     }
     let output = |word: &Name| match words::split_once(word) {
         Some((file, to)) => {
@@ -300,14 +353,15 @@ async fn draft(
         broadcast: true,
     };
     let fields = TaskFields {
-        command: CommandWords(args.command.clone()),
+        command: CommandWords(command),
         noop: args.noop,
+        items,
         each: OneOrMore(args.each.clone()),
         each_block: OneOrMore(args.each_block.clone()),
         each_line: args.each_line.clone(),
         separator: args.colsep.clone(),
         append: args.no_append.then_some(false),
-        array: args.array.clone(),
+        array: OneOrMore(args.array.clone()),
         inputs: args
             .input
             .iter()
@@ -339,6 +393,16 @@ async fn draft(
     Ok(draft)
 }
 
+/// The items of lists behind the command, and whether there are lists.
+async fn items_of_lists(args: &RunArgs) -> Result<(Vec<ListLine>, bool), CliError> {
+    let lists = CommandAndLists::of(&args.command);
+    if !lists.has_lists() {
+        return Ok((Vec::new(), false));
+    }
+    // Lists in files may be long, or come from a slow program.
+    Ok((tokio::task::spawn_blocking(move || lists.combinations()).await??, true))
+}
+
 /// Runs a job on a cluster. If this command has started the cluster (`is_own`), the cluster does
 /// not grow, and a task that is too large for it is an error.
 async fn run_on(
@@ -347,10 +411,14 @@ async fn run_on(
     draft: Draft,
     args: &RunArgs,
     is_own: bool,
-    progress: ProgressDisplay,
+    mut progress: ProgressDisplay,
     mut interrupt: Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let is_joined = draft.len() > 1;
+    if args.results.bar {
+        progress.print_lines();
+    }
+    let (tasks, texts) = (draft.len() as u64, args.results.texts(&draft));
+    let mut files = args.results.files(texts.as_ref()).inspect_err(|_| progress.clear())?;
     let submitted = match is_own {
         // The job ends with its cluster, so it need not be cancelled.
         true => tokio::select! {
@@ -363,34 +431,15 @@ async fn run_on(
         progress.clear();
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    files.submitted_now();
     interrupt.set_final_message((!is_own).then(|| waiting::continues(job)));
-    let stuck = Arc::new(Notify::new());
+    let (stops, stopped) = mpsc::unbounded_channel();
+    let tags = texts.filter(|_| args.results.tag);
+    let halt = HaltWatch::new(args.results.halt.clone(), tasks);
     let mut output =
-        ResultPrinter::new(args.keep_order, is_joined, progress, is_own.then(|| stuck.clone()));
-    // Nothing restarts the dispatcher of a cluster that this command has started.
-    let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
-    let watched = tokio::select! {
-        watched = client.watch(job, true, patience, |seen| output.see(seen)) => Ok(watched?),
-        () = interrupt.received() => Err(INTERRUPTED),
-        () = stuck.notified() => Err(FAILED),
-    };
-    let (code, ended) = match watched {
-        Ok(ended) => (waiting::exit_code(&ended).number(), ended),
-        Err(code) => {
-            output.progress.message("cancelling the job");
-            match cancel(access, job, &mut output).await {
-                Ok(ended) => (code, ended),
-                Err(error) if is_own => return Err(error),
-                Err(error) => {
-                    return Err(format!(
-                        "{error}. If the job was not cancelled, {}",
-                        waiting::continues(job)
-                    )
-                    .into());
-                }
-            }
-        }
-    };
+        ResultPrinter::new(args.keep_order, tasks > 1, progress, files, tags, halt, stops);
+    let watch = JobWatch { access, job, is_own, args };
+    let (code, ended) = watch.until_end(&mut client, &mut output, &mut interrupt, stopped).await?;
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     say!("{}", show::summary(&ended));
@@ -402,7 +451,81 @@ async fn run_on(
     if let Some(error) = output.error.filter(|error| !error.is_broken_pipe()) {
         return Err(error.into());
     }
+    if !output.files.errors.is_empty() {
+        return Err(output.files.errors.join("; ").into());
+    }
     Ok(ExitCode::from(code))
+}
+
+/// A job whose end is waited for.
+struct JobWatch<'a> {
+    access: &'a Access,
+    job: JobId,
+    is_own: bool,
+    args: &'a RunArgs,
+}
+
+impl JobWatch<'_> {
+    /// Prints results until the job has ended, or cancels the job when it is to stop. Returns the
+    /// exit code and the ended job.
+    async fn until_end(
+        &self,
+        client: &mut Client,
+        output: &mut ResultPrinter,
+        interrupt: &mut Interrupt,
+        mut stopped: UnboundedReceiver<Stop>,
+    ) -> Result<(u8, JobView), CliError> {
+        let (job, is_own) = (self.job, self.is_own);
+        // Nothing restarts the dispatcher of a cluster that this command has started.
+        let patience = if is_own { Duration::ZERO } else { self.args.reconnect.patience() };
+        let mut halted = None;
+        let watched = {
+            let mut watched = pin!(client.watch(job, true, patience, |seen| output.see(seen)));
+            loop {
+                tokio::select! {
+                    ended = &mut watched => break Ok(ended?),
+                    () = interrupt.received() => break Err(INTERRUPTED),
+                    Some(stop) = stopped.recv() => match stop {
+                        Stop::Stuck if is_own => break Err(FAILED),
+                        Stop::Stuck => {}
+                        Stop::Halt(halt) => {
+                            say!("{}", halt.why);
+                            let halt = halted.insert(halt);
+                            if halt.urgency == Urgency::Now {
+                                break Err(halt.code());
+                            }
+                            let mut other = Client::connect(self.access).await?;
+                            other.cancel_waiting(job).await?;
+                        }
+                    },
+                }
+            }
+        };
+        match watched {
+            Ok(ended) => {
+                let code = waiting::exit_code(&ended).number();
+                Ok((halted.map_or(code, |halt| halt.code()), ended))
+            }
+            Err(code) => {
+                output.progress.message("cancelling the job");
+                match cancel(self.access, job, output).await {
+                    Ok(ended) => Ok((code, ended)),
+                    Err(error) if is_own => Err(error),
+                    Err(error) => {
+                        let continues = waiting::continues(job);
+                        Err(format!("{error}. If the job was not cancelled, {continues}").into())
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Halt {
+    /// The exit code of a job that has stopped.
+    fn code(&self) -> u8 {
+        if self.is_success { 0 } else { FAILED }
+    }
 }
 
 /// The exit code of a job whose output was cut, if it is `code` otherwise.

@@ -76,7 +76,8 @@ async fn numbers_that_name_a_declared_file_are_its_copy_on_the_node() {
         let mut draft = Draft::new("test");
         draft.set_folder(folder.path());
         let mut fields = fields(&["cat", "{}"], &[]);
-        (fields.array, fields.inputs) = (Some(array.into()), vec![InputFields::Path("./4".into())]);
+        (fields.array, fields.inputs) =
+            (OneOrMore(vec![array.into()]), vec![InputFields::Path("./4".into())]);
         fields.draft(&mut draft).await.unwrap();
         let inputs: Vec<_> = match &draft.tasks[..] {
             [DraftTasks::Items(items)] => items.iter().map(|item| item.values[0].input).collect(),

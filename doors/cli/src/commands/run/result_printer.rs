@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
@@ -13,11 +12,14 @@ use eyas_client::types::task::STREAMS;
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, Name, Status, TaskId};
 use eyas_client::view::FailureView;
-use eyas_client::{Client, GetRequest, ScratchFolder, WatchEvent};
+use eyas_client::{Client, GetRequest, ScratchFolder, TaskTexts, WatchEvent};
 use eyas_session::Access;
 use eyas_session::private::temporary_folder;
-use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 
+use super::halt::{Halt, HaltWatch};
+use super::result_files::ResultFiles;
+use super::tag::LineTag;
 use crate::error::CliError;
 use crate::print::{self, PrintError, say};
 use crate::show;
@@ -53,8 +55,21 @@ pub(super) struct ResultPrinter {
     cut: Vec<u32>,
     pub error: Option<PrintError>,
     pub progress: ProgressDisplay,
-    /// Notified when the job cannot continue.
-    stuck: Option<Arc<Notify>>,
+    /// What is written beside the printed results.
+    pub files: ResultFiles,
+    /// The items of tasks, if they begin the lines of output.
+    tags: Option<TaskTexts>,
+    halt: HaltWatch,
+    /// Told when the job is to stop.
+    stops: UnboundedSender<Stop>,
+}
+
+/// Why a job stops before its end.
+pub(super) enum Stop {
+    /// No executor can run the tasks that are left.
+    Stuck,
+    /// A rule says so.
+    Halt(Halt),
 }
 
 impl ResultPrinter {
@@ -62,7 +77,10 @@ impl ResultPrinter {
         keep_order: bool,
         is_joined: bool,
         progress: ProgressDisplay,
-        stuck: Option<Arc<Notify>>,
+        files: ResultFiles,
+        tags: Option<TaskTexts>,
+        halt: HaltWatch,
+        stops: UnboundedSender<Stop>,
     ) -> Self {
         ResultPrinter {
             keep_order,
@@ -77,7 +95,10 @@ impl ResultPrinter {
             cut: Vec::new(),
             error: None,
             progress,
-            stuck,
+            files,
+            tags,
+            halt,
+            stops,
         }
     }
 
@@ -85,14 +106,14 @@ impl ResultPrinter {
         self.progress.see(&seen);
         match seen {
             WatchEvent::Results(results) => {
-                results.into_iter().for_each(|result| self.result(result))
+                results.into_iter().for_each(|result| self.result(result));
+                self.files.flush();
             }
             WatchEvent::Failures(failures) => {
                 self.described.extend(failures.into_iter().map(|view| (view.task.index, view)))
             }
-            WatchEvent::Progress(view) if view.is_stuck => {
-                self.stuck.iter().for_each(|stuck| stuck.notify_one())
-            }
+            // If nobody waits for this, the job goes on.
+            WatchEvent::Progress(view) if view.is_stuck => drop(self.stops.send(Stop::Stuck)),
             WatchEvent::Progress(_) | WatchEvent::Lost(_) | WatchEvent::Back => {}
         }
     }
@@ -100,6 +121,10 @@ impl ResultPrinter {
     fn result(&mut self, result: TaskResult) {
         if !self.seen.insert(result.index) {
             return;
+        }
+        self.files.ended(&result);
+        if let Some(halt) = self.halt.note(&result.outcome.status) {
+            let _ = self.stops.send(Stop::Halt(halt));
         }
         if !self.keep_order && !has_stream(&result) {
             return self.print(&result);
@@ -188,7 +213,7 @@ impl ResultPrinter {
         result: &TaskResult,
     ) -> Result<(), CliError> {
         let TaskResult { index, outcome, .. } = result;
-        if self.error.is_some() {
+        if self.error.is_some() && self.files.folder.is_none() {
             return Ok(());
         }
         let folder = ScratchFolder::make(&temporary_folder(), "output")?;
@@ -210,14 +235,19 @@ impl ResultPrinter {
         let whole: u64 =
             kept.map(|(name, kept)| kept.object.size_bytes() - in_result(name).len() as u64).sum();
         self.note_cut(*index, outcome.cut_bytes.saturating_sub(whole));
+        self.files.write(result, Some(folder.path()));
+        if self.error.is_some() {
+            return Ok(());
+        }
+        let [mut out, mut err] = self.line_tags(*index);
         let written = self.progress.suspend(|| {
             let print_to_stderr = |bytes: &[u8]| {
-                print::bytes_to_stderr(bytes);
+                print::bytes_to_stderr(&err.part(bytes));
                 Ok(())
             };
             print_stream(&folder.path().join(STREAMS[1]), &outcome.stderr, print_to_stderr)?;
             print_stream(&folder.path().join(STREAMS[0]), &outcome.stdout, |bytes| {
-                Ok(print::bytes(bytes)?)
+                Ok(print::bytes(&out.part(bytes))?)
             })
         });
         match written {
@@ -235,7 +265,14 @@ impl ResultPrinter {
         }
     }
 
+    /// The tags of both streams of a task.
+    fn line_tags(&self, index: u32) -> [LineTag; 2] {
+        let item = self.tags.as_ref().map(|texts| texts.item(index));
+        [(); 2].map(|()| LineTag::new(item.as_deref()))
+    }
+
     fn print(&mut self, result: &TaskResult) {
+        self.files.write(result, None);
         let outcome = &result.outcome;
         let failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
         let has_output = !outcome.stdout.is_empty() || !outcome.stderr.is_empty() || failed;
@@ -247,8 +284,9 @@ impl ResultPrinter {
         let described = self.described.remove(&result.index);
         let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
         let end_of = |output| if self.is_joined { print::end_of_part(output) } else { b"" };
+        let [mut out, mut err] = self.line_tags(result.index);
         let written = self.progress.suspend(|| {
-            print::bytes_to_stderr(&outcome.stderr);
+            print::bytes_to_stderr(&err.part(&outcome.stderr));
             print::bytes_to_stderr(end_of(&outcome.stderr));
             match (named, described) {
                 // The whole standard error has just been printed.
@@ -259,7 +297,7 @@ impl ResultPrinter {
                 (true, None) => say!("task {} did not succeed: {}", result.index, outcome.status),
                 (false, _) => {}
             }
-            print::bytes(&outcome.stdout)?;
+            print::bytes(&out.part(&outcome.stdout))?;
             print::bytes(end_of(&outcome.stdout))
         });
         self.error = written.err();
@@ -293,7 +331,7 @@ impl From<PrintError> for StreamError {
 fn print_stream(
     path: &Path,
     in_result: &[u8],
-    print: impl Fn(&[u8]) -> Result<(), StreamError>,
+    mut print: impl FnMut(&[u8]) -> Result<(), StreamError>,
 ) -> Result<(), StreamError> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return print(in_result),
