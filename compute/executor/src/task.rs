@@ -45,8 +45,8 @@ mod start_failure;
 mod status;
 pub(crate) mod tokens;
 
-pub(crate) use assigned::AssignedTask;
 use advice::add_advice;
+pub(crate) use assigned::AssignedTask;
 use call::Worker;
 use deliver::Delivery;
 use in_place::OutputPaths;

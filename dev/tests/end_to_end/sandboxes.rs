@@ -19,8 +19,8 @@ fn a_file_that_tasks_will_not_have_is_named_before_they_run_and_where_they_fail(
         let output = ["-o", "out.txt=cuts/{}", "--", "sh", "cut.sh"];
         home.eyas(&[&words[..], options, &output].concat())
     };
-    let done = run(&[]).exits(1);
-    done.says(&["`cut.sh` is in the folder of submission", "add -i cut.sh", "--in-place"]);
+    let words = ["`cut.sh` is in the folder of submission", "add -i cut.sh", "--in-place"];
+    let done = run(&[]).exits(1).says(&words);
     // Once before the job runs, and in each of its failures.
     let (before, after) = done.stderr.split_once("eyas: `cut.sh`").expect("a failure");
     assert_eq!((said(before), said(after)), (1, 3), "{}", done.stderr);
@@ -107,7 +107,10 @@ fn a_task_in_place_delivers_its_outputs_whole() {
     let to_cuts = ["-o", "out.txt=cuts/{}", "--", "sh", "cut.sh", "{}", "out.txt"];
     home.eyas(&[&words[..], &to_cuts].concat()).exits(1);
     // Tasks that write one name do not meet, and what a failed task has written does not appear.
-    assert_eq!((home.names("cuts"), home.read("cuts/2")), (vec!["1".into(), "2".into()], "2\n".into()));
+    assert_eq!(
+        (home.names("cuts"), home.read("cuts/2")),
+        (vec!["1".into(), "2".into()], "2\n".into())
+    );
     assert_eq!(home.read("out.txt"), "mine");
     // Without a destination the file goes where its name says.
     let same = ["-o", "cuts/{}.x", "--", "dd", "if=cut.sh", "of=cuts/{}.x"];

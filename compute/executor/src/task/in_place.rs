@@ -10,10 +10,7 @@ use super::sandbox::{Sandbox, inside, pattern_of};
 
 /// Whether the tasks of a template run in a folder of the user, and not in their sandboxes.
 pub(super) fn is_in_place(template: &TaskTemplate) -> bool {
-    matches!(
-        (&template.folder, &template.program),
-        (WorkingFolder::Path(_), Program::Command(_))
-    )
+    matches!((&template.folder, &template.program), (WorkingFolder::Path(_), Program::Command(_)))
 }
 
 /// The outputs of a task that runs in place, each with its path in the sandbox.

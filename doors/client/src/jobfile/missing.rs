@@ -4,9 +4,7 @@
 
 use eyas_store::{path_of, unstaged_files};
 use eyas_types::template::Expansion;
-use eyas_types::{
-    Input, Name, Program, TaskTemplate, Template, TemplatePart, Value, shown,
-};
+use eyas_types::{Input, Name, Program, TaskTemplate, Template, TemplatePart, Value, shown};
 
 use super::names::CommandText;
 use crate::draft::{Draft, DraftTasks};
@@ -17,8 +15,7 @@ const MAX_EXAMINED: usize = 1000;
 /// Warns of files that the command of a template names, as its first task has it. The tasks of the
 /// template begin at `first` in the draft.
 pub(super) fn warn_of_unstaged(draft: &mut Draft, template: u16, first: usize) {
-    let (Ok(folder), Some((values, inputs))) =
-        (draft.folder(), first_task(draft, template, first))
+    let (Ok(folder), Some((values, inputs))) = (draft.folder(), first_task(draft, template, first))
     else {
         return;
     };
