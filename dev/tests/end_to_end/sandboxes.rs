@@ -93,6 +93,10 @@ fn inputs_keep_their_relative_paths() {
     // A pattern that would find nothing is named.
     let words = ["run", "--sandbox", "-i", "db/*.phr", "--", "sh", "-c"];
     home.eyas(&[&words[..], &["cat *.phr"]].concat()).exits(1).says(&["`db/nr.phr`", "{inputs}"]);
+    home.write("dark-item/1", "");
+    let of_item = ["run", "--sandbox", "--each", "in/*", "-i", "dark-{/}/*", "--", "sh", "-c"];
+    let done = home.eyas(&[&of_item[..], &["cat [0-9]"]].concat());
+    done.exits(1).says(&["`dark-item/1`", "{inputs}"]);
     let done = home.eyas(&[&words[..], &["cat db/*.phr"]].concat()).exits(0);
     assert!(!done.stderr.contains("{inputs}"), "{}", done.stderr);
 }

@@ -253,13 +253,12 @@ impl TaskFields {
         let command = CommandText::of(&template);
         let sandbox = template.folder == WorkingFolder::Sandbox;
         let names = names::tell_apart(draft, &command, (0, &HashSet::new()), &mut template.inputs)?;
-        missing::warn_of_patterns(draft, &command, &template.inputs);
         let inputs = template.inputs.len();
         let place = Array { template: draft.template(template)?, declared, command, inputs, names };
         let first = draft.len() as u32;
         self.add_tasks(draft, known, &place, items).await?;
         if sandbox {
-            missing::warn_of_unstaged(draft, place.template, first as usize);
+            missing::warn(draft, &place.command, place.template, first as usize);
         }
         if let Some(id) = &self.id {
             let entry = (first, draft.len() as u32 - first, place.template);

@@ -1,10 +1,10 @@
 //! Warnings of words of a command that name a file which the tasks will not have: the file is in the
 //! folder of submission, and the tasks run in sandboxes without it. The warning comes before the job
-//! runs, once for each file.
+//! runs, once for each file. So does a warning of a pattern that matches no input.
 
 use eyas_store::{path_of, unstaged_files};
 use eyas_types::template::Expansion;
-use eyas_types::{Input, Name, Program, TaskTemplate, Template, TemplatePart, Value, shown};
+use eyas_types::{Input, Name, Program, TaskTemplate, Template, TemplatePart, Value};
 
 use super::names::CommandText;
 use crate::draft::{Draft, DraftTasks};
@@ -12,15 +12,20 @@ use crate::draft::{Draft, DraftTasks};
 /// Different words of a job that are looked at: each is a question to the file system.
 const MAX_EXAMINED: usize = 1000;
 
-/// Warns of files that the command of a template names, as its first task has it. The tasks of the
-/// template begin at `first` in the draft.
-pub(super) fn warn_of_unstaged(draft: &mut Draft, template: u16, first: usize) {
+/// Warns of files that the command of a template names, as its first task has it, and of patterns.
+/// The tasks of the template begin at `first` in the draft.
+pub(super) fn warn(draft: &mut Draft, command: &CommandText, template: u16, first: usize) {
+    if draft.examined.len() >= MAX_EXAMINED {
+        return;
+    }
     let (Ok(folder), Some((values, inputs))) = (draft.folder(), first_task(draft, template, first))
     else {
         return;
     };
     let fields = &draft.templates[usize::from(template)];
     let Program::Command(words) = &fields.program else { return };
+    let all = || fields.inputs.iter().chain(&inputs);
+    let missed = all().find_map(|input| missed_by(command, input.name.as_ref()?)).cloned();
     let with = Expansion {
         values: &values,
         staged: &[],
@@ -32,9 +37,17 @@ pub(super) fn warn_of_unstaged(draft: &mut Draft, template: u16, first: usize) {
     // The first word is a program of the PATH, or was made a path of the folder of submission.
     let named = words.iter().skip(1).filter(|word| is_text(word, &values));
     let named: Vec<_> = named.map(|word| (word.expand(&with), word)).collect();
-    let all = fields.inputs.iter().chain(&inputs);
-    let mut has: Vec<_> = all.filter_map(|input| name_of_input(draft, input)).collect();
+    let mut has: Vec<_> = all().filter_map(|input| name_of_input(draft, input)).collect();
     has.extend(outputs_of(fields, &with));
+    if let Some(name) = missed
+        && draft.examined.insert(name.clone())
+    {
+        tracing::warn!(
+            "a pattern in the command does not match the input `{name}`, which is at this path in \
+             the folder of the task: write the pattern with its folder before it, or {{inputs}} \
+             for a list of all inputs"
+        );
+    }
     for (name, word) in named {
         if draft.examined.len() >= MAX_EXAMINED || !draft.examined.insert(name.clone()) {
             continue;
@@ -48,26 +61,12 @@ pub(super) fn warn_of_unstaged(draft: &mut Draft, template: u16, first: usize) {
     }
 }
 
-/// Warns of a pattern in a command that would match inputs without their folders, as `*.csv` would
-/// match `parts/1.csv`.
-pub(super) fn warn_of_patterns(draft: &mut Draft, command: &CommandText, inputs: &[Input]) {
-    let names = inputs.iter().filter_map(|input| input.name.as_ref());
-    let mut missed = names.filter_map(|name| {
-        let slash = name.iter().rposition(|byte| *byte == b'/')?;
-        let is_missed = command.has_pattern_of(&name[slash + 1..]) && !command.has_pattern_of(name);
-        is_missed.then_some((name, &name[..slash]))
-    });
-    if let Some((name, folder)) = missed.next()
-        && draft.examined.len() < MAX_EXAMINED
-        && draft.examined.insert(name.clone())
-    {
-        tracing::warn!(
-            "a pattern in the command does not match the input `{name}`, which is at this path in \
-             the folder of the task: write the pattern with the folder `{}` before it, or \
-             {{inputs}} for a list of all inputs",
-            shown(folder)
-        );
-    }
+/// The input, if a pattern in the command would match it without its folders, as `*.csv` would match
+/// `parts/1.csv`.
+fn missed_by<'a>(command: &CommandText, name: &'a Name) -> Option<&'a Name> {
+    let slash = name.iter().rposition(|byte| *byte == b'/')?;
+    let is_missed = command.has_pattern_of(&name[slash + 1..]) && !command.has_pattern_of(name);
+    is_missed.then_some(name)
 }
 
 /// The values and inputs of the first task that was added with a template.
@@ -77,9 +76,9 @@ fn first_task(draft: &Draft, template: u16, first: usize) -> Option<(Vec<Value>,
             let item = items.get(items.len().checked_sub(draft.len() - first)?)?;
             (item.template == template).then(|| (item.values.clone(), item.inputs.clone()))
         }
-        DraftTasks::Numbers { numbers, .. } => {
+        DraftTasks::Numbers { template: of, numbers, .. } => {
             let text = numbers.iter().next()?.to_string().into();
-            Some((vec![Value { text, input: None }], Vec::new()))
+            (*of == template).then(|| (vec![Value { text, input: None }], Vec::new()))
         }
     }
 }
