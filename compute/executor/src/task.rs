@@ -397,7 +397,8 @@ impl TaskRunner {
         outcome.stdout = ran.stdout.bytes;
         outcome.stderr = ran.stderr.bytes;
         fail_if_damaged(&mut outcome, is_damaged);
-        add_advice(&mut outcome, run, &with, sandbox);
+        let task = (&*run.task.template, &run.task.assignment.inputs[..]);
+        add_advice(&mut outcome, task, &with, sandbox);
         let (outcome, delivery) = self.copied(run, &with, sandbox, outcome, changes)?;
         self.with_streams(
             run,

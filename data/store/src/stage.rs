@@ -96,8 +96,8 @@ impl ObjectStore {
         })
     }
 
-    /// Makes a private copy of the object appear as `dest`, which its task may write. `dest` must not
-    /// exist, and its folder must.
+    /// Makes a private copy of the object appear as `dest`, which its task may write. `dest` must
+    /// not exist, and its folder must.
     ///
     /// # Errors
     /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.

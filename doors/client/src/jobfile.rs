@@ -554,12 +554,7 @@ impl TaskFields {
                 (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
             }
             InputFields::Output { .. } => {
-                let first = inputs.len();
-                add_outputs(draft, known, fields, inputs)?;
-                let staged = inputs.split_off(first).into_iter().map(|input| self.as_staged(input));
-                let staged: Vec<_> = staged.collect();
-                inputs.extend(staged);
-                return Ok(());
+                return add_outputs(draft, known, fields, self.copy_inputs, inputs);
             }
         };
         let parsed = template_of(path, values.len())?;
@@ -603,9 +598,8 @@ impl TaskFields {
             if broadcast {
                 draft.broadcast(&input);
             }
-            let input = self.as_staged(input);
             let place = inputs.len() as u32;
-            inputs.push(input);
+            inputs.push(self.as_staged(input));
             // From now on, a column that names this file stands for its staged path.
             for value in
                 values.iter_mut().filter(|value| same(&value.text, &found) && value.input.is_none())
@@ -630,11 +624,12 @@ fn template_of(path: &Name, columns: usize) -> Result<Template, TaskFieldsError>
     Ok(template)
 }
 
-/// Adds outputs of other tasks to the inputs of a task.
+/// Adds outputs of other tasks to the inputs of a task, as copies if `are_copied` is set.
 fn add_outputs(
     draft: &Draft,
     known: &TaskIds,
     fields: &InputFields,
+    are_copied: bool,
     inputs: &mut Vec<Input>,
 ) -> Result<(), TaskFieldsError> {
     let InputFields::Output { task, output, index, name, into, range, records } = fields else {
@@ -667,7 +662,8 @@ fn add_outputs(
     };
     let named =
         |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
-    inputs.extend(indices.map(|task| Input { from: from(task), name: named(task) }));
+    let added = indices.map(|task| Input { from: from(task), name: named(task) });
+    inputs.extend(added.map(|input| if are_copied { input.copied() } else { input }));
     Ok(())
 }
 

@@ -5,8 +5,8 @@
 use eyas_store::{path_of, unstaged_files};
 use eyas_types::template::Expansion;
 use eyas_types::{Name, Outcome, Program, Status, TaskTemplate, WorkingFolder};
+use eyas_wire::executor::AssignedInput;
 
-use super::TaskRun;
 use super::sandbox::{Sandbox, pattern_of};
 
 /// Words with which gzip, bzip2 and xz refuse a file that has several links.
@@ -15,14 +15,14 @@ const REFUSALS_OF_LINKS: [&[u8]; 2] = [b" other link", b"more than one hard link
 /// Adds advice to the standard error of a program that has failed.
 pub(super) fn add_advice(
     outcome: &mut Outcome,
-    run: &TaskRun,
+    (template, inputs): (&TaskTemplate, &[AssignedInput]),
     with: &Expansion<'_>,
     sandbox: Option<&Sandbox>,
 ) {
     let (Status::Exited(_), Some(sandbox)) = (&outcome.status, sandbox) else { return };
     let says = |words: &&[u8]| outcome.stderr.windows(words.len()).any(|part| part == *words);
-    let mut lines = unstaged(&run.task.template, with, sandbox);
-    let is_link = run.task.assignment.inputs.iter().any(|input| input.part.is_none());
+    let mut lines = unstaged(template, with, sandbox);
+    let is_link = inputs.iter().any(|input| input.part.is_none());
     if is_link && REFUSALS_OF_LINKS.iter().any(says) {
         lines.push(
             "inputs are hard links, which this program refuses: add --copy-inputs, in a job file \

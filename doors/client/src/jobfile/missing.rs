@@ -1,6 +1,6 @@
-//! Warnings of words of a command that name a file which the tasks will not have: the file is in the
-//! folder of submission, and the tasks run in sandboxes without it. The warning comes before the job
-//! runs, once for each file. So does a warning of a pattern that matches no input.
+//! Warnings of words of a command that name a file which the tasks will not have: the file is in
+//! the folder of submission, and the tasks run in sandboxes without it. The warning comes before
+//! the job runs, once for each file. So does a warning of a pattern that matches no input.
 
 use eyas_store::{path_of, unstaged_files};
 use eyas_types::template::Expansion;
@@ -61,8 +61,8 @@ pub(super) fn warn(draft: &mut Draft, command: &CommandText, template: u16, firs
     }
 }
 
-/// The input, if a pattern in the command would match it without its folders, as `*.csv` would match
-/// `parts/1.csv`.
+/// The input, if a pattern in the command would match it without its folders, as `*.csv` would
+/// match `parts/1.csv`.
 fn missed_by<'a>(command: &CommandText, name: &'a Name) -> Option<&'a Name> {
     let slash = name.iter().rposition(|byte| *byte == b'/')?;
     let is_missed = command.has_pattern_of(&name[slash + 1..]) && !command.has_pattern_of(name);
