@@ -188,7 +188,8 @@ impl InputFrom {
     }
 }
 
-/// A part of a file. `u64::MAX` as the end stands for the end of the file.
+/// A part of a file. `u64::MAX` as the end stands for the end of the file. [All](Self::ALL) bytes
+/// are a private copy of the file, which the task may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartOfFile {
     /// A range of bytes.
@@ -205,6 +206,24 @@ pub enum PartOfFile {
         /// The record after the last one.
         end: u64,
     },
+}
+
+impl PartOfFile {
+    /// The whole file: the sandbox has a copy of it, and not a link to the store.
+    pub const ALL: PartOfFile = PartOfFile::Bytes { first: 0, end: u64::MAX };
+}
+
+impl Input {
+    /// The same input as a private copy, unless it is a part of a file, which is a copy anyway.
+    pub fn copied(self) -> Self {
+        let part = PartOfFile::ALL;
+        let from = match self.from {
+            InputFrom::Object(object) => InputFrom::Part { object, part },
+            InputFrom::Output { task, output } => InputFrom::OutputPart { task, output, part },
+            part => part,
+        };
+        Input { from, ..self }
+    }
 }
 
 /// A file, or several, that a task writes. It is taken from the sandbox when the task has

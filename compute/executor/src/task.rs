@@ -30,10 +30,12 @@ use crate::resources::gpus::Gpus;
 use crate::resources::task_group::SlotGroups;
 use crate::stop::StopSignal;
 
+mod advice;
 mod assigned;
 mod call;
 mod deliver;
 mod disk_full;
+mod in_place;
 mod input_list;
 pub(crate) mod lease;
 mod node_shutdown;
@@ -43,9 +45,11 @@ mod start_failure;
 mod status;
 pub(crate) mod tokens;
 
+use advice::add_advice;
 pub(crate) use assigned::AssignedTask;
 use call::Worker;
 use deliver::Delivery;
+use in_place::OutputPaths;
 use input_list::InputLists;
 use lease::Lease;
 use node_shutdown::SIGNAL_SPREAD;
@@ -193,7 +197,7 @@ impl TaskFolders {
 fn fail_if_damaged(outcome: &mut Outcome, is_damaged: bool) {
     if outcome.status.is_success() && is_damaged {
         let reason = "the task wrote to one of its inputs, which other tasks read too: let it \
-                      work on a copy";
+                      work on a copy, or add --copy-inputs, in a job file copy_inputs = true";
         outcome.status = failed(FailureKind::Input, reason);
     }
 }
@@ -393,6 +397,8 @@ impl TaskRunner {
         outcome.stdout = ran.stdout.bytes;
         outcome.stderr = ran.stderr.bytes;
         fail_if_damaged(&mut outcome, is_damaged);
+        let task = (&*run.task.template, &run.task.assignment.inputs[..]);
+        add_advice(&mut outcome, task, &with, sandbox);
         let (outcome, delivery) = self.copied(run, &with, sandbox, outcome, changes)?;
         self.with_streams(
             run,
@@ -608,7 +614,8 @@ impl TaskRunner {
         let (Program::Command(words) | Program::Call(words)) = &run.task.template.program else {
             return Err(failed(FailureKind::Start, "a task without a command needs no process"));
         };
-        let mut words = words.iter().map(|word| word.expand(with));
+        let outputs = OutputPaths::of(&run.task.template, with, sandbox);
+        let mut words = words.iter().map(|word| outputs.replace(word.expand(with)));
         let folder = match (&run.task.template.folder, sandbox) {
             (WorkingFolder::Path(folder), _) => path_of(folder),
             (WorkingFolder::Sandbox, Some(sandbox)) => sandbox.folder(),

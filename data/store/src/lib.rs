@@ -33,6 +33,7 @@ pub mod partial_replica;
 pub mod pieces;
 mod stage;
 pub mod storage;
+mod unstaged;
 pub mod url;
 
 pub use checksum::{Checksum, ChecksumError, Hasher};
@@ -55,4 +56,5 @@ pub use storage::{
     ClusterFile, ClusterFiles, ContentPart, FileParts, FoundFile, Spot, Storage, StoredContent,
     UnpublishedOutput, UnsyncedOutput, output_mode, remove_copies,
 };
+pub use unstaged::{UnstagedFile, unstaged_files};
 pub use url::url_of;

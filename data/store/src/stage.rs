@@ -1,10 +1,10 @@
 //! Staging: an object of the store appears under a path in a task's folder, if possible without
 //! copying.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use eyas_types::{FileMode, ObjectId};
@@ -87,6 +87,30 @@ impl ObjectStore {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             Ok(())
+        };
+        copy().map_err(|error| {
+            // An incomplete file must not look like an input. If it cannot be removed, the error
+            // below says enough.
+            let _ = std::fs::remove_file(dest);
+            failed(id, dest, error)
+        })
+    }
+
+    /// Makes a private copy of the object appear as `dest`, which its task may write. `dest` must
+    /// not exist, and its folder must.
+    ///
+    /// # Errors
+    /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.
+    pub fn stage_copy(&self, id: ObjectId, dest: &Path) -> Result<(), StoreError> {
+        let (IndexEntry { mode, .. }, _) = self.ready(id)?;
+        let OpenObject { file, size_bytes, .. } = self.open_object(id)?;
+        let copy = || -> std::io::Result<()> {
+            let staged = create(dest, mode)?;
+            if rustix::fs::ioctl_ficlone(&staged, file.as_fd()).is_err() {
+                copy_range(&file, 0..size_bytes, &staged)?;
+            }
+            let mode = staged.metadata()?.permissions().mode();
+            staged.set_permissions(Permissions::from_mode(mode | 0o200))
         };
         copy().map_err(|error| {
             // An incomplete file must not look like an input. If it cannot be removed, the error

@@ -41,7 +41,7 @@ fn a_pattern_names_more_inputs_than_a_command_line_holds() {
     const COUNT: usize = 20_000;
     let cluster = Cluster::start(&[&[]]);
     write_numbers(&cluster, COUNT);
-    // In a sandbox, the list has names.
+    // In a sandbox, the list has relative paths.
     let task = format!(
         "inputs = [\"in/*\"]\n{SUM}\nfolder = \"sandbox\"\nenv = {{ LIST = \"{{inputs}}\" }}\n"
     );
@@ -50,7 +50,7 @@ fn a_pattern_names_more_inputs_than_a_command_line_holds() {
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     assert_eq!(
         cluster.run(&["task", "log", "1.0"]).exits(0).stdout,
-        format!("1\n{COUNT}\n{}", sum_of(COUNT))
+        format!("in/1\n{COUNT}\n{}", sum_of(COUNT))
     );
     // No list is left. Sandboxes are kept for later tasks.
     let folders =
@@ -88,7 +88,7 @@ fn a_line_break_in_an_inputs_name_is_no_end_of_a_line() {
     assert!(status.contains("`{inputs0}`"), "{status}");
     cluster.write("job.toml", task("inputs0"));
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
-    assert_eq!(cluster.run(&["task", "log", "2.0"]).exits(0).stdout, "a\nb\0");
+    assert_eq!(cluster.run(&["task", "log", "2.0"]).exits(0).stdout, "in/a\nb\0");
 }
 
 #[test]

@@ -69,6 +69,7 @@ mod reference;
 mod restarts;
 mod results;
 mod reuse;
+mod sandboxes;
 mod shim;
 mod simulation;
 mod slow_disk;

@@ -1,7 +1,7 @@
 //! A job that is put together before it is submitted. Each source becomes an object with its
 //! present version, and is looked up once, however many tasks read it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -147,6 +147,8 @@ pub struct Draft {
     files: HashMap<Name, ClusterFile>,
     kept: KeptOutputs,
     folder: Option<PathBuf>,
+    /// Words of commands in which files outside of the sandboxes were looked for.
+    pub(crate) examined: HashSet<Name>,
 }
 
 impl Draft {
@@ -168,6 +170,7 @@ impl Draft {
             files: HashMap::new(),
             kept: KeptOutputs::default(),
             folder: std::env::current_dir().ok(),
+            examined: HashSet::new(),
         }
     }
 

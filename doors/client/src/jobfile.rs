@@ -41,6 +41,7 @@ use crate::ranges::{numbers_of, product};
 use crate::sources::{ListLine, array, lines_of};
 
 mod error;
+mod missing;
 mod names;
 mod output;
 mod paths;
@@ -53,7 +54,7 @@ pub use error::{JobFileError, TaskFieldsError};
 use names::CommandText;
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
-use paths::{declared_as, declares_number, mentions, without_dot};
+use paths::{declared_as, declares_number, kept_path, mentions, without_dot};
 pub use read::{draft_job, read_job_file, read_job_text};
 pub use values::{
     ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange,
@@ -99,6 +100,11 @@ pub struct TaskFields {
     /// Working folder; `sandbox` for a folder of the task's own, which is the default for a task
     /// with outputs.
     pub folder: Option<Name>,
+    /// Whether a task with outputs runs in the folder of submission. Its outputs are written in its
+    /// sandbox all the same.
+    pub in_place: bool,
+    /// Whether inputs are private copies, which the task may write, and not links to the store.
+    pub copy_inputs: bool,
     /// Processors.
     pub cpus: Option<f64>,
     /// Memory.
@@ -246,11 +252,15 @@ impl TaskFields {
             words.push(Template::parse("{}"));
         }
         let command = CommandText::of(&template);
+        let sandbox = template.folder == WorkingFolder::Sandbox;
         let names = names::tell_apart(draft, &command, (0, &HashSet::new()), &mut template.inputs)?;
         let inputs = template.inputs.len();
         let place = Array { template: draft.template(template)?, declared, command, inputs, names };
         let first = draft.len() as u32;
         self.add_tasks(draft, known, &place, items).await?;
+        if sandbox {
+            missing::warn(draft, &place.command, place.template, first as usize);
+        }
         if let Some(id) = &self.id {
             let entry = (first, draft.len() as u32 - first, place.template);
             if known.0.insert(id.clone(), entry).is_some() {
@@ -272,12 +282,13 @@ impl TaskFields {
             Items::Files(files) => {
                 draft.look_up(&files).await?;
                 for file in files {
-                    let input = draft.input(&file).await?;
+                    let input = self.as_staged(draft.input(&file).await?);
                     self.add_task(draft, known, place, vec![file], Some(input)).await?;
                 }
             }
             Items::Blocks(blocks) => {
                 for (file, block) in blocks {
+                    let block = self.as_staged(block);
                     self.add_task(draft, known, place, vec![file], Some(block)).await?;
                 }
             }
@@ -333,6 +344,19 @@ impl TaskFields {
             && (has_files || self.each_line.is_some() || !self.items.is_empty())
     }
 
+    /// Whether the task works in its sandbox.
+    fn is_in_sandbox(&self) -> bool {
+        match self.folder.as_deref() {
+            Some(folder) => folder == b"sandbox",
+            None => !self.outputs.is_empty() && !self.in_place,
+        }
+    }
+
+    /// An input as the task gets it: a link to the store, or a copy.
+    fn as_staged(&self, input: Input) -> Input {
+        if self.copy_inputs { input.copied() } else { input }
+    }
+
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
         let program = match (self.noop, self.command.0.is_empty()) {
             (true, true) => Program::Noop,
@@ -350,11 +374,15 @@ impl TaskFields {
             Some(b"sandbox") => WorkingFolder::Sandbox,
             Some(folder) if folder.starts_with(b"/") => WorkingFolder::Path(folder.into()),
             Some(folder) => WorkingFolder::Path(Name::concat(&[&base, b"/", folder])),
-            None if self.outputs.is_empty() => WorkingFolder::Path(base.clone()),
-            None => WorkingFolder::Sandbox,
+            None if self.is_in_sandbox() => WorkingFolder::Sandbox,
+            None => WorkingFolder::Path(base.clone()),
         };
-        if let (WorkingFolder::Path(_), Some(output)) = (&template.folder, self.outputs.first()) {
-            return Err(TaskFieldsError::FolderAndOutput(output.file.clone()));
+        match (&self.folder, self.outputs.first()) {
+            (Some(_), _) if self.in_place => return Err(TaskFieldsError::FolderAndInPlace),
+            (Some(folder), Some(output)) if *folder != "sandbox" => {
+                return Err(TaskFieldsError::FolderAndOutput(output.file.clone()));
+            }
+            _ => {}
         }
         if let (WorkingFolder::Sandbox, Program::Command(words)) =
             (&template.folder, &mut template.program)
@@ -380,7 +408,7 @@ impl TaskFields {
             return Err(TaskFieldsError::Variable(name.clone()));
         }
         for output in &self.outputs {
-            template.outputs.push(output.spec()?);
+            template.outputs.push(output.spec(self.in_place)?);
         }
         template.resources = self.resources()?;
         template.priority = self.priority.unwrap_or(0);
@@ -527,7 +555,9 @@ impl TaskFields {
             InputFields::Named { path, name, range, records, broadcast } => {
                 (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
             }
-            InputFields::Output { .. } => return add_outputs(draft, known, fields, inputs),
+            InputFields::Output { .. } => {
+                return add_outputs(draft, known, fields, self.copy_inputs, inputs);
+            }
         };
         let parsed = template_of(path, values.len())?;
         let with = Expansion {
@@ -565,12 +595,13 @@ impl TaskFields {
                 Some(part) => draft.part(&found, *part).await?,
                 None => draft.input(&found).await?,
             };
-            input.name = name.clone();
+            let own_path = || kept_path(&found).filter(|_| self.is_in_sandbox());
+            input.name = name.clone().or_else(own_path);
             if broadcast {
                 draft.broadcast(&input);
             }
             let place = inputs.len() as u32;
-            inputs.push(input);
+            inputs.push(self.as_staged(input));
             // From now on, a column that names this file stands for its staged path.
             for value in
                 values.iter_mut().filter(|value| same(&value.text, &found) && value.input.is_none())
@@ -610,11 +641,12 @@ fn template_of(path: &Name, columns: usize) -> Result<Template, TaskFieldsError>
     Ok(template)
 }
 
-/// Adds outputs of other tasks to the inputs of a task.
+/// Adds outputs of other tasks to the inputs of a task, as copies if `are_copied` is set.
 fn add_outputs(
     draft: &Draft,
     known: &TaskIds,
     fields: &InputFields,
+    are_copied: bool,
     inputs: &mut Vec<Input>,
 ) -> Result<(), TaskFieldsError> {
     let InputFields::Output { task, output, index, name, into, range, records } = fields else {
@@ -647,7 +679,8 @@ fn add_outputs(
     };
     let named =
         |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
-    inputs.extend(indices.map(|task| Input { from: from(task), name: named(task) }));
+    let added = indices.map(|task| Input { from: from(task), name: named(task) });
+    inputs.extend(added.map(|input| if are_copied { input.copied() } else { input }));
     Ok(())
 }
 

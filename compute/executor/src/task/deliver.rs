@@ -25,6 +25,7 @@ use eyas_types::task::STREAMS;
 use eyas_types::template::Expansion;
 use eyas_types::{FileMode, Name, ObjectId, ObjectSpec, Outcome, OutputSpec, PlaceId, Status};
 
+use super::in_place::how_to_write;
 use super::output_claim::Claim;
 use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
 use super::status::failed;
@@ -225,8 +226,9 @@ impl TaskRunner {
                 )
             })?;
             if written.is_empty() && !spec.optional {
+                let how = how_to_write(&run.task.template, &pattern);
                 let reason =
-                    format!("the task ended well but did not write its output `{pattern}`");
+                    format!("the task ended well but did not write its output `{pattern}`{how}");
                 return Err(failed(FailureKind::Output, reason));
             }
             for written in written {

@@ -111,6 +111,14 @@ pub(crate) struct RunArgs {
     /// Working folder of the tasks, on storage that all nodes share [default: the current folder]
     #[arg(long, value_name = "PATH", value_parser = words::name())]
     folder: Option<Name>,
+    /// Run tasks with outputs in the current folder and not in folders of their own. A word of the
+    /// command that is the FILE of an output becomes a path in $EYAS_SANDBOX; the file is taken
+    /// from there
+    #[arg(long, conflicts_with_all = ["folder", "sandbox"])]
+    in_place: bool,
+    /// Give each task private copies of its inputs, which it may write, in place of hard links
+    #[arg(long)]
+    copy_inputs: bool,
     /// Set an environment variable; the value may contain placeholders (may be repeated)
     #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = words::variable())]
     env: Vec<(String, Name)>,
@@ -372,6 +380,8 @@ async fn draft(
         outputs: args.output.iter().map(output).collect(),
         env: args.env.iter().cloned().collect(),
         folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
+        in_place: args.in_place,
+        copy_inputs: args.copy_inputs,
         cpus: Some(args.cpus),
         memory: args.memory.map(Bytes),
         disk: args.disk.map(Bytes),

@@ -86,9 +86,13 @@ pub enum TaskFieldsError {
     /// A task with outputs has a working folder of its own choice.
     #[error(
         "output `{0}` is taken from the task's sandbox, so the task cannot have another folder: \
-         leave `folder` out"
+         leave `folder` out, or run in the folder of submission: `in_place = true`, in `eyas run` \
+         --in-place"
     )]
     FolderAndOutput(Name),
+    /// A task that runs in the folder of submission has another folder.
+    #[error("`in_place` is the folder of submission, and `folder` is another one: leave one out")]
+    FolderAndInPlace,
     /// The name of an environment variable is empty, or has `=` or a zero byte in it.
     #[error("`{0}` cannot be the name of an environment variable: use letters, digits and `_`")]
     Variable(String),

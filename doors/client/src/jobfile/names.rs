@@ -116,7 +116,7 @@ impl CommandText {
         self.named.contains(&(place as u32))
     }
 
-    fn has_pattern_of(&self, name: &[u8]) -> bool {
+    pub fn has_pattern_of(&self, name: &[u8]) -> bool {
         self.patterns.iter().any(|pattern| pattern.names(name))
     }
 }

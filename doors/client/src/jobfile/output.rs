@@ -26,7 +26,9 @@ pub struct OutputFields {
 }
 
 impl OutputFields {
-    pub(super) fn spec(&self) -> Result<OutputSpec, TaskFieldsError> {
+    /// The output of a task. If the task runs in the folder of submission (`is_in_place`), the file
+    /// goes where its name says.
+    pub(super) fn spec(&self, is_in_place: bool) -> Result<OutputSpec, TaskFieldsError> {
         let file = &self.file;
         let replicas = match (self.keep, self.replicas) {
             (Keep::No, Some(_)) => {
@@ -39,7 +41,8 @@ impl OutputFields {
             }
             (keep, replicas) => replicas.unwrap_or(u8::from(keep != Keep::No)),
         };
-        let to = self.to.as_deref().or((self.keep == Keep::No).then_some(b"./"));
+        let own = if is_in_place && !Template::parse(file).is_glob() { &file[..] } else { b"./" };
+        let to = self.to.as_deref().or((self.keep == Keep::No).then_some(own));
         if let Some(to) = to.filter(|to| is_kept_name(to)) {
             return Err(TaskFieldsError::KeptDestination { file: file.clone(), to: to.into() });
         }

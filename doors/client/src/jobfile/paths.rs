@@ -1,7 +1,9 @@
 //! Paths in the words of commands: whether a word names a file of the submission.
 
 use std::collections::HashMap;
+use std::path::Component;
 
+use eyas_store::path_of;
 use eyas_types::{Name, Numbers};
 
 use crate::draft::Draft;
@@ -50,6 +52,23 @@ pub(super) fn mentions(text: &[u8], path: &[u8]) -> bool {
     let mut starts =
         (0..(text.len() + 1).saturating_sub(path.len())).filter(|at| text[*at..].starts_with(path));
     starts.any(|at| (at == 0 || !is_of_path(text.get(at - 1))) && ends(at))
+}
+
+/// The name of an input in the sandbox, if it is not the last part of its path: a relative path
+/// stays as it is, so that programs find the file where they would find it outside.
+pub(super) fn kept_path(source: &Name) -> Option<Name> {
+    if source.is_url() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for part in path_of(source).components() {
+        match part {
+            Component::Normal(part) => parts.push(part.as_encoded_bytes()),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    (parts.len() > 1).then(|| parts.join(&b'/').into())
 }
 
 /// Whether two words name the same file of the submission's folder.

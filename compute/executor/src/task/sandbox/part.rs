@@ -1,6 +1,6 @@
 //! Inputs that are a part of a file: a range of bytes, or of records. The whole object is in the
 //! store, and the sandbox gets a copy of the part, so it takes room on the disk of the sandboxes. A
-//! part is never shared between tasks.
+//! part is never shared between tasks. All bytes of a file are a copy that the task may write.
 
 use std::path::Path;
 
@@ -45,6 +45,13 @@ impl Sandbox {
         remember: bool,
     ) -> Result<(), PartError> {
         let place = self.prepare(name);
+        if part == PartOfFile::ALL {
+            store.stage_copy(object, &place)?;
+            if remember {
+                self.remember(name, &place);
+            }
+            return Ok(());
+        }
         let mut opened = store.open_object(object)?;
         let bytes = match part {
             PartOfFile::Bytes { first, .. } if first >= opened.size_bytes => {
