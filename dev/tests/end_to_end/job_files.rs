@@ -103,7 +103,7 @@ fn mistakes_are_found_with_their_line() {
 fn mistakes_in_json_lines_are_found_with_their_line() {
     let cluster = dispatcher();
     for (line, says) in [
-        ("{\"command\": [\"true\"", "EOF"),
+        ("{\"command\": [\"true\"", "the line ends before its task does"),
         ("{\"comand\": [\"true\"]}", "`comand`"),
         ("[1]", "line 3"),
         ("{\"command\": [\"cat\"], \"inputs\": [\"missing\"]}", "missing"),

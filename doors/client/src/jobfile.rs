@@ -47,6 +47,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 mod values;
+mod wrong_key;
 
 pub use error::{JobFileError, TaskFieldsError};
 use names::CommandText;
@@ -58,6 +59,7 @@ pub use values::{
     ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange,
     RecordRangeError,
 };
+use values::{named_numbers, number, one_or_more, some_number};
 
 /// Processors that a task may have.
 pub const CPUS: RangeInclusive<f64> = 0.001..=1_000_000.0;
@@ -90,8 +92,10 @@ pub struct TaskFields {
     #[serde(skip)]
     pub items: Vec<ListLine>,
     /// Files that the task reads.
+    #[serde(deserialize_with = "one_or_more")]
     pub inputs: Vec<InputFields>,
     /// Files that the task writes.
+    #[serde(deserialize_with = "one_or_more")]
     pub outputs: Vec<OutputFields>,
     /// Environment variables.
     pub env: std::collections::BTreeMap<String, Name>,
@@ -99,14 +103,17 @@ pub struct TaskFields {
     /// with outputs.
     pub folder: Option<Name>,
     /// Processors.
+    #[serde(deserialize_with = "some_number")]
     pub cpus: Option<f64>,
     /// Memory.
     pub memory: Option<Bytes>,
     /// Disk for its sandbox.
     pub disk: Option<Bytes>,
     /// Other resources.
+    #[serde(deserialize_with = "named_numbers")]
     pub resources: std::collections::BTreeMap<String, u64>,
     /// Priority; tasks of higher priority go first. The priority of the job if missing.
+    #[serde(deserialize_with = "some_number")]
     pub priority: Option<i32>,
     /// Match expression that is true for executors which may run the task.
     pub requirements: Option<String>,
@@ -115,6 +122,7 @@ pub struct TaskFields {
     /// Time limit.
     pub timeout: Option<Duration>,
     /// Number of retries after a failure.
+    #[serde(deserialize_with = "number")]
     pub retries: u32,
     /// Limit on captured output.
     pub capture: Option<Bytes>,
@@ -151,6 +159,7 @@ pub enum InputFields {
         /// The `file` of the output; the first output if missing.
         output: Option<Name>,
         /// Index of the task in its array, from 0; all tasks of the array if missing.
+        #[serde(default, deserialize_with = "some_number")]
         index: Option<u32>,
         /// Name in the sandbox.
         name: Option<Name>,
@@ -327,9 +336,13 @@ impl TaskFields {
     /// Whether a command without a placeholder for the item gets one. Numbers are never added: most
     /// commands would take them for an argument.
     fn is_item_appended(&self) -> bool {
+        self.append.unwrap_or(true) && self.may_append_item()
+    }
+
+    /// Whether the item of a task is a file or a line.
+    fn may_append_item(&self) -> bool {
         let has_files = !self.each.0.is_empty() || !self.each_block.0.is_empty();
-        self.append.unwrap_or(true)
-            && (has_files || self.each_line.is_some() || !self.items.is_empty())
+        has_files || self.each_line.is_some() || !self.items.is_empty()
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
@@ -433,6 +446,12 @@ impl TaskFields {
         let given = [each, each_block, has_items, self.each_line.is_some(), self.array.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(TaskFieldsError::SeveralItems);
+        }
+        if self.separator.is_some() && self.each_line.is_none() {
+            return Err(TaskFieldsError::SeparatorWithoutLines);
+        }
+        if self.append.is_some() && !self.may_append_item() {
+            return Err(TaskFieldsError::AppendWithoutItems);
         }
         if let Some(range) = &self.array {
             return Ok(Items::Numbers(array(range)?));

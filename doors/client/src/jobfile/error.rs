@@ -11,14 +11,15 @@ use crate::sources::{MAX_LINE_BYTES, SourceError};
 /// What is wrong in a job file, and where.
 #[derive(Debug, Error)]
 #[error(
-    "{file}, line {line}{}: {why}",
+    "{file}{}{}: {why}",
+    line.map_or_else(String::new, |line| format!(", line {line}")),
     column.map_or_else(String::new, |column| format!(", column {column}"))
 )]
 pub struct JobFileError {
     /// Path of the file.
     pub file: String,
-    /// Number of the line, from 1.
-    pub line: usize,
+    /// Number of the line, from 1; none if the file cannot be read at all.
+    pub line: Option<usize>,
     /// Number of the column, from 1, if it is known.
     pub column: Option<usize>,
     /// The mistake.
@@ -29,11 +30,81 @@ pub struct JobFileError {
 #[derive(Debug, Error)]
 pub enum TaskFieldsError {
     /// The job file cannot be read.
-    #[error("the job file cannot be read: {0}")]
+    #[error("{}", unreadable(.0))]
     Unreadable(std::io::Error),
-    /// The text is not TOML or JSON, or a field has a wrong name or value.
+    /// The text is not TOML or JSON, or the reader of a value says what is wrong.
     #[error("{0}")]
     Syntax(String),
+    /// The text is YAML.
+    #[error(
+        "this is YAML, but a job file is TOML, or JSON lines in a file whose name ends in .jsonl: \
+         write [[task]] on a line, and below it a line such as command = [\"wc\", \"-l\", \
+         \"in.txt\"]"
+    )]
+    Yaml,
+    /// The text is a script.
+    #[error(
+        "this is a script, but a job file is TOML, or JSON lines in a file whose name ends in \
+         .jsonl: run the script itself, with `eyas run -- PATH`"
+    )]
+    Script,
+    /// A line of JSON is no object.
+    #[error(
+        "each line is a task: write a line such as {{\"command\": [\"wc\", \"-l\", \"in.txt\"]}}"
+    )]
+    NoTask,
+    /// A key that is not known.
+    #[error("`{key}` is not a key of {of}: {instead}")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// What has the key, such as "a task".
+        of: &'static str,
+        /// What to write instead.
+        instead: String,
+    },
+    /// A key of a task stands before the first task.
+    #[error("`{0}` is a key of a task: write [[task]] on a line before it")]
+    KeyOfTask(String),
+    /// A key of the whole job stands in a task.
+    #[error(
+        "`{0}` is a key of the whole job: write it before the first [[task]] of a job file in TOML"
+    )]
+    KeyOfJob(String),
+    /// A key has a value of the wrong kind.
+    #[error("`{key}` cannot be {value}: it is {is}. Write {line}")]
+    WrongValue {
+        /// The key.
+        key: &'static str,
+        /// The value as it was written.
+        value: String,
+        /// What the value has to be.
+        is: &'static str,
+        /// A line to write instead.
+        line: String,
+    },
+    /// An element of a list has none of the forms that there are.
+    #[error("`{key}` cannot have {value}: write {forms}")]
+    WrongElement {
+        /// The key of the list.
+        key: &'static str,
+        /// The element as it was written.
+        value: String,
+        /// The forms that there are.
+        forms: String,
+    },
+    /// A separator without lines.
+    #[error(
+        "`separator` splits the lines of `each_line` into columns, and the task has no lines: add \
+         each_line = \"FILE\", or leave `separator` out"
+    )]
+    SeparatorWithoutLines,
+    /// `append` without files or lines.
+    #[error(
+        "`append` (--no-append) is about the file or line of a task, and the task has none: add \
+         `each`, `each_block` or `each_line`, or leave it out"
+    )]
+    AppendWithoutItems,
     /// The job file has the ending of a JSON document.
     #[error(
         "a job file is TOML, or JSON lines with one task on each line: write each task on one \
@@ -195,4 +266,18 @@ pub enum TaskFieldsError {
         /// Number of files.
         files: usize,
     },
+}
+
+/// Why a job file cannot be read, and what to do.
+fn unreadable(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file: check the path".into(),
+        std::io::ErrorKind::IsADirectory => "this is a folder: name the job file in it".into(),
+        std::io::ErrorKind::InvalidData => {
+            "the file is not text in UTF-8, but a job file is TOML or JSON lines: check the path, \
+             or convert the file with `iconv`"
+                .into()
+        }
+        _ => format!("the job file cannot be read: {error}"),
+    }
 }
