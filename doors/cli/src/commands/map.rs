@@ -250,7 +250,7 @@ fn show_seen(seen: MapEvent, bar: &ProgressBar, progress: &mut ProgressDisplay) 
                     say!("{} (of task {})", show::cut(outcome.cut_bytes), result.index);
                 }
                 if is_failed {
-                    say!("task {} did not succeed: {}", result.index, outcome.status);
+                    say!("task {} did not succeed: {}", result.index, outcome.in_words(None));
                 }
             });
         }

@@ -159,7 +159,7 @@ fn print_log(result: &TaskResult, only_stderr: bool) -> Result<(), CliError> {
         print::bytes(&outcome.stdout)?;
         if has_failed {
             print::bytes_to_stderr(&outcome.stderr);
-            say!("the task did not succeed: {}", outcome.status);
+            say!("the task did not succeed: {}", outcome.in_words(None));
         }
     }
     if outcome.cut_bytes > 0 {
@@ -172,7 +172,7 @@ fn print_log_as_json(result: &TaskResult) -> Result<(), CliError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let outcome = &result.outcome;
     let log = json!({
-        "status": outcome.status.to_string(),
+        "status": outcome.in_words(None),
         "stdout": text(&outcome.stdout),
         "stderr": text(&outcome.stderr),
         "cut_bytes": outcome.cut_bytes,

@@ -256,7 +256,9 @@ impl ResultPrinter {
                     let view = FailureView { stderr: String::new(), ..view };
                     say!("{}", show::failure(&result.index.to_string(), &view));
                 }
-                (true, None) => say!("task {} did not succeed: {}", result.index, outcome.status),
+                (true, None) => {
+                    say!("task {} did not succeed: {}", result.index, outcome.in_words(None))
+                }
                 (false, _) => {}
             }
             print::bytes(&outcome.stdout)?;
