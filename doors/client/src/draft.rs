@@ -9,6 +9,7 @@ use eyas_store::emulation::Limits;
 use eyas_store::{ClusterFile, Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
+use eyas_types::units::format_count;
 use eyas_types::{
     Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, Program,
     TaskItem, TaskTemplate, Template, Value,
@@ -38,7 +39,10 @@ pub enum DraftError {
     #[error("looking up inputs was broken off: {0}")]
     Broken(tokio::task::JoinError),
     /// A word has a placeholder for a column that the item does not have.
-    #[error("`{word}` asks for column {column}, but the item has {columns}")]
+    #[error(
+        "`{word}` asks for column {column}, but the item has {}",
+        format_count(*.columns as u64, "column")
+    )]
     Column {
         /// The word, as it was written.
         word: Template,
@@ -54,7 +58,11 @@ pub enum DraftError {
         word: Template,
     },
     /// A word has a placeholder for an input that the task does not have.
-    #[error("`{word}` asks for input {input}, but the task has {inputs}")]
+    #[error(
+        "`{word}` asks for input {input}, but the task has {}: name the file with --input (`inputs` \
+         in a job file)",
+        format_count(*.inputs as u64, "input")
+    )]
     Input {
         /// The word, as it was written.
         word: Template,

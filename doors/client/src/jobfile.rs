@@ -36,7 +36,7 @@ use eyas_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, DraftError};
 use crate::sources::{ListLine, array, lines_of};
 
 mod error;
@@ -290,8 +290,9 @@ impl TaskFields {
                 }
             }
             Items::Lines(lines) => {
-                for line in lines {
-                    self.add_task(draft, known, place, line.columns, None).await?;
+                for ListLine { number, columns } in lines {
+                    let added = self.add_task(draft, known, place, columns, None).await;
+                    added.map_err(|why| self.in_line(number, why))?;
                 }
             }
             Items::Numbers(numbers)
@@ -308,6 +309,23 @@ impl TaskFields {
             }
         }
         Ok(())
+    }
+
+    /// Adds the place of a line to the error that it lacks a column.
+    fn in_line(&self, line: usize, why: TaskFieldsError) -> TaskFieldsError {
+        let lacks_column = matches!(
+            why,
+            TaskFieldsError::Column { .. } | TaskFieldsError::Draft(DraftError::Column { .. })
+        );
+        match &self.each_line {
+            Some(file) if lacks_column => TaskFieldsError::ShortLine {
+                file: file.clone(),
+                line,
+                separator: self.separator.clone(),
+                why: Box::new(why),
+            },
+            _ => why,
+        }
     }
 
     /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program

@@ -12,10 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// No file matches a pattern.
-    #[error(
-        "no file matches `{0}`: check the path; a pattern must be in quotes, so that the shell \
-         leaves it alone"
-    )]
+    #[error("no file matches `{pattern}`: {why}", pattern = .0, why = why_no_match(.0))]
     NoMatch(Name),
     /// The text is not a pattern.
     #[error("`{pattern}` is not a glob: {why}")]
@@ -62,6 +59,41 @@ pub enum SourceError {
         /// Number of the line, from 1.
         line: usize,
     },
+}
+
+/// Why a pattern matches no file, as far as the pattern tells, and what to do.
+fn why_no_match(pattern: &Name) -> String {
+    let text = pattern.to_string();
+    if text.starts_with('~') {
+        let home = std::env::var("HOME").ok().filter(|_| text.starts_with("~/"));
+        let path = home.map(|home| format!("{home}{}", &text[1..]));
+        return format!(
+            "`~` is for the shell, which leaves it alone in quotes: write the path{}",
+            path.map_or_else(String::new, |path| format!(", `{path}`"))
+        );
+    }
+    if let Some(alternatives) = without_braces(&text) {
+        let named: Vec<_> = alternatives.iter().map(|text| format!("`{text}`")).collect();
+        return format!(
+            "braces are for the shell, which leaves them alone in quotes: name each pattern, {}",
+            named.join(" and ")
+        );
+    }
+    if text.contains('$') {
+        return "`$` is for the shell, which leaves it alone in single quotes: write the path, or \
+                use double quotes"
+            .into();
+    }
+    "check the path; a pattern must be in quotes, so that the shell leaves it alone".into()
+}
+
+/// The patterns that a shell would make of the first braces with a comma: `a{1,2}.txt` -> `a1.txt`
+/// and `a2.txt`.
+fn without_braces(text: &str) -> Option<Vec<String>> {
+    let (before, rest) = text.split_once('{')?;
+    let (inside, after) = rest.split_once('}')?;
+    let is_list = inside.contains(',') && !inside.contains('{');
+    is_list.then(|| inside.split(',').map(|part| format!("{before}{part}{after}")).collect())
 }
 
 /// Maximum length of a line that is an item. The dispatcher gets a line in one message.
@@ -217,6 +249,32 @@ mod tests {
         assert_eq!(files_of(&"s3://bucket/*".into()).unwrap(), ["s3://bucket/*"]);
         assert!(matches!(files_of(&at("*.png")), Err(SourceError::NoMatch(_))));
         assert!(matches!(files_of(&at("[")), Err(SourceError::Pattern { .. })));
+    }
+
+    #[test]
+    fn what_only_a_shell_expands_is_said() {
+        let home = std::env::var("HOME").expect("tests have a home");
+        for (pattern, says) in [
+            (
+                "~/x/*",
+                format!(
+                    "`~` is for the shell, which leaves it alone in quotes: write the path, \
+                     `{home}/x/*`"
+                ),
+            ),
+            ("~other/*", "`~` is for the shell, which leaves it alone in quotes: write".into()),
+            (
+                "in/{a,b}.txt",
+                "braces are for the shell, which leaves them alone in quotes: name each pattern, \
+                 `in/a.txt` and `in/b.txt`"
+                    .into(),
+            ),
+            ("$HOME/*.txt", "`$` is for the shell, which leaves it alone in single quotes".into()),
+            ("in/{a}*.txt", "check the path; a pattern must be in quotes".into()),
+        ] {
+            let said = SourceError::NoMatch(pattern.into()).to_string();
+            assert!(said.starts_with(&format!("no file matches `{pattern}`: {says}")), "{said}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What can be wrong with the fields of a task, and with a job file.
 
 use eyas_types::task::MAX_REPLICAS;
+use eyas_types::units::format_count;
 use eyas_types::{Name, PolicyError};
 use thiserror::Error;
 
@@ -238,7 +239,10 @@ pub enum TaskFieldsError {
     #[error("the input from task `{0}` has both `name` and `into`: write one of them")]
     NameAndInto(String),
     /// An input asks for a column that the item does not have.
-    #[error("input `{path}` asks for column {column}, but the item has {columns}")]
+    #[error(
+        "input `{path}` asks for column {column}, but the item has {}",
+        format_count(*.columns as u64, "column")
+    )]
     Column {
         /// The input as it was written.
         path: Name,
@@ -246,6 +250,18 @@ pub enum TaskFieldsError {
         column: u16,
         /// Number of columns of the item.
         columns: usize,
+    },
+    /// A line of a list has fewer columns than the task asks for.
+    #[error("{file}, line {line}: {why}{}", of_lines(.separator.as_deref()))]
+    ShortLine {
+        /// The list.
+        file: Name,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The text between columns.
+        separator: Option<String>,
+        /// The column that is missing.
+        why: Box<TaskFieldsError>,
     },
     /// The range of an input is malformed.
     #[error(transparent)]
@@ -266,6 +282,16 @@ pub enum TaskFieldsError {
         /// Number of files.
         files: usize,
     },
+}
+
+/// What to do about a line that lacks a column.
+fn of_lines(separator: Option<&str>) -> String {
+    match separator {
+        Some(separator) => format!(
+            "; columns are separated by `{separator}`: add what is missing, or remove the line"
+        ),
+        None => "; give the text between columns with --colsep (`separator` in a job file)".into(),
+    }
 }
 
 /// Why a job file cannot be read, and what to do.

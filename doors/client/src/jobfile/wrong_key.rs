@@ -515,8 +515,8 @@ mod tests {
             ),
             (
                 "inputs = [{ task = \"x\", index = \"{}\" }]",
-                "3: `index` cannot be \"{}\": it is the place of one task in its array, from 0; all \
-                 of them are read if it is left out. Write index = 3",
+                "3: `index` cannot be \"{}\": it is the place of one task in its array, from 0; \
+                 all of them are read if it is left out. Write index = 3",
             ),
             (
                 "inputs = [{ file = \"x\" }]",
@@ -533,7 +533,7 @@ mod tests {
             ),
             (
                 "outputs = [{ file = \"x\", keeps = true }]",
-                "3: `keeps` is not a key of an output: the nearest key is `keep`: write keep = true",
+                "3: `keeps` is not a key of an output: the nearest key is `keep`: write keep = t",
             ),
             (
                 "outputs = [{ file = \"x\", keep = \"long\" }]",
