@@ -15,6 +15,9 @@ use eyas_store::Emulation;
 
 use crate::error::ValueError;
 
+/// Headings of the options of [`ShapeArgs`].
+pub(crate) const SHAPE_HEADINGS: [&str; 3] = ["Local cluster", "Placement", "Executors"];
+
 /// The shape of a local cluster.
 #[derive(Args, Clone)]
 pub(crate) struct ShapeArgs {
@@ -141,7 +144,13 @@ pub(crate) struct NodeArgs {
     #[arg(long)]
     pub dfs: bool,
     /// With --dfs: maximum size of each executor's audit log of changes of files; 0 for no log
-    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = units::parse_bytes)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "128MiB",
+        value_parser = units::parse_bytes,
+        requires = "dfs"
+    )]
     pub audit_bytes: u64,
     /// Map of users, a TOML file as for `eyas dfs put`: files of the cluster that tasks write
     /// belong to the owner of this executor's access key, else of its user name, else of the role

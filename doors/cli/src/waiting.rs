@@ -188,6 +188,13 @@ pub(crate) fn continues(job: JobId) -> String {
     )
 }
 
+/// The command that runs tasks of an ended job again, if some did not succeed.
+pub(crate) fn again(ended: &JobView) -> Option<String> {
+    let left = ended.tasks.failed + ended.tasks.cancelled;
+    let left = (left > 0).then(|| format_count(left, "task"))?;
+    Some(format!("`eyas job retry {}` runs the {left} again that did not succeed", ended.job))
+}
+
 /// Waits for the end of all jobs in turn, and prints the result of each.
 pub(crate) async fn wait_for_all(
     client: &mut Client,
@@ -211,6 +218,7 @@ pub(crate) async fn wait_for_all(
                 say_failures(client, &view, &progress).await?;
             }
             progress.suspend(|| say!("{prefix}{}", show::summary(&view)));
+            again(&view).iter().for_each(|line| progress.suspend(|| say!("{line}")));
         }
         ended.push(view);
     }
@@ -263,6 +271,17 @@ async fn say_failures(
 mod tests {
     use super::*;
     use crate::commands::top::overview::tests::job;
+
+    #[test]
+    fn an_ended_job_says_how_to_go_on() {
+        let mut ended = job(29, "job", 4, 4);
+        assert_eq!(again(&ended), None);
+        (ended.tasks.succeeded, ended.tasks.failed, ended.tasks.cancelled) = (1, 1, 2);
+        assert_eq!(
+            again(&ended).as_deref(),
+            Some("`eyas job retry 29` runs the 3 tasks again that did not succeed")
+        );
+    }
 
     #[test]
     fn a_job_has_succeeded_if_all_tasks_have_and_no_output_was_cut() {

@@ -6,16 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{Distribution, JobId, Name, shown, units};
 use eyas_client::view::{JobReport, JobView};
 use eyas_client::{
-    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore,
-    OutputFields, SourceError, TaskFields, array, home,
+    Bytes, CPUS, Client, ClientError, Cluster, CommandWords, Draft, Duration as Span, InputFields,
+    OneOrMore, OutputFields, SourceError, TaskFields, array, home,
 };
 use eyas_session::private::{PrivateFolder, temporary_folder};
-use eyas_session::{Access, trusted};
+use eyas_session::{Access, SessionError, trusted};
 use tokio::sync::Notify;
 
 use crate::connect::{connect_to, unexpected};
@@ -24,7 +26,7 @@ use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::local::LocalFolders;
-use crate::node_args::{ShapeArgs, named_amounts, parse_amount};
+use crate::node_args::{SHAPE_HEADINGS, ShapeArgs, named_amounts, parse_amount};
 use crate::pool_file::PoolFileArgs;
 use crate::print::say;
 use crate::waiting::{self, ProgressDisplay};
@@ -142,7 +144,12 @@ pub(crate) struct RunArgs {
     max_output: u64,
     /// Print and remember only this much of them, up to 16MiB; what is cut off does not change the
     /// exit code
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = units::parse_bytes,
+        conflicts_with = "max_output"
+    )]
     capture: Option<u64>,
     /// Print results in the order of the items
     #[arg(long, short = 'k')]
@@ -178,6 +185,9 @@ pub(crate) struct RunArgs {
     reconnect: ReconnectArgs,
     #[command(flatten)]
     shape: ShapeArgs,
+    /// Options of `shape` that are on the command line.
+    #[arg(skip)]
+    shape_given: Vec<String>,
     /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
     /// is {} itself
     #[arg(
@@ -217,8 +227,11 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         // runs.
         home().map_err(|e| format!("{e}; or skip the report with --report none"))?;
     }
+    let on_cluster = on_cluster(&args, global).await?;
+    let is_known = on_cluster || global.names_cluster();
+    let cluster = is_known.then(|| global.cluster()).transpose()?;
     let drafted = tokio::select! {
-        draft = draft(&args, global, &progress) => draft.map(Some),
+        draft = draft(&args, cluster.as_ref(), &progress) => draft.map(Some),
         () = interrupt.received() => Ok(None),
     };
     let Some(draft) = drafted.inspect_err(|_| progress.clear())? else {
@@ -229,8 +242,8 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         say!("no tasks: {}", args.why_no_tasks());
         return Ok(ExitCode::SUCCESS);
     }
-    if global.names_cluster() && args.pool.is_none() {
-        let access = global.cluster()?.access()?;
+    if let Some(cluster) = cluster.filter(|_| on_cluster) {
+        let access = cluster.access()?;
         let client = connect_to(&access, global).await?;
         return run_on(&access, client, draft, &args, false, progress, interrupt).await;
     }
@@ -258,7 +271,62 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     done
 }
 
+/// Whether the job runs on a cluster that is there: on the one that is named, as with every
+/// command; else on `default`, if it runs and no option shapes a cluster of the job's own.
+async fn on_cluster(args: &RunArgs, global: &GlobalArgs) -> Result<bool, CliError> {
+    if args.pool.is_some() {
+        return match args.shape_given.iter().any(|option| option == "--nodes") {
+            true => Err(wrong_option(
+                "--nodes cannot be used with --pool, whose nodes a batch system grants: write \
+                 --pool-options '--max-nodes N'",
+            )),
+            false => Ok(false),
+        };
+    }
+    if global.names_cluster() {
+        return match args.shape_given.first() {
+            Some(option) => Err(wrong_option(&format!(
+                "{option} is for a cluster that `eyas run` starts for the job, but the job runs \
+                 on a cluster that is there ({}): leave {option} out, or name no cluster",
+                global.cluster_option()
+            ))),
+            None => Ok(true),
+        };
+    }
+    // Without a home for clusters, there is none.
+    let Ok(cluster) = global.cluster() else { return Ok(false) };
+    if !args.shape_given.is_empty() || !cluster.access_path().exists() {
+        return Ok(false);
+    }
+    match Client::connect(&cluster.access()?).await {
+        Ok(_) => Ok(true),
+        Err(ClientError::Session(SessionError::Unreachable { .. })) => {
+            say!(
+                "the cluster `{}` does not run, so the job gets a temporary cluster",
+                global.cluster_name()
+            );
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn wrong_option(why: &str) -> CliError {
+    clap::Error::raw(ErrorKind::ArgumentConflict, format!("{why}\n")).into()
+}
+
 impl RunArgs {
+    /// Notes which options of the shape are on the command line, and not defaults.
+    pub fn note_given(&mut self, matches: &ArgMatches) {
+        let command = RunArgs::augment_args(clap::Command::new("run"));
+        let is_given = |arg: &&clap::Arg| {
+            arg.get_help_heading().is_some_and(|heading| SHAPE_HEADINGS.contains(&heading))
+                && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+        };
+        let given = command.get_arguments().filter(is_given);
+        self.shape_given = given.filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
+    }
+
     fn why_no_tasks(&self) -> String {
         match &self.each_line {
             Some(file) if *file == "-" => "standard input has no lines".into(),
@@ -275,7 +343,7 @@ impl RunArgs {
 
 async fn draft(
     args: &RunArgs,
-    global: &GlobalArgs,
+    cluster: Option<&Cluster>,
     progress: &ProgressDisplay,
 ) -> Result<Draft, CliError> {
     let program = args.command.first().map_or("noop".into(), |program| {
@@ -283,8 +351,8 @@ async fn draft(
     });
     let mut draft =
         Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
-    if global.names_cluster() {
-        draft = draft.on_cluster(&global.cluster()?);
+    if let Some(cluster) = cluster {
+        draft = draft.on_cluster(cluster);
     }
     let output = |word: &Name| match words::split_once(word) {
         Some((file, to)) => {
@@ -365,8 +433,13 @@ async fn run_on(
     };
     interrupt.set_final_message((!is_own).then(|| waiting::continues(job)));
     let stuck = Arc::new(Notify::new());
-    let mut output =
-        ResultPrinter::new(args.keep_order, is_joined, progress, is_own.then(|| stuck.clone()));
+    let mut output = ResultPrinter::new(
+        args.keep_order,
+        is_joined,
+        progress,
+        is_own.then(|| stuck.clone()),
+        (!is_own).then_some(job),
+    );
     // Nothing restarts the dispatcher of a cluster that this command has started.
     let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
     let watched = tokio::select! {
@@ -394,6 +467,7 @@ async fn run_on(
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     say!("{}", show::summary(&ended));
+    how_to_go_on(&ended, is_own, code).iter().for_each(|line| say!("{line}"));
     if let Err(error) = write_reports(access, job, args).await {
         let (at, again) =
             (where_results_are(args), if is_own { String::new() } else { report_again(job) });
@@ -403,6 +477,20 @@ async fn run_on(
         return Err(error.into());
     }
     Ok(ExitCode::from(code))
+}
+
+/// How to go on with a job of which tasks did not succeed. One of a cluster that this command has
+/// started (`is_own`) ends with the cluster.
+fn how_to_go_on(ended: &JobView, is_own: bool, code: u8) -> Option<String> {
+    match is_own {
+        false => waiting::again(ended),
+        true if code == INTERRUPTED && ended.tasks.cancelled > 0 => Some(
+            "the job ends with its temporary cluster. On a cluster that stays, `eyas job retry` \
+             goes on with such a job: start one with `eyas start local --detach`"
+                .into(),
+        ),
+        true => None,
+    }
 }
 
 /// The exit code of a job whose output was cut, if it is `code` otherwise.

@@ -55,6 +55,8 @@ pub(super) struct ResultPrinter {
     pub progress: ProgressDisplay,
     /// Notified when the job cannot continue.
     stuck: Option<Arc<Notify>>,
+    /// The job, if it stays: messages then name its tasks as other commands do.
+    job: Option<JobId>,
 }
 
 impl ResultPrinter {
@@ -63,6 +65,7 @@ impl ResultPrinter {
         is_joined: bool,
         progress: ProgressDisplay,
         stuck: Option<Arc<Notify>>,
+        job: Option<JobId>,
     ) -> Self {
         ResultPrinter {
             keep_order,
@@ -78,7 +81,13 @@ impl ResultPrinter {
             error: None,
             progress,
             stuck,
+            job,
         }
+    }
+
+    /// The name of a task in messages.
+    fn name(&self, index: u32) -> String {
+        self.job.map_or_else(|| index.to_string(), |job| TaskId { job, index }.to_string())
     }
 
     pub fn see(&mut self, seen: WatchEvent) {
@@ -168,7 +177,8 @@ impl ResultPrinter {
             );
         }
         if let [_, ..] = self.cut[..] {
-            let named: Vec<_> = self.cut.iter().take(MAX_NAMED_CUT).map(u32::to_string).collect();
+            let cut = self.cut.iter().take(MAX_NAMED_CUT);
+            let named: Vec<_> = cut.map(|index| self.name(*index)).collect();
             let more = if self.cut.len() > MAX_NAMED_CUT { ", …" } else { "" };
             say!("{} (of task {}{more})", show::cut(self.cut_bytes), named.join(", "));
         }
@@ -200,7 +210,8 @@ impl ResultPrinter {
         let to = folder.path().to_owned();
         let request = GetRequest { job, task: Some(*index), files, to, replaces: true };
         if let Err(e) = client.get(&request, Duration::ZERO, |_| {}).await {
-            say!("the whole output of task {index} cannot be fetched from its executor: {e}");
+            let task = self.name(*index);
+            say!("the whole output of task {task} cannot be fetched from its executor: {e}");
             self.print(result);
             return Ok(());
         }
@@ -246,6 +257,7 @@ impl ResultPrinter {
         self.note_cut(result.index, outcome.cut_bytes);
         let described = self.described.remove(&result.index);
         let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
+        let name = self.name(result.index);
         let end_of = |output| if self.is_joined { print::end_of_part(output) } else { b"" };
         let written = self.progress.suspend(|| {
             print::bytes_to_stderr(&outcome.stderr);
@@ -254,7 +266,7 @@ impl ResultPrinter {
                 // The whole standard error has just been printed.
                 (true, Some(view)) => {
                     let view = FailureView { stderr: String::new(), ..view };
-                    say!("{}", show::failure(&result.index.to_string(), &view));
+                    say!("{}", show::failure(&name, &view));
                 }
                 (true, None) => {
                     say!("task {} did not succeed: {}", result.index, outcome.in_words(None))
