@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use eyas_types::access::{KeyId, KeyRole, Principal};
+use eyas_types::mistake::{line_at, plainly};
 use eyas_wire::DataMode;
 use eyas_wire::trust::Trust;
 use serde::{Deserialize, Serialize};
@@ -214,13 +215,10 @@ impl Access {
         let is_older = text.contains("certificate") && !text.contains("authority");
         let damaged = |line, why| AccessError::Damaged { path: path.to_owned(), line, why };
         let file: AccessFile = toml::from_str(&text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let at = error.span().map_or(0, |span| span.start);
             match is_older {
                 true => malformed(AccessProblem::Older),
-                false => damaged(
-                    text[..at].matches('\n').count() + 1,
-                    AccessProblem::Form(error.message().replace("field", "key")),
-                ),
+                false => damaged(line_at(&text, at), AccessProblem::Form(plainly(error.message()))),
             }
         })?;
         let AccessFile { cluster, dispatcher, authority, certificate, key, relay } = file;
@@ -324,7 +322,7 @@ mod tests {
         for (garbage, says) in [
             (b"cluster = 3".to_vec(), "damaged, line 1: ".to_owned()),
             (b"cluster = 'a'\ndispatcher =".to_vec(), "damaged, line 2: ".to_owned()),
-            (b"cluster = 'a'".to_vec(), "missing key `dispatcher`".to_owned()),
+            (b"cluster = 'a'".to_vec(), "the key `dispatcher` is missing".to_owned()),
             (b"\xff\xfe".to_vec(), "is not an access file: it is not text".to_owned()),
             (
                 b"cluster='a'\ndispatcher='b'\ncertificate='c'\nkey='d'".to_vec(),

@@ -58,6 +58,15 @@ impl GlobalArgs {
         self.cluster.clone().or_else(implied).unwrap_or_else(|| DEFAULT_CLUSTER.into())
     }
 
+    /// The option of this command line that selects the cluster, with a space before it, for
+    /// commands in messages; empty if there is none.
+    pub fn named_option(&self) -> String {
+        match (&self.access, &self.cluster) {
+            (None, None) => String::new(),
+            _ => format!(" {}", self.cluster_option()),
+        }
+    }
+
     /// The option that selects this cluster, for messages.
     pub fn cluster_option(&self) -> String {
         match &self.access {
@@ -138,6 +147,18 @@ impl FromStr for WhichJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_in_messages_name_the_cluster_that_this_one_names() {
+        let global = |cluster: Option<&str>, access: Option<&str>| GlobalArgs {
+            cluster: cluster.map(str::to_owned),
+            access: access.map(PathBuf::from),
+            json: false,
+        };
+        assert_eq!(global(None, None).named_option(), "");
+        assert_eq!(global(Some("sky"), None).named_option(), " --cluster sky");
+        assert_eq!(global(None, Some("a.toml")).named_option(), " --access a.toml");
+    }
 
     #[test]
     fn last_is_understood_wherever_a_job_is_named() {

@@ -245,7 +245,8 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     if let Some(cluster) = cluster.filter(|_| on_cluster) {
         let access = cluster.access()?;
         let client = connect_to(&access, global).await?;
-        return run_on(&access, client, draft, &args, false, progress, interrupt).await;
+        let on = global.named_option();
+        return run_on(&access, client, draft, &args, Some(&on), progress, interrupt).await;
     }
     let pool = args.pool.as_ref().map(|word| RunPool::new(word, &args)).transpose()?;
     // Nodes of a batch system read the folder, which must be on a disk that they share.
@@ -266,7 +267,7 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
-    let done = run_on(&access, client, draft, &args, true, progress, interrupt).await;
+    let done = run_on(&access, client, draft, &args, None, progress, interrupt).await;
     local.stop().await;
     done
 }
@@ -407,17 +408,19 @@ async fn draft(
     Ok(draft)
 }
 
-/// Runs a job on a cluster. If this command has started the cluster (`is_own`), the cluster does
-/// not grow, and a task that is too large for it is an error.
+/// Runs a job on a cluster. `stays` is the option that names it. Without it, this command has
+/// started the cluster; then the cluster does not grow, and a task that is too large for it is an
+/// error.
 async fn run_on(
     access: &Access,
     mut client: Client,
     draft: Draft,
     args: &RunArgs,
-    is_own: bool,
+    stays: Option<&str>,
     progress: ProgressDisplay,
     mut interrupt: Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let is_own = stays.is_none();
     let is_joined = draft.len() > 1;
     let submitted = match is_own {
         // The job ends with its cluster, so it need not be cancelled.
@@ -431,7 +434,7 @@ async fn run_on(
         progress.clear();
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    interrupt.set_final_message((!is_own).then(|| waiting::continues(job)));
+    interrupt.set_final_message(stays.map(|on| waiting::continues(job, on)));
     let stuck = Arc::new(Notify::new());
     let mut output = ResultPrinter::new(
         args.keep_order,
@@ -453,13 +456,12 @@ async fn run_on(
             output.progress.message("cancelling the job");
             match cancel(access, job, &mut output).await {
                 Ok(ended) => (code, ended),
-                Err(error) if is_own => return Err(error),
                 Err(error) => {
-                    return Err(format!(
-                        "{error}. If the job was not cancelled, {}",
-                        waiting::continues(job)
-                    )
-                    .into());
+                    let Some(on) = stays else { return Err(error) };
+                    let continues = waiting::continues(job, on);
+                    return Err(
+                        format!("{error}. If the job was not cancelled, {continues}").into()
+                    );
                 }
             }
         }
@@ -467,10 +469,10 @@ async fn run_on(
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     say!("{}", show::summary(&ended));
-    how_to_go_on(&ended, is_own, code).iter().for_each(|line| say!("{line}"));
+    how_to_go_on(&ended, stays, code).iter().for_each(|line| say!("{line}"));
     if let Err(error) = write_reports(access, job, args).await {
-        let (at, again) =
-            (where_results_are(args), if is_own { String::new() } else { report_again(job) });
+        let at = where_results_are(args);
+        let again = stays.map_or_else(String::new, |on| report_again(job, on));
         say!("the job's report could not be written: {error}. {at}{again}");
     }
     if let Some(error) = output.error.filter(|error| !error.is_broken_pipe()) {
@@ -479,17 +481,17 @@ async fn run_on(
     Ok(ExitCode::from(code))
 }
 
-/// How to go on with a job of which tasks did not succeed. One of a cluster that this command has
-/// started (`is_own`) ends with the cluster.
-fn how_to_go_on(ended: &JobView, is_own: bool, code: u8) -> Option<String> {
-    match is_own {
-        false => waiting::again(ended),
-        true if code == INTERRUPTED && ended.tasks.cancelled > 0 => Some(
+/// How to go on with a job of which tasks did not succeed. `stays` is the option that names a
+/// cluster that stays; the job of any other cluster ends with it.
+fn how_to_go_on(ended: &JobView, stays: Option<&str>, code: u8) -> Option<String> {
+    match stays {
+        Some(on) => waiting::again(ended, on),
+        None if code == INTERRUPTED && ended.tasks.cancelled > 0 => Some(
             "the job ends with its temporary cluster. On a cluster that stays, `eyas job retry` \
              goes on with such a job: start one with `eyas start local --detach`"
                 .into(),
         ),
-        true => None,
+        None => None,
     }
 }
 
@@ -589,8 +591,8 @@ fn where_results_are(args: &RunArgs) -> String {
     format!("Results are not affected: the output of tasks is on standard output{files}.")
 }
 
-fn report_again(job: JobId) -> String {
-    format!(" `eyas report {job} -o FILE` writes the report to another file.")
+fn report_again(job: JobId, on: &str) -> String {
+    format!(" `eyas report {job}{on} -o FILE` writes the report to another file.")
 }
 
 fn unix_s() -> u64 {

@@ -1,6 +1,7 @@
 //! Reading a job file: TOML with `[[task]]` tables, or JSON lines.
 
 use eyas_types::Distribution;
+use eyas_types::mistake::line_at;
 use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
@@ -177,7 +178,7 @@ fn toml_mistake(text: &str, error: &toml::de::Error) -> Mistake {
         (Some(format), None) => (0, format),
         (None, None) => (at, TaskFieldsError::Syntax(error.message().to_owned())),
     };
-    Mistake::at(line_of(text, at), why)
+    Mistake::at(line_at(text, at), why)
 }
 
 /// The error for a text that is not TOML, if it begins like one of another format.
@@ -203,13 +204,8 @@ fn other_format(text: &str) -> Option<TaskFieldsError> {
     }
 }
 
-/// The number of the line at an offset.
-fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
-}
-
 fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
-    let line_of = |offset: usize| line_of(text, offset);
+    let line_of = |offset: usize| line_at(text, offset);
     let file: JobFile = toml::from_str(text).map_err(|e| toml_mistake(text, &e))?;
     let located = |text: Option<toml::Spanned<String>>| {
         text.map(|text| (line_of(text.span().start), text.into_inner()))

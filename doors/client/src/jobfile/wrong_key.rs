@@ -1,7 +1,7 @@
 //! Finds the key of a job file that cannot be read, and says what to write instead. This runs only
 //! after the file was refused: it knows each key, what its value is, and an example.
 
-use eyas_types::nearest;
+use eyas_types::mistake::nearest;
 use eyas_types::shown::{MAX_QUOTED_CHARS, shortened};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
