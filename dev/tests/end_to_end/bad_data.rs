@@ -247,7 +247,7 @@ fn a_task_waits_for_a_missing_resource_and_says_so() {
     cluster
         .eyas(&["run", "--cpus", "1000", "--array", "1", "--", "true"])
         .exits(1)
-        .says(&["1000 cpus"]);
+        .says(&["a task needs 1000 processors; the largest node, n", "Ask for less"]);
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn two_tasks_that_would_write_one_file_are_refused() {
 #[test]
 fn a_file_that_is_missing_or_no_text_is_said_to_be() {
     let cluster = dispatcher();
-    cluster.run(&["submit", "none.toml"]).exits(1).says(&["none.toml", "No such file"]);
+    cluster.run(&["submit", "none.toml"]).exits(1).says(&["none.toml: there is no such file"]);
     cluster.write("job.toml", [0xff, 0xfe, 0]);
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", "UTF-8"]);
     cluster.write("job.toml", "name = \"nothing\"\n");
