@@ -59,7 +59,7 @@ struct RelayFields {
 pub enum AccessError {
     /// The file does not exist.
     #[error(
-        "no access file at {path}: start a cluster with `eyas start`, or copy the access file of \
+        "no access file at {path}: start a cluster with `eyas start local`, or copy the access file of \
          a running one there"
     )]
     Missing {

@@ -1,5 +1,5 @@
 //! Words for mistakes in files that people write: the known word that is nearest to a mistyped one,
-//! and what a reader of such a file says, without the words of the language that eyas is written in.
+//! and what a reader of such a file says, without words of the language in which eyas is written.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

@@ -71,6 +71,17 @@ pub enum DraftError {
         /// Number of inputs of the task.
         inputs: usize,
     },
+    /// Blocks of a file that is not in the cluster.
+    #[error(
+        "`{url}` is not a file of the cluster, and only such files have blocks: copy it there \
+         first, with `eyas dfs put {url} /{name}`, and name eyas:///{name}"
+    )]
+    NoBlocks {
+        /// Path or URL of the file.
+        url: Name,
+        /// Its name without folders.
+        name: Name,
+    },
     /// The range of an input begins after the last byte of its file.
     #[error(
         "`{url}` has {size_bytes} bytes, and so none from {first} on: the range is beyond its end"
@@ -357,6 +368,10 @@ impl Draft {
     /// # Errors
     /// If the file is missing, or is not a file of the cluster.
     pub async fn blocks(&mut self, url: &Name) -> Result<Vec<Input>, DraftError> {
+        if !is_cluster_file(url) {
+            let name = url.rsplit(|byte| *byte == b'/').next().unwrap_or_default().into();
+            return Err(DraftError::NoBlocks { url: url.clone(), name });
+        }
         let blocks: Vec<_> = self.cluster_file(url).await?.blocks().collect();
         let first = self.objects.len() as u32;
         self.objects.extend(blocks);
@@ -569,6 +584,16 @@ fn check_placeholders(
 mod tests {
     use super::*;
     use eyas_types::Template;
+
+    #[tokio::test]
+    async fn blocks_are_of_files_of_the_cluster() {
+        let error = Draft::new("test").blocks(&"in/a.txt".into()).await.err();
+        assert_eq!(
+            error.expect("it is a local file").to_string(),
+            "`in/a.txt` is not a file of the cluster, and only such files have blocks: copy it \
+             there first, with `eyas dfs put in/a.txt /a.txt`, and name eyas:///a.txt"
+        );
+    }
 
     #[tokio::test]
     async fn each_source_is_one_object() {

@@ -22,6 +22,9 @@ pub enum SourceError {
         /// The mistake in the pattern.
         why: String,
     },
+    /// The list does not exist.
+    #[error("there is no file {0} with the lines: check the path, or write `-` for standard input")]
+    NoList(Name),
     /// A folder or file cannot be read.
     #[error("cannot read {what}: {why}")]
     Unreadable {
@@ -144,8 +147,10 @@ pub(crate) fn wrong_pattern(pattern: &Name, error: GlobError) -> SourceError {
 /// # Errors
 /// If the file cannot be read.
 pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<ListLine>, SourceError> {
-    let unreadable =
-        |e: io::Error| SourceError::Unreadable { what: file.clone(), why: e.to_string() };
+    let unreadable = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => SourceError::NoList(file.clone()),
+        _ => SourceError::Unreadable { what: file.clone(), why: e.to_string() },
+    };
     let reader: Box<dyn Read> = match file.as_bytes() {
         b"-" => Box::new(io::stdin()),
         _ => Box::new(std::fs::File::open(path_of(file)).map_err(unreadable)?),
@@ -281,6 +286,11 @@ mod tests {
     fn lines_keep_their_numbers() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("list");
+        let missing = lines_of(&name_of(&file), None).unwrap_err().to_string();
+        assert!(
+            missing
+                .ends_with("list with the lines: check the path, or write `-` for standard input")
+        );
         std::fs::write(&file, "a,1\n\nb,2\r\n c ,").unwrap();
         let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
         let line = |number, columns: [&str; 2]| ListLine {

@@ -36,6 +36,17 @@ pub enum TaskFieldsError {
     /// The text is not TOML or JSON, or the reader of a value says what is wrong.
     #[error("{0}")]
     Syntax(String),
+    /// The text is not TOML.
+    #[error(
+        "`{line}` is no line of a job file: {why}. Write [[task]] on a line, and below it a line \
+         such as command = [\"wc\", \"-l\", \"in.txt\"]"
+    )]
+    Toml {
+        /// What the parser says.
+        why: String,
+        /// The line.
+        line: String,
+    },
     /// The text is YAML.
     #[error(
         "this is YAML, but a job file is TOML, or JSON lines in a file whose name ends in .jsonl: \

@@ -1,7 +1,7 @@
 //! Reading a job file: TOML with `[[task]]` tables, or JSON lines.
 
 use eyas_types::Distribution;
-use eyas_types::mistake::line_at;
+use eyas_types::mistake::{line_at, plainly};
 use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
@@ -176,7 +176,13 @@ fn toml_mistake(text: &str, error: &toml::de::Error) -> Mistake {
         _ if has_single_brackets => (at, TaskFieldsError::SingleBrackets),
         (_, Some(found)) => found,
         (Some(format), None) => (0, format),
-        (None, None) => (at, TaskFieldsError::Syntax(error.message().to_owned())),
+        (None, None) => (
+            at,
+            TaskFieldsError::Toml {
+                why: plainly(error.message()).replace('\n', ": "),
+                line: text.lines().nth(line_at(text, at) - 1).unwrap_or_default().trim().to_owned(),
+            },
+        ),
     };
     Mistake::at(line_at(text, at), why)
 }
@@ -268,6 +274,12 @@ mod tests {
             ("d.toml", Some(b"{\"command\": []}"), "line 1: a job file is TOML, or JSON lines"),
             ("e.sh", Some(b"#!/bin/sh\nls\n"), "line 1: this is a script, but a job file is TOML"),
             ("f.toml", Some(b"[[task]]\ncommand = [\"a\"\n"), "f.toml, line 2: "),
+            (
+                "list.txt",
+                Some(b"a.fits\nb.fits\n"),
+                "line 1: `a.fits` is no line of a job file: key with no value, expected `=`. Write \
+                 [[task]] on a line, and below it a line such as command = [\"wc\"",
+            ),
             ("g.jsonl", Some(b"{\"command\": [\"a\""), "line 1, column 16: the line ends before"),
             (
                 "h.toml",
