@@ -59,8 +59,8 @@ struct RelayFields {
 pub enum AccessError {
     /// The file does not exist.
     #[error(
-        "no access file at {path}: start a cluster with `eyas start local`, or copy the access file of \
-         a running one there"
+        "no access file at {path}: start a cluster with `eyas start local`, or copy the access \
+         file of a running one there"
     )]
     Missing {
         /// The expected path.

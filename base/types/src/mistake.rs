@@ -127,7 +127,7 @@ mod tests {
         for (word, expected) in [
             ("comand", Some("command")),
             ("output", Some("outputs")),
-            ("ouptuts", Some("outputs")),
+            ("nev", Some("env")),
             ("each-line", Some("each_line")),
             ("Env", Some("env")),
             ("walltime", None),
@@ -148,8 +148,8 @@ mod tests {
     fn what_readers_say_is_put_in_plain_words() {
         for (said, plain) in [
             (
-                "unknown field `limt`, expected one of `limit`, `weight`",
-                "`limt` is not a key here: the nearest is `limit`",
+                "unknown field `limits`, expected one of `limit`, `weight`",
+                "`limits` is not a key here: the nearest is `limit`",
             ),
             ("unknown field `x`, expected `limit`", "`x` is not a key here: write one of limit"),
             (

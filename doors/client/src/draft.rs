@@ -59,8 +59,8 @@ pub enum DraftError {
     },
     /// A word has a placeholder for an input that the task does not have.
     #[error(
-        "`{word}` asks for input {input}, but the task has {}: name the file with --input (`inputs` \
-         in a job file)",
+        "`{word}` asks for input {input}, but the task has {}: name the file with --input \
+         (`inputs` in a job file)",
         format_count(*.inputs as u64, "input")
     )]
     Input {

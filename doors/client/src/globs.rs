@@ -108,8 +108,8 @@ pub async fn cluster_files(
     Ok(found)
 }
 
-/// The files of the cluster to read, as [`cluster_files`]. A name or pattern that only files of this
-/// machine have is refused with the command that copies them to the cluster.
+/// The files of the cluster to read, as [`cluster_files`]. A name or pattern that only files of
+/// this machine have is refused with the command that copies them to the cluster.
 ///
 /// # Errors
 /// As [`cluster_files`], or if the files are only on this machine.

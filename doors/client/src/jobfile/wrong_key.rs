@@ -467,6 +467,70 @@ mod tests {
         }
     }
 
+    /// Lines of a task, and what is said of them, from the number of the line where it matters.
+    const MISTAKES: &[(&str, &str)] = &[
+        (
+            "output = [\"x\"]",
+            "3: `output` is not a key of a task: the nearest key is `outputs`: write outputs = \
+                 [\"x\"]",
+        ),
+        (
+            "gpus = 2",
+            "3: `gpus` is not a key of a task: the nearest key is `resources`: write resources \
+                 = { gpu = 1 }",
+        ),
+        ("mem = \"4GB\"", "the nearest key is `memory`: write memory = \"4GB\""),
+        ("zzz = 1", "`zzz` is not a key of a task: write one of id, command, noop, each, "),
+        ("name = \"x\"", "3: `name` is a key of the whole job: write it before the first"),
+        (
+            "cpus = \"many\"",
+            "3: `cpus` cannot be \"many\": it is a number of processors. Write cpus = 2",
+        ),
+        ("retries = -1", "`retries` cannot be -1: it is a whole number of at least 0. Write"),
+        ("noop = \"yes\"", "3: `noop` cannot be \"yes\": it is true or false. Write noop = true"),
+        (
+            "command = [\"head\", \"-n\", 5]",
+            "it is a list of words, each in quotes. Write command = [\"head\", \"-n\", \"5\"]",
+        ),
+        ("command = \"wc {}\"", "3: `command` is a list of words: write command = [\"wc\""),
+        ("env = { N = 5 }", "Write env = { N = \"5\" }"),
+        ("each = 5", "it is a pattern of files, or a list of them. Write each = \"5\""),
+        ("array = [1, 2]", "`array` cannot be [1, 2]: it is a range of numbers, in quotes. "),
+        ("memory = \"4XiB\"", "3: `memory`: `4XiB` is not a size: write a number and B, "),
+        ("memory = true", "3: `memory` cannot be true: it is a size. Write memory = \"4GiB\""),
+        (
+            "inputs = [\n\"a\",\n5]",
+            "5: `inputs` cannot have 5: write \"in.txt\" or { name = \"x.txt\", path = \
+                 \"in.txt\" } or { output = \"sum.fits\", task = \"ID\" }",
+        ),
+        (
+            "inputs = [{ task = \"x\", index = \"{}\" }]",
+            "3: `index` cannot be \"{}\": it is the place of one task in its array, from 0; \
+                 all of them are read if it is left out. Write index = 3",
+        ),
+        (
+            "inputs = [{ file = \"x\" }]",
+            "3: `file` is not a key of an input: write one of path, url, name, ",
+        ),
+        (
+            "inputs = { path = \"x\", index = 3 }",
+            "3: `inputs` cannot be { index = 3, path = \"x\" }: it is a list of paths",
+        ),
+        ("inputs = [{ name = \"x\" }]", "3: `inputs` cannot have { name = \"x\" }: write \"in"),
+        (
+            "outputs = [{ to = \"x\" }]",
+            "3: `outputs` cannot have { to = \"x\" }: write \"sum.fits\" or { file = ",
+        ),
+        (
+            "outputs = [{ file = \"x\", keeps = true }]",
+            "3: `keeps` is not a key of an output: the nearest key is `keep`: write keep = t",
+        ),
+        (
+            "outputs = [{ file = \"x\", keep = \"long\" }]",
+            "3: `keep` cannot be \"long\": write true, false or \"until-read\"",
+        ),
+    ];
+
     /// The line of the first mistake, and the message.
     fn toml(text: &str) -> String {
         let (at, why) = in_toml(text).expect("a mistake");
@@ -475,78 +539,14 @@ mod tests {
 
     #[test]
     fn a_wrong_key_or_value_is_said_with_the_line_to_write() {
-        for (lines, says) in [
-            (
-                "output = [\"x\"]",
-                "3: `output` is not a key of a task: the nearest key is `outputs`: write outputs = \
-                 [\"x\"]",
-            ),
-            (
-                "gpus = 2",
-                "3: `gpus` is not a key of a task: the nearest key is `resources`: write resources \
-                 = { gpu = 1 }",
-            ),
-            ("mem = \"4GB\"", "the nearest key is `memory`: write memory = \"4GB\""),
-            ("zzz = 1", "`zzz` is not a key of a task: write one of id, command, noop, each, "),
-            ("name = \"x\"", "3: `name` is a key of the whole job: write it before the first"),
-            (
-                "cpus = \"many\"",
-                "3: `cpus` cannot be \"many\": it is a number of processors. Write cpus = 2",
-            ),
-            ("retries = -1", "`retries` cannot be -1: it is a whole number of at least 0. Write"),
-            (
-                "noop = \"yes\"",
-                "3: `noop` cannot be \"yes\": it is true or false. Write noop = true",
-            ),
-            (
-                "command = [\"head\", \"-n\", 5]",
-                "it is a list of words, each in quotes. Write command = [\"head\", \"-n\", \"5\"]",
-            ),
-            ("command = \"wc {}\"", "3: `command` is a list of words: write command = [\"wc\""),
-            ("env = { N = 5 }", "Write env = { N = \"5\" }"),
-            ("each = 5", "it is a pattern of files, or a list of them. Write each = \"5\""),
-            ("array = [1, 2]", "`array` cannot be [1, 2]: it is a range of numbers, in quotes. "),
-            ("memory = \"4XiB\"", "3: `memory`: `4XiB` is not a size: write a number and B, "),
-            ("memory = true", "3: `memory` cannot be true: it is a size. Write memory = \"4GiB\""),
-            (
-                "inputs = [\n\"a\",\n5]",
-                "5: `inputs` cannot have 5: write \"in.txt\" or { name = \"x.txt\", path = \
-                 \"in.txt\" } or { output = \"sum.fits\", task = \"ID\" }",
-            ),
-            (
-                "inputs = [{ task = \"x\", index = \"{}\" }]",
-                "3: `index` cannot be \"{}\": it is the place of one task in its array, from 0; \
-                 all of them are read if it is left out. Write index = 3",
-            ),
-            (
-                "inputs = [{ file = \"x\" }]",
-                "3: `file` is not a key of an input: write one of path, url, name, ",
-            ),
-            (
-                "inputs = { path = \"x\", index = 3 }",
-                "3: `inputs` cannot be { index = 3, path = \"x\" }: it is a list of paths",
-            ),
-            ("inputs = [{ name = \"x\" }]", "3: `inputs` cannot have { name = \"x\" }: write \"in"),
-            (
-                "outputs = [{ to = \"x\" }]",
-                "3: `outputs` cannot have { to = \"x\" }: write \"sum.fits\" or { file = ",
-            ),
-            (
-                "outputs = [{ file = \"x\", keeps = true }]",
-                "3: `keeps` is not a key of an output: the nearest key is `keep`: write keep = t",
-            ),
-            (
-                "outputs = [{ file = \"x\", keep = \"long\" }]",
-                "3: `keep` cannot be \"long\": write true, false or \"until-read\"",
-            ),
-        ] {
+        for (lines, says) in MISTAKES {
             let said = toml(&format!("# A job.\n[[task]]\n{lines}\n"));
             assert!(said.contains(says), "{lines}: {said}");
             assert!(!says.starts_with(char::is_numeric) || said.starts_with(says), "{said}");
         }
         for (text, says) in [
             ("command = [\"true\"]", "1: `command` is a key of a task: write [[task]] on a line "),
-            ("nam = \"x\"", "1: `nam` is not a key of a job file: the nearest key is `name`"),
+            ("names = \"x\"", "1: `names` is not a key of a job file: the nearest key is `name`"),
             ("reuse = 1", "1: `reuse` cannot be 1: it is true or false. Write reuse = true"),
             ("task = 5", "1: `task` cannot be 5: it is a list of tasks, each of which begins with"),
         ] {
