@@ -92,7 +92,6 @@ const MISTAKES: &[Mistake] = &[
         &["--nodes cannot be used with --pool", "--max-nodes"],
     ),
     mistake(&["submit", "--reconnect", "5s", "key.toml"], 2, &["--wait"]),
-    mistake(&["run", "--no-append", "--", "true"], 1, &["(--no-append) is about the file"]),
     mistake(&["submit", "job.json"], 1, &["job.json, line 1: ", "each task on one line", ".jsonl"]),
     mistake(&["submit", "bad.jsonl"], 1, &["bad.jsonl, line 2, column 21: "]),
     mistake(&["submit", "empty.toml"], 1, &["empty.toml has no tasks", "[[task]]"]),

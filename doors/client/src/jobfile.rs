@@ -468,7 +468,7 @@ impl TaskFields {
         if self.separator.is_some() && self.each_line.is_none() {
             return Err(TaskFieldsError::SeparatorWithoutLines);
         }
-        if self.append.is_some() && !self.may_append_item() {
+        if self.append == Some(true) && !self.may_append_item() {
             return Err(TaskFieldsError::AppendWithoutItems);
         }
         if let Some(range) = &self.array {

@@ -113,8 +113,8 @@ pub enum TaskFieldsError {
     SeparatorWithoutLines,
     /// `append` without files or lines.
     #[error(
-        "`append` (--no-append) is about the file or line of a task, and the task has none: add \
-         `each`, `each_block` or `each_line`, or leave it out"
+        "`append = true` adds the file or line of a task to its command, and the task has none: \
+         write {{}} where the command needs a number of `array`, or leave `append` out"
     )]
     AppendWithoutItems,
     /// The job file has the ending of a JSON document.

@@ -288,8 +288,8 @@ mod tests {
             ),
             (
                 "i.toml",
-                Some(b"[[task]]\ncommand = [\"a\"]\nappend = false\narray = \"1-2\""),
-                "i.toml, line 1: `append` (--no-append) is about the file or line",
+                Some(b"[[task]]\ncommand = [\"a\"]\nappend = true\narray = \"1-2\""),
+                "i.toml, line 1: `append = true` adds the file or line of a task",
             ),
         ] {
             let path = folder.path().join(name);

@@ -18,7 +18,7 @@ fn fields(command: &[&str], lines: &[&[&str]]) -> TaskFields {
     TaskFields {
         command: CommandWords(command.iter().map(|word| Name::from(*word)).collect()),
         items: (1..).zip(lines).map(line).collect(),
-        append: (!lines.is_empty()).then_some(false),
+        append: Some(false),
         ..TaskFields::default()
     }
 }
