@@ -183,7 +183,7 @@ async fn a_line_that_lacks_a_column_is_named() {
         let mut draft = Draft::new("test");
         draft.set_folder(folder.path());
         std::fs::write(folder.path().join("x1"), "").unwrap();
-        let said = fields.draft(&mut draft).await.err().expect("it lacks a column").to_string();
+        let said = fields.draft(&mut draft).await.expect_err("it lacks a column").to_string();
         assert!(said.starts_with(&format!("{list}, {says}")), "{said}");
     }
 }

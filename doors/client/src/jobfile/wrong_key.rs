@@ -117,7 +117,7 @@ const FILE: &[Key] = &[
         "task",
         "a list of tasks, each of which begins with [[task]]",
         r#"[{"command": ["true"]}]"#,
-        |value| reads::<Vec<serde_json::Map<String, Value>>>(value),
+        reads::<Vec<serde_json::Map<String, Value>>>,
     ),
 ];
 
