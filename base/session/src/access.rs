@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use eyas_types::access::{KeyId, KeyRole, Principal};
+use eyas_types::mistake::{line_at, plainly};
 use eyas_wire::DataMode;
 use eyas_wire::trust::Trust;
 use serde::{Deserialize, Serialize};
@@ -58,8 +59,8 @@ struct ProxyFields {
 pub enum AccessError {
     /// The file does not exist.
     #[error(
-        "no access file at {path}: start a cluster with `eyas start`, or copy the access file of \
-         a running one there"
+        "no access file at {path}: start a cluster with `eyas start local`, or copy the access \
+         file of a running one there"
     )]
     Missing {
         /// The expected path.
@@ -88,13 +89,26 @@ pub enum AccessError {
         /// The mistake in it.
         why: AccessProblem,
     },
+    /// A part of the file is damaged.
+    #[error(
+        "the access file {path} is damaged, line {line}: {why}. Copy the file again, from the \
+         machine of the dispatcher or from where this copy came from"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The damage.
+        why: AccessProblem,
+    },
 }
 
 /// Mistakes in access files.
 #[derive(Debug, Error)]
 pub enum AccessProblem {
     /// It is not UTF-8.
-    #[error("it is not text")]
+    #[error("it is not text; copy the access file of the cluster there")]
     NotText,
     /// An older version wrote it.
     #[error("an older eyas wrote it. Move it away, and copy the cluster's new one there")]
@@ -199,12 +213,13 @@ impl Access {
         let content = private::read(path)?;
         let text = String::from_utf8(content).map_err(|_| malformed(AccessProblem::NotText))?;
         let is_older = text.contains("certificate") && !text.contains("authority");
+        let damaged = |line, why| AccessError::Damaged { path: path.to_owned(), line, why };
         let file: AccessFile = toml::from_str(&text).map_err(|error| {
-            malformed(if is_older {
-                AccessProblem::Older
-            } else {
-                AccessProblem::Form(error.message().to_owned())
-            })
+            let at = error.span().map_or(0, |span| span.start);
+            match is_older {
+                true => malformed(AccessProblem::Older),
+                false => damaged(line_at(&text, at), AccessProblem::Form(plainly(error.message()))),
+            }
         })?;
         let AccessFile { cluster, dispatcher, authority, certificate, key, proxy } = file;
         let access = Access::new(
@@ -214,7 +229,11 @@ impl Access {
             KeyAndCertificate { certificate, key },
             Trust::default(),
         )
-        .map_err(|error| malformed(AccessProblem::Key(error)))?;
+        .map_err(|error| {
+            let begins = |line: &str| line.trim_start().starts_with(error.key());
+            let line = text.lines().position(begins).map_or(1, |index| index + 1);
+            damaged(line, AccessProblem::Key(error))
+        })?;
         Ok(access.through(proxy.map(|ProxyFields { inside, outside }| Proxy { inside, outside })))
     }
 
@@ -289,17 +308,36 @@ mod tests {
         Access::create("survey", "127.0.0.1:7000").save(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Access::load(&path).unwrap_err().to_string().contains("chmod 600"));
-        for garbage in [
-            &b"cluster = 3"[..],
-            b"\xff\xfe",
-            b"cluster='a'\ndispatcher='b'\ncertificate='c'\nkey='d'",
+        let good = fs::read_to_string(&path).unwrap();
+        let other = Access::create("survey", "127.0.0.1:7000").to_text();
+        let part = |text: &str, key: &str| {
+            let begin = text.find(&format!("\n{key} = ")).unwrap() + 1;
+            let end = text[begin..].find("-----END").unwrap() + begin;
+            text[begin..end].to_owned()
+        };
+        let line_of = |key: &str| good[..good.find(&part(&good, key)).unwrap()].lines().count() + 1;
+        let swapped = |key: &str| good.replace(&part(&good, key), &part(&other, key));
+        let cut = |key: &str| good.replace(&part(&good, key), &part(&good, key).replace('M', "-"));
+        let at = |key: &str, says: &str| format!("damaged, line {}: {says}", line_of(key));
+        for (garbage, says) in [
+            (b"cluster = 3".to_vec(), "damaged, line 1: ".to_owned()),
+            (b"cluster = 'a'\ndispatcher =".to_vec(), "damaged, line 2: ".to_owned()),
+            (b"cluster = 'a'".to_vec(), "the key `dispatcher` is missing".to_owned()),
+            (b"\xff\xfe".to_vec(), "is not an access file: it is not text".to_owned()),
+            (
+                b"cluster='a'\ndispatcher='b'\ncertificate='c'\nkey='d'".to_vec(),
+                "an older eyas wrote it".to_owned(),
+            ),
+            (cut("key").into(), at("key", "its key ")),
+            (swapped("key").into(), at("key", "its key is damaged, or belongs to another")),
+            (cut("certificate").into(), at("certificate", "its certificate ")),
+            (swapped("authority").into(), at("certificate", "its authority has not signed")),
         ] {
-            fs::write(&path, garbage).unwrap();
+            fs::write(&path, &garbage).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-            assert!(
-                matches!(Access::load(&path), Err(AccessError::Malformed { .. })),
-                "{garbage:?}"
-            );
+            let said = Access::load(&path).unwrap_err().to_string();
+            assert!(said.contains(&says), "{says}: {said}");
+            assert!(!said.contains("damaged, line") || said.contains("Copy the file again"));
         }
     }
 }

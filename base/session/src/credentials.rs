@@ -45,23 +45,35 @@ pub struct Credentials {
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The authority's certificate cannot be read.
-    #[error("its authority: {0}")]
+    #[error("the certificate of its authority cannot be read")]
     Authority(#[source] pem::Error),
     /// The key's certificate cannot be read.
-    #[error("its certificate: {0}")]
+    #[error("its certificate cannot be read")]
     Certificate(#[source] pem::Error),
     /// The private key cannot be read.
-    #[error("its key: {0}")]
+    #[error("its key cannot be read")]
     Key(#[source] pem::Error),
     /// The private key does not belong to the certificate.
-    #[error("its key: {0}")]
+    #[error("its key is damaged, or belongs to another certificate")]
     OtherKey(#[source] rustls::Error),
     /// The authority has not signed the certificate.
-    #[error("its certificate: {0}")]
+    #[error("its authority has not signed its certificate")]
     NotSigned(#[source] rustls::Error),
     /// TLS does not accept the settings.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
+}
+
+impl CredentialsError {
+    /// The key of the access file with the damage.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            CredentialsError::Authority(_) => "authority",
+            CredentialsError::Certificate(_) | CredentialsError::NotSigned(_) => "certificate",
+            CredentialsError::Key(_) | CredentialsError::OtherKey(_) => "key",
+            CredentialsError::Tls(_) => "cluster",
+        }
+    }
 }
 
 /// The part of the credentials that changes while the process runs.

@@ -16,6 +16,7 @@ pub mod id;
 pub mod io;
 pub mod load;
 pub mod matching;
+pub mod mistake;
 pub mod name;
 pub mod numbers;
 pub mod object;

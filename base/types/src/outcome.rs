@@ -1,6 +1,7 @@
 //! Outcomes of tasks: status, times, reads, captured output and delivered files.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::estimate::Estimate;
 use crate::id::{PlaceId, TaskId};
 use crate::object::ObjectSpec;
+use crate::units::format_duration_us;
 
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,6 +256,23 @@ pub struct Outcome {
     pub estimate: Option<Estimate>,
 }
 
+impl Outcome {
+    /// How the attempt ended, for people. `limit_us` is the task's limit on its time, if it is
+    /// known.
+    pub fn in_words(&self, limit_us: Option<u64>) -> String {
+        let ran = format_duration_us(self.ran_us);
+        match (&self.status, limit_us.map(format_duration_us)) {
+            (Status::TimedOut, Some(limit)) => {
+                format!("timed out: it ran {ran}, and its --timeout is {limit}; give it more time")
+            }
+            (Status::TimedOut, None) => {
+                format!("timed out after {ran}: give it more time with --timeout")
+            }
+            (status, _) => status.to_string(),
+        }
+    }
+}
+
 /// The standard output of a call's task: the call's answer, and what it has printed.
 pub fn call_output(mut answer: Vec<u8>, printed: &[u8]) -> Vec<u8> {
     answer.extend_from_slice(printed);
@@ -369,5 +388,18 @@ mod tests {
         for stdout in [&b""[..], b"short", &[0xff; 20]] {
             assert!(split_call_output(stdout).0.is_empty(), "no call has this output");
         }
+    }
+
+    #[test]
+    fn a_timeout_is_said_with_the_limit_and_the_time() {
+        let outcome = Outcome { ran_us: 1_010_000, ..Outcome::of(Status::TimedOut) };
+        let said = outcome.in_words(Some(1_000_000));
+        assert_eq!(
+            said,
+            "timed out: it ran 1.01 s, and its --timeout is 1.00 s; give it more time"
+        );
+        let said = outcome.in_words(None);
+        assert_eq!(said, "timed out after 1.01 s: give it more time with --timeout");
+        assert_eq!(Outcome::of(Status::Exited(3)).in_words(Some(5)), "exit code 3");
     }
 }

@@ -23,6 +23,10 @@ use crate::view::{
 /// Items or objects in one message of a submission.
 pub const SUBMISSION_PART: usize = 4096;
 
+/// How a [refusal](ToClient::Refused) begins if the cluster has no job with the id of the request.
+/// Clients add to it which cluster was asked.
+pub const NO_SUCH_JOB: &str = "there is no job";
+
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromClient {

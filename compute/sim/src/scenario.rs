@@ -27,6 +27,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use eyas_types::mistake::{line_at, plainly};
 use serde::Deserialize;
 
 use crate::bound::Needs;
@@ -175,10 +176,10 @@ impl Scenario {
         name: &str,
         folder: &Path,
     ) -> Result<Scenario, (usize, ScenarioMistake)> {
-        let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let line_of = |offset: usize| line_at(text, offset);
         let fields: ScenarioFields = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| line_of(span.start));
-            (line, ScenarioMistake::Syntax(e.message().to_owned()))
+            (line, ScenarioMistake::Syntax(plainly(e.message())))
         })?;
         let places = Places::of(&fields);
         let ScenarioFields {

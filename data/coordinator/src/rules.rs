@@ -21,6 +21,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use eyas_ioq::{ClassId, ClassQos, Config, POLICIES, Policy};
+use eyas_types::mistake::{line_at, plainly};
 use eyas_types::units;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -41,12 +42,14 @@ pub enum RulesError {
         error: io::Error,
     },
     /// The file is invalid.
-    #[error("the rules file {} is invalid: {error}", path.display())]
+    #[error("the rules file {}, line {line}: {why}", path.display())]
     Malformed {
         /// Path of the file.
         path: PathBuf,
-        /// The error and its line.
-        error: Box<toml::de::Error>,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The mistake.
+        why: String,
     },
 }
 
@@ -123,8 +126,19 @@ impl Rules {
     pub fn load(path: &Path) -> Result<Rules, RulesError> {
         let text = fs::read_to_string(path)
             .map_err(|error| RulesError::Unreadable { path: path.into(), error })?;
-        toml::from_str(&text)
-            .map_err(|e| RulesError::Malformed { path: path.into(), error: Box::new(e) })
+        Rules::parse(&text).map_err(|(line, why)| RulesError::Malformed {
+            path: path.into(),
+            line,
+            why,
+        })
+    }
+
+    /// Rules from a text. The error is the first mistake, after the number of its line.
+    fn parse(text: &str) -> Result<Rules, (usize, String)> {
+        toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            (line_at(text, at), plainly(error.message()))
+        })
     }
 
     /// Configuration of the storage with this name.
@@ -358,11 +372,11 @@ mod tests {
                 "line 2",
                 "`best` is not a policy; use one of: fifo, sjf",
             ),
-            ("[default]\nspeed = 1", "line 2", "unknown field `speed`"),
-            ("[storage.a]\nconcurrency = 0", "line 2", "nonzero"),
+            ("[default]\nspeed = 1", "line 2", "`speed` is not a key here: "),
+            ("[storage.a]\nconcurrency = 0", "line 2", "a whole number of at least 1"),
             ("[storage.a]\nbytes_per_s = '0 MB/s'", "line 2", "is not a rate"),
-            ("[storage.a]\nwindow = 5", "line 2", "expected a string"),
-            ("[class.a]\nweight = 0", "line 2", "nonzero"),
+            ("[storage.a]\nwindow = 5", "line 2", "write a text in quotes"),
+            ("[class.a]\nweight = 0", "line 2", "a whole number of at least 1"),
             (
                 "[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'",
                 "line 1",
@@ -372,8 +386,8 @@ mod tests {
             ("garbage", "line 1", "key"),
         ];
         for (text, line, why) in cases {
-            let said = toml::from_str::<Rules>(text).unwrap_err().to_string();
-            assert!(said.contains(line) && said.contains(why), "{text}: {said}");
+            let (at, said) = Rules::parse(text).unwrap_err();
+            assert!(line == format!("line {at}") && said.contains(why), "{text}: {said}");
         }
     }
 }

@@ -52,9 +52,13 @@ fn a_missing_or_exposed_or_broken_access_file_is_refused_and_why_is_said() {
     }
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)).unwrap();
     list().exits(0);
-    for garbage in [&b""[..], b"cluster = 1", &[0xff; 100]] {
+    for (garbage, says) in [
+        (&b""[..], "access.toml is damaged, line 1: "),
+        (b"cluster = 1", "access.toml is damaged, line 1: "),
+        (&[0xff; 100], "access.toml is not an access file"),
+    ] {
         fs::write(&copy, garbage).unwrap();
-        list().exits(1).says(&["access.toml is not an access file"]);
+        list().exits(1).says(&[says]);
     }
 }
 

@@ -229,11 +229,17 @@ fn a_task_waits_for_a_missing_resource_and_says_so() {
     cluster.submit("job.toml");
     let warnings = cluster.job("1")["warnings"].to_string();
     assert!(
-        warnings.contains("no executor is large enough") && warnings.contains("1 gpu"),
+        warnings.contains("no executor is large enough for its tasks: a task needs 1 processor")
+            && warnings.contains("and 1 gpu; the largest node, n1, has ")
+            && warnings.contains("and no gpu. Ask for less, or start a larger executor"),
         "{warnings}"
     );
     let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
-    assert!(explained.contains("no executor has as much as it needs"), "{explained}");
+    assert!(
+        explained.contains("no executor has as much as it needs: a task needs 1 processor and 1")
+            && explained.contains("the largest node, n1, has "),
+        "{explained}"
+    );
     cluster.add_executor(&["--node-resource", "gpu=1"]);
     cluster.run(&["job", "wait", "1"]).exits(0);
     assert_eq!(cluster.task("1.0")["executor"], "n2");
@@ -241,7 +247,7 @@ fn a_task_waits_for_a_missing_resource_and_says_so() {
     cluster
         .eyas(&["run", "--cpus", "1000", "--array", "1", "--", "true"])
         .exits(1)
-        .says(&["1000 cpus"]);
+        .says(&["a task needs 1000 processors; the largest node, n", "Ask for less"]);
 }
 
 #[test]

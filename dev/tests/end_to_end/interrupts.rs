@@ -56,7 +56,10 @@ fn an_interrupt_ends_everything_and_keeps_what_is_done() {
         let home = Home::new();
         let (child, children) = run(&home);
         signal(child.id(), how);
-        let done = finish(child).exits(130).says(&["1 of 9 tasks succeeded, 8 cancelled"]);
+        let done = finish(child).exits(130).says(&[
+            "1 of 9 tasks succeeded, 8 cancelled",
+            "ends with its temporary cluster. On a cluster that stays, `eyas job retry` goes on",
+        ]);
         assert_eq!(done.stdout, "first\n");
         assert!(home.read("report.json").contains("\"cancelled\":8"));
         wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
@@ -124,7 +127,8 @@ fn an_interrupt_on_a_running_cluster_cancels_the_job_alone() {
     let child = cluster.spawn_on(&["run", "--array", "1-9", "--", "sh", "-c", SCRIPT, "{}"]);
     let children = wait_for_children(&cluster);
     signal(child.id(), Signal::INT);
-    finish(child).exits(130);
+    let done = finish(child).exits(130);
+    done.says(&["`eyas job retry 1 --cluster test` runs the ", " unsuccessful tasks again"]);
     wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
     assert_eq!(cluster.job("1")["state"], "cancelled");
     cluster.run(&["run", "--array", "1", "--", "true"]).exits(0);

@@ -103,7 +103,7 @@ fn mistakes_are_found_with_their_line() {
 fn mistakes_in_json_lines_are_found_with_their_line() {
     let cluster = dispatcher();
     for (line, says) in [
-        ("{\"command\": [\"true\"", "EOF"),
+        ("{\"command\": [\"true\"", "the line ends before its task does"),
         ("{\"comand\": [\"true\"]}", "`comand`"),
         ("[1]", "line 3"),
         ("{\"command\": [\"cat\"], \"inputs\": [\"missing\"]}", "missing"),
@@ -170,7 +170,7 @@ fn two_tasks_that_would_write_one_file_are_refused() {
 #[test]
 fn a_file_that_is_missing_or_no_text_is_said_to_be() {
     let cluster = dispatcher();
-    cluster.run(&["submit", "none.toml"]).exits(1).says(&["none.toml", "No such file"]);
+    cluster.run(&["submit", "none.toml"]).exits(1).says(&["none.toml: there is no such file"]);
     cluster.write("job.toml", [0xff, 0xfe, 0]);
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", "UTF-8"]);
     cluster.write("job.toml", "name = \"nothing\"\n");

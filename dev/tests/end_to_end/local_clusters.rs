@@ -264,3 +264,36 @@ fn a_folder_with_other_files_is_not_taken_for_one_that_is_removed_at_the_end() {
         assert_eq!(fs::read_to_string(home.path("mine/notes")).unwrap(), "kept");
     }
 }
+
+#[test]
+fn run_and_submit_use_the_same_cluster() {
+    let home = Home::new();
+    home.write("job.toml", "[[task]]\ncommand = [\"true\"]\n");
+    let run = ["run", "--array", "1", "--", "echo", "{}"];
+    // There is no cluster: `run` starts one for the job.
+    assert_eq!(home.eyas(&run).exits(0).stdout, "1\n");
+    let start = ["start", "local", "--nodes", "1", "--slots", "1", "--detach"];
+    home.eyas(&start).exits(0);
+    home.eyas(&[&start[..], &["--cluster", "sky"]].concat()).exits(0);
+    assert_eq!(home.eyas(&["submit", "job.toml"]).exits(0).stdout, "1\n");
+    assert_eq!(home.eyas(&run).exits(0).stdout, "1\n");
+    let jobs = || home.eyas(&["--json", "job", "list"]).exits(0).json("jobs");
+    assert_eq!(jobs().as_array().unwrap().len(), 2, "both are jobs of `default`");
+    home.eyas(&["explain", "last"]).exits(0);
+    home.eyas(&["task", "log", "last.0"]).exits(0);
+    home.eyas(&["job", "show", "7"]).exits(1).says(&[
+        "there is no job 7",
+        "This is the cluster `default`",
+        "another cluster is named with `--cluster sky`",
+    ]);
+    // An option that shapes a cluster asks for one of the job's own.
+    home.eyas(&["run", "--nodes", "1", "--array", "1", "--", "true"]).exits(0);
+    assert_eq!(jobs().as_array().unwrap().len(), 2);
+    home.eyas(&["run", "--cluster", "default", "--nodes", "1", "--", "true"])
+        .exits(2)
+        .says(&["--nodes is for a cluster that `eyas run` starts", "--cluster default"]);
+    home.eyas(&["stop"]).exits(0);
+    let done = home.eyas(&run).exits(0);
+    done.says(&["the cluster `default` does not run, so the job gets a temporary cluster"]);
+    home.eyas(&["--cluster", "sky", "stop"]).exits(0);
+}

@@ -371,6 +371,29 @@ fn leader(cluster: &Cluster) -> usize {
 }
 
 #[test]
+fn a_filter_need_not_match_in_each_block_and_local_files_are_told_from_the_clusters() {
+    let cluster = cluster(2);
+    let line = text().lines().nth(7777).expect("there are more").to_owned();
+    let number = line.split(' ').next().unwrap_or_default();
+    let pattern = format!("^{number}\\b");
+    let done = cluster.run(&["map", "/text", "--tasks", "4", "--", "grep", &pattern]).exits(0);
+    assert_eq!(done.stdout, line + "\n");
+    let none = cluster.run(&["map", "/text", "--", "grep", "no such word"]).exits(0);
+    assert_eq!(none.stdout, "");
+    cluster
+        .run(&["map", "/text", "--", "sh", "-c", "grep 'no such word'"])
+        .exits(1)
+        .says(&["exit code 1; if a filter in it found no match, write `|| test $? -eq 1`"]);
+    cluster.write("big.log", "a\n");
+    for name in ["big.log", "./big.log", "*.log"] {
+        cluster.run(&["map", name, "--", "wc"]).exits(1).says(&[
+            &format!("the cluster has no file `{name}`, but this machine has: "),
+            "big.log /big.log`",
+        ]);
+    }
+}
+
+#[test]
 fn a_program_that_fails_gives_back_what_it_had() {
     let cluster = cluster(3);
     // The program fails once, half-way through a chunk.

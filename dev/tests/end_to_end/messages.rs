@@ -65,6 +65,33 @@ const MISTAKES: &[Mistake] = &[
         1,
         &["single.toml, line 1: ", "[[task]] with two brackets"],
     ),
+    mistake(
+        &["submit", "key.toml"],
+        1,
+        &[
+            "key.toml, line 3: `output` is not a key of a task",
+            "the nearest key is `outputs`",
+            "write outputs = [\"x\"]",
+        ],
+    ),
+    mistake(&["submit", "no.toml"], 1, &["no.toml: there is no such file"]),
+    mistake(
+        &["run", "--each-line", "short.csv", "--colsep", ",", "--", "echo", "{2}"],
+        1,
+        &["short.csv, line 2: `{2}` asks for column 2"],
+    ),
+    mistake(&["run", "--each", "~/x/*", "--", "cat"], 1, &["`~` is for the shell"]),
+    mistake(
+        &["run", "--cluster", "sky", "--slots", "2", "--nodes", "1", "--", "true"],
+        2,
+        &["--nodes is for a cluster that `eyas run` starts", "(--cluster sky)", "leave --nodes"],
+    ),
+    mistake(
+        &["run", "--pool", "local", "--nodes", "2", "--", "true"],
+        2,
+        &["--nodes cannot be used with --pool", "--max-nodes"],
+    ),
+    mistake(&["submit", "--reconnect", "5s", "key.toml"], 2, &["--wait"]),
     mistake(&["submit", "job.json"], 1, &["job.json, line 1: ", "each task on one line", ".jsonl"]),
     mistake(&["submit", "bad.jsonl"], 1, &["bad.jsonl, line 2, column 21: "]),
     mistake(&["submit", "empty.toml"], 1, &["empty.toml has no tasks", "[[task]]"]),
@@ -86,6 +113,8 @@ const JOB_FILES: &[(&str, &str)] = &[
     ("single.toml", "[task]\ncommand = [\"true\"]\n"),
     ("job.json", "[{\"command\": [\"true\"]}]\n"),
     ("bad.jsonl", "{\"command\": [\"true\"]}\n{\"command\": [\"true\" }\n"),
+    ("key.toml", "[[task]]\ncommand = [\"true\"]\noutput = [\"x\"]\n"),
+    ("short.csv", "a,1\nb\n"),
     ("empty.toml", "name = \"empty\"\n"),
     ("empty.jsonl", "\n\n"),
 ];
@@ -239,7 +268,12 @@ fn a_failure_comes_with_item_command_and_the_end_of_its_standard_error() {
     let done = cluster
         .run(&["run", "--report", "none", "--each", "*.txt", "--", "sh", "-c", "exit 4"])
         .exits(1);
-    done.says(&["task 0 did not succeed: exit code 4", "item: a b.txt", "command: sh -c 'exit 4'"]);
+    done.says(&[
+        "task 2.0 did not succeed: exit code 4",
+        "item: a b.txt",
+        "command: sh -c 'exit 4'",
+        "`eyas job retry 2 --cluster test` runs the 1 unsuccessful task again",
+    ]);
     let shown = cluster.run(&["task", "show", "1.0"]).exits(0).stdout;
     assert!(shown.contains(line) && shown.contains("count"), "{shown}");
     let done = cluster.run(&["task", "log", "1.0"]).exits(0).says(&["cannot count", "exit code 3"]);

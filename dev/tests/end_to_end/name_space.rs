@@ -125,7 +125,7 @@ fn tasks_go_to_the_chunks_of_their_files() {
     cluster
         .run(&["run", "--each-block", "large.txt", "--", "cat"])
         .exits(1)
-        .says(&["eyas:///PATH"]);
+        .says(&["eyas dfs put large.txt /large.txt", "name eyas:///large.txt"]);
 }
 
 #[test]

@@ -197,9 +197,13 @@ fn without_overlap_it_does_not() {
 fn bad_priorities_and_thresholds_are_refused() {
     let home = Home::new();
     home.write("job.toml", "priority = \"high\"\n[[task]]\ncommand = [\"true\"]\n");
-    home.eyas(&["submit", "job.toml"]).exits(1).says(&["job.toml, line 1", "expected i32"]);
+    home.eyas(&["submit", "job.toml"])
+        .exits(1)
+        .says(&["job.toml, line 1: `priority` cannot be \"high\": it is a whole number"]);
     home.write("task.jsonl", "{\"command\": [\"true\"], \"priority\": 99999999999}\n");
-    home.eyas(&["submit", "task.jsonl"]).exits(1).says(&["task.jsonl, line 1", "expected i32"]);
+    home.eyas(&["submit", "task.jsonl"])
+        .exits(1)
+        .says(&["task.jsonl, line 1: `priority` cannot be 99999999999: it is a whole"]);
     home.eyas(&["run", "--priority", "1.5", "--", "true"]).exits(2).says(&["--priority"]);
     home.eyas(&["run", "--data-intensive", "much", "--", "true"])
         .exits(2)

@@ -310,7 +310,7 @@ fn nodes_that_come_stay_and_leave_are_explained_and_counted() {
     cluster
         .run(&["explain", "nothing"])
         .exits(1)
-        .says(&["`nothing` is no task, pool, or node of a pool"]);
+        .says(&["`nothing` is no task, job, pool, or node of a pool"]);
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn large_output_is_printed_whole_and_beyond_the_bound_the_run_fails() {
     // In the order of the ends, large output comes last.
     assert!(run(&[]).exits(0).stdout.ends_with(&format!("{whole}end 1\n")));
     let cut = run(&["--max-output", "2MB"]).exits(1).says(&[
-        "of task 1",
+        "of task 3.1",
         "1000006 bytes",
         "--max-output",
     ]);
@@ -309,7 +309,7 @@ fn a_report_that_cannot_be_written_does_not_fail_the_job() {
         .run(&words)
         .exits(0)
         .says(&warned)
-        .says(&["`eyas report 1 -o FILE` writes the report to another file"]);
+        .says(&["`eyas report 1 --cluster test -o FILE` writes the report to another file"]);
     assert_eq!(
         (done.stdout.lines().count(), cluster.names("out")),
         (3, vec!["1".into(), "2".into(), "3".into()])

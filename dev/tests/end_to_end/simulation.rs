@@ -244,7 +244,11 @@ fn errors_of_a_scenario_are_shown_with_the_line() {
         ("\"100 MB\"", "100", "bad.toml, line 3: `100` has no unit"),
         ("\"100 MB\"", "\"5 MB\"", "bad.toml, line 3: a store of 5.0 MB has no room"),
         ("[workload.uniform]", "[workload.uniform", "bad.toml, line 4"),
-        ("tasks = 200", "tasks = 200\nlimit = \"1 s\"", "bad.toml, line 8: unknown field `limit`"),
+        (
+            "tasks = 200",
+            "tasks = 200\nlimit = \"1 s\"",
+            "bad.toml, line 8: `limit` is not a key here",
+        ),
         ("[cluster]", "limit = \"1 ms\"\n[cluster]", "takes at least"),
         (
             "[cluster]",

@@ -101,8 +101,8 @@ fn waiting_commands_warn_of_tasks_that_can_never_run_and_leave_the_job_running()
         let (code, said) = waiting.end();
         assert_eq!(code, Some(130), "{words:?}: {said}");
         let is_said = said.contains(
-            "job 1 continues: wait for it again with `eyas job wait 1`, or cancel it with `eyas \
-             job cancel 1`",
+            "job 1 continues: wait for it again with `eyas job wait 1 --cluster test`, or cancel \
+             it with `eyas job cancel 1 --cluster test`",
         );
         assert_eq!(
             (is_said, &*cluster.job("1")["state"].to_string()),

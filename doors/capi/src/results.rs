@@ -202,7 +202,7 @@ fn show(result: TaskResult, place: &mut Option<ShownResult>) -> EyasTaskResult {
     };
     let (stdout_length, stderr_length) = (outcome.stdout.len(), outcome.stderr.len());
     let shown = place.insert(ShownResult {
-        message: pointers::c_text(with_short_quotes(&outcome.status.to_string()).into_owned()),
+        message: pointers::c_text(with_short_quotes(&outcome.in_words(None)).into_owned()),
         executor: pointers::c_text(result.executor),
         stdout: with_nul(outcome.stdout),
         stderr: with_nul(outcome.stderr),

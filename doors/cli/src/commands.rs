@@ -33,8 +33,9 @@ mod worker;
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::connect;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
@@ -130,6 +131,18 @@ pub(crate) enum Command {
     Worker(worker::WorkerCommand),
 }
 
+impl Eyas {
+    /// Reads a command line that was taken apart.
+    pub fn read(matches: &ArgMatches) -> Result<Eyas, clap::Error> {
+        let mut eyas = Eyas::from_arg_matches(matches)?;
+        if let (Command::Run(args), Some((_, matches))) = (&mut eyas.command, matches.subcommand())
+        {
+            args.note_given(matches);
+        }
+        Ok(eyas)
+    }
+}
+
 impl Command {
     /// Whether this command lives longer than its caller may want: a process of a cluster, or one
     /// that serves programs.
@@ -150,33 +163,37 @@ impl Command {
 
 /// Runs a command to its end.
 pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliError> {
+    handle(command, &global).await.map_err(|error| connect::with_cluster(error, &global))
+}
+
+async fn handle(command: Command, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     match command {
-        Command::Run(args) => run::run(args, &global).await,
-        Command::Submit(args) => submit::submit(args, &global).await,
-        Command::Dfs(command) => dfs::dfs(*command, &global).await,
-        Command::Mount(args) => mount::mount(*args, &global).await,
-        Command::Map(args) => map::map(*args, &global).await,
-        Command::Shim(args) => shim::shim(&args, &global).await,
-        Command::ShimCall(args) => shim::command(&args, &global).await,
-        Command::Io(command) => io::io(command, &global).await,
-        Command::Worker(command) => worker::worker(command, &global).await,
-        Command::Job(command) => job::job(command, &global).await,
-        Command::Task(command) => task::task(command, &global).await,
-        Command::Explain(args) => explain::explain(&args, &global).await,
-        Command::Executor(command) => executor::executor(command, &global).await,
-        Command::Pool(command) => pool::pool(*command, &global).await,
-        Command::Catalog(command) => catalog::catalog(command, &global).await,
-        Command::Access(command) => access::access(command, &global).await,
-        Command::Push(args) => push::push(args, &global).await,
-        Command::Report(args) => report::report(args, &global).await,
-        Command::Top(args) => top::top(args, &global).await,
-        Command::Events(args) => events::events(args, &global).await,
-        Command::Proxy(args) => proxy::proxy(args, &global).await,
-        Command::Start(command) => start::start(*command, &global).await,
-        Command::Sim(command) => sim::sim(command, &global).await,
-        Command::Stop => stop::stop(&global).await,
-        Command::Cluster(command) => cluster::cluster(&command, &global).await,
-        Command::Model(args) => model::model(&args, &global),
+        Command::Run(args) => run::run(args, global).await,
+        Command::Submit(args) => submit::submit(args, global).await,
+        Command::Dfs(command) => dfs::dfs(*command, global).await,
+        Command::Mount(args) => mount::mount(*args, global).await,
+        Command::Map(args) => map::map(*args, global).await,
+        Command::Shim(args) => shim::shim(&args, global).await,
+        Command::ShimCall(args) => shim::command(&args, global).await,
+        Command::Io(command) => io::io(command, global).await,
+        Command::Worker(command) => worker::worker(command, global).await,
+        Command::Job(command) => job::job(command, global).await,
+        Command::Task(command) => task::task(command, global).await,
+        Command::Explain(args) => explain::explain(&args, global).await,
+        Command::Executor(command) => executor::executor(command, global).await,
+        Command::Pool(command) => pool::pool(*command, global).await,
+        Command::Catalog(command) => catalog::catalog(command, global).await,
+        Command::Access(command) => access::access(command, global).await,
+        Command::Push(args) => push::push(args, global).await,
+        Command::Report(args) => report::report(args, global).await,
+        Command::Top(args) => top::top(args, global).await,
+        Command::Events(args) => events::events(args, global).await,
+        Command::Proxy(args) => proxy::proxy(args, global).await,
+        Command::Start(command) => start::start(*command, global).await,
+        Command::Sim(command) => sim::sim(command, global).await,
+        Command::Stop => stop::stop(global).await,
+        Command::Cluster(command) => cluster::cluster(&command, global).await,
+        Command::Model(args) => model::model(&args, global),
         Command::Completion(args) => completion::print(&args, Eyas::command()),
         Command::Man(args) => completion::write_man_pages(&args, Eyas::command()),
         Command::Guard { .. } | Command::GuardMount => Ok(ExitCode::SUCCESS),

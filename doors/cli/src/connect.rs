@@ -1,12 +1,12 @@
 //! Connections to the dispatcher, for all commands.
 
-use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::JobId;
-use eyas_client::{Client, ClientError};
+use eyas_client::messages::{FromClient, NO_SUCH_JOB, ToClient};
+use eyas_client::types::{JobId, TaskId};
+use eyas_client::{Client, ClientError, Cluster};
 use eyas_session::{Access, SessionError};
 
 use crate::error::CliError;
-use crate::global::{GlobalArgs, WhichJob};
+use crate::global::{GlobalArgs, WhichJob, WhichTask};
 
 /// Connects to the dispatcher of the selected cluster.
 pub(crate) async fn connect(global: &GlobalArgs) -> Result<Client, CliError> {
@@ -42,6 +42,35 @@ fn explain(error: ClientError, access: &Access, global: &GlobalArgs) -> CliError
 /// The error for an answer that does not fit the request.
 pub(crate) fn unexpected<T>() -> Result<T, CliError> {
     Err(ClientError::Unexpected.into())
+}
+
+/// Adds to the error that a job does not exist which cluster was asked, and which others there are:
+/// the job may be one of theirs.
+pub(crate) fn with_cluster(error: CliError, global: &GlobalArgs) -> CliError {
+    let is_no_job = matches!(
+        error.downcast_ref(),
+        Some(ClientError::Refused(why)) if why.starts_with(NO_SUCH_JOB)
+    );
+    if !is_no_job {
+        return error;
+    }
+    let here = match &global.access {
+        Some(access) => format!("the cluster of {}", access.display()),
+        None => format!("the cluster `{}`", global.cluster_name()),
+    };
+    let mut others = Cluster::names().unwrap_or_default();
+    others.retain(|name| global.access.is_some() || *name != global.cluster_name());
+    let others: Vec<_> = others.iter().map(|name| format!("`--cluster {name}`")).collect();
+    let elsewhere = match others.is_empty() {
+        true => String::new(),
+        false => format!("; a job of another cluster is named with {}", others.join(" or ")),
+    };
+    format!("{error}. This is {here}{elsewhere}").into()
+}
+
+/// The id of the selected task.
+pub(crate) async fn task_of(client: &mut Client, which: WhichTask) -> Result<TaskId, CliError> {
+    Ok(TaskId { job: job_of(client, which.job).await?, index: which.index })
 }
 
 /// The id of the selected job.

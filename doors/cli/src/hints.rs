@@ -1,5 +1,6 @@
 //! Hints for command lines that clap refuses: the most likely mistake, and what to type instead.
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -21,8 +22,20 @@ pub(crate) fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Adds a hint to an error about an unexpected word.
+/// Adds a hint to an error about an unexpected word, and says in plain words what is wrong with a
+/// number.
 pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if error.kind() == ErrorKind::ValueValidation
+        && let Some(number) = error.source().and_then(|why| number_to_write(&why.to_string()))
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
+    {
+        let why = format!(
+            "invalid value '{value}' for '{option}': write {number}\n\nFor more information, try \
+             '--help'.\n"
+        );
+        return clap::Error::raw(ErrorKind::ValueValidation, why);
+    }
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg)
         && let Some(hint) = hint(unexpected, words)
@@ -31,6 +44,26 @@ pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Err
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
     }
     error
+}
+
+/// The number to write in place of one that cannot be read, by what its reader says.
+fn number_to_write(said: &str) -> Option<String> {
+    if let Some((_, range)) = said.split_once(" is not in ") {
+        return Some(match range.split_once("..")? {
+            (first, "") => format!("a whole number of at least {first}"),
+            (first, last) => {
+                format!("a whole number from {first} to {}", last.trim_start_matches('='))
+            }
+        });
+    }
+    match said {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            Some("a whole number".into())
+        }
+        "invalid float literal" | "cannot parse float from empty string" => Some("a number".into()),
+        _ if said.starts_with("number too") => Some("a whole number that is not as large".into()),
+        _ => None,
+    }
 }
 
 /// The hint for an unexpected word, if the command is one that runs a command of the user.
@@ -99,6 +132,8 @@ fn quoted(word: &OsString) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
@@ -107,6 +142,36 @@ mod tests {
         let hint = hint("wc", &words).unwrap();
         assert!(hint.ends_with("eyas run --each '*.no' -- wc -l"), "{hint}");
         assert_eq!(super::hint("wc", &["eyas", "job", "wc"].map(OsString::from)), None);
+    }
+
+    #[test]
+    fn wrong_numbers_are_said_in_plain_words() {
+        let said = |words: &[&str]| {
+            let words: Vec<_> = ["eyas"].iter().chain(words).map(OsString::from).collect();
+            let command = crate::commands::Eyas::command();
+            with_hint(command.try_get_matches_from(&words).unwrap_err(), &words).to_string()
+        };
+        for (words, says) in [
+            (
+                &["run", "--retries", "x", "--", "true"][..],
+                "invalid value 'x' for '--retries <N>': write a whole number\n",
+            ),
+            (
+                &["run", "--nodes", "5000", "--", "true"],
+                "'5000' for '--nodes <N>': write a whole number from 1 to 1024\n",
+            ),
+            (
+                &["map", "/x", "--tasks", "0", "--", "wc"],
+                "'0' for '--tasks <N>': write a whole number from 1 to 4294967295\n",
+            ),
+            (
+                &["run", "--cpus", "x", "--", "true"],
+                "'x' for '--cpus <N>': `x` is not a number of processors",
+            ),
+        ] {
+            let said = said(words);
+            assert!(said.contains(says), "{words:?}: {said}");
+        }
     }
 
     #[test]

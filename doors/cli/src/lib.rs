@@ -38,7 +38,7 @@ mod words;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::CommandFactory;
 
 use commands::{Command, Eyas};
 pub use exit_code::ExitCode;
@@ -52,8 +52,7 @@ pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
         return print::fail(&called);
     }
     let command = hints::with_negative_numbers(Eyas::command());
-    let parsed =
-        command.try_get_matches_from(words).and_then(|matches| Eyas::from_arg_matches(&matches));
+    let parsed = command.try_get_matches_from(words).and_then(|matches| Eyas::read(&matches));
     let eyas = match parsed {
         Ok(eyas) => eyas,
         Err(wrong) => return print::explain(&hints::with_hint(wrong, words)),

@@ -122,18 +122,15 @@ impl Processes {
         name: &str,
         shape: &ShapeArgs,
     ) -> Result<(Client, Access, Vec<String>), CliError> {
+        shape.placement.check()?;
         let access_path = self.folders.state.join("access.toml");
         let listen = if self.folders.is_reachable { "0.0.0.0:0" } else { "127.0.0.1:0" };
         let mut dispatcher =
             owned(&["start", "dispatcher", "--listen", listen], self.folders.ephemeral)?;
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
-        dispatcher.args(["--policy", shape.placement.policy.name()]);
-        dispatcher.args(["--utilisation", &shape.placement.utilisation.to_string()]);
+        dispatcher.args(shape.placement.words());
         if shape.node.plain_data {
             dispatcher.arg("--plain-data");
-        }
-        if let Some(window) = shape.placement.window {
-            dispatcher.args(["--window", &window.to_string()]);
         }
         self.own(dispatcher.stdout(Stdio::piped()))?;
         let cache_bytes = shape.node.cache.unwrap_or_else(|| self.default_cache_bytes(shape.nodes));

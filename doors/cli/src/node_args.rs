@@ -15,6 +15,9 @@ use eyas_store::Emulation;
 
 use crate::error::ValueError;
 
+/// Headings of the options of [`ShapeArgs`].
+pub(crate) const SHAPE_HEADINGS: [&str; 3] = ["Local cluster", "Placement", "Executors"];
+
 /// The shape of a local cluster.
 #[derive(Args, Clone)]
 pub(crate) struct ShapeArgs {
@@ -41,29 +44,27 @@ pub(crate) struct PlacementArgs {
     #[arg(long, value_name = "POLICY", default_value = "cost")]
     pub policy: PlacementPolicy,
     /// With --policy gcc: while more than this share of all processors is busy, tasks wait for a
-    /// node that holds their inputs; such as 0.9
+    /// node that holds their inputs [default: 0.9]
     #[arg(
         long,
         value_name = "SHARE",
-        default_value_t = 0.9,
         allow_negative_numbers = true,
         value_parser = parse_share
     )]
-    pub utilisation: f64,
+    pub utilisation: Option<f64>,
     /// Number of waiting tasks that one decision considers [default: 100 for each executor, at
     /// least 2,500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub window: Option<u64>,
     /// With --policy mch or gcc: a node that holds at most this share of a task's input bytes does
-    /// not count as a holder of them; such as 0.5
+    /// not count as a holder of them; such as 0.5 [default: 0]
     #[arg(
         long,
         value_name = "SHARE",
-        default_value_t = 0.0,
         allow_negative_numbers = true,
         value_parser = parse_share
     )]
-    pub min_cache_hit: f64,
+    pub min_cache_hit: Option<f64>,
     /// How many other tasks leave the queue before a task that waits for a node with its inputs
     /// may go to any node; off: it waits for ever [default: as --window]
     #[arg(
@@ -74,6 +75,50 @@ pub(crate) struct PlacementArgs {
         value_parser = parse_patience
     )]
     pub patience: HolderPatience,
+}
+
+impl PlacementArgs {
+    /// Refuses options of which the policy has no use.
+    pub fn check(&self) -> Result<(), clap::Error> {
+        let wrong = |option: &str, of: &str| {
+            let why = format!(
+                "{option} is for --policy {of}, and the policy is {}: leave {option} out, or \
+                 choose that policy\n",
+                self.policy
+            );
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, why))
+        };
+        let (is_gcc, is_mch) = (
+            self.policy == PlacementPolicy::GoodCacheCompute,
+            self.policy == PlacementPolicy::MaxCacheHit,
+        );
+        match (self.utilisation, self.min_cache_hit) {
+            (Some(_), _) if !is_gcc => wrong("--utilisation", "gcc"),
+            (_, Some(_)) if !is_gcc && !is_mch => wrong("--min-cache-hit", "mch or gcc"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of a dispatcher that places tasks like this.
+    pub fn words(&self) -> Vec<String> {
+        let patience = match self.patience {
+            HolderPatience::Window => None,
+            HolderPatience::Tasks(tasks) => Some(tasks.to_string()),
+            HolderPatience::Unlimited => Some("off".into()),
+        };
+        let options = [
+            ("--policy", Some(self.policy.name().to_owned())),
+            ("--utilisation", self.utilisation.map(|share| share.to_string())),
+            ("--window", self.window.map(|tasks| tasks.to_string())),
+            ("--min-cache-hit", self.min_cache_hit.map(|share| share.to_string())),
+            ("--patience", patience),
+        ];
+        options
+            .into_iter()
+            .filter_map(|(name, value)| Some([name.into(), value?]))
+            .flatten()
+            .collect()
+    }
 }
 
 /// A number of tasks, or `off`; the empty text is the default.
@@ -141,7 +186,13 @@ pub(crate) struct NodeArgs {
     #[arg(long)]
     pub dfs: bool,
     /// With --dfs: maximum size of each executor's audit log of changes of files; 0 for no log
-    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = units::parse_bytes)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "128MiB",
+        value_parser = units::parse_bytes,
+        requires = "dfs"
+    )]
     pub audit_bytes: u64,
     /// Map of users, a TOML file as for `eyas dfs put`: files of the cluster that tasks write
     /// belong to the owner of this executor's access key, else of its user name, else of the role
@@ -258,6 +309,37 @@ pub(crate) fn named_amounts(given: &[(String, u64)]) -> Result<Vec<(String, u64)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Placement {
+        #[command(flatten)]
+        args: PlacementArgs,
+    }
+
+    #[test]
+    fn options_of_placement_are_passed_on_and_refused_where_the_policy_has_no_use_of_them() {
+        let parsed = |words: &str| {
+            let words = ["x"].into_iter().chain(words.split_whitespace());
+            <Placement as clap::Parser>::try_parse_from(words).map(|parsed| parsed.args)
+        };
+        for words in [
+            "--policy cost",
+            "--policy gcc --utilisation 0.5 --window 7 --min-cache-hit 0.25 --patience off",
+            "--policy mch --min-cache-hit 0.5 --patience 3",
+        ] {
+            let args = parsed(words).unwrap();
+            assert!(args.check().is_ok(), "{words}");
+            assert_eq!(args.words().join(" "), words);
+        }
+        for (words, says) in [
+            ("--utilisation 0.5", "--utilisation is for --policy gcc, and the policy is cost: "),
+            ("--policy mch --utilisation 1", "--utilisation is for --policy gcc"),
+            ("--policy mcu --min-cache-hit 1", "--min-cache-hit is for --policy mch or gcc"),
+        ] {
+            let said = parsed(words).unwrap().check().unwrap_err().to_string();
+            assert!(said.contains(says), "{words}: {said}");
+        }
+    }
 
     #[test]
     fn labels_are_read_as_written() {

@@ -199,11 +199,20 @@ async fn wait(
 }
 
 /// The message about a job that continues when this command no longer waits for it.
-pub(crate) fn continues(job: JobId) -> String {
+/// `on` is the option that names the cluster.
+pub(crate) fn continues(job: JobId, on: &str) -> String {
     format!(
-        "job {job} continues: wait for it again with `eyas job wait {job}`, or cancel it with \
-         `eyas job cancel {job}`"
+        "job {job} continues: wait for it again with `eyas job wait {job}{on}`, or cancel it with \
+         `eyas job cancel {job}{on}`"
     )
+}
+
+/// The command that runs tasks of an ended job again, if some did not succeed.
+/// `on` is the option that names the cluster.
+pub(crate) fn again(ended: &JobView, on: &str) -> Option<String> {
+    let left = ended.tasks.failed + ended.tasks.cancelled;
+    let left = (left > 0).then(|| format_count(left, "unsuccessful task"))?;
+    Some(format!("`eyas job retry {}{on}` runs the {left} again", ended.job))
 }
 
 /// Waits for the end of all jobs in turn, and prints the result of each.
@@ -215,12 +224,12 @@ pub(crate) async fn wait_for_all(
     mut interrupt: Interrupt,
     global: &GlobalArgs,
 ) -> Result<ExitCode, CliError> {
-    let mut ended = Vec::new();
+    let (mut ended, on) = (Vec::new(), global.named_option());
     for (index, job) in jobs.iter().enumerate() {
         let watched = wait(client, *job, reconnect.patience(), &mut progress, &mut interrupt).await;
         let Some(view) = watched.inspect_err(|_| progress.clear())? else {
             progress.clear();
-            jobs[index..].iter().for_each(|job| say!("{}", continues(*job)));
+            jobs[index..].iter().for_each(|job| say!("{}", continues(*job, &on)));
             return Ok(ExitCode::from(INTERRUPTED));
         };
         if !global.json {
@@ -229,6 +238,7 @@ pub(crate) async fn wait_for_all(
                 say_failures(client, &view, &progress).await?;
             }
             progress.suspend(|| say!("{prefix}{}", show::summary(&view)));
+            again(&view, &on).iter().for_each(|line| progress.suspend(|| say!("{line}")));
         }
         ended.push(view);
     }
@@ -281,6 +291,17 @@ async fn say_failures(
 mod tests {
     use super::*;
     use crate::commands::top::overview::tests::job;
+
+    #[test]
+    fn an_ended_job_says_how_to_go_on() {
+        let mut ended = job(29, "job", 4, 4);
+        assert_eq!(again(&ended, ""), None);
+        (ended.tasks.succeeded, ended.tasks.failed, ended.tasks.cancelled) = (1, 1, 2);
+        assert_eq!(
+            again(&ended, " --cluster sky").as_deref(),
+            Some("`eyas job retry 29 --cluster sky` runs the 3 unsuccessful tasks again")
+        );
+    }
 
     #[test]
     fn a_job_has_succeeded_if_all_tasks_have_and_no_output_was_cut() {

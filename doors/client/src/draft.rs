@@ -9,6 +9,7 @@ use eyas_store::emulation::Limits;
 use eyas_store::{ClusterFile, Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
+use eyas_types::units::format_count;
 use eyas_types::{
     Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, Program,
     TaskItem, TaskTemplate, Template, Value,
@@ -38,7 +39,10 @@ pub enum DraftError {
     #[error("looking up inputs was broken off: {0}")]
     Broken(tokio::task::JoinError),
     /// A word has a placeholder for a column that the item does not have.
-    #[error("`{word}` asks for column {column}, but the item has {columns}")]
+    #[error(
+        "`{word}` asks for column {column}, but the item has {}",
+        format_count(*.columns as u64, "column")
+    )]
     Column {
         /// The word, as it was written.
         word: Template,
@@ -54,7 +58,11 @@ pub enum DraftError {
         word: Template,
     },
     /// A word has a placeholder for an input that the task does not have.
-    #[error("`{word}` asks for input {input}, but the task has {inputs}")]
+    #[error(
+        "`{word}` asks for input {input}, but the task has {}: name the file with --input \
+         (`inputs` in a job file)",
+        format_count(*.inputs as u64, "input")
+    )]
     Input {
         /// The word, as it was written.
         word: Template,
@@ -62,6 +70,17 @@ pub enum DraftError {
         input: u32,
         /// Number of inputs of the task.
         inputs: usize,
+    },
+    /// Blocks of a file that is not in the cluster.
+    #[error(
+        "`{url}` is not a file of the cluster, and only such files have blocks: copy it there \
+         first, with `eyas dfs put {url} /{name}`, and name eyas:///{name}"
+    )]
+    NoBlocks {
+        /// Path or URL of the file.
+        url: Name,
+        /// Its name without folders.
+        name: Name,
     },
     /// The range of an input begins after the last byte of its file.
     #[error(
@@ -352,6 +371,10 @@ impl Draft {
     /// # Errors
     /// If the file is missing, or is not a file of the cluster.
     pub async fn blocks(&mut self, url: &Name) -> Result<Vec<Input>, DraftError> {
+        if !is_cluster_file(url) {
+            let name = url.rsplit(|byte| *byte == b'/').next().unwrap_or_default().into();
+            return Err(DraftError::NoBlocks { url: url.clone(), name });
+        }
         let blocks: Vec<_> = self.cluster_file(url).await?.blocks().collect();
         let first = self.objects.len() as u32;
         self.objects.extend(blocks);
@@ -564,6 +587,16 @@ fn check_placeholders(
 mod tests {
     use super::*;
     use eyas_types::Template;
+
+    #[tokio::test]
+    async fn blocks_are_of_files_of_the_cluster() {
+        let error = Draft::new("test").blocks(&"in/a.txt".into()).await.err();
+        assert_eq!(
+            error.expect("it is a local file").to_string(),
+            "`in/a.txt` is not a file of the cluster, and only such files have blocks: copy it \
+             there first, with `eyas dfs put in/a.txt /a.txt`, and name eyas:///a.txt"
+        );
+    }
 
     #[tokio::test]
     async fn each_source_is_one_object() {

@@ -108,6 +108,40 @@ pub async fn cluster_files(
     Ok(found)
 }
 
+/// The files of the cluster to read, as [`cluster_files`]. A name or pattern that only files of
+/// this machine have is refused with the command that copies them to the cluster.
+///
+/// # Errors
+/// As [`cluster_files`], or if the files are only on this machine.
+pub async fn cluster_files_to_read(
+    files: &DfsClient,
+    pattern: &str,
+) -> Result<Vec<FileName>, ClusterFilesError> {
+    let found = cluster_files(files, pattern).await;
+    let local = local_files(pattern);
+    match (&found, local) {
+        (Ok(names), Some(local)) if !is_pattern(pattern.as_bytes()) => {
+            match files.stat(&names[0]).await {
+                Err(error) if error.kind == FilesErrorKind::NotFound => Err(local),
+                _ => found,
+            }
+        }
+        (Err(ClusterFilesError::NoMatch(_) | ClusterFilesError::Name(_)), Some(local)) => {
+            Err(local)
+        }
+        _ => found,
+    }
+}
+
+/// The error for files of this machine in place of files of the cluster, if there are any.
+fn local_files(pattern: &str) -> Option<ClusterFilesError> {
+    let local = files_of(&pattern.into()).ok()?;
+    let first = local.first().filter(|first| !first.is_url())?;
+    let last = first.rsplit(|byte| *byte == b'/').next()?;
+    let name = String::from_utf8_lossy(last).into_owned();
+    Some(ClusterFilesError::Local { pattern: pattern.to_owned(), first: first.clone(), name })
+}
+
 /// Why files of the cluster cannot be listed.
 #[derive(Debug, Error)]
 pub enum ClusterFilesError {
@@ -120,7 +154,44 @@ pub enum ClusterFilesError {
     /// No file matches the pattern.
     #[error("no file of the cluster matches `{0}`: `eyas dfs ls` lists the files")]
     NoMatch(String),
+    /// The files are on this machine and not in the cluster.
+    #[error(
+        "the cluster has no file `{pattern}`, but this machine has: copy it to the cluster first, \
+         with `eyas dfs put {first} /{name}`, and then name /{name}"
+    )]
+    Local {
+        /// The name or pattern.
+        pattern: String,
+        /// The first file of this machine.
+        first: Name,
+        /// Its name without folders.
+        name: String,
+    },
     /// The file system does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_this_machine_are_told_from_those_of_the_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("big.log"), "").unwrap();
+        for pattern in [path("big.log"), path("*.log")] {
+            let said = local_files(&pattern).expect("there is one").to_string();
+            let says = format!(
+                "the cluster has no file `{pattern}`, but this machine has: copy it to the cluster \
+                 first, with `eyas dfs put {} /big.log`, and then name /big.log",
+                path("big.log")
+            );
+            assert_eq!(said, says);
+        }
+        for pattern in [path("none.log"), path("*.none"), "eyas:///big.log".into()] {
+            assert!(local_files(&pattern).is_none(), "{pattern}");
+        }
+    }
 }

@@ -36,7 +36,7 @@ use eyas_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, DraftError};
 use crate::ranges::{numbers_of, product};
 use crate::sources::{ListLine, array, lines_of};
 
@@ -49,6 +49,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 mod values;
+mod wrong_key;
 
 pub use error::{JobFileError, TaskFieldsError};
 use names::CommandText;
@@ -60,6 +61,7 @@ pub use values::{
     ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange,
     RecordRangeError,
 };
+use values::{named_numbers, number, one_or_more, some_number};
 
 /// Processors that a task may have.
 pub const CPUS: RangeInclusive<f64> = 0.001..=1_000_000.0;
@@ -92,8 +94,10 @@ pub struct TaskFields {
     #[serde(skip)]
     pub items: Vec<ListLine>,
     /// Files that the task reads.
+    #[serde(deserialize_with = "one_or_more")]
     pub inputs: Vec<InputFields>,
     /// Files that the task writes.
+    #[serde(deserialize_with = "one_or_more")]
     pub outputs: Vec<OutputFields>,
     /// Environment variables.
     pub env: std::collections::BTreeMap<String, Name>,
@@ -106,14 +110,17 @@ pub struct TaskFields {
     /// Whether inputs are private copies, which the task may write, and not links to the store.
     pub copy_inputs: bool,
     /// Processors.
+    #[serde(deserialize_with = "some_number")]
     pub cpus: Option<f64>,
     /// Memory.
     pub memory: Option<Bytes>,
     /// Disk for its sandbox.
     pub disk: Option<Bytes>,
     /// Other resources.
+    #[serde(deserialize_with = "named_numbers")]
     pub resources: std::collections::BTreeMap<String, u64>,
     /// Priority; tasks of higher priority go first. The priority of the job if missing.
+    #[serde(deserialize_with = "some_number")]
     pub priority: Option<i32>,
     /// Match expression that is true for executors which may run the task.
     pub requirements: Option<String>,
@@ -122,6 +129,7 @@ pub struct TaskFields {
     /// Time limit.
     pub timeout: Option<Duration>,
     /// Number of retries after a failure.
+    #[serde(deserialize_with = "number")]
     pub retries: u32,
     /// Limit on captured output.
     pub capture: Option<Bytes>,
@@ -158,6 +166,7 @@ pub enum InputFields {
         /// The `file` of the output; the first output if missing.
         output: Option<Name>,
         /// Index of the task in its array, from 0; all tasks of the array if missing.
+        #[serde(default, deserialize_with = "some_number")]
         index: Option<u32>,
         /// Name in the sandbox.
         name: Option<Name>,
@@ -293,8 +302,9 @@ impl TaskFields {
                 }
             }
             Items::Lines(lines) => {
-                for line in lines {
-                    self.add_task(draft, known, place, line.columns, None).await?;
+                for ListLine { number, columns } in lines {
+                    let added = self.add_task(draft, known, place, columns, None).await;
+                    added.map_err(|why| self.in_line(number, why))?;
                 }
             }
             Items::Numbers(numbers)
@@ -311,6 +321,23 @@ impl TaskFields {
             }
         }
         Ok(())
+    }
+
+    /// Adds the place of a line to the error that it lacks a column.
+    fn in_line(&self, line: usize, why: TaskFieldsError) -> TaskFieldsError {
+        let lacks_column = matches!(
+            why,
+            TaskFieldsError::Column { .. } | TaskFieldsError::Draft(DraftError::Column { .. })
+        );
+        match &self.each_line {
+            Some(file) if lacks_column => TaskFieldsError::ShortLine {
+                file: file.clone(),
+                line,
+                separator: self.separator.clone(),
+                why: Box::new(why),
+            },
+            _ => why,
+        }
     }
 
     /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program
@@ -339,9 +366,13 @@ impl TaskFields {
     /// Whether a command without a placeholder for the item gets one. Numbers are never added: most
     /// commands would take them for an argument.
     fn is_item_appended(&self) -> bool {
+        self.append.unwrap_or(true) && self.may_append_item()
+    }
+
+    /// Whether the item of a task is a file or a line.
+    fn may_append_item(&self) -> bool {
         let has_files = !self.each.0.is_empty() || !self.each_block.0.is_empty();
-        self.append.unwrap_or(true)
-            && (has_files || self.each_line.is_some() || !self.items.is_empty())
+        has_files || self.each_line.is_some() || !self.items.is_empty()
     }
 
     /// Whether the task works in its sandbox.
@@ -463,6 +494,12 @@ impl TaskFields {
             [each, each_block, has_items, self.each_line.is_some(), !self.array.0.is_empty()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(TaskFieldsError::SeveralItems);
+        }
+        if self.separator.is_some() && self.each_line.is_none() {
+            return Err(TaskFieldsError::SeparatorWithoutLines);
+        }
+        if self.append == Some(true) && !self.may_append_item() {
+            return Err(TaskFieldsError::AppendWithoutItems);
         }
         if !self.array.0.is_empty() {
             return items_of_ranges(&self.array.0);

@@ -50,7 +50,7 @@ pub use copy::CopyError;
 pub use draft::{Draft, DraftError, SubmitProgress};
 pub use events::Events;
 pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
-pub use globs::{ClusterFilesError, cluster_files};
+pub use globs::{ClusterFilesError, cluster_files, cluster_files_to_read};
 pub use jobfile::{
     ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError,
     Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError,

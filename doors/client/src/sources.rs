@@ -12,10 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// No file matches a pattern.
-    #[error(
-        "no file matches `{0}`: check the path; a pattern must be in quotes, so that the shell \
-         leaves it alone"
-    )]
+    #[error("no file matches `{pattern}`: {why}", pattern = .0, why = why_no_match(.0))]
     NoMatch(Name),
     /// The text is not a pattern.
     #[error("`{pattern}` is not a glob: {why}")]
@@ -25,6 +22,9 @@ pub enum SourceError {
         /// The mistake in the pattern.
         why: String,
     },
+    /// The list does not exist.
+    #[error("there is no file {0} with the lines: check the path, or write `-` for standard input")]
+    NoList(Name),
     /// A folder or file cannot be read.
     #[error("cannot read {what}: {why}")]
     Unreadable {
@@ -68,6 +68,41 @@ pub enum SourceError {
         /// Number of the line, from 1.
         line: usize,
     },
+}
+
+/// Why a pattern matches no file, as far as the pattern tells, and what to do.
+fn why_no_match(pattern: &Name) -> String {
+    let text = pattern.to_string();
+    if text.starts_with('~') {
+        let home = std::env::var("HOME").ok().filter(|_| text.starts_with("~/"));
+        let path = home.map(|home| format!("{home}{}", &text[1..]));
+        return format!(
+            "`~` is for the shell, which leaves it alone in quotes: write the path{}",
+            path.map_or_else(String::new, |path| format!(", `{path}`"))
+        );
+    }
+    if let Some(alternatives) = without_braces(&text) {
+        let named: Vec<_> = alternatives.iter().map(|text| format!("`{text}`")).collect();
+        return format!(
+            "braces are for the shell, which leaves them alone in quotes: name each pattern, {}",
+            named.join(" and ")
+        );
+    }
+    if text.contains('$') {
+        return "`$` is for the shell, which leaves it alone in single quotes: write the path, or \
+                use double quotes"
+            .into();
+    }
+    "check the path; a pattern must be in quotes, so that the shell leaves it alone".into()
+}
+
+/// The patterns that a shell would make of the first braces with a comma: `a{1,2}.txt` -> `a1.txt`
+/// and `a2.txt`.
+fn without_braces(text: &str) -> Option<Vec<String>> {
+    let (before, rest) = text.split_once('{')?;
+    let (inside, after) = rest.split_once('}')?;
+    let is_list = inside.contains(',') && !inside.contains('{');
+    is_list.then(|| inside.split(',').map(|part| format!("{before}{part}{after}")).collect())
 }
 
 /// Maximum length of a line that is an item. The dispatcher gets a line in one message.
@@ -118,8 +153,10 @@ pub(crate) fn wrong_pattern(pattern: &Name, error: GlobError) -> SourceError {
 /// # Errors
 /// If the file cannot be read.
 pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<ListLine>, SourceError> {
-    let unreadable =
-        |e: io::Error| SourceError::Unreadable { what: file.clone(), why: e.to_string() };
+    let unreadable = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => SourceError::NoList(file.clone()),
+        _ => SourceError::Unreadable { what: file.clone(), why: e.to_string() },
+    };
     let reader: Box<dyn Read> = match file.as_bytes() {
         b"-" => Box::new(io::stdin()),
         _ => Box::new(std::fs::File::open(path_of(file)).map_err(unreadable)?),
@@ -226,9 +263,40 @@ mod tests {
     }
 
     #[test]
+    fn what_only_a_shell_expands_is_said() {
+        let home = std::env::var("HOME").expect("tests have a home");
+        for (pattern, says) in [
+            (
+                "~/x/*",
+                format!(
+                    "`~` is for the shell, which leaves it alone in quotes: write the path, \
+                     `{home}/x/*`"
+                ),
+            ),
+            ("~other/*", "`~` is for the shell, which leaves it alone in quotes: write".into()),
+            (
+                "in/{a,b}.txt",
+                "braces are for the shell, which leaves them alone in quotes: name each pattern, \
+                 `in/a.txt` and `in/b.txt`"
+                    .into(),
+            ),
+            ("$HOME/*.txt", "`$` is for the shell, which leaves it alone in single quotes".into()),
+            ("in/{a}*.txt", "check the path; a pattern must be in quotes".into()),
+        ] {
+            let said = SourceError::NoMatch(pattern.into()).to_string();
+            assert!(said.starts_with(&format!("no file matches `{pattern}`: {says}")), "{said}");
+        }
+    }
+
+    #[test]
     fn lines_keep_their_numbers() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("list");
+        let missing = lines_of(&name_of(&file), None).unwrap_err().to_string();
+        assert!(
+            missing
+                .ends_with("list with the lines: check the path, or write `-` for standard input")
+        );
         std::fs::write(&file, "a,1\n\nb,2\r\n c ,").unwrap();
         let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
         let line = |number, columns: [&str; 2]| ListLine {

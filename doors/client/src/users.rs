@@ -12,6 +12,7 @@ use std::str::FromStr;
 use eyas_session::private::PrivateError;
 use eyas_session::trusted;
 use eyas_types::access::{KeyId, KeyRole, Principal};
+use eyas_types::mistake::{line_at, plainly};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -73,15 +74,17 @@ pub enum UserMapError {
     },
     /// The file is not a map of users.
     #[error(
-        "the map of users {}: {why}; write [users], [keys] or [roles], and below it \
+        "the map of users {}, line {line}: {why}; write [users], [keys] or [roles], and below it \
          NAME = {{ uid = 1001, gid = 100 }}",
         path.display()
     )]
     Syntax {
         /// Path of the file.
         path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
         /// The mistake in the file.
-        why: Box<toml::de::Error>,
+        why: String,
     },
     /// A line of `[keys]` does not begin with the id of a key, or one of `[roles]` not with a role.
     #[error("the map of users {}: {why}", path.display())]
@@ -120,7 +123,11 @@ impl UserMap {
             why => UserMapError::Untrusted { path: path.to_owned(), why },
         })?;
         let text = std::fs::read_to_string(real).map_err(unreadable)?;
-        let syntax = |why| UserMapError::Syntax { path: path.to_owned(), why: Box::new(why) };
+        let syntax = |error: toml::de::Error| UserMapError::Syntax {
+            path: path.to_owned(),
+            line: line_at(&text, error.span().map_or(0, |span| span.start)),
+            why: plainly(error.message()),
+        };
         let UserMapFile { users, keys, roles } = toml::from_str(&text).map_err(syntax)?;
         Ok(UserMap {
             path: path.to_owned(),
@@ -200,11 +207,14 @@ mod tests {
         let map =
             read("[users]\nanna = { uid = 7, gid = 8 }\n\"*\" = { uid = 9, gid = 9 }\n").unwrap();
         assert_eq!(map.owner_of("ben", submit).unwrap().uid, 9);
-        for wrong in
-            ["x", "[users]\nanna = 7", "[users]\nanna = { uid = 7 }", "[users]\n[groups]\n"]
-        {
+        for (wrong, why) in [
+            ("x", "users.toml, line 1: "),
+            ("[users]\nanna = 7", "users.toml, line 2: this is the number 7: write a table"),
+            ("[users]\nanna = { uid = 7 }", "users.toml, line 2: the key `gid` is missing"),
+            ("[users]\n[groups]\n", "users.toml, line 2: `groups` is not a key here: "),
+        ] {
             let error = read(wrong).unwrap_err().to_string();
-            assert!(error.contains("users.toml") && error.contains("[users]"), "{error}");
+            assert!(error.contains(why) && error.contains("write [users], [keys]"), "{error}");
         }
         for (wrong, why) in
             [("[keys]\n3", "k3"), ("[roles]\nroot", "write admin, submit, read or executor")]

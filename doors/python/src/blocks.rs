@@ -7,7 +7,7 @@ use std::time::Duration;
 use eyas_client::files::blocks::DEFAULT_TERM_US;
 use eyas_client::files::{FilesErrorKind, RunAddress};
 use eyas_client::types::dfs::FileName;
-use eyas_client::{BlockRun, BlockWorker, ClusterFilesError, cluster_files};
+use eyas_client::{BlockRun, BlockWorker, ClusterFilesError, cluster_files_to_read};
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -61,7 +61,9 @@ impl FilesRun {
         let mut names = Vec::<FileName>::new();
         for pattern in patterns {
             names.extend(
-                connection.wait_for(py, cluster_files(files, &pattern))?.map_err(name_error)?,
+                connection
+                    .wait_for(py, cluster_files_to_read(files, &pattern))?
+                    .map_err(name_error)?,
             );
         }
         let run =
@@ -207,7 +209,9 @@ fn over() -> PyErr {
 fn name_error(error: ClusterFilesError) -> PyErr {
     match error {
         ClusterFilesError::Client(error) => files::connect_error(error),
-        ClusterFilesError::NoMatch(_) => PyFileNotFoundError::new_err(error.to_string()),
+        ClusterFilesError::NoMatch(_) | ClusterFilesError::Local { .. } => {
+            PyFileNotFoundError::new_err(error.to_string())
+        }
         error => PyValueError::new_err(error.to_string()),
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use eyas_jobs::{Job, MAX_INTERRUPTIONS, Phase, RetainedOutput};
 use eyas_sched::{Mismatch, WaitReason};
-use eyas_types::{Estimate, ExecutorId, Name, ObjectId, TaskId, units};
+use eyas_types::{Estimate, ExecutorId, Name, Need, ObjectId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
 use super::{MAX_NAMES, ResultReader, Views, check_task};
@@ -40,7 +40,7 @@ impl Explainer<'_> {
                 (Some(executor), _) => {
                     format!("It was given to {}.", self.executors.name(executor))
                 }
-                (None, Some(reason)) => self.why_waiting(reason),
+                (None, Some(reason)) => self.why_waiting(reason, &scheduled.need),
                 (None, None) => "It waits.".into(),
             });
             if scheduled.executor.is_none() {
@@ -78,9 +78,9 @@ impl Explainer<'_> {
                 ));
             }
             because.extend(self.where_chunks_are(job, &sources));
-            if let Some(estimate) = &scheduled.estimate {
-                because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
-            }
+            let estimate = scheduled.estimate.as_ref().and_then(in_words);
+            because
+                .extend(estimate.map(|soon| format!("It was estimated to be done there {soon}.")));
             if let Some(executor) = scheduled.executor {
                 because.extend((scheduled.all_inputs > 0).then(|| {
                     let [held, all] =
@@ -97,7 +97,7 @@ impl Explainer<'_> {
         Ok(Explanation { task: view, because, inputs })
     }
 
-    fn why_waiting(&self, reason: &WaitReason) -> String {
+    fn why_waiting(&self, reason: &WaitReason, need: &Need) -> String {
         match reason {
             WaitReason::NoExecutors if self.pools.are_on() => {
                 "It waits because no executor has joined.".into()
@@ -105,9 +105,10 @@ impl Explainer<'_> {
             WaitReason::NoExecutors => "It waits because no executor has joined: start some with \
                                         `eyas start executor`."
                 .into(),
-            WaitReason::TooLarge => "It waits because no executor has as much as it needs (see \
-                                     `eyas executor list`)."
-                .into(),
+            WaitReason::TooLarge => format!(
+                "It waits because no executor has as much as it needs: {}.",
+                self.why_too_large(&need.resources)
+            ),
             WaitReason::Unmatched(mismatches) => {
                 let all = self.executors.len();
                 let parts: Vec<_> =
@@ -133,17 +134,20 @@ impl Explainer<'_> {
                 self.names(holders)
             ),
             WaitReason::Soonest { home, there, elsewhere } => {
-                let (name, there) = (self.executors.name(*home), in_words(there));
+                let name = self.executors.name(*home);
+                let there = in_words(there).map_or_else(String::new, |soon| format!(": {soon}"));
                 match elsewhere {
-                    Some((other, estimate)) => format!(
-                        "It waits for {name}, where it is done the soonest: {there}; on {}, which \
-                         is free, {}.",
-                        self.executors.name(*other),
-                        in_words(estimate)
-                    ),
+                    Some((other, estimate)) => {
+                        let later = in_words(estimate).unwrap_or_else(|| "later".into());
+                        format!(
+                            "It waits for {name}, where it is done the soonest{there}; on {}, \
+                             which is free, {later}.",
+                            self.executors.name(*other)
+                        )
+                    }
                     None => format!(
                         "It waits because every executor that could take it is busy; {name} is \
-                         likely to finish it first: {there}."
+                         likely to finish it first{there}."
                     ),
                 }
             }
@@ -217,12 +221,14 @@ impl Explainer<'_> {
         let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
         let mut because = vec![format!("It has ended{place}: {status}.")];
         because.extend(view.estimate.map(|estimate| {
-            let estimate = in_words(&estimate);
             let [waited, ran] = [view.waited_us, view.ran_us].map(units::format_duration_us);
-            format!(
-                "It was estimated to be done there {estimate}; it waited {waited} there, and ran \
-                 {ran}."
-            )
+            match in_words(&estimate) {
+                Some(soon) => format!(
+                    "It was estimated to be done there {soon}; it waited {waited} there, and ran \
+                     {ran}."
+                ),
+                None => format!("It waited {waited} there, and ran {ran}."),
+            }
         }));
         let of_other = |task| format!("It did not run: this is the result of task {task}.");
         because.extend(view.reused.map(of_other));
@@ -304,8 +310,9 @@ fn mismatch(what: &Mismatch, on: u32) -> String {
     }
 }
 
-/// How soon a task would be done, and why.
-fn in_words(estimate: &Estimate) -> String {
+/// How soon a task would be done, and why, as far as this is known: of a first task, neither times
+/// nor rates are.
+fn in_words(estimate: &Estimate) -> Option<String> {
     let Estimate { wait_us, transfer_us, compute_us } = *estimate;
     let parts = [
         (wait_us, "until a slot is free"),
@@ -314,7 +321,30 @@ fn in_words(estimate: &Estimate) -> String {
     ];
     let parts: Vec<_> = parts
         .iter()
+        .filter(|(us, _)| *us > 0)
         .map(|(us, what)| format!("{} {what}", units::format_duration_us(*us)))
         .collect();
-    format!("in {} ({})", units::format_duration_us(estimate.finish_us()), parts.join(", "))
+    let finish = units::format_duration_us(estimate.finish_us());
+    (!parts.is_empty()).then(|| format!("in {finish} ({})", parts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_leaves_out_what_is_not_known() {
+        let estimate = |wait_us, transfer_us, compute_us| {
+            in_words(&Estimate { wait_us, transfer_us, compute_us })
+        };
+        assert_eq!(estimate(0, 0, 0), None);
+        assert_eq!(
+            estimate(0, 2_000_000, 0).as_deref(),
+            Some("in 2.00 s (2.00 s to fetch inputs)")
+        );
+        assert_eq!(
+            estimate(500, 0, 2_000).as_deref(),
+            Some("in 2.5 ms (500 us until a slot is free, 2.0 ms to compute)")
+        );
+    }
 }

@@ -33,7 +33,9 @@ impl Views<'_> {
                 id: job.template_at(index).id.clone(),
                 item: item_text(&job.spec.items.head(index, 1)),
                 command: command_of(job, index),
-                status: outcome.map_or_else(String::new, |outcome| outcome.status.to_string()),
+                status: outcome.map_or_else(String::new, |outcome| {
+                    outcome.in_words(job.template_at(index).timeout_us)
+                }),
                 stderr: outcome.map_or_else(String::new, |outcome| last_lines(&outcome.stderr)),
             }
         });

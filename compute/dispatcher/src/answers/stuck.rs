@@ -1,7 +1,9 @@
 //! Why tasks of a job that wait cannot run on any executor that is here, in words.
 
+use std::cmp::Reverse;
+
 use eyas_jobs::Job;
-use eyas_types::{ExecutorId, Resources, units};
+use eyas_types::{ExecutorId, Resources};
 
 use super::explain::Explainer;
 
@@ -49,15 +51,8 @@ impl Explainer<'_> {
         let mut needs = job.spec.templates.iter().map(|template| &template.resources);
         if let Some(need) = needs.find(is_too_large) {
             return Some(format!(
-                "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of \
-                 disk{}",
-                f64::from(need.cpus_milli) / 1000.0,
-                units::format_bytes(need.memory_bytes),
-                units::format_bytes(need.disk_bytes),
-                need.named
-                    .iter()
-                    .map(|(name, amount)| format!(", {amount} {name}"))
-                    .collect::<String>()
+                "no executor is large enough for its tasks: {}",
+                self.why_too_large(need)
             ));
         }
         self.is_matched_by_nobody(job).then(|| {
@@ -65,6 +60,21 @@ impl Explainer<'_> {
              says of a task why it waits"
                 .into()
         })
+    }
+
+    /// What a task needs, and what the executor has that comes nearest to it.
+    pub(super) fn why_too_large(&self, need: &Resources) -> String {
+        let needed = need.in_words(need);
+        let executors = self.scheduler.explain_executors();
+        let nearest = executors.iter().min_by_key(|executor| {
+            let Resources { cpus_milli, memory_bytes, .. } = executor.capacity;
+            (executor.capacity.lacks(need), Reverse((cpus_milli, memory_bytes)))
+        });
+        let nearest = nearest.map_or_else(String::new, |executor| {
+            let name = self.executors.name(executor.executor);
+            format!("; the largest node, {name}, has {}", executor.capacity.in_words(need))
+        });
+        format!("a task needs {needed}{nearest}. Ask for less, or start a larger executor")
     }
 
     /// The executors that get no tasks for now, and why.

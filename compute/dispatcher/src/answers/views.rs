@@ -188,7 +188,7 @@ impl<'a> Views<'a> {
                 Some(result) => Some(result.executor.clone()).filter(|name| !name.is_empty()),
                 None => state.executor.map(|id| self.executors.name(id)),
             },
-            status: outcome.map(|outcome| outcome.status.to_string()),
+            status: outcome.map(|outcome| outcome.in_words(job.template_at(index).timeout_us)),
             queued_us: result.as_ref().map_or(0, |result| result.queued_us),
             waited_us: outcome.map_or(0, |outcome| outcome.waited_us),
             ran_us: outcome.map_or(0, |outcome| outcome.ran_us),

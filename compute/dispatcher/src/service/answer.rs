@@ -7,6 +7,7 @@ use eyas_jobs::SpecError;
 use eyas_pools::PoolsError;
 use eyas_types::course::MAX_USER_BYTES;
 use eyas_types::{JobId, Name, TaskId};
+use eyas_wire::client::NO_SUCH_JOB;
 use thiserror::Error;
 
 use crate::executors::NoSuchExecutor;
@@ -51,7 +52,7 @@ pub enum ServiceError {
     #[error("`{0}` was released or replaced while the job was submitted: submit the job again")]
     NotKept(Name),
     /// There is no such job.
-    #[error("there is no job {0}: `eyas job list` shows the jobs that there are")]
+    #[error("{NO_SUCH_JOB} {0}: `eyas job list` shows the jobs that there are")]
     NoSuchJob(JobId),
     /// The job has no tasks.
     #[error("job {0} has no tasks")]

@@ -15,7 +15,7 @@ use eyas_client::types::dfs::{FileName, Format, NodeId, RecordFormat};
 use eyas_client::types::shown;
 use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::FilesUsageView;
-use eyas_client::{Client, cluster_files};
+use eyas_client::{Client, cluster_files, cluster_files_to_read};
 use eyas_session::Access;
 use eyas_store::output_mode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -290,7 +290,7 @@ impl DfsSession {
         force: bool,
     ) -> Result<(), CliError> {
         if !recursive {
-            let names = cluster_files(&self.files, name).await?;
+            let names = cluster_files_to_read(&self.files, name).await?;
             let [name] = &names[..] else { return self.get_all(&names, to, force).await };
             let file = self.files.stat(name).await?;
             return match to {
@@ -454,7 +454,7 @@ impl DfsSession {
         for name in names {
             match recursive {
                 true => all.extend(self.within(name).await?),
-                false => all.extend(cluster_files(&self.files, name).await?),
+                false => all.extend(cluster_files_to_read(&self.files, name).await?),
             }
         }
         for name in &all {

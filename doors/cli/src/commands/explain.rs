@@ -5,28 +5,33 @@ use std::str::FromStr;
 
 use clap::Args;
 use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::TaskId;
+use eyas_client::types::{JobId, TaskId};
 use eyas_client::{Client, ClientError};
 use eyas_wire::pool::PoolsRequest;
 use eyas_wire::view::pool::PoolView;
 
-use crate::connect::{connect, unexpected};
+use crate::connect::{connect, job_of, task_of, unexpected};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
-use crate::global::GlobalArgs;
+use crate::global::{GlobalArgs, WhichJob, WhichTask};
 use crate::print::out;
 use crate::show;
 
+/// Tasks of a job among which one that has not ended is looked for.
+const MAX_LOOKED_AT: u32 = 1000;
+
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
-    /// A task, as JOB.INDEX; or the name of a pool or of a node of a pool
-    #[arg(value_name = "TASK|POOL|NODE")]
+    /// A task, as JOB.INDEX; or a job, of which a task that waits or has failed is explained; or
+    /// the name of a pool or of a node of a pool. JOB may be `last`
+    #[arg(value_name = "TASK|JOB|POOL|NODE")]
     subject: Subject,
 }
 
 #[derive(Clone)]
 enum Subject {
-    Task(TaskId),
+    Task(WhichTask),
+    Job(WhichJob),
     /// A pool or a node.
     Named(String),
 }
@@ -35,14 +40,20 @@ impl FromStr for Subject {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.parse().map_or_else(|_| Subject::Named(text.into()), Subject::Task))
+        let job = || text.parse().map(Subject::Job);
+        let named = |_| Subject::Named(text.into());
+        Ok(text.parse().map(Subject::Task).or_else(|_| job()).unwrap_or_else(named))
     }
 }
 
 pub(crate) async fn explain(args: &ExplainArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     let task = match &args.subject {
-        Subject::Task(task) => *task,
+        Subject::Task(task) => task_of(&mut client, *task).await?,
+        Subject::Job(job) => {
+            let job = job_of(&mut client, *job).await?;
+            most_telling(&mut client, job).await?
+        }
         Subject::Named(name) => return explain_nodes(&mut client, name, global.json).await,
     };
     match client.ask(FromClient::Explain { task }).await? {
@@ -51,6 +62,18 @@ pub(crate) async fn explain(args: &ExplainArgs, global: &GlobalArgs) -> Result<E
         _ => return unexpected(),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The task of a job about which there is most to say: the first that has not ended, else the first
+/// that has failed, else the first.
+async fn most_telling(client: &mut Client, job: JobId) -> Result<TaskId, CliError> {
+    let tasks = client.tasks(job, 0, MAX_LOOKED_AT, false).await?;
+    if let Some(task) = tasks.iter().find(|task| task.status.is_none()) {
+        return Ok(task.task);
+    }
+    let failed = client.tasks(job, 0, 1, true).await?;
+    let first = failed.first().or(tasks.first()).map(|task| task.task);
+    Ok(first.unwrap_or(TaskId { job, index: 0 }))
 }
 
 /// Explains the nodes of the pool with that name, or the node with that name.
@@ -76,9 +99,9 @@ async fn explain_nodes(
         );
     }
     if because.is_empty() {
-        let known = "`eyas pool list` lists pools, `eyas executor list` nodes, and `eyas task \
-                     list` the tasks of a job";
-        return Err(format!("`{name}` is no task, pool, or node of a pool: {known}").into());
+        let known = "`eyas job list` lists jobs, `eyas task list JOB` the tasks of a job, `eyas \
+                     pool list` pools, and `eyas executor list` nodes";
+        return Err(format!("`{name}` is no task, job, pool, or node of a pool: {known}").into());
     }
     match is_json {
         true => show::json("because", &because)?,

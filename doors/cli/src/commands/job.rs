@@ -182,7 +182,10 @@ async fn retry(
         false => unchanged(job, &changed)?,
     };
     let count = done(client.ask(FromClient::Retry { job, current }).await?)?;
-    let said = format!("job {job} continues: {} to run again", format_count(count, "task"));
+    let said = match count {
+        0 => format!("nothing to retry: no task of job {job} has failed or was cancelled"),
+        _ => format!("job {job} continues: {} to run again", format_count(count, "task")),
+    };
     print_count("tasks", count, &said, global)
 }
 

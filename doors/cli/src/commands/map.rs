@@ -9,7 +9,7 @@ use eyas_client::types::Status;
 use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName, Format};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
-use eyas_client::{Client, FileOwner, MapEvent, MapJob, MapRun, Reduce, cluster_files};
+use eyas_client::{Client, FileOwner, MapEvent, MapJob, MapRun, Reduce, cluster_files_to_read};
 use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -189,7 +189,7 @@ async fn named(
     let files = client.files().await?;
     let mut names = Vec::new();
     for pattern in patterns {
-        names.extend(cluster_files(&files, pattern).await?);
+        names.extend(cluster_files_to_read(&files, pattern).await?);
     }
     Ok((client, files, names))
 }
@@ -250,7 +250,7 @@ fn show_seen(seen: MapEvent, bar: &ProgressBar, progress: &mut ProgressDisplay) 
                     say!("{} (of task {})", show::cut(outcome.cut_bytes), result.index);
                 }
                 if is_failed {
-                    say!("task {} did not succeed: {}", result.index, outcome.status);
+                    say!("task {} did not succeed: {}", result.index, outcome.in_words(None));
                 }
             });
         }

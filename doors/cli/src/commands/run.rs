@@ -3,20 +3,18 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::pin::pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{Distribution, JobId, Name, shown, units};
 use eyas_client::view::{JobReport, JobView};
-use eyas_client::{
-    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, ListLine, OneOrMore,
-    OutputFields, SourceError, TaskFields, TaskTexts, check_range, home,
-};
+use eyas_client::{CPUS, Client, ClientError, Draft, SourceError, TaskTexts, check_range, home};
 use eyas_session::private::{PrivateFolder, temporary_folder};
-use eyas_session::{Access, trusted};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use eyas_session::{Access, SessionError, trusted};
+use tokio::sync::mpsc;
 
 use crate::connect::{connect_to, unexpected};
 use crate::error::{CliError, FAILED, INTERRUPTED, ValueError};
@@ -24,21 +22,25 @@ use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::local::LocalFolders;
-use crate::node_args::{ShapeArgs, named_amounts, parse_amount};
+use crate::node_args::{SHAPE_HEADINGS, ShapeArgs, parse_amount};
 use crate::pool_file::PoolFileArgs;
 use crate::print::say;
 use crate::waiting::{self, ProgressDisplay};
 use crate::{report as pages, show, words};
-use halt::{Halt, HaltWatch, Urgency};
+use draft::draft;
+use halt::HaltWatch;
 use in_job::InJobArgs;
+use job_watch::JobWatch;
 use lists::CommandAndLists;
 use own_cluster::{RunPool, private_folder, start_own};
 use result_args::ResultArgs;
-use result_printer::{ResultPrinter, Stop};
+use result_printer::{PrintOptions, ResultPrinter};
 
+mod draft;
 mod dry_run;
 mod halt;
 mod in_job;
+mod job_watch;
 mod lists;
 mod own_cluster;
 mod result_args;
@@ -46,8 +48,6 @@ mod result_files;
 mod result_printer;
 mod tag;
 
-/// After an interrupt, the cancelled job must end within this time.
-const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
 /// Reports in eyas's home: the newest are kept, up to this number.
 const MAX_REPORTS: usize = 100;
 /// Reports in eyas's home are kept for this long.
@@ -160,7 +160,12 @@ pub(crate) struct RunArgs {
     max_output: u64,
     /// Print and remember only this much of them, up to 16MiB; what is cut off does not change the
     /// exit code
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = units::parse_bytes,
+        conflicts_with = "max_output"
+    )]
     capture: Option<u64>,
     /// Print results in the order of the items
     #[arg(long, short = 'k')]
@@ -209,6 +214,9 @@ pub(crate) struct RunArgs {
     jobs: Option<u32>,
     #[command(flatten)]
     shape: ShapeArgs,
+    /// Options of `shape` that are on the command line.
+    #[arg(skip)]
+    shape_given: Vec<String>,
     /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
     /// is {} itself. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+ for a list that
     /// is linked to the one before it
@@ -243,19 +251,17 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     if args.in_job.is_elsewhere() && !args.results.dry_run {
         return in_job::run(&args).await;
     }
-    if args.jobs.is_some() && global.names_cluster() {
-        return Err("-j is for a cluster that `eyas run` starts, and $EYAS_CLUSTER or \
-                    $EYAS_ACCESS names another one: leave out -j, or unset the variable"
-            .into());
-    }
     let (mut interrupt, progress) = (Interrupt::listen(), ProgressDisplay::begin());
     if args.report.is_empty() {
         // The report is written to eyas's home: if there is none, the job is refused before it
         // runs.
         home().map_err(|e| format!("{e}; or skip the report with --report none"))?;
     }
+    let on_cluster = on_cluster(&args, global).await?;
+    let is_known = on_cluster || global.names_cluster();
+    let cluster = is_known.then(|| global.cluster()).transpose()?;
     let drafted = tokio::select! {
-        draft = draft(&args, global, &progress) => draft.map(Some),
+        draft = draft(&args, cluster.as_ref(), &progress) => draft.map(Some),
         () = interrupt.received() => Ok(None),
     };
     let Some(draft) = drafted.inspect_err(|_| progress.clear())? else {
@@ -271,10 +277,11 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         dry_run::print_commands(&TaskTexts::of(&draft))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if global.names_cluster() && args.pool.is_none() {
-        let access = global.cluster()?.access()?;
+    if let Some(cluster) = cluster.filter(|_| on_cluster) {
+        let access = cluster.access()?;
         let client = connect_to(&access, global).await?;
-        return run_on(&access, client, draft, &args, false, progress, interrupt).await;
+        let on = global.named_option();
+        return run_on(&access, client, draft, &args, Some(&on), progress, interrupt).await;
     }
     let pool = args.pool.as_ref().map(|word| RunPool::new(word, &args)).transpose()?;
     // Nodes of a batch system read the folder, which must be on a disk that they share.
@@ -296,9 +303,53 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
-    let done = run_on(&access, client, draft, &args, true, progress, interrupt).await;
+    let done = run_on(&access, client, draft, &args, None, progress, interrupt).await;
     local.stop().await;
     done
+}
+
+/// Whether the job runs on a cluster that is there: on the one that is named, as with every
+/// command; else on `default`, if it runs and no option shapes a cluster of the job's own.
+async fn on_cluster(args: &RunArgs, global: &GlobalArgs) -> Result<bool, CliError> {
+    if args.pool.is_some() {
+        return match args.shape_given.iter().any(|option| option == "--nodes") {
+            true => Err(wrong_option(
+                "--nodes cannot be used with --pool, whose nodes a batch system grants: write \
+                 --pool-options '--max-nodes N'",
+            )),
+            false => Ok(false),
+        };
+    }
+    if global.names_cluster() {
+        return match args.shape_given.first() {
+            Some(option) => Err(wrong_option(&format!(
+                "{option} is for a cluster that `eyas run` starts for the job, but the job runs \
+                 on a cluster that is there ({}): leave {option} out, or name no cluster",
+                global.cluster_option()
+            ))),
+            None => Ok(true),
+        };
+    }
+    // Without a home for clusters, there is none.
+    let Ok(cluster) = global.cluster() else { return Ok(false) };
+    if !args.shape_given.is_empty() || !cluster.access_path().exists() {
+        return Ok(false);
+    }
+    match Client::connect(&cluster.access()?).await {
+        Ok(_) => Ok(true),
+        Err(ClientError::Session(SessionError::Unreachable { .. })) => {
+            say!(
+                "the cluster `{}` does not run, so the job gets a temporary cluster",
+                global.cluster_name()
+            );
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn wrong_option(why: &str) -> CliError {
+    clap::Error::raw(ErrorKind::ArgumentConflict, format!("{why}\n")).into()
 }
 
 impl RunArgs {
@@ -310,6 +361,17 @@ impl RunArgs {
             shape.node.slots = Some((f64::from(jobs) * self.cpus).ceil() as u32);
         }
         shape
+    }
+
+    /// Notes which options of the shape are on the command line, and not defaults.
+    pub fn note_given(&mut self, matches: &ArgMatches) {
+        let command = RunArgs::augment_args(clap::Command::new("run"));
+        let is_given = |arg: &&clap::Arg| {
+            arg.get_help_heading().is_some_and(|heading| SHAPE_HEADINGS.contains(&heading))
+                && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+        };
+        let given = command.get_arguments().filter(is_given);
+        self.shape_given = given.filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
     }
 
     fn why_no_tasks(&self) -> String {
@@ -329,101 +391,19 @@ impl RunArgs {
     }
 }
 
-async fn draft(
-    args: &RunArgs,
-    global: &GlobalArgs,
-    progress: &ProgressDisplay,
-) -> Result<Draft, CliError> {
-    let CommandAndLists { command, .. } = CommandAndLists::of(&args.command);
-    let program = command.first().map_or("noop".into(), |program| {
-        String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
-    });
-    let mut draft =
-        Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
-    if global.names_cluster() {
-        draft = draft.on_cluster(&global.cluster()?);
-    }
-    let (items, has_lists) = items_of_lists(args).await?;
-    if has_lists && items.is_empty() {
-        return Ok(draft);
-    }
-    let output = |word: &Name| match words::split_once(word) {
-        Some((file, to)) => {
-            OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() }
-        }
-        None => OutputFields { file: word.clone(), ..OutputFields::default() },
-    };
-    let broadcast = |path: &Name| InputFields::Named {
-        path: path.clone(),
-        name: None,
-        range: None,
-        records: None,
-        broadcast: true,
-    };
-    let fields = TaskFields {
-        command: CommandWords(command),
-        noop: args.noop,
-        items,
-        each: OneOrMore(args.each.clone()),
-        each_block: OneOrMore(args.each_block.clone()),
-        each_line: args.each_line.clone(),
-        separator: args.colsep.clone(),
-        append: args.no_append.then_some(false),
-        array: OneOrMore(args.array.clone()),
-        inputs: args
-            .input
-            .iter()
-            .cloned()
-            .map(InputFields::Path)
-            .chain(args.broadcast.iter().map(broadcast))
-            .collect(),
-        outputs: args.output.iter().map(output).collect(),
-        env: args.env.iter().cloned().collect(),
-        folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
-        in_place: args.in_place,
-        copy_inputs: args.copy_inputs,
-        cpus: Some(args.cpus),
-        memory: args.memory.map(Bytes),
-        disk: args.disk.map(Bytes),
-        resources: named_amounts(&args.resource)?.into_iter().collect(),
-        requirements: args.requirements.clone(),
-        rank: args.rank.clone(),
-        timeout: args.timeout.map(Span),
-        priority: args.priority,
-        retries: args.retries,
-        capture: args.capture.map(Bytes),
-        max_output: Some(args.max_output).filter(|_| args.capture.is_none()),
-        ..TaskFields::default()
-    };
-    fields.draft(&mut draft).await?;
-    draft.distribute(args.distribution);
-    if args.reuse {
-        draft.reuse_results();
-    }
-    Ok(draft)
-}
-
-/// The items of lists behind the command, and whether there are lists.
-async fn items_of_lists(args: &RunArgs) -> Result<(Vec<ListLine>, bool), CliError> {
-    let lists = CommandAndLists::of(&args.command);
-    if !lists.has_lists() {
-        return Ok((Vec::new(), false));
-    }
-    // Lists in files may be long, or come from a slow program.
-    Ok((tokio::task::spawn_blocking(move || lists.combinations()).await??, true))
-}
-
-/// Runs a job on a cluster. If this command has started the cluster (`is_own`), the cluster does
-/// not grow, and a task that is too large for it is an error.
+/// Runs a job on a cluster. `stays` is the option that names it. Without it, this command has
+/// started the cluster; then the cluster does not grow, and a task that is too large for it is an
+/// error.
 async fn run_on(
     access: &Access,
     mut client: Client,
     draft: Draft,
     args: &RunArgs,
-    is_own: bool,
+    stays: Option<&str>,
     mut progress: ProgressDisplay,
     mut interrupt: Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let is_own = stays.is_none();
     if args.results.bar {
         progress.print_lines();
     }
@@ -442,20 +422,31 @@ async fn run_on(
         return Ok(ExitCode::from(INTERRUPTED));
     };
     files.submitted_now();
-    interrupt.set_final_message((!is_own).then(|| waiting::continues(job)));
+    interrupt.set_final_message(stays.map(|on| waiting::continues(job, on)));
     let (stops, stopped) = mpsc::unbounded_channel();
-    let tags = texts.filter(|_| args.results.tag);
-    let halt = HaltWatch::new(args.results.halt.clone(), tasks);
-    let mut output =
-        ResultPrinter::new(args.keep_order, tasks > 1, progress, files, tags, halt, stops);
-    let watch = JobWatch { access, job, is_own, args };
+    let mut output = ResultPrinter::new(
+        PrintOptions {
+            keep_order: args.keep_order,
+            is_joined: tasks > 1,
+            job: (!is_own).then_some(job),
+            tags: texts.filter(|_| args.results.tag),
+        },
+        progress,
+        files,
+        HaltWatch::new(args.results.halt.clone(), tasks),
+        stops,
+    );
+    // Nothing restarts the dispatcher of a cluster that this command has started.
+    let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
+    let watch = JobWatch { access, job, stays, patience };
     let (code, ended) = watch.until_end(&mut client, &mut output, &mut interrupt, stopped).await?;
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     say!("{}", show::summary(&ended));
+    how_to_go_on(&ended, stays, code).iter().for_each(|line| say!("{line}"));
     if let Err(error) = write_reports(access, job, args).await {
-        let (at, again) =
-            (where_results_are(args), if is_own { String::new() } else { report_again(job) });
+        let at = where_results_are(args);
+        let again = stays.map_or_else(String::new, |on| report_again(job, on));
         say!("the job's report could not be written: {error}. {at}{again}");
     }
     if let Some(error) = output.error.filter(|error| !error.is_broken_pipe()) {
@@ -467,74 +458,17 @@ async fn run_on(
     Ok(ExitCode::from(code))
 }
 
-/// A job whose end is waited for.
-struct JobWatch<'a> {
-    access: &'a Access,
-    job: JobId,
-    is_own: bool,
-    args: &'a RunArgs,
-}
-
-impl JobWatch<'_> {
-    /// Prints results until the job has ended, or cancels the job when it is to stop. Returns the
-    /// exit code and the ended job.
-    async fn until_end(
-        &self,
-        client: &mut Client,
-        output: &mut ResultPrinter,
-        interrupt: &mut Interrupt,
-        mut stopped: UnboundedReceiver<Stop>,
-    ) -> Result<(u8, JobView), CliError> {
-        let (job, is_own) = (self.job, self.is_own);
-        // Nothing restarts the dispatcher of a cluster that this command has started.
-        let patience = if is_own { Duration::ZERO } else { self.args.reconnect.patience() };
-        let mut halted = None;
-        let watched = {
-            let mut watched = pin!(client.watch(job, true, patience, |seen| output.see(seen)));
-            loop {
-                tokio::select! {
-                    ended = &mut watched => break Ok(ended?),
-                    () = interrupt.received() => break Err(INTERRUPTED),
-                    Some(stop) = stopped.recv() => match stop {
-                        Stop::Stuck if is_own => break Err(FAILED),
-                        Stop::Stuck => {}
-                        Stop::Halt(halt) => {
-                            say!("{}", halt.why);
-                            let halt = halted.insert(halt);
-                            if halt.urgency == Urgency::Now {
-                                break Err(halt.code());
-                            }
-                            let mut other = Client::connect(self.access).await?;
-                            other.cancel_waiting(job).await?;
-                        }
-                    },
-                }
-            }
-        };
-        match watched {
-            Ok(ended) => {
-                let code = waiting::exit_code(&ended).number();
-                Ok((halted.map_or(code, |halt| halt.code()), ended))
-            }
-            Err(code) => {
-                output.progress.message("cancelling the job");
-                match cancel(self.access, job, output).await {
-                    Ok(ended) => Ok((code, ended)),
-                    Err(error) if is_own => Err(error),
-                    Err(error) => {
-                        let continues = waiting::continues(job);
-                        Err(format!("{error}. If the job was not cancelled, {continues}").into())
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Halt {
-    /// The exit code of a job that has stopped.
-    fn code(&self) -> u8 {
-        if self.is_success { 0 } else { FAILED }
+/// How to go on with a job of which tasks did not succeed. `stays` is the option that names a
+/// cluster that stays; the job of any other cluster ends with it.
+fn how_to_go_on(ended: &JobView, stays: Option<&str>, code: u8) -> Option<String> {
+    match stays {
+        Some(on) => waiting::again(ended, on),
+        None if code == INTERRUPTED && ended.tasks.cancelled > 0 => Some(
+            "the job ends with its temporary cluster. On a cluster that stays, `eyas job retry` \
+             goes on with such a job: start one with `eyas start local --detach`"
+                .into(),
+        ),
+        None => None,
     }
 }
 
@@ -549,24 +483,6 @@ fn code_after_cut(code: u8, args: &RunArgs) -> u8 {
         return code;
     }
     if code == 0 { FAILED } else { code }
-}
-
-/// Cancels a job and waits for its end, for up to [`CANCEL_DEADLINE`]. Results that `output` has
-/// already seen are not printed again.
-async fn cancel(
-    access: &Access,
-    job: JobId,
-    output: &mut ResultPrinter,
-) -> Result<JobView, CliError> {
-    let ended = async {
-        let mut client = Client::connect(access).await?;
-        client.ask(FromClient::Cancel { job, task: None }).await?;
-        Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
-    };
-    tokio::time::timeout(CANCEL_DEADLINE, ended).await.unwrap_or_else(|_| {
-        let deadline_s = CANCEL_DEADLINE.as_secs();
-        Err(format!("the job was cancelled but did not end within {deadline_s} s").into())
-    })
 }
 
 async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<(), CliError> {
@@ -634,8 +550,8 @@ fn where_results_are(args: &RunArgs) -> String {
     format!("Results are not affected: the output of tasks is on standard output{files}.")
 }
 
-fn report_again(job: JobId) -> String {
-    format!(" `eyas report {job} -o FILE` writes the report to another file.")
+fn report_again(job: JobId, on: &str) -> String {
+    format!(" `eyas report {job}{on} -o FILE` writes the report to another file.")
 }
 
 fn unix_s() -> u64 {

@@ -223,6 +223,7 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         None if args.listen.ip().is_unspecified() => Some(name_for_others(host_name())),
         None => None,
     };
+    args.placement.check()?;
     if args.detach {
         let BackgroundProcess { log, messages } =
             detach::detach(cluster.log_path(), "the dispatcher").await?;
@@ -573,8 +574,8 @@ fn data_mode(is_plain: bool) -> DataMode {
 fn scheduler(args: &PlacementArgs) -> eyas_sched::Config {
     eyas_sched::Config {
         policy: args.policy,
-        utilisation_threshold: args.utilisation,
-        min_cache_hit: args.min_cache_hit,
+        utilisation_threshold: args.utilisation.unwrap_or(0.9),
+        min_cache_hit: args.min_cache_hit.unwrap_or(0.0),
         window: args.window,
         patience: args.patience,
         ..eyas_sched::Config::default()

@@ -14,6 +14,7 @@ use crate::show;
 use crate::waiting::{self, ProgressDisplay};
 
 #[derive(Args)]
+#[command(mut_arg("reconnect", |reconnect| reconnect.requires("wait")))]
 pub(crate) struct SubmitArgs {
     /// The job file: TOML, or JSON lines if the name ends in .jsonl
     file: String,

@@ -8,11 +8,11 @@ use eyas_client::types::{JobId, Name, Status, TaskId};
 use eyas_client::view::TaskView;
 use serde_json::json;
 
-use crate::connect::{connect, unexpected};
+use crate::connect::{connect, job_of, task_of, unexpected};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::get::{self, DestinationArgs};
-use crate::global::GlobalArgs;
+use crate::global::{GlobalArgs, WhichJob, WhichTask};
 use crate::print::{self, out, say};
 use crate::{show, words};
 
@@ -20,8 +20,8 @@ use crate::{show, words};
 pub(crate) enum TaskCommand {
     /// List tasks of a job
     List {
-        /// The job's id
-        job: JobId,
+        /// The job's id, or `last` for the job that was submitted last
+        job: WhichJob,
         /// List only failed tasks
         #[arg(long)]
         failed: bool,
@@ -39,21 +39,21 @@ pub(crate) enum TaskCommand {
     },
     /// Show a task and its command
     Show {
-        /// The task, as JOB.INDEX
-        task: TaskId,
+        /// The task, as JOB.INDEX; JOB may be `last`
+        task: WhichTask,
     },
     /// Print the standard output of a task; for a failed task, also its standard error
     Log {
-        /// The task, as JOB.INDEX
-        task: TaskId,
+        /// The task, as JOB.INDEX; JOB may be `last`
+        task: WhichTask,
         /// Print the standard error of the task instead
         #[arg(long)]
         stderr: bool,
     },
     /// Copy the outputs that a task keeps in the cluster to this machine
     Get {
-        /// The task, as JOB.INDEX
-        task: TaskId,
+        /// The task, as JOB.INDEX; JOB may be `last`
+        task: WhichTask,
         /// Copy only these files
         #[arg(value_parser = words::name())]
         files: Vec<Name>,
@@ -62,8 +62,8 @@ pub(crate) enum TaskCommand {
     },
     /// Cancel a task
     Cancel {
-        /// The task, as JOB.INDEX
-        task: TaskId,
+        /// The task, as JOB.INDEX; JOB may be `last`
+        task: WhichTask,
     },
 }
 
@@ -71,32 +71,30 @@ pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<Ex
     let mut client = connect(global).await?;
     match command {
         TaskCommand::List { job, failed, from, limit } => {
+            let job = job_of(&mut client, job).await?;
             list(&mut client, job, failed, from, limit, global).await?
         }
-        TaskCommand::Show { task } => match client.ask(FromClient::Explain { task }).await? {
-            ToClient::Explained(explanation) if global.json => {
-                show::json("task", &explanation.task)?
+        TaskCommand::Show { task } => {
+            let task = task_of(&mut client, task).await?;
+            match client.ask(FromClient::Explain { task }).await? {
+                ToClient::Explained(explanation) if global.json => {
+                    show::json("task", &explanation.task)?
+                }
+                ToClient::Explained(explanation) => print_task(&explanation.task)?,
+                _ => return unexpected(),
             }
-            ToClient::Explained(explanation) => print_task(&explanation.task)?,
-            _ => return unexpected(),
-        },
-        TaskCommand::Log { task, stderr } => match client.ask(FromClient::Log { task }).await? {
-            ToClient::Log(None) => {
-                return Err(format!(
-                    "task {task} has not ended, so it has no log yet: `eyas explain {task}` shows \
-                     its state"
-                )
-                .into());
-            }
-            ToClient::Log(Some(result)) if global.json => print_log_as_json(&result)?,
-            ToClient::Log(Some(result)) => print_log(&result, stderr)?,
-            _ => return unexpected(),
-        },
+        }
+        TaskCommand::Log { task, stderr } => {
+            let task = task_of(&mut client, task).await?;
+            log(&mut client, task, stderr, global).await?;
+        }
         TaskCommand::Get { task, files, destination } => {
+            let task = task_of(&mut client, task).await?;
             return get::get(&mut client, task.job, Some(task.index), files, destination, global)
                 .await;
         }
         TaskCommand::Cancel { task } => {
+            let task = task_of(&mut client, task).await?;
             match client.ask(FromClient::Cancel { job: task.job, task: Some(task.index) }).await? {
                 ToClient::Done(count) if global.json => show::json("tasks", &count)?,
                 ToClient::Done(0) => say!("task {task} has already ended; nothing was cancelled"),
@@ -150,6 +148,23 @@ fn print_task(task: &TaskView) -> Result<(), CliError> {
     Ok(())
 }
 
+async fn log(
+    client: &mut Client,
+    task: TaskId,
+    only_stderr: bool,
+    global: &GlobalArgs,
+) -> Result<(), CliError> {
+    match client.ask(FromClient::Log { task }).await? {
+        ToClient::Log(None) => Err(format!(
+            "task {task} has not ended, so it has no log yet: `eyas explain {task}` shows its state"
+        )
+        .into()),
+        ToClient::Log(Some(result)) if global.json => print_log_as_json(&result),
+        ToClient::Log(Some(result)) => print_log(&result, only_stderr),
+        _ => unexpected(),
+    }
+}
+
 fn print_log(result: &TaskResult, only_stderr: bool) -> Result<(), CliError> {
     let outcome = &result.outcome;
     let has_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
@@ -159,7 +174,7 @@ fn print_log(result: &TaskResult, only_stderr: bool) -> Result<(), CliError> {
         print::bytes(&outcome.stdout)?;
         if has_failed {
             print::bytes_to_stderr(&outcome.stderr);
-            say!("the task did not succeed: {}", outcome.status);
+            say!("the task did not succeed: {}", outcome.in_words(None));
         }
     }
     if outcome.cut_bytes > 0 {
@@ -172,7 +187,7 @@ fn print_log_as_json(result: &TaskResult) -> Result<(), CliError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let outcome = &result.outcome;
     let log = json!({
-        "status": outcome.status.to_string(),
+        "status": outcome.in_words(None),
         "stdout": text(&outcome.stdout),
         "stderr": text(&outcome.stderr),
         "cut_bytes": outcome.cut_bytes,

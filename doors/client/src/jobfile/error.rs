@@ -1,6 +1,7 @@
 //! What can be wrong with the fields of a task, and with a job file.
 
 use eyas_types::task::MAX_REPLICAS;
+use eyas_types::units::format_count;
 use eyas_types::{Name, PolicyError};
 use thiserror::Error;
 
@@ -11,14 +12,15 @@ use crate::sources::{MAX_LINE_BYTES, SourceError};
 /// What is wrong in a job file, and where.
 #[derive(Debug, Error)]
 #[error(
-    "{file}, line {line}{}: {why}",
+    "{file}{}{}: {why}",
+    line.map_or_else(String::new, |line| format!(", line {line}")),
     column.map_or_else(String::new, |column| format!(", column {column}"))
 )]
 pub struct JobFileError {
     /// Path of the file.
     pub file: String,
-    /// Number of the line, from 1.
-    pub line: usize,
+    /// Number of the line, from 1; none if the file cannot be read at all.
+    pub line: Option<usize>,
     /// Number of the column, from 1, if it is known.
     pub column: Option<usize>,
     /// The mistake.
@@ -29,11 +31,92 @@ pub struct JobFileError {
 #[derive(Debug, Error)]
 pub enum TaskFieldsError {
     /// The job file cannot be read.
-    #[error("the job file cannot be read: {0}")]
+    #[error("{}", unreadable(.0))]
     Unreadable(std::io::Error),
-    /// The text is not TOML or JSON, or a field has a wrong name or value.
+    /// The text is not TOML or JSON, or the reader of a value says what is wrong.
     #[error("{0}")]
     Syntax(String),
+    /// The text is not TOML.
+    #[error(
+        "`{line}` is no line of a job file: {why}. Write [[task]] on a line, and below it a line \
+         such as command = [\"wc\", \"-l\", \"in.txt\"]"
+    )]
+    Toml {
+        /// What the parser says.
+        why: String,
+        /// The line.
+        line: String,
+    },
+    /// The text is YAML.
+    #[error(
+        "this is YAML, but a job file is TOML, or JSON lines in a file whose name ends in .jsonl: \
+         write [[task]] on a line, and below it a line such as command = [\"wc\", \"-l\", \
+         \"in.txt\"]"
+    )]
+    Yaml,
+    /// The text is a script.
+    #[error(
+        "this is a script, but a job file is TOML, or JSON lines in a file whose name ends in \
+         .jsonl: run the script itself, with `eyas run -- PATH`"
+    )]
+    Script,
+    /// A line of JSON is no object.
+    #[error(
+        "each line is a task: write a line such as {{\"command\": [\"wc\", \"-l\", \"in.txt\"]}}"
+    )]
+    NoTask,
+    /// A key that is not known.
+    #[error("`{key}` is not a key of {of}: {instead}")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// What has the key, such as "a task".
+        of: &'static str,
+        /// What to write instead.
+        instead: String,
+    },
+    /// A key of a task stands before the first task.
+    #[error("`{0}` is a key of a task: write [[task]] on a line before it")]
+    KeyOfTask(String),
+    /// A key of the whole job stands in a task.
+    #[error(
+        "`{0}` is a key of the whole job: write it before the first [[task]] of a job file in TOML"
+    )]
+    KeyOfJob(String),
+    /// A key has a value of the wrong kind.
+    #[error("`{key}` cannot be {value}: it is {is}. Write {line}")]
+    WrongValue {
+        /// The key.
+        key: &'static str,
+        /// The value as it was written.
+        value: String,
+        /// What the value has to be.
+        is: &'static str,
+        /// A line to write instead.
+        line: String,
+    },
+    /// An element of a list has none of the forms that there are.
+    #[error("`{key}` cannot have {value}: write {forms}")]
+    WrongElement {
+        /// The key of the list.
+        key: &'static str,
+        /// The element as it was written.
+        value: String,
+        /// The forms that there are.
+        forms: String,
+    },
+    /// A separator without lines.
+    #[error(
+        "`separator` splits the lines of `each_line` into columns, and the task has no lines: add \
+         each_line = \"FILE\", or leave `separator` out"
+    )]
+    SeparatorWithoutLines,
+    /// `append` without files or lines.
+    #[error(
+        "`append = true` adds the file or line of a task to its command, and the task has none: \
+         write {{}} where the command needs a number of `array`, or leave `append` out"
+    )]
+    AppendWithoutItems,
     /// The job file has the ending of a JSON document.
     #[error(
         "a job file is TOML, or JSON lines with one task on each line: write each task on one \
@@ -171,7 +254,10 @@ pub enum TaskFieldsError {
     #[error("the input from task `{0}` has both `name` and `into`: write one of them")]
     NameAndInto(String),
     /// An input asks for a column that the item does not have.
-    #[error("input `{path}` asks for column {column}, but the item has {columns}")]
+    #[error(
+        "input `{path}` asks for column {column}, but the item has {}",
+        format_count(*.columns as u64, "column")
+    )]
     Column {
         /// The input as it was written.
         path: Name,
@@ -179,6 +265,18 @@ pub enum TaskFieldsError {
         column: u16,
         /// Number of columns of the item.
         columns: usize,
+    },
+    /// A line of a list has fewer columns than the task asks for.
+    #[error("{file}, line {line}: {why}{}", of_lines(.separator.as_deref()))]
+    ShortLine {
+        /// The list.
+        file: Name,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The text between columns.
+        separator: Option<String>,
+        /// The column that is missing.
+        why: Box<TaskFieldsError>,
     },
     /// The range of an input is malformed.
     #[error(transparent)]
@@ -199,4 +297,28 @@ pub enum TaskFieldsError {
         /// Number of files.
         files: usize,
     },
+}
+
+/// What to do about a line that lacks a column.
+fn of_lines(separator: Option<&str>) -> String {
+    match separator {
+        Some(separator) => format!(
+            "; columns are separated by `{separator}`: add what is missing, or remove the line"
+        ),
+        None => "; give the text between columns with --colsep (`separator` in a job file)".into(),
+    }
+}
+
+/// Why a job file cannot be read, and what to do.
+fn unreadable(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file: check the path".into(),
+        std::io::ErrorKind::IsADirectory => "this is a folder: name the job file in it".into(),
+        std::io::ErrorKind::InvalidData => {
+            "the file is not text in UTF-8, but a job file is TOML or JSON lines: check the path, \
+             or convert the file with `iconv`"
+                .into()
+        }
+        _ => format!("the job file cannot be read: {error}"),
+    }
 }

@@ -1,15 +1,20 @@
 //! What a job file says of a task's outputs: where each goes, and whether executors keep it.
 
+use std::fmt;
+
 use eyas_types::object::is_kept_name;
 use eyas_types::task::MAX_REPLICAS;
 use eyas_types::{Name, OutputSpec, Template};
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use super::error::TaskFieldsError;
+use super::values::some_number;
 
-/// An output in a job file.
+/// An output in a job file: a table, or the name of the file alone.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct OutputFields {
     /// File or glob in the sandbox.
     pub file: Name,
@@ -19,10 +24,34 @@ pub struct OutputFields {
     #[serde(default)]
     pub keep: Keep,
     /// Number of executors that keep it; 1 if missing.
+    #[serde(default, deserialize_with = "some_number")]
     pub replicas: Option<u8>,
     /// Whether the task may leave it out.
     #[serde(default)]
     pub optional: bool,
+}
+
+impl<'de> Deserialize<'de> for OutputFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Output;
+        impl<'de> Visitor<'de> for Output {
+            type Value = OutputFields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an output")
+            }
+
+            fn visit_str<E: de::Error>(self, file: &str) -> Result<OutputFields, E> {
+                Ok(OutputFields { file: file.into(), ..OutputFields::default() })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<OutputFields, A::Error> {
+                // The derived function, which reads a table.
+                OutputFields::deserialize(MapAccessDeserializer::new(table))
+            }
+        }
+        deserializer.deserialize_any(Output)
+    }
 }
 
 impl OutputFields {

@@ -1,18 +1,21 @@
 //! Reading a job file: TOML with `[[task]]` tables, or JSON lines.
 
 use eyas_types::Distribution;
+use eyas_types::mistake::{line_at, plainly};
 use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
-use super::{TaskFields, TaskIds, check_terms};
+use super::values::some_number;
+use super::{TaskFields, TaskIds, check_terms, wrong_key};
 use crate::clusters::Cluster;
 use crate::draft::{Draft, SubmitProgress};
 use crate::sources::MAX_LINE_BYTES;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct JobFile {
+pub(super) struct JobFile {
     name: Option<String>,
+    #[serde(default, deserialize_with = "some_number")]
     priority: Option<i32>,
     /// Requirements of every task, in addition to its own.
     requirements: Option<toml::Spanned<String>>,
@@ -65,7 +68,7 @@ pub async fn read_job_file(
 ) -> Result<Draft, JobFileError> {
     let unreadable = |e| JobFileError {
         file: file.to_owned(),
-        line: 1,
+        line: None,
         column: None,
         why: TaskFieldsError::Unreadable(e),
     };
@@ -86,12 +89,18 @@ pub async fn read_job_text(
     cluster: &Cluster,
     see: impl FnMut(SubmitProgress) + Send + 'static,
 ) -> Result<Draft, JobFileError> {
-    let wrong =
-        |Mistake { line, column, why }| JobFileError { file: file.to_owned(), line, column, why };
+    let wrong = |Mistake { line, column, why }| JobFileError {
+        file: file.to_owned(),
+        line: Some(line),
+        column,
+        why,
+    };
     let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
         (JobFileHead::default(), read_lines(text).map_err(wrong)?)
     } else if file.ends_with(".json") {
         return Err(wrong(Mistake::at(1, TaskFieldsError::JsonDocument)));
+    } else if file.ends_with(".yaml") || file.ends_with(".yml") {
+        return Err(wrong(Mistake::at(1, TaskFieldsError::Yaml)));
     } else {
         read_toml(text).map_err(wrong)?
     };
@@ -134,7 +143,10 @@ fn read_lines(text: &str) -> Result<LocatedTasks, Mistake> {
         if line.len() > MAX_LINE_BYTES {
             return Err(Mistake::at(index + 1, TaskFieldsError::LongLine));
         }
-        let fields = serde_json::from_str(line).map_err(|e| json_mistake(index + 1, &e))?;
+        let fields = serde_json::from_str(line).map_err(|e| match wrong_key::in_json(line) {
+            Some(why) => Mistake::at(index + 1, why),
+            None => json_mistake(index + 1, &e),
+        })?;
         Ok((index + 1, fields))
     });
     tasks.collect()
@@ -145,24 +157,62 @@ fn read_lines(text: &str) -> Result<LocatedTasks, Mistake> {
 fn json_mistake(line: usize, error: &serde_json::Error) -> Mistake {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    let why = TaskFieldsError::Syntax(text.strip_suffix(&place).unwrap_or(&text).to_owned());
+    let text = text.strip_suffix(&place).unwrap_or(&text);
+    let why = TaskFieldsError::Syntax(match error.is_eof() {
+        true => "the line ends before its task does: write each task on one line".into(),
+        false => text.to_owned(),
+    });
     Mistake { line, column: Some(error.column()).filter(|column| *column > 0), why }
 }
 
+/// An error of the TOML parser. If the text has a key that no job file has, or a wrong value, the
+/// mistake names the key.
+fn toml_mistake(text: &str, error: &toml::de::Error) -> Mistake {
+    let at = error.span().map_or(0, |span| span.start);
+    let table = text.parse::<toml::Table>();
+    let has_single_brackets =
+        table.is_ok_and(|table| table.get("task").is_some_and(toml::Value::is_table));
+    let (at, why) = match (other_format(text), wrong_key::in_toml(text)) {
+        _ if has_single_brackets => (at, TaskFieldsError::SingleBrackets),
+        (_, Some(found)) => found,
+        (Some(format), None) => (0, format),
+        (None, None) => (
+            at,
+            TaskFieldsError::Toml {
+                why: plainly(error.message()).replace('\n', ": "),
+                line: text.lines().nth(line_at(text, at) - 1).unwrap_or_default().trim().to_owned(),
+            },
+        ),
+    };
+    Mistake::at(line_at(text, at), why)
+}
+
+/// The error for a text that is not TOML, if it begins like one of another format.
+fn other_format(text: &str) -> Option<TaskFieldsError> {
+    if text.starts_with("#!") {
+        return Some(TaskFieldsError::Script);
+    }
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let first = text.lines().map(str::trim).find(is_said)?;
+    let is_key = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    match first {
+        "---" => Some(TaskFieldsError::Yaml),
+        _ if first.starts_with("- ") => Some(TaskFieldsError::Yaml),
+        _ if first.starts_with('{') || first.starts_with("[{") => {
+            Some(TaskFieldsError::JsonDocument)
+        }
+        _ => match first.split_once(':') {
+            Some((key, rest)) if is_key(key) && (rest.is_empty() || rest.starts_with(' ')) => {
+                Some(TaskFieldsError::Yaml)
+            }
+            _ => None,
+        },
+    }
+}
+
 fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
-    let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
-    let file: JobFile = toml::from_str(text).map_err(|e| {
-        let line = e.span().map_or(1, |span| line_of(span.start));
-        let table = text.parse::<toml::Table>();
-        let has_single_brackets =
-            table.is_ok_and(|table| table.get("task").is_some_and(toml::Value::is_table));
-        let why = if has_single_brackets {
-            TaskFieldsError::SingleBrackets
-        } else {
-            TaskFieldsError::Syntax(e.message().to_owned())
-        };
-        Mistake::at(line, why)
-    })?;
+    let line_of = |offset: usize| line_at(text, offset);
+    let file: JobFile = toml::from_str(text).map_err(|e| toml_mistake(text, &e))?;
     let located = |text: Option<toml::Spanned<String>>| {
         text.map(|text| (line_of(text.span().start), text.into_inner()))
     };
@@ -204,4 +254,49 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
 /// A comment ends with its line, and must not swallow the bracket.
 fn in_brackets(condition: &str) -> String {
     if condition.contains("//") { format!("({condition}\n)") } else { format!("({condition})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_is_no_job_file_is_named_with_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = Cluster::with_access(&folder.path().join("access.toml"));
+        for (name, text, says) in [
+            ("none.toml", None, "none.toml: there is no such file: check the path"),
+            ("", None, ": this is a folder: name the job file in it"),
+            ("a.toml", Some(&b"\xff"[..]), "a.toml: the file is not text in UTF-8"),
+            ("a.yaml", Some(b"x"), "a.yaml, line 1: this is YAML, but a job file is TOML"),
+            ("b.toml", Some(b"# x\ntask:\n  - command: [true]"), "line 1: this is YAML"),
+            ("c.toml", Some(b"---\n"), "line 1: this is YAML"),
+            ("d.toml", Some(b"{\"command\": []}"), "line 1: a job file is TOML, or JSON lines"),
+            ("e.sh", Some(b"#!/bin/sh\nls\n"), "line 1: this is a script, but a job file is TOML"),
+            ("f.toml", Some(b"[[task]]\ncommand = [\"a\"\n"), "f.toml, line 2: "),
+            (
+                "list.txt",
+                Some(b"a.fits\nb.fits\n"),
+                "line 1: `a.fits` is no line of a job file: key with no value, expected `=`. Write \
+                 [[task]] on a line, and below it a line such as command = [\"wc\"",
+            ),
+            ("g.jsonl", Some(b"{\"command\": [\"a\""), "line 1, column 16: the line ends before"),
+            (
+                "h.toml",
+                Some(b"[[task]]\ncommand = [\"a\"]\nseparator = \",\""),
+                "h.toml, line 1: `separator` splits the lines of `each_line`",
+            ),
+            (
+                "i.toml",
+                Some(b"[[task]]\ncommand = [\"a\"]\nappend = true\narray = \"1-2\""),
+                "i.toml, line 1: `append = true` adds the file or line of a task",
+            ),
+        ] {
+            let path = folder.path().join(name);
+            text.iter().for_each(|text| std::fs::write(&path, text).unwrap());
+            let read = read_job_file(path.to_str().unwrap(), None, &cluster, |_| {}).await;
+            let said = read.err().expect("it is no job file").to_string();
+            assert!(said.contains(says), "{name}: {said}");
+        }
+    }
 }

@@ -154,6 +154,41 @@ async fn inputs_of_one_name_have_folders_of_their_own_or_are_refused() {
     assert!(drafted(with(&glob, &[&a, &y], &[])).await.is_ok());
 }
 
+#[tokio::test]
+async fn a_line_that_lacks_a_column_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.csv");
+    std::fs::write(&list, "a,1\n\nb\n").unwrap();
+    let list = list.to_str().unwrap();
+    let with = |command: &[&str], inputs: &[&str], separator: Option<&str>| TaskFields {
+        each_line: Some(list.into()),
+        separator: separator.map(str::to_owned),
+        inputs: inputs.iter().map(|path| InputFields::Path((*path).into())).collect(),
+        ..fields(command, &[])
+    };
+    for (fields, says) in [
+        (
+            with(&["echo", "{2}"], &[], Some(",")),
+            "line 3: `{2}` asks for column 2, but the item has 1 column; columns are separated by \
+             `,`: add what is missing",
+        ),
+        (
+            with(&["cat"], &["x{2}"], Some(",")),
+            "line 3: input `x{2}` asks for column 2, but the item has 1 column; columns are",
+        ),
+        (
+            with(&["echo", "{2}"], &[], None),
+            "line 1: `{2}` asks for column 2, but the item has 1 column; give the text between",
+        ),
+    ] {
+        let mut draft = Draft::new("test");
+        draft.set_folder(folder.path());
+        std::fs::write(folder.path().join("x1"), "").unwrap();
+        let said = fields.draft(&mut draft).await.expect_err("it lacks a column").to_string();
+        assert!(said.starts_with(&format!("{list}, {says}")), "{said}");
+    }
+}
+
 #[test]
 fn a_path_in_a_word_is_found() {
     for (text, is_there) in [

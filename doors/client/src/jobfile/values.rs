@@ -1,11 +1,14 @@
 //! Values that a job file may write in several ways: one word or a list, a number or a text with a
 //! unit.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use eyas_types::Name;
 use eyas_types::units::{self, AmountError};
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -70,6 +73,91 @@ impl From<Words> for OneOrMore {
             Words::More(words) => OneOrMore(words),
         }
     }
+}
+
+/// A list, or one element without the brackets.
+pub(super) fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Elements<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+            Ok(vec![T::deserialize(StrDeserializer::new(text))?])
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<Vec<T>, A::Error> {
+            Ok(vec![T::deserialize(MapAccessDeserializer::new(table))?])
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut elements = Vec::new();
+            while let Some(element) = list.next_element()? {
+                elements.push(element);
+            }
+            Ok(elements)
+        }
+    }
+    deserializer.deserialize_any(Elements(PhantomData))
+}
+
+/// A number, which may be written as text: `2` or `"2"`.
+pub(super) struct Number<N>(N);
+
+impl<'de, N: FromStr> Deserialize<'de> for Number<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Digits<N>(PhantomData<N>);
+        impl<N: FromStr> Visitor<'_> for Digits<N> {
+            type Value = Number<N>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Number<N>, E> {
+                let wrong = |_| E::invalid_value(de::Unexpected::Str(text), &self);
+                text.trim().parse().map(Number).map_err(wrong)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Number<N>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Number<N>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Number<N>, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+        deserializer.deserialize_any(Digits(PhantomData))
+    }
+}
+
+/// A [`Number`].
+pub(super) fn number<'de, D: Deserializer<'de>, N: FromStr>(d: D) -> Result<N, D::Error> {
+    Number::deserialize(d).map(|number| number.0)
+}
+
+/// A [`Number`] that may be missing.
+pub(super) fn some_number<'de, D: Deserializer<'de>, N: FromStr>(
+    d: D,
+) -> Result<Option<N>, D::Error> {
+    Ok(Option::<Number<N>>::deserialize(d)?.map(|number| number.0))
+}
+
+/// A [`Number`] for each name.
+pub(super) fn named_numbers<'de, D: Deserializer<'de>, N: FromStr>(
+    d: D,
+) -> Result<BTreeMap<String, N>, D::Error> {
+    let named = BTreeMap::<String, Number<N>>::deserialize(d)?;
+    Ok(named.into_iter().map(|(name, number)| (name, number.0)).collect())
 }
 
 /// A size: a number of bytes, or a text with a unit.

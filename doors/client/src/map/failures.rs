@@ -52,7 +52,7 @@ fn failure_message(result: &TaskResult) -> String {
     let outcome = &result.outcome;
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     match stderr.lines().rfind(|line| !line.trim().is_empty()) {
-        Some(last) => format!("task {}: {}: {last}", result.index, outcome.status),
-        None => format!("task {}: {}", result.index, outcome.status),
+        Some(last) => format!("task {}: {}: {last}", result.index, outcome.in_words(None)),
+        None => format!("task {}: {}", result.index, outcome.in_words(None)),
     }
 }

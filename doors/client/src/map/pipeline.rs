@@ -18,6 +18,15 @@ use super::line_sort::{BUFFER_BYTES, sort_lines};
 /// A shell whose last command was killed by signal N ends with the exit code 128 + N.
 const SHELL_SIGNAL: i32 = 128;
 
+/// The exit code by which a filter says that no line of its input matched. Errors have other codes.
+const NO_MATCH: i32 = 1;
+
+/// Programs of which [`NO_MATCH`] is known. Of any other program, 1 may be an error.
+const FILTERS: &[&str] = &["bzgrep", "egrep", "fgrep", "grep", "rg", "xzgrep", "zgrep", "zstdgrep"];
+
+/// Programs that pass on the exit codes of others.
+const SHELLS: &[&str] = &["bash", "dash", "ksh", "sh", "zsh"];
+
 /// Smallest size of the pipe of a program, with which it begins.
 pub(super) const MIN_PIPE_BYTES: usize = 4 << 10;
 
@@ -56,7 +65,7 @@ pub enum PipelineError {
         source: io::Error,
     },
     /// A program failed.
-    #[error("`{program}` {}", describe(*.status))]
+    #[error("`{program}` {}{}", describe(*.status), of_shell(.program, *.status))]
     Failed {
         /// Name of the program.
         program: String,
@@ -161,7 +170,9 @@ impl Pipeline {
             let pipe = Some(Signal::PIPE.as_raw());
             let is_cut_off = status.signal() == pipe
                 || status.code() == pipe.map(|signal| SHELL_SIGNAL + signal);
-            let has_succeeded = status.success() || is_cut_off && self.ended < last;
+            let has_succeeded = status.success()
+                || is_cut_off && self.ended < last
+                || status.code() == Some(NO_MATCH) && is_filter(program);
             if !has_succeeded {
                 return Err(PipelineError::Failed { program: program.clone(), status });
             }
@@ -207,6 +218,23 @@ pub(crate) fn program(words: &[String]) -> Command {
 /// A command line for a shell.
 pub(crate) fn shell(command: &str) -> Command {
     program(&["sh", "-c", command].map(str::to_owned))
+}
+
+/// Whether a program is a filter whose exit code says that no line matched.
+fn is_filter(program: &str) -> bool {
+    FILTERS.contains(&file_name(program))
+}
+
+fn file_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// What may be meant by the exit code of a shell, which is that of its last program.
+fn of_shell(program: &str, status: ExitStatus) -> &'static str {
+    match SHELLS.contains(&file_name(program)) && status.code() == Some(NO_MATCH) {
+        true => "; if a filter in it found no match, write `|| test $? -eq 1` after the filter",
+        false => "",
+    }
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -257,6 +285,26 @@ mod tests {
             let error = run(commands, "x").await.unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_filter_without_a_match_succeeds_and_a_shell_says_what_to_write() {
+        let words = |words: &[&str]| {
+            vec![program(&words.iter().map(|w| (*w).into()).collect::<Vec<_>>()).into()]
+        };
+        assert_eq!(run(words(&["grep", "x"]), "a\nx\n").await.unwrap(), "x\n");
+        assert_eq!(run(words(&["grep", "x"]), "a\n").await.unwrap(), "");
+        assert_eq!(run(words(&["grep", "-c", "x"]), "a\n").await.unwrap(), "0\n");
+        let error = run(words(&["grep", "["]), "a\n").await.unwrap_err().to_string();
+        assert!(error.contains("exit code 2"), "{error}");
+        let error = run(shells(&["grep x"]), "a\n").await.unwrap_err().to_string();
+        assert!(
+            error.contains("exit code 1; if a filter in it found no match, write `|| "),
+            "{error}"
+        );
+        assert_eq!(run(shells(&["grep x || test $? -eq 1"]), "a\n").await.unwrap(), "");
+        let error = run(words(&["false"]), "a\n").await.unwrap_err().to_string();
+        assert!(error.ends_with("`false` ended with exit code 1"), "{error}");
     }
 
     #[tokio::test]

@@ -35,9 +35,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Prints results on standard output, and progress on standard error.
 pub(super) struct ResultPrinter {
-    keep_order: bool,
-    /// Whether other tasks print before or after each task.
-    is_joined: bool,
+    options: PrintOptions,
     /// With `keep_order`, the index of the next result to print.
     next: u32,
     /// With `keep_order`, later results; `None` if the result was dropped to save memory.
@@ -57,11 +55,20 @@ pub(super) struct ResultPrinter {
     pub progress: ProgressDisplay,
     /// What is written beside the printed results.
     pub files: ResultFiles,
-    /// The items of tasks, if they begin the lines of output.
-    tags: Option<TaskTexts>,
     halt: HaltWatch,
     /// Told when the job is to stop.
     stops: UnboundedSender<Stop>,
+}
+
+/// How results are printed.
+pub(super) struct PrintOptions {
+    pub keep_order: bool,
+    /// Whether other tasks print before or after each task.
+    pub is_joined: bool,
+    /// The job, if it stays: messages then name its tasks as other commands do.
+    pub job: Option<JobId>,
+    /// The items of tasks, if they begin the lines of output.
+    pub tags: Option<TaskTexts>,
 }
 
 /// Why a job stops before its end.
@@ -74,17 +81,14 @@ pub(super) enum Stop {
 
 impl ResultPrinter {
     pub fn new(
-        keep_order: bool,
-        is_joined: bool,
+        options: PrintOptions,
         progress: ProgressDisplay,
         files: ResultFiles,
-        tags: Option<TaskTexts>,
         halt: HaltWatch,
         stops: UnboundedSender<Stop>,
     ) -> Self {
         ResultPrinter {
-            keep_order,
-            is_joined,
+            options,
             next: 0,
             early: BTreeMap::new(),
             early_bytes: 0,
@@ -96,10 +100,14 @@ impl ResultPrinter {
             error: None,
             progress,
             files,
-            tags,
             halt,
             stops,
         }
+    }
+
+    /// The name of a task in messages.
+    fn name(&self, index: u32) -> String {
+        self.options.job.map_or_else(|| index.to_string(), |job| TaskId { job, index }.to_string())
     }
 
     pub fn see(&mut self, seen: WatchEvent) {
@@ -126,7 +134,7 @@ impl ResultPrinter {
         if let Some(halt) = self.halt.note(&result.outcome.status) {
             let _ = self.stops.send(Stop::Halt(halt));
         }
-        if !self.keep_order && !has_stream(&result) {
+        if !self.options.keep_order && !has_stream(&result) {
             return self.print(&result);
         }
         let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
@@ -136,7 +144,7 @@ impl ResultPrinter {
         // What is fetched from executors comes last, and what follows it in the order of the items.
         let is_next =
             |own: &Self| matches!(own.early.get(&own.next), Some(Some(next)) if !has_stream(next));
-        while self.keep_order && is_next(self) {
+        while self.options.keep_order && is_next(self) {
             if let Some(Some(result)) = self.early.remove(&self.next) {
                 self.early_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
                 self.print(&result);
@@ -193,7 +201,8 @@ impl ResultPrinter {
             );
         }
         if let [_, ..] = self.cut[..] {
-            let named: Vec<_> = self.cut.iter().take(MAX_NAMED_CUT).map(u32::to_string).collect();
+            let cut = self.cut.iter().take(MAX_NAMED_CUT);
+            let named: Vec<_> = cut.map(|index| self.name(*index)).collect();
             let more = if self.cut.len() > MAX_NAMED_CUT { ", …" } else { "" };
             say!("{} (of task {}{more})", show::cut(self.cut_bytes), named.join(", "));
         }
@@ -225,7 +234,8 @@ impl ResultPrinter {
         let to = folder.path().to_owned();
         let request = GetRequest { job, task: Some(*index), files, to, replaces: true };
         if let Err(e) = client.get(&request, Duration::ZERO, |_| {}).await {
-            say!("the whole output of task {index} cannot be fetched from its executor: {e}");
+            let task = self.name(*index);
+            say!("the whole output of task {task} cannot be fetched from its executor: {e}");
             self.print(result);
             return Ok(());
         }
@@ -267,7 +277,7 @@ impl ResultPrinter {
 
     /// The tags of both streams of a task.
     fn line_tags(&self, index: u32) -> [LineTag; 2] {
-        let item = self.tags.as_ref().map(|texts| texts.item(index));
+        let item = self.options.tags.as_ref().map(|texts| texts.item(index));
         [(); 2].map(|()| LineTag::new(item.as_deref()))
     }
 
@@ -283,7 +293,8 @@ impl ResultPrinter {
         self.note_cut(result.index, outcome.cut_bytes);
         let described = self.described.remove(&result.index);
         let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
-        let end_of = |output| if self.is_joined { print::end_of_part(output) } else { b"" };
+        let name = self.name(result.index);
+        let end_of = |output| if self.options.is_joined { print::end_of_part(output) } else { b"" };
         let [mut out, mut err] = self.line_tags(result.index);
         let written = self.progress.suspend(|| {
             print::bytes_to_stderr(&err.part(&outcome.stderr));
@@ -292,9 +303,11 @@ impl ResultPrinter {
                 // The whole standard error has just been printed.
                 (true, Some(view)) => {
                     let view = FailureView { stderr: String::new(), ..view };
-                    say!("{}", show::failure(&result.index.to_string(), &view));
+                    say!("{}", show::failure(&name, &view));
                 }
-                (true, None) => say!("task {} did not succeed: {}", result.index, outcome.status),
+                (true, None) => {
+                    say!("task {} did not succeed: {}", result.index, outcome.in_words(None))
+                }
                 (false, _) => {}
             }
             print::bytes(&out.part(&outcome.stdout))?;

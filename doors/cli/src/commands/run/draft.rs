@@ -1,0 +1,107 @@
+//! The job that the arguments of `eyas run` describe.
+
+use eyas_client::types::Name;
+use eyas_client::{
+    Bytes, Cluster, CommandWords, Draft, Duration as Span, InputFields, ListLine, OneOrMore,
+    OutputFields, TaskFields,
+};
+
+use super::RunArgs;
+use super::lists::CommandAndLists;
+use crate::error::CliError;
+use crate::node_args::named_amounts;
+use crate::waiting::ProgressDisplay;
+use crate::words;
+
+/// The job that the arguments describe.
+pub(super) async fn draft(
+    args: &RunArgs,
+    cluster: Option<&Cluster>,
+    progress: &ProgressDisplay,
+) -> Result<Draft, CliError> {
+    let CommandAndLists { command, .. } = CommandAndLists::of(&args.command);
+    let program = command.first().map_or("noop".into(), |program| {
+        String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
+    });
+    let mut draft =
+        Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
+    if let Some(cluster) = cluster {
+        draft = draft.on_cluster(cluster);
+    }
+    let (items, has_lists) = items_of_lists(args).await?;
+    if has_lists && items.is_empty() {
+        return Ok(draft);
+    }
+    fields(args, command, items)?.draft(&mut draft).await?;
+    draft.distribute(args.distribution);
+    if args.reuse {
+        draft.reuse_results();
+    }
+    Ok(draft)
+}
+
+/// The array of tasks with this command, and with the items of lists behind it.
+fn fields(
+    args: &RunArgs,
+    command: Vec<Name>,
+    items: Vec<ListLine>,
+) -> Result<TaskFields, CliError> {
+    let output = |word: &Name| match words::split_once(word) {
+        Some((file, to)) => {
+            OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() }
+        }
+        None => OutputFields { file: word.clone(), ..OutputFields::default() },
+    };
+    let broadcast = |path: &Name| InputFields::Named {
+        path: path.clone(),
+        name: None,
+        range: None,
+        records: None,
+        broadcast: true,
+    };
+    Ok(TaskFields {
+        command: CommandWords(command),
+        noop: args.noop,
+        items,
+        each: OneOrMore(args.each.clone()),
+        each_block: OneOrMore(args.each_block.clone()),
+        each_line: args.each_line.clone(),
+        separator: args.colsep.clone(),
+        append: args.no_append.then_some(false),
+        array: OneOrMore(args.array.clone()),
+        inputs: args
+            .input
+            .iter()
+            .cloned()
+            .map(InputFields::Path)
+            .chain(args.broadcast.iter().map(broadcast))
+            .collect(),
+        outputs: args.output.iter().map(output).collect(),
+        env: args.env.iter().cloned().collect(),
+        folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
+        in_place: args.in_place,
+        copy_inputs: args.copy_inputs,
+        cpus: Some(args.cpus),
+        memory: args.memory.map(Bytes),
+        disk: args.disk.map(Bytes),
+        resources: named_amounts(&args.resource)?.into_iter().collect(),
+        requirements: args.requirements.clone(),
+        rank: args.rank.clone(),
+        timeout: args.timeout.map(Span),
+        priority: args.priority,
+        retries: args.retries,
+        capture: args.capture.map(Bytes),
+        max_output: Some(args.max_output).filter(|_| args.capture.is_none()),
+        ..TaskFields::default()
+    })
+}
+
+/// The items of lists behind the command, and whether there are lists.
+async fn items_of_lists(args: &RunArgs) -> Result<(Vec<ListLine>, bool), CliError> {
+    let lists = CommandAndLists::of(&args.command);
+    if !lists.has_lists() {
+        return Ok((Vec::new(), false));
+    }
+    // Lists in files may be long, or come from a slow program.
+    Ok((tokio::task::spawn_blocking(move || lists.combinations()).await??, true))
+}
