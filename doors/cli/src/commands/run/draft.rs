@@ -6,8 +6,8 @@ use eyas_client::{
     OutputFields, TaskFields,
 };
 
-use super::RunArgs;
 use super::lists::CommandAndLists;
+use super::run_args::RunArgs;
 use crate::error::CliError;
 use crate::node_args::named_amounts;
 use crate::waiting::ProgressDisplay;

@@ -4,12 +4,10 @@
 //! the pool.
 
 use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::units;
 use eyas_client::view::JobState;
 use eyas_client::{Client, Cluster, home};
 use eyas_pools::{LoneCommand, LoneJob, LoneState};
@@ -17,7 +15,8 @@ use eyas_session::private::PrivateFolder;
 use eyas_wire::pool::PoolOptions;
 use tokio::time::sleep;
 
-use super::{RunArgs, RunPool, unix_s};
+use super::own_cluster::{RunPool, unix_s};
+use super::run_args::RunArgs;
 use crate::error::{CliError, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::interrupt::Interrupt;
@@ -35,44 +34,6 @@ const MEMORY_BYTES: u64 = 1 << 30;
 /// Variables that the command in the job needs, and that batch systems do not pass on everywhere.
 const VARIABLES: &[&str] =
     &["EYAS_HOME", "EYAS_POOLS", "HOME", "PATH", "SLURM_CONF", "XDG_CACHE_HOME", "XDG_STATE_HOME"];
-
-/// Whether the dispatcher runs in a batch job.
-#[derive(Args)]
-pub(super) struct InJobArgs {
-    /// Run the dispatcher in a batch job of its own, with one processor; this command waits and
-    /// prints. The job goes on if this command is killed
-    #[arg(long, requires = "pool")]
-    dispatcher_in_job: bool,
-    /// Time limit of the dispatcher's job [default: 1d]
-    #[arg(
-        long,
-        value_name = "DURATION",
-        requires = "dispatcher_in_job",
-        value_parser = units::parse_duration_us
-    )]
-    dispatcher_time_limit: Option<u64>,
-    /// The folder of the cluster, for the command in the job
-    #[arg(
-        long,
-        value_name = "PATH",
-        hide = true,
-        requires = "pool",
-        conflicts_with = "dispatcher_in_job"
-    )]
-    run_folder: Option<PathBuf>,
-}
-
-impl InJobArgs {
-    /// Whether this process only waits.
-    pub fn is_elsewhere(&self) -> bool {
-        self.dispatcher_in_job
-    }
-
-    /// The folder of the cluster, if it was chosen by the process that waits.
-    pub fn folder(&self) -> Option<&Path> {
-        self.run_folder.as_deref()
-    }
-}
 
 /// Submits the job, and waits for its end.
 pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {

@@ -3,12 +3,13 @@
 
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::Client;
 use eyas_client::messages::FromClient;
 use eyas_wire::pool::{PoolOptions, PoolsRequest};
 
-use super::{RunArgs, unix_s};
+use super::run_args::RunArgs;
 use crate::error::CliError;
 use crate::local::{LocalCluster, LocalFolders};
 use crate::node_args::ShapeArgs;
@@ -65,4 +66,9 @@ pub(super) fn private_folder(temporary: &Path) -> Result<PathBuf, CliError> {
         .into());
     }
     Ok(temporary.join(format!("eyas-run-{}-{random:016x}", std::process::id())))
+}
+
+/// Seconds since 1970.
+pub(super) fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
