@@ -21,11 +21,12 @@ from .._files.folders import SharedFolder, folder_of
 from .._files.values import NO_FOLDER, ValueFiles
 from .._threads import join
 from .._views.notebook import Job, SeenExecutor
-from .._worker import compatibility, pickling, worker, wrappers
+from .._worker import compatibility, pickling, worker
 from .._worker.arguments import RESULT_PATTERN, Arguments, File
 from .._worker.public import public
 from .._worker.shared import Shared
-from .calls import Call, Function, after
+from .calls import Call, after
+from .functions import Function, Functions
 from .futures import Future
 from .options import Options, check, options_of, refuse_excess
 from .state import State, receivers
@@ -115,7 +116,7 @@ class Executor(SeenExecutor):
         settings: dict[str, Any] = {"reuse": reuse, "folder": os.fspath(folder or os.getcwd())}
         settings["client"] = compatibility.this_side()
         if initializer is not None:
-            call = pickling.function_bytes(initializer) + pickling.dumps((initargs, {}))
+            call = pickling.call_bytes(initializer, *initargs)
             if len(call) > _MAX_INITIALIZER_BYTES:
                 raise ValueError(
                     f"the initializer and its arguments have {len(call)} bytes: pass large ones as "
@@ -167,8 +168,7 @@ class Executor(SeenExecutor):
                 own.stop()
             raise
         self._origin: Executor | None = None
-        #: Functions that are pickled by name.
-        self._functions: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
+        self._functions = Functions()
         self._receiver = threading.Thread(
             target=self._state.receive, name="eyas-results", daemon=True
         )
@@ -180,27 +180,23 @@ class Executor(SeenExecutor):
         self._finalizer.atexit = False
 
     def _function(self, function: Callable[..., Any]) -> Function:
-        """Pickle a function, unless its name was pickled before."""
-        try:
-            known = self._functions.get(function)
-        except TypeError:  # It has no hash, or no weak references.
-            return Function(function, self._values, has_folder=self._objects is not None)
-        # A program may have registered its module as one to be pickled by value since.
-        if known is None or not pickling.names_suffice(known.content):
-            known = Function(function, self._values, has_folder=self._objects is not None)
-            if known.is_named:
-                self._functions[function] = known
-        return known
+        """Pickle a function, unless it was before."""
+        return self._functions.get(function, self._values, has_folder=self._objects is not None)
 
     def _adder(
-        self, function: Callable[..., Any], own: Options | None, scope: Scope = _NO_FILES
+        self,
+        function: Callable[..., Any],
+        own: Options | None,
+        *,
+        wrapper: int = pickling.PLAIN,
+        scope: Scope = _NO_FILES,
     ) -> Callable[[tuple[Any, ...]], Future[Any]]:
         """Return what adds a call of a function with some arguments, and with options of its own.
 
         The function is pickled for the first of them. If that fails, it fails for each.
         """
         pickled = functools.cache(lambda: self._function(function))
-        return lambda args: self._submit(own, pickled, args, {}, scope)
+        return lambda args: self._submit(own, pickled, args, {}, wrapper=wrapper, scope=scope)
 
     def _template_of(
         self,
@@ -259,6 +255,8 @@ class Executor(SeenExecutor):
         function: Callable[[], Function],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        *,
+        wrapper: int = pickling.PLAIN,
         scope: Scope = _NO_FILES,
     ) -> Future[Any]:
         """Add a call with options of its own."""
@@ -267,7 +265,13 @@ class Executor(SeenExecutor):
         future: Future[Any] = Future()
         try:
             call = Call(
-                function(), args, kwargs, self._values, has_folder=self._objects is not None
+                function(),
+                args,
+                kwargs,
+                self._values,
+                self._functions,
+                wrapper=wrapper,
+                has_folder=self._objects is not None,
             )
         except BaseException as error:
             # As for other executors, the error is the future's: it is no fault of the executor.
@@ -326,6 +330,16 @@ class Executor(SeenExecutor):
         if values is None:
             raise ValueError(f"there is no folder for shared values: {NO_FOLDER}")
         return Shared(File(values.share(value)))
+
+    def pickle_again(self, function: Callable[..., Any]) -> None:
+        """Pickle a function again for its next call, because a value to which it refers was
+        changed in place. A name that is bound to another value is noticed without this.
+
+        >>> weights.append(3)
+        >>> executor.pickle_again(function)
+        >>> executor.submit(function)
+        """
+        self._functions.forget(function)
 
     def with_options(self, **options: Unpack[Options]) -> Executor:
         """Return the same executor with other options for its calls.
@@ -400,7 +414,7 @@ class Executor(SeenExecutor):
             submit = self._adder(fn, own)
         else:
             chunks = zip(iter(lambda: tuple(itertools.islice(items, chunksize)), ()))
-            submit = self._adder(functools.partial(wrappers.chunk, fn), own)
+            submit = self._adder(fn, own, wrapper=pickling.CHUNK)
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -441,7 +455,7 @@ class Executor(SeenExecutor):
         """
         from .all_pairs import all_pairs
 
-        submit = self._adder(functools.partial(wrappers.tile, fn), options_of(fn))
+        submit = self._adder(fn, options_of(fn), wrapper=pickling.TILE)
         return all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
 
     def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
@@ -465,7 +479,8 @@ class Executor(SeenExecutor):
         def submit(
             run: _eyas.FilesRun, function: Callable[..., None], args: tuple[Any, ...]
         ) -> Future[None]:
-            return self._adder(function, options_of(fn), (tuple(run.files), (run.folder,)))(args)
+            scope = tuple(run.files), (run.folder,)
+            return self._adder(function, options_of(fn), scope=scope)(args)
 
         from . import blocks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from .public import public
@@ -14,6 +15,7 @@ __all__ = [
     "Arguments",
     "File",
     "Output",
+    "code_part",
     "input_path",
     "result_file",
     "value_of_future",
@@ -43,15 +45,21 @@ class Arguments:
         self.values: list[Any] = []
         #: Large buffers of arguments, by the numbers of the inputs that have their content.
         self.buffers: list[int] = []
+        #: In a worker: the functions and classes of the main script that the call has.
+        self.code: list[Any] = []
+        #: In a client: returns the number of a function or class among those of the call, or
+        #: nothing if its code is to be pickled where it is found.
+        self.number_of_code: Callable[[Any], int | None] | None = None
         self.folder = folder
         self.paths = paths or []
+        self._outer: Arguments | None = None
 
     def __enter__(self) -> Arguments:
-        self._now.arguments = self
+        self._outer, self._now.arguments = self.now(), self
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._now.arguments = None
+        self._now.arguments, self._outer = self._outer, None
 
     def counts(self) -> tuple[int, int, int, int]:
         """How much of each was found so far."""
@@ -148,6 +156,11 @@ def result_file(task: int) -> str:
 def input_path(number: int) -> pathlib.Path:
     """In a worker: return the path of an input."""
     return pathlib.Path(os.fsdecode(_arguments().paths[number]))
+
+
+def code_part(number: int) -> Any:
+    """In a worker: return a function or class of the call."""
+    return _arguments().code[number]
 
 
 def value_of_future(number: int) -> Any:

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import math
 import pickle
+import struct
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from . import wrappers
 from .arguments import Arguments
 
 #: Buffers and pickles of at least this size become files of their own, where they can.
 LARGE_BYTES = 1 << 20
+#: The same for code, of which each worker reads the file once.
+LARGE_CODE_BYTES = 64 << 10
 
 _PROTOCOL = 5
 #: What a pickle has in it if names of modules of this process do not suffice to unpickle it, or if
 #: it has a proxy of a manager of multiprocessing, whose pickle lacks the key.
 _OWN_NAMES = b"__main__", b"__mp_main__", b"RebuildProxy"
-#: Bytes before the function of a call: its length, and this bit if it is pickled by its name.
-_LENGTH_BYTES = 4
-_NAMED = 1 << 31
+#: Before a call: its wrapper, the number of parts of code, and the bytes of the function; then, for
+#: each part of code, its bytes, and those that it takes in a worker.
+_HEAD, _CODE_HEAD = struct.Struct("<BBI"), struct.Struct("<IQ")
+#: Parts of code that a call can have.
+MAX_CODE_PARTS = 255
 
 
 def dumps(value: object) -> bytes:
@@ -91,20 +97,26 @@ class Parts:
         values: list[bytes | int],
         *,
         is_private: bool = False,
+        files: tuple[str, ...] = (),
     ) -> None:
         """Name the inputs of the call that have the content, the buffers, and the values, or the
         bytes themselves.
 
-        Calls may write to buffers that are private.
+        Calls may write to buffers that are private. If the names of the files are given, no other
+        value has the same pickle.
         """
-        self.parts = content, buffers, values, is_private
+        self.parts = content, buffers, values, is_private, files
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _together, self.parts
 
 
 def _together(
-    content: bytes | int, buffers: list[int], values: list[bytes | int], is_private: bool
+    content: bytes | int,
+    buffers: list[int],
+    values: list[bytes | int],
+    is_private: bool,
+    _: tuple[str, ...],
 ) -> Any:
     from .shared import load, map_file
 
@@ -120,52 +132,86 @@ def _together(
     )
 
 
-def _has_name(function: object) -> bool:
-    """Whether pickle names a function, so that all of its pickles are the same."""
+def is_code(function: object) -> bool:
+    """Whether a function is code, and not a value that calls may change, such as an object or a
+    partial.
+    """
     if isinstance(function, types.BuiltinFunctionType):
         return isinstance(function.__self__, types.ModuleType)
     return isinstance(function, types.FunctionType | type)
 
 
-def function_bytes(function: Callable[..., Any]) -> bytes:
-    """Pickle a function, with the header of a call."""
-    content = dumps(function)
-    return with_header(content, is_named=is_named(function, content))
+class Code(NamedTuple):
+    """Pickled code. A worker unpickles it once, and later calls use what it has then."""
+
+    content: bytes
+    #: Bytes that it takes in a worker.
+    held_bytes: int
 
 
-def is_named(function: object, content: bytes) -> bool:
-    """Whether the pickle of a function is its name, so that each call may use what an earlier one
-    has unpickled.
+#: What a worker calls in place of the function of a call, with the function and the arguments.
+WRAPPERS: tuple[Callable[..., Any] | None, ...] = (None, wrappers.chunk, wrappers.tile)
+#: Their numbers.
+PLAIN, CHUNK, TILE = range(3)
+
+
+def beginning(wrapper: int, code: list[Code], function: bytes) -> bytes:
+    """Return what stands in a call before the arguments. Without bytes of a function, the function
+    is the first part of the code.
     """
-    # `cloudpickle` pickles functions of `__main__`, and of no module, by value.
-    return _has_name(function) and b"cloudpickle" not in content and names_suffice(content)
+    heads = [_CODE_HEAD.pack(len(part.content), part.held_bytes) for part in code]
+    contents = [part.content for part in code]
+    return b"".join([_HEAD.pack(wrapper, len(code), len(function)), *heads, *contents, function])
 
 
-def with_header(content: bytes, *, is_named: bool = False) -> bytes:
-    """Return the pickle of a function as it stands in a call, before the arguments."""
-    return (len(content) | (_NAMED if is_named else 0)).to_bytes(_LENGTH_BYTES, "little") + content
+def call_bytes(function: Callable[..., Any], *args: Any) -> bytes:
+    """Pickle a call that reads no files."""
+    content = dumps(function)
+    return beginning(PLAIN, [], content) + dumps((args, {}))
 
 
 class CallReader:
-    """Reads calls. The last functions that are pickled by their names are remembered."""
+    """Reads calls. The code of the last ones is remembered."""
 
-    MAX_FUNCTIONS = 256
+    #: Parts of code that are remembered, and the bytes that they take. The last one may take more.
+    MAX_PARTS, MAX_BYTES = 256, 256 << 20
 
     def __init__(self) -> None:
-        """Begin without functions."""
-        self._functions: dict[bytes, Callable[..., Any]] = {}
+        """Begin without code."""
+        self._code: dict[bytes, Any] = {}
+        self._bytes = 0
 
     def read(self, content: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of a call."""
-        head = int.from_bytes(content[:_LENGTH_BYTES], "little")
-        start = _LENGTH_BYTES + (head & ~_NAMED)
-        pickled = content[_LENGTH_BYTES:start]
-        function = self._functions.get(pickled)
-        if function is None:
-            function = pickle.loads(pickled)
-            if head & _NAMED:
-                if len(self._functions) >= self.MAX_FUNCTIONS:
-                    self._functions.clear()
-                self._functions[pickled] = function
-        args, kwargs = pickle.loads(memoryview(content)[start:])
+        wrapper, count, function_bytes = _HEAD.unpack_from(content)
+        head = _HEAD.size
+        place = head + count * _CODE_HEAD.size
+        code = []
+        for _ in range(count):
+            size, held_bytes = _CODE_HEAD.unpack_from(content, head)
+            code.append(self._part(content[place : place + size], held_bytes))
+            head += _CODE_HEAD.size
+            place += size
+        arguments = Arguments.now()
+        assert arguments is not None, "calls are read by workers"
+        arguments.code = code
+        call = memoryview(content)[place:]
+        function = pickle.loads(call[:function_bytes]) if function_bytes else code[0]
+        args, kwargs = pickle.loads(call[function_bytes:])
+        if (wrapped := WRAPPERS[wrapper]) is not None:
+            function, args = wrapped, (function, *args)
         return function, args, kwargs
+
+    def _part(self, content: bytes, held_bytes: int) -> Any:
+        """Return code, which is unpickled once."""
+        try:
+            return self._code[content]
+        except KeyError:
+            pass
+        made = pickle.loads(content)
+        if len(self._code) >= self.MAX_PARTS or self._bytes + held_bytes > self.MAX_BYTES:
+            self._code.clear()
+            self._bytes = 0
+        self._code[content] = made
+        self._bytes += held_bytes
+        return made
