@@ -24,6 +24,9 @@ _MAX_CALL_BYTES = 16 << 20
 #: A function and arguments of up to this many bytes each are sent without a further look.
 _MAX_PLAIN_BYTES = pickling.LARGE_BYTES
 
+#: What is found in arguments that refer to nothing.
+_NOTHING = Arguments()
+
 
 class Call:
     """A call of a function, pickled."""
@@ -43,11 +46,21 @@ class Call:
         self._values = values
         #: The files of its large arguments.
         self._files: list[str] = []
+        #: Holds the files of the large parts of the function.
+        self._functions = [function]
+        #: Patterns and destinations of its outputs.
+        self.outputs: tuple[tuple[str, str | None], ...] = ()
+        if function.is_plain and not kwargs:
+            plain = pickling.scalar_bytes(args, (args, kwargs))
+            if plain is not None:
+                self._function, self._arguments = function.beginning(wrapper, []), plain
+                self._found = _NOTHING
+                self._is_plain, self._has_parts = len(self._function) <= _MAX_PLAIN_BYTES, False
+                return
         if function.itself is not None:
             args = function.itself, *args
             apply = pickling.WRAPPERS[wrapper] or wrappers.apply
             function, wrapper = known.get(apply, values, has_folder=has_folder), pickling.PLAIN
-        #: Holds the files of its large parts.
         self._functions = [function]
         code = CallCode(known, len(function.code))
         try:
@@ -83,14 +96,13 @@ class Call:
             raise
         self._function = function.beginning(wrapper, code.parts)
         self._found = arguments
-        has_parts = (
+        has_parts = bool(
             arguments.values or arguments.buffers or len(self._arguments) >= pickling.LARGE_BYTES
         )
         #: Whether nothing but its bytes belongs to it, which are few enough.
         is_large = has_parts or len(self._function) > _MAX_PLAIN_BYTES
         self._is_plain = not (arguments.inputs or arguments.outputs or is_large)
         self._has_parts = has_parts
-        #: Patterns and destinations of its outputs.
         self.outputs = _patterns_of(arguments.outputs) if arguments.outputs else ()
 
     def _kept(self, path: str) -> bytes:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from .. import _eyas
@@ -28,7 +28,8 @@ from .._worker.shared import Shared
 from .calls import Call, after
 from .functions import Function, Functions
 from .futures import Future
-from .options import Options, check, options_of, refuse_excess
+from .keywords import SharedKeywords
+from .options import Options, bytes_of, checked, options_of, refuse_excess
 from .state import State, receivers
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class ExecutorOptions(Options, total=False):
     folder: str | os.PathLike[str] | None
     reuse: Reuse
     objects: str | os.PathLike[str] | None
+    variables: Mapping[str, str] | Iterable[str]
 
 
 @public
@@ -87,7 +89,8 @@ class Executor(SeenExecutor):
     what the initializer and imports have left (``fork``: a child of the worker runs each call), or
     nothing (``never``: each call has a new interpreter). Values of :meth:`share` and large
     arguments are kept in the folder ``objects``, which all nodes must see, or which is in the files
-    of the cluster: ``eyas:///PATH``.
+    of the cluster: ``eyas:///PATH``. ``variables`` are names of environment variables that workers
+    get from this process, or names with values.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Executor(SeenExecutor):
         folder: str | os.PathLike[str] | None = None,
         reuse: Reuse = "process",
         objects: str | os.PathLike[str] | None = None,
+        variables: Mapping[str, str] | Iterable[str] = (),
         **options: Unpack[Options],
     ) -> None:
         """Start or join a cluster."""
@@ -115,6 +119,7 @@ class Executor(SeenExecutor):
             raise ValueError('reuse must be "process", "fork" or "never"')
         settings: dict[str, Any] = {"reuse": reuse, "folder": os.fspath(folder or os.getcwd())}
         settings["client"] = compatibility.this_side()
+        own_variables = _variables_of(variables)
         if initializer is not None:
             call = pickling.call_bytes(initializer, *initargs)
             if len(call) > _MAX_INITIALIZER_BYTES:
@@ -123,7 +128,7 @@ class Executor(SeenExecutor):
                     "files"
                 )
             settings["initializer"] = base64.b64encode(call).decode()
-        check(options)
+        options = checked(options)
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         named = None if objects is None else folder_of(objects, self._cluster)
         own = None
@@ -140,12 +145,10 @@ class Executor(SeenExecutor):
             if named is None and own is not None and own.objects
             else named
         )
-        variables = worker.caller(cluster, access)
         # Calls on all workers find the same hashes, as programs that group by them need.
-        variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
-        self._starts = worker_start.Starts(
-            settings, variables, _CALL, named, is_local=own is not None
-        )
+        given = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")} | own_variables
+        given |= worker.caller(cluster, access)
+        self._starts = worker_start.Starts(settings, given, _CALL, named, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -190,13 +193,25 @@ class Executor(SeenExecutor):
         *,
         wrapper: int = pickling.PLAIN,
         scope: Scope = _NO_FILES,
+        shared: dict[str, Any] | None = None,
     ) -> Callable[[tuple[Any, ...]], Future[Any]]:
         """Return what adds a call of a function with some arguments, and with options of its own.
 
-        The function is pickled for the first of them. If that fails, it fails for each.
+        The function is pickled for the first of them, and so are the keywords that all of them
+        share. If that fails, it fails for each.
         """
         pickled = functools.cache(lambda: self._function(function))
-        return lambda args: self._submit(own, pickled, args, {}, wrapper=wrapper, scope=scope)
+        if not shared:
+            return lambda args: self._submit(own, pickled, args, {}, wrapper=wrapper, scope=scope)
+        self._state.refuse_if_over()
+        keywords = SharedKeywords(shared, self._values())
+
+        def add(args: tuple[Any, ...]) -> Future[Any]:
+            future = self._submit(own, pickled, args, keywords.values, wrapper=wrapper, scope=scope)
+            keywords.hold_for(future)
+            return future
+
+        return add
 
     def _template_of(
         self,
@@ -226,7 +241,7 @@ class Executor(SeenExecutor):
             inputs=self._state.session.look_up(start.inputs) if start.inputs else [],
             outputs=list(outputs),
             cpus_milli=round(cpus * 1000),
-            memory_bytes=options.get("memory", 0),
+            memory_bytes=bytes_of(options.get("memory", 0)),
             gpus=options.get("gpus", 0),
             timeout_us=None if timeout is None else round(timeout * 1e6),
             retries=options.get("retries", 0),
@@ -323,7 +338,7 @@ class Executor(SeenExecutor):
         The file stays until the executor ends.
 
         >>> table = executor.share(numpy.zeros((1000, 1000)))
-        >>> executor.map(lambda table, row: table[row].sum(), itertools.repeat(table), range(1000))
+        >>> executor.submit(lambda row, table: table[row].sum(), 7, table)
         """
         self._state.refuse_if_over()
         values = self._values()
@@ -344,9 +359,9 @@ class Executor(SeenExecutor):
     def with_options(self, **options: Unpack[Options]) -> Executor:
         """Return the same executor with other options for its calls.
 
-        >>> executor.with_options(memory=2 << 30, retries=1).submit(function)
+        >>> executor.with_options(memory="2GB", retries=1).submit(function)
         """
-        check(options)
+        options = checked(options)
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         other._options = cast(Options, {**self._options, **options})
@@ -395,10 +410,14 @@ class Executor(SeenExecutor):
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
+        **shared: object,
     ) -> Iterator[_T]:
         """Call ``fn`` with the items of the iterables, and return the results in order.
 
-        One task does ``chunksize`` calls.
+        One task does ``chunksize`` calls. Other keywords are keywords of each call, with the same
+        value. A large value is written to a file once, and each node gets one copy.
+
+        >>> executor.map(lambda row, table: table[row].sum(), range(1000), table=table)
 
         With ``buffersize``, at most that many tasks are outstanding; without it, all are submitted
         at once.
@@ -411,10 +430,10 @@ class Executor(SeenExecutor):
         items, own = zip(*iterables), options_of(fn)
         if chunksize == 1:
             chunks: Iterator[tuple[Any, ...]] = items
-            submit = self._adder(fn, own)
+            submit = self._adder(fn, own, shared=shared)
         else:
             chunks = zip(iter(lambda: tuple(itertools.islice(items, chunksize)), ()))
-            submit = self._adder(fn, own, wrapper=pickling.CHUNK)
+            submit = self._adder(fn, own, wrapper=pickling.CHUNK, shared=shared)
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -539,6 +558,25 @@ class Executor(SeenExecutor):
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self._state.cancel_all()
         self.shutdown()
+
+
+def _variables_of(variables: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
+    """Return environment variables by their names: given ones, or those of this process."""
+    if isinstance(variables, Mapping):
+        found = dict(variables)
+    elif isinstance(variables, str):
+        raise TypeError(f"variables are a list of names, or names with values: [{variables!r}]")
+    else:
+        names = [*variables]
+        if missing := [name for name in names if name not in os.environ]:
+            raise ValueError(f"this process has no environment variable {missing[0]!r}")
+        found = {name: os.environ[name] for name in names}
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise TypeError(f"the value of the variable {name!r} is no text: {value!r}")
+        if name.startswith("EYAS_"):
+            raise ValueError(f"the variable {name!r} is set by eyas")
+    return found
 
 
 class Elsewhere:

@@ -61,6 +61,8 @@ class Function:
             pickled = pickling.dumps(parts)
         #: The code of its calls.
         self.code = [pickling.Code(pickled, held_bytes)] if self.is_kept else call_code.parts
+        #: Whether its calls read and write nothing for it.
+        self.is_plain = not (found.inputs or found.outputs or found.values)
         #: Its bytes in its calls.
         self._content = b"" if self.is_kept else pickled
         self._beginnings: dict[int, bytes] = {}
@@ -85,7 +87,9 @@ class Function:
         """Whether other processes find what it names: a program may have registered its module as
         one to be pickled by value since.
         """
-        return not self.is_named or pickling.names_suffice(self.code[0].content)
+        if not self.is_named or not pickling.modules_by_value():
+            return True
+        return pickling.names_suffice(self.code[0].content)
 
 
 class _Pickles(Generic[_T]):

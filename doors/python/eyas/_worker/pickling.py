@@ -12,7 +12,7 @@ import pickle
 import struct
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from . import wrappers
@@ -43,17 +43,40 @@ def dump_parts(value: object) -> list[memoryview]:
     """Pickle a value. Large buffers, such as those of NumPy arrays, are parts of their own, and are
     not copied.
     """
+    if (plain := scalar_bytes((value,), value)) is not None:
+        return [memoryview(plain)]
     content, buffers = dump(value, LARGE_BYTES)
     return [memoryview(content), *buffers]
 
 
+def modules_by_value() -> Iterable[str]:
+    """Return the modules whose functions and classes the program has pickled by value."""
+    cloudpickle = sys.modules.get("cloudpickle")
+    found: Iterable[str] = (
+        () if cloudpickle is None else cloudpickle.list_registry_pickle_by_value()
+    )
+    return found
+
+
 def names_suffice(content: bytes) -> bool:
     """Whether other processes can have all that a pickle names."""
-    if any(name in content for name in _OWN_NAMES):
-        return False
-    if (cloudpickle := sys.modules.get("cloudpickle")) is None:
-        return True
-    return not any(name.encode() in content for name in cloudpickle.list_registry_pickle_by_value())
+    for name in _OWN_NAMES:
+        if name in content:
+            return False
+    return not any(name.encode() in content for name in modules_by_value())
+
+
+#: Values of these types refer to nothing, and are pickled without a further look.
+_SCALARS = frozenset([type(None), bool, int, float, complex, str, bytes])
+
+
+def scalar_bytes(values: tuple[Any, ...], pickled: object) -> bytes | None:
+    """Pickle what consists of these values, if they are small and refer to nothing."""
+    for value in values:
+        if type(value) not in _SCALARS:
+            return None
+    content = pickle.dumps(pickled, _PROTOCOL)
+    return content if len(content) < LARGE_CODE_BYTES else None
 
 
 def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
