@@ -184,12 +184,7 @@ impl Exchange {
 
     /// Waits until there are results, or an end, or the wait is ended. One thread waits at a time.
     pub async fn wait_for_results(&self) {
-        loop {
-            let received = self.received();
-            if !received.results.is_empty() || received.end.is_some() || received.is_woken {
-                return;
-            }
-            drop(received);
+        while !self.received().ends_wait() {
             self.is_received.notified().await;
         }
     }
@@ -221,6 +216,11 @@ impl Exchange {
 }
 
 impl ResultQueue {
+    /// Whether there is something for which Python waits.
+    fn ends_wait(&self) -> bool {
+        !self.results.is_empty() || self.end.is_some() || self.is_woken
+    }
+
     fn add(&mut self, result: TaskResult, nodes: Option<&PathBuf>) {
         let is_command = self.commands.remove(&result.index);
         let large = result.outcome.outputs.iter().find(|left| left.output == 0);
