@@ -229,6 +229,55 @@ def test_workers_keep_code_but_not_values():
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
+class Plain:
+    def __init__(self, factor):
+        self.factor, self.itself = factor, None
+
+    def times(self, number):
+        return self.factor * number
+
+    def is_whole(self):
+        return self.itself is self
+
+
+class Made(Plain):
+    def __new__(cls, factor):
+        return super().__new__(cls)
+
+    def __getnewargs__(self):
+        return (self.factor,)
+
+
+class Slotted:
+    __slots__ = ("factor",)
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def times(self, number):
+        return self.factor * number
+
+
+def test_methods_of_objects_of_all_kinds(executor):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        for kind in Plain, Made, Slotted:
+            made = kind(3)
+            assert executor.submit(made.times, 5).result(LONG_S) == 15
+            made.factor = numpy.arange(3)
+            assert list(executor.submit(made.times, 2).result(LONG_S)) == [0, 2, 4]
+            made.factor = executor.submit(abs, -4)
+            assert executor.submit(made.times, 5).result(LONG_S) == 20
+        circle = Plain(1)
+        circle.itself = circle
+        assert executor.submit(circle.is_whole).result(LONG_S)
+        # Its own attribute hides the method of the class.
+        circle.times = lambda number: "own"
+        assert executor.submit(circle.times, 1).result(LONG_S) == "own"
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
 def test_functions_are_forgotten_when_they_are_dropped(executor):
     def recursive():
         def fall(number):

@@ -15,6 +15,7 @@ __all__ = [
     "Arguments",
     "File",
     "Output",
+    "bound_method",
     "code_part",
     "input_path",
     "result_file",
@@ -161,6 +162,14 @@ def input_path(number: int) -> pathlib.Path:
 def code_part(number: int) -> Any:
     """In a worker: return a function or class of the call."""
     return _arguments().code[number]
+
+
+def bound_method(number: int, name: str, attributes: dict[str, Any]) -> Any:
+    """In a worker: return a method of a new object of a class of the call."""
+    of = code_part(number)
+    made = of.__new__(of)
+    vars(made).update(attributes)
+    return getattr(made, name)
 
 
 def value_of_future(number: int) -> Any:

@@ -79,13 +79,10 @@ def scalar_bytes(values: tuple[Any, ...], pickled: object) -> bytes | None:
     return content if len(content) < LARGE_CODE_BYTES else None
 
 
-def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they
-    are not copied.
-    """
-    arguments = Arguments.now()
-    before = None if arguments is None else arguments.counts()
-    buffers: list[memoryview] = []
+def _kept_apart(
+    least_bytes: float, buffers: list[memoryview]
+) -> Callable[[pickle.PickleBuffer], bool]:
+    """Return what leaves buffers of at least so many bytes out of a pickle."""
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
@@ -93,19 +90,37 @@ def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
             buffers.append(raw)
         return raw.nbytes < least_bytes
 
+    return is_small
+
+
+def dump_named(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]] | None:
+    """Pickle a value as :func:`dump`, if names suffice for what it refers to."""
+    arguments = Arguments.now()
+    before = None if arguments is None else arguments.counts()
+    buffers: list[memoryview] = []
     try:
+        is_small = _kept_apart(least_bytes, buffers)
         content = pickle.dumps(value, _PROTOCOL, buffer_callback=is_small)
         if names_suffice(content):
             return content, buffers
     except Exception:  # Whatever the pickling of the value may raise.
         pass
-    # cloudpickle finds the same buffers and files again.
-    buffers.clear()
+    # The same buffers and files are found again.
     if arguments is not None and before is not None:
         arguments.cut(before)
+    return None
+
+
+def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
+    """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they
+    are not copied.
+    """
+    if (named := dump_named(value, least_bytes)) is not None:
+        return named
     from . import by_value
 
-    return by_value.dumps(value, _PROTOCOL, is_small), buffers
+    buffers: list[memoryview] = []
+    return by_value.dumps(value, _PROTOCOL, _kept_apart(least_bytes, buffers)), buffers
 
 
 class Parts:
