@@ -229,6 +229,10 @@ def test_workers_keep_code_but_not_values():
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
+def item_plus(item, offset):
+    return item + offset
+
+
 class Plain:
     def __init__(self, factor):
         self.factor, self.itself = factor, None
@@ -271,6 +275,12 @@ def test_methods_of_objects_of_all_kinds(executor):
         circle = Plain(1)
         circle.itself = circle
         assert executor.submit(circle.is_whole).result(LONG_S)
+        times = functools.partial(Plain.times, Made(2), number=4)
+        assert executor.submit(times).result(LONG_S) == 8
+        times = functools.partial(item_plus, 1, offset=executor.submit(abs, -4))
+        assert executor.submit(times).result(LONG_S) == 5
+        times.note = "kept"
+        assert executor.submit(times).result(LONG_S) == 5
         # Its own attribute hides the method of the class.
         circle.times = lambda number: "own"
         assert executor.submit(circle.times, 1).result(LONG_S) == "own"

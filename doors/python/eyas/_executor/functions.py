@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import functools
 import math
 import os
 import types
@@ -12,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from .._files.values import ValueFiles
 from .._worker import pickling
-from .._worker.arguments import Arguments, bound_method
+from .._worker.arguments import Arguments, bound_method, partial_of
 
 _T = TypeVar("_T")
 
@@ -39,8 +40,8 @@ class Function:
         with Arguments() as found:
             found.number_of_code = None if is_code else call_code.number
             least_bytes = large_bytes if has_folder else math.inf
-            method = _method_of(function, call_code)
-            named = None if method is None else pickling.dump_named(method, least_bytes)
+            stand = _stand_of(function, call_code)
+            named = None if stand is None else pickling.dump_named(stand, least_bytes)
             pickled, buffers = named or pickling.dump(function, least_bytes)
         #: The function itself, if it refers to futures: it is unpickled before the arguments are
         #: together.
@@ -97,14 +98,14 @@ class Function:
         return pickling.names_suffice(self.code[0].content)
 
 
-class _Method:
-    """Stands for a method of an object whose class is a part of the call."""
+class _Stand:
+    """Stands for a method or partial whose code is a part of the call."""
 
-    def __init__(self, number: int, name: str, attributes: dict[str, Any]) -> None:
-        self._parts = number, name, attributes
+    def __init__(self, make: Callable[..., Any], *parts: Any) -> None:
+        self._reduced = make, parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return bound_method, self._parts
+        return self._reduced
 
 
 def _has_only_attributes(of: type) -> bool:
@@ -123,17 +124,29 @@ def _has_only_attributes(of: type) -> bool:
     )
 
 
-def _method_of(function: Any, call_code: CallCode) -> _Method | None:
-    """Return what is pickled in place of a method of a plain object, many times faster."""
-    if type(function) is not types.MethodType:
+def _stand_of(function: Any, call_code: CallCode) -> _Stand | None:
+    """Return what is pickled in place of a partial, or of a method of a plain object, many times
+    faster.
+    """
+    kind: Any = type(function)
+    code: Any
+    make: Callable[..., Any]
+    if kind is functools.partial and not vars(function):
+        if not isinstance(function.func, types.FunctionType):
+            return None
+        code, make, parts = function.func, partial_of, (function.args, function.keywords)
+    elif kind is types.MethodType:
+        code, make = type(function.__self__), bound_method
+        name = function.__func__.__name__
+        if not _has_only_attributes(code) or getattr(code, name, None) is not function.__func__:
+            return None
+        parts = name, vars(function.__self__)
+    else:
         return None
-    of, name = type(function.__self__), function.__func__.__name__
-    if not _has_only_attributes(of) or getattr(of, name, None) is not function.__func__:
+    if code.__module__ not in ("__main__", "__mp_main__") and not pickling.modules_by_value():
         return None
-    if of.__module__ not in ("__main__", "__mp_main__") and not pickling.modules_by_value():
-        return None
-    number = call_code.number(of)
-    return None if number is None else _Method(number, name, vars(function.__self__))
+    number = call_code.number(code)
+    return None if number is None else _Stand(make, number, *parts)
 
 
 class _Pickles(Generic[_T]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import threading
@@ -18,6 +19,7 @@ __all__ = [
     "bound_method",
     "code_part",
     "input_path",
+    "partial_of",
     "result_file",
     "value_of_future",
 ]
@@ -170,6 +172,11 @@ def bound_method(number: int, name: str, attributes: dict[str, Any]) -> Any:
     made = of.__new__(of)
     vars(made).update(attributes)
     return getattr(made, name)
+
+
+def partial_of(number: int, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """In a worker: return a partial of a function of the call."""
+    return functools.partial(code_part(number), *args, **keywords)
 
 
 def value_of_future(number: int) -> Any:
