@@ -10,13 +10,23 @@ measured if it has them. All have two workers on this machine and take turns in 
 - `large`: calls that return 2 MiB each, until all results are here, which eyas fetches from files
   of the node.
 
-Prints medians of calls a second, and the ratio to `ProcessPoolExecutor` in the same round. Beside
-that: how long `import eyas` takes, and the time from `eyas.local()` to the first result.
+The functions, of which `--functions` names some:
+
+- `abs`: a function of the interpreter, pickled by its name;
+- `main`: a function of this script, which only `ProcessPoolExecutor` can pickle by its name;
+- `closure`: a function that refers to 1 MB. `ProcessPoolExecutor` cannot pickle it, and gets a
+  partial with the same 1 MB;
+- `method`: a method of an object of this script;
+- `partial`: a partial of a function of this script.
+
+Prints medians of calls a second, and of the ratios to `ProcessPoolExecutor` in the same round.
+Beside that: how long `import eyas` takes, and the time from `eyas.local()` to the first result.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import subprocess
@@ -31,6 +41,62 @@ import eyas
 
 WORKERS = 2
 LARGE = 2 << 20
+#: Bytes to which the closure refers.
+REFERRED = 1_000_000
+
+
+def double(number: int) -> int:
+    """A function of the main script."""
+    return 2 * number
+
+
+def large(size: int) -> bytes:
+    """A function of the main script with a large result."""
+    return bytes(size)
+
+
+def product(factor: int, number: int) -> int:
+    """A function for partials."""
+    return factor * number
+
+
+def beside(table: bytes, number: int) -> int:
+    """A function for partials with a large value."""
+    return number + table[number % len(table)]
+
+
+class Doubling:
+    """An object of the main script."""
+
+    def __init__(self) -> None:
+        self.factor = 2
+
+    def of(self, number: int) -> int:
+        """A method."""
+        return self.factor * number
+
+
+def closure() -> Callable[[int], int]:
+    """A function that refers to 1 MB."""
+    table = bytes(REFERRED)
+    return lambda number: number + table[number % REFERRED]
+
+
+#: How each function is made, and what it makes of a number.
+FUNCTIONS: dict[str, tuple[Callable[[], Callable[..., Any]], int]] = {
+    "abs": (lambda: abs, 1),
+    "main": (lambda: double, 2),
+    "closure": (closure, 1),
+    "method": (lambda: Doubling().of, 2),
+    "partial": (lambda: functools.partial(product, 2), 2),
+}
+
+
+def function_for(kind: str, executor: Any) -> Callable[..., Any]:
+    """Return a function of a kind, as the executor can pickle it."""
+    if kind == "closure" and isinstance(executor, futures.ProcessPoolExecutor):
+        return functools.partial(beside, bytes(REFERRED))
+    return FUNCTIONS[kind][0]()
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
@@ -40,27 +106,36 @@ def rate(count: int, work: Callable[[], object]) -> float:
     return count / (time.perf_counter() - began)
 
 
-def measure(executor: Any, calls: int, has_chunks: bool) -> dict[str, float]:
-    """Rates of an executor that has `submit`."""
-    for future in [executor.submit(abs, -1) for _ in range(10)]:
+def measure(
+    executor: Any, kind: str, calls: int, singles: int, has_chunks: bool
+) -> dict[str, float]:
+    """Rates of an executor that has `submit`, with a function of a kind."""
+    function, factor = function_for(kind, executor), FUNCTIONS[kind][1]
+    for future in [executor.submit(function, 1) for _ in range(10)]:
         future.result()
 
     def submit() -> None:
-        results = [executor.submit(abs, -number) for number in range(calls)]
-        assert [future.result() for future in results] == list(range(calls))
+        results = [executor.submit(function, number) for number in range(calls)]
+        assert [future.result() for future in results] == [n * factor for n in range(calls)]
+
+    def sequence() -> None:
+        for number in range(singles):
+            assert executor.submit(function, number).result() == number * factor
 
     found = {"submit": rate(calls, submit)}
     if has_chunks:
         found["map"] = rate(
-            10 * calls, lambda: list(executor.map(abs, range(10 * calls), chunksize=100))
+            10 * calls, lambda: list(executor.map(function, range(10 * calls), chunksize=100))
         )
+    found["sequence"] = rate(singles, sequence)
+    if kind in ("abs", "main"):
+        make, count = (bytes if kind == "abs" else large), max(1, singles // 5)
 
-    def large() -> None:
-        results = [executor.submit(bytes, LARGE) for _ in range(100)]
-        assert all(len(future.result()) == LARGE for future in results)
+        def results() -> None:
+            made = [executor.submit(make, LARGE) for _ in range(count)]
+            assert all(len(future.result()) == LARGE for future in made)
 
-    found["large"] = rate(100, large)
-    found["sequence"] = rate(500, lambda: [executor.submit(abs, -1).result() for _ in range(500)])
+        found["large"] = rate(count, results)
     return found
 
 
@@ -140,34 +215,8 @@ SYSTEMS: dict[str, tuple[Callable[[], Any], bool]] = {
 }
 
 
-def main() -> None:
-    """Measures in turns and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--calls", type=int, default=20_000, help="calls of eyas and the process pools in a round"
-    )
-    parser.add_argument("--fewer", type=int, default=2_000, help="calls of the others")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
-    asked = parser.parse_args()
-    if asked.tiny:
-        vars(asked).update(calls=200, fewer=20, rounds=1)
-    rounds: list[dict[str, dict[str, float]]] = []
-    missing: dict[str, str] = {}
-    for number in range(asked.rounds):
-        turns = {}
-        for system, (start, has_chunks) in SYSTEMS.items():
-            if system in missing:
-                continue
-            try:
-                with start() as executor:
-                    turns[system] = measure(
-                        executor, asked.calls if has_chunks else asked.fewer, has_chunks
-                    )
-            except ImportError as error:
-                missing[system] = str(error)
-        rounds.append(turns)
-        print(f"round {number + 1} of {asked.rounds}", file=sys.stderr)
+def table(rounds: list[dict[str, dict[str, float]]]) -> None:
+    """Prints the medians of each system."""
     print("| executor | `submit` | ratio | `map` | ratio | `sequence` | ratio | `large` | ratio |")
     print(f"|{' --- |' * 9}")
     for system in rounds[0]:
@@ -184,9 +233,55 @@ def main() -> None:
             cells.append(f"{statistics.median(own for own, _ in found):,.0f}")
             cells.append(f"{statistics.median(own / pool for own, pool in found):.2f}")
         print(f"| {system} | {' | '.join(cells)} |")
+
+
+def main() -> None:
+    """Measures in turns and prints a table for each function."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--calls", type=int, default=20_000, help="calls of eyas and the process pools in a round"
+    )
+    parser.add_argument("--fewer", type=int, default=2_000, help="calls of the others")
+    parser.add_argument("--singles", type=int, default=500, help="calls one after another")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=[*FUNCTIONS])
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
+    parser.add_argument("--tiny", action="store_true", help="quick test; the figures mean nothing")
+    asked = parser.parse_args()
+    if asked.tiny:
+        vars(asked).update(calls=200, fewer=20, singles=20, rounds=1)
+    # Ratios are to this one.
+    systems = list(dict.fromkeys(["ProcessPoolExecutor", *asked.systems]))
+    rounds: dict[str, list[dict[str, dict[str, float]]]] = {kind: [] for kind in asked.functions}
+    missing: dict[str, str] = {}
+    for number in range(asked.rounds):
+        for kind, before in rounds.items():
+            turns = {}
+            for system in systems:
+                if system in missing:
+                    continue
+                start, has_chunks = SYSTEMS[system]
+                # A megabyte goes with each call of a process pool.
+                calls = (asked.calls if has_chunks else asked.fewer) // (
+                    10 if kind == "closure" else 1
+                )
+                try:
+                    with start() as executor:
+                        turns[system] = measure(executor, kind, calls, asked.singles, has_chunks)
+                except ImportError as error:
+                    missing[system] = str(error)
+            before.append(turns)
+        print(f"round {number + 1} of {asked.rounds}", file=sys.stderr)
+    for kind, before in rounds.items():
+        print(f"\nFunction: `{kind}`\n")
+        table(before)
     for system, why in missing.items():
         print(f"{system} was not measured: {why}", file=sys.stderr)
+    times_of_start()
 
+
+def times_of_start() -> None:
+    """Prints how long the package and a cluster take to start."""
     for what, program in (
         ("import eyas", IMPORT),
         ("eyas.local() to the first result", FIRST_RESULT),

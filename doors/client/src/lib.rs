@@ -34,6 +34,7 @@ mod jobfile;
 mod kept;
 mod kept_error;
 mod map;
+mod near;
 mod output_file;
 mod ranges;
 mod retry;
@@ -61,6 +62,7 @@ pub use map::{
     BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask,
     PipelineError, Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
 };
+pub use near::NearFile;
 pub use output_file::OutputFileError;
 pub use ranges::{check_range, product};
 pub use retry::ChangedInput;

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._worker.arguments import File, Output
     from ._worker.compatibility import EnvironmentMismatch
     from ._worker.shared import Shared
-    from ._worker.worker import released
+    from ._worker.worker import UnsentError, released
 
 if "t" in sys.abiflags:
     raise ImportError(
@@ -50,6 +50,7 @@ __all__ = [
     "Output",
     "Piece",
     "Shared",
+    "UnsentError",
     "connect",
     "local",
     "on_dask",
@@ -74,7 +75,7 @@ _MODULES = {
     "_worker.arguments": ["File", "Output"],
     "_worker.compatibility": ["EnvironmentMismatch"],
     "_worker.shared": ["Shared"],
-    "_worker.worker": ["released"],
+    "_worker.worker": ["UnsentError", "released"],
 }
 
 

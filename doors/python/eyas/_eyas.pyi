@@ -118,6 +118,9 @@ class CallSession:
     def look_up(self, names: list[bytes]) -> list[int]:
         """Look up paths and URLs of inputs, and return their numbers."""
 
+    def near_result(self, task: int) -> bytearray | None:
+        """Return the content of the file of a large result, if a store on this machine has it."""
+
     def submit(
         self, template: int, columns: list[tuple[bytes, bool]], inputs: list[tuple[int, int | None]]
     ) -> int:

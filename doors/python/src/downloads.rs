@@ -9,10 +9,10 @@ use std::time::Duration;
 use eyas_client::types::{JobId, Name};
 use eyas_client::{Client, Cluster, DownloadFolder, GetRequest, ScratchFolder};
 use pyo3::prelude::*;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::cluster_error::error;
-use crate::waiting::{ProcessConnection, wait};
+use crate::waiting::{ProcessConnection, runtime_of_threads, wait};
 
 /// Threads that receive.
 const THREADS: usize = 1;
@@ -143,15 +143,8 @@ impl Downloads {
         match used.as_ref().filter(|connected| connected.parts().is_some()) {
             Some(connected) => Ok(connected.clone()),
             None => {
-                let runtime = Builder::new_multi_thread()
-                    .worker_threads(THREADS)
-                    .thread_name("eyas")
-                    .enable_all()
-                    .build();
-                let connected = Arc::new(ProcessConnection::new(
-                    runtime.map_err(error)?,
-                    DownloadPool::default(),
-                ));
+                let runtime = runtime_of_threads(THREADS).map_err(error)?;
+                let connected = Arc::new(ProcessConnection::new(runtime, DownloadPool::default()));
                 Ok(used.insert(connected).clone())
             }
         }

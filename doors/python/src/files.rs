@@ -23,7 +23,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::buffers;
 use crate::entries::{FileChunk, FileEntry};
 use crate::session::cluster_of;
-use crate::waiting::{ProcessConnection, connect, wait};
+use crate::waiting::{ProcessConnection, connect, runtime_of_threads, wait};
 
 /// Threads that work in the background.
 const THREADS: usize = 2;
@@ -131,7 +131,7 @@ impl FilesSession {
             let mut client = Client::connect(&access).await.map_err(connect_error)?;
             client.files_within(PATIENCE, || {}).await.map_err(connect_error)
         };
-        let (runtime, files) = connect(py, THREADS, connecting)?;
+        let (runtime, files) = connect(py, runtime_of_threads(THREADS)?, connecting)?;
         Ok(FilesSession(Arc::new(FilesConnection(ProcessConnection::new(runtime, files)))))
     }
 

@@ -7,6 +7,7 @@ mod cluster_error;
 mod command;
 mod downloads;
 mod entries;
+mod exchange;
 mod files;
 mod folders;
 mod objects;

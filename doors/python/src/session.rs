@@ -1,11 +1,10 @@
 //! A job that is attached to a connection, for one executor of the Python package.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::mem::take;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, PushRequest, ToClient};
@@ -15,75 +14,44 @@ use eyas_client::types::dfs::FileNameError;
 use eyas_client::types::place::PlaceProblem;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
-    Distribution, GPU, Input, InputFrom, JobId, Name, ObjectSpec, OutputSpec, Program, Resources,
-    TaskId, TaskItem, TaskTemplate, Template, TemplatePart, Value, WorkingFolder, shown,
+    Distribution, GPU, Input, InputFrom, JobId, Name, OutputSpec, Program, Resources, TaskId,
+    TaskItem, TaskTemplate, Template, TemplatePart, Value, WorkingFolder, shown,
 };
 use eyas_client::{
-    AttachedEvent, AttachedInputs, AttachedReceiver, AttachedSender, Client, Cluster,
-    ClusterError as ClusterNotFound, Draft, check_requirements,
+    AttachedInputs, Client, Cluster, ClusterError as ClusterNotFound, Draft, check_requirements,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use tokio::runtime::Runtime;
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use pyo3::types::PyByteArray;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
 
 use crate::cluster_error::{error, short};
 use crate::downloads::Downloads;
+use crate::exchange::Exchange;
 use crate::objects::object;
 use crate::results::EndedCall;
-use crate::waiting::{END_DEADLINE, connect, wait, wait_once};
+use crate::waiting::{END_DEADLINE, connect, runtime_of_threads, wait, wait_once};
 
-/// Threads that send and receive.
+/// Threads that send.
 const THREADS: usize = 1;
 
-/// Additions and cancellations that wait to be sent.
-#[derive(Default)]
-struct SendQueue {
-    templates: Vec<TaskTemplate>,
-    objects: Vec<ObjectSpec>,
-    items: Vec<TaskItem>,
-    cancelled: Vec<u32>,
-    /// Tasks whose outputs are not needed any more.
-    unneeded: Vec<u32>,
-    /// Numbers of templates and tasks so far.
-    template_count: u16,
-    task_count: u32,
-    /// Templates of commands; the others are of calls.
-    commands: HashSet<u16>,
-    /// Tasks that no executor has are to be cancelled.
-    cancels_waiting: bool,
-    is_closed: bool,
-}
-
-/// Results that wait for Python.
-#[derive(Default)]
-struct ResultQueue {
-    results: Vec<EndedCall>,
-    /// Commands that have not ended; the other tasks are calls.
-    commands: HashSet<u32>,
-    /// Why no more can come; an empty text if the job has ended as it was asked to.
-    end: Option<String>,
-    /// Whether the next wait is over at once.
-    is_woken: bool,
-}
-
-struct Shared {
-    unsent: Mutex<SendQueue>,
-    /// Something is to be sent.
-    is_unsent: Notify,
-    received: Mutex<ResultQueue>,
-    /// Something was received.
-    is_received: Condvar,
-}
+/// Size of a result that is read from a store on this machine into memory. A larger one is
+/// downloaded, and its file is mapped.
+const MAX_NEAR_BYTES: usize = 256 << 20;
 
 /// A job that is attached to a connection. Calls are added to it, and their results come in any
 /// order.
 #[pyclass(frozen)]
 pub struct CallSession {
-    shared: Arc<Shared>,
-    /// Shared with threads that look up inputs.
+    exchange: Arc<Exchange>,
+    /// Sends, and is shared with threads that look up inputs.
     runtime: Mutex<Option<Arc<Runtime>>>,
+    /// Has the connection; the thread that waits for results runs it.
+    receiving: Mutex<Option<Arc<Runtime>>>,
+    sending: Handle,
     inputs: AsyncMutex<AttachedInputs>,
     downloads: Downloads,
     /// Id of the job.
@@ -213,20 +181,19 @@ impl CallSession {
         let attaching = async {
             Client::connect(&access).await.map_err(error)?.attach(name).await.map_err(error)
         };
-        let (runtime, (job, sender, receiver)) = connect(py, THREADS, attaching)?;
-        let shared = Arc::new(Shared {
-            unsent: Mutex::default(),
-            is_unsent: Notify::new(),
-            received: Mutex::default(),
-            is_received: Condvar::new(),
-        });
-        runtime.spawn(send(shared.clone(), sender));
-        runtime.spawn(receive(shared.clone(), receiver));
+        let receiving = Builder::new_current_thread().enable_all().build()?;
+        let (receiving, (job, sender, receiver)) = connect(py, receiving, attaching)?;
+        let runtime = runtime_of_threads(THREADS)?;
+        let exchange = Arc::new(Exchange::new(sender, results.clone()));
+        runtime.spawn(exchange.clone().send());
+        receiving.spawn(exchange.clone().receive(receiver));
         let inputs = AsyncMutex::new(AttachedInputs::new(&cluster));
         let downloads = Downloads::new(cluster, results);
         Ok(CallSession {
-            shared,
+            exchange,
+            sending: runtime.handle().clone(),
             runtime: Mutex::new(Some(Arc::new(runtime))),
+            receiving: Mutex::new(Some(Arc::new(receiving))),
             inputs,
             downloads,
             job: job.0,
@@ -301,7 +268,7 @@ impl CallSession {
         (template.requirements, template.capture_bytes) = (requirements, capture_bytes);
         let reads = reads.iter().map(|name| name.parse()).collect::<Result<_, _>>();
         template.files = FilesScope { reads: reads.map_err(|e: FileNameError| error(e))?, folders };
-        let mut unsent = lock(&self.shared.unsent);
+        let mut unsent = self.exchange.unsent();
         let number = unsent.template_count;
         unsent.template_count =
             number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;
@@ -324,7 +291,7 @@ impl CallSession {
                 let (number, object) =
                     known.object(name).await.map_err(|why| PyOSError::new_err(short(why)))?;
                 // In the order of their numbers: the inputs are still locked.
-                lock(&self.shared.unsent).objects.extend(object);
+                self.exchange.unsent().objects.extend(object);
                 numbers.push(number);
             }
             Ok(numbers)
@@ -351,7 +318,7 @@ impl CallSession {
         let values = values.collect();
         let item =
             TaskItem { template, values, inputs: inputs.into_iter().map(input_of).collect() };
-        let mut unsent = lock(&self.shared.unsent);
+        let mut unsent = self.exchange.unsent();
         if unsent.is_closed {
             return Err(error("the session was closed"));
         }
@@ -361,33 +328,35 @@ impl CallSession {
         }
         unsent.task_count += 1;
         if unsent.commands.contains(&template) {
-            lock(&self.shared.received).commands.insert(number);
+            self.exchange.received().commands.insert(number);
         }
         let is_first = unsent.items.is_empty();
         unsent.items.push(item);
         drop(unsent);
-        if is_first {
-            self.shared.is_unsent.notify_one();
+        if is_first && self.exchange.received().result_count >= number {
+            // All earlier calls have ended.
+            self.exchange.send_now(&self.sending);
+        } else if is_first {
+            self.exchange.unsent_changed();
         }
         Ok(number)
     }
 
     /// Cancels a call.
     fn cancel(&self, task: u32) {
-        lock(&self.shared.unsent).cancelled.push(task);
-        self.shared.is_unsent.notify_one();
+        self.exchange.unsent().cancelled.push(task);
+        self.exchange.unsent_changed();
     }
 
     /// Cancels the calls that no executor has.
     fn cancel_waiting(&self) {
-        lock(&self.shared.unsent).cancels_waiting = true;
-        self.shared.is_unsent.notify_one();
+        self.exchange.unsent().cancels_waiting = true;
+        self.exchange.unsent_changed();
     }
 
     /// The outputs of a call are needed only by calls that were already added.
     fn unneeded(&self, task: u32) {
-        lock(&self.shared.unsent).unneeded.push(task);
-        self.shared.is_unsent.notify_one();
+        self.exchange.unneeded(task);
     }
 
     /// Downloads a file that a call keeps in the cluster into a folder.
@@ -400,25 +369,46 @@ impl CallSession {
         self.downloads.fetch_result(py, JobId(self.job), task, Name::from(file))
     }
 
+    /// The large result of a call, if a store on this machine has it: the content of its file.
+    fn near_result<'py>(
+        &self,
+        py: Python<'py>,
+        task: u32,
+    ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+        let file = py.detach(|| self.exchange.near_result(task));
+        let Some(file) = file.filter(|file| file.size_bytes() <= MAX_NEAR_BYTES) else {
+            return Ok(None);
+        };
+        let mut is_whole = false;
+        let content = PyByteArray::new_with(py, file.size_bytes(), |into| {
+            is_whole = py.detach(|| file.read(into));
+            Ok(())
+        })?;
+        Ok(is_whole.then_some(content))
+    }
+
     /// Adds no more calls. The results of those that were added still come.
     fn close(&self) {
-        lock(&self.shared.unsent).is_closed = true;
-        self.shared.is_unsent.notify_one();
+        self.exchange.unsent().is_closed = true;
+        self.exchange.unsent_changed();
     }
 
     /// Waits for results, for up to `timeout_s`, and returns them. `None` if no more can come.
     fn results(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Vec<EndedCall>>> {
-        let (results, end) = py.detach(|| {
-            let received = lock(&self.shared.received);
-            let is_empty = |received: &mut ResultQueue| {
-                received.results.is_empty() && received.end.is_none() && !received.is_woken
-            };
-            let timeout = Duration::from_secs_f64(timeout_s);
-            let waited = self.shared.is_received.wait_timeout_while(received, timeout, is_empty);
-            let (mut received, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            received.is_woken = false;
-            (take(&mut received.results), received.end.clone())
+        let receiving = lock(&self.receiving).clone();
+        py.detach(|| {
+            if let Some(receiving) = receiving {
+                let limit = Duration::from_secs_f64(timeout_s);
+                // Whether it has waited as long as that does not matter.
+                let _ = receiving
+                    .block_on(async { timeout(limit, self.exchange.wait_for_results()).await });
+                end_runtime(receiving);
+            }
         });
+        let mut received = self.exchange.received();
+        received.is_woken = false;
+        let (results, end) = (take(&mut received.results), received.end.clone());
+        drop(received);
         match end {
             Some(why) if results.is_empty() && why.is_empty() => Ok(None),
             Some(why) if results.is_empty() => Err(error(why)),
@@ -428,8 +418,7 @@ impl CallSession {
 
     /// Ends the present or the next wait for results.
     fn wake(&self) {
-        lock(&self.shared.received).is_woken = true;
-        self.shared.is_received.notify_all();
+        self.exchange.wake();
     }
 
     /// Whether the connection was ended here.
@@ -440,13 +429,14 @@ impl CallSession {
 
     /// Ends the connection. Calls that have not ended are cancelled.
     fn disconnect(&self, py: Python<'_>) {
-        let runtime = lock(&self.runtime).take();
-        if let Some(runtime) = runtime {
+        let runtimes = [lock(&self.runtime).take(), lock(&self.receiving).take()];
+        if let [Some(runtime), Some(receiving)] = runtimes {
             py.detach(|| {
                 end_runtime(runtime);
+                end_runtime(receiving);
                 self.downloads.close();
             });
-            end(&self.shared, String::new());
+            self.exchange.end(String::new());
         }
     }
 }
@@ -456,75 +446,4 @@ fn end_runtime(runtime: Arc<Runtime>) {
     if let Some(runtime) = Arc::into_inner(runtime) {
         runtime.shutdown_timeout(END_DEADLINE);
     }
-}
-
-/// Sends what is added, all that has gathered at a time.
-async fn send(shared: Arc<Shared>, mut sender: AttachedSender) {
-    let mut has_closed = false;
-    loop {
-        shared.is_unsent.notified().await;
-        let now = {
-            let mut unsent = lock(&shared.unsent);
-            let (template_count, task_count, is_closed) =
-                (unsent.template_count, unsent.task_count, unsent.is_closed);
-            let commands = take(&mut unsent.commands);
-            // Counts and notes of earlier calls stay.
-            let left = SendQueue {
-                template_count,
-                task_count,
-                is_closed,
-                commands,
-                ..SendQueue::default()
-            };
-            std::mem::replace(&mut *unsent, left)
-        };
-        let sending = async {
-            sender.add(now.templates, now.objects, now.items).await?;
-            if now.cancels_waiting {
-                sender.cancel_waiting().await?;
-            }
-            for task in now.cancelled {
-                sender.cancel(task).await?;
-            }
-            if !now.unneeded.is_empty() {
-                sender.unneeded(now.unneeded).await?;
-            }
-            if now.is_closed && !std::mem::replace(&mut has_closed, true) {
-                sender.close().await?;
-            }
-            Ok::<(), eyas_client::ClientError>(())
-        };
-        if let Err(why) = sending.await {
-            // If the connection has ended, the receiver learns why: the dispatcher may have said
-            // it.
-            if sender.is_whole() {
-                end(&shared, why.to_string());
-            }
-            return;
-        }
-    }
-}
-
-/// Receives results until there are no more.
-async fn receive(shared: Arc<Shared>, mut receiver: AttachedReceiver) {
-    loop {
-        match receiver.next().await {
-            Ok(AttachedEvent::Results(results)) => {
-                let mut received = lock(&shared.received);
-                for result in results {
-                    let is_command = received.commands.remove(&result.index);
-                    received.results.push(EndedCall::new(result, is_command));
-                }
-                drop(received);
-                shared.is_received.notify_all();
-            }
-            Ok(AttachedEvent::Over(_)) => return end(&shared, String::new()),
-            Err(why) => return end(&shared, why.to_string()),
-        }
-    }
-}
-
-fn end(shared: &Shared, why: String) {
-    lock(&shared.received).end.get_or_insert(why);
-    shared.is_received.notify_all();
 }

@@ -32,20 +32,23 @@ pub(crate) fn wait<T: Send>(
     }
 }
 
+/// A runtime with threads of its own.
+///
+/// # Errors
+/// If the system has no room for it.
+pub(crate) fn runtime_of_threads(threads: usize) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(threads).thread_name("eyas").enable_all().build()
+}
+
 /// Connects, on a runtime that stays.
 ///
 /// # Errors
 /// What the handler of a signal has raised, and what `connecting` has failed with.
 pub(crate) fn connect<T: Send>(
     py: Python<'_>,
-    threads: usize,
+    runtime: Runtime,
     connecting: impl Future<Output = PyResult<T>> + Send,
 ) -> PyResult<(Runtime, T)> {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(threads)
-        .thread_name("eyas")
-        .enable_all()
-        .build()?;
     match wait(py, &runtime, connecting).flatten() {
         Ok(connected) => Ok((runtime, connected)),
         Err(error) => {

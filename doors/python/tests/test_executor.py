@@ -391,7 +391,9 @@ def test_options_are_checked(tmp_path, monkeypatch):
         eyas.local(time=3)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(TypeError):
-        eyas.local(memory="1 GB")
+        eyas.local(memory=[1])
+    with pytest.raises(ValueError, match="no amount of memory"):
+        eyas.local(memory="1 gigabyte")
     assert not list(tmp_path.iterdir())
 
 

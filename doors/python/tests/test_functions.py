@@ -4,11 +4,16 @@ import functools
 import gc
 import operator
 import pathlib
+import sys
 import time
+import weakref
 
+import cloudpickle
 import eyas
 import pytest
 from eyas._files import values as value_files
+from eyas._worker import pickling
+from eyas._worker.arguments import Arguments
 from programs import LONG_S
 
 numpy = pytest.importorskip("numpy")
@@ -56,7 +61,7 @@ def item_of_array():
 
 def item_of_table():
     table = Table()
-    return lambda number: table.item(number)
+    return lambda number: (table.array[number] + 1, len(table.text))
 
 
 FUNCTIONS = {
@@ -119,6 +124,203 @@ def test_a_function_that_has_changed_is_another_one(executor):
     assert executor.submit(lambda: array[7]).result(LONG_S) == 7
     array[7] = -1
     assert executor.submit(lambda: array[7]).result(LONG_S) == -1
+
+
+def refer_to(value):
+    return lambda _: value([0])
+
+
+def test_a_function_is_pickled_once_for_all_its_calls(executor):
+    function = refer_to(Counted())
+    Counted.count = 0
+    assert [executor.submit(function, 0).result(LONG_S) for _ in range(3)] == [0] * 3
+    assert list(executor.with_options(retries=1).map(function, range(4), chunksize=2)) == [0] * 4
+    assert Counted.count == 1
+    executor.pickle_again(function)
+    executor.submit(function, 0).result(LONG_S)
+    assert Counted.count == 2
+
+
+CONSTANT = 1
+
+
+def constant():
+    return CONSTANT
+
+
+def constant_by_another():
+    return constant()
+
+
+def test_a_name_that_is_bound_anew_is_noticed(executor, monkeypatch):
+    count = 0
+
+    def counted(step=1):
+        return count + step
+
+    def run(function):
+        return executor.submit(function).result(LONG_S)
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        assert [run(counted), run(constant_by_another)] == [1, 1]
+        count = 10
+        monkeypatch.setitem(globals(), "CONSTANT", 2)
+        assert [run(counted), run(constant_by_another)] == [11, 2]
+        counted.__defaults__ = (5,)
+        monkeypatch.setitem(globals(), "constant", lambda: 3)
+        assert [run(counted), run(constant_by_another)] == [15, 3]
+        counted.__code__ = (lambda step: 100 * count + step).__code__.replace(
+            co_freevars=("count",)
+        )
+        assert run(counted) == 1005
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def test_a_value_that_changes_in_place_is_sent_when_the_function_is_pickled_again(executor):
+    items = [1]
+
+    def total():
+        return sum(items)
+
+    assert executor.submit(total).result(LONG_S) == 1
+    items.append(2)
+    assert executor.submit(total).result(LONG_S) == 1
+    executor.pickle_again(total)
+    assert executor.submit(total).result(LONG_S) == 3
+
+
+class Counter:
+    created = 0
+
+    def __init__(self):
+        self.count = 0
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        type(self).created += 1
+
+    def up(self, _=None):
+        self.count += 1
+        return self.count, type(self).created
+
+
+def test_workers_keep_code_but_not_values():
+    counter = Counter()
+
+    def up(_=None):
+        return counter.up()
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        with eyas.local(max_workers=1) as executor:
+            # What a closure refers to is the worker's, as global variables are.
+            assert list(executor.map(up, range(3))) == [(1, 1), (2, 1), (3, 1)]
+            assert executor.submit(up).result(LONG_S) == (4, 1)
+            # Each call has an object of its own, of one class.
+            made = [executor.submit(counter.up).result(LONG_S) for _ in range(2)]
+            made += [executor.submit(Counter.up, counter).result(LONG_S) for _ in range(2)]
+            assert [count for count, _ in made] == [1] * 4
+            assert [created - made[0][1] for _, created in made] == [0, 1, 2, 3]
+            counter.count = 7
+            assert executor.submit(counter.up).result(LONG_S)[0] == 8
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def item_plus(item, offset):
+    return item + offset
+
+
+class Plain:
+    def __init__(self, factor):
+        self.factor, self.itself = factor, None
+
+    def times(self, number):
+        return self.factor * number
+
+    def is_whole(self):
+        return self.itself is self
+
+
+class Made(Plain):
+    def __new__(cls, factor):
+        return super().__new__(cls)
+
+    def __getnewargs__(self):
+        return (self.factor,)
+
+
+class Slotted:
+    __slots__ = ("factor",)
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def times(self, number):
+        return self.factor * number
+
+
+def test_methods_of_objects_of_all_kinds(executor):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        for kind in Plain, Made, Slotted:
+            made = kind(3)
+            assert executor.submit(made.times, 5).result(LONG_S) == 15
+            made.factor = numpy.arange(3)
+            assert list(executor.submit(made.times, 2).result(LONG_S)) == [0, 2, 4]
+            made.factor = executor.submit(abs, -4)
+            assert executor.submit(made.times, 5).result(LONG_S) == 20
+        circle = Plain(1)
+        circle.itself = circle
+        assert executor.submit(circle.is_whole).result(LONG_S)
+        times = functools.partial(Plain.times, Made(2), number=4)
+        assert executor.submit(times).result(LONG_S) == 8
+        times = functools.partial(item_plus, 1, offset=executor.submit(abs, -4))
+        assert executor.submit(times).result(LONG_S) == 5
+        times.note = "kept"
+        assert executor.submit(times).result(LONG_S) == 5
+        # Its own attribute hides the method of the class.
+        circle.times = lambda number: "own"
+        assert executor.submit(circle.times, 1).result(LONG_S) == "own"
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def test_functions_are_forgotten_when_they_are_dropped(executor):
+    def recursive():
+        def fall(number):
+            return 0 if number == 0 else fall(number - 1)
+
+        fall.itself = [fall]
+        return fall
+
+    fall = recursive()
+    assert executor.submit(fall, 3).result(LONG_S) == 0
+    assert executor.submit(functools.partial(fall, 3)).result(LONG_S) == 0
+    dropped = weakref.ref(fall)
+    del fall
+    gc.collect()
+    assert dropped() is None
+    pickles = executor._functions
+    assert not pickles._functions._known and not pickles._code._known
+
+
+def test_a_worker_remembers_a_bounded_amount_of_code(monkeypatch):
+    def call(value, held_bytes):
+        code = pickling.Code(pickling.dumps(value), held_bytes)
+        return pickling.beginning(pickling.PLAIN, [code], b"") + pickling.dumps(((), {}))
+
+    reader = pickling.CallReader()
+    with Arguments():
+        first = reader.read(call([1], 10))[0]
+        assert reader.read(call([1], 10))[0] is first
+        reader.read(call([2], reader.MAX_BYTES))
+        assert reader.read(call([1], 10))[0] is not first
+        for number in range(3 * reader.MAX_PARTS):
+            reader.read(call([number], 1))
+            assert len(reader._code) <= reader.MAX_PARTS
 
 
 def test_files_and_futures_beside_large_parts_of_a_function(executor, tmp_path):

@@ -32,6 +32,9 @@ class SlowSession:
     def __getattr__(self, name):
         return getattr(self._session, name)
 
+    def near_result(self, task):
+        return None
+
     def fetch_result(self, *args):
         self.was_in_time = self.may_fetch.wait(LONG_S)
         return self._session.fetch_result(*args)

@@ -19,6 +19,8 @@ def main() -> None:
         assert_type(executor.submit(length, "text", factor=2), eyas.Future[int])
         assert_type(executor.submit(length, "text").result(), int)
         assert_type(executor.map(length, ["a", "b"], chunksize=2), Iterator[int])
+        assert_type(executor.map(length, ["a", "b"], factor=2), Iterator[int])
+        executor.with_options(memory="2GB")
         anywhere: futures.Executor = executor
         anywhere.shutdown(cancel_futures=True)
-    eyas.connect("cluster", retries=2, timeout=1.5)
+    eyas.connect("cluster", retries=2, timeout=1.5, variables=["HOME"])

@@ -7,7 +7,6 @@ import io
 import math
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
@@ -16,6 +15,7 @@ from .._eyas import check_destination
 from .._files.values import NO_FOLDER, ValueFiles
 from .._worker import pickling, wrappers
 from .._worker.arguments import Arguments
+from .functions import CallCode, Function, Functions, Values
 from .futures import Future, KeptFile, Outputs
 from .state import State
 
@@ -24,45 +24,8 @@ _MAX_CALL_BYTES = 16 << 20
 #: A function and arguments of up to this many bytes each are sent without a further look.
 _MAX_PLAIN_BYTES = pickling.LARGE_BYTES
 
-#: Returns the files of large values, if there is a folder for them.
-Values = Callable[[], ValueFiles | None]
-
-
-class Function:
-    """A function, pickled for any number of calls. Its large parts are files as long as it
-    is held.
-    """
-
-    def __init__(self, function: Callable[..., Any], values: Values, *, has_folder: bool) -> None:
-        """Pickle the function, with large parts in ``values``, if there is a folder for them."""
-        with Arguments() as found:
-            pickled, buffers = pickling.dump(
-                function, pickling.LARGE_BYTES if has_folder else math.inf
-            )
-        #: The function itself, if it refers to futures: it is unpickled before the arguments are
-        #: together.
-        self.itself = function if found.values else None
-        #: What it reads and writes.
-        self.inputs, self.outputs = found.inputs, found.outputs
-        self.is_named = pickling.is_named(function, pickled) and not buffers
-        is_large = has_folder and (len(pickled) >= pickling.LARGE_BYTES or bool(buffers))
-        files = values() if is_large and self.itself is None else None
-        #: The files of its large parts.
-        self.paths: list[str] = []
-        if files is not None:
-            weakref.finalize(self, files.release, self.paths).atexit = False
-            numbers = [self._keep(files, buffer) for buffer in buffers]
-            is_kept = len(pickled) >= pickling.LARGE_BYTES
-            content = self._keep(files, memoryview(pickled)) if is_kept else pickled
-            pickled = pickling.dumps(pickling.Parts(content, numbers, [], is_private=True))
-        #: The beginning of its calls.
-        self.content = pickling.with_header(pickled, is_named=self.is_named)
-
-    def _keep(self, files: ValueFiles, content: memoryview) -> int:
-        """Write content to a file, and return the number of the input."""
-        self.paths.append(files.keep(content))
-        self.inputs.append(os.fsencode(self.paths[-1]))
-        return len(self.inputs) - 1
+#: What is found in arguments that refer to nothing.
+_NOTHING = Arguments()
 
 
 class Call:
@@ -74,21 +37,35 @@ class Call:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         values: Values,
+        known: Functions,
         *,
+        wrapper: int = pickling.PLAIN,
         has_folder: bool,
     ) -> None:
         """Pickle the arguments: large ones into ``values``, if there is a folder for them."""
         self._values = values
         #: The files of its large arguments.
         self._files: list[str] = []
+        #: Holds the files of the large parts of the function.
+        self._functions = [function]
+        #: Patterns and destinations of its outputs.
+        self.outputs: tuple[tuple[str, str | None], ...] = ()
+        if function.is_plain and not kwargs:
+            plain = pickling.scalar_bytes(args, (args, kwargs))
+            if plain is not None:
+                self._function, self._arguments = function.beginning(wrapper, []), plain
+                self._found = _NOTHING
+                self._is_plain, self._has_parts = len(self._function) <= _MAX_PLAIN_BYTES, False
+                return
         if function.itself is not None:
             args = function.itself, *args
-            function = Function(wrappers.apply, values, has_folder=has_folder)
-        #: Holds the files of its large parts.
+            apply = pickling.WRAPPERS[wrapper] or wrappers.apply
+            function, wrapper = known.get(apply, values, has_folder=has_folder), pickling.PLAIN
         self._functions = [function]
-        self._function = function.content
+        code = CallCode(known, len(function.code))
         try:
             with Arguments() as arguments:
+                arguments.number_of_code = code.number
                 arguments.inputs += function.inputs
                 arguments.outputs += function.outputs
                 least_bytes = pickling.LARGE_BYTES if has_folder else math.inf
@@ -117,15 +94,15 @@ class Call:
                     "file that the call writes is eyas.Output(PATH)"
                 ) from error
             raise
+        self._function = function.beginning(wrapper, code.parts)
         self._found = arguments
-        has_parts = (
+        has_parts = bool(
             arguments.values or arguments.buffers or len(self._arguments) >= pickling.LARGE_BYTES
         )
         #: Whether nothing but its bytes belongs to it, which are few enough.
         is_large = has_parts or len(self._function) > _MAX_PLAIN_BYTES
         self._is_plain = not (arguments.inputs or arguments.outputs or is_large)
         self._has_parts = has_parts
-        #: Patterns and destinations of its outputs.
         self.outputs = _patterns_of(arguments.outputs) if arguments.outputs else ()
 
     def _kept(self, path: str) -> bytes:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from .. import _eyas
@@ -21,13 +21,15 @@ from .._files.folders import SharedFolder, folder_of
 from .._files.values import NO_FOLDER, ValueFiles
 from .._threads import join
 from .._views.notebook import Job, SeenExecutor
-from .._worker import compatibility, pickling, worker, wrappers
+from .._worker import compatibility, pickling, worker
 from .._worker.arguments import RESULT_PATTERN, Arguments, File
 from .._worker.public import public
 from .._worker.shared import Shared
-from .calls import Call, Function, after
+from .calls import Call, after
+from .functions import Function, Functions
 from .futures import Future
-from .options import Options, check, options_of, refuse_excess
+from .keywords import SharedKeywords
+from .options import Options, bytes_of, checked, options_of, refuse_excess
 from .state import State, receivers
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class ExecutorOptions(Options, total=False):
     folder: str | os.PathLike[str] | None
     reuse: Reuse
     objects: str | os.PathLike[str] | None
+    variables: Mapping[str, str] | Iterable[str]
 
 
 @public
@@ -86,7 +89,8 @@ class Executor(SeenExecutor):
     what the initializer and imports have left (``fork``: a child of the worker runs each call), or
     nothing (``never``: each call has a new interpreter). Values of :meth:`share` and large
     arguments are kept in the folder ``objects``, which all nodes must see, or which is in the files
-    of the cluster: ``eyas:///PATH``.
+    of the cluster: ``eyas:///PATH``. ``variables`` are names of environment variables that workers
+    get from this process, or names with values.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class Executor(SeenExecutor):
         folder: str | os.PathLike[str] | None = None,
         reuse: Reuse = "process",
         objects: str | os.PathLike[str] | None = None,
+        variables: Mapping[str, str] | Iterable[str] = (),
         **options: Unpack[Options],
     ) -> None:
         """Start or join a cluster."""
@@ -114,15 +119,16 @@ class Executor(SeenExecutor):
             raise ValueError('reuse must be "process", "fork" or "never"')
         settings: dict[str, Any] = {"reuse": reuse, "folder": os.fspath(folder or os.getcwd())}
         settings["client"] = compatibility.this_side()
+        own_variables = _variables_of(variables)
         if initializer is not None:
-            call = pickling.function_bytes(initializer) + pickling.dumps((initargs, {}))
+            call = pickling.call_bytes(initializer, *initargs)
             if len(call) > _MAX_INITIALIZER_BYTES:
                 raise ValueError(
                     f"the initializer and its arguments have {len(call)} bytes: pass large ones as "
                     "files"
                 )
             settings["initializer"] = base64.b64encode(call).decode()
-        check(options)
+        options = checked(options)
         self._cluster: dict[str, Any] = {"cluster": cluster, "access": access}
         named = None if objects is None else folder_of(objects, self._cluster)
         own = None
@@ -139,12 +145,10 @@ class Executor(SeenExecutor):
             if named is None and own is not None and own.objects
             else named
         )
-        variables = worker.caller(cluster, access)
         # Calls on all workers find the same hashes, as programs that group by them need.
-        variables["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED", "0")
-        self._starts = worker_start.Starts(
-            settings, variables, _CALL, named, is_local=own is not None
-        )
+        given = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")} | own_variables
+        given |= worker.caller(cluster, access)
+        self._starts = worker_start.Starts(settings, given, _CALL, named, is_local=own is not None)
         self._options = options
         #: Numbers of the kinds of tasks that there are.
         self._templates: dict[Any, int] = {}
@@ -167,8 +171,7 @@ class Executor(SeenExecutor):
                 own.stop()
             raise
         self._origin: Executor | None = None
-        #: Functions that are pickled by name.
-        self._functions: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
+        self._functions = Functions()
         self._receiver = threading.Thread(
             target=self._state.receive, name="eyas-results", daemon=True
         )
@@ -180,27 +183,35 @@ class Executor(SeenExecutor):
         self._finalizer.atexit = False
 
     def _function(self, function: Callable[..., Any]) -> Function:
-        """Pickle a function, unless its name was pickled before."""
-        try:
-            known = self._functions.get(function)
-        except TypeError:  # It has no hash, or no weak references.
-            return Function(function, self._values, has_folder=self._objects is not None)
-        # A program may have registered its module as one to be pickled by value since.
-        if known is None or not pickling.names_suffice(known.content):
-            known = Function(function, self._values, has_folder=self._objects is not None)
-            if known.is_named:
-                self._functions[function] = known
-        return known
+        """Pickle a function, unless it was before."""
+        return self._functions.get(function, self._values, has_folder=self._objects is not None)
 
     def _adder(
-        self, function: Callable[..., Any], own: Options | None, scope: Scope = _NO_FILES
+        self,
+        function: Callable[..., Any],
+        own: Options | None,
+        *,
+        wrapper: int = pickling.PLAIN,
+        scope: Scope = _NO_FILES,
+        shared: dict[str, Any] | None = None,
     ) -> Callable[[tuple[Any, ...]], Future[Any]]:
         """Return what adds a call of a function with some arguments, and with options of its own.
 
-        The function is pickled for the first of them. If that fails, it fails for each.
+        The function is pickled for the first of them, and so are the keywords that all of them
+        share. If that fails, it fails for each.
         """
         pickled = functools.cache(lambda: self._function(function))
-        return lambda args: self._submit(own, pickled, args, {}, scope)
+        if not shared:
+            return lambda args: self._submit(own, pickled, args, {}, wrapper=wrapper, scope=scope)
+        self._state.refuse_if_over()
+        keywords = SharedKeywords(shared, self._values())
+
+        def add(args: tuple[Any, ...]) -> Future[Any]:
+            future = self._submit(own, pickled, args, keywords.values, wrapper=wrapper, scope=scope)
+            keywords.hold_for(future)
+            return future
+
+        return add
 
     def _template_of(
         self,
@@ -230,7 +241,7 @@ class Executor(SeenExecutor):
             inputs=self._state.session.look_up(start.inputs) if start.inputs else [],
             outputs=list(outputs),
             cpus_milli=round(cpus * 1000),
-            memory_bytes=options.get("memory", 0),
+            memory_bytes=bytes_of(options.get("memory", 0)),
             gpus=options.get("gpus", 0),
             timeout_us=None if timeout is None else round(timeout * 1e6),
             retries=options.get("retries", 0),
@@ -259,6 +270,8 @@ class Executor(SeenExecutor):
         function: Callable[[], Function],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        *,
+        wrapper: int = pickling.PLAIN,
         scope: Scope = _NO_FILES,
     ) -> Future[Any]:
         """Add a call with options of its own."""
@@ -267,7 +280,13 @@ class Executor(SeenExecutor):
         future: Future[Any] = Future()
         try:
             call = Call(
-                function(), args, kwargs, self._values, has_folder=self._objects is not None
+                function(),
+                args,
+                kwargs,
+                self._values,
+                self._functions,
+                wrapper=wrapper,
+                has_folder=self._objects is not None,
             )
         except BaseException as error:
             # As for other executors, the error is the future's: it is no fault of the executor.
@@ -319,7 +338,7 @@ class Executor(SeenExecutor):
         The file stays until the executor ends.
 
         >>> table = executor.share(numpy.zeros((1000, 1000)))
-        >>> executor.map(lambda table, row: table[row].sum(), itertools.repeat(table), range(1000))
+        >>> executor.submit(lambda row, table: table[row].sum(), 7, table)
         """
         self._state.refuse_if_over()
         values = self._values()
@@ -327,12 +346,22 @@ class Executor(SeenExecutor):
             raise ValueError(f"there is no folder for shared values: {NO_FOLDER}")
         return Shared(File(values.share(value)))
 
+    def pickle_again(self, function: Callable[..., Any]) -> None:
+        """Pickle a function again for its next call, because a value to which it refers was
+        changed in place. A name that is bound to another value is noticed without this.
+
+        >>> weights.append(3)
+        >>> executor.pickle_again(function)
+        >>> executor.submit(function)
+        """
+        self._functions.forget(function)
+
     def with_options(self, **options: Unpack[Options]) -> Executor:
         """Return the same executor with other options for its calls.
 
-        >>> executor.with_options(memory=2 << 30, retries=1).submit(function)
+        >>> executor.with_options(memory="2GB", retries=1).submit(function)
         """
-        check(options)
+        options = checked(options)
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         other._options = cast(Options, {**self._options, **options})
@@ -381,10 +410,14 @@ class Executor(SeenExecutor):
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
+        **shared: object,
     ) -> Iterator[_T]:
         """Call ``fn`` with the items of the iterables, and return the results in order.
 
-        One task does ``chunksize`` calls.
+        One task does ``chunksize`` calls. Other keywords are keywords of each call, with the same
+        value. A large value is written to a file once, and each node gets one copy.
+
+        >>> executor.map(lambda row, table: table[row].sum(), range(1000), table=table)
 
         With ``buffersize``, at most that many tasks are outstanding; without it, all are submitted
         at once.
@@ -397,10 +430,10 @@ class Executor(SeenExecutor):
         items, own = zip(*iterables), options_of(fn)
         if chunksize == 1:
             chunks: Iterator[tuple[Any, ...]] = items
-            submit = self._adder(fn, own)
+            submit = self._adder(fn, own, shared=shared)
         else:
             chunks = zip(iter(lambda: tuple(itertools.islice(items, chunksize)), ()))
-            submit = self._adder(functools.partial(wrappers.chunk, fn), own)
+            submit = self._adder(fn, own, wrapper=pickling.CHUNK, shared=shared)
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
 
@@ -441,7 +474,7 @@ class Executor(SeenExecutor):
         """
         from .all_pairs import all_pairs
 
-        submit = self._adder(functools.partial(wrappers.tile, fn), options_of(fn))
+        submit = self._adder(fn, options_of(fn), wrapper=pickling.TILE)
         return all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
 
     def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
@@ -465,7 +498,8 @@ class Executor(SeenExecutor):
         def submit(
             run: _eyas.FilesRun, function: Callable[..., None], args: tuple[Any, ...]
         ) -> Future[None]:
-            return self._adder(function, options_of(fn), (tuple(run.files), (run.folder,)))(args)
+            scope = tuple(run.files), (run.folder,)
+            return self._adder(function, options_of(fn), scope=scope)(args)
 
         from . import blocks
 
@@ -524,6 +558,25 @@ class Executor(SeenExecutor):
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self._state.cancel_all()
         self.shutdown()
+
+
+def _variables_of(variables: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
+    """Return environment variables by their names: given ones, or those of this process."""
+    if isinstance(variables, Mapping):
+        found = dict(variables)
+    elif isinstance(variables, str):
+        raise TypeError(f"variables are a list of names, or names with values: [{variables!r}]")
+    else:
+        names = [*variables]
+        if missing := [name for name in names if name not in os.environ]:
+            raise ValueError(f"this process has no environment variable {missing[0]!r}")
+        found = {name: os.environ[name] for name in names}
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise TypeError(f"the value of the variable {name!r} is no text: {value!r}")
+        if name.startswith("EYAS_"):
+            raise ValueError(f"the variable {name!r} is set by eyas")
+    return found
 
 
 class Elsewhere:

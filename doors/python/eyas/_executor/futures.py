@@ -76,12 +76,7 @@ class Outputs:
                 self._value = futures.Future()
                 try:
                     self._refuse_if_over()
-                    path = self.session.fetch_result(self.task, os.fsencode(result_file(self.task)))
-                    try:
-                        self._value.set_result(shared.load(path, is_private=True))
-                    finally:
-                        # The content stays as long as it is used.
-                        os.unlink(path)
+                    self._value.set_result(self._read())
                 except Exception as error:
                     error.add_note(
                         f"The result of task {self.session.job}.{self.task} cannot be fetched."
@@ -91,6 +86,16 @@ class Outputs:
                     # An interrupt: the next one fetches it.
                     self._value = None
                     raise
+
+    def _read(self) -> Any:
+        if (content := self.session.near_result(self.task)) is not None:
+            return shared.load_content(content)
+        path = self.session.fetch_result(self.task, os.fsencode(result_file(self.task)))
+        try:
+            return shared.load(path, is_private=True)
+        finally:
+            # The content stays as long as it is used.
+            os.unlink(path)
 
     def load_soon(self) -> futures.Future[None]:
         """Fetch the result in another thread, once."""

@@ -21,8 +21,8 @@ class Options(TypedDict, total=False):
 
     #: Processors; by default one.
     cpus: float
-    #: Bytes of memory. A call that uses more fails.
-    memory: int
+    #: Bytes of memory, or a text such as ``"2GB"``. A call that uses more fails.
+    memory: int | str
     #: GPUs of its own.
     gpus: int
     #: Seconds after which a call is ended.
@@ -38,17 +38,43 @@ class Options(TypedDict, total=False):
     environment: str | os.PathLike[str] | None
 
 
-def check(options: Options) -> None:
-    """Refuse options that do not exist."""
+def bytes_of(memory: int | str) -> int:
+    """Return the bytes of an amount such as ``"1.5GB"`` or ``"4GiB"``.
+
+    >>> bytes_of("2kB")
+    2000
+    """
+    if not isinstance(memory, str):
+        return memory
+    # Imported late, because few programs need it.
+    import re
+
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([kKMGT])(i?))?B?\s*", memory)
+    if found is None or (found[2] == "k" and found[3]):
+        raise ValueError(
+            f"{memory!r} is no amount of memory: write bytes, or a number with kB, MB, GB, TB, KiB, "
+            'MiB, GiB or TiB, such as "2GB"'
+        )
+    number, unit, is_binary = found.groups()
+    power = " KMGT".index(unit.upper()) if unit else 0
+    return int(float(number) * (1024 if is_binary else 1000) ** power)
+
+
+def checked(options: Options) -> Options:
+    """Refuse options that do not exist, and return the options with the memory in bytes."""
     if unknown := options.keys() - Options.__annotations__:
         raise TypeError(
             f"{min(unknown)!r} is no option: there are {', '.join(Options.__annotations__)}"
         )
+    if "memory" in options:
+        return {**options, "memory": bytes_of(options["memory"])}
+    return options
 
 
 def refuse_excess(options: Options, nodes: Iterable[dict[str, Any]]) -> None:
     """Refuse options that no node meets, of a cluster that gets no other nodes."""
-    cpus, memory, gpus = options.get("cpus", 1), options.get("memory", 0), options.get("gpus", 0)
+    cpus, gpus = options.get("cpus", 1), options.get("gpus", 0)
+    memory = bytes_of(options.get("memory", 0))
     described = []
     for node in nodes:
         capacity = node["capacity"]
@@ -70,13 +96,13 @@ def refuse_excess(options: Options, nodes: Iterable[dict[str, Any]]) -> None:
 def options(**values: Unpack[Options]) -> Callable[[_Function], _Function]:
     """Decorate a function: its calls have these options, whatever those of the executor are.
 
-    >>> @eyas.options(memory=2 << 30, retries=1)
+    >>> @eyas.options(memory="2GB", retries=1)
     ... def stack(images): ...
     """
-    check(values)
+    known = checked(values)
 
     def decorate(function: _Function) -> _Function:
-        setattr(function, _ATTRIBUTE, values)
+        setattr(function, _ATTRIBUTE, known)
         return function
 
     return decorate

@@ -70,6 +70,8 @@ class State:
         self.broken: BaseException | None = None
         #: Files of shared values and large arguments, if there are any.
         self.values: ValueFiles | None = None
+        #: The numbers of those that calls have read.
+        self._own_inputs: dict[bytes, int] = {}
         #: Held while they are begun, which may take long.
         self.values_lock = threading.Lock()
         #: Kinds of tasks of which one was added, and the first of those of which none has ended,
@@ -158,8 +160,7 @@ class State:
         """
         numbers: list[tuple[int, int | None]] = []
         if inputs:
-            names = [name for name in inputs if isinstance(name, bytes)]
-            looked_up = iter(self.session.look_up(names) if names else ())
+            looked_up = iter(self._numbers_of([name for name in inputs if isinstance(name, bytes)]))
             for given in inputs:
                 if isinstance(given, bytes):
                     numbers.append((next(looked_up), None))
@@ -190,6 +191,16 @@ class State:
             if future.cancelled():
                 # Before it had a number.
                 self.session.cancel(task)
+
+    def _numbers_of(self, names: list[bytes]) -> list[int]:
+        """Return the numbers of files. Those of this executor never change."""
+        known, values = self._own_inputs, self.values
+        unknown = [name for name in names if name not in known]
+        found = dict(zip(unknown, self.session.look_up(unknown))) if unknown else {}
+        if values is not None:
+            own = {name: number for name, number in found.items() if values.has(os.fsdecode(name))}
+            known.update(own)
+        return [found[name] if name in found else known[name] for name in names]
 
     def defer(self, future: Future[Any]) -> None:
         """Keep the session open until :meth:`undefer`."""

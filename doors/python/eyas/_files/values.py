@@ -71,6 +71,10 @@ class ValueFiles:
         self._names[path] = name
         return path
 
+    def has(self, path: str) -> bool:
+        """Whether it has written the file with this path."""
+        return path in self._names
+
     def share(self, value: object) -> str:
         """Write a value to a file that stays, and return its path."""
         return self._write("value", laid_out(parts_of(value)))
@@ -86,6 +90,16 @@ class ValueFiles:
     def keep_parts(self, parts: list[memoryview]) -> str:
         """Write a pickled value to a file, for one call, and return its path."""
         return self._keep(os.urandom(16), sum(part.nbytes for part in parts), laid_out(parts))
+
+    def keep_value(self, parts: list[memoryview]) -> str:
+        """Return the path of a file with this pickled value, for one more use."""
+        import hashlib
+
+        digest = hashlib.blake2b(digest_size=16)
+        for part in parts:
+            digest.update(part.nbytes.to_bytes(8, "little"))
+            digest.update(part)
+        return self._keep(digest.digest(), sum(part.nbytes for part in parts), laid_out(parts))
 
     def _keep(self, digest: bytes, size: int, pieces: Iterable[bytes | memoryview]) -> str:
         if (path := self._used(digest)) is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from .public import public
@@ -14,7 +16,10 @@ __all__ = [
     "Arguments",
     "File",
     "Output",
+    "bound_method",
+    "code_part",
     "input_path",
+    "partial_of",
     "result_file",
     "value_of_future",
 ]
@@ -43,15 +48,21 @@ class Arguments:
         self.values: list[Any] = []
         #: Large buffers of arguments, by the numbers of the inputs that have their content.
         self.buffers: list[int] = []
+        #: In a worker: the functions and classes of the main script that the call has.
+        self.code: list[Any] = []
+        #: In a client: returns the number of a function or class among those of the call, or
+        #: nothing if its code is to be pickled where it is found.
+        self.number_of_code: Callable[[Any], int | None] | None = None
         self.folder = folder
         self.paths = paths or []
+        self._outer: Arguments | None = None
 
     def __enter__(self) -> Arguments:
-        self._now.arguments = self
+        self._outer, self._now.arguments = self.now(), self
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._now.arguments = None
+        self._now.arguments, self._outer = self._outer, None
 
     def counts(self) -> tuple[int, int, int, int]:
         """How much of each was found so far."""
@@ -148,6 +159,24 @@ def result_file(task: int) -> str:
 def input_path(number: int) -> pathlib.Path:
     """In a worker: return the path of an input."""
     return pathlib.Path(os.fsdecode(_arguments().paths[number]))
+
+
+def code_part(number: int) -> Any:
+    """In a worker: return a function or class of the call."""
+    return _arguments().code[number]
+
+
+def bound_method(number: int, name: str, attributes: dict[str, Any]) -> Any:
+    """In a worker: return a method of a new object of a class of the call."""
+    of = code_part(number)
+    made = of.__new__(of)
+    vars(made).update(attributes)
+    return getattr(made, name)
+
+
+def partial_of(number: int, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """In a worker: return a partial of a function of the call."""
+    return functools.partial(code_part(number), *args, **keywords)
 
 
 def value_of_future(number: int) -> Any:

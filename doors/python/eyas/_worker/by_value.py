@@ -19,6 +19,8 @@ from typing import Any
 import cloudpickle
 from cloudpickle import cloudpickle as _cloudpickle
 
+from .arguments import Arguments, code_part
+
 _REDUCERS: Any = cloudpickle.Pickler.dispatch_table
 
 if "__mp_main__" in sys.modules:
@@ -185,7 +187,13 @@ class _Pickler(cloudpickle.Pickler):
         }
     )
 
+    #: As in `Arguments`.
+    number_of_code: Callable[[Any], int | None] | None = None
+
     def reducer_override(self, obj: Any) -> Any:
+        if self.number_of_code is not None and isinstance(obj, (types.FunctionType, type)):
+            if (number := self.number_of_code(obj)) is not None:
+                return code_part, (number,)
         if (
             isinstance(obj, types.FunctionType)
             and obj.__code__ is _DISPATCHING
@@ -207,5 +215,26 @@ def dumps(
 ) -> bytes:
     """Pickle a value. Buffers for which ``keep`` returns something false are left out."""
     content = io.BytesIO()
-    _Pickler(content, protocol=protocol, buffer_callback=keep).dump(value)
+    pickler = _Pickler(content, protocol=protocol, buffer_callback=keep)
+    if (arguments := Arguments.now()) is not None:
+        pickler.number_of_code = arguments.number_of_code
+    pickler.dump(value)
     return content.getvalue()
+
+
+#: The flag of types that programs have made; the others are the interpreter's.
+_MADE_TYPE = 1 << 9
+
+
+def has_name(code: Callable[..., Any]) -> bool:
+    """Whether a function or class is pickled by its name, as types of the interpreter are."""
+    if isinstance(code, type) and not code.__flags__ & _MADE_TYPE:
+        return True
+    found: bool = _cloudpickle._should_pickle_by_reference(code)
+    return found
+
+
+def names_of_globals(code: types.CodeType) -> Iterable[str]:
+    """Return the names of the global variables that code reads or writes."""
+    found: Iterable[str] = _cloudpickle._extract_code_globals(code)
+    return found

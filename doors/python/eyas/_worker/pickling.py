@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import math
 import pickle
+import struct
 import sys
 import types
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
+from . import wrappers
 from .arguments import Arguments
 
 #: Buffers and pickles of at least this size become files of their own, where they can.
 LARGE_BYTES = 1 << 20
+#: The same for code, of which each worker reads the file once.
+LARGE_CODE_BYTES = 64 << 10
 
 _PROTOCOL = 5
 #: What a pickle has in it if names of modules of this process do not suffice to unpickle it, or if
 #: it has a proxy of a manager of multiprocessing, whose pickle lacks the key.
 _OWN_NAMES = b"__main__", b"__mp_main__", b"RebuildProxy"
-#: Bytes before the function of a call: its length, and this bit if it is pickled by its name.
-_LENGTH_BYTES = 4
-_NAMED = 1 << 31
+#: Before a call: its wrapper, the number of parts of code, and the bytes of the function; then, for
+#: each part of code, its bytes, and those that it takes in a worker.
+_HEAD, _CODE_HEAD = struct.Struct("<BBI"), struct.Struct("<IQ")
+#: Parts of code that a call can have.
+MAX_CODE_PARTS = 255
 
 
 def dumps(value: object) -> bytes:
@@ -37,26 +43,46 @@ def dump_parts(value: object) -> list[memoryview]:
     """Pickle a value. Large buffers, such as those of NumPy arrays, are parts of their own, and are
     not copied.
     """
+    if (plain := scalar_bytes((value,), value)) is not None:
+        return [memoryview(plain)]
     content, buffers = dump(value, LARGE_BYTES)
     return [memoryview(content), *buffers]
 
 
+def modules_by_value() -> Iterable[str]:
+    """Return the modules whose functions and classes the program has pickled by value."""
+    cloudpickle = sys.modules.get("cloudpickle")
+    found: Iterable[str] = (
+        () if cloudpickle is None else cloudpickle.list_registry_pickle_by_value()
+    )
+    return found
+
+
 def names_suffice(content: bytes) -> bool:
     """Whether other processes can have all that a pickle names."""
-    if any(name in content for name in _OWN_NAMES):
-        return False
-    if (cloudpickle := sys.modules.get("cloudpickle")) is None:
-        return True
-    return not any(name.encode() in content for name in cloudpickle.list_registry_pickle_by_value())
+    for name in _OWN_NAMES:
+        if name in content:
+            return False
+    return not any(name.encode() in content for name in modules_by_value())
 
 
-def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they
-    are not copied.
-    """
-    arguments = Arguments.now()
-    before = None if arguments is None else arguments.counts()
-    buffers: list[memoryview] = []
+#: Values of these types refer to nothing, and are pickled without a further look.
+_SCALARS = frozenset([type(None), bool, int, float, complex, str, bytes])
+
+
+def scalar_bytes(values: tuple[Any, ...], pickled: object) -> bytes | None:
+    """Pickle what consists of these values, if they are small and refer to nothing."""
+    for value in values:
+        if type(value) not in _SCALARS:
+            return None
+    content = pickle.dumps(pickled, _PROTOCOL)
+    return content if len(content) < LARGE_CODE_BYTES else None
+
+
+def _kept_apart(
+    least_bytes: float, buffers: list[memoryview]
+) -> Callable[[pickle.PickleBuffer], bool]:
+    """Return what leaves buffers of at least so many bytes out of a pickle."""
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
@@ -64,19 +90,37 @@ def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
             buffers.append(raw)
         return raw.nbytes < least_bytes
 
+    return is_small
+
+
+def dump_named(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]] | None:
+    """Pickle a value as :func:`dump`, if names suffice for what it refers to."""
+    arguments = Arguments.now()
+    before = None if arguments is None else arguments.counts()
+    buffers: list[memoryview] = []
     try:
+        is_small = _kept_apart(least_bytes, buffers)
         content = pickle.dumps(value, _PROTOCOL, buffer_callback=is_small)
         if names_suffice(content):
             return content, buffers
     except Exception:  # Whatever the pickling of the value may raise.
         pass
-    # cloudpickle finds the same buffers and files again.
-    buffers.clear()
+    # The same buffers and files are found again.
     if arguments is not None and before is not None:
         arguments.cut(before)
+    return None
+
+
+def dump(value: object, least_bytes: float) -> tuple[bytes, list[memoryview]]:
+    """Pickle a value. Buffers of at least so many bytes are left out, and returned beside it; they
+    are not copied.
+    """
+    if (named := dump_named(value, least_bytes)) is not None:
+        return named
     from . import by_value
 
-    return by_value.dumps(value, _PROTOCOL, is_small), buffers
+    buffers: list[memoryview] = []
+    return by_value.dumps(value, _PROTOCOL, _kept_apart(least_bytes, buffers)), buffers
 
 
 class Parts:
@@ -91,20 +135,26 @@ class Parts:
         values: list[bytes | int],
         *,
         is_private: bool = False,
+        files: tuple[str, ...] = (),
     ) -> None:
         """Name the inputs of the call that have the content, the buffers, and the values, or the
         bytes themselves.
 
-        Calls may write to buffers that are private.
+        Calls may write to buffers that are private. If the names of the files are given, no other
+        value has the same pickle.
         """
-        self.parts = content, buffers, values, is_private
+        self.parts = content, buffers, values, is_private, files
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _together, self.parts
 
 
 def _together(
-    content: bytes | int, buffers: list[int], values: list[bytes | int], is_private: bool
+    content: bytes | int,
+    buffers: list[int],
+    values: list[bytes | int],
+    is_private: bool,
+    _: tuple[str, ...],
 ) -> Any:
     from .shared import load, map_file
 
@@ -120,52 +170,86 @@ def _together(
     )
 
 
-def _has_name(function: object) -> bool:
-    """Whether pickle names a function, so that all of its pickles are the same."""
+def is_code(function: object) -> bool:
+    """Whether a function is code, and not a value that calls may change, such as an object or a
+    partial.
+    """
     if isinstance(function, types.BuiltinFunctionType):
         return isinstance(function.__self__, types.ModuleType)
     return isinstance(function, types.FunctionType | type)
 
 
-def function_bytes(function: Callable[..., Any]) -> bytes:
-    """Pickle a function, with the header of a call."""
-    content = dumps(function)
-    return with_header(content, is_named=is_named(function, content))
+class Code(NamedTuple):
+    """Pickled code. A worker unpickles it once, and later calls use what it has then."""
+
+    content: bytes
+    #: Bytes that it takes in a worker.
+    held_bytes: int
 
 
-def is_named(function: object, content: bytes) -> bool:
-    """Whether the pickle of a function is its name, so that each call may use what an earlier one
-    has unpickled.
+#: What a worker calls in place of the function of a call, with the function and the arguments.
+WRAPPERS: tuple[Callable[..., Any] | None, ...] = (None, wrappers.chunk, wrappers.tile)
+#: Their numbers.
+PLAIN, CHUNK, TILE = range(3)
+
+
+def beginning(wrapper: int, code: list[Code], function: bytes) -> bytes:
+    """Return what stands in a call before the arguments. Without bytes of a function, the function
+    is the first part of the code.
     """
-    # `cloudpickle` pickles functions of `__main__`, and of no module, by value.
-    return _has_name(function) and b"cloudpickle" not in content and names_suffice(content)
+    heads = [_CODE_HEAD.pack(len(part.content), part.held_bytes) for part in code]
+    contents = [part.content for part in code]
+    return b"".join([_HEAD.pack(wrapper, len(code), len(function)), *heads, *contents, function])
 
 
-def with_header(content: bytes, *, is_named: bool = False) -> bytes:
-    """Return the pickle of a function as it stands in a call, before the arguments."""
-    return (len(content) | (_NAMED if is_named else 0)).to_bytes(_LENGTH_BYTES, "little") + content
+def call_bytes(function: Callable[..., Any], *args: Any) -> bytes:
+    """Pickle a call that reads no files."""
+    content = dumps(function)
+    return beginning(PLAIN, [], content) + dumps((args, {}))
 
 
 class CallReader:
-    """Reads calls. The last functions that are pickled by their names are remembered."""
+    """Reads calls. The code of the last ones is remembered."""
 
-    MAX_FUNCTIONS = 256
+    #: Parts of code that are remembered, and the bytes that they take. The last one may take more.
+    MAX_PARTS, MAX_BYTES = 256, 256 << 20
 
     def __init__(self) -> None:
-        """Begin without functions."""
-        self._functions: dict[bytes, Callable[..., Any]] = {}
+        """Begin without code."""
+        self._code: dict[bytes, Any] = {}
+        self._bytes = 0
 
     def read(self, content: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function and the arguments of a call."""
-        head = int.from_bytes(content[:_LENGTH_BYTES], "little")
-        start = _LENGTH_BYTES + (head & ~_NAMED)
-        pickled = content[_LENGTH_BYTES:start]
-        function = self._functions.get(pickled)
-        if function is None:
-            function = pickle.loads(pickled)
-            if head & _NAMED:
-                if len(self._functions) >= self.MAX_FUNCTIONS:
-                    self._functions.clear()
-                self._functions[pickled] = function
-        args, kwargs = pickle.loads(memoryview(content)[start:])
+        wrapper, count, function_bytes = _HEAD.unpack_from(content)
+        head = _HEAD.size
+        place = head + count * _CODE_HEAD.size
+        code = []
+        for _ in range(count):
+            size, held_bytes = _CODE_HEAD.unpack_from(content, head)
+            code.append(self._part(content[place : place + size], held_bytes))
+            head += _CODE_HEAD.size
+            place += size
+        arguments = Arguments.now()
+        assert arguments is not None, "calls are read by workers"
+        arguments.code = code
+        call = memoryview(content)[place:]
+        function = pickle.loads(call[:function_bytes]) if function_bytes else code[0]
+        args, kwargs = pickle.loads(call[function_bytes:])
+        if (wrapped := WRAPPERS[wrapper]) is not None:
+            function, args = wrapped, (function, *args)
         return function, args, kwargs
+
+    def _part(self, content: bytes, held_bytes: int) -> Any:
+        """Return code, which is unpickled once."""
+        try:
+            return self._code[content]
+        except KeyError:
+            pass
+        made = pickle.loads(content)
+        if len(self._code) >= self.MAX_PARTS or self._bytes + held_bytes > self.MAX_BYTES:
+            self._code.clear()
+            self._bytes = 0
+        self._code[content] = made
+        self._bytes += held_bytes
+        return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import mmap
 import os
 import pathlib
@@ -83,21 +82,36 @@ def map_file(path: str | bytes, *, is_private: bool = False) -> memoryview:
         )
 
 
+def _places(lengths: Iterable[int]) -> Iterator[slice]:
+    """Return where the parts of a file with a value are."""
+    lengths = [*lengths]
+    place = _COUNT.size * (len(lengths) + 1)
+    for length in lengths:
+        place = _aligned(place)
+        yield slice(place, place + length)
+        place += length
+
+
 def load(path: str | bytes, *, is_private: bool = False) -> Any:
     """Read a value. Its buffers are those of the file, or private ones with the same content."""
     with open(path, "rb") as file:
         (count,) = _COUNT.unpack(file.read(_COUNT.size))
-        lengths = struct.unpack(f"<{count}Q", file.read(_COUNT.size * count))
-        first = place = _aligned(_COUNT.size * (count + 1))
+        pickled, *places = _places(struct.unpack(f"<{count}Q", file.read(_COUNT.size * count)))
         buffers: list[memoryview] = []
-        if count > 1:
+        if places:
             content = map_file(path, is_private=is_private)
-            for before, length in itertools.pairwise(lengths):
-                place = _aligned(place + before)
-                buffers.append(content[place : place + length])
-        file.seek(first)
+            buffers = [content[place] for place in places]
+        file.seek(pickled.start)
         # Not from memory: other threads, such as that of an event loop, run while a file is read.
         return pickle.load(file, buffers=buffers)
+
+
+def load_content(content: bytearray) -> Any:
+    """Return the value of a file with this content, of which its buffers are parts."""
+    view = memoryview(content)
+    (count,) = _COUNT.unpack_from(view)
+    pickled, *places = _places(struct.unpack_from(f"<{count}Q", view, _COUNT.size))
+    return pickle.loads(view[pickled], buffers=[view[place] for place in places])
 
 
 @public

@@ -35,6 +35,7 @@ from typing import IO, Any
 
 from . import compatibility, pickling, shared
 from .arguments import Arguments, result_file
+from .public import public
 
 #: Environment variable with the settings of the worker: JSON with ``path``, the folders in which
 #: the client looks for modules (``None`` is the place of those of the interpreter), ``folder`` of
@@ -72,8 +73,9 @@ class InitializerFailed(Exception):
     """The initializer of a worker has raised; the text is its traceback."""
 
 
+@public
 class UnsentError(RuntimeError):
-    """The result or exception of a call cannot be pickled."""
+    """Stands for an exception of a call that cannot be pickled. The text has its class."""
 
 
 def _failure(error: BaseException, client: dict[str, str] | None) -> bytes:

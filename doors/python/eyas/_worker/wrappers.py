@@ -15,8 +15,12 @@ def apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def chunk(function: Callable[..., _T], items: Iterable[tuple[Any, ...]]) -> list[_T]:
+def chunk(
+    function: Callable[..., _T], items: Iterable[tuple[Any, ...]], /, **shared: Any
+) -> list[_T]:
     """Call a function with each item of a part of the input of ``map``."""
+    if shared:
+        return [function(*args, **shared) for args in items]
     return [function(*args) for args in items]
 
 
