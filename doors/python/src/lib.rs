@@ -7,12 +7,12 @@ mod cluster_error;
 mod command;
 mod downloads;
 mod entries;
-mod exchange;
 mod files;
 mod folders;
 mod objects;
 mod results;
 mod session;
+mod traffic;
 mod waiting;
 
 use pyo3::prelude::*;

@@ -30,9 +30,9 @@ use tokio::time::timeout;
 
 use crate::cluster_error::{error, short};
 use crate::downloads::Downloads;
-use crate::exchange::Exchange;
 use crate::objects::object;
 use crate::results::EndedCall;
+use crate::traffic::JobTraffic;
 use crate::waiting::{END_DEADLINE, connect, runtime_of_threads, wait, wait_once};
 
 /// Threads that send.
@@ -46,7 +46,7 @@ const MAX_NEAR_BYTES: usize = 256 << 20;
 /// order.
 #[pyclass(frozen)]
 pub struct CallSession {
-    exchange: Arc<Exchange>,
+    traffic: Arc<JobTraffic>,
     /// Sends, and is shared with threads that look up inputs.
     runtime: Mutex<Option<Arc<Runtime>>>,
     /// Has the connection; the thread that waits for results runs it.
@@ -184,13 +184,13 @@ impl CallSession {
         let receiving = Builder::new_current_thread().enable_all().build()?;
         let (receiving, (job, sender, receiver)) = connect(py, receiving, attaching)?;
         let runtime = runtime_of_threads(THREADS)?;
-        let exchange = Arc::new(Exchange::new(sender, results.clone()));
-        runtime.spawn(exchange.clone().send());
-        receiving.spawn(exchange.clone().receive(receiver));
+        let traffic = Arc::new(JobTraffic::new(sender, results.clone()));
+        runtime.spawn(traffic.clone().send());
+        receiving.spawn(traffic.clone().receive(receiver));
         let inputs = AsyncMutex::new(AttachedInputs::new(&cluster));
         let downloads = Downloads::new(cluster, results);
         Ok(CallSession {
-            exchange,
+            traffic,
             sending: runtime.handle().clone(),
             runtime: Mutex::new(Some(Arc::new(runtime))),
             receiving: Mutex::new(Some(Arc::new(receiving))),
@@ -268,7 +268,7 @@ impl CallSession {
         (template.requirements, template.capture_bytes) = (requirements, capture_bytes);
         let reads = reads.iter().map(|name| name.parse()).collect::<Result<_, _>>();
         template.files = FilesScope { reads: reads.map_err(|e: FileNameError| error(e))?, folders };
-        let mut unsent = self.exchange.unsent();
+        let mut unsent = self.traffic.unsent();
         let number = unsent.template_count;
         unsent.template_count =
             number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;
@@ -291,7 +291,7 @@ impl CallSession {
                 let (number, object) =
                     known.object(name).await.map_err(|why| PyOSError::new_err(short(why)))?;
                 // In the order of their numbers: the inputs are still locked.
-                self.exchange.unsent().objects.extend(object);
+                self.traffic.unsent().objects.extend(object);
                 numbers.push(number);
             }
             Ok(numbers)
@@ -318,7 +318,7 @@ impl CallSession {
         let values = values.collect();
         let item =
             TaskItem { template, values, inputs: inputs.into_iter().map(input_of).collect() };
-        let mut unsent = self.exchange.unsent();
+        let mut unsent = self.traffic.unsent();
         if unsent.is_closed {
             return Err(error("the session was closed"));
         }
@@ -328,35 +328,35 @@ impl CallSession {
         }
         unsent.task_count += 1;
         if unsent.commands.contains(&template) {
-            self.exchange.received().commands.insert(number);
+            self.traffic.received().commands.insert(number);
         }
         let is_first = unsent.items.is_empty();
         unsent.items.push(item);
         drop(unsent);
-        if is_first && self.exchange.received().result_count >= number {
+        if is_first && self.traffic.received().result_count >= number {
             // All earlier calls have ended.
-            self.exchange.send_now(&self.sending);
+            self.traffic.send_now(&self.sending);
         } else if is_first {
-            self.exchange.unsent_changed();
+            self.traffic.unsent_changed();
         }
         Ok(number)
     }
 
     /// Cancels a call.
     fn cancel(&self, task: u32) {
-        self.exchange.unsent().cancelled.push(task);
-        self.exchange.unsent_changed();
+        self.traffic.unsent().cancelled.push(task);
+        self.traffic.unsent_changed();
     }
 
     /// Cancels the calls that no executor has.
     fn cancel_waiting(&self) {
-        self.exchange.unsent().cancels_waiting = true;
-        self.exchange.unsent_changed();
+        self.traffic.unsent().cancels_waiting = true;
+        self.traffic.unsent_changed();
     }
 
     /// The outputs of a call are needed only by calls that were already added.
     fn unneeded(&self, task: u32) {
-        self.exchange.unneeded(task);
+        self.traffic.unneeded(task);
     }
 
     /// Downloads a file that a call keeps in the cluster into a folder.
@@ -375,7 +375,7 @@ impl CallSession {
         py: Python<'py>,
         task: u32,
     ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
-        let file = py.detach(|| self.exchange.near_result(task));
+        let file = py.detach(|| self.traffic.near_result(task));
         let Some(file) = file.filter(|file| file.size_bytes() <= MAX_NEAR_BYTES) else {
             return Ok(None);
         };
@@ -389,8 +389,8 @@ impl CallSession {
 
     /// Adds no more calls. The results of those that were added still come.
     fn close(&self) {
-        self.exchange.unsent().is_closed = true;
-        self.exchange.unsent_changed();
+        self.traffic.unsent().is_closed = true;
+        self.traffic.unsent_changed();
     }
 
     /// Waits for results, for up to `timeout_s`, and returns them. `None` if no more can come.
@@ -401,11 +401,11 @@ impl CallSession {
                 let limit = Duration::from_secs_f64(timeout_s);
                 // Whether it has waited as long as that does not matter.
                 let _ = receiving
-                    .block_on(async { timeout(limit, self.exchange.wait_for_results()).await });
+                    .block_on(async { timeout(limit, self.traffic.wait_for_results()).await });
                 end_runtime(receiving);
             }
         });
-        let mut received = self.exchange.received();
+        let mut received = self.traffic.received();
         received.is_woken = false;
         let (results, end) = (take(&mut received.results), received.end.clone());
         drop(received);
@@ -418,7 +418,7 @@ impl CallSession {
 
     /// Ends the present or the next wait for results.
     fn wake(&self) {
-        self.exchange.wake();
+        self.traffic.wake();
     }
 
     /// Whether the connection was ended here.
@@ -436,7 +436,7 @@ impl CallSession {
                 end_runtime(receiving);
                 self.downloads.close();
             });
-            self.exchange.end(String::new());
+            self.traffic.end(String::new());
         }
     }
 }

@@ -52,8 +52,8 @@ def bytes_of(memory: int | str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([kKMGT])(i?))?B?\s*", memory)
     if found is None or (found[2] == "k" and found[3]):
         raise ValueError(
-            f"{memory!r} is no amount of memory: write bytes, or a number with kB, MB, GB, TB, KiB, "
-            'MiB, GiB or TiB, such as "2GB"'
+            f"{memory!r} is no amount of memory: write bytes, or a number with kB, MB, GB, TB, "
+            'KiB, MiB, GiB or TiB, such as "2GB"'
         )
     number, unit, is_binary = found.groups()
     power = " KMGT".index(unit.upper()) if unit else 0

@@ -60,7 +60,7 @@ struct Sending {
 }
 
 /// The queues of a job, and the sending half of its connection.
-pub(crate) struct Exchange {
+pub(crate) struct JobTraffic {
     unsent: Mutex<SendQueue>,
     /// Something is to be sent.
     is_unsent: Notify,
@@ -72,11 +72,11 @@ pub(crate) struct Exchange {
     nodes: Option<PathBuf>,
 }
 
-impl Exchange {
-    /// An exchange over a connection. `nodes` is the folder with the folders of all executors, if
+impl JobTraffic {
+    /// The traffic over a connection. `nodes` is the folder with the folders of all executors, if
     /// they are on this machine.
     pub fn new(sender: AttachedSender, nodes: Option<PathBuf>) -> Self {
-        Exchange {
+        JobTraffic {
             unsent: Mutex::default(),
             is_unsent: Notify::new(),
             sending: AsyncMutex::new(Sending { sender, has_closed: false }),
@@ -86,7 +86,7 @@ impl Exchange {
         }
     }
 
-    /// What waits to be sent. Call [`Exchange::unsent_changed`] or [`Exchange::send_now`]
+    /// What waits to be sent. Call [`JobTraffic::unsent_changed`] or [`JobTraffic::send_now`]
     /// afterwards, unless something was waiting before.
     pub fn unsent(&self) -> MutexGuard<'_, SendQueue> {
         self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,8 +106,8 @@ impl Exchange {
     /// the threads of `runtime`.
     pub fn send_now(self: &Arc<Self>, runtime: &Handle) {
         let _inside = runtime.enter();
-        let exchange = self.clone();
-        let mut sending = Box::pin(async move { exchange.send_gathered().await });
+        let traffic = self.clone();
+        let mut sending = Box::pin(async move { traffic.send_gathered().await });
         // If it is not done, it registers for what it waits for when it is polled again.
         if sending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             runtime.spawn(sending);
