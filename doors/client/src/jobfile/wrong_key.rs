@@ -68,7 +68,12 @@ const TASK: &[Key] = &[
     key("each_line", "the path of a file, in quotes", r#""list.txt""#, reads::<Name>),
     key("separator", "a text, in quotes", r#"",""#, reads::<String>),
     key("append", "true or false", "false", reads::<bool>),
-    key("array", "a range of numbers, in quotes", r#""1-100""#, reads::<String>),
+    key(
+        "array",
+        "a range of numbers, in quotes, or a list of ranges",
+        r#""1-100""#,
+        reads::<OneOrMore>,
+    ),
     key(
         "inputs",
         "a list of paths and of outputs of other tasks",
@@ -83,6 +88,8 @@ const TASK: &[Key] = &[
         reads::<std::collections::BTreeMap<String, Name>>,
     ),
     key("folder", "a path, or `sandbox`, in quotes", r#""sandbox""#, reads::<Name>),
+    key("in_place", "true or false", "true", reads::<bool>),
+    key("copy_inputs", "true or false", "true", reads::<bool>),
     key("cpus", "a number of processors", "2", reads::<Number<f64>>),
     key("memory", "a size", r#""4GiB""#, reads::<Bytes>),
     key("disk", "a size", r#""10GB""#, reads::<Bytes>),
@@ -495,7 +502,7 @@ mod tests {
         ("command = \"wc {}\"", "3: `command` is a list of words: write command = [\"wc\""),
         ("env = { N = 5 }", "Write env = { N = \"5\" }"),
         ("each = 5", "it is a pattern of files, or a list of them. Write each = \"5\""),
-        ("array = [1, 2]", "`array` cannot be [1, 2]: it is a range of numbers, in quotes. "),
+        ("array = [1, 2]", "`array` cannot be [1, 2]: it is a range of numbers, in quotes, or a list "),
         ("memory = \"4XiB\"", "3: `memory`: `4XiB` is not a size: write a number and B, "),
         ("memory = true", "3: `memory` cannot be true: it is a size. Write memory = \"4GiB\""),
         (
