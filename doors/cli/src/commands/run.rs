@@ -25,22 +25,22 @@ use crate::waiting::{self, ProgressDisplay};
 use crate::{report as pages, show, words};
 use draft::draft;
 use halt::HaltWatch;
-use job_watch::JobWatch;
 use own_cluster::{RunPool, private_folder, start_own, unix_s};
 use result_printer::{PrintOptions, ResultPrinter};
 pub(crate) use run_args::RunArgs;
+use running_job::RunningJob;
 
 mod draft;
 mod dry_run;
 mod halt;
 mod in_job;
-mod job_watch;
 mod lists;
 mod own_cluster;
 mod result_args;
 mod result_files;
 mod result_printer;
 mod run_args;
+mod running_job;
 mod tag;
 
 /// Reports in eyas's home: the newest are kept, up to this number.
@@ -201,8 +201,9 @@ async fn run_on(
     );
     // Nothing restarts the dispatcher of a cluster that this command has started.
     let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
-    let watch = JobWatch { access, job, stays, patience };
-    let (code, ended) = watch.until_end(&mut client, &mut output, &mut interrupt, stopped).await?;
+    let running = RunningJob { access, job, stays, patience };
+    let (code, ended) =
+        running.until_end(&mut client, &mut output, &mut interrupt, stopped).await?;
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     say!("{}", show::summary(&ended));

@@ -502,7 +502,7 @@ mod tests {
         ("command = \"wc {}\"", "3: `command` is a list of words: write command = [\"wc\""),
         ("env = { N = 5 }", "Write env = { N = \"5\" }"),
         ("each = 5", "it is a pattern of files, or a list of them. Write each = \"5\""),
-        ("array = [1, 2]", "`array` cannot be [1, 2]: it is a range of numbers, in quotes, or a list "),
+        ("array = [1, 2]", "`array` cannot be [1, 2]: it is a range of numbers, in quotes, or "),
         ("memory = \"4XiB\"", "3: `memory`: `4XiB` is not a size: write a number and B, "),
         ("memory = true", "3: `memory` cannot be true: it is a size. Write memory = \"4GiB\""),
         (

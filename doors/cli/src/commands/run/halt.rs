@@ -23,7 +23,7 @@ pub(super) struct HaltRuleError(String);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum HaltRule {
     Never,
-    After { urgency: Urgency, counted: CountedTasks, limit: Limit },
+    After { urgency: Urgency, counted: CountedTasks, limit: TaskCount },
 }
 
 /// What happens to tasks that executors have when a job stops.
@@ -43,7 +43,7 @@ pub(super) enum CountedTasks {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Limit {
+pub(super) enum TaskCount {
     Tasks(u64),
     /// Percent of all tasks of the job.
     Percent(f64),
@@ -68,10 +68,10 @@ impl FromStr for HaltRule {
                 _ => return None,
             };
             let limit = match limit.strip_suffix('%') {
-                Some(percent) => Limit::Percent(
+                Some(percent) => TaskCount::Percent(
                     percent.parse().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0)?,
                 ),
-                None => Limit::Tasks(limit.parse().ok().filter(|tasks| *tasks > 0)?),
+                None => TaskCount::Tasks(limit.parse().ok().filter(|tasks| *tasks > 0)?),
             };
             Some(HaltRule::After { urgency, counted, limit })
         };
@@ -133,8 +133,8 @@ impl HaltWatch {
             CountedTasks::Ended => (self.failed + self.succeeded, "ended"),
         };
         let is_reached = match limit {
-            Limit::Tasks(tasks) => count >= *tasks,
-            Limit::Percent(percent) => count as f64 >= self.tasks as f64 * percent / 100.0,
+            TaskCount::Tasks(tasks) => count >= *tasks,
+            TaskCount::Percent(percent) => count as f64 >= self.tasks as f64 * percent / 100.0,
         };
         is_reached.then(|| Halt {
             urgency: *urgency,

@@ -21,7 +21,7 @@ use crate::waiting;
 const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A job whose end is waited for.
-pub(super) struct JobWatch<'a> {
+pub(super) struct RunningJob<'a> {
     pub access: &'a Access,
     pub job: JobId,
     /// The option that names its cluster; `None` for a cluster that this command has started.
@@ -30,7 +30,7 @@ pub(super) struct JobWatch<'a> {
     pub patience: Duration,
 }
 
-impl JobWatch<'_> {
+impl RunningJob<'_> {
     /// Prints results until the job has ended, or cancels the job when it is to stop. Returns the
     /// exit code and the ended job.
     pub async fn until_end(
