@@ -1,8 +1,12 @@
 //! Facts about processes of this machine, from `/proc`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 
 use rustix::process::Pid;
+
+/// Most environments are smaller.
+const MOST_ENVIRONMENTS_BYTES: usize = 64 << 10;
 
 /// All processes of this machine.
 pub(crate) fn processes() -> impl Iterator<Item = Pid> {
@@ -34,9 +38,24 @@ pub(crate) fn has_variables(process: Pid, variables: &[String]) -> bool {
     contains_all(&environment(process), variables)
 }
 
-/// The environment of a process; empty if it cannot be read.
+/// The environment of a process; empty if it cannot be read. Its end is missing if the process has
+/// executed another program meanwhile, so most environments are read at once.
 pub(crate) fn environment(process: Pid) -> Vec<u8> {
-    fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default()
+    let mut environment = Vec::with_capacity(MOST_ENVIRONMENTS_BYTES);
+    if let Ok(mut file) = File::open(format!("/proc/{}/environ", process.as_raw_nonzero())) {
+        // What was read before an error counts.
+        let _ = file.read_to_end(&mut environment);
+    }
+    environment
+}
+
+/// Whether a process that has no environment may get one: it may just be executing a program. It
+/// has not ended, is no thread of the kernel, and has not started before `since`, in ticks since
+/// the boot, as services have that have cleared their environment for good.
+pub(crate) fn can_have_environment(process: Pid, since: u64) -> bool {
+    let number = process.as_raw_nonzero().get();
+    start_and_state(number).is_some_and(|(start, state)| start >= since && state != 'Z')
+        && fs::read_link(format!("/proc/{number}/exe")).is_ok()
 }
 
 /// Whether an environment contains all of the variables. `false` without variables: processes with

@@ -15,7 +15,7 @@ use rustix::process::{
     set_child_subreaper, test_kill_process_group, waitpid,
 };
 
-use super::procfs::{contains_all, environment, has_variables, processes};
+use super::procfs::{can_have_environment, contains_all, environment, processes, start_and_state};
 
 /// While strays are killed, they may start others. The search is repeated up to this number of
 /// times, with [`PAUSE`] between two searches.
@@ -23,6 +23,8 @@ const SWEEPS: usize = 500;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Searches that look again at a process without an environment.
 const UNCLEAR_SWEEPS: usize = 5;
+/// A process that executes another program is looked at so often until it has its environment.
+const UNCLEAR_LOOKS: usize = 50;
 
 /// Finds and kills strays.
 pub(crate) struct Strays {
@@ -100,20 +102,40 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
         return;
     }
     let this = getpid();
+    // Processes of tasks are younger than this one.
+    let own_start = start_and_state(this.as_raw_nonzero().get()).map_or(0, |(start, _)| start);
     let mut signalled = BTreeSet::new();
     for _ in 0..SWEEPS {
         let mut is_settled = true;
+        let mut unclear = Vec::new();
         for pid in processes() {
             if pid == this || signalled.contains(&pid.as_raw_nonzero().get()) {
                 continue;
             }
-            // The descriptor comes first, so that the signal goes to the process whose environment
-            // was read.
-            let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            if has_variables(pid, variables) && pidfd_send_signal(&held, signal).is_ok() {
-                signalled.insert(pid.as_raw_nonzero().get());
-                is_settled = false;
+            match signal_if_marked(pid, variables, signal) {
+                Mark::Signalled => {
+                    signalled.insert(pid.as_raw_nonzero().get());
+                    is_settled = false;
+                }
+                Mark::Unclear => unclear.push(pid),
+                Mark::Other => {}
             }
+        }
+        // A process that executes another program has no environment for a moment.
+        for _ in 0..UNCLEAR_LOOKS {
+            unclear.retain(|pid| match signal_if_marked(*pid, variables, signal) {
+                Mark::Signalled => {
+                    signalled.insert(pid.as_raw_nonzero().get());
+                    is_settled = false;
+                    false
+                }
+                Mark::Unclear => can_have_environment(*pid, own_start),
+                Mark::Other => false,
+            });
+            if unclear.is_empty() {
+                break;
+            }
+            std::thread::sleep(PAUSE);
         }
         if is_settled {
             return;
@@ -125,11 +147,56 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
     );
 }
 
+/// What the environment of a process says.
+enum Mark {
+    Signalled,
+    /// It has none, or the end of it is missing.
+    Unclear,
+    Other,
+}
+
+fn signal_if_marked(pid: Pid, variables: &[String], signal: Signal) -> Mark {
+    // The descriptor comes first, so that the signal goes to the process whose environment was
+    // read.
+    let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return Mark::Other };
+    let environment = environment(pid);
+    if contains_all(&environment, variables) && pidfd_send_signal(&held, signal).is_ok() {
+        return Mark::Signalled;
+    }
+    if environment.ends_with(b"\0") { Mark::Other } else { Mark::Unclear }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    use super::super::procfs::has_variables;
+    use super::*;
+
+    #[test]
+    fn a_process_that_executes_another_program_is_signalled() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("again");
+        std::fs::write(&script, "exec sh \"$0\"").unwrap();
+        let mut again = Command::new("sh");
+        again.arg(&script).env("STRAY_TEST", "again").process_group(0);
+        let mut child = again.spawn().unwrap();
+        let marks = ["STRAY_TEST=again".to_owned()];
+        let state = || start_and_state(child.id() as i32).map(|(_, state)| state);
+        for round in 0..100 {
+            signal_marked(&marks, Signal::STOP);
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while state() != Some('T') {
+                assert!(Instant::now() < deadline, "round {round}: it was missed");
+                std::thread::sleep(PAUSE);
+            }
+            signal_marked(&marks, Signal::CONT);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn strays_of_one_task_are_killed_with_what_they_started_and_others_live() {
