@@ -225,7 +225,7 @@ def table(rounds: list[dict[str, dict[str, float]]]) -> None:
             found = [
                 (turn[system][what], turn["ProcessPoolExecutor"][what])
                 for turn in rounds
-                if what in turn[system]
+                if what in turn.get(system, {})
             ]
             if not found:
                 cells += ["", ""]
