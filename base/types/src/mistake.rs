@@ -63,7 +63,7 @@ fn kind_found(found: &str) -> String {
     }
 }
 
-/// What was expected, in words: `u32` -> `a whole number`.
+/// The expected kind of value in words: `a whole number` for `u32`.
 fn kind_expected(expected: &str) -> String {
     let bare = expected.strip_prefix("a ").unwrap_or(expected);
     let is_number = |of: char| {

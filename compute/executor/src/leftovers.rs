@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-use crate::process::procfs::{has_ended, has_variables, processes};
+use crate::process::procfs::{
+    can_have_environment, contains_all, environment, has_ended, is_whole, processes,
+};
 use crate::task::EXECUTOR_VARIABLE;
 
 pub(crate) mod cgroup;
@@ -23,6 +25,9 @@ use incarnation::Incarnation;
 /// Processes may start others while they are killed. The search is repeated until none is left, up
 /// to this number of times, with [`PAUSE`] between two searches.
 const SWEEPS: usize = 100;
+/// Searches that look again at a process that may just be executing another program: it has no
+/// environment for a moment, by which it would be found.
+const UNCLEAR_SWEEPS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 /// A killed process closes its connections first, and has ended within this time. A process that
 /// has not lives on.
@@ -33,7 +38,7 @@ pub(crate) fn end(executor: &str) -> bool {
     let marks = [format!("{EXECUTOR_VARIABLE}={executor}")];
     let mut groups: BTreeSet<PathBuf> = cgroup::beside(executor).into_iter().collect();
     let mut is_clear = false;
-    for _ in 0..SWEEPS {
+    for sweep in 0..SWEEPS {
         groups.iter().for_each(|group| cgroup::kill(group));
         is_clear = true;
         for process in processes().filter(|process| *process != getpid()) {
@@ -41,7 +46,11 @@ pub(crate) fn end(executor: &str) -> bool {
             // numbers are reused.
             let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else { continue };
             let is_of = cgroup::groups_of(process, executor);
-            if (is_of.is_empty() && !has_variables(process, &marks)) || has_ended(process) {
+            let environment = environment(process);
+            if (is_of.is_empty() && !contains_all(&environment, &marks)) || has_ended(process) {
+                is_clear &= sweep >= UNCLEAR_SWEEPS
+                    || is_whole(&environment)
+                    || !can_have_environment(process, 0);
                 continue;
             }
             groups.extend(is_of);
@@ -76,6 +85,7 @@ pub(crate) fn end_if_gone(executor: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::procfs::has_variables;
     use rustix::process::Pid;
     use std::process::Command;
 

@@ -91,7 +91,7 @@ fn is_inside(name: &[u8]) -> bool {
     !name.starts_with(b"-") && !name.contains(&0) && path_of(name).components().all(is_plain)
 }
 
-/// The names in a script, without those that it writes to.
+/// The names of files in a script, except those that it writes.
 fn names_in(script: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`;|&()<>=$".contains(byte);
     let mut before = 0;

@@ -1,5 +1,6 @@
-//! What a task in a sandbox has and has not: files of the folder of submission that its command
-//! names, paths of inputs, copies of inputs; and tasks that run in the folder of submission.
+//! Files that a task in a sandbox has, and files that it lacks: files of the folder of submission
+//! that its command names, paths of inputs, copies of inputs; and tasks that run in the folder of
+//! submission.
 
 use crate::support::{Cluster, Home};
 

@@ -1,13 +1,15 @@
 //! Hints for command lines that clap refuses: the most likely mistake, and what to type instead.
 
 use std::error::Error;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use eyas_client::types::shown;
 use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened};
+
+use crate::words::shell_word;
 
 /// Commands that run a command of the user, which follows after `--`.
 const WITH_COMMAND: [&[&str]; 3] = [&["run"], &["map"], &["io", "run"]];
@@ -119,15 +121,9 @@ fn pattern_of(name: &str) -> String {
 }
 
 fn quoted(word: &OsString) -> String {
-    let word: &OsStr = word;
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%{}".contains(byte);
     let text = shown(word.as_encoded_bytes()).to_string();
     let text = shortened(&text, MAX_QUOTED_CHARS);
-    if !word.is_empty() && word.as_encoded_bytes().iter().all(is_plain) {
-        text.into_owned()
-    } else {
-        format!("'{text}'")
-    }
+    String::from_utf8_lossy(&shell_word(text.as_bytes())).into_owned()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
 use crate::print::{self, out, say};
+use crate::words;
 
 /// Characters of a name of a job that a table shows: one long name would widen every line.
 const MAX_NAME_CHARS: usize = 60;
@@ -273,14 +274,10 @@ pub(crate) fn unfinished(job: &JobView) -> String {
     )
 }
 
-/// A command line, quoted as for a shell.
+/// A command as a shell reads it, but for characters that act on a terminal, which are escaped.
 pub(crate) fn command_line(words: &[Name]) -> String {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%{}".contains(byte);
-    let quoted = |word: &Name| match word.is_empty() || !word.iter().all(is_plain) {
-        true => format!("'{}'", shown(word).to_string().replace('\'', r"'\''")),
-        false => word.to_string(),
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    let shown: Vec<_> = words.iter().map(|word| Name::from(shown(word).to_string())).collect();
+    String::from_utf8_lossy(&words::command_line(&shown)).into_owned()
 }
 
 /// An item, which may have megabytes, as a message shows it.

@@ -1,5 +1,5 @@
 //! Words of the command line that need not be UTF-8: names of files, and arguments and variables of
-//! programs.
+//! programs; and such words in text that a shell or a program reads.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -33,4 +33,63 @@ pub(crate) fn split_once(word: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn name_of(word: OsString) -> Name {
     Name::from(word.into_vec())
+}
+
+/// A command as a shell reads it.
+pub(crate) fn command_line(words: &[Name]) -> Vec<u8> {
+    words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(&b' ')
+}
+
+/// A word as a shell reads it: in quotes if it needs them.
+pub(crate) fn shell_word(word: &[u8]) -> Vec<u8> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%{}".contains(byte);
+    // Shells expand `{a,b}` and `{1..9}`.
+    let expands = word.contains(&b'{') && word.iter().any(|byte| b",.".contains(byte));
+    if !word.is_empty() && word.iter().all(is_plain) && !expands {
+        return word.to_vec();
+    }
+    let escaped = word.iter().flat_map(|byte| match byte {
+        b'\'' => &b"'\\''"[..],
+        byte => std::slice::from_ref(byte),
+    });
+    b"'".iter().chain(escaped).chain(b"'").copied().collect()
+}
+
+/// A field of a CSV file (RFC 4180).
+pub(crate) fn field_of_csv(text: &[u8]) -> Vec<u8> {
+    if !text.iter().any(|byte| b",\"\r\n".contains(byte)) {
+        return text.to_vec();
+    }
+    let doubled = text.iter().flat_map(|byte| match byte {
+        b'"' => &b"\"\""[..],
+        byte => std::slice::from_ref(byte),
+    });
+    b"\"".iter().chain(doubled).chain(b"\"").copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_shells_and_tables() {
+        for (word, quoted) in [
+            ("a-b/c.txt", "a-b/c.txt"),
+            ("{}", "{}"),
+            ("{1}/{2}", "{1}/{2}"),
+            ("{a,b}", "'{a,b}'"),
+            ("{1..9}", "'{1..9}'"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+            ("$x;*", "'$x;*'"),
+        ] {
+            assert_eq!(shell_word(word.as_bytes()), quoted.as_bytes());
+        }
+        for (text, field) in
+            [("a b", "a b"), ("a,b", "\"a,b\""), ("say \"x\"", "\"say \"\"x\"\"\"")]
+        {
+            assert_eq!(field_of_csv(text.as_bytes()), field.as_bytes());
+        }
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) struct SendQueue {
     pub cancelled: Vec<u32>,
     /// Tasks whose outputs are not needed any more.
     pub unneeded: Vec<u32>,
-    /// Numbers of templates and tasks so far.
+    /// How many templates and tasks the job has so far.
     pub template_count: u16,
     pub task_count: u32,
     /// Templates of commands; the others are of calls.
@@ -97,7 +97,7 @@ impl JobTraffic {
         self.is_unsent.notify_one();
     }
 
-    /// What was received.
+    /// The results that wait for the program.
     pub fn received(&self) -> MutexGuard<'_, ResultQueue> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }

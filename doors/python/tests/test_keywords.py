@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 import time
+from concurrent import futures
 
 import eyas
 import pytest
@@ -139,8 +140,7 @@ def result_of(size):
 
 def test_a_large_result_is_read_from_the_store_of_this_machine(executor):
     future = executor.submit(result_of, 2 << 20)
-    while not future.done():
-        time.sleep(0.01)
+    assert futures.wait([future], LONG_S).done
     session = executor._state.session
     content = session.near_result(future.task)
     assert content is not None and len(content) > 2 << 20

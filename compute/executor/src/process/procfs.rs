@@ -34,6 +34,7 @@ pub(crate) fn has_ended(process: Pid) -> bool {
 }
 
 /// Whether a process has all these variables, each written as `NAME=VALUE`.
+#[cfg(test)]
 pub(crate) fn has_variables(process: Pid, variables: &[String]) -> bool {
     contains_all(&environment(process), variables)
 }
@@ -43,10 +44,15 @@ pub(crate) fn has_variables(process: Pid, variables: &[String]) -> bool {
 pub(crate) fn environment(process: Pid) -> Vec<u8> {
     let mut environment = Vec::with_capacity(MOST_ENVIRONMENTS_BYTES);
     if let Ok(mut file) = File::open(format!("/proc/{}/environ", process.as_raw_nonzero())) {
-        // What was read before an error counts.
+        // After an error, the environment ends with what was read before.
         let _ = file.read_to_end(&mut environment);
     }
     environment
+}
+
+/// Whether an environment was read to its end: each variable ends with a zero byte.
+pub(crate) fn is_whole(environment: &[u8]) -> bool {
+    environment.ends_with(b"\0")
 }
 
 /// Whether a process that has no environment may get one: it may just be executing a program. It

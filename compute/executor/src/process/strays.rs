@@ -15,7 +15,9 @@ use rustix::process::{
     set_child_subreaper, test_kill_process_group, waitpid,
 };
 
-use super::procfs::{can_have_environment, contains_all, environment, processes, start_and_state};
+use super::procfs::{
+    can_have_environment, contains_all, environment, is_whole, processes, start_and_state,
+};
 
 /// While strays are killed, they may start others. The search is repeated up to this number of
 /// times, with [`PAUSE`] between two searches.
@@ -72,7 +74,7 @@ impl Strays {
                 // A killed process keeps its children for a while, and has no environment. A
                 // process that executes another program has none for a moment.
                 is_unsettled |= killed.contains(&pid.as_raw_nonzero())
-                    || environment.is_empty() && sweep < UNCLEAR_SWEEPS;
+                    || !is_whole(&environment) && sweep < UNCLEAR_SWEEPS;
             }
             drop(alone);
             if !is_unsettled {
@@ -163,7 +165,7 @@ fn signal_if_marked(pid: Pid, variables: &[String], signal: Signal) -> Mark {
     if contains_all(&environment, variables) && pidfd_send_signal(&held, signal).is_ok() {
         return Mark::Signalled;
     }
-    if environment.ends_with(b"\0") { Mark::Other } else { Mark::Unclear }
+    if is_whole(&environment) { Mark::Other } else { Mark::Unclear }
 }
 
 #[cfg(test)]

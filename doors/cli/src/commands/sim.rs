@@ -13,6 +13,7 @@ use crate::error::{CliError, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::Signals;
+use crate::words::field_of_csv;
 
 mod index;
 mod paper;
@@ -101,15 +102,14 @@ fn progress(of: u64) -> ProgressBar {
 /// A row of CSV or an object of JSON: names, with their units, and values.
 type Record = Vec<(&'static str, Value)>;
 
-/// Rows as CSV under a heading. Texts with a comma are quoted.
+/// Rows as CSV under a heading.
 fn csv(rows: &[Record]) -> String {
     let names = rows
         .first()
         .into_iter()
         .map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
     let cell = |value: &Value| match value {
-        Value::String(text) if text.contains(',') => format!("\"{}\"", text.replace('"', "'")),
-        Value::String(text) => text.clone(),
+        Value::String(text) => String::from_utf8_lossy(&field_of_csv(text.as_bytes())).into_owned(),
         Value::Null => String::new(),
         value => value.to_string(),
     };

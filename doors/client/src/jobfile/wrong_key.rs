@@ -48,6 +48,16 @@ fn reads_outputs(value: &Value) -> Result<(), String> {
     one_or_more::<_, OutputFields>(value).map(drop).map_err(|e| e.to_string())
 }
 
+// Keys of a task and of a whole job file.
+const PRIORITY: Key = key("priority", "a whole number", "10", reads::<Number<i32>>);
+const REQUIREMENTS: Key = key(
+    "requirements",
+    "an expression, in quotes",
+    r#""node.labels.site == 'a'""#,
+    reads::<String>,
+);
+const RANK: Key = key("rank", "an expression, in quotes", r#""local_bytes""#, reads::<String>);
+
 /// The keys of a task.
 const TASK: &[Key] = &[
     key("id", "the name of the task, in quotes", r#""frames""#, reads::<String>),
@@ -94,14 +104,9 @@ const TASK: &[Key] = &[
     key("memory", "a size", r#""4GiB""#, reads::<Bytes>),
     key("disk", "a size", r#""10GB""#, reads::<Bytes>),
     key("resources", "a table of whole numbers", r#"{"gpu": 1}"#, reads_resources),
-    key("priority", "a whole number", "10", reads::<Number<i32>>),
-    key(
-        "requirements",
-        "an expression, in quotes",
-        r#""node.labels.site == 'a'""#,
-        reads::<String>,
-    ),
-    key("rank", "an expression, in quotes", r#""local_bytes""#, reads::<String>),
+    PRIORITY,
+    REQUIREMENTS,
+    RANK,
     key("timeout", "a duration", r#""90s""#, reads::<Duration>),
     key("retries", "a whole number of at least 0", "2", reads::<Number<u32>>),
     key("capture", "a size", r#""1MiB""#, reads::<Bytes>),
@@ -110,14 +115,9 @@ const TASK: &[Key] = &[
 /// The keys of a whole job file, in TOML.
 const FILE: &[Key] = &[
     key("name", "the name of the job, in quotes", r#""stack""#, reads::<String>),
-    key("priority", "a whole number", "10", reads::<Number<i32>>),
-    key(
-        "requirements",
-        "an expression, in quotes",
-        r#""node.labels.site == 'a'""#,
-        reads::<String>,
-    ),
-    key("rank", "an expression, in quotes", r#""local_bytes""#, reads::<String>),
+    PRIORITY,
+    REQUIREMENTS,
+    RANK,
     key("reuse", "true or false", "true", reads::<bool>),
     key("distribution", "`chain` or `spanning-tree`, in quotes", r#""chain""#, reads::<String>),
     key(

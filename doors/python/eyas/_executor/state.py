@@ -70,7 +70,7 @@ class State:
         self.broken: BaseException | None = None
         #: Files of shared values and large arguments, if there are any.
         self.values: ValueFiles | None = None
-        #: The numbers of those that calls have read.
+        #: The numbers of those files that calls have as inputs.
         self._own_inputs: dict[bytes, int] = {}
         #: Held while they are begun, which may take long.
         self.values_lock = threading.Lock()

@@ -50,8 +50,8 @@ class Arguments:
         self.buffers: list[int] = []
         #: In a worker: the functions and classes of the main script that the call has.
         self.code: list[Any] = []
-        #: In a client: returns the number of a function or class among those of the call, or
-        #: nothing if its code is to be pickled where it is found.
+        #: In a client: numbers the functions and classes that the call sends beside its arguments;
+        #: returns None for code that is pickled among the arguments.
         self.number_of_code: Callable[[Any], int | None] | None = None
         self.folder = folder
         self.paths = paths or []

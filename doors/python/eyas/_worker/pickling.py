@@ -187,7 +187,8 @@ class Code(NamedTuple):
     held_bytes: int
 
 
-#: What a worker calls in place of the function of a call, with the function and the arguments.
+#: Wrappers that a worker calls with the function and the arguments of a call; None for a plain
+#: call.
 WRAPPERS: tuple[Callable[..., Any] | None, ...] = (None, wrappers.chunk, wrappers.tile)
 #: Their numbers.
 PLAIN, CHUNK, TILE = range(3)

@@ -19,7 +19,8 @@ pub(super) async fn draft(
     cluster: Option<&Cluster>,
     progress: &ProgressDisplay,
 ) -> Result<Draft, CliError> {
-    let CommandAndLists { command, .. } = CommandAndLists::of(&args.command);
+    let parsed = CommandAndLists::of(&args.command);
+    let (command, has_lists) = (parsed.command.clone(), parsed.has_lists());
     let program = command.first().map_or("noop".into(), |program| {
         String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
     });
@@ -28,7 +29,7 @@ pub(super) async fn draft(
     if let Some(cluster) = cluster {
         draft = draft.on_cluster(cluster);
     }
-    let (items, has_lists) = items_of_lists(args).await?;
+    let items = if has_lists { combinations(parsed).await? } else { Vec::new() };
     if has_lists && items.is_empty() {
         return Ok(draft);
     }
@@ -96,12 +97,7 @@ fn fields(
     })
 }
 
-/// The items of lists behind the command, and whether there are lists.
-async fn items_of_lists(args: &RunArgs) -> Result<(Vec<ListLine>, bool), CliError> {
-    let lists = CommandAndLists::of(&args.command);
-    if !lists.has_lists() {
-        return Ok((Vec::new(), false));
-    }
-    // Lists in files may be long, or come from a slow program.
-    Ok((tokio::task::spawn_blocking(move || lists.combinations()).await??, true))
+/// The items of lists behind the command. Lists in files may be long, or come from a slow program.
+async fn combinations(parsed: CommandAndLists) -> Result<Vec<ListLine>, CliError> {
+    Ok(tokio::task::spawn_blocking(move || parsed.combinations()).await??)
 }

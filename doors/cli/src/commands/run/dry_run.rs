@@ -5,16 +5,15 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use eyas_client::TaskTexts;
 use eyas_client::types::shown;
 
-use super::result_files::shell_word;
 use crate::print::PrintError;
+use crate::words::command_line;
 
 /// Prints a command on each line. On a terminal, characters that would act on it are escaped.
 pub(super) fn print_commands(tasks: &TaskTexts) -> Result<(), PrintError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let escapes = io::stdout().is_terminal();
     for index in 0..tasks.len() as u32 {
-        let words: Vec<_> = tasks.command(index).iter().map(|word| shell_word(word)).collect();
-        let line = words.join(&b' ');
+        let line = command_line(&tasks.command(index));
         match escapes {
             true => writeln!(out, "{}", shown(&line))?,
             false => out.write_all(&[&line[..], b"\n"].concat())?,

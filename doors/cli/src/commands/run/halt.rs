@@ -7,8 +7,7 @@ use eyas_client::types::Status;
 use eyas_client::types::units::format_count;
 use thiserror::Error;
 
-/// Without `--halt`, a job stops when so many tasks have failed in the same way and none has
-/// succeeded.
+/// Without `--halt`, a job stops after this number of equal failures, if no task has succeeded.
 const EQUAL_FAILURES: u64 = 20;
 
 /// The text is no rule for `--halt`.

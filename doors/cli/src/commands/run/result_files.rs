@@ -1,5 +1,5 @@
-//! What is written beside the printed results: a line for each task (`--joblog`), and its output in
-//! files of its own (`--results`).
+//! Files that a run writes besides printing results: a list of tasks (`--joblog`), and the output
+//! of each task (`--results`).
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,6 +15,7 @@ use eyas_client::types::{Name, Status, Template, shown};
 use eyas_store::path_of;
 
 use crate::error::CliError;
+use crate::words::{command_line, field_of_csv};
 
 /// Columns of the list of tasks.
 const COLUMNS: &str = "task,executor,start_unix_s,queued_s,run_s,processor_s,memory_bytes,\
@@ -62,40 +63,14 @@ impl TaskLog {
             outcome.peak_memory_bytes,
         )?;
         let command = self.texts.command(*index);
-        let words: Vec<_> = command.iter().map(|word| shell_word(word)).collect();
         let status = outcome.status.to_string();
-        let fields = [status.as_bytes(), &self.texts.item(*index), &words.join(&b' ')];
+        let fields = [status.as_bytes(), &self.texts.item(*index), &command_line(&command)];
         for (position, field) in fields.into_iter().enumerate() {
             self.file.write_all(if position > 0 { b"," } else { b"" })?;
-            self.file.write_all(&csv_field(field))?;
+            self.file.write_all(&field_of_csv(field))?;
         }
         self.file.write_all(b"\n")
     }
-}
-
-/// A field of a CSV file (RFC 4180).
-fn csv_field(text: &[u8]) -> Vec<u8> {
-    if !text.iter().any(|byte| b",\"\r\n".contains(byte)) {
-        return text.to_vec();
-    }
-    let doubled = text.iter().flat_map(|byte| match byte {
-        b'"' => &b"\"\""[..],
-        byte => std::slice::from_ref(byte),
-    });
-    b"\"".iter().chain(doubled).chain(b"\"").copied().collect()
-}
-
-/// A word as a shell reads it.
-pub(super) fn shell_word(word: &[u8]) -> Vec<u8> {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(byte);
-    if !word.is_empty() && word.iter().all(is_plain) {
-        return word.to_vec();
-    }
-    let escaped = word.iter().flat_map(|byte| match byte {
-        b'\'' => &b"'\\''"[..],
-        byte => std::slice::from_ref(byte),
-    });
-    b"'".iter().chain(escaped).chain(b"'").copied().collect()
 }
 
 /// A folder for the output of each task.
@@ -207,29 +182,6 @@ impl ResultFiles {
                 path.display()
             ));
             self.folder = None;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_for_shells_and_tables() {
-        for (word, quoted) in [
-            ("a-b/c.txt", "a-b/c.txt"),
-            ("a b", "'a b'"),
-            ("it's", r"'it'\''s'"),
-            ("", "''"),
-            ("$x;*", "'$x;*'"),
-        ] {
-            assert_eq!(shell_word(word.as_bytes()), quoted.as_bytes());
-        }
-        for (text, field) in
-            [("a b", "a b"), ("a,b", "\"a,b\""), ("say \"x\"", "\"say \"\"x\"\"\"")]
-        {
-            assert_eq!(csv_field(text.as_bytes()), field.as_bytes());
         }
     }
 }
