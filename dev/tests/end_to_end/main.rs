@@ -68,6 +68,7 @@ mod push;
 mod reference;
 mod restarts;
 mod results;
+mod resume;
 mod reuse;
 mod sandboxes;
 mod shim;

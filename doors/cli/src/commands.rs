@@ -31,6 +31,7 @@ mod task;
 pub(crate) mod top;
 mod worker;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -39,6 +40,7 @@ use crate::connect;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
+use crate::hints;
 
 /// Runs many short tasks over shared data: tasks run where their data is, and nodes pass on the
 /// data that they have read.
@@ -138,8 +140,28 @@ impl Eyas {
         if let (Command::Run(args), Some((_, matches))) = (&mut eyas.command, matches.subcommand())
         {
             args.note_given(matches);
+            if let Some((words, resume)) = args.earlier_words(matches)? {
+                return Eyas::read_earlier(&words, resume, eyas.global);
+            }
         }
         Ok(eyas)
+    }
+
+    /// Reads the command line of an earlier run, with which `eyas run --resume` goes on.
+    fn read_earlier(
+        words: &[OsString],
+        resume: run::ResumeArgs,
+        global: GlobalArgs,
+    ) -> Result<Eyas, clap::Error> {
+        let command = hints::with_negative_numbers(Eyas::command()).no_binary_name(true);
+        let mut earlier = Eyas::read(&command.try_get_matches_from(words)?)?;
+        if let Command::Run(args) = &mut earlier.command {
+            args.go_on(resume);
+        }
+        if global.cluster.is_some() || global.access.is_some() {
+            earlier.global = global;
+        }
+        Ok(earlier)
     }
 }
 

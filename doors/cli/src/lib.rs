@@ -10,6 +10,7 @@
 
 mod allocation;
 mod allocator;
+mod clock;
 mod commands;
 mod connect;
 mod detach;

@@ -1,6 +1,7 @@
 //! A job that is put together before it is submitted. Each source becomes an object with its
 //! present version, and is looked up once, however many tasks read it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::units::format_count;
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, Program,
-    TaskItem, TaskTemplate, Template, Value,
+    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, TaskItem,
+    TaskTemplate, Template, Value,
 };
 use thiserror::Error;
 
@@ -133,6 +134,25 @@ pub(crate) enum DraftTasks {
         numbers: Numbers,
         count: usize,
     },
+}
+
+impl DraftTasks {
+    /// The tasks one by one; those of numbers are made as they are asked for.
+    pub fn items(&self) -> impl Iterator<Item = Cow<'_, TaskItem>> {
+        let (items, numbers) = match self {
+            DraftTasks::Items(items) => (&items[..], None),
+            DraftTasks::Numbers { template, numbers, .. } => (&[][..], Some((*template, numbers))),
+        };
+        let of_number = |template, number: u64| TaskItem {
+            template,
+            values: vec![Value { text: number.to_string().into(), input: None }],
+            inputs: Vec::new(),
+        };
+        let of_numbers = numbers.into_iter().flat_map(move |(template, numbers)| {
+            numbers.iter().map(move |number| Cow::Owned(of_number(template, number)))
+        });
+        items.iter().map(Cow::Borrowed).chain(of_numbers)
+    }
 }
 
 /// Maximum number of chunks of a file that the dispatcher is told.
@@ -558,17 +578,7 @@ fn check_placeholders(
     columns: usize,
     inputs: usize,
 ) -> Result<(), DraftError> {
-    let words = match &template.program {
-        Program::Command(words) | Program::Call(words) => &words[..],
-        Program::Noop => &[],
-    };
-    let outputs = template
-        .outputs
-        .iter()
-        .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
-    for word in
-        words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value))
-    {
+    for word in template.words() {
         let (column, input) = (word.highest_column(), word.highest_input());
         if columns == 0 && word.has_value() {
             return Err(DraftError::NoItem { word: word.clone() });
@@ -586,7 +596,7 @@ fn check_placeholders(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::Template;
+    use eyas_types::{Program, Template};
 
     #[tokio::test]
     async fn blocks_are_of_files_of_the_cluster() {

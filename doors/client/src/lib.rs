@@ -28,6 +28,7 @@ mod copy;
 mod draft;
 mod draft_files;
 mod events;
+mod fingerprints;
 mod get;
 mod globs;
 mod jobfile;
@@ -50,6 +51,7 @@ pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;
 pub use draft::{Draft, DraftError, SubmitProgress};
 pub use events::Events;
+pub use fingerprints::TaskFingerprint;
 pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files, cluster_files_to_read};
 pub use jobfile::{

@@ -172,8 +172,13 @@ async fn local(
     // The folder of a cluster may not exist yet.
     PrivateFolder::make(cluster.folder())?;
     let ephemeral = owned.ephemeral;
-    let folders =
-        LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
+    let folders = LocalFolders {
+        state: cluster.folder().to_owned(),
+        stores,
+        ephemeral,
+        keeps_state: false,
+        is_reachable: false,
+    };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
     say!(

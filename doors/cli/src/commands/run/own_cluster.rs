@@ -3,13 +3,14 @@
 
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::Client;
-use eyas_client::messages::FromClient;
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::view::JobState;
 use eyas_wire::pool::{PoolOptions, PoolsRequest};
 
 use super::run_args::RunArgs;
+use crate::clock::unix_s;
 use crate::error::CliError;
 use crate::local::{LocalCluster, LocalFolders};
 use crate::node_args::ShapeArgs;
@@ -52,6 +53,16 @@ pub(super) async fn start_own(
     }
 }
 
+/// Cancels all tasks of a cluster.
+pub(super) async fn cancel_all(client: &mut Client) -> Result<(), CliError> {
+    if let ToClient::Jobs(jobs) = client.ask(FromClient::Jobs { job: None }).await? {
+        for job in jobs.into_iter().filter(|job| job.state == JobState::Running) {
+            client.ask(FromClient::Cancel { job: job.job, task: None }).await?;
+        }
+    }
+    Ok(())
+}
+
 /// The folder of the cluster that this command starts, with a name that cannot be guessed. The
 /// dispatcher creates and removes the folder, because the dispatcher ends after this process, also
 /// if this process is killed.
@@ -66,9 +77,4 @@ pub(super) fn private_folder(temporary: &Path) -> Result<PathBuf, CliError> {
         .into());
     }
     Ok(temporary.join(format!("eyas-run-{}-{random:016x}", std::process::id())))
-}
-
-/// Seconds since 1970.
-pub(super) fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

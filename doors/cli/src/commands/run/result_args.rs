@@ -43,15 +43,15 @@ impl ResultArgs {
         (self.tag || self.results.is_some() || self.joblog.is_some()).then(|| TaskTexts::of(draft))
     }
 
-    /// Begins the files.
-    pub fn files(&self, texts: Option<&TaskTexts>) -> Result<ResultFiles, CliError> {
+    /// Begins the files. A run that goes on with an earlier one adds to its log of tasks.
+    pub fn files(&self, texts: Option<&TaskTexts>, goes_on: bool) -> Result<ResultFiles, CliError> {
         let mut files = ResultFiles::default();
         let Some(texts) = texts else { return Ok(files) };
         if let Some(folder) = &self.results {
             files.folder = Some(ResultsFolder::new(folder, texts.clone())?);
         }
         if let Some(path) = &self.joblog {
-            files.log = Some(TaskLog::create(path, texts.clone())?);
+            files.log = Some(TaskLog::begin(path, texts.clone(), goes_on)?);
         }
         Ok(files)
     }

@@ -1,7 +1,9 @@
 //! Options of `eyas run`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use eyas_client::types::{Distribution, Name, units};
@@ -9,6 +11,7 @@ use eyas_client::{CPUS, SourceError, check_range};
 
 use super::lists::CommandAndLists;
 use super::result_args::ResultArgs;
+use super::resume::ResumeArgs;
 use crate::error::ValueError;
 use crate::global::ReconnectArgs;
 use crate::node_args::{SHAPE_HEADINGS, ShapeArgs, parse_amount};
@@ -113,8 +116,9 @@ pub(crate) struct RunArgs {
     /// Number of retries after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) retries: u32,
-    /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs
-    #[arg(long)]
+    /// Run only what is out of date: use the results of earlier jobs with --reuse that ran the same
+    /// command on the same versions of the inputs
+    #[arg(long, visible_alias = "update")]
     pub(super) reuse: bool,
     /// Print up to this much of each task's standard output, and of its standard error. If a task
     /// writes more, the exit code is 1. Output beyond 1 MiB is printed when all tasks have ended
@@ -134,6 +138,8 @@ pub(crate) struct RunArgs {
     pub(super) keep_order: bool,
     #[command(flatten)]
     pub(super) results: ResultArgs,
+    #[command(flatten)]
+    pub(super) resume: ResumeArgs,
     /// Name of the job [default: the name of the program]
     #[arg(long)]
     pub(super) name: Option<String>,
@@ -185,7 +191,7 @@ pub(crate) struct RunArgs {
     #[arg(
         last = true,
         value_name = "COMMAND",
-        required_unless_present = "noop",
+        required_unless_present_any = ["noop", "resume", "resume_failed"],
         value_parser = words::name()
     )]
     pub(super) command: Vec<Name>,
@@ -217,6 +223,45 @@ impl RunArgs {
             shape.node.slots = Some((f64::from(jobs) * self.cpus).ceil() as u32);
         }
         shape
+    }
+
+    /// The words of the run to go on with, without the name of the program, if this command line
+    /// has no command of its own.
+    ///
+    /// # Errors
+    /// If there is no such run, or if there are other options than `--resume`.
+    pub fn earlier_words(
+        &self,
+        matches: &ArgMatches,
+    ) -> Result<Option<(Vec<OsString>, ResumeArgs)>, clap::Error> {
+        if !self.resume.is_given() || !self.command.is_empty() || self.noop {
+            return Ok(None);
+        }
+        let command = RunArgs::augment_args(clap::Command::new("run"));
+        let is_other = |arg: &&clap::Arg| {
+            !["resume", "resume_failed"].contains(&arg.get_id().as_str())
+                && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+        };
+        let wrong = |kind, why: String| Err(clap::Error::raw(kind, format!("{why}\n")));
+        if let Some(other) = command.get_arguments().find(is_other) {
+            let other = other.get_long().unwrap_or_default();
+            return wrong(
+                ErrorKind::ArgumentConflict,
+                format!(
+                    "--{other} needs the command of the tasks: write the whole command line again, \
+                     with --resume, or `eyas run --resume` alone"
+                ),
+            );
+        }
+        match self.resume.earlier_words() {
+            Ok(words) => Ok(Some(words)),
+            Err(why) => wrong(ErrorKind::ValueValidation, why.to_string()),
+        }
+    }
+
+    /// These are the arguments of an earlier run, with which this one goes on.
+    pub fn go_on(&mut self, resume: ResumeArgs) {
+        self.resume = resume;
     }
 
     /// Notes which options of the shape are on the command line, and not defaults.
