@@ -198,8 +198,8 @@ fn every_example_runs() {
     {
         cluster.write(name, fs::read(root().join("examples").join(name)).unwrap());
         if name == "scenario.toml" {
-            cluster.run(&["sim", "run", name]).exits(0);
-            cluster.run(&["model", name]).exits(0);
+            cluster.run(&["simulate", "run", name]).exits(0);
+            cluster.run(&["simulate", "model", name]).exits(0);
         } else {
             cluster.run(&["submit", "--wait", name]).exits(0);
         }

@@ -14,7 +14,6 @@ mod explain;
 mod io;
 mod job;
 mod map;
-mod model;
 mod mount;
 pub(crate) mod mount_helper;
 mod pool;
@@ -23,7 +22,7 @@ mod push;
 mod report;
 mod run;
 mod shim;
-mod sim;
+mod simulate;
 mod start;
 mod stop;
 mod submit;
@@ -112,11 +111,9 @@ pub(crate) enum Command {
     /// List the clusters of this machine, or remove the files of stopped clusters
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
-    /// Simulate a cluster: the real scheduling code on simulated nodes, disks and networks
-    #[command(subcommand)]
-    Sim(sim::SimCommand),
-    /// Estimate the run time of a workload on a cluster, with the papers' abstract model
-    Model(Box<model::ModelArgs>),
+    /// Simulate a cluster and its workload, or estimate its run time
+    #[command(subcommand, alias = "sim")]
+    Simulate(simulate::SimulateCommand),
     /// Print a completion script for a shell
     Completion(completion::CompletionArgs),
     /// Write the manual pages
@@ -190,10 +187,9 @@ async fn handle(command: Command, global: &GlobalArgs) -> Result<ExitCode, CliEr
         Command::Events(args) => events::events(args, global).await,
         Command::Proxy(args) => proxy::proxy(args, global).await,
         Command::Start(command) => start::start(*command, global).await,
-        Command::Sim(command) => sim::sim(command, global).await,
+        Command::Simulate(command) => simulate::simulate(command, global).await,
         Command::Stop => stop::stop(global).await,
         Command::Cluster(command) => cluster::cluster(&command, global).await,
-        Command::Model(args) => model::model(&args, global),
         Command::Completion(args) => completion::print(&args, Eyas::command()),
         Command::Man(args) => completion::write_man_pages(&args, Eyas::command()),
         Command::Guard { .. } | Command::GuardMount => Ok(ExitCode::SUCCESS),
