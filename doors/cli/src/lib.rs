@@ -18,6 +18,7 @@ mod exit_code;
 mod gather;
 mod get;
 mod global;
+mod help;
 mod hints;
 mod interrupt;
 mod local;
@@ -51,7 +52,7 @@ pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
     if let Some(called) = commands::mount_helper::called(words) {
         return print::fail(&called);
     }
-    let command = hints::with_negative_numbers(Eyas::command());
+    let command = help::arranged(hints::with_negative_numbers(Eyas::command()), words);
     let parsed = command.try_get_matches_from(words).and_then(|matches| Eyas::read(&matches));
     let eyas = match parsed {
         Ok(eyas) => eyas,
