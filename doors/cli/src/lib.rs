@@ -30,6 +30,7 @@ mod pool_args;
 mod pool_file;
 mod print;
 mod report;
+mod shared_disk;
 mod shim;
 mod show;
 mod trace;
