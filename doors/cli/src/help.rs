@@ -27,32 +27,10 @@ repository, then with the guides in docs/guides. docs/concepts.md explains words
 
 /// Commands with a short help, and the options that it shows. The other options are hidden unless
 /// the whole help is asked for.
-const SHORT: [(&str, &[&str]); 1] = [(
+const SHORT: [(&str, &str); 1] = [(
     "run",
-    &[
-        HELP_ALL,
-        "each",
-        "each-line",
-        "array",
-        "input",
-        "output",
-        "in-place",
-        "env",
-        "cpus",
-        "memory",
-        "timeout",
-        "retries",
-        "keep-order",
-        "results",
-        "joblog",
-        "dry-run",
-        "halt",
-        "name",
-        "report",
-        "pool",
-        "jobs",
-        "nodes",
-    ],
+    "help-all each each-line array input output in-place env cpus memory timeout retries \
+     keep-order dry-run name report pool jobs nodes",
 )];
 
 /// The option that asks for the whole help.
@@ -101,7 +79,8 @@ fn template(eyas: &Command) -> String {
 }
 
 /// The command with only these of its options in the help, and the names of the others behind it.
-fn shortened(command: Command, shown: &[&str]) -> Command {
+fn shortened(command: Command, shown: &str) -> Command {
+    let shown: Vec<_> = shown.split(' ').collect();
     let is_left_out =
         |arg: &Arg| !arg.is_hide_set() && arg.get_long().is_some_and(|long| !shown.contains(&long));
     let header = command.get_styles().get_header();
@@ -204,7 +183,8 @@ mod tests {
             let eyas = Eyas::command();
             let command = eyas.find_subcommand(name).expect("a command");
             let options: Vec<_> = command.get_arguments().filter_map(Arg::get_long).collect();
-            for option in shown {
+            let shown: Vec<_> = shown.split(' ').collect();
+            for option in &shown {
                 assert!(options.contains(option), "`eyas {name}` has no --{option}");
             }
             let described = |help: &str, option: &str| {
