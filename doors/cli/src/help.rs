@@ -111,6 +111,9 @@ fn shortened(command: Command, shown: &str) -> Command {
             chars += option.len() + 3;
         }
     }
+    if let Some(end) = command.get_after_help() {
+        let _ = write!(text, "\n\n{}", end.ansi());
+    }
     command.mut_args(|arg| if is_left_out(&arg) { arg.hide(true) } else { arg }).after_help(text)
 }
 
