@@ -456,7 +456,7 @@ fn last_is_a_job_in_the_name_of_a_kept_output() {
     assert_eq!(run(&["--array", "1", "-i", word, "--", "cat", word]), "2\n");
     // That job is now the last one, and keeps nothing.
     cluster
-        .run(&["run", "-i", word, "--array", "1", "--", "true"])
+        .run(&["run", "-i", "eyas://last/0/text", "--array", "1", "--", "true"])
         .exits(1)
-        .says(&["no kept output is named `eyas://7/1/text`"]);
+        .says(&["no kept output is named `eyas://7/0/text`"]);
 }

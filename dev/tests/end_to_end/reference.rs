@@ -38,7 +38,9 @@ fn commands(help: &str) -> Vec<&str> {
         part.lines().next().is_some_and(|heading| LISTS_OF_COMMANDS.contains(&heading))
     };
     let lines = help.split("\n\n").filter(is_list).flat_map(|part| part.lines().skip(1));
-    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    // An option begins with a dash, and the rest of a text is further to the right.
+    let lines = lines.filter_map(|line| line.strip_prefix("  "));
+    let names = lines.filter(|line| line.starts_with(char::is_alphabetic));
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
 }
 

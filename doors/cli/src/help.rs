@@ -44,7 +44,8 @@ pub(crate) fn option_for_all() -> Arg {
         .long(HELP_ALL)
         .action(ArgAction::HelpShort)
         .help("Print help with all options")
-        // After `--help` and `--version`, which clap adds at the end.
+        // Beside `--help` and `--version`, which clap adds at the end.
+        .help_heading(None::<&str>)
         .display_order(1000)
 }
 
@@ -65,7 +66,8 @@ pub(crate) fn arranged(eyas: Command, words: &[OsString]) -> Command {
 fn template(eyas: &Command) -> String {
     let (header, literal) = (eyas.get_styles().get_header(), eyas.get_styles().get_literal());
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
-    let width = eyas.get_subcommands().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let names = GROUPS.iter().flat_map(|(_, names)| *names);
+    let width = names.map(|name| name.len()).max().unwrap_or_default();
     for (group, names) in GROUPS {
         let _ = writeln!(text, "\n{header}{group}:{header:#}");
         for command in names.iter().filter_map(|name| eyas.find_subcommand(name)) {

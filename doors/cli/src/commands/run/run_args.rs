@@ -26,8 +26,9 @@ Examples:
 #[command(arg = help::option_for_all(), after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
-    /// is {} itself. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+ for a list that
-    /// is linked to the one before it
+    /// is {} itself. With --each and --each-line, a command without a placeholder gets {} as its
+    /// last word. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+ for a list that is
+    /// linked to the one before it
     #[arg(
         last = true,
         value_name = "COMMAND",
@@ -37,7 +38,7 @@ pub(crate) struct RunArgs {
     pub(super) command: Vec<Name>,
     /// Run one task for each file that matches GLOB; the task reads this file (may be repeated).
     /// Write the pattern in quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of
-    /// the cluster. A command without a placeholder gets {} as its last word
+    /// the cluster
     #[arg(
         long,
         value_name = "GLOB",
@@ -56,8 +57,7 @@ pub(crate) struct RunArgs {
         help_heading = "Items"
     )]
     pub(super) each_block: Vec<Name>,
-    /// Run one task for each line of FILE; `-` is standard input. A command without a placeholder
-    /// gets {} as its last word
+    /// Run one task for each line of FILE; `-` is standard input
     #[arg(
         long,
         value_name = "FILE",
