@@ -58,7 +58,7 @@ fn the_reference_of_the_command_line_is_current() {
     let mut page = String::from(
         "# Command line\n\n<!-- made by `make generate` from the help of each command \
          -->\n\nEvery command, as its `--help` prints it, or its `--help-all`, which has all \
-         options. `eyas man FOLDER` writes the same as manual pages.\n",
+         options.\n`eyas man FOLDER` writes the same as manual pages.\n",
     );
     write(&mut page, &[]);
     generated("docs/reference/cli.md", &page);
