@@ -98,7 +98,7 @@ pub(crate) enum Command {
     Top(top::TopArgs),
     /// Show what has happened in the cluster: jobs and executors
     Events(events::EventsArgs),
-    /// Start a dispatcher, an executor, or a whole cluster on this machine
+    /// Start a dispatcher, an executor, or a cluster on this machine
     #[command(subcommand)]
     Start(Box<start::StartCommand>),
     /// Pass on connections of executors that cannot reach the dispatcher
