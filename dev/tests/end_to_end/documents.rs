@@ -198,12 +198,34 @@ fn every_example_runs() {
     {
         cluster.write(name, fs::read(root().join("examples").join(name)).unwrap());
         if name == "scenario.toml" {
-            cluster.run(&["sim", "run", name]).exits(0);
-            cluster.run(&["model", name]).exits(0);
+            cluster.run(&["simulate", "run", name]).exits(0);
+            cluster.run(&["simulate", "model", name]).exits(0);
         } else {
             cluster.run(&["submit", "--wait", name]).exits(0);
         }
     }
     assert_eq!(cluster.names("sweep"), ["0.txt", "30.txt", "60.txt", "90.txt"]);
     assert!(cluster.read("frequencies.txt").contains("1 ishmael"));
+}
+
+#[test]
+fn the_examples_of_the_help_run() {
+    let home = Home::new();
+    home.write("texts/whale.txt", "call me ishmael\n");
+    home.write("texts/cities.txt", "it was the best of times\n");
+    home.write("list.txt", "one\ntwo\n");
+    let folder = eyas().parent().expect("eyas is in a folder");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    for words in [&["--help"][..], &["run", "--help"]] {
+        let help = home.eyas(words).exits(0).stdout;
+        let (_, examples) = help.split_once("\nExamples:\n").expect("examples");
+        let lines: Vec<_> = examples.lines().take_while(|line| line.starts_with("  ")).collect();
+        assert_eq!(lines.len(), 3, "{help}");
+        for line in lines {
+            let mut command = home.command_of(Command::new("bash"), &["-c", line]);
+            command.env("PATH", &path);
+            home.finish(command).exits(0);
+        }
+    }
+    assert_eq!(home.names("."), ["cities.txt.gz", "list.txt", "texts", "whale.txt.gz"]);
 }

@@ -19,6 +19,7 @@ mod exit_code;
 mod gather;
 mod get;
 mod global;
+mod help;
 mod hints;
 mod interrupt;
 mod local;
@@ -30,6 +31,7 @@ mod pool_args;
 mod pool_file;
 mod print;
 mod report;
+mod shared_disk;
 mod shim;
 mod show;
 mod trace;
@@ -52,7 +54,7 @@ pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
     if let Some(called) = commands::mount_helper::called(words) {
         return print::fail(&called);
     }
-    let command = hints::with_negative_numbers(Eyas::command());
+    let command = help::arranged(hints::with_negative_numbers(Eyas::command()), words);
     let parsed = command.try_get_matches_from(words).and_then(|matches| Eyas::read(&matches));
     let eyas = match parsed {
         Ok(eyas) => eyas,

@@ -333,7 +333,7 @@ impl Draft {
     }
 
     /// The files, objects of a bucket (`s3://…`), files of the cluster (`eyas:///…`) or kept
-    /// outputs (`eyas://JOB/…`) that match a pattern, sorted by name; kept outputs are in the order
+    /// outputs (`eyas://JOB/…`; JOB may be `last`) that match a pattern, sorted by name; kept outputs are in the order
     /// of their tasks. The name of an existing file or object matches that file only, even if it
     /// has special characters. Any other URL stands for itself.
     ///
@@ -553,7 +553,7 @@ impl Draft {
 
     pub(crate) fn url(&self, path_or_url: &Name) -> Result<Name, DraftError> {
         if is_kept_name(path_or_url) {
-            return Ok(path_or_url.clone());
+            return Ok(self.kept.as_looked_up(path_or_url));
         }
         if path_or_url.is_url() || path_or_url.starts_with(b"/") {
             return Ok(url_of(path_or_url)?);

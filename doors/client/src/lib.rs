@@ -59,6 +59,7 @@ pub use jobfile::{
     Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError,
     check_requirements, draft_job, read_job_file, read_job_text,
 };
+pub use kept::numbered;
 pub use kept_error::KeptError;
 pub use map::{
     BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask,

@@ -15,6 +15,7 @@ use crate::error::CliError;
 use crate::local::{LocalCluster, LocalFolders};
 use crate::node_args::ShapeArgs;
 use crate::pool_args::parse_pool_words;
+use crate::shared_disk;
 
 /// The pool of a cluster that this command starts.
 pub(super) struct RunPool {
@@ -37,7 +38,10 @@ pub(super) async fn start_own(
     shape: &ShapeArgs,
     pool: Option<RunPool>,
 ) -> Result<(LocalCluster, Client), CliError> {
-    let Some(pool) = pool else { return LocalCluster::start(folders, "run", shape).await };
+    let Some(pool) = pool else {
+        shared_disk::warn(&folders.stores, shared_disk::SET_TMPDIR);
+        return LocalCluster::start(folders, "run", shape).await;
+    };
     let folders = LocalFolders { is_reachable: pool.is_elsewhere, ..folders };
     let (local, mut client) =
         LocalCluster::start(folders, "run", &ShapeArgs { nodes: 0, ..shape.clone() }).await?;

@@ -28,12 +28,12 @@ pub(super) struct ResultArgs {
     #[arg(long, visible_alias = "eta")]
     pub bar: bool,
     /// Print the commands, and run none
-    #[arg(long)]
+    #[arg(long, help_heading = "Job")]
     pub dry_run: bool,
     /// Stop before all tasks have ended: never, or WHEN,WHAT=N with now or soon (running tasks end
     /// first), and fail, success or done, such as now,fail=1 or soon,fail=10%. Without this
     /// option, a job stops when its first 20 tasks have failed in the same way
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, value_name = "RULE", help_heading = "Job")]
     pub halt: Option<HaltRule>,
 }
 
