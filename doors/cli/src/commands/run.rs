@@ -220,14 +220,7 @@ async fn run_on(
     let goes_on = args.resume.is_given();
     let files = args.results.files(texts.as_ref(), goes_on);
     let mut files = files.inspect_err(|_| progress.clear())?;
-    let submitted = match is_own {
-        // The job ends with its cluster, so it need not be cancelled.
-        true => tokio::select! {
-            job = client.submit(draft) => job.map(Some).map_err(CliError::from),
-            () = interrupt.received() => Ok(None),
-        },
-        false => waiting::submit(&mut client, draft, &progress, &mut interrupt).await,
-    };
+    let submitted = submit(&mut client, draft, is_own, &progress, &mut interrupt).await;
     let Some(job) = submitted.inspect_err(|_| progress.clear())? else {
         progress.clear();
         return Ok(ExitCode::from(INTERRUPTED));
@@ -278,6 +271,24 @@ async fn run_on(
     // Tasks that have failed in the run before this one have still failed.
     let code = if code == 0 && resumption.failed > 0 { FAILED } else { code };
     Ok(ExitCode::from(code))
+}
+
+/// Submits the job; `None` after an interrupt.
+async fn submit(
+    client: &mut Client,
+    draft: Draft,
+    is_own: bool,
+    progress: &ProgressDisplay,
+    interrupt: &mut Interrupt,
+) -> Result<Option<JobId>, CliError> {
+    if !is_own {
+        return waiting::submit(client, draft, progress, interrupt).await;
+    }
+    // The job ends with its cluster, so it need not be cancelled.
+    tokio::select! {
+        job = client.submit(draft) => Ok(Some(job?)),
+        () = interrupt.received() => Ok(None),
+    }
 }
 
 /// The exit code of a job whose output was cut, if it is `code` otherwise.
