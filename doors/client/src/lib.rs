@@ -30,6 +30,7 @@ mod draft_files;
 mod events;
 mod get;
 mod globs;
+mod graph;
 mod jobfile;
 mod kept;
 mod kept_error;
