@@ -18,6 +18,7 @@ mod exit_code;
 mod gather;
 mod get;
 mod global;
+mod graph;
 mod hints;
 mod interrupt;
 mod local;
