@@ -47,7 +47,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::picture::tests::{picture, reads, template};
+    use super::super::example::{picture, reads, template};
 
     #[test]
     fn names_stay_inside_their_quotes() {

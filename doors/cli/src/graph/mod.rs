@@ -2,6 +2,8 @@
 //! stand, and `svg` and `dot` write it.
 
 mod dot;
+#[cfg(test)]
+mod example;
 mod layers;
 mod picture;
 mod places;

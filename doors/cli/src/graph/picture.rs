@@ -149,27 +149,9 @@ impl TemplateBox {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::example::{picture, reads, template};
     use super::*;
-    use crate::report::example;
-
-    pub fn template(number: u16, id: &str, tasks: u64) -> TemplateView {
-        TemplateView {
-            template: number,
-            id: Some(id.into()),
-            command: vec!["/usr/bin/sort".into(), "-m".into(), "{}".into()],
-            tasks: TaskCounts { succeeded: tasks, ..TaskCounts::default() },
-        }
-    }
-
-    pub fn reads(from: u16, to: u16, pairs: u64) -> TemplateReads {
-        TemplateReads { from, to, pairs, in_order: Some((0, 1)) }
-    }
-
-    pub fn picture(templates: Vec<TemplateView>, reads: Vec<TemplateReads>) -> GraphPicture {
-        let graph = JobGraph { templates, reads, ..JobGraph::default() };
-        GraphPicture::of(&example::diffusion().job, &graph)
-    }
 
     #[test]
     fn arrows_say_which_tasks_read() {

@@ -268,7 +268,7 @@ fn cut(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::picture::tests::{picture, reads, template};
+    use super::super::example::{picture, reads, template};
     use super::*;
 
     #[test]
