@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 pub use eyas_types::TaskResult;
 use eyas_types::access::{KeyId, KeyRole};
+use eyas_types::course::TaskCounts;
 use eyas_types::{
     Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem, TaskTemplate,
 };
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::executor::TransferAddress;
 use crate::pool::PoolsRequest;
 use crate::trust::SecretText;
+use crate::view::graph::{TemplateReads, TemplateView};
 use crate::view::pool::PoolView;
 use crate::view::{
     EventView, ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView,
@@ -242,6 +244,14 @@ pub enum FromClient {
         /// The job.
         job: JobId,
     },
+    /// Answered by `Graph`: the templates of a job, what their tasks read of each other, and the
+    /// objects of the job, a part at a time. Minor version 2.
+    Graph {
+        /// The job.
+        job: JobId,
+        /// First index of a template, a task and an object.
+        from: u32,
+    },
 }
 
 impl FromClient {
@@ -362,6 +372,8 @@ pub enum ToClient {
     },
     /// Events of the cluster.
     Events(EventsPart),
+    /// A part of a job's graph. Minor version 2.
+    Graph(GraphPart),
 }
 
 /// Where a stream of events goes on.
@@ -469,6 +481,21 @@ pub struct RecordedOutput {
     pub kept: u8,
     /// Nodes keep it only until all tasks that read it have succeeded.
     pub until_read: bool,
+}
+
+/// A part of a job's graph: the templates, tasks and objects of a range of indices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GraphPart {
+    /// Templates, without numbers of tasks.
+    pub templates: Vec<TemplateView>,
+    /// Numbers of tasks, by template and state.
+    pub tasks: Vec<(u16, TaskCounts)>,
+    /// What these tasks read.
+    pub reads: Vec<TemplateReads>,
+    /// Ids and sizes of objects with which the job was submitted.
+    pub objects: Vec<(ObjectId, u64)>,
+    /// First index of the next part, if there are more.
+    pub next: Option<u32>,
 }
 
 /// Outputs that some of a job's tasks keep in the cluster.

@@ -2,6 +2,7 @@
 //! so a field that changes its meaning needs a new [`SCHEMA_VERSION`].
 
 pub mod files;
+pub mod graph;
 pub mod io;
 pub mod pool;
 

@@ -5,6 +5,7 @@
 pub(crate) mod changes;
 mod explain;
 mod failures;
+pub(crate) mod graph;
 pub(crate) mod kept;
 mod pools;
 mod results;

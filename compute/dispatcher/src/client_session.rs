@@ -102,6 +102,7 @@ impl Client {
             Ask::Explain { task } => ToClient::Explained(Box::new(service.explain(task).await?)),
             Ask::Report { job } => ToClient::Report(Box::new(service.report(job).await?)),
             Ask::Trace { job, from } => ToClient::Trace(service.trace(job, from).await?),
+            Ask::Graph { job, from } => ToClient::Graph(service.graph(job, from).await?),
             Ask::Inputs { job, from } => ToClient::Inputs(service.inputs(job, from).await?),
             Ask::Kept { job, from, to, doubted } => {
                 ToClient::Kept(service.kept(job, from..to, doubted).await?)

@@ -20,7 +20,7 @@ use eyas_jobs::{JobSpec, SpecError};
 use eyas_pools::PoolsAnswer;
 use eyas_types::access::{KeyId, KeyRole};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
-use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TracePart};
+use eyas_wire::client::{EventPosition, GraphPart, InputsPart, KeptPart, PushRequest, TracePart};
 use eyas_wire::pool::PoolsRequest;
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
@@ -139,6 +139,13 @@ pub trait Service: Send + Sync {
     /// # Errors
     /// If results cannot be read.
     fn trace(&self, job: JobId, from: u32) -> impl Future<Output = Answer<TracePart>> + Send;
+
+    /// Templates of a job, what their tasks read of each other, and its objects, a part from index
+    /// `from` on.
+    ///
+    /// # Errors
+    /// If the job cannot be read.
+    fn graph(&self, job: JobId, from: u32) -> impl Future<Output = Answer<GraphPart>> + Send;
 
     /// Objects that failed and cancelled tasks of an ended job read, a part from task `from` on.
     ///

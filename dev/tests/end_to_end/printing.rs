@@ -42,6 +42,7 @@ fn words_of(command: &str) -> Call {
         "submit" => call(&["job.jsonl"]),
         "job list" | "executor list" | "dfs ls" | "dfs du" | "dfs verify" | "dfs rebalance"
         | "io status" => call(&[]),
+        "job graph" => call(&["1"]),
         "job show" | "job wait" | "job retry" | "task list" => call(&["1"]),
         "job get" => call(&["1", "--to", "got", "--force"]),
         "job cancel" | "job release" => call(&["2"]),

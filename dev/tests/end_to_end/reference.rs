@@ -146,6 +146,7 @@ fn answers_in_json_are_what_the_schema_says() {
     let asked: &[&[&str]] = &[
         &["job", "list"],
         &["job", "show", "1"],
+        &["job", "graph", "1"],
         &["task", "list", "1"],
         &["task", "show", "1.0"],
         &["executor", "list"],

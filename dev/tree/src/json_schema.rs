@@ -10,6 +10,7 @@ use crate::reference::{TypeText, types};
 const ANSWERS: &[(&str, &[&str])] = &[
     ("executors", &["Vec<ExecutorView>", "u64"]),
     ("file", &["FileView"]),
+    ("graph", &["JobGraph"]),
     ("io", &["IoView"]),
     ("job", &["JobId"]),
     ("jobs", &["Vec<JobView>", "u64"]),

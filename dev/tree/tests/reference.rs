@@ -31,6 +31,7 @@ fn the_page_of_json_answers_is_current() {
     let sources = [
         "base/wire/src/view.rs",
         "base/wire/src/view/files.rs",
+        "base/wire/src/view/graph.rs",
         "base/wire/src/view/io.rs",
         "base/wire/src/view/pool.rs",
         "base/types/src/course.rs",

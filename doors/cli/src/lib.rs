@@ -19,6 +19,7 @@ mod exit_code;
 mod gather;
 mod get;
 mod global;
+mod graph;
 mod help;
 mod hints;
 mod interrupt;

@@ -151,7 +151,7 @@
     },
     {
       title: "Hit rates",
-      note: "Share of inputs from the executor's own store, from a peer, from persistent storage, and from files of the cluster",
+      note: "Local is the hit rate: inputs on the node's own disk. Peer: other nodes' disks. Persistent: storage",
       wide: true,
       height: 190,
       unit: "percent",
@@ -163,7 +163,7 @@
     },
     {
       title: "Queue",
-      note: "Number of tasks that are ready to run, and of tasks at executors",
+      note: "Tasks that are ready to run, and tasks at executors, which run or fetch inputs first (staging)",
       unit: "count",
       rest: "maximum",
       lines: [

@@ -11,10 +11,12 @@ use eyas_types::dfs::NodeId;
 use eyas_types::{Input, InputFrom, JobId, TaskItem};
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
+use eyas_wire::view::graph::JobGraph;
 use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
 
 use crate::client_error::ClientError;
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
+use crate::graph::graph_of;
 use crate::output_file::OutputReader;
 use crate::users::name_of_user;
 
@@ -150,6 +152,25 @@ impl Client {
             ToClient::Done(count) => Ok(count),
             _ => Err(ClientError::Unexpected),
         }
+    }
+
+    /// The graph of a job: its templates, what their tasks read of each other, and a digest of its
+    /// inputs.
+    ///
+    /// # Errors
+    /// If there is no such job or the dispatcher is of an earlier version, or the connection ends.
+    pub async fn graph(&mut self, job: JobId) -> Result<JobGraph, ClientError> {
+        if self.session.minor < 2 {
+            return Err(ClientError::Earlier { what: "tell the graph of a job" });
+        }
+        let (mut parts, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let answer = self.ask(FromClient::Graph { job, from }).await?;
+            let ToClient::Graph(part) = answer else { return Err(ClientError::Unexpected) };
+            next = part.next;
+            parts.push(part);
+        }
+        Ok(graph_of(parts))
     }
 
     /// Connects to the cluster's distributed file system.

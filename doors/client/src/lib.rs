@@ -31,6 +31,7 @@ mod events;
 mod fingerprints;
 mod get;
 mod globs;
+mod graph;
 mod jobfile;
 mod kept;
 mod kept_error;

@@ -10,7 +10,7 @@ use eyas_pools::PoolsAnswer;
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::course::{JobOwner, MAX_USER_BYTES};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
-use eyas_wire::client::{EventPosition, InputsPart, KeptPart, PushRequest, TracePart};
+use eyas_wire::client::{EventPosition, GraphPart, InputsPart, KeptPart, PushRequest, TracePart};
 use eyas_wire::pool::PoolsRequest;
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
@@ -27,7 +27,7 @@ use super::{
     Answer, CheckedJob, FilesNodes, Service, ServiceError, StoppingCluster, TaskQuery,
     WatchedResults,
 };
-use crate::answers::{Explainer, changes};
+use crate::answers::{Explainer, changes, graph};
 use crate::dispatcher_core::DispatcherCore;
 use crate::events::EventStream;
 use crate::keys::{Keys, KeysError};
@@ -169,6 +169,12 @@ impl Service for Caller {
     async fn trace(&self, job: JobId, from: u32) -> Answer<TracePart> {
         self.permit(RequiredRight::Job(job))?
             .ask_of_job(job, move |core| Ok(core.views().trace(core.views().job(job)?, from)?))
+            .await
+    }
+
+    async fn graph(&self, job: JobId, from: u32) -> Answer<GraphPart> {
+        self.permit(RequiredRight::Job(job))?
+            .ask_of_job(job, move |core| Ok(graph::part(core.views().job(job)?, from)))
             .await
     }
 

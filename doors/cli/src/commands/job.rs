@@ -1,6 +1,8 @@
 //! `eyas job …`: manages submitted jobs.
 
-use clap::Subcommand;
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, ObjectSpec};
@@ -11,8 +13,9 @@ use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::get::{self, DestinationArgs};
 use crate::global::{GlobalArgs, ReconnectArgs, WhichJob};
+use crate::graph::{self, GraphPicture};
 use crate::interrupt::Interrupt;
-use crate::print::say;
+use crate::print::{self, say};
 use crate::show;
 use crate::waiting::{self, ProgressDisplay};
 
@@ -62,6 +65,18 @@ pub(crate) enum JobCommand {
         #[arg(long)]
         current: bool,
     },
+    /// Draw the graph of a job: a box for each template with the states of its tasks, and an arrow
+    /// for each template whose outputs another one reads
+    Graph {
+        /// The job's id, or `last` for the job that was submitted last
+        job: WhichJob,
+        /// Write the graph to FILE instead of standard output
+        #[arg(long, short = 'o', value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Format of the graph
+        #[arg(long, value_enum, default_value = "svg")]
+        format: GraphFormat,
+    },
     /// Let executors evict the outputs that an ended job keeps in the cluster
     Release {
         /// The job's id, or `last` for the job that was submitted last
@@ -76,6 +91,15 @@ pub(crate) enum JobCommand {
     },
 }
 
+/// The format of a graph.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// A picture for browsers and documents
+    Svg,
+    /// The language of Graphviz, for other programs that draw
+    Dot,
+}
+
 pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     match command {
@@ -85,13 +109,13 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
             };
             let user = name_of_user();
             jobs.retain(|job| !mine || job.owner.user == user);
-            print(&jobs, global)?;
+            print_jobs(&jobs, global)?;
         }
         JobCommand::Show { job } => {
             let job = job_of(&mut client, job).await?;
             let answer = client.ask(FromClient::Jobs { job: Some(job) }).await?;
             let ToClient::Jobs(jobs) = answer else { return unexpected() };
-            print(&jobs, global)?;
+            print_jobs(&jobs, global)?;
         }
         JobCommand::Wait { jobs, reconnect } => {
             let ids = jobs_of(&mut client, jobs).await?;
@@ -124,6 +148,10 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
             let job = job_of(&mut client, job).await?;
             retry(&mut client, job, current, global).await?;
         }
+        JobCommand::Graph { job, output, format } => {
+            let job = job_of(&mut client, job).await?;
+            draw(&mut client, job, output.as_deref(), format, global).await?;
+        }
         JobCommand::Release { job } => {
             let job = job_of(&mut client, job).await?;
             let count = done(client.ask(FromClient::Release { job }).await?)?;
@@ -136,11 +164,7 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
         }
         JobCommand::Forget { jobs } => {
             let ids = jobs_of(&mut client, jobs).await?;
-            for job in &ids {
-                done(client.ask(FromClient::Forget { job: *job }).await?)?;
-            }
-            let count = ids.len() as u64;
-            print_count("jobs", count, &format!("forgot {}", format_count(count, "job")), global)?;
+            forget(&mut client, &ids, global).await?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -165,6 +189,40 @@ fn print_count(
         return show::json(name, &count);
     }
     say!("{sentence}");
+    Ok(())
+}
+
+async fn forget(client: &mut Client, jobs: &[JobId], global: &GlobalArgs) -> Result<(), CliError> {
+    for job in jobs {
+        done(client.ask(FromClient::Forget { job: *job }).await?)?;
+    }
+    let count = jobs.len() as u64;
+    print_count("jobs", count, &format!("forgot {}", format_count(count, "job")), global)
+}
+
+/// Prints the graph of a job, or writes it to a file.
+async fn draw(
+    client: &mut Client,
+    job: JobId,
+    output: Option<&Path>,
+    format: GraphFormat,
+    global: &GlobalArgs,
+) -> Result<(), CliError> {
+    let answer = client.ask(FromClient::Jobs { job: Some(job) }).await?;
+    let ToClient::Jobs(jobs) = answer else { return unexpected() };
+    let found = client.graph(job).await?;
+    if global.json {
+        return show::json("graph", &found);
+    }
+    let Some(view) = jobs.first() else { return unexpected() };
+    let picture = GraphPicture::of(view, &found);
+    let text = match format {
+        GraphFormat::Svg => graph::svg(&picture),
+        GraphFormat::Dot => graph::dot(&picture),
+    };
+    let Some(path) = output else { return Ok(print::text(&text)?) };
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    say!("the graph is in {}", path.display());
     Ok(())
 }
 
@@ -212,7 +270,7 @@ fn unchanged(job: JobId, changed: &[ChangedInput]) -> Result<Vec<(u32, ObjectSpe
     .into())
 }
 
-fn print(jobs: &[eyas_client::view::JobView], global: &GlobalArgs) -> Result<(), CliError> {
+fn print_jobs(jobs: &[eyas_client::view::JobView], global: &GlobalArgs) -> Result<(), CliError> {
     if global.json { show::json("jobs", jobs) } else { show::jobs(jobs) }
 }
 

@@ -34,11 +34,11 @@ pub(crate) struct ReportArgs {
 pub(crate) async fn report(args: ReportArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     let job = job_of(&mut client, args.job).await?;
-    let report = fetch(&mut client, job).await?;
+    let (report, details) = pages::fetch(&mut client, job).await?;
     let baseline = match args.baseline {
         Some(which) => {
             let job = job_of(&mut client, which).await?;
-            Some(fetch(&mut client, job).await?)
+            Some(fetch_figures(&mut client, job).await?)
         }
         None => None,
     };
@@ -50,13 +50,14 @@ pub(crate) async fn report(args: ReportArgs, global: &GlobalArgs) -> Result<Exit
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.output.unwrap_or_else(|| PathBuf::from(format!("eyas-report-{job}.html")));
-    pages::write(&path, &report, baseline.as_ref())?;
-    print::text(&pages::table(&report))?;
+    pages::write(&path, &report, Some(&details), baseline.as_ref())?;
+    print::text(&pages::table(&report, Some(&details)))?;
     say!("the report is in {}", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
-async fn fetch(client: &mut Client, job: JobId) -> Result<JobReport, CliError> {
+/// The report of a baseline.
+async fn fetch_figures(client: &mut Client, job: JobId) -> Result<JobReport, CliError> {
     match client.ask(FromClient::Report { job }).await? {
         ToClient::Report(report) => Ok(*report),
         _ => unexpected(),

@@ -6,16 +6,14 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::error::ErrorKind;
-use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{JobId, Name, shown};
-use eyas_client::view::JobReport;
 use eyas_client::{Client, ClientError, Draft, ScratchFolder, TaskTexts, home};
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, SessionError, trusted};
 use tokio::sync::mpsc;
 
 use crate::clock::unix_s;
-use crate::connect::{connect_to, unexpected};
+use crate::connect::connect_to;
 use crate::error::{CliError, FAILED, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
@@ -310,9 +308,9 @@ async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<()
     }
     // The connection of the watch may have been closed in the middle of an answer, so a new one is
     // opened.
-    let report = fetch_report(&mut Client::connect(access).await?, job).await?;
+    let (report, details) = pages::fetch(&mut Client::connect(access).await?, job).await?;
     for path in args.report.iter().filter(|path| *path != "none").map(Path::new) {
-        pages::write(path, &report, None)?;
+        pages::write(path, &report, Some(&details), None)?;
         say!("report: {}", path.display());
     }
     if args.report.is_empty() {
@@ -321,18 +319,12 @@ async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<()
         // Command lines and paths are for their user alone.
         let folder = PrivateFolder::make(&path)?;
         folder.close()?;
-        folder.write_for_now(name.as_ref(), pages::html(&report, None).as_bytes())?;
+        folder
+            .write_for_now(name.as_ref(), pages::html(&report, Some(&details), None).as_bytes())?;
         say!("report: {}", path.join(name).display());
         remove_old_reports(&path);
     }
     Ok(())
-}
-
-async fn fetch_report(client: &mut Client, job: JobId) -> Result<JobReport, CliError> {
-    match client.ask(FromClient::Report { job }).await? {
-        ToClient::Report(report) => Ok(*report),
-        _ => unexpected(),
-    }
 }
 
 /// Removes the reports in eyas's home that are too old or too many. Errors are ignored: the next

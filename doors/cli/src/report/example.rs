@@ -4,9 +4,12 @@
 
 use eyas_types::outcome::{Amount, Reads};
 use eyas_types::{JobId, TaskId};
+use eyas_wire::view::graph::{JobGraph, TemplateReads, TemplateView};
 use eyas_wire::view::{
-    FailureView, JobOwner, JobReport, JobState, JobView, Metrics, Sample, TaskCounts,
+    FailureView, JobOwner, JobReport, JobState, JobView, Metrics, Sample, TaskCounts, TaskView,
 };
+
+use super::details::{FailureGroup, JobDetails};
 
 const TASKS: f64 = 250_000.0;
 const INPUT_BYTES: u64 = 10_000_000;
@@ -74,6 +77,66 @@ pub fn hostile() -> JobReport {
         failure(40, "exit code 1", String::new()),
     ];
     report
+}
+
+/// What was asked of a job beside its report: 90 tasks on three executors, of which 41 failed, and
+/// one whose names try to act as markup.
+pub fn details() -> JobDetails {
+    let act = "<script>alert(3)</script>.fits";
+    let task = |index: u32| TaskView {
+        task: TaskId { job: JobId(7), index },
+        id: None,
+        state: if index % 2 == 1 && index < 82 { "failed" } else { "succeeded" }.into(),
+        priority: 0,
+        item: if index == 5 { act.into() } else { format!("/data/{index}.fits").as_str().into() },
+        command: vec!["stack".into(), act.into()],
+        tries: 1,
+        executor: Some(if index == 5 { act.into() } else { format!("node-{}", index % 3) }),
+        status: Some(if index % 2 == 1 { "exit code 2" } else { "succeeded" }.into()),
+        queued_us: 1000,
+        waited_us: 2000,
+        ran_us: u64::from(index + 1) * 100_000,
+        suspended_us: 0,
+        cpu_us: 50_000,
+        peak_memory_bytes: 1_000_000,
+        reused: None,
+        estimate: None,
+        reads: Reads::default(),
+    };
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let template = |template, id: Option<&str>, command, succeeded| TemplateView {
+        template,
+        id: id.map(str::to_owned),
+        command,
+        tasks: TaskCounts { succeeded, ..TaskCounts::default() },
+    };
+    let graph = JobGraph {
+        templates: vec![
+            template(0, None, words(&["stack", "{}", "a b"]), 89),
+            template(1, Some(act), words(&["merge", act]), 1),
+        ],
+        reads: vec![TemplateReads { from: 0, to: 1, pairs: 89, in_order: None }],
+        inputs: 12,
+        input_bytes: 1200,
+        input_digest: "0123abcd".into(),
+    };
+    let example = |index| FailureView {
+        task: TaskId { job: JobId(7), index },
+        id: Some(act.into()),
+        item: act.into(),
+        command: vec!["stack".into(), act.into()],
+        status: "exit code 2".into(),
+        stderr: format!("cannot open {act}\nsecond line"),
+    };
+    JobDetails {
+        graph: Some(graph),
+        tasks: (0..90).map(task).collect(),
+        failures: vec![FailureGroup {
+            reason: "exit code 2".into(),
+            count: 41,
+            examples: vec![example(1), example(3), example(5)],
+        }],
+    }
 }
 
 fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> JobView {

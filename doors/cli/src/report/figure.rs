@@ -186,8 +186,8 @@ fn all_breakdowns(report: &JobReport) -> [Breakdown; 3] {
             name: "Inputs",
             sign: "HR",
             value: format_bytes(reads.bytes()),
-            meaning: "Sources of inputs: the store of the task's executor, a peer's store, \
-                      persistent storage, or files of the cluster.",
+            meaning: "Where inputs came from. Local: the disk of the task's own node (a hit). \
+                      Peer: the disk of another node. Persistent: the storage that the job named.",
             section: "§5.1.3",
             parts: inputs,
             nothing: "No input has been read yet.",

@@ -8,29 +8,44 @@
 
 mod amount;
 mod course;
+mod details;
+mod escaped;
 #[cfg(test)]
-mod example;
+pub(crate) mod example;
+mod facts;
+mod failures;
 mod figure;
 mod page;
 mod plots;
+mod provenance;
+mod run_times;
+mod tasks;
 mod text;
 
-use eyas_wire::view::pool::PoolView;
-use eyas_wire::view::{JobReport, JobView, SCHEMA_VERSION, Sample};
+use eyas_wire::view::{JobReport, SCHEMA_VERSION, Sample};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, ValueError};
 
+pub(crate) use amount::{count, counted};
+pub(crate) use details::{JobDetails, fetch};
+pub(crate) use escaped::EscapedText;
+pub(crate) use provenance::command_of;
+
 pub use amount::{moment, utc};
 pub use plots::{Axis, Plot, PlotLine, plots};
 
 /// The report as one self-contained HTML page. With a `baseline`, the page compares the two jobs:
 /// by the speedup and the performance index of the paper, and with the throughput of the baseline
-/// as a thin line.
-pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
-    page::html(report, baseline)
+/// as a thin line. With `details`, the page has commands, tasks and inputs, too.
+pub fn html(
+    report: &JobReport,
+    details: Option<&JobDetails>,
+    baseline: Option<&JobReport>,
+) -> String {
+    page::html(report, details, baseline)
 }
 
 /// The format of a report; the extension of the file name selects it.
@@ -56,9 +71,14 @@ impl ReportFormat {
     }
 
     /// The report in this format.
-    pub fn text(self, report: &JobReport, baseline: Option<&JobReport>) -> String {
+    pub fn text(
+        self,
+        report: &JobReport,
+        details: Option<&JobDetails>,
+        baseline: Option<&JobReport>,
+    ) -> String {
         match self {
-            ReportFormat::Page => html(report, baseline),
+            ReportFormat::Page => html(report, details, baseline),
             ReportFormat::Csv => csv(report),
             ReportFormat::Json => json(report),
         }
@@ -78,36 +98,18 @@ pub(crate) fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
 pub(crate) fn write(
     path: &Path,
     report: &JobReport,
+    details: Option<&JobDetails>,
     baseline: Option<&JobReport>,
 ) -> Result<(), CliError> {
     let format = ReportFormat::of(path).ok_or_else(|| {
         format!("{}: the name of a report ends in .html, .csv or .json", path.display())
     })?;
-    let text = format.text(report, baseline);
+    let text = format.text(report, details, baseline);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)
             .map_err(|e| format!("cannot create the folder {}: {e}", folder.display()))?;
     }
     std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
-}
-
-/// Whether a job was simulated: such a job has no time of submission.
-fn is_simulated(job: &JobView) -> bool {
-    job.submitted_unix_ms == 0
-}
-
-/// The node time of a pool.
-fn node_hours(pool: &PoolView) -> String {
-    format!("{:.2} node-hours", pool.node_seconds / 3600.0)
-}
-
-/// The nodes that a pool has requested, and their cost if they have a price.
-fn nodes_of(pool: &PoolView) -> String {
-    let cost = if pool.price > 0.0 { format!(", cost {:.2}", pool.cost) } else { String::new() };
-    format!(
-        "{} nodes requested, {} granted, {} given back{cost}",
-        pool.nodes_requested, pool.nodes_granted, pool.nodes_given_back
-    )
 }
 
 /// The samples of the job, one in each row. The names of the columns end in their units.
@@ -141,8 +143,8 @@ pub fn json(report: &JobReport) -> String {
 }
 
 /// The metrics as lines of text for a terminal, aligned, with units.
-pub fn table(report: &JobReport) -> String {
-    text::table(report)
+pub fn table(report: &JobReport, details: Option<&JobDetails>) -> String {
+    text::table(report, details)
 }
 
 /// A column of the CSV: its name, and its value for a sample.

@@ -7,19 +7,20 @@
 
 use super::amount::{bits_per_second, count, counted, duration, moment, number, share, times};
 use super::course::{SampleColumns, condense, per_second};
+use super::details::JobDetails;
+use super::escaped::{EscapedText, fill};
+use super::facts::{is_simulated, node_hours, nodes_of};
 use super::figure::{Breakdown, Figure, breakdowns, comparisons, figures};
-use super::{is_simulated, node_hours, nodes_of};
-use crate::show::details;
-use eyas_types::shown::with_short_quotes;
+use super::{failures, provenance, tasks};
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState, Sample};
 use serde::Serialize;
-use std::fmt::{self, Display, Formatter, Write};
-use std::iter::once;
+use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("../../web/report.html");
 pub(super) const STYLE: &str = include_str!("../../web/report.css");
 const SCRIPT: &str = include_str!("../../web/report.js");
+const TASKS_SCRIPT: &str = include_str!("../../web/tasks.js");
 pub(super) const CHART_STYLE: &str = include_str!("../../web/vendor/uplot-1.6.32/uPlot.min.css");
 pub(super) const CHART_SCRIPT: &str =
     include_str!("../../web/vendor/uplot-1.6.32/uPlot.iife.min.js");
@@ -29,7 +30,15 @@ pub(super) const CHART_SCRIPT: &str =
 const TABLE_ROWS: usize = 60;
 
 /// The page. See [`super::html`].
-pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
+pub fn html(
+    report: &JobReport,
+    details: Option<&JobDetails>,
+    baseline: Option<&JobReport>,
+) -> String {
+    let of_details = |section: fn(&JobDetails, &JobReport) -> String| {
+        details.map(|details| section(details, report)).unwrap_or_default()
+    };
+    let graph = details.and_then(|details| details.graph.as_ref());
     let blank = |section: String, show: bool| if show { section } else { String::new() };
     let charts = match report.samples.is_empty() {
         true => NO_CHARTS,
@@ -49,7 +58,12 @@ pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
                 baseline.map(|baseline| comparison(report, baseline)).unwrap_or_default(),
             ),
             ("charts", charts.into()),
-            ("failures", blank(failures(report), !report.failures.is_empty())),
+            ("commands", graph.map(provenance::commands).unwrap_or_default()),
+            ("failures", failures::section(report, details)),
+            ("run_times", of_details(tasks::run_times)),
+            ("tasks", of_details(tasks::table)),
+            ("provenance", of_details(|details, report| provenance::section(report, details))),
+            ("tasks_script", TASKS_SCRIPT.into()),
             ("samples", blank(samples(&report.samples), !report.samples.is_empty())),
             ("data", data(report, baseline)),
             ("chart_script", CHART_SCRIPT.into()),
@@ -67,51 +81,6 @@ const NO_CHARTS: &str =
 const CHARTS: &str = r#"<noscript><p class="note">The charts need the script of this page, and
 scripts are disabled. The table below has the same numbers.</p></noscript>
 <div id="charts"></div>"#;
-
-/// Text from users, escaped for markup and for attributes in double quotes.
-pub(super) struct EscapedText<'a>(pub &'a str);
-
-impl Display for EscapedText<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for letter in self.0.chars() {
-            match letter {
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '&' => f.write_str("&amp;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                '\n' | '\t' => f.write_char(letter)?,
-                // HTML does not allow control characters.
-                _ if letter.is_control() => f.write_char('\u{fffd}')?,
-                _ => f.write_char(letter)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Replaces each placeholder `{{name}}` of a template by its value, in one pass: a value is never
-/// searched for placeholders.
-pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
-    let mut page = String::with_capacity(
-        template.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>(),
-    );
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        // The template is a part of this program: every test that makes a page finds a wrong name.
-        let (name, after) =
-            after.split_once("}}").expect("a placeholder in the template is closed");
-        let (_, value) = values
-            .iter()
-            .find(|(known, _)| *known == name)
-            .expect("a placeholder in the template has a value");
-        page.push_str(before);
-        page.push_str(value);
-        rest = after;
-    }
-    page.push_str(rest);
-    page
-}
 
 /// The data for the script, as JSON. `<` is escaped, so that the data cannot end their element.
 fn data(report: &JobReport, baseline: Option<&JobReport>) -> String {
@@ -155,7 +124,7 @@ fn header(report: &JobReport) -> String {
     let submitted = moment(job.submitted_unix_ms);
     let facts = [
         ("Policy", EscapedText(&report.policy).to_string()),
-        ("Tasks", tasks(report)),
+        ("Tasks", tasks_by_state(report)),
         (
             if job.state == JobState::Running { "Running for" } else { "Elapsed" },
             duration(elapsed_us as f64),
@@ -195,6 +164,10 @@ fn header(report: &JobReport) -> String {
         let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");
     }
     html.push_str("</dl>");
+    let sentences = provenance::sentences(job);
+    if !sentences.is_empty() {
+        let _ = write!(html, r#"<p class="said">{}</p>"#, sentences.join(" "));
+    }
     for warning in &job.warnings {
         let _ = write!(html, r#"<p class="warning">{}</p>"#, EscapedText(warning));
     }
@@ -202,7 +175,7 @@ fn header(report: &JobReport) -> String {
 }
 
 /// The number of tasks, in total and by state.
-fn tasks(report: &JobReport) -> String {
+fn tasks_by_state(report: &JobReport) -> String {
     let tasks = &report.job.tasks;
     let counts = [
         (tasks.succeeded, "succeeded"),
@@ -211,9 +184,6 @@ fn tasks(report: &JobReport) -> String {
         (tasks.assigned, "at executors"),
         (tasks.waiting, "waiting"),
         (tasks.blocked, "waiting for other tasks"),
-        (report.job.retried, "retried"),
-        (report.job.recomputed, "recomputed for lost outputs"),
-        (report.job.reused, "reused"),
     ];
     let counts: Vec<String> = counts
         .iter()
@@ -306,44 +276,22 @@ fn comparison(report: &JobReport, baseline: &JobReport) -> String {
     html
 }
 
-fn failures(report: &JobReport) -> String {
-    let (failed, listed) = (report.job.tasks.failed, report.failures.len() as u64);
-    let which = match listed < failed {
-        true => format!("the first {} are listed", count(listed)),
-        false => "all are listed".into(),
-    };
-    let mut html = format!(
-        r#"<section><h2>Failures</h2><p class="lead">{} of {} failed; {which}.</p>
-<dl class="failures">"#,
-        count(failed.max(listed)),
-        counted(report.job.tasks.total(), "task")
-    );
-    for failure in &report.failures {
-        let lines: Vec<_> =
-            once(with_short_quotes(&failure.status).into_owned()).chain(details(failure)).collect();
-        let _ =
-            write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, EscapedText(&lines.join("\n")));
-    }
-    html.push_str("</dl></section>");
-    html
-}
-
 /// The samples as a table, which has the same data as the charts.
 fn samples(samples: &[Sample]) -> String {
-    const HEADS: [&str; 13] = [
-        "Until",
-        "Arrived",
-        "Ended",
-        "Demand",
-        "Throughput",
-        "Local",
-        "Peer",
-        "Persistent",
-        "Files",
-        "Waiting",
-        "Executors",
-        "Processors",
-        "Utilisation",
+    const HEADS: [(&str, &str); 13] = [
+        ("Until", "End of the interval, from the submission of the job"),
+        ("Arrived", "Tasks that became ready to run"),
+        ("Ended", "Tasks that ended"),
+        ("Demand", "Input bytes of the tasks that arrived, per second"),
+        ("Throughput", "Input bytes that were read from all sources, per second"),
+        ("Local", "Read from the disk of the task's own node (hits)"),
+        ("Peer", "Read from the disks of other nodes"),
+        ("Persistent", "Read from the storage that the job named"),
+        ("Files", "Read from files of the cluster"),
+        ("Waiting", "Tasks that are ready to run and have no executor"),
+        ("Executors", "Processes that run tasks, one on each node"),
+        ("Processors", "Processors of all executors"),
+        ("Utilisation", "Share of the processors that run a task"),
     ];
     let rows = condense(samples, TABLE_ROWS);
     let extent = match rows.len() < samples.len() {
@@ -354,8 +302,8 @@ fn samples(samples: &[Sample]) -> String {
         r#"<details><summary>Samples as a table <small>{extent}</small></summary>
 <div class="scroll"><table class="rows"><thead><tr>"#
     );
-    for head in HEADS {
-        let _ = write!(html, r#"<th scope="col">{head}</th>"#);
+    for (head, meaning) in HEADS {
+        let _ = write!(html, r#"<th scope="col" title="{meaning}">{head}</th>"#);
     }
     html.push_str("</tr></thead><tbody>");
     for sample in &rows {
@@ -405,15 +353,34 @@ mod tests {
 
     #[test]
     fn text_from_users_does_not_act() {
-        let page = html(&example::hostile(), Some(&example::hostile()));
+        let page = html(&example::hostile(), Some(&example::details()), Some(&example::hostile()));
         for act in ["<script>alert", "<img", "</script><", "onerror=\"", "\u{1b}", "\u{0}"] {
             assert!(!of_the_job(&page).contains(act), "{act}");
         }
         assert!(page.contains("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;"));
-        let plain = html(&example::diffusion(), None);
+        let plain = html(&example::diffusion(), None, None);
         let elements = |page: &str| page.matches("<script").count();
         assert_eq!(elements(&page), elements(&plain));
         assert_eq!(page.matches("</script").count(), plain.matches("</script").count());
+    }
+
+    #[test]
+    fn the_page_has_commands_run_times_tasks_and_a_paragraph() {
+        let page = of_the_job(&html(&example::diffusion(), Some(&example::details()), None));
+        for part in [
+            "<h2>Commands</h2>",
+            "stack {} &#39;a b&#39;",
+            "<svg class=\"histogram\"",
+            "<h3>Slowest tasks</h3>",
+            "<details id=\"tasks\">",
+            "exit code 2 <small>41 tasks</small>",
+            "&lt;script&gt;alert(3)&lt;/script&gt;.fits",
+            "digest of their versions is 0123abcd",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        let without = of_the_job(&html(&example::diffusion(), None, None));
+        assert!(!without.contains("<h2>Commands</h2>") && !without.contains("id=\"tasks\""));
     }
 
     #[test]
@@ -421,7 +388,7 @@ mod tests {
         let mut report = example::diffusion();
         report.job.name = "{{script}} {{data}}".into();
         assert_eq!(
-            html(&report, None).matches("{{script}} {{data}}").count(),
+            html(&report, None, None).matches("{{script}} {{data}}").count(),
             2,
             "in the title and in the heading"
         );
@@ -429,7 +396,11 @@ mod tests {
 
     #[test]
     fn the_page_loads_nothing() {
-        let page = html(&example::diffusion(), Some(&example::persistent_only()));
+        let page = html(
+            &example::diffusion(),
+            Some(&example::details()),
+            Some(&example::persistent_only()),
+        );
         // uPlot has the address of its repository in a comment; it is the only address in the page.
         let home = "/*! https://github.com/leeoniya/uPlot (v1.6.32) */";
         let page = page.replacen(home, "", 1);
@@ -453,7 +424,7 @@ mod tests {
     #[test]
     fn the_script_gets_columns_of_numbers() {
         let report = example::diffusion();
-        let data = data_of(&html(&report, Some(&example::persistent_only())));
+        let data = data_of(&html(&report, None, Some(&example::persistent_only())));
         let job = data["job"].as_object().expect("columns");
         assert_eq!(job.len(), 18);
         for (name, column) in job {
@@ -464,12 +435,12 @@ mod tests {
         assert_eq!(job["peer_bytes"][100], report.samples[100].reads.peer.bytes);
         assert_eq!(job["waiting"][100], report.samples[100].waiting);
         assert!(data["baseline"]["at_us"].is_array());
-        assert!(data_of(&html(&report, Some(&example::empty())))["baseline"].is_null());
+        assert!(data_of(&html(&report, None, Some(&example::empty())))["baseline"].is_null());
     }
 
     #[test]
     fn the_script_uses_columns_that_exist() {
-        let data = data_of(&html(&example::diffusion(), None));
+        let data = data_of(&html(&example::diffusion(), None, None));
         for (_, after) in SCRIPT
             .match_indices("columns.")
             .map(|(place, found)| SCRIPT.split_at(place + found.len()))
@@ -482,7 +453,11 @@ mod tests {
 
     #[test]
     fn an_empty_job_has_a_page() {
-        let page = of_the_job(&html(&example::empty(), Some(&example::empty())));
+        let page = of_the_job(&html(
+            &example::empty(),
+            Some(&JobDetails::default()),
+            Some(&example::empty()),
+        ));
         assert!(page.contains("No sample has been taken"));
         assert!(!page.contains(r#"<div id="charts">"#));
         for wrong in [">NaN", "NaN<", "inf×", ">inf", "NaN "] {
@@ -501,20 +476,23 @@ mod tests {
         let mut one = example::diffusion();
         one.samples.drain(1..);
         for (name, page) in [
-            ("job", html(&diffusion, None)),
-            ("baseline", html(&diffusion, Some(&persistent))),
-            ("persistent", html(&persistent, None)),
-            ("long", html(&example::long(), None)),
-            ("one", html(&one, None)),
-            ("empty", html(&example::empty(), None)),
-            ("hostile", html(&example::hostile(), Some(&example::hostile()))),
+            ("job", html(&diffusion, Some(&example::details()), None)),
+            ("baseline", html(&diffusion, None, Some(&persistent))),
+            ("persistent", html(&persistent, None, None)),
+            ("long", html(&example::long(), None, None)),
+            ("one", html(&one, None, None)),
+            ("empty", html(&example::empty(), None, None)),
+            (
+                "hostile",
+                html(&example::hostile(), Some(&example::details()), Some(&example::hostile())),
+            ),
         ] {
             let file = folder.join(name).with_extension("html");
             std::fs::write(&file, page).expect("a page");
             println!("{}", file.display());
         }
         for report in [&diffusion, &persistent, &example::empty(), &example::hostile()] {
-            println!("{}", super::super::table(report));
+            println!("{}", super::super::table(report, None));
         }
     }
 }

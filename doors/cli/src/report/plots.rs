@@ -1,7 +1,8 @@
 //! Several runs side by side, as one page of charts: each chart shows one measured value over the
 //! varied parameter. The page has the style and the rules of a job's report.
 
-use super::page::{CHART_SCRIPT, CHART_STYLE, EscapedText, STYLE, fill};
+use super::escaped::{EscapedText, fill};
+use super::page::{CHART_SCRIPT, CHART_STYLE, STYLE};
 use serde::Serialize;
 
 const TEMPLATE: &str = include_str!("../../web/plots.html");

@@ -152,8 +152,8 @@ async fn a_caller_may_do_what_its_key_permits() {
     };
     let key = |role| Principal::Key(KeyId(2), role);
     let own = [
-        "job", "tasks", "failures", "result", "explain", "report", "trace", "inputs", "kept",
-        "watch",
+        "job", "tasks", "failures", "result", "explain", "report", "trace", "graph", "inputs",
+        "kept", "watch",
     ];
     let files = ["files_nodes"];
     let read = ["jobs", "executors", "addresses", "catalog", "events"];
@@ -178,6 +178,7 @@ async fn a_caller_may_do_what_its_key_permits() {
             explain(first),
             report(job),
             trace(job, 0),
+            graph(job, 0),
             inputs(job, 0),
             kept(job, 0..1, Vec::new()),
             watch(job, WatchedResults::None, 0),

@@ -48,7 +48,7 @@ pub(super) fn run(args: &SimRunArgs, json: bool, stop: &Stop) -> Result<ExitCode
         write(path, &csv(&[row.record()]))?;
     }
     for path in &args.report {
-        pages::write(path, &report, None)?;
+        pages::write(path, &report, None, None)?;
         say!("report: {}", path.display());
     }
     if json {
@@ -56,7 +56,7 @@ pub(super) fn run(args: &SimRunArgs, json: bool, stop: &Stop) -> Result<ExitCode
     } else {
         table(std::slice::from_ref(&row)).print()?;
         out!()?;
-        print::text(&pages::table(&report))?;
+        print::text(&pages::table(&report, None))?;
         say!("simulated in {}", format_duration_us(began.elapsed().as_micros() as u64));
     }
     Ok(stop.code(row.is_complete()))

@@ -170,6 +170,6 @@ mod tests {
             "{metrics:?}"
         );
         assert_eq!(csv(&report).lines().count(), samples.len() + 1);
-        assert!(html(&report, None).contains("Simulated job"));
+        assert!(html(&report, None, None).contains("Simulated job"));
     }
 }
