@@ -135,6 +135,16 @@ pub(crate) enum DraftTasks {
     },
 }
 
+impl DraftTasks {
+    /// Number of tasks.
+    pub fn len(&self) -> usize {
+        match self {
+            DraftTasks::Items(items) => items.len(),
+            DraftTasks::Numbers { count, .. } => *count,
+        }
+    }
+}
+
 /// Maximum number of chunks of a file that the dispatcher is told.
 const CHUNKS_OF_FILE: usize = 512;
 
@@ -294,6 +304,25 @@ impl Draft {
         self.make_room(count)?;
         self.tasks.push(DraftTasks::Numbers { template, numbers, count });
         Ok(())
+    }
+
+    /// The columns of the items of tasks that were added together.
+    pub(crate) fn items_of(&self, first: u32, count: u32) -> Vec<Vec<Name>> {
+        let texts = |item: &TaskItem| item.values.iter().map(|value| value.text.clone()).collect();
+        let mut start = 0;
+        for tasks in &self.tasks {
+            let place = first as usize - start;
+            match tasks {
+                _ if place >= tasks.len() => start += tasks.len(),
+                DraftTasks::Items(items) => {
+                    return items[place..][..count as usize].iter().map(texts).collect();
+                }
+                DraftTasks::Numbers { numbers, .. } => {
+                    return numbers.iter().map(|number| vec![number.to_string().into()]).collect();
+                }
+            }
+        }
+        Vec::new()
     }
 
     fn make_room(&mut self, tasks: usize) -> Result<(), DraftError> {
