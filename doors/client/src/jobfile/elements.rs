@@ -294,8 +294,8 @@ mod tests {
         for (reader, says) in [
             (
                 "array = \"1-4\"\ninputs = [{ task = \"cut\", index = \"{}\" }]",
-                "`array` makes 4 tasks, but task `cut` has 3 tasks, and index = \"{}\" needs one for \
-                 each: leave `array` out, or write 3 items",
+                "`array` makes 4 tasks, but task `cut` has 3 tasks, and index = \"{}\" needs one \
+                 for each: leave `array` out, or write 3 items",
             ),
             (
                 "each = \"Cargo.toml\"\ninputs = [{ task = \"all\", index = \"{}\", group = 10 }]",

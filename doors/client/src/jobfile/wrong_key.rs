@@ -527,13 +527,13 @@ mod tests {
         (
             "inputs = [{ task = \"x\", index = \"{/}\" }]",
             "3: `index` cannot be \"{/}\": it is the place of one task in its array, from 0, or \
-                 \"{}\" for the task at the same place as the one that reads; all of them are read if \
-                 it is left out. Write index = 3",
+                 \"{}\" for the task at the same place as the one that reads; all of them are read \
+                 if it is left out. Write index = 3",
         ),
         (
             "inputs = [{ task = \"x\", index = \"{}\", group = 0 }]",
-            "3: `group` cannot be 0: it is the number of tasks that each task reads, of at least 1, \
-                 beside index = \"{}\". Write group = 10",
+            "3: `group` cannot be 0: it is the number of tasks that each task reads, of at least \
+                 1, beside index = \"{}\". Write group = 10",
         ),
         (
             "inputs = [{ file = \"x\" }]",

@@ -179,9 +179,9 @@ pub(crate) struct RunArgs {
     /// Options of `shape` that are on the command line.
     #[arg(skip)]
     pub(super) shape_given: Vec<String>,
-    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
-    /// is {} itself. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+ for a list that
-    /// is linked to the one before it
+    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {input:*}
+    /// {inputs}; \{} is {} itself. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+
+    /// for a list that is linked to the one before it
     #[arg(
         last = true,
         value_name = "COMMAND",
