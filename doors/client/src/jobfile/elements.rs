@@ -36,7 +36,8 @@ impl<'a> Elements<'a> {
             let next = Elements { task, tasks: known.find(task)?, group };
             match &first {
                 Some(first) if first.count() != next.count() => {
-                    return Err(TaskFieldsError::LengthsOfArrays([first, &next].map(Self::length)));
+                    let lengths = [first, &next].map(Self::length);
+                    return Err(TaskFieldsError::LengthsOfArrays(lengths.into()));
                 }
                 Some(first) if first.group.is_none() || next.group.is_some() => {}
                 _ => first = Some(next),

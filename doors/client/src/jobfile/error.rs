@@ -261,7 +261,7 @@ pub enum TaskFieldsError {
          whole",
         .0[0], .0[1]
     )]
-    LengthsOfArrays([ArrayLength; 2]),
+    LengthsOfArrays(Box<[ArrayLength; 2]>),
     /// A name has a placeholder for a column that the writing task does not have.
     #[error(
         "`into = \"{into}\"` has a placeholder for the item of task `{task}`, whose item has {}: \
