@@ -134,9 +134,9 @@ fn the_commands_of_the_pages_work() {
     }
 }
 
-/// The job files of the page, each with the name in its first line.
-fn job_files() -> Vec<(String, String)> {
-    let page = root().join("docs/guides/job-files.md");
+/// The job files of a guide, each with the name in its first line.
+fn job_files(guide: &str) -> Vec<(String, String)> {
+    let page = root().join("docs/guides").join(guide);
     let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
     let named = blocks(&page)
         .into_iter()
@@ -158,8 +158,8 @@ fn every_job_file_of_the_page_runs() {
     let program = cluster.write("count.sh", "#!/bin/sh\nexec wc \"$UNIT\" \"$1\"\n");
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 
-    let files = job_files();
-    assert_eq!(files.len(), 12, "the page's examples");
+    let files = job_files("job-files.md");
+    assert_eq!(files.len(), 14, "the page's examples");
     for (name, content) in &files {
         cluster.write(name, content);
         cluster.run(&["submit", "--wait", name]).exits(0);
@@ -180,6 +180,37 @@ fn every_job_file_of_the_page_runs() {
     cluster.run(&["job", "get", &job_of("lines.toml").to_string(), "--to", "lines"]).exits(0);
     assert_eq!(cluster.read("lines/2/lines.txt").lines().count(), 3);
     assert!(cluster.read("words.txt").lines().any(|line| line.trim() == "2 times"));
+    assert_eq!(cluster.read("sums/0.txt"), "12\n3\n");
+    assert_eq!(cluster.read("parts/2.words"), "6\n");
+}
+
+#[test]
+fn every_rule_of_snakemake_is_a_job_file_that_runs() {
+    let cluster = Cluster::start(&[&["--slots", "2"]]);
+    cluster.write("texts/whale.txt", "call me ishmael\n");
+    cluster.write("texts/cities.txt", "it was the best of times\n");
+    cluster.write("longest.sh", "tr -s ' ' '\\n' <\"$1\" | wc -L\n");
+    cluster.write("samples.txt", "one\ntwo\n");
+    cluster.write("reads/one.fq", "");
+    cluster.write("reads/two.fq", "");
+    let files = job_files("workflows.md");
+    assert_eq!(files.len(), 10, "the page's rules");
+    for (name, content) in &files {
+        cluster.write(name, content);
+        // Its program is on no machine of the tests.
+        let words: &[&str] = match content.contains("conda") {
+            true => &["submit", name],
+            false => &["submit", "--wait", name],
+        };
+        cluster.run(words).exits(0);
+    }
+    assert_eq!(cluster.names("tallies"), ["cities", "whale"]);
+    assert_eq!(cluster.names("sweep").len(), 9);
+    assert_eq!(cluster.read("sweep/45-0.5"), "45 deg 0.5\n");
+    assert_eq!(cluster.read("longest/whale"), "7\n");
+    let sorted = "call me ishmael\nit was the best of times\n";
+    assert_eq!((&*cluster.read("merged.txt"), &*cluster.read("all.txt")), (sorted, sorted));
+    assert_eq!(cluster.names("logs"), ["cities.log", "whale.log"]);
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod dfs_folders;
 mod dfs_lost;
 mod dfs_many;
 mod documents;
+mod elements;
 mod experiments;
 mod fan_in;
 mod floods;

@@ -137,6 +137,14 @@ pub(crate) enum DraftTasks {
 }
 
 impl DraftTasks {
+    /// Number of tasks.
+    pub fn len(&self) -> usize {
+        match self {
+            DraftTasks::Items(items) => items.len(),
+            DraftTasks::Numbers { count, .. } => *count,
+        }
+    }
+
     /// The tasks one by one; those of numbers are made as they are asked for.
     pub fn items(&self) -> impl Iterator<Item = Cow<'_, TaskItem>> {
         let (items, numbers) = match self {
@@ -314,6 +322,25 @@ impl Draft {
         self.make_room(count)?;
         self.tasks.push(DraftTasks::Numbers { template, numbers, count });
         Ok(())
+    }
+
+    /// The columns of the items of tasks that were added together.
+    pub(crate) fn items_of(&self, first: u32, count: u32) -> Vec<Vec<Name>> {
+        let texts = |item: &TaskItem| item.values.iter().map(|value| value.text.clone()).collect();
+        let mut start = 0;
+        for tasks in &self.tasks {
+            let place = first as usize - start;
+            match tasks {
+                _ if place >= tasks.len() => start += tasks.len(),
+                DraftTasks::Items(items) => {
+                    return items[place..][..count as usize].iter().map(texts).collect();
+                }
+                DraftTasks::Numbers { numbers, .. } => {
+                    return numbers.iter().map(|number| vec![number.to_string().into()]).collect();
+                }
+            }
+        }
+        Vec::new()
     }
 
     fn make_room(&mut self, tasks: usize) -> Result<(), DraftError> {

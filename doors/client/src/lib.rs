@@ -56,9 +56,9 @@ pub use fingerprints::TaskFingerprint;
 pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files, cluster_files_to_read};
 pub use jobfile::{
-    ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError,
-    Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError,
-    check_requirements, draft_job, read_job_file, read_job_text,
+    ArrayIndex, ArrayLength, ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration,
+    InputFields, JobFileError, Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError,
+    TaskFields, TaskFieldsError, check_requirements, draft_job, read_job_file, read_job_text,
 };
 pub use kept::numbered;
 pub use kept_error::KeptError;

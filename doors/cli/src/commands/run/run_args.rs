@@ -28,10 +28,10 @@ Examples:
 #[derive(Args)]
 #[command(arg = help::option_for_all(), after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {inputs}; \{}
-    /// is {} itself. With --each and --each-line, a command without a placeholder gets {} as its
-    /// last word. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+ for a list that is
-    /// linked to the one before it
+    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} … {input:*}
+    /// {inputs}; \{} is {} itself. With --each and --each-line, a command without a placeholder
+    /// gets {} as its last word. Lists of items may follow: ::: ITEM… or :::: FILE…, and :::+ for a
+    /// list that is linked to the one before it
     #[arg(
         last = true,
         value_name = "COMMAND",
