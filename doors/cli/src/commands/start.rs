@@ -344,11 +344,7 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         refuse_used(&folder, global.cluster()?.access_path())?;
     }
     let proxy = access.as_ref().and_then(Access::proxy);
-    if proxy.is_some() && args.node.dfs {
-        return Err("an executor behind a proxy cannot keep files of the cluster (--dfs), \
-                    because other nodes cannot reach it directly: start it without --dfs"
-            .into());
-    }
+    refuse_files_behind(proxy.as_ref(), &args.node)?;
     let users = args.node.users.as_deref().map(std::path::absolute).transpose()?;
     if let (Some(map), Some(access)) = (&users, &access) {
         own_by_map(map, access)?;
@@ -391,6 +387,15 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
         let _ = std::fs::remove_dir(cluster.folder());
     }
     Ok(ended?)
+}
+
+fn refuse_files_behind(proxy: Option<&Proxy>, node: &NodeArgs) -> Result<(), CliError> {
+    if proxy.is_some() && node.dfs {
+        return Err("an executor behind a proxy cannot keep files of the cluster (--dfs), \
+                    because other nodes cannot reach it directly: start it without --dfs"
+            .into());
+    }
+    Ok(())
 }
 
 /// The name of an executor that a pool has requested.
