@@ -8,8 +8,8 @@ use crate::support::{Cluster, CommandOutput, Home, finish, signal, wait_until};
 const ENTRY_BYTES: u64 = 17;
 /// Notes each task that runs; some fail as long as there is no file `mended`, and others wait for
 /// the file `go`.
-const SCRIPT: &str = "echo $0 >> ran; echo out $0; case $0 in \
-                      3) [ -e mended ] || exit 5;; 4|5) until [ -e go ]; do sleep 0.05; done;; esac";
+const SCRIPT: &str = "echo $0 >> ran; echo out $0; case $0 in 3) [ -e mended ] || exit 5;; \
+                      4|5) until [ -e go ]; do sleep 0.05; done;; esac";
 
 fn command<'a>(options: &[&'a str]) -> Vec<&'a str> {
     let words = ["run", "--slots", "4", "-k", "--report", "none"];

@@ -8,7 +8,8 @@ use eyas_client::types::shown;
 use crate::print::PrintError;
 use crate::words::command_line;
 
-/// Prints the command of each task that an earlier run has not done on a line. On a terminal, characters that would act on it are escaped.
+/// Prints the command of each task that an earlier run has not `done` on a line. On a terminal,
+/// characters that would act on it are escaped.
 pub(super) fn print_commands(tasks: &TaskTexts, done: &[bool]) -> Result<(), PrintError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let escapes = io::stdout().is_terminal();

@@ -46,8 +46,8 @@ impl KeptResults {
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 say!(
-                    "another run with --reuse is under way in this folder: this one runs all tasks, \
-                     and its results are not reused"
+                    "another run with --reuse is under way in this folder: this one runs all \
+                     tasks, and its results are not reused"
                 );
                 return Ok(None);
             }
@@ -85,8 +85,8 @@ impl KeptResults {
         let bytes = size_bytes(&self.folder);
         if bytes > MAX_JOURNAL_BYTES {
             say!(
-                "the results in this folder are not kept for --reuse, because they take {}, which is \
-                 more than {}",
+                "the results in this folder are not kept for --reuse, because they take {}, which \
+                 is more than {}",
                 format_bytes(bytes),
                 format_bytes(MAX_JOURNAL_BYTES)
             );
