@@ -313,7 +313,7 @@ def simulated(name: str, folder: Path, grant_s: tuple[float, float]) -> tuple[fl
     """
     path = folder / f"{name}.toml"
     path.write_text(scenario)
-    line = [COMMAND.resolve(), "--json", "sim", "run", path]
+    line = [COMMAND.resolve(), "--json", "simulate", "run", path]
     run = json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)["run"]
     return run["time_s"], run["held_cpu_hours"] * 3600 / CPUS
 

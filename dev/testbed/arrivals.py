@@ -51,7 +51,7 @@ def scaled(load: str, faster: float, peak_per_s: float, tick_s: float) -> list[f
 
 
 def write_trace(path: Path, times: list[float], compute_s: float) -> None:
-    """The load as a recorded job, which `eyas sim` runs again. Its tasks read nothing."""
+    """The load as a recorded job, which `eyas simulate` runs again. Its tasks read nothing."""
     lines: list[dict[str, object]] = [{"eyas_trace": 1, "name": path.stem}]
     for at_s in times:
         at_us, ran_us = round(at_s * 1e6), round(compute_s * 1e6)

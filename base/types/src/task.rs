@@ -93,6 +93,19 @@ impl TaskTemplate {
             files: FilesScope::default(),
         }
     }
+
+    /// All words that may have placeholders: of the command, of the outputs, of the variables.
+    pub fn words(&self) -> impl Iterator<Item = &Template> {
+        let command = match &self.program {
+            Program::Command(words) | Program::Call(words) => &words[..],
+            Program::Noop => &[],
+        };
+        let outputs = self.outputs.iter();
+        let of_outputs = outputs
+            .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()])
+            .flatten();
+        command.iter().chain(of_outputs).chain(self.env.iter().map(|(_, value)| value))
+    }
 }
 
 /// The command of a task.

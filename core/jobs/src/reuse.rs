@@ -78,13 +78,7 @@ impl TaskDigest {
             Some((input.name.as_deref(), id, object.mode.is_executable(), input.from.part()))
         });
         let inputs: Vec<_> = digested.collect::<Option<_>>()?;
-        let outputs = template
-            .outputs
-            .iter()
-            .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
-        let env = template.env.iter().map(|(_, value)| value);
-        let mut all = words.iter().chain(outputs.flatten()).chain(env);
-        let number = all.any(Template::has_number).then_some(index);
+        let number = template.words().any(Template::has_number).then_some(index);
         let what = (words, &template.env, &template.folder, &template.base, &template.outputs);
         let bytes = postcard::to_stdvec(&(what, &item.values, inputs, number))
             .expect("a task can be encoded");

@@ -1,4 +1,4 @@
-//! The commands of `docs/guides/cluster.md` that need Slurm, on a real one.
+//! The commands of `docs/guides/clusters.md` that need Slurm, on a real one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn the_commands_of_the_guide_work_on_slurm() {
     if !is_tested("a real Slurm") {
         return;
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/cluster.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/clusters.md");
     let blocks = blocks(&fs::read_to_string(page).unwrap(), &["Slurm", "One job"]);
     let [first, after, others, one_job, in_job] = &blocks[..] else {
         panic!("the guide has other blocks: {blocks:#?}")

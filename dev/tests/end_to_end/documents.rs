@@ -134,9 +134,9 @@ fn the_commands_of_the_pages_work() {
     }
 }
 
-/// The job files of the page, each with the name in its first line.
-fn job_files() -> Vec<(String, String)> {
-    let page = root().join("docs/guides/job-files.md");
+/// The job files of a guide, each with the name in its first line.
+fn job_files(guide: &str) -> Vec<(String, String)> {
+    let page = root().join("docs/guides").join(guide);
     let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
     let named = blocks(&page)
         .into_iter()
@@ -158,8 +158,8 @@ fn every_job_file_of_the_page_runs() {
     let program = cluster.write("count.sh", "#!/bin/sh\nexec wc \"$UNIT\" \"$1\"\n");
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 
-    let files = job_files();
-    assert_eq!(files.len(), 12, "the page's examples");
+    let files = job_files("job-files.md");
+    assert_eq!(files.len(), 14, "the page's examples");
     for (name, content) in &files {
         cluster.write(name, content);
         cluster.run(&["submit", "--wait", name]).exits(0);
@@ -180,6 +180,37 @@ fn every_job_file_of_the_page_runs() {
     cluster.run(&["job", "get", &job_of("lines.toml").to_string(), "--to", "lines"]).exits(0);
     assert_eq!(cluster.read("lines/2/lines.txt").lines().count(), 3);
     assert!(cluster.read("words.txt").lines().any(|line| line.trim() == "2 times"));
+    assert_eq!(cluster.read("sums/0.txt"), "12\n3\n");
+    assert_eq!(cluster.read("parts/2.words"), "6\n");
+}
+
+#[test]
+fn every_rule_of_snakemake_is_a_job_file_that_runs() {
+    let cluster = Cluster::start(&[&["--slots", "2"]]);
+    cluster.write("texts/whale.txt", "call me ishmael\n");
+    cluster.write("texts/cities.txt", "it was the best of times\n");
+    cluster.write("longest.sh", "tr -s ' ' '\\n' <\"$1\" | wc -L\n");
+    cluster.write("samples.txt", "one\ntwo\n");
+    cluster.write("reads/one.fq", "");
+    cluster.write("reads/two.fq", "");
+    let files = job_files("workflows.md");
+    assert_eq!(files.len(), 10, "the page's rules");
+    for (name, content) in &files {
+        cluster.write(name, content);
+        // Its program is on no machine of the tests.
+        let words: &[&str] = match content.contains("conda") {
+            true => &["submit", name],
+            false => &["submit", "--wait", name],
+        };
+        cluster.run(words).exits(0);
+    }
+    assert_eq!(cluster.names("tallies"), ["cities", "whale"]);
+    assert_eq!(cluster.names("sweep").len(), 9);
+    assert_eq!(cluster.read("sweep/45-0.5"), "45 deg 0.5\n");
+    assert_eq!(cluster.read("longest/whale"), "7\n");
+    let sorted = "call me ishmael\nit was the best of times\n";
+    assert_eq!((&*cluster.read("merged.txt"), &*cluster.read("all.txt")), (sorted, sorted));
+    assert_eq!(cluster.names("logs"), ["cities.log", "whale.log"]);
 }
 
 #[test]
@@ -198,12 +229,34 @@ fn every_example_runs() {
     {
         cluster.write(name, fs::read(root().join("examples").join(name)).unwrap());
         if name == "scenario.toml" {
-            cluster.run(&["sim", "run", name]).exits(0);
-            cluster.run(&["model", name]).exits(0);
+            cluster.run(&["simulate", "run", name]).exits(0);
+            cluster.run(&["simulate", "model", name]).exits(0);
         } else {
             cluster.run(&["submit", "--wait", name]).exits(0);
         }
     }
     assert_eq!(cluster.names("sweep"), ["0.txt", "30.txt", "60.txt", "90.txt"]);
     assert!(cluster.read("frequencies.txt").contains("1 ishmael"));
+}
+
+#[test]
+fn the_examples_of_the_help_run() {
+    let home = Home::new();
+    home.write("texts/whale.txt", "call me ishmael\n");
+    home.write("texts/cities.txt", "it was the best of times\n");
+    home.write("list.txt", "one\ntwo\n");
+    let folder = eyas().parent().expect("eyas is in a folder");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    for words in [&["--help"][..], &["run", "--help"]] {
+        let help = home.eyas(words).exits(0).stdout;
+        let (_, examples) = help.split_once("\nExamples:\n").expect("examples");
+        let lines: Vec<_> = examples.lines().take_while(|line| line.starts_with("  ")).collect();
+        assert_eq!(lines.len(), 3, "{help}");
+        for line in lines {
+            let mut command = home.command_of(Command::new("bash"), &["-c", line]);
+            command.env("PATH", &path);
+            home.finish(command).exits(0);
+        }
+    }
+    assert_eq!(home.names("."), ["cities.txt.gz", "list.txt", "texts", "whale.txt.gz"]);
 }

@@ -58,7 +58,7 @@ fn an_interrupt_ends_everything_and_keeps_what_is_done() {
         signal(child.id(), how);
         let done = finish(child).exits(130).says(&[
             "1 of 9 tasks succeeded, 8 cancelled",
-            "ends with its temporary cluster. On a cluster that stays, `eyas job retry` goes on",
+            "`eyas run --resume` runs the 8 tasks that are left",
         ]);
         assert_eq!(done.stdout, "first\n");
         assert!(home.read("report.json").contains("\"cancelled\":8"));

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
 
+use crate::dfs::joined;
 use crate::support::{Cluster, wait_for, wait_until};
 
 /// Three levels: four numbers, each squared, all added up. The numbers and squares are kept in the
@@ -423,4 +424,39 @@ fn mistakes_about_kept_outputs_are_named() {
         "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n",
     );
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["policy fa", "persistent storage"]);
+}
+
+#[test]
+fn last_is_a_job_in_the_name_of_a_kept_output() {
+    let cluster = Cluster::start(&[&["--dfs", "--cache", "1GB"]]);
+    joined(&cluster, 1);
+    cluster.run(&["catalog", "show", "eyas://last/0/text"]).exits(1).says(&["has no job"]);
+    let keep = "[[task]]\narray = \"1-2\"\ncommand = [\"sh\", \"-c\", \"echo {} > text\"]\n\
+                outputs = [{ file = \"text\", keep = true }]\n";
+    cluster.write("keep.toml", keep);
+    cluster.run(&["submit", "--wait", "keep.toml"]).exits(0);
+    cluster.run(&["submit", "--wait", "keep.toml"]).exits(0);
+    assert_eq!(
+        cluster.ask(&["catalog", "show", "eyas://last/0/text"], "objects")[0]["source"],
+        "eyas://2/0/text"
+    );
+    cluster.run(&["push", "eyas://last/*/text"]).exits(0).says(&["2 objects"]);
+    cluster.run(&["dfs", "cp", "--replicas", "1", "eyas://last/1/text", "/text"]).exits(0);
+    let run = |words: &[&str]| {
+        cluster.run(&[&["run", "-k", "--report", "none"], words].concat()).exits(0).stdout
+    };
+    assert_eq!(run(&["--each", "eyas://last/*/text", "--", "cat"]), "1\n2\n");
+    let keep = || cluster.run(&["submit", "--wait", "keep.toml"]).exits(0);
+    keep();
+    let of_item = ["--array", "0-1", "-i", "eyas://last/{}/text", "--", "cat", "{input:1}"];
+    assert_eq!(run(&of_item), "1\n2\n");
+    keep();
+    // A word of the command that is an input becomes its path.
+    let word = "eyas://last/1/text";
+    assert_eq!(run(&["--array", "1", "-i", word, "--", "cat", word]), "2\n");
+    // That job is now the last one, and keeps nothing.
+    cluster
+        .run(&["run", "-i", "eyas://last/0/text", "--array", "1", "--", "true"])
+        .exits(1)
+        .says(&["no kept output is named `eyas://7/0/text`"]);
 }

@@ -94,9 +94,9 @@ fn words_of(command: &str) -> Call {
         "cluster remove" => call(&["nowhere"]),
         "stop" => call(&["--cluster", "nowhere"]),
         "shim" => call(&["slurm-commands"]),
-        "sim run" | "sim sweep" | "model" => call(&["small.toml"]),
-        "sim paper" => call(&["--only", "none"]),
-        "sim index" => call(&["--entries", "10"]),
+        "simulate run" | "simulate sweep" | "simulate model" => call(&["small.toml"]),
+        "simulate paper" => call(&["--only", "none"]),
+        "simulate index" => call(&["--entries", "10"]),
         "completion" => call(&["bash"]),
         "man" => call(&["pages"]),
         "access rotate" | "access show" | "access revoke" | "access create" => {

@@ -10,25 +10,37 @@ use serde_json::Value;
 use crate::dfs::joined;
 use crate::support::{Cluster, eyas};
 
-/// The `--help` text of a command, wrapped to the width of a page.
-fn help(words: &[&str]) -> String {
+/// Headings of the lists of commands: of the groups of `eyas --help`, and of other commands.
+const LISTS_OF_COMMANDS: [&str; 5] = ["Tasks:", "Files:", "Clusters:", "Tools:", "Commands:"];
+
+/// What a command prints with this option, wrapped to the width of a page.
+fn printed(words: &[&str], option: &str) -> String {
     let mut command = Command::new(eyas());
     let output =
-        command.args(words).arg("--help").env("COLUMNS", "100").output().expect("eyas starts");
+        command.args(words).arg(option).env("COLUMNS", "100").output().expect("eyas starts");
     assert!(
         output.status.success(),
-        "eyas {words:?} --help: {}",
+        "eyas {words:?} {option}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// The whole help of a command.
+fn help(words: &[&str]) -> String {
+    let help = printed(words, "--help");
+    if help.contains("--help-all") { printed(words, "--help-all") } else { help }
+}
+
 /// The commands below one, in the order of its help.
 fn commands(help: &str) -> Vec<&str> {
-    let list = help
-        .split_once("\nCommands:\n")
-        .map_or("", |(_, list)| list.split("\n\n").next().unwrap_or_default());
-    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let is_list = |part: &&str| {
+        part.lines().next().is_some_and(|heading| LISTS_OF_COMMANDS.contains(&heading))
+    };
+    let lines = help.split("\n\n").filter(is_list).flat_map(|part| part.lines().skip(1));
+    // An option begins with a dash, and the rest of a text is further to the right.
+    let lines = lines.filter_map(|line| line.strip_prefix("  "));
+    let names = lines.filter(|line| line.starts_with(char::is_alphabetic));
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
 }
 
@@ -45,8 +57,8 @@ fn write(page: &mut String, words: &[&str]) {
 fn the_reference_of_the_command_line_is_current() {
     let mut page = String::from(
         "# Command line\n\n<!-- made by `make generate` from the help of each command \
-         -->\n\nEvery command, as its `--help` prints it. `eyas man FOLDER` writes the same as \
-         manual pages.\n",
+         -->\n\nEvery command, as its `--help` prints it, or its `--help-all`, which has all \
+         options.\n`eyas man FOLDER` writes the same as manual pages.\n",
     );
     write(&mut page, &[]);
     generated("docs/reference/cli.md", &page);

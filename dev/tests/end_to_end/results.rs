@@ -240,7 +240,7 @@ fn a_report_is_written_where_it_was_asked() {
     };
     refused(&["run", "--array", "1", "--report", "r.pdf", "--", "touch", "ran"]);
     refused(&["report", "1", "-o", "r.pdf"]);
-    refused(&["sim", "run", "scenario.toml", "--report", "r.pdf"]);
+    refused(&["simulate", "run", "scenario.toml", "--report", "r.pdf"]);
     assert!(!home.work().join("ran").exists());
     run("none").exits(0);
     // Without `--report`, the report is written to eyas's home.

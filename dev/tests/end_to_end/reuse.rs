@@ -1,6 +1,8 @@
 //! `--reuse`: a task whose result exists already does not run again.
 
-use crate::support::{Cluster, wait_until};
+use rustix::process::Signal;
+
+use crate::support::{Cluster, Home, finish, signal, wait_until};
 
 /// A text for each file, in persistent storage; all texts together, kept in the cluster; their
 /// lines, on standard output.
@@ -105,4 +107,45 @@ fn another_command_or_environment_is_another_task() {
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
     assert_eq!(cluster.job("8")["reused"], 0);
+}
+
+#[test]
+fn temporary_clusters_reuse_results_of_earlier_ones() {
+    let home = Home::new();
+    for name in ["a", "b"] {
+        home.write(&format!("in/{name}"), name);
+    }
+    home.write("ran", "");
+    let script = format!("echo $0 >> {}/ran; cat $1", home.work().display());
+    let run = |options: &[&str]| {
+        let words = ["run", "-k", "--report", "none", "--reuse", "--each", "in/*"];
+        let command = ["--", "sh", "-c", &script, "{/}", "{}"];
+        let before = home.read("ran").lines().count();
+        let done = home.eyas(&[&words[..], options, &command].concat()).exits(0);
+        (home.read("ran").lines().count() - before, done.stdout)
+    };
+    assert_eq!(run(&[]), (2, "a\nb\n".into()));
+    assert_eq!(run(&[]), (0, "a\nb\n".into()));
+    home.write("in/b", "another b");
+    assert_eq!(run(&["--slots", "1"]), (1, "a\nanother b\n".into()));
+    // A run beside another one has no results to reuse, and says so.
+    let journals = home.path("home/reuse");
+    let journal = std::fs::read_dir(&journals).unwrap().next().unwrap().unwrap().path();
+    let names = std::fs::read_dir(&journal).unwrap().map(|file| file.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names.retain(|name| name != "journal.output");
+    assert_eq!(names, ["journal.mark", "journal.redb", "lock"], "no keys are left");
+    let lock = std::fs::File::open(journal.join("lock")).unwrap();
+    lock.try_lock().unwrap();
+    assert_eq!(run(&[]), (2, "a\nanother b\n".into()));
+    drop(lock);
+    // What a killed run has left is cancelled, and its keys are removed.
+    let words = ["run", "--reuse", "--report", "none", "--", "sh", "-c", "touch begun; sleep 600"];
+    let child = home.spawn(&words);
+    wait_until("the task runs", || home.work().join("begun").exists());
+    signal(child.id(), Signal::KILL);
+    finish(child);
+    wait_until("its cluster has ended", || home.processes().is_empty());
+    assert_eq!(run(&[]), (0, "a\nanother b\n".into()));
 }

@@ -1,4 +1,4 @@
-//! Simulated clusters: `eyas sim`, `eyas model` of a scenario, and recorded jobs.
+//! Simulated clusters: `eyas simulate`, `eyas simulate model` of a scenario, and recorded jobs.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn the_example_of_the_page_runs() {
     let home = Home::new();
     home.write("survey.toml", example("survey.toml"));
     let files = ["--report", "survey.html", "--report", "course.csv", "--csv", "figures.csv"];
-    let ran = home.eyas(&[&["sim", "run", "survey.toml"], &files[..]].concat()).exits(0);
+    let ran = home.eyas(&[&["simulate", "run", "survey.toml"], &files[..]].concat()).exits(0);
     assert!(
         ran.stdout.contains("simulated job") && ran.stdout.contains("5,000 succeeded"),
         "{}",
@@ -44,14 +44,17 @@ fn the_example_of_the_page_runs() {
         .sum();
     assert_eq!(ended, 5_000, "the course has every task");
     assert_eq!(home.read("figures.csv").lines().count(), 2);
-    let again = || home.eyas(&["--json", "sim", "run", "survey.toml"]).exits(0).json("run");
+    let again = || home.eyas(&["--json", "simulate", "run", "survey.toml"]).exits(0).json("run");
     let run = again();
     assert_eq!((&run["ended_tasks"], &run["nodes"]), (&5_000.into(), &16.into()));
     assert!(run["time_s"].as_f64() >= run["bound_s"].as_f64(), "{run}");
     assert_eq!(run, again(), "the same scenario gives the same figures");
-    let model = home.eyas(&["--json", "model", "survey.toml"]).exits(0).json("model");
+    let model = home.eyas(&["--json", "simulate", "model", "survey.toml"]).exits(0).json("model");
     assert!(model["time_s"].as_f64().unwrap() >= 20.0, "tasks come for 20 s: {model}");
-    let few = home.eyas(&["--json", "model", "survey.toml", "--nodes", "1"]).exits(0).json("model");
+    let few = home
+        .eyas(&["--json", "simulate", "model", "survey.toml", "--nodes", "1"])
+        .exits(0)
+        .json("model");
     assert!(few["time_s"].as_f64() > model["time_s"].as_f64(), "{few}");
 }
 
@@ -59,7 +62,7 @@ fn the_example_of_the_page_runs() {
 fn a_workflow_on_nodes_that_break_ends() {
     let home = Home::new();
     home.write("workflow.toml", example("workflow.toml"));
-    let run = home.eyas(&["--json", "sim", "run", "workflow.toml"]).exits(0).json("run");
+    let run = home.eyas(&["--json", "simulate", "run", "workflow.toml"]).exits(0).json("run");
     assert_eq!((&run["ended_tasks"], &run["failed_tasks"]), (&1_000.into(), &0.into()), "{run}");
     assert!(run["retried"].as_u64() > Some(0), "{run}");
 }
@@ -70,7 +73,7 @@ fn the_model_answers_with_what_can_be() {
     let words = "--nodes 10 --storage 100GB/s --tasks 1000 --compute 1ms --objects 1000 \
                  --object-size 10MB --misses 1";
     let model = |more: &str| {
-        let words: Vec<&str> = ["--json", "model"]
+        let words: Vec<&str> = ["--json", "simulate", "model"]
             .into_iter()
             .chain(words.split(' '))
             .chain(more.split(' '))
@@ -91,7 +94,7 @@ fn the_model_answers_with_what_can_be() {
     // The store of one node holds a part of the files.
     let words = "--nodes 10 --cache 1GB --storage 100MB/s --tasks 100000 --compute 1ms \
                  --objects 1000 --object-size 10MB";
-    let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
+    let words: Vec<&str> = ["simulate", "model"].into_iter().chain(words.split(' ')).collect();
     let stdout = home.eyas(&words).exits(0).stdout;
     assert!(stdout.contains("More than 100% because of the stores"), "{stdout}");
     assert!(stdout.contains("This estimate may be off by more than 15%"), "{stdout}");
@@ -104,7 +107,7 @@ fn nodes_are_asked_for_and_fail_as_a_scenario_says() {
                    disconnected_after = \"10 s\"\n";
     let long = SMALL.replace("compute = \"10 ms\"", "compute = \"1 s\"");
     home.write("batch.toml", format!("{long}[provisioning]\npolicy = \"additive\"\n{failing}"));
-    let run = home.eyas(&["--json", "sim", "run", "batch.toml"]).exits(0).json("run");
+    let run = home.eyas(&["--json", "simulate", "run", "batch.toml"]).exits(0).json("run");
     assert_eq!((&run["ended_tasks"], &run["provisioning"]), (&200.into(), &"additive".into()));
     let number = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
     assert!(number("lost_nodes") > 0.0 && number("broken_connections") > 0.0, "{run}");
@@ -119,7 +122,7 @@ fn a_sweep_runs_all_combinations_in_order() {
     let home = Home::new();
     home.write("small.toml", SMALL);
     let swept = [
-        "sim",
+        "simulate",
         "sweep",
         "small.toml",
         "--policy",
@@ -151,7 +154,7 @@ fn a_sweep_runs_all_combinations_in_order() {
         .exits(1)
         .says(&["no room for the inputs of a task"]);
     let parts = |dispatchers| {
-        ["sim", "sweep", "small.toml", "--dispatchers", dispatchers, "--plots", "parts.html"]
+        ["simulate", "sweep", "small.toml", "--dispatchers", dispatchers, "--plots", "parts.html"]
     };
     let rows = home.eyas(&[&["--json"], &parts("1,4")[..]].concat()).exits(0).json("sweep");
     assert_eq!([&rows[0]["dispatchers"], &rows[1]["dispatchers"]], [1, 4]);
@@ -165,7 +168,7 @@ fn a_sweep_runs_all_combinations_in_order() {
         "pushed.toml",
         SMALL.replace("100 MB", "1 GB") + "[policies]\ndistribution = \"chain\"\n",
     );
-    let pushed = |policies| ["sim", "sweep", "pushed.toml", "--policy", policies];
+    let pushed = |policies| ["simulate", "sweep", "pushed.toml", "--policy", policies];
     home.eyas(&pushed("gcc,cost")).exits(0);
     home.eyas(&pushed("gcc,fa"))
         .exits(1)
@@ -176,7 +179,7 @@ fn a_sweep_runs_all_combinations_in_order() {
 fn the_central_index_is_measured_beside_a_distributed_one() {
     let home = Home::new();
     let index = home
-        .eyas(&["--json", "sim", "index", "--entries", "5000", "--csv", "index.csv"])
+        .eyas(&["--json", "simulate", "index", "--entries", "5000", "--csv", "index.csv"])
         .exits(0)
         .json("index");
     let per_s = |value: &Value| value.as_f64().unwrap();
@@ -195,7 +198,7 @@ fn the_central_index_is_measured_beside_a_distributed_one() {
         assert_eq!(wins, row["nodes"].as_u64() >= Some(nodes), "{row}");
     }
     assert_eq!(home.read("index.csv").lines().count(), rows.len() + 1);
-    let table = home.eyas(&["sim", "index", "--entries", "10"]).exits(0).stdout;
+    let table = home.eyas(&["simulate", "index", "--entries", "10"]).exits(0).stdout;
     let words = ["as fast as eyas's from", "as the paper's central index from 49"];
     assert!(words.iter().all(|words| table.contains(words)), "{table}");
 }
@@ -205,7 +208,7 @@ fn an_interrupted_sweep_prints_what_is_done() {
     let home = Home::new();
     home.write("long.toml", SMALL.replace("tasks = 200", "tasks = 2_000_000"));
     let sweep = home.spawn(&[
-        "sim",
+        "simulate",
         "sweep",
         "long.toml",
         "--policy",
@@ -222,7 +225,7 @@ fn an_interrupted_sweep_prints_what_is_done() {
 #[test]
 fn an_interrupted_experiment_of_the_paper_is_broken_off() {
     let home = Home::new();
-    let paper = home.spawn(&["sim", "paper", "--only", "mi-fa", "--csv", "paper.csv"]);
+    let paper = home.spawn(&["simulate", "paper", "--only", "mi-fa", "--csv", "paper.csv"]);
     wait_until("it listens to interrupts", || catches_interrupts(paper.id()));
     signal(paper.id(), Signal::INT);
     finish(paper).exits(130).says(&["interrupted; the table has 0 of 1 experiments"]);
@@ -258,19 +261,20 @@ fn errors_of_a_scenario_are_shown_with_the_line() {
     ] {
         assert!(SMALL.contains(from));
         home.write("bad.toml", SMALL.replacen(from, to, 1));
-        for command in
-            [&["sim", "run", "bad.toml"][..], &["sim", "sweep", "bad.toml"], &["model", "bad.toml"]]
-        {
-            home.eyas(command).exits(1).says(&[says]);
+        for command in ["run", "sweep", "model"] {
+            home.eyas(&["simulate", command, "bad.toml"]).exits(1).says(&[says]);
         }
     }
-    home.eyas(&["sim", "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml cannot be read: "]);
+    // `sim` is the former name of the command.
+    for name in ["simulate", "sim"] {
+        home.eyas(&[name, "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml cannot be read: "]);
+    }
     // Reading the same files repeatedly from slow storage takes longer than reading each of them
     // once.
     let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"")
         + "[policies]\nplacement = \"fa\"\n";
     home.write("slow.toml", slow);
-    home.eyas(&["sim", "run", "slow.toml"])
+    home.eyas(&["simulate", "run", "slow.toml"])
         .exits(1)
         .says(&["of 200 tasks succeeded within the limit of 20.00 s"]);
 }
@@ -312,14 +316,14 @@ fn a_real_job_is_recorded_and_run_again() {
         assert_eq!(task["inputs"].as_array().unwrap().len(), 2, "{line}");
     }
     cluster.write("again.toml", "[cluster]\nnodes = 1\n[workload.trace]\nfile = \"job.jsonl\"\n");
-    let again = cluster.ask(&["sim", "run", "again.toml"], "run");
+    let again = cluster.ask(&["simulate", "run", "again.toml"], "run");
     assert_eq!(
         (&again["ended_tasks"], &again["storage_bytes"]),
         (&4.into(), &(1000 + 2000 + 3000 + 5000 + 13).into())
     );
     cluster.write("job.jsonl", trace.replacen("\"eyas_trace\":1", "\"eyas_trace\":9", 1));
     cluster
-        .run(&["sim", "run", "again.toml"])
+        .run(&["simulate", "run", "again.toml"])
         .exits(1)
         .says(&["again.toml, line 4", "the trace has version 9"]);
 }

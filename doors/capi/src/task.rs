@@ -151,6 +151,7 @@ pub unsafe extern "C" fn eyas_task_add_input(
             name => InputFields::Named {
                 path,
                 name: name.map(Name::from),
+                into: None,
                 range: None,
                 records: None,
                 broadcast: false,
@@ -192,11 +193,12 @@ pub unsafe extern "C" fn eyas_task_add_input_into(
             )
         };
         let (output, into) = (file.map(Name::from), into.map(Name::from));
-        let (index, name, range, records) = (None, None, None, None);
+        let (index, group, name, range, records) = (None, None, None, None, None);
         fields.inputs.push(InputFields::Output {
             task: id,
             output,
             index,
+            group,
             name,
             into,
             range,

@@ -14,7 +14,6 @@ mod explain;
 mod io;
 mod job;
 mod map;
-mod model;
 mod mount;
 pub(crate) mod mount_helper;
 mod pool;
@@ -23,7 +22,7 @@ mod push;
 mod report;
 mod run;
 mod shim;
-mod sim;
+mod simulate;
 mod start;
 mod stop;
 mod submit;
@@ -31,6 +30,7 @@ mod task;
 pub(crate) mod top;
 mod worker;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -39,9 +39,9 @@ use crate::connect;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
+use crate::hints;
 
-/// Runs many short tasks over shared data: tasks run where their data is, and nodes pass on the
-/// data that they have read.
+/// Runs many short tasks over shared data: tasks run where their data is
 #[derive(Parser)]
 #[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Eyas {
@@ -53,16 +53,14 @@ pub(crate) struct Eyas {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run a command for each of many files, lines or numbers, and wait for the results
+    /// Run a command for each of many files, lines or numbers
     Run(Box<run::RunArgs>),
     /// Submit the jobs of a job file
     Submit(submit::SubmitArgs),
-    /// List, show, wait for, cancel, retry or forget jobs; get or release the outputs that they
-    /// keep in the cluster
+    /// List, show, wait for, cancel or retry jobs; get their kept outputs
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// List, show or cancel tasks; print their output; get the outputs that they keep in the
-    /// cluster
+    /// List, show or cancel tasks; print or get their outputs
     #[command(subcommand)]
     Task(task::TaskCommand),
     /// Explain why a task waits, or where it ran and why
@@ -70,7 +68,7 @@ pub(crate) enum Command {
     /// List or stop executors
     #[command(subcommand)]
     Executor(executor::ExecutorCommand),
-    /// Add, list, pause or remove pools: nodes that a batch system grants when tasks wait
+    /// Request nodes from a batch system when tasks wait
     #[command(subcommand)]
     Pool(Box<pool::PoolCommand>),
     /// Show which executors hold an object
@@ -78,18 +76,19 @@ pub(crate) enum Command {
     Catalog(catalog::CatalogCommand),
     /// Copy objects to executors before tasks need them
     Push(push::PushArgs),
-    /// Use the cluster's own file system, which is on the disks of executors started with --dfs
-    #[command(subcommand)]
+    /// Use the cluster's own file system
+    #[command(
+        subcommand,
+        after_help = "The file system is on the disks of executors that were started with --dfs."
+    )]
     Dfs(Box<dfs::DfsCommand>),
     /// Mount the cluster's file system on a folder of this machine
     Mount(Box<mount::MountArgs>),
-    /// Run a program over the blocks of files in the cluster's file system; it reads them on
-    /// standard input
+    /// Run a program over blocks of files in the cluster's file system
     Map(Box<map::MapArgs>),
-    /// Make a folder with commands of Slurm that run jobs on eyas, for Nextflow, Snakemake and
-    /// others
+    /// Make commands of Slurm that run jobs on eyas, for workflow systems
     Shim(shim::ShimArgs),
-    /// Order the reads and writes of programs on slow shared storage
+    /// Order the reads and writes of programs on slow storage
     #[command(subcommand)]
     Io(io::IoCommand),
     /// Show, replace or revoke the cluster's keys
@@ -99,24 +98,21 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     /// Watch executors, jobs and rates of the cluster
     Top(top::TopArgs),
-    /// Show what has happened in the cluster: jobs that were submitted and have ended, executors
-    /// that came and went
+    /// Show what has happened in the cluster: jobs and executors
     Events(events::EventsArgs),
-    /// Start a dispatcher, an executor, or a whole cluster on this machine
+    /// Start a dispatcher, an executor, or a cluster on this machine
     #[command(subcommand)]
     Start(Box<start::StartCommand>),
-    /// Pass on connections for executors that cannot reach the dispatcher or other executors
+    /// Pass on connections of executors that cannot reach the dispatcher
     Proxy(proxy::ProxyArgs),
     /// Stop the cluster: its executors, then its dispatcher
     Stop,
-    /// List the clusters of this machine, or remove the files of stopped clusters
+    /// List the clusters of this machine, or remove stopped ones
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
-    /// Simulate a cluster: the real scheduling code on simulated nodes, disks and networks
-    #[command(subcommand)]
-    Sim(sim::SimCommand),
-    /// Estimate the run time of a workload on a cluster, with the papers' abstract model
-    Model(Box<model::ModelArgs>),
+    /// Simulate a cluster and its workload, or estimate its run time
+    #[command(subcommand, alias = "sim")]
+    Simulate(simulate::SimulateCommand),
     /// Print a completion script for a shell
     Completion(completion::CompletionArgs),
     /// Write the manual pages
@@ -138,8 +134,28 @@ impl Eyas {
         if let (Command::Run(args), Some((_, matches))) = (&mut eyas.command, matches.subcommand())
         {
             args.note_given(matches);
+            if let Some((words, resume)) = args.earlier_words(matches)? {
+                return Eyas::read_earlier(&words, resume, eyas.global);
+            }
         }
         Ok(eyas)
+    }
+
+    /// Reads the command line of an earlier run, with which `eyas run --resume` goes on.
+    fn read_earlier(
+        words: &[OsString],
+        resume: run::ResumeArgs,
+        global: GlobalArgs,
+    ) -> Result<Eyas, clap::Error> {
+        let command = hints::with_negative_numbers(Eyas::command()).no_binary_name(true);
+        let mut earlier = Eyas::read(&command.try_get_matches_from(words)?)?;
+        if let Command::Run(args) = &mut earlier.command {
+            args.go_on(resume);
+        }
+        if global.cluster.is_some() || global.access.is_some() {
+            earlier.global = global;
+        }
+        Ok(earlier)
     }
 }
 
@@ -190,10 +206,9 @@ async fn handle(command: Command, global: &GlobalArgs) -> Result<ExitCode, CliEr
         Command::Events(args) => events::events(args, global).await,
         Command::Proxy(args) => proxy::proxy(args, global).await,
         Command::Start(command) => start::start(*command, global).await,
-        Command::Sim(command) => sim::sim(command, global).await,
+        Command::Simulate(command) => simulate::simulate(command, global).await,
         Command::Stop => stop::stop(global).await,
         Command::Cluster(command) => cluster::cluster(&command, global).await,
-        Command::Model(args) => model::model(&args, global),
         Command::Completion(args) => completion::print(&args, Eyas::command()),
         Command::Man(args) => completion::write_man_pages(&args, Eyas::command()),
         Command::Guard { .. } | Command::GuardMount => Ok(ExitCode::SUCCESS),

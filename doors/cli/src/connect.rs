@@ -1,6 +1,6 @@
 //! Connections to the dispatcher, for all commands.
 
-use eyas_client::messages::{FromClient, NO_SUCH_JOB, ToClient};
+use eyas_client::messages::NO_SUCH_JOB;
 use eyas_client::types::{JobId, TaskId};
 use eyas_client::{Client, ClientError, Cluster};
 use eyas_session::{Access, SessionError};
@@ -77,12 +77,9 @@ pub(crate) async fn task_of(client: &mut Client, which: WhichTask) -> Result<Tas
 pub(crate) async fn job_of(client: &mut Client, which: WhichJob) -> Result<JobId, CliError> {
     match which {
         WhichJob::Id(job) => Ok(job),
-        WhichJob::Last => match client.ask(FromClient::Jobs { job: None }).await? {
-            ToClient::Jobs(jobs) => {
-                let last = jobs.iter().map(|job| job.job).max();
-                Ok(last.ok_or("the cluster has no job: submit one with `eyas submit FILE`")?)
-            }
-            _ => unexpected(),
-        },
+        WhichJob::Last => {
+            let last = client.last_job().await?;
+            Ok(last.ok_or("the cluster has no job: submit one with `eyas submit FILE`")?)
+        }
     }
 }

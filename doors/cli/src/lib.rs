@@ -10,6 +10,7 @@
 
 mod allocation;
 mod allocator;
+mod clock;
 mod commands;
 mod connect;
 mod detach;
@@ -19,6 +20,7 @@ mod gather;
 mod get;
 mod global;
 mod graph;
+mod help;
 mod hints;
 mod interrupt;
 mod local;
@@ -30,6 +32,7 @@ mod pool_args;
 mod pool_file;
 mod print;
 mod report;
+mod shared_disk;
 mod shim;
 mod show;
 mod trace;
@@ -52,7 +55,7 @@ pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
     if let Some(called) = commands::mount_helper::called(words) {
         return print::fail(&called);
     }
-    let command = hints::with_negative_numbers(Eyas::command());
+    let command = help::arranged(hints::with_negative_numbers(Eyas::command()), words);
     let parsed = command.try_get_matches_from(words).and_then(|matches| Eyas::read(&matches));
     let eyas = match parsed {
         Ok(eyas) => eyas,

@@ -35,9 +35,11 @@ pub(crate) struct LocalFolders {
     pub state: PathBuf,
     /// The folder of the executors: stores and sandboxes.
     pub stores: PathBuf,
-    /// Whether the dispatcher creates the folders, and removes them at its end, also if this
+    /// Whether the processes create their folders, and remove them at their end, also if this
     /// process has been killed.
     pub ephemeral: bool,
+    /// Whether the folder of the dispatcher stays all the same.
+    pub keeps_state: bool,
     /// Whether the dispatcher listens for nodes on other machines.
     pub is_reachable: bool,
 }
@@ -49,8 +51,13 @@ impl LocalFolders {
             state: folder.to_owned(),
             stores: folder.to_owned(),
             ephemeral: true,
+            keeps_state: false,
             is_reachable: false,
         }
+    }
+
+    fn removes_state(&self) -> bool {
+        self.ephemeral && !self.keeps_state
     }
 }
 
@@ -126,7 +133,7 @@ impl Processes {
         let access_path = self.folders.state.join("access.toml");
         let listen = if self.folders.is_reachable { "0.0.0.0:0" } else { "127.0.0.1:0" };
         let mut dispatcher =
-            owned(&["start", "dispatcher", "--listen", listen], self.folders.ephemeral)?;
+            owned(&["start", "dispatcher", "--listen", listen], self.folders.removes_state())?;
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
         dispatcher.args(shape.placement.words());
         if shape.node.plain_data {
@@ -233,7 +240,7 @@ impl Processes {
                 let _ = process.kill().await;
             }
         }
-        if self.folders.ephemeral {
+        if self.folders.removes_state() {
             remove_folder(&self.folders.state).await;
         }
     }

@@ -1,4 +1,5 @@
-//! `eyas report --trace`: writes a recorded job as a file that `eyas sim run` can simulate again.
+//! `eyas report --trace`: writes a recorded job as a file that `eyas simulate run` can simulate
+//! again.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

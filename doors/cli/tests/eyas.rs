@@ -35,7 +35,7 @@ fn manual_pages_and_completion_name_every_command() {
     assert!(output.status.success());
     let page = std::fs::read_to_string(folder.join("eyas.1")).expect("the first page");
     let completion = String::from_utf8(eyas(&["completion", "bash"]).stdout).expect("text");
-    for command in ["run", "submit", "explain", "report", "model"] {
+    for command in ["run", "submit", "explain", "report", "simulate"] {
         assert!(
             folder.join(format!("eyas-{command}.1")).exists() && page.contains(command),
             "{command}"
@@ -45,10 +45,10 @@ fn manual_pages_and_completion_name_every_command() {
     std::fs::remove_dir_all(folder).expect("our own folder");
 }
 
-/// `eyas model` of the papers' sine-wave workload on 100 nodes.
+/// `eyas simulate model` of the papers' sine-wave workload on 100 nodes.
 fn sine_wave(more: &[&str]) -> Output {
-    let words = "model --nodes 100 --slots 2 --storage 8Gbit/s --tasks 2000000 --compute 10ms \
-                 --objects 100000 --object-size 10MB --no-overlap";
+    let words = "simulate model --nodes 100 --slots 2 --storage 8Gbit/s --tasks 2000000 --compute \
+                 10ms --objects 100000 --object-size 10MB --no-overlap";
     eyas(&[&words.split_whitespace().collect::<Vec<_>>()[..], more].concat())
 }
 

@@ -128,6 +128,17 @@ impl Client {
         }
     }
 
+    /// The job that was submitted last. `None` if the cluster has no job.
+    ///
+    /// # Errors
+    /// If the connection ends.
+    pub async fn last_job(&mut self) -> Result<Option<JobId>, ClientError> {
+        match self.ask(FromClient::Jobs { job: None }).await? {
+            ToClient::Jobs(jobs) => Ok(jobs.iter().map(|job| job.job).max()),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
     /// Cancels the tasks of a job that no executor has; the others run to their end. Returns how
     /// many were cancelled.
     ///

@@ -72,7 +72,7 @@ impl Client {
         if having.is_empty() {
             let roomiest = nodes.iter().max_by_key(|(_, executor)| executor.free_disk_bytes);
             let (_, executor) = roomiest.ok_or(ClientError::FilesAway)?;
-            self.push_kept(name, &executor.name).await?;
+            self.push_kept(&object.source, &executor.name).await?;
             having.extend(roomiest);
         }
         let addresses: Vec<_> = having.into_iter().map(|(address, _)| *address).collect();

@@ -1,6 +1,7 @@
 //! A job that is put together before it is submitted. Each source becomes an object with its
 //! present version, and is looked up once, however many tasks read it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use eyas_types::object::is_kept_name;
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::units::format_count;
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, Program,
-    TaskItem, TaskTemplate, Template, Value,
+    Distribution, Input, InputFrom, Name, Numbers, ObjectId, ObjectSpec, PartOfFile, TaskItem,
+    TaskTemplate, Template, Value,
 };
 use thiserror::Error;
 
@@ -133,6 +134,33 @@ pub(crate) enum DraftTasks {
         numbers: Numbers,
         count: usize,
     },
+}
+
+impl DraftTasks {
+    /// Number of tasks.
+    pub fn len(&self) -> usize {
+        match self {
+            DraftTasks::Items(items) => items.len(),
+            DraftTasks::Numbers { count, .. } => *count,
+        }
+    }
+
+    /// The tasks one by one; those of numbers are made as they are asked for.
+    pub fn items(&self) -> impl Iterator<Item = Cow<'_, TaskItem>> {
+        let (items, numbers) = match self {
+            DraftTasks::Items(items) => (&items[..], None),
+            DraftTasks::Numbers { template, numbers, .. } => (&[][..], Some((*template, numbers))),
+        };
+        let of_number = |template, number: u64| TaskItem {
+            template,
+            values: vec![Value { text: number.to_string().into(), input: None }],
+            inputs: Vec::new(),
+        };
+        let of_numbers = numbers.into_iter().flat_map(move |(template, numbers)| {
+            numbers.iter().map(move |number| Cow::Owned(of_number(template, number)))
+        });
+        items.iter().map(Cow::Borrowed).chain(of_numbers)
+    }
 }
 
 /// Maximum number of chunks of a file that the dispatcher is told.
@@ -296,6 +324,25 @@ impl Draft {
         Ok(())
     }
 
+    /// The columns of the items of tasks that were added together.
+    pub(crate) fn items_of(&self, first: u32, count: u32) -> Vec<Vec<Name>> {
+        let texts = |item: &TaskItem| item.values.iter().map(|value| value.text.clone()).collect();
+        let mut start = 0;
+        for tasks in &self.tasks {
+            let place = first as usize - start;
+            match tasks {
+                _ if place >= tasks.len() => start += tasks.len(),
+                DraftTasks::Items(items) => {
+                    return items[place..][..count as usize].iter().map(texts).collect();
+                }
+                DraftTasks::Numbers { numbers, .. } => {
+                    return numbers.iter().map(|number| vec![number.to_string().into()]).collect();
+                }
+            }
+        }
+        Vec::new()
+    }
+
     fn make_room(&mut self, tasks: usize) -> Result<(), DraftError> {
         if self.count + tasks > MAX_TASKS {
             return Err(DraftError::Tasks);
@@ -313,7 +360,7 @@ impl Draft {
     }
 
     /// The files, objects of a bucket (`s3://…`), files of the cluster (`eyas:///…`) or kept
-    /// outputs (`eyas://JOB/…`) that match a pattern, sorted by name; kept outputs are in the order
+    /// outputs (`eyas://JOB/…`; JOB may be `last`) that match a pattern, sorted by name; kept outputs are in the order
     /// of their tasks. The name of an existing file or object matches that file only, even if it
     /// has special characters. Any other URL stands for itself.
     ///
@@ -533,7 +580,7 @@ impl Draft {
 
     pub(crate) fn url(&self, path_or_url: &Name) -> Result<Name, DraftError> {
         if is_kept_name(path_or_url) {
-            return Ok(path_or_url.clone());
+            return Ok(self.kept.as_looked_up(path_or_url));
         }
         if path_or_url.is_url() || path_or_url.starts_with(b"/") {
             return Ok(url_of(path_or_url)?);
@@ -558,17 +605,7 @@ fn check_placeholders(
     columns: usize,
     inputs: usize,
 ) -> Result<(), DraftError> {
-    let words = match &template.program {
-        Program::Command(words) | Program::Call(words) => &words[..],
-        Program::Noop => &[],
-    };
-    let outputs = template
-        .outputs
-        .iter()
-        .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
-    for word in
-        words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value))
-    {
+    for word in template.words() {
         let (column, input) = (word.highest_column(), word.highest_input());
         if columns == 0 && word.has_value() {
             return Err(DraftError::NoItem { word: word.clone() });
@@ -586,7 +623,7 @@ fn check_placeholders(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::Template;
+    use eyas_types::{Program, Template};
 
     #[tokio::test]
     async fn blocks_are_of_files_of_the_cluster() {

@@ -22,25 +22,29 @@
 //! A word of the command, or a column of an item, that is the path of an input becomes the path
 //! where the input is staged. An input is a path or URL, a table `{ path = "…", name = "…" }`, or
 //! an output of another task, `{ task = "ID", output = "sum.fits" }`. If that task is an array,
-//! `index = 3` chooses one of its tasks; without `index`, all of them are meant.
+//! `index = 3` chooses one of its tasks, and `index = "{}"` the one with the index of the reading
+//! task in its own array; without `index`, all of them are meant.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
 use eyas_store::{Glob, path_of};
-use eyas_types::template::Expansion;
+use eyas_types::task::MAX_TASKS;
 use eyas_types::value::TEMPLATE_INPUT;
 use eyas_types::{
-    Input, InputFrom, Name, Numbers, OutputSpec, PartOfFile, Program, Resources, TaskItem,
-    TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
+    Input, Name, Numbers, Program, Resources, TaskItem, TaskTemplate, Template, TemplatePart,
+    Value, WorkingFolder,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::draft::{Draft, DraftError};
 use crate::ranges::{numbers_of, product};
 use crate::sources::{ListLine, array, lines_of};
 
+mod all_inputs;
+mod elements;
 mod error;
+mod input;
 mod missing;
 mod names;
 mod output;
@@ -51,8 +55,12 @@ mod tests;
 mod values;
 mod wrong_key;
 
-pub use error::{JobFileError, TaskFieldsError};
-use names::CommandText;
+use all_inputs::ArrayTemplates;
+use elements::{Elements, add_outputs};
+pub use error::{ArrayLength, JobFileError, TaskFieldsError};
+use input::{AddedTasks, TaskIds, part_of};
+pub use input::{ArrayIndex, InputFields};
+use names::{CommandText, of_values};
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
 use paths::{declared_as, declares_number, kept_path, mentions, without_dot};
@@ -138,62 +146,6 @@ pub struct TaskFields {
     pub max_output: Option<u64>,
 }
 
-/// An input in a job file.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged, deny_unknown_fields)]
-pub enum InputFields {
-    /// A path or URL; may have placeholders.
-    Path(Name),
-    /// A path or URL with options.
-    Named {
-        /// Path or URL.
-        #[serde(alias = "url")]
-        path: Name,
-        /// Name in the sandbox.
-        name: Option<Name>,
-        /// The bytes of the file that the task reads, such as `0-1GiB`; all if missing.
-        range: Option<String>,
-        /// The records of the file that the task reads, such as `1000-2000`; all if missing.
-        records: Option<String>,
-        /// Whether it is copied ahead to all executors that may run the tasks.
-        #[serde(default)]
-        broadcast: bool,
-    },
-    /// An output of another task of the file.
-    Output {
-        /// That task's `id`.
-        task: String,
-        /// The `file` of the output; the first output if missing.
-        output: Option<Name>,
-        /// Index of the task in its array, from 0; all tasks of the array if missing.
-        #[serde(default, deserialize_with = "some_number")]
-        index: Option<u32>,
-        /// Name in the sandbox.
-        name: Option<Name>,
-        /// The same for an array: `{index}` in it stands for the index of the task that writes the
-        /// output.
-        into: Option<Name>,
-        /// The bytes of the output that the task reads, such as `0-1GiB`; all if missing.
-        range: Option<String>,
-        /// The records of the output that the task reads, such as `1000-2000`; all if missing.
-        records: Option<String>,
-    },
-}
-
-impl InputFields {
-    /// Whether each task of an array has a different input here.
-    fn is_of_item(&self) -> bool {
-        self.path().is_some_and(|path| Template::parse(path).has_value())
-    }
-
-    fn path(&self) -> Option<&Name> {
-        match self {
-            InputFields::Path(path) | InputFields::Named { path, .. } => Some(path),
-            InputFields::Output { .. } => None,
-        }
-    }
-}
-
 /// The items of an array of tasks.
 enum Items {
     One,
@@ -204,9 +156,26 @@ enum Items {
     Numbers(Numbers),
 }
 
+impl Items {
+    /// Number of items; `None` for a task without items.
+    fn count(&self) -> Option<usize> {
+        match self {
+            Items::One => None,
+            Items::Files(files) => Some(files.len()),
+            Items::Blocks(blocks) => Some(blocks.len()),
+            Items::Lines(lines) => Some(lines.len()),
+            Items::Numbers(numbers) => Some(numbers.count_up_to(MAX_TASKS)),
+        }
+    }
+}
+
 /// What the tasks of an array have in common.
-struct Array {
-    template: u16,
+struct Array<'a> {
+    templates: ArrayTemplates,
+    /// Index of the first task in the job.
+    first: u32,
+    /// Inputs that differ from task to task.
+    of_item: Vec<&'a InputFields>,
     /// The template's inputs, by their URLs.
     declared: HashMap<Name, u32>,
     command: CommandText,
@@ -215,10 +184,6 @@ struct Array {
     /// Names of the template's inputs in the sandbox.
     names: HashSet<Name>,
 }
-
-/// Tasks with an id so far: index of the first, their number, and the template.
-#[derive(Default)]
-pub(crate) struct TaskIds(HashMap<String, (u32, u32, u16)>);
 
 impl TaskFields {
     /// Adds the task, or all tasks of the array, to a draft.
@@ -231,91 +196,106 @@ impl TaskFields {
 
     async fn add_to(&self, draft: &mut Draft, known: &mut TaskIds) -> Result<(), TaskFieldsError> {
         let mut template = self.template(draft)?;
-        let items = self.items(draft).await?;
+        let items = self.items(draft, known).await?;
+        let (of_item, of_all): (Vec<_>, Vec<_>) =
+            self.inputs.iter().partition(|fields| fields.is_of_item(draft, known));
         let mut named = Vec::new();
-        for fields in self.inputs.iter().filter(|fields| !fields.is_of_item()) {
+        for fields in of_all {
             let first = template.inputs.len() as u32;
-            self.add_input(draft, known, fields, &mut [], &mut template.inputs).await?;
+            let inputs = &mut template.inputs;
+            self.add_input(draft, known, fields, (None, &mut []), inputs).await?;
             named.extend(fields.path().map(|path| (path, first..template.inputs.len() as u32)));
         }
         let declared = draft.by_url(&template.inputs);
-        if let Program::Command(words) = &mut template.program {
-            // A word that names inputs becomes their paths on the node.
-            let parsed = std::mem::take(words).into_iter().zip(&self.command.0);
-            let inputs_of =
-                |written: &Name| match named.iter().find(|(path, _)| same(written, path)) {
-                    Some((_, inputs)) => inputs.clone(),
-                    None => declared_as(draft, &declared, written)
-                        .map_or(0..0, |place| place..place + 1),
-                };
-            words.extend(parsed.flat_map(|(word, written)| match inputs_of(written) {
-                inputs if inputs.is_empty() => vec![word],
-                inputs => inputs.map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
-            }));
-            self.warn_of_paths(words, &named, template.folder == WorkingFolder::Sandbox);
-        }
-        if let Program::Command(words) = &mut template.program
-            && self.is_item_appended()
-            && !words.iter().any(Template::has_value)
-        {
-            words.push(Template::parse("{}"));
-        }
+        self.name_inputs(draft, &declared, &named, &mut template);
         let command = CommandText::of(&template);
         let sandbox = template.folder == WorkingFolder::Sandbox;
         let names = names::tell_apart(draft, &command, (0, &HashSet::new()), &mut template.inputs)?;
         let inputs = template.inputs.len();
-        let place = Array { template: draft.template(template)?, declared, command, inputs, names };
-        let first = draft.len() as u32;
-        self.add_tasks(draft, known, &place, items).await?;
+        let (templates, first) = (ArrayTemplates::of(draft, template)?, draft.len() as u32);
+        let mut array = Array { templates, first, of_item, declared, command, inputs, names };
+        self.add_tasks(draft, known, &mut array, items).await?;
+        let template = match array.templates.first() {
+            Some(template) => template,
+            None => array.templates.with_inputs(draft, inputs)?,
+        };
         if sandbox {
-            missing::warn(draft, &place.command, place.template, first as usize);
+            missing::warn(draft, &array.command, template, first as usize);
         }
-        if let Some(id) = &self.id {
-            let entry = (first, draft.len() as u32 - first, place.template);
-            if known.0.insert(id.clone(), entry).is_some() {
-                return Err(TaskFieldsError::SameId(id.clone()));
+        match &self.id {
+            Some(id) => {
+                known.add(id, AddedTasks { first, count: draft.len() as u32 - first, template })
             }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Puts inputs in place of the words of the command that name them, and appends the item to a
+    /// command that does not name it.
+    fn name_inputs(
+        &self,
+        draft: &Draft,
+        declared: &HashMap<Name, u32>,
+        named: &[(&Name, Range<u32>)],
+        template: &mut TaskTemplate,
+    ) {
+        let is_sandbox = template.folder == WorkingFolder::Sandbox;
+        let Program::Command(words) = &mut template.program else { return };
+        // A word that names inputs becomes their paths on the node.
+        let parsed = std::mem::take(words).into_iter().zip(&self.command.0);
+        let inputs_of = |written: &Name| match named.iter().find(|(path, _)| same(written, path)) {
+            Some((_, inputs)) => inputs.clone(),
+            None => declared_as(draft, declared, written).map_or(0..0, |place| place..place + 1),
+        };
+        words.extend(parsed.flat_map(|(word, written)| match inputs_of(written) {
+            inputs if inputs.is_empty() => vec![word],
+            inputs => inputs.map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
+        }));
+        self.warn_of_paths(words, named, is_sandbox);
+        let names_item = |word: &Template| word.has_value() || all_inputs::names_all(word);
+        if self.is_item_appended() && !words.iter().any(names_item) {
+            words.push(Template::parse("{}"));
+        }
     }
 
     async fn add_tasks(
         &self,
         draft: &mut Draft,
         known: &TaskIds,
-        place: &Array,
+        array: &mut Array<'_>,
         items: Items,
     ) -> Result<(), TaskFieldsError> {
         match items {
-            Items::One => self.add_task(draft, known, place, Vec::new(), None).await?,
+            Items::One => self.add_task(draft, known, array, Vec::new(), None).await?,
             Items::Files(files) => {
                 draft.look_up(&files).await?;
                 for file in files {
                     let input = self.as_staged(draft.input(&file).await?);
-                    self.add_task(draft, known, place, vec![file], Some(input)).await?;
+                    self.add_task(draft, known, array, vec![file], Some(input)).await?;
                 }
             }
             Items::Blocks(blocks) => {
                 for (file, block) in blocks {
                     let block = self.as_staged(block);
-                    self.add_task(draft, known, place, vec![file], Some(block)).await?;
+                    self.add_task(draft, known, array, vec![file], Some(block)).await?;
                 }
             }
             Items::Lines(lines) => {
                 for ListLine { number, columns } in lines {
-                    let added = self.add_task(draft, known, place, columns, None).await;
+                    let added = self.add_task(draft, known, array, columns, None).await;
                     added.map_err(|why| self.in_line(number, why))?;
                 }
             }
             Items::Numbers(numbers)
-                if !self.inputs.iter().any(InputFields::is_of_item)
-                    && !declares_number(draft, &place.declared, &numbers) =>
+                if array.of_item.is_empty()
+                    && !declares_number(draft, &array.declared, &numbers) =>
             {
-                draft.tasks_of_numbers(place.template, numbers)?;
+                let template = array.templates.with_inputs(draft, array.inputs)?;
+                draft.tasks_of_numbers(template, numbers)?;
             }
             Items::Numbers(numbers) => {
                 for number in numbers.iter() {
-                    self.add_task(draft, known, place, vec![number.to_string().into()], None)
+                    self.add_task(draft, known, array, vec![number.to_string().into()], None)
                         .await?;
                 }
             }
@@ -487,7 +467,32 @@ impl TaskFields {
         })
     }
 
-    async fn items(&self, draft: &mut Draft) -> Result<Items, TaskFieldsError> {
+    /// The items of the task: its own, or those of the array that it reads element by element.
+    async fn items(&self, draft: &mut Draft, known: &TaskIds) -> Result<Items, TaskFieldsError> {
+        let own = self.own_items(draft).await?;
+        let Some(elements) = Elements::of(known, &self.inputs)? else { return Ok(own) };
+        match own.count() {
+            Some(count) => elements.check_length(self.key_of_items(), count).map(|()| own),
+            None => Ok(Items::Lines(elements.items(draft))),
+        }
+    }
+
+    /// The key that says which items the task has of its own.
+    fn key_of_items(&self) -> &'static str {
+        if !self.each.0.is_empty() {
+            "each"
+        } else if !self.each_block.0.is_empty() {
+            "each_block"
+        } else if !self.array.0.is_empty() {
+            "array"
+        } else if self.each_line.is_some() {
+            "each_line"
+        } else {
+            "items"
+        }
+    }
+
+    async fn own_items(&self, draft: &mut Draft) -> Result<Items, TaskFieldsError> {
         let (each, each_block) = (!self.each.0.is_empty(), !self.each_block.0.is_empty());
         let has_items = !self.items.is_empty();
         let given =
@@ -542,7 +547,7 @@ impl TaskFields {
         &self,
         draft: &mut Draft,
         known: &TaskIds,
-        array: &Array,
+        array: &mut Array<'_>,
         columns: Vec<Name>,
         input: Option<Input>,
     ) -> Result<(), TaskFieldsError> {
@@ -556,7 +561,7 @@ impl TaskFields {
         &self,
         draft: &mut Draft,
         known: &TaskIds,
-        array: &Array,
+        array: &mut Array<'_>,
         columns: Vec<Name>,
         input: Option<Input>,
     ) -> Result<TaskItem, TaskFieldsError> {
@@ -566,8 +571,10 @@ impl TaskFields {
         if !inputs.is_empty() {
             values[0].input = Some(0);
         }
-        for fields in self.inputs.iter().filter(|fields| fields.is_of_item()) {
-            self.add_input(draft, known, fields, &mut values, &mut inputs).await?;
+        let place = draft.len() as u32 - array.first;
+        for fields in &array.of_item {
+            let of_item = (Some(place), &mut values[..]);
+            self.add_input(draft, known, fields, of_item, &mut inputs).await?;
         }
         if inputs.len() > 1 || (array.command.has_patterns() && !array.names.is_empty()) {
             names::tell_apart(draft, &array.command, (array.inputs, &array.names), &mut inputs)?;
@@ -576,64 +583,48 @@ impl TaskFields {
             value.input = declared_as(draft, &array.declared, &value.text)
                 .map(|place| TEMPLATE_INPUT | place);
         }
-        Ok(TaskItem { template: array.template, values, inputs })
+        let template = array.templates.with_inputs(draft, array.inputs + inputs.len())?;
+        Ok(TaskItem { template, values, inputs })
     }
 
+    /// Adds an input: of all tasks of an array, or of the one with this place and these values.
     async fn add_input(
         &self,
         draft: &mut Draft,
         known: &TaskIds,
         fields: &InputFields,
-        values: &mut [Value],
+        (place, values): (Option<u32>, &mut [Value]),
         inputs: &mut Vec<Input>,
     ) -> Result<(), TaskFieldsError> {
-        let (path, name, part, broadcast) = match fields {
-            InputFields::Path(path) => (path, None, None, false),
-            InputFields::Named { path, name, range, records, broadcast } => {
-                (path, name.clone(), part_of(range.as_deref(), records.as_deref())?, *broadcast)
+        let (path, name, into, part, broadcast) = match fields {
+            InputFields::Path(path) => (path, None, None, None, false),
+            InputFields::Named { path, name, into, range, records, broadcast } => {
+                let part = part_of(range.as_deref(), records.as_deref())?;
+                (path, name.as_ref(), into.as_ref(), part, *broadcast)
             }
             InputFields::Output { .. } => {
-                return add_outputs(draft, known, fields, self.copy_inputs, inputs);
+                let of_item = (place, &*values);
+                return add_outputs(draft, known, fields, of_item, self.copy_inputs, inputs);
             }
         };
-        let parsed = template_of(path, values.len())?;
-        let with = Expansion {
-            values,
-            staged: &[],
-            template_inputs: 0,
-            number: 0,
-            slot: 0,
-            input_list: b"",
-        };
-        let source = parsed.expand(&with);
-        let sources = match parsed.is_glob() {
-            false => vec![source.clone()],
-            true => {
-                // Special characters in the name of an item do not make a pattern.
-                let escape =
-                    |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
-                let values: Vec<_> = values.iter().map(escape).collect();
-                let pattern = parsed.expand(&Expansion { values: &values, ..with });
-                let found = draft.find_named(&source, &pattern).await?;
-                if part.is_none() {
-                    draft.look_up(&found).await?;
-                }
-                found
-            }
-        };
-        if name.is_some() && sources.len() > 1 {
-            return Err(TaskFieldsError::NameOfSeveral {
-                path: path.clone(),
-                files: sources.len(),
-            });
+        if name.is_some() && into.is_some() {
+            return Err(TaskFieldsError::NameAndInto(format!("`{path}`")));
         }
-        for found in sources {
+        let sources = sources_of(draft, path, values, part.is_some()).await?;
+        if name.is_some() && sources.len() > 1 {
+            let files = sources.len();
+            return Err(TaskFieldsError::NameOfSeveral { path: path.clone(), files });
+        }
+        for (index, found) in (0..).zip(sources) {
             let mut input = match &part {
                 Some(part) => draft.part(&found, *part).await?,
                 None => draft.input(&found).await?,
             };
-            let own_path = || kept_path(&found).filter(|_| self.is_in_sandbox());
-            input.name = name.clone().or_else(own_path);
+            input.name = match (name, into) {
+                (Some(name), _) => Some(name.clone()),
+                (None, Some(into)) => Some(names::of_file(into, index, &found)?),
+                (None, None) => kept_path(&found).filter(|_| self.is_in_sandbox()),
+            };
             if broadcast {
                 draft.broadcast(&input);
             }
@@ -648,6 +639,29 @@ impl TaskFields {
         }
         Ok(())
     }
+}
+
+/// The files that an input stands for. If parts of them are read, they are not looked up yet.
+async fn sources_of(
+    draft: &mut Draft,
+    path: &Name,
+    values: &[Value],
+    are_parts: bool,
+) -> Result<Vec<Name>, TaskFieldsError> {
+    let parsed = template_of(path, values.len())?;
+    let source = parsed.expand(&of_values(values));
+    if !parsed.is_glob() {
+        return Ok(vec![source]);
+    }
+    // Special characters in the name of an item do not make a pattern.
+    let escape = |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
+    let values: Vec<_> = values.iter().map(escape).collect();
+    let pattern = parsed.expand(&of_values(&values));
+    let found = draft.find_named(&source, &pattern).await?;
+    if !are_parts {
+        draft.look_up(&found).await?;
+    }
+    Ok(found)
 }
 
 /// The numbers of a range; the combinations of numbers if there are several ranges.
@@ -676,68 +690,6 @@ fn template_of(path: &Name, columns: usize) -> Result<Template, TaskFieldsError>
         return Err(TaskFieldsError::Column { path: path.clone(), column, columns });
     }
     Ok(template)
-}
-
-/// Adds outputs of other tasks to the inputs of a task, as copies if `are_copied` is set.
-fn add_outputs(
-    draft: &Draft,
-    known: &TaskIds,
-    fields: &InputFields,
-    are_copied: bool,
-    inputs: &mut Vec<Input>,
-) -> Result<(), TaskFieldsError> {
-    let InputFields::Output { task, output, index, name, into, range, records } = fields else {
-        unreachable!("other inputs are files")
-    };
-    if name.is_some() && into.is_some() {
-        return Err(TaskFieldsError::NameAndInto(task.clone()));
-    }
-    let part = part_of(range.as_deref(), records.as_deref())?;
-    let (first, count, template) =
-        *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
-    let producer = &draft.templates[usize::from(template)];
-    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
-    let place = producer.outputs.iter().position(is_it);
-    let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
-        task: task.clone(),
-        output: output.clone().unwrap_or_default(),
-    })?;
-    let indices = match index {
-        Some(index) if *index >= count => {
-            return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
-        }
-        Some(index) => first + index..first + index + 1,
-        None => first..first + count,
-    };
-    let output = place as u16;
-    let from = |task| match part {
-        None => InputFrom::Output { task, output },
-        Some(part) => InputFrom::OutputPart { task, output, part },
-    };
-    let named =
-        |task| into.as_ref().map(|into| names::placed(into, task - first)).or_else(|| name.clone());
-    let added = indices.map(|task| Input { from: from(task), name: named(task) });
-    inputs.extend(added.map(|input| if are_copied { input.copied() } else { input }));
-    Ok(())
-}
-
-/// The part of a file that a task reads; `None` for the whole file.
-fn part_of(
-    range: Option<&str>,
-    records: Option<&str>,
-) -> Result<Option<PartOfFile>, TaskFieldsError> {
-    Ok(match (range, records) {
-        (None, None) => None,
-        (Some(range), None) => {
-            let ByteRange { first, end } = range.parse()?;
-            Some(PartOfFile::Bytes { first, end })
-        }
-        (None, Some(records)) => {
-            let RecordRange { first, end } = records.parse()?;
-            Some(PartOfFile::Records { first, end })
-        }
-        (Some(_), Some(_)) => return Err(TaskFieldsError::RangeAndRecords),
-    })
 }
 
 /// Checks match expressions. The dispatcher checks them, too, but only here the line is known.

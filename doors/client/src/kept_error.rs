@@ -12,10 +12,16 @@ use crate::clusters::ClusterError;
 pub enum KeptError {
     /// The text does not begin with the number of a job.
     #[error(
-        "`{0}` names no kept output: write eyas://JOB/TASK/FILE, with the number of the job; a \
-         file of the cluster has three slashes, eyas:///PATH"
+        "`{0}` names no kept output: write eyas://JOB/TASK/FILE, with the number of the job or \
+         `last`; a file of the cluster has three slashes, eyas:///PATH"
     )]
     Name(Name),
+    /// The name has `last` in place of a number, and there is no job.
+    #[error(
+        "`{0}` is an output of the job that was submitted last, and the cluster has no job: submit \
+         the job that makes it first"
+    )]
+    NoJob(Name),
     /// No cluster is named.
     #[error("`{0}` is a kept output of a cluster, and no cluster is named: add --cluster")]
     NoCluster(Name),

@@ -28,6 +28,7 @@ mod copy;
 mod draft;
 mod draft_files;
 mod events;
+mod fingerprints;
 mod get;
 mod globs;
 mod graph;
@@ -51,13 +52,15 @@ pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use copy::CopyError;
 pub use draft::{Draft, DraftError, SubmitProgress};
 pub use events::Events;
+pub use fingerprints::TaskFingerprint;
 pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files, cluster_files_to_read};
 pub use jobfile::{
-    ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError,
-    Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError, TaskFields, TaskFieldsError,
-    check_requirements, draft_job, read_job_file, read_job_text,
+    ArrayIndex, ArrayLength, ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration,
+    InputFields, JobFileError, Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError,
+    TaskFields, TaskFieldsError, check_requirements, draft_job, read_job_file, read_job_text,
 };
+pub use kept::numbered;
 pub use kept_error::KeptError;
 pub use map::{
     BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask,

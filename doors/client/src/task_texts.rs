@@ -1,6 +1,7 @@
 //! What the tasks of a draft are made from and run, as text: for a list of commands before the job
 //! runs, and for what a program writes beside results.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use eyas_types::template::Expansion;
@@ -23,20 +24,8 @@ struct Texts {
 impl TaskTexts {
     /// The texts of a draft's tasks.
     pub fn of(draft: &Draft) -> Self {
-        let number = |template, number: u64| TaskItem {
-            template,
-            values: vec![Value { text: number.to_string().into(), input: None }],
-            inputs: Vec::new(),
-        };
         let mut items = Vec::with_capacity(draft.len());
-        for tasks in &draft.tasks {
-            match tasks {
-                DraftTasks::Items(some) => items.extend_from_slice(some),
-                DraftTasks::Numbers { template, numbers, .. } => {
-                    items.extend(numbers.iter().map(|value| number(*template, value)));
-                }
-            }
-        }
+        items.extend(draft.tasks.iter().flat_map(DraftTasks::items).map(Cow::into_owned));
         let path = |source: &Name| source.strip_prefix(b"file://").unwrap_or(source).into();
         TaskTexts(Arc::new(Texts {
             templates: draft.templates.clone(),

@@ -16,7 +16,7 @@ use crate::outcome::RunOutcome;
 use crate::run;
 
 /// Start of the part of a document that the command writes. The stamp and [`STAMPED`] follow.
-const BEGINS: &str = "<!-- made by `eyas sim paper --sensitivities --document FILE`; stamp ";
+const BEGINS: &str = "<!-- made by `eyas simulate paper --sensitivities --document FILE`; stamp ";
 const STAMPED: &str = " -->\n";
 /// End of that part.
 const ENDS: &str = "<!-- end of what was made -->";
@@ -146,7 +146,7 @@ mod tests {
             let then = stamp_in(document).expect("the document has results");
             assert_eq!(
                 then, now,
-                "the results in {name} are old: compute them again with `eyas sim paper \
+                "the results in {name} are old: compute them again with `eyas simulate paper \
                  --sensitivities --document {name}` (release build, half an hour), and check the \
                  text around them"
             );

@@ -1,7 +1,7 @@
 //! `eyas access …`: shows, replaces and revokes the cluster's keys.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Subcommand;
 use eyas_client::messages::{FromClient, KeysRequest, ToClient};
@@ -11,6 +11,7 @@ use eyas_session::private::PrivateFolder;
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{KeyState, KeyView};
 
+use crate::clock::unix_ms;
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
@@ -111,8 +112,7 @@ fn print(keys: &[KeyView], global: &GlobalArgs) -> Result<(), CliError> {
     if global.json {
         return show::json("keys", keys);
     }
-    let now_ms =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let now_ms = unix_ms();
     let mut table = Table::new(&["KEY", "ROLE", "AGE", "STATE"]);
     for key in keys {
         let age = format_duration_us(now_ms.saturating_sub(key.made_unix_ms) * 1000);

@@ -20,7 +20,8 @@ use crate::{show, words};
 pub(crate) enum CatalogCommand {
     /// Show which executors hold an object, and which are receiving it
     Show {
-        /// The object's id, URL or path
+        /// The object's id, URL or path; or eyas://JOB/TASK/FILE for an output that is kept in the
+        /// cluster, where JOB may be `last`
         #[arg(value_parser = words::name())]
         object: Name,
     },
@@ -32,10 +33,11 @@ pub(crate) async fn catalog(
 ) -> Result<ExitCode, CliError> {
     let CatalogCommand::Show { object } = command;
     let id: Option<ObjectId> = object.as_str().and_then(|object| object.parse().ok());
+    let mut client = connect(global).await?;
     let source = match id {
         Some(_) => Name::default(),
         // The `eyas://` name of a kept output is its source.
-        None if is_kept_name(&object) => object.clone(),
+        None if is_kept_name(&object) => eyas_client::numbered(&mut client, &object).await?,
         None if object.is_url() => url_of(&object)?,
         None => {
             let path: PathBuf =
@@ -43,7 +45,6 @@ pub(crate) async fn catalog(
             url_of(&name_of(path))?
         }
     };
-    let mut client = connect(global).await?;
     let mut objects = ask_catalog(&mut client, id, source).await?;
     if objects.is_empty() && id.is_none() && !is_kept_name(&object) {
         objects = find_by_version(&mut client, &object, global).await?;

@@ -1,13 +1,12 @@
 //! `eyas pool …`: pools of nodes that a batch system grants when tasks wait.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use clap::{Args, Subcommand};
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units;
 use eyas_wire::pool::{PoolsRequest, RequestFile};
 use eyas_wire::view::pool::PoolView;
 
+use crate::clock::unix_ms;
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
@@ -210,8 +209,7 @@ fn print_all(pools: &[PoolView]) -> Result<(), CliError> {
 }
 
 fn print_one(pool: &PoolView) -> Result<(), CliError> {
-    let now_ms =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+    let now_ms = unix_ms();
     print_all(std::slice::from_ref(pool))?;
     pool.why.iter().try_for_each(|why| out!("why: {why}"))?;
     pool.waits.iter().try_for_each(|waits| out!("waits: {waits}"))?;

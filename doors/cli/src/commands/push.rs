@@ -19,7 +19,7 @@ use crate::{show, words};
 #[derive(Args)]
 pub(crate) struct PushArgs {
     /// Paths, URLs or patterns, as for inputs of tasks; or eyas://JOB/TASK/FILE, or a pattern such
-    /// as eyas://JOB/*/FILE, for outputs that are kept in the cluster
+    /// as eyas://JOB/*/FILE, for outputs that are kept in the cluster; JOB may be `last`
     #[arg(required = true, value_name = "OBJECT", value_parser = words::name())]
     objects: Vec<Name>,
     /// The executors: `all`, a name or id as in `eyas executor list`, or a label such as site=a

@@ -20,7 +20,8 @@ pub(crate) struct ReportArgs {
     /// Compare with another job
     #[arg(long, value_name = "JOB")]
     baseline: Option<WhichJob>,
-    /// Write a trace to FILE: arrivals, run times and reads of the job's tasks, for `eyas sim run`
+    /// Write a trace to FILE: arrivals, run times and reads of the job's tasks, for `eyas
+    /// simulate run`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }

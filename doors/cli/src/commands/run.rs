@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use clap::error::ErrorKind;
 use eyas_client::types::{JobId, Name, shown};
-use eyas_client::view::JobView;
-use eyas_client::{Client, ClientError, Draft, TaskTexts, home};
+use eyas_client::{Client, ClientError, Draft, ScratchFolder, TaskTexts, home};
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, SessionError, trusted};
 use tokio::sync::mpsc;
 
+use crate::clock::unix_s;
 use crate::connect::connect_to;
 use crate::error::{CliError, FAILED, INTERRUPTED};
 use crate::exit_code::ExitCode;
@@ -24,8 +24,11 @@ use crate::waiting::{self, ProgressDisplay};
 use crate::{report as pages, show, words};
 use draft::draft;
 use halt::HaltWatch;
-use own_cluster::{RunPool, private_folder, start_own, unix_s};
+use kept_results::KeptResults;
+use own_cluster::{RunPool, cancel_all, private_folder, start_own};
 use result_printer::{PrintOptions, ResultPrinter};
+pub(crate) use resume::ResumeArgs;
+use resume::{Resumption, RunRecord};
 pub(crate) use run_args::RunArgs;
 use running_job::RunningJob;
 
@@ -33,11 +36,13 @@ mod draft;
 mod dry_run;
 mod halt;
 mod in_job;
+mod kept_results;
 mod lists;
 mod own_cluster;
 mod result_args;
 mod result_files;
 mod result_printer;
+mod resume;
 mod run_args;
 mod running_job;
 mod tag;
@@ -65,7 +70,7 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         draft = draft(&args, cluster.as_ref(), &progress) => draft.map(Some),
         () = interrupt.received() => Ok(None),
     };
-    let Some(draft) = drafted.inspect_err(|_| progress.clear())? else {
+    let Some(mut draft) = drafted.inspect_err(|_| progress.clear())? else {
         progress.clear();
         return Ok(ExitCode::from(INTERRUPTED));
     };
@@ -73,18 +78,38 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         say!("no tasks: {}", args.why_no_tasks());
         return Ok(ExitCode::SUCCESS);
     }
+    let resumption = Resumption::of(&draft, &args.command, &args.resume)?;
     if args.results.dry_run {
         progress.clear();
-        dry_run::print_commands(&TaskTexts::of(&draft))?;
+        dry_run::print_commands(&TaskTexts::of(&draft), &resumption.done)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(code) = resumption.say(draft.len() as u64) {
+        progress.clear();
+        return Ok(code);
+    }
+    let texts = args.results.texts(&draft);
+    if !resumption.done.is_empty() {
+        draft.leave_out(&resumption.done)?;
+    }
+    let work = Work { draft, texts, resumption };
     if let Some(cluster) = cluster.filter(|_| on_cluster) {
         let access = cluster.access()?;
         let client = connect_to(&access, global).await?;
         let on = global.named_option();
-        return run_on(&access, client, draft, &args, Some(&on), progress, interrupt).await;
+        return run_on(&access, client, work, &args, Some(&on), progress, interrupt).await;
     }
-    let pool = args.pool.as_ref().map(|word| RunPool::new(word, &args)).transpose()?;
+    run_on_own(work, &args, progress, interrupt).await
+}
+
+/// Runs a job on a cluster that is started for it.
+async fn run_on_own(
+    work: Work,
+    args: &RunArgs,
+    progress: ProgressDisplay,
+    mut interrupt: Interrupt,
+) -> Result<ExitCode, CliError> {
+    let pool = args.pool.as_ref().map(|word| RunPool::new(word, args)).transpose()?;
     // Nodes of a batch system read the folder, which must be on a disk that they share.
     let temporary = match &pool {
         Some(pool) if pool.is_elsewhere => home()?.join("runs"),
@@ -97,15 +122,27 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         .in_job
         .folder()
         .map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
-    let folders = LocalFolders::ephemeral(&folder);
+    let is_kept = args.reuse && args.in_job.folder().is_none();
+    let kept = if is_kept { KeptResults::take()? } else { None };
+    let stores = kept.as_ref().map(|_| ScratchFolder::make(&temporary, "stores")).transpose()?;
+    let mut folders = LocalFolders::ephemeral(&folder);
+    if let (Some(kept), Some(stores)) = (&kept, &stores) {
+        let (state, stores) = (kept.folder().to_owned(), stores.path().to_owned());
+        folders = LocalFolders { state, stores, keeps_state: true, ..folders };
+    }
     let shape = args.shape();
-    let (local, client) = tokio::select! {
+    let (local, mut client) = tokio::select! {
         local = start_own(folders, &shape, pool) => local,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
+    if kept.is_some() {
+        // A killed run has left its job unfinished.
+        cancel_all(&mut client).await?;
+    }
     let access = local.access.clone();
-    let done = run_on(&access, client, draft, &args, None, progress, interrupt).await;
+    let done = run_on(&access, client, work, args, None, progress, interrupt).await;
     local.stop().await;
+    kept.into_iter().for_each(KeptResults::keep);
     done
 }
 
@@ -153,13 +190,21 @@ fn wrong_option(why: &str) -> CliError {
     clap::Error::raw(ErrorKind::ArgumentConflict, format!("{why}\n")).into()
 }
 
+/// What a run does.
+struct Work {
+    draft: Draft,
+    /// The texts of the tasks, if an option needs them.
+    texts: Option<TaskTexts>,
+    resumption: Resumption,
+}
+
 /// Runs a job on a cluster. `stays` is the option that names it. Without it, this command has
 /// started the cluster; then the cluster does not grow, and a task that is too large for it is an
 /// error.
 async fn run_on(
     access: &Access,
     mut client: Client,
-    draft: Draft,
+    Work { draft, texts, mut resumption }: Work,
     args: &RunArgs,
     stays: Option<&str>,
     mut progress: ProgressDisplay,
@@ -169,21 +214,20 @@ async fn run_on(
     if args.results.bar {
         progress.print_lines();
     }
-    let (tasks, texts) = (draft.len() as u64, args.results.texts(&draft));
-    let mut files = args.results.files(texts.as_ref()).inspect_err(|_| progress.clear())?;
-    let submitted = match is_own {
-        // The job ends with its cluster, so it need not be cancelled.
-        true => tokio::select! {
-            job = client.submit(draft) => job.map(Some).map_err(CliError::from),
-            () = interrupt.received() => Ok(None),
-        },
-        false => waiting::submit(&mut client, draft, &progress, &mut interrupt).await,
-    };
+    let tasks = draft.len() as u64;
+    let goes_on = args.resume.is_given();
+    let files = args.results.files(texts.as_ref(), goes_on);
+    let mut files = files.inspect_err(|_| progress.clear())?;
+    let submitted = submit(&mut client, draft, is_own, &progress, &mut interrupt).await;
     let Some(job) = submitted.inspect_err(|_| progress.clear())? else {
         progress.clear();
         return Ok(ExitCode::from(INTERRUPTED));
     };
     files.submitted_now();
+    match resumption.begin_record(&args.command, &args.resume) {
+        Ok(record) => files.record = record,
+        Err(error) => files.record_failed(&error),
+    }
     interrupt.set_final_message(stays.map(|on| waiting::continues(job, on)));
     let (stops, stopped) = mpsc::unbounded_channel();
     let mut output = ResultPrinter::new(
@@ -192,6 +236,7 @@ async fn run_on(
             is_joined: tasks > 1,
             job: (!is_own).then_some(job),
             tags: texts.filter(|_| args.results.tag),
+            done: std::mem::take(&mut resumption.done),
         },
         progress,
         files,
@@ -206,7 +251,10 @@ async fn run_on(
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     say!("{}", show::summary(&ended));
-    how_to_go_on(&ended, stays, code).iter().for_each(|line| say!("{line}"));
+    let resume = output.files.record.take().and_then(RunRecord::end);
+    // On a cluster that stays, the job itself goes on.
+    let go_on = stays.map_or(resume, |on| waiting::again(&ended, on));
+    go_on.iter().for_each(|line| say!("{line}"));
     if let Err(error) = write_reports(access, job, args).await {
         let at = where_results_are(args);
         let again = stays.map_or_else(String::new, |on| report_again(job, on));
@@ -218,20 +266,26 @@ async fn run_on(
     if !output.files.errors.is_empty() {
         return Err(output.files.errors.join("; ").into());
     }
+    // Tasks that have failed in the run before this one have still failed.
+    let code = if code == 0 && resumption.failed > 0 { FAILED } else { code };
     Ok(ExitCode::from(code))
 }
 
-/// How to go on with a job of which tasks did not succeed. `stays` is the option that names a
-/// cluster that stays; the job of any other cluster ends with it.
-fn how_to_go_on(ended: &JobView, stays: Option<&str>, code: u8) -> Option<String> {
-    match stays {
-        Some(on) => waiting::again(ended, on),
-        None if code == INTERRUPTED && ended.tasks.cancelled > 0 => Some(
-            "the job ends with its temporary cluster. On a cluster that stays, `eyas job retry` \
-             goes on with such a job: start one with `eyas start local --detach`"
-                .into(),
-        ),
-        None => None,
+/// Submits the job; `None` after an interrupt.
+async fn submit(
+    client: &mut Client,
+    draft: Draft,
+    is_own: bool,
+    progress: &ProgressDisplay,
+    interrupt: &mut Interrupt,
+) -> Result<Option<JobId>, CliError> {
+    if !is_own {
+        return waiting::submit(client, draft, progress, interrupt).await;
+    }
+    // The job ends with its cluster, so it need not be cancelled.
+    tokio::select! {
+        job = client.submit(draft) => Ok(Some(job?)),
+        () = interrupt.received() => Ok(None),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::network_args::NetworkArgs;
 use crate::node_args::{NodeArgs, PlacementArgs, ShapeArgs, labels, named_amounts};
 use crate::own_process::{EMULATED, READY, host_name, own_path, refuse_used, remove_folder};
 use crate::print::{PrintError, out, say};
-use crate::{detach, show};
+use crate::{detach, shared_disk, show};
 
 /// Time between two checks for the access file.
 const ACCESS_EVERY: Duration = Duration::from_millis(200);
@@ -159,6 +159,7 @@ async fn local(
     let executors = format_count(shape.nodes.into(), "executor");
     let stores = cluster.stores_at_start(shape.node.dfs)?;
     refuse_to_lose(&cluster, &stores, shape.nodes)?;
+    shared_disk::warn(&stores, shared_disk::SET_HOME);
     if is_detached {
         let BackgroundProcess { log, messages } =
             detach::detach(cluster.log_path(), "the cluster").await?;
@@ -172,8 +173,13 @@ async fn local(
     // The folder of a cluster may not exist yet.
     PrivateFolder::make(cluster.folder())?;
     let ephemeral = owned.ephemeral;
-    let folders =
-        LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral, is_reachable: false };
+    let folders = LocalFolders {
+        state: cluster.folder().to_owned(),
+        stores,
+        ephemeral,
+        keeps_state: false,
+        is_reachable: false,
+    };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
     say!(
@@ -349,6 +355,9 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     }
     eyas_executor::raise_descriptor_limit();
     check_store_size(&args.node, &folder);
+    if !owned {
+        shared_disk::warn(&folder, shared_disk::NAME_FOLDER);
+    }
     let data = data_mode(args.node.plain_data);
     let gpus = gpus.await.unwrap_or_default();
     let config = executor_config(args, name, folder.clone(), (&allocation, gpus), proxy, &cluster)?;

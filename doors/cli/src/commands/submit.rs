@@ -30,8 +30,9 @@ pub(crate) struct SubmitArgs {
     /// cut for want of room in the journal
     #[arg(long, short = 'w')]
     wait: bool,
-    /// Use the results of earlier jobs with --reuse that ran the same command on the same inputs
-    #[arg(long)]
+    /// Run only what is out of date: use the results of earlier jobs with --reuse that ran the same
+    /// command on the same versions of the inputs
+    #[arg(long, visible_alias = "update")]
     reuse: bool,
     #[command(flatten)]
     reconnect: ReconnectArgs,

@@ -7,7 +7,8 @@ use eyas_client::types::TaskId;
 use super::amounts::{elapsed, time_of};
 use super::columns::{Piece, column, line, on_one_line, pieces, width};
 use super::options::{KnownOption, Words, flag, parse, value};
-use super::records::{ShimFolder, ShimJob, SlurmState, now_unix_ms};
+use super::records::{ShimFolder, ShimJob, SlurmState};
+use crate::clock::unix_s;
 use crate::connect::connect;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
@@ -154,7 +155,7 @@ async fn reason(client: &mut Client, job: &ShimJob) -> Result<String, CliError> 
 
 /// Seconds for which the job has run.
 fn elapsed_s(job: &ShimJob) -> u64 {
-    let until = job.record.end.as_ref().map_or(now_unix_ms() / 1000, |end| end.ended_unix_s);
+    let until = job.record.end.as_ref().map_or_else(unix_s, |end| end.ended_unix_s);
     job.began_unix_s.map_or(0, |began| until.saturating_sub(began))
 }
 

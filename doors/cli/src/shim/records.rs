@@ -6,7 +6,6 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::Client;
 use eyas_client::messages::{FromClient, ToClient};
@@ -17,6 +16,7 @@ use eyas_session::private::PrivateError;
 use eyas_session::trusted;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::unix_s;
 use crate::connect::unexpected;
 use crate::error::CliError;
 use crate::print::say;
@@ -110,11 +110,6 @@ pub(crate) struct ShimJob {
     /// The node, and when the job began, if they are known.
     pub node: String,
     pub began_unix_s: Option<u64>,
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// The folder that `eyas shim` has made.
@@ -229,7 +224,7 @@ impl ShimFolder {
         };
         let views: BTreeMap<JobId, JobView> =
             views.into_iter().map(|view| (view.job, view)).collect();
-        let now_s = now_unix_ms() / 1000;
+        let now_s = unix_s();
         let mut jobs = Vec::new();
         for mut record in records {
             let is_old = |end: &EndOfJob| now_s.saturating_sub(end.ended_unix_s) > MAX_AGE_S;

@@ -17,10 +17,11 @@ use eyas_client::{Client, Draft, name_of_user};
 use super::amounts::time_limit_us;
 use super::environment::JobEnvironment;
 use super::options::Words;
-use super::records::{JobRecord, ShimFolder, now_unix_ms};
+use super::records::{JobRecord, ShimFolder};
 use super::resources::resources;
 use super::script::{Runner, StagedLink, Warning, file_word, quoted, staged_links, with_variables};
 use super::submission::{IGNORED, JobRequest, SILENT, read_request};
+use crate::clock::unix_ms;
 use crate::connect::connect;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
@@ -181,7 +182,7 @@ fn record_of(
         if words.has("wrap") { "wrap" } else { script_name.as_deref().unwrap_or("sbatch") };
     Ok(JobRecord {
         job: JobId(0),
-        token: format!("{:x}-{:x}", now_unix_ms(), std::process::id()),
+        token: format!("{:x}-{:x}", unix_ms(), std::process::id()),
         name: words.value("job-name").unwrap_or(own_name).to_owned(),
         user: name_of_user(),
         account: words.value("account").unwrap_or_default().to_owned(),
@@ -193,7 +194,7 @@ fn record_of(
         cpus: resources.cpus_milli / 1000,
         memory_bytes: resources.memory_bytes,
         time_limit_us: words.value("time").map_or(Ok(None), time_limit_us)?,
-        submitted_unix_ms: now_unix_ms(),
+        submitted_unix_ms: unix_ms(),
         end: None,
     })
 }

@@ -1,5 +1,7 @@
 //! What can be wrong with the fields of a task, and with a job file.
 
+use std::fmt;
+
 use eyas_types::task::MAX_REPLICAS;
 use eyas_types::units::format_count;
 use eyas_types::{Name, PolicyError};
@@ -222,13 +224,64 @@ pub enum TaskFieldsError {
     )]
     UnknownId(String),
     /// An input names an output that its task does not have.
-    #[error("task `{task}` has no output `{output}`")]
+    #[error("task `{task}` has no output{}", of_outputs(.output.as_ref(), .outputs))]
     UnknownOutput {
         /// The id of the task.
         task: String,
-        /// The `file` of the output.
-        output: Name,
+        /// The `file` of the output, if one is named.
+        output: Option<Name>,
+        /// The outputs that the task has.
+        outputs: Vec<Name>,
     },
+    /// `group` without `index = "{}"`.
+    #[error(
+        "`group` is the number of tasks of `{0}` that each task reads: add index = \"{{}}\", or \
+         leave `group` out"
+    )]
+    GroupWithoutIndex(String),
+    /// An array that is read element by element has not as many tasks as this one has items.
+    #[error(
+        "`{key}` makes {}, but {read}, and index = \"{{}}\" needs one for each: leave `{key}` out, \
+         or write {}",
+        format_count(*.count as u64, "task"),
+        format_count(u64::from(.read.groups), "item")
+    )]
+    LengthOfItems {
+        /// The key that has the task's own items.
+        key: &'static str,
+        /// Number of the task's own items.
+        count: usize,
+        /// The array that it reads.
+        read: ArrayLength,
+    },
+    /// Two arrays that a task reads element by element have different lengths.
+    #[error(
+        "index = \"{{}}\" of several inputs needs arrays of one length, but {}, and {}: write \
+         `group` for the longer one, or leave `index` out for an array that each task reads as a \
+         whole",
+        .0[0], .0[1]
+    )]
+    LengthsOfArrays(Box<[ArrayLength; 2]>),
+    /// A name has a placeholder for a column that the writing task does not have.
+    #[error(
+        "`into = \"{into}\"` has a placeholder for the item of task `{task}`, whose item has {}: \
+         write `{{index}}` for the index of that task in its array",
+        format_count(*.columns as u64, "column")
+    )]
+    IntoItem {
+        /// The name as it was written.
+        into: Name,
+        /// The id of the writing task.
+        task: String,
+        /// Number of columns of its item.
+        columns: usize,
+    },
+    /// A variable has the placeholder for words.
+    #[error(
+        "variable `{0}` has `{{input:*}}` in it, which stands for several words of the command: \
+         write `{{inputs}}` for a file that lists the paths of all inputs"
+    )]
+    WordsInVariable(String),
     /// An input names a task of an array beyond its end.
     #[error("task `{task}` has no index {index}: it is an array of {count}, which count from 0")]
     UnknownIndex {
@@ -247,11 +300,12 @@ pub enum TaskFieldsError {
         "the task reads several files that are all named `{0}`. Each is in a folder of its own, \
          such as `input-1/{0}`, so a pattern in its command would find none of them: give them \
          different names, with `name`, or with `into = \"parts/{{index}}\"` for the outputs of an \
-         array, or let the command read `{{inputs}}`, the list of all inputs"
+         array and the files of a pattern, or let the command read `{{inputs}}`, the list of all \
+         inputs"
     )]
     SameName(Name),
     /// An input has both a name and a place.
-    #[error("the input from task `{0}` has both `name` and `into`: write one of them")]
+    #[error("the input {0} has both `name` and `into`: write one of them")]
     NameAndInto(String),
     /// An input asks for a column that the item does not have.
     #[error(
@@ -289,7 +343,8 @@ pub enum TaskFieldsError {
     RangeAndRecords,
     /// A pattern of several files has one name in the sandbox.
     #[error(
-        "input `{path}` stands for {files} files, but `name` is for one file: leave `name` out"
+        "input `{path}` stands for {files} files, but `name` is for one file: leave `name` out, or \
+         write into = \"in/{{/}}\" in its place"
     )]
     NameOfSeveral {
         /// The pattern.
@@ -297,6 +352,45 @@ pub enum TaskFieldsError {
         /// Number of files.
         files: usize,
     },
+}
+
+/// The length of an array that another one reads element by element.
+#[derive(Debug)]
+pub struct ArrayLength {
+    /// The id of its task.
+    pub task: String,
+    /// Number of its tasks.
+    pub tasks: u32,
+    /// Number of tasks that are read together, if `group` says so.
+    pub group: Option<u32>,
+    /// Number of groups; of tasks without `group`.
+    pub groups: u32,
+}
+
+impl fmt::Display for ArrayLength {
+    /// Such as "task `cut` has 25 tasks in 3 groups of 10".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |number: u32, noun| format_count(u64::from(number), noun);
+        write!(f, "task `{}` has {}", self.task, count(self.tasks, "task"))?;
+        match self.group {
+            Some(group) => write!(f, " in {} of {group}", count(self.groups, "group")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The output that a task does not have, and those that it has.
+fn of_outputs(output: Option<&Name>, outputs: &[Name]) -> String {
+    /// Most outputs that are named.
+    const SHOWN: usize = 10;
+    let named: Vec<_> =
+        outputs.iter().take(SHOWN).map(|output| format!("output = \"{output}\"")).collect();
+    let more = if outputs.len() > SHOWN { " …" } else { "" };
+    match (output, &named[..]) {
+        (None, _) => ": add outputs = [\"FILE\"] to that task".into(),
+        (Some(output), []) => format!(" `{output}`: add outputs = [\"{output}\"] to that task"),
+        (Some(output), named) => format!(" `{output}`: write {}{more}", named.join(" or ")),
+    }
 }
 
 /// What to do about a line that lacks a column.

@@ -8,26 +8,62 @@ use std::collections::{HashMap, HashSet};
 use eyas_store::Glob;
 use eyas_types::template::Expansion;
 use eyas_types::{
-    Input, InputFrom, Name, Program, TaskTemplate, Template, TemplatePart, Value, WorkingFolder,
+    Input, InputFrom, Name, Numbers, Program, TaskTemplate, Template, TemplatePart, Value,
+    WorkingFolder,
 };
 
-use super::TaskFieldsError;
+use super::all_inputs::names_all;
+use super::error::TaskFieldsError;
 use crate::draft::{Draft, DraftTasks};
 
 /// What stands for the index of a task in its array.
 const INDEX: &str = "{index}";
 
-/// The name of an output in the sandbox of its reader: `into` with the index of the task that
-/// writes the output.
-pub(super) fn placed(into: &Name, index: u32) -> Name {
-    let (mut placed, mut rest) = (Name::default(), &into[..]);
+/// The name of an input in the sandbox: `into` with the index of the task that writes it, or its
+/// place among the files of a pattern, and with the values of that task or file. `None` if there
+/// is no such value.
+pub(super) fn placed(into: &Template, index: u32, values: &[Value]) -> Option<Name> {
+    let has_all = usize::from(into.highest_column()) <= values.len();
+    if into.has_value() && (values.is_empty() || !has_all) {
+        return None;
+    }
+    let mut name = Name::default();
+    for part in &into.0 {
+        match part {
+            TemplatePart::Literal(text) => push_with_index(&mut name, text, index),
+            part @ TemplatePart::Value { .. } => {
+                name.push(Template(vec![part.clone()]).expand(&of_values(values)));
+            }
+            part => name.push(Template(vec![part.clone()]).written()),
+        }
+    }
+    Some(name)
+}
+
+/// The name of a file of a pattern in the sandbox, by its place among the files.
+pub(super) fn of_file(into: &Name, index: u32, file: &Name) -> Result<Name, TaskFieldsError> {
+    let template = Template::parse(into);
+    let file = Value { text: file.clone(), input: None };
+    placed(&template, index, &[file]).ok_or_else(|| TaskFieldsError::Column {
+        path: into.clone(),
+        column: template.highest_column(),
+        columns: 1,
+    })
+}
+
+fn push_with_index(name: &mut Name, text: &[u8], index: u32) {
+    let mut rest = text;
     while let Some(at) = rest.windows(INDEX.len()).position(|window| window == INDEX.as_bytes()) {
-        placed.push(&rest[..at]);
-        placed.push(index.to_string());
+        name.push(&rest[..at]);
+        name.push(index.to_string());
         rest = &rest[at + INDEX.len()..];
     }
-    placed.push(rest);
-    placed
+    name.push(rest);
+}
+
+/// What placeholders for these values stand for where no input is staged.
+pub(super) fn of_values(values: &[Value]) -> Expansion<'_> {
+    Expansion { values, staged: &[], template_inputs: 0, number: 0, slot: 0, input_list: b"" }
 }
 
 /// Tells inputs of one name apart: the third input `x` is `input-3/x` in the sandbox if another
@@ -42,7 +78,7 @@ pub(super) fn tell_apart(
     (before, taken): (usize, &HashSet<Name>),
     inputs: &mut [Input],
 ) -> Result<HashSet<Name>, TaskFieldsError> {
-    let mut writers = Writers::of(draft);
+    let writers = Writers::of(draft);
     let mut names = HashMap::<Name, Vec<usize>>::new();
     for (place, input) in inputs.iter().enumerate() {
         if let Some(name) = writers.name_of_input(input) {
@@ -93,7 +129,8 @@ impl CommandText {
             TemplatePart::Input(place) => Some(*place),
             _ => None,
         });
-        let has_list = parts().any(|part| matches!(part, TemplatePart::InputList(_)));
+        let has_list = parts().any(|part| matches!(part, TemplatePart::InputList(_)))
+            || words.iter().any(names_all);
         let texts = parts().filter_map(|part| match part {
             TemplatePart::Literal(text)
                 if !has_list && template.folder == WorkingFolder::Sandbox =>
@@ -129,30 +166,25 @@ fn patterns_in(word: &[u8]) -> impl Iterator<Item = Glob> {
 }
 
 /// The tasks of a draft, by their indices.
-struct Writers<'a> {
+pub(super) struct Writers<'a> {
     draft: &'a Draft,
     /// The first index of each part of the draft's tasks.
     starts: Vec<u32>,
-    /// The numbers of parts that are arrays of numbers.
-    numbers: HashMap<usize, Vec<u64>>,
 }
 
 impl<'a> Writers<'a> {
-    fn of(draft: &'a Draft) -> Self {
+    pub fn of(draft: &'a Draft) -> Self {
         let mut next = 0;
         let starts = draft.tasks.iter().map(|tasks| {
             let start = next;
-            next += match tasks {
-                DraftTasks::Items(items) => items.len() as u32,
-                DraftTasks::Numbers { count, .. } => *count as u32,
-            };
+            next += tasks.len() as u32;
             start
         });
-        Writers { draft, starts: starts.collect(), numbers: HashMap::new() }
+        Writers { draft, starts: starts.collect() }
     }
 
     /// The name of an input in the sandbox, if it is known.
-    fn name_of_input(&mut self, input: &Input) -> Option<Name> {
+    fn name_of_input(&self, input: &Input) -> Option<Name> {
         if let Some(name) = &input.name {
             return Some(name.clone());
         }
@@ -166,22 +198,25 @@ impl<'a> Writers<'a> {
         }
     }
 
-    fn name_of_output(&mut self, task: u32, output: u16) -> Option<Name> {
+    /// The template and the values of a task.
+    pub fn values_of(&self, task: u32) -> Option<(u16, Vec<Value>)> {
         let part = self.starts.partition_point(|start| *start <= task).checked_sub(1)?;
         let place = (task - self.starts[part]) as usize;
-        let number;
-        let (template, values) = match &self.draft.tasks[part] {
-            DraftTasks::Items(items) => (items.get(place)?.template, &items[place].values[..]),
-            DraftTasks::Numbers { template, numbers, .. } => {
-                let numbers = self.numbers.entry(part).or_insert_with(|| numbers.iter().collect());
-                number = [Value { text: numbers.get(place)?.to_string().into(), input: None }];
-                (*template, &number[..])
+        match &self.draft.tasks[part] {
+            DraftTasks::Items(items) => {
+                items.get(place).map(|item| (item.template, item.values.clone()))
             }
-        };
+            DraftTasks::Numbers { template, numbers, .. } => {
+                let text = nth(numbers, place)?.to_string().into();
+                Some((*template, vec![Value { text, input: None }]))
+            }
+        }
+    }
+
+    fn name_of_output(&self, task: u32, output: u16) -> Option<Name> {
+        let (template, values) = self.values_of(task)?;
         let spec = self.draft.templates[usize::from(template)].outputs.get(usize::from(output))?;
-        let number = task + 1;
-        let with =
-            Expansion { values, staged: &[], template_inputs: 0, number, slot: 0, input_list: b"" };
+        let with = Expansion { number: task + 1, ..of_values(&values) };
         let last = |written: &Template| {
             let expanded = written.expand(&with);
             let name = expanded.rsplit(|byte| *byte == b'/').next().map(Name::from)?;
@@ -191,16 +226,53 @@ impl<'a> Writers<'a> {
     }
 }
 
+/// The number of an array at this place, without passing those before it where the ranges are in
+/// order, as they mostly are: of `1-3,8-9`, 8 is at place 3.
+fn nth(numbers: &Numbers, place: usize) -> Option<u64> {
+    if !numbers.0.windows(2).all(|pair| pair[0].last < pair[1].first) {
+        return numbers.iter().nth(place);
+    }
+    let mut left = place as u64;
+    for range in numbers.0.iter().filter(|range| range.first <= range.last) {
+        let steps = (range.last - range.first) / range.step.max(1);
+        if left <= steps {
+            return Some(range.first + left * range.step.max(1));
+        }
+        left -= steps + 1;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::array;
 
     #[test]
     fn the_index_stands_where_it_is_written() {
-        for (into, expected) in
-            [("cuts/{index}.fits", "cuts/7.fits"), ("{index}/{index}", "7/7"), ("all", "all")]
-        {
-            assert_eq!(placed(&into.into(), 7), Name::from(expected));
+        let values = ["sky/a.fits", "r"].map(|text| Value { text: text.into(), input: Some(0) });
+        for (into, expected) in [
+            ("cuts/{index}.fits", Some("cuts/7.fits")),
+            ("{index}/{index}", Some("7/7")),
+            ("all", Some("all")),
+            ("in/{1/}", Some("in/a.fits")),
+            ("{2}/{1/.}-{index}.txt", Some("r/a-7.txt")),
+            (r"\{}{#}{input:1}", Some("{}{#}{input:1}")),
+            ("{3}", None),
+        ] {
+            assert_eq!(placed(&Template::parse(into), 7, &values), expected.map(Name::from));
+        }
+        assert_eq!(placed(&Template::parse("{}"), 7, &[]), None);
+    }
+
+    #[test]
+    fn a_number_of_an_array_is_found_by_its_place() {
+        for range in ["1-9:2", "1-3,8-9", "8-9,1-3", "0-12:4,2-12:4", "5"] {
+            let numbers = array(range).unwrap();
+            for (place, number) in numbers.iter().enumerate() {
+                assert_eq!(nth(&numbers, place), Some(number), "{range}, {place}");
+            }
+            assert_eq!(nth(&numbers, numbers.iter().count()), None, "{range}");
         }
     }
 

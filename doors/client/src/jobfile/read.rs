@@ -5,8 +5,9 @@ use eyas_types::mistake::{line_at, plainly};
 use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
+use super::input::TaskIds;
 use super::values::some_number;
-use super::{TaskFields, TaskIds, check_terms, wrong_key};
+use super::{TaskFields, check_terms, wrong_key};
 use crate::clusters::Cluster;
 use crate::draft::{Draft, SubmitProgress};
 use crate::sources::MAX_LINE_BYTES;

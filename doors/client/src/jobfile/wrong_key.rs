@@ -1,6 +1,8 @@
 //! Finds the key of a job file that cannot be read, and says what to write instead. This runs only
 //! after the file was refused: it knows each key, what its value is, and an example.
 
+use std::num::NonZeroU32;
+
 use eyas_types::mistake::nearest;
 use eyas_types::shown::{MAX_QUOTED_CHARS, shortened};
 use serde::de::DeserializeOwned;
@@ -10,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::error::TaskFieldsError;
 use super::output::OutputFields;
 use super::values::{Bytes, CommandWords, Duration, Number, OneOrMore, named_numbers, one_or_more};
-use super::{InputFields, Name};
+use super::{ArrayIndex, InputFields, Name};
 
 /// A key of a job file.
 struct Key {
@@ -140,11 +142,23 @@ const INPUT: &[Key] = &[
     key("output", "the `file` of an output, in quotes", r#""sum.fits""#, reads::<Name>),
     key(
         "index",
-        "the place of one task in its array, from 0; all of them are read if it is left out",
+        "the place of one task in its array, from 0, or \"{}\" for the task at the same place as \
+         the one that reads; all of them are read if it is left out",
         "3",
-        reads::<Number<u32>>,
+        reads::<Number<ArrayIndex>>,
     ),
-    key("into", "a file name, in quotes", r#""sums/{index}.fits""#, reads::<Name>),
+    key(
+        "group",
+        "the number of tasks that each task reads, of at least 1, beside index = \"{}\"",
+        "10",
+        reads::<Number<NonZeroU32>>,
+    ),
+    key(
+        "into",
+        "a file name for each of several inputs, in quotes",
+        r#""sums/{index}.fits""#,
+        reads::<Name>,
+    ),
 ];
 
 /// The keys of an output that is a table.
@@ -511,9 +525,15 @@ mod tests {
                  \"in.txt\" } or { output = \"sum.fits\", task = \"ID\" }",
         ),
         (
-            "inputs = [{ task = \"x\", index = \"{}\" }]",
-            "3: `index` cannot be \"{}\": it is the place of one task in its array, from 0; \
-                 all of them are read if it is left out. Write index = 3",
+            "inputs = [{ task = \"x\", index = \"{/}\" }]",
+            "3: `index` cannot be \"{/}\": it is the place of one task in its array, from 0, or \
+                 \"{}\" for the task at the same place as the one that reads; all of them are read \
+                 if it is left out. Write index = 3",
+        ),
+        (
+            "inputs = [{ task = \"x\", index = \"{}\", group = 0 }]",
+            "3: `group` cannot be 0: it is the number of tasks that each task reads, of at least \
+                 1, beside index = \"{}\". Write group = 10",
         ),
         (
             "inputs = [{ file = \"x\" }]",
@@ -590,7 +610,15 @@ mod tests {
         assert_eq!((one.cpus, one.retries, one.priority), (several.cpus, 3, Some(-1)));
         assert_eq!(one.resources["gpu"], 1);
         let from = task("inputs = { task = \"x\", index = \"3\" }");
-        assert!(matches!(from.inputs[..], [InputFields::Output { index: Some(3), .. }]));
+        let of = |index| matches!(index, ArrayIndex::One(3));
+        assert!(
+            matches!(from.inputs[..], [InputFields::Output { index: Some(index), .. }] if of(index))
+        );
+        let from = task("inputs = { task = \"x\", index = \"{}\", group = \"3\" }");
+        assert!(matches!(
+            from.inputs[..],
+            [InputFields::Output { index: Some(ArrayIndex::Element), group: Some(_), .. }]
+        ));
         let null: TaskFields = serde_json::from_str(r#"{"cpus": null, "priority": null}"#).unwrap();
         assert_eq!((null.cpus, null.priority), (None, None));
     }

@@ -1,12 +1,11 @@
 //! `eyas dfs audit`: the acknowledged changes of files.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use eyas_client::files::{ChangeEntry, FilesOrigin};
 use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::files::ChangeView;
 
 use super::{DfsSession, rooted};
+use crate::clock::unix_us;
 use crate::error::CliError;
 use crate::print::{out, say};
 use crate::report::moment;
@@ -14,9 +13,7 @@ use crate::show;
 
 impl DfsSession {
     pub(super) async fn audit(&self, folder: &str, since: Option<u64>) -> Result<(), CliError> {
-        let now_us = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_micros() as u64);
+        let now_us = unix_us();
         let since_us = since.map_or(0, |since| now_us.saturating_sub(since));
         let mut changes =
             self.files.changes(&rooted(folder.trim_end_matches('/')), since_us).await?;

@@ -1,7 +1,6 @@
 //! Shows files and nodes of the file system, as tables and as JSON.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::files::{
     BlockHolder, BlockPlace, DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage,
@@ -15,6 +14,7 @@ use eyas_client::view::files::{
     LostChunkView, RecoveryView, ReplicaView, VerifiedView,
 };
 
+use crate::clock::unix_us;
 use crate::error::CliError;
 use crate::print::{out, say};
 use crate::show::{self, Table};
@@ -341,7 +341,5 @@ fn replicas(place: &BlockPlace) -> Vec<ReplicaView> {
 }
 
 fn age(modified_us: u64) -> String {
-    let now_us =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    format_duration_us(now_us.saturating_sub(modified_us))
+    format_duration_us(unix_us().saturating_sub(modified_us))
 }

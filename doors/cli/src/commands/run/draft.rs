@@ -56,6 +56,7 @@ fn fields(
     let broadcast = |path: &Name| InputFields::Named {
         path: path.clone(),
         name: None,
+        into: None,
         range: None,
         records: None,
         broadcast: true,

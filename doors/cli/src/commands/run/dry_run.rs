@@ -8,11 +8,12 @@ use eyas_client::types::shown;
 use crate::print::PrintError;
 use crate::words::command_line;
 
-/// Prints a command on each line. On a terminal, characters that would act on it are escaped.
-pub(super) fn print_commands(tasks: &TaskTexts) -> Result<(), PrintError> {
+/// Prints the command of each task that an earlier run has not done on a line. On a terminal, characters that would act on it are escaped.
+pub(super) fn print_commands(tasks: &TaskTexts, done: &[bool]) -> Result<(), PrintError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let escapes = io::stdout().is_terminal();
-    for index in 0..tasks.len() as u32 {
+    let is_left = |index: &u32| done.get(*index as usize) != Some(&true);
+    for index in (0..tasks.len() as u32).filter(is_left) {
         let line = command_line(&tasks.command(index));
         match escapes {
             true => writeln!(out, "{}", shown(&line))?,

@@ -7,16 +7,15 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::view::JobState;
 use eyas_client::{Client, Cluster, home};
 use eyas_pools::{LoneCommand, LoneJob, LoneState};
 use eyas_session::private::PrivateFolder;
 use eyas_wire::pool::PoolOptions;
 use tokio::time::sleep;
 
-use super::own_cluster::{RunPool, unix_s};
+use super::own_cluster::{RunPool, cancel_all};
 use super::run_args::RunArgs;
+use crate::clock::unix_s;
 use crate::error::{CliError, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::interrupt::Interrupt;
@@ -37,6 +36,11 @@ const VARIABLES: &[&str] =
 
 /// Submits the job, and waits for its end.
 pub(super) async fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
+    if args.resume.has_earlier_words() {
+        let why = "the run to go on with has its dispatcher in a batch job (--dispatcher-in-job): \
+                   write its whole command line again, with --resume";
+        return Err(why.into());
+    }
     let mut interrupt = Interrupt::listen();
     let pool = pool_of(args)?;
     let name = format!("run-{}-{}", unix_s(), std::process::id());
@@ -245,13 +249,7 @@ impl Follower {
     }
 
     async fn cancel(&self) -> Result<(), CliError> {
-        let mut client = Client::connect(&self.cluster.access()?).await?;
-        if let ToClient::Jobs(jobs) = client.ask(FromClient::Jobs { job: None }).await? {
-            for job in jobs.into_iter().filter(|job| job.state == JobState::Running) {
-                client.ask(FromClient::Cancel { job: job.job, task: None }).await?;
-            }
-        }
-        Ok(())
+        cancel_all(&mut Client::connect(&self.cluster.access()?).await?).await
     }
 }
 

@@ -3,17 +3,19 @@
 
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::Client;
-use eyas_client::messages::FromClient;
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::view::JobState;
 use eyas_wire::pool::{PoolOptions, PoolsRequest};
 
 use super::run_args::RunArgs;
+use crate::clock::unix_s;
 use crate::error::CliError;
 use crate::local::{LocalCluster, LocalFolders};
 use crate::node_args::ShapeArgs;
 use crate::pool_args::parse_pool_words;
+use crate::shared_disk;
 
 /// The pool of a cluster that this command starts.
 pub(super) struct RunPool {
@@ -36,7 +38,10 @@ pub(super) async fn start_own(
     shape: &ShapeArgs,
     pool: Option<RunPool>,
 ) -> Result<(LocalCluster, Client), CliError> {
-    let Some(pool) = pool else { return LocalCluster::start(folders, "run", shape).await };
+    let Some(pool) = pool else {
+        shared_disk::warn(&folders.stores, shared_disk::SET_TMPDIR);
+        return LocalCluster::start(folders, "run", shape).await;
+    };
     let folders = LocalFolders { is_reachable: pool.is_elsewhere, ..folders };
     let (local, mut client) =
         LocalCluster::start(folders, "run", &ShapeArgs { nodes: 0, ..shape.clone() }).await?;
@@ -50,6 +55,16 @@ pub(super) async fn start_own(
             Err(error.into())
         }
     }
+}
+
+/// Cancels all tasks of a cluster.
+pub(super) async fn cancel_all(client: &mut Client) -> Result<(), CliError> {
+    if let ToClient::Jobs(jobs) = client.ask(FromClient::Jobs { job: None }).await? {
+        for job in jobs.into_iter().filter(|job| job.state == JobState::Running) {
+            client.ask(FromClient::Cancel { job: job.job, task: None }).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The folder of the cluster that this command starts, with a name that cannot be guessed. The
@@ -66,9 +81,4 @@ pub(super) fn private_folder(temporary: &Path) -> Result<PathBuf, CliError> {
         .into());
     }
     Ok(temporary.join(format!("eyas-run-{}-{random:016x}", std::process::id())))
-}
-
-/// Seconds since 1970.
-pub(super) fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -28,12 +28,12 @@ pub(super) struct ResultArgs {
     #[arg(long, visible_alias = "eta")]
     pub bar: bool,
     /// Print the commands, and run none
-    #[arg(long)]
+    #[arg(long, help_heading = "Job")]
     pub dry_run: bool,
     /// Stop before all tasks have ended: never, or WHEN,WHAT=N with now or soon (running tasks end
     /// first), and fail, success or done, such as now,fail=1 or soon,fail=10%. Without this
     /// option, a job stops when its first 20 tasks have failed in the same way
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, value_name = "RULE", help_heading = "Job")]
     pub halt: Option<HaltRule>,
 }
 
@@ -43,15 +43,15 @@ impl ResultArgs {
         (self.tag || self.results.is_some() || self.joblog.is_some()).then(|| TaskTexts::of(draft))
     }
 
-    /// Begins the files.
-    pub fn files(&self, texts: Option<&TaskTexts>) -> Result<ResultFiles, CliError> {
+    /// Begins the files. A run that goes on with an earlier one adds to its log of tasks.
+    pub fn files(&self, texts: Option<&TaskTexts>, goes_on: bool) -> Result<ResultFiles, CliError> {
         let mut files = ResultFiles::default();
         let Some(texts) = texts else { return Ok(files) };
         if let Some(folder) = &self.results {
             files.folder = Some(ResultsFolder::new(folder, texts.clone())?);
         }
         if let Some(path) = &self.joblog {
-            files.log = Some(TaskLog::create(path, texts.clone())?);
+            files.log = Some(TaskLog::begin(path, texts.clone(), goes_on)?);
         }
         Ok(files)
     }

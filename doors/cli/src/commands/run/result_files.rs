@@ -14,7 +14,9 @@ use eyas_client::types::task::STREAMS;
 use eyas_client::types::{Name, Status, Template, shown};
 use eyas_store::path_of;
 
+use super::resume::RunRecord;
 use crate::error::CliError;
+use crate::print::say;
 use crate::words::{command_line, field_of_csv};
 
 /// Columns of the list of tasks.
@@ -30,12 +32,17 @@ pub(super) struct TaskLog {
 }
 
 impl TaskLog {
-    /// Begins the file; one that is there is replaced.
-    pub fn create(path: &Path, texts: TaskTexts) -> Result<Self, CliError> {
-        let begun = File::create(path).and_then(|file| {
+    /// Begins the file. One that is there is replaced, unless lines are to be added to it.
+    pub fn begin(path: &Path, texts: TaskTexts, adds: bool) -> Result<Self, CliError> {
+        let mut options = File::options();
+        let options = options.create(true).write(true).append(adds).truncate(!adds);
+        let begun = options.open(path).and_then(|file| {
+            let is_new = file.metadata()?.len() == 0;
             let mut file = BufWriter::new(file);
-            writeln!(file, "{COLUMNS}")?;
-            file.flush()?;
+            if is_new {
+                writeln!(file, "{COLUMNS}")?;
+                file.flush()?;
+            }
             Ok(file)
         });
         let file = begun.map_err(|e| format!("cannot write {}: {e}", path.display()))?;
@@ -134,6 +141,8 @@ impl ResultsFolder {
 pub(super) struct ResultFiles {
     pub log: Option<TaskLog>,
     pub folder: Option<ResultsFolder>,
+    /// What a run needs that goes on with this one.
+    pub record: Option<RunRecord>,
     /// What could not be written, and why.
     pub errors: Vec<String>,
 }
@@ -153,15 +162,33 @@ impl ResultFiles {
         {
             self.log_failed(&error);
         }
+        if let Some(record) = &mut self.record
+            && let Err(error) = record.ended(result.index, &result.outcome.status)
+        {
+            self.record_failed(&error.into());
+        }
     }
 
     /// Passes on the lines so far.
     pub fn flush(&mut self) {
+        if let Some(record) = &mut self.record
+            && let Err(error) = record.flush()
+        {
+            self.record_failed(&error.into());
+        }
         if let Some(log) = &mut self.log
             && let Err(error) = log.file.flush()
         {
             self.log_failed(&error);
         }
+    }
+
+    /// The run goes on, but none can go on with it.
+    pub fn record_failed(&mut self, error: &CliError) {
+        self.record = None;
+        say!(
+            "`eyas run --resume` will not know of this run, whose record cannot be written: {error}"
+        );
     }
 
     fn log_failed(&mut self, error: &io::Error) {

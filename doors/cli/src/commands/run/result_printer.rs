@@ -69,6 +69,8 @@ pub(super) struct PrintOptions {
     pub job: Option<JobId>,
     /// The items of tasks, if they begin the lines of output.
     pub tags: Option<TaskTexts>,
+    /// Whether an earlier run has done the task, by its index: nothing of it is printed.
+    pub done: Vec<bool>,
 }
 
 /// Why a job stops before its end.
@@ -110,6 +112,10 @@ impl ResultPrinter {
         self.options.job.map_or_else(|| index.to_string(), |job| TaskId { job, index }.to_string())
     }
 
+    fn is_done_before(&self, index: u32) -> bool {
+        self.options.done.get(index as usize) == Some(&true)
+    }
+
     pub fn see(&mut self, seen: WatchEvent) {
         self.progress.see(&seen);
         match seen {
@@ -130,9 +136,11 @@ impl ResultPrinter {
         if !self.seen.insert(result.index) {
             return;
         }
-        self.files.ended(&result);
-        if let Some(halt) = self.halt.note(&result.outcome.status) {
-            let _ = self.stops.send(Stop::Halt(halt));
+        if !self.is_done_before(result.index) {
+            self.files.ended(&result);
+            if let Some(halt) = self.halt.note(&result.outcome.status) {
+                let _ = self.stops.send(Stop::Halt(halt));
+            }
         }
         if !self.options.keep_order && !has_stream(&result) {
             return self.print(&result);
@@ -282,6 +290,9 @@ impl ResultPrinter {
     }
 
     fn print(&mut self, result: &TaskResult) {
+        if self.is_done_before(result.index) {
+            return;
+        }
         self.files.write(result, None);
         let outcome = &result.outcome;
         let failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);

@@ -1,5 +1,5 @@
-//! `eyas sim index`: measures the dispatcher's central index of replicas, and compares it with a
-//! distributed index.
+//! `eyas simulate index`: measures the dispatcher's central index of replicas, and compares it
+//! with a distributed index.
 
 use std::hint::black_box;
 use std::path::PathBuf;

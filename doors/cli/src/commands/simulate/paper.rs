@@ -1,5 +1,5 @@
-//! `eyas sim paper`: simulates the experiments of the paper, and shows the results beside those of
-//! the paper.
+//! `eyas simulate paper`: simulates the experiments of the paper, and shows the results beside
+//! those of the paper.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -1,4 +1,5 @@
-//! `eyas sim …`: simulates clusters, and shows the results as tables, files and pages.
+//! `eyas simulate …`: simulates clusters, or estimates how they fare with the abstract model, and
+//! shows the results as tables, files and pages.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,6 +17,7 @@ use crate::interrupt::Signals;
 use crate::words::field_of_csv;
 
 mod index;
+mod model;
 mod paper;
 mod plots;
 mod row;
@@ -24,7 +26,7 @@ mod sweep;
 mod view;
 
 #[derive(Subcommand)]
-pub(crate) enum SimCommand {
+pub(crate) enum SimulateCommand {
     /// Simulate the cluster and the workload of a scenario file
     Run(run::SimRunArgs),
     /// Simulate a scenario with all combinations of policies, store sizes, and numbers of nodes and
@@ -36,17 +38,23 @@ pub(crate) enum SimCommand {
     /// Measure the dispatcher's index of replicas, and compare it with a distributed index as in
     /// the paper
     Index(index::IndexArgs),
+    /// Estimate the run time of a workload on a cluster, with the papers' abstract model
+    Model(Box<model::ModelArgs>),
 }
 
 /// Simulates on a separate thread, so that the runtime can handle an interrupt.
-pub(crate) async fn sim(command: SimCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+pub(crate) async fn simulate(
+    command: SimulateCommand,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
     let stop = Stop::listen();
     let json = global.json;
     let simulating = tokio::task::spawn_blocking(move || match command {
-        SimCommand::Run(args) => run::run(&args, json, &stop),
-        SimCommand::Sweep(args) => sweep::sweep(&args, json, &stop),
-        SimCommand::Paper(args) => paper::paper(&args, json, &stop),
-        SimCommand::Index(args) => index::index(&args, json),
+        SimulateCommand::Run(args) => run::run(&args, json, &stop),
+        SimulateCommand::Sweep(args) => sweep::sweep(&args, json, &stop),
+        SimulateCommand::Paper(args) => paper::paper(&args, json, &stop),
+        SimulateCommand::Index(args) => index::index(&args, json),
+        SimulateCommand::Model(args) => model::model(&args, json),
     });
     simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }

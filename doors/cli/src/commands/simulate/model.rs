@@ -1,4 +1,5 @@
-//! `eyas model`: estimates the run time of a workload with the abstract model. It needs no cluster.
+//! `eyas simulate model`: estimates the run time of a workload with the abstract model. It needs no
+//! cluster.
 
 use std::path::PathBuf;
 
@@ -11,14 +12,13 @@ use serde_json::json;
 
 use crate::error::{CliError, ValueError};
 use crate::exit_code::ExitCode;
-use crate::global::GlobalArgs;
 use crate::node_args::parse_share;
 use crate::print::out;
 use crate::show;
 
 #[derive(Args)]
 pub(crate) struct ModelArgs {
-    /// Scenario file, as for `eyas sim run`; options replace its values
+    /// Scenario file, as for `eyas simulate run`; options replace its values
     #[arg(value_name = "SCENARIO")]
     file: Option<PathBuf>,
     /// Number of nodes
@@ -241,11 +241,11 @@ fn name(limit: Limit) -> (&'static str, &'static str) {
     }
 }
 
-/// Handles `eyas model`.
-pub(crate) fn model(args: &ModelArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+/// Handles `eyas simulate model`.
+pub(super) fn model(args: &ModelArgs, json: bool) -> Result<ExitCode, CliError> {
     let (cluster, demand) = args.cluster_and_demand()?;
     let prediction = predict(&cluster, &demand)?;
-    if global.json {
+    if json {
         print_json(&prediction)?
     } else {
         print_table(&prediction)?

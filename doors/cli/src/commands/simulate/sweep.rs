@@ -1,4 +1,4 @@
-//! `eyas sim sweep`: simulates a scenario with all combinations of policies, stores, nodes and
+//! `eyas simulate sweep`: simulates a scenario with all combinations of policies, stores, nodes and
 //! dispatchers, on all processors of this machine.
 
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! `eyas sim run`: simulates one scenario.
+//! `eyas simulate run`: simulates one scenario.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -1,0 +1,183 @@
+//! What `eyas run --reuse` keeps from one temporary cluster to the next: the dispatcher's journal,
+//! one for each folder in which such runs are started.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use eyas_client::types::units::format_bytes;
+use eyas_client::{PrivateFolder, home};
+
+use crate::error::CliError;
+use crate::print::say;
+
+/// Journals in eyas's home: the last ones that were used are kept, up to this number.
+const MAX_JOURNALS: usize = 20;
+/// A journal that no run has used for this long is removed.
+const MAX_JOURNAL_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A journal that is larger, with the output in it, is not kept.
+const MAX_JOURNAL_BYTES: u64 = 1 << 30;
+/// What the names of the journal's files begin with.
+const JOURNAL: &str = "journal";
+/// The file that the run locks that uses the journal.
+const LOCK: &str = "lock";
+
+/// The journal of earlier runs in the current folder, which this run uses alone.
+pub(super) struct KeptResults {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl KeptResults {
+    /// Takes the journal; begins one if there is none. Returns `None` if another run uses it.
+    ///
+    /// # Errors
+    /// If eyas's home cannot be used.
+    pub fn take() -> Result<Option<Self>, CliError> {
+        let journals = home()?.join("reuse");
+        PrivateFolder::make(&journals)?.close()?;
+        let here = std::env::current_dir()?;
+        let folder = journals.join(name_for(&here));
+        remove_old(&journals, &folder);
+        PrivateFolder::make(&folder)?;
+        let lock = File::options().create(true).append(true).open(folder.join(LOCK))?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                say!(
+                    "another run with --reuse is under way in this folder: this one runs all tasks, \
+                     and its results are not reused"
+                );
+                return Ok(None);
+            }
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        lock.set_modified(SystemTime::now())?;
+        let kept = KeptResults { folder, _lock: lock };
+        // A killed run may have left the keys of its cluster.
+        kept.remove_all_but_journal()?;
+        Ok(Some(kept))
+    }
+
+    /// The folder of the dispatcher.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn remove_all_but_journal(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+            if name.as_bytes().starts_with(JOURNAL.as_bytes()) || name == LOCK {
+                continue;
+            }
+            match entry.is_dir() {
+                true => fs::remove_dir_all(entry)?,
+                false => fs::remove_file(entry)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the journal for the next run, when the cluster has ended.
+    pub fn keep(self) {
+        let bytes = size_bytes(&self.folder);
+        if bytes > MAX_JOURNAL_BYTES {
+            say!(
+                "the results in this folder are not kept for --reuse, because they take {}, which is \
+                 more than {}",
+                format_bytes(bytes),
+                format_bytes(MAX_JOURNAL_BYTES)
+            );
+            let _ = fs::remove_dir_all(&self.folder);
+        } else if let Err(error) = self.remove_all_but_journal() {
+            tracing::warn!("cannot clean up {}: {error}", self.folder.display());
+        }
+    }
+}
+
+/// The name of the journal's folder.
+fn name_for(folder: &Path) -> String {
+    blake3::hash(folder.as_os_str().as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// The bytes of all files in a folder.
+fn size_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => size_bytes(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    entries.map(bytes).sum()
+}
+
+/// Removes the journals, but for `used`, that no run has used for long, or that are too many.
+/// Errors are ignored: the next run tries again.
+fn remove_old(journals: &Path, used: &Path) {
+    let folders = fs::read_dir(journals).into_iter().flatten().flatten();
+    let mut others: Vec<_> = folders
+        .map(|entry| entry.path())
+        .filter(|path| path != used)
+        .filter_map(|path| Some((fs::metadata(path.join(LOCK)).ok()?.modified().ok()?, path)))
+        .collect();
+    others.sort_unstable_by(|a, b| b.cmp(a));
+    for (index, (last_use, path)) in others.iter().enumerate() {
+        let is_old = last_use.elapsed().is_ok_and(|age| age > MAX_JOURNAL_AGE);
+        // One that a run uses is locked.
+        let is_free = || File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
+        if (index + 1 >= MAX_JOURNALS || is_old) && is_free() {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(journals: &Path, name: &str, age: Duration) -> PathBuf {
+        let folder = journals.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let lock = File::create(folder.join(LOCK)).unwrap();
+        lock.set_modified(SystemTime::now() - age).unwrap();
+        folder
+    }
+
+    #[test]
+    fn journals_that_no_run_uses_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let day = Duration::from_secs(24 * 3600);
+        let [used, old, busy, new] = [("used", 9), ("old", 8), ("busy", 8), ("new", 6)]
+            .map(|(name, days)| journal(folder.path(), name, days * day));
+        let lock = File::open(busy.join(LOCK)).unwrap();
+        lock.try_lock().unwrap();
+        remove_old(folder.path(), &used);
+        assert_eq!([&used, &old, &busy, &new].map(|path| path.exists()), [true, false, true, true]);
+        for number in 0..MAX_JOURNALS {
+            journal(folder.path(), &format!("{number}"), day);
+        }
+        remove_old(folder.path(), &used);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), MAX_JOURNALS + 1);
+        assert!(!new.exists(), "it is the oldest that is not in use");
+    }
+
+    #[test]
+    fn the_journal_alone_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::create_dir_all(path.join("journal.output")).unwrap();
+        fs::create_dir_all(path.join("pools/x")).unwrap();
+        for name in ["journal.redb", "journal.output/1", "access.toml", LOCK] {
+            fs::write(path.join(name), "content").unwrap();
+        }
+        let lock = File::open(path.join(LOCK)).unwrap();
+        KeptResults { folder: path.clone(), _lock: lock }.keep();
+        let mut names: Vec<_> =
+            fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["journal.output", "journal.redb", LOCK]);
+        assert_eq!(size_bytes(&path), 3 * 7);
+    }
+}

@@ -1,0 +1,348 @@
+//! Outputs of other tasks as inputs: of one task, of all tasks of an array, or element by element.
+//! In the last case, task `i` reads task `i` of the other array, or with `group = 10` the tasks
+//! `10 * i` to `10 * i + 9`. The reading array then needs no items of its own: it is as long as
+//! the other one, and has the same items.
+
+use std::ops::Range;
+
+use eyas_types::{Input, InputFrom, Name, Template, Value};
+
+use super::error::{ArrayLength, TaskFieldsError};
+use super::input::{AddedTasks, ArrayIndex, InputFields, TaskIds, part_of};
+use super::names::{Writers, of_values, placed};
+use crate::draft::Draft;
+use crate::sources::ListLine;
+
+/// An array that another one reads element by element.
+pub(super) struct Elements<'a> {
+    task: &'a str,
+    tasks: AddedTasks,
+    group: Option<u32>,
+}
+
+impl<'a> Elements<'a> {
+    /// The array that one of these inputs reads in this way, if any: the first one that is not read
+    /// in groups, else the first. All others are as long.
+    pub fn of(known: &TaskIds, inputs: &'a [InputFields]) -> Result<Option<Self>, TaskFieldsError> {
+        let mut first: Option<Self> = None;
+        for fields in inputs {
+            let InputFields::Output { task, index, group, .. } = fields else { continue };
+            match (index, group) {
+                (Some(ArrayIndex::Element), _) => {}
+                (_, None) => continue,
+                (_, Some(_)) => return Err(TaskFieldsError::GroupWithoutIndex(task.clone())),
+            }
+            let group = group.map(|group| group.get());
+            let next = Elements { task, tasks: known.find(task)?, group };
+            match &first {
+                Some(first) if first.count() != next.count() => {
+                    let lengths = [first, &next].map(Self::length);
+                    return Err(TaskFieldsError::LengthsOfArrays(lengths.into()));
+                }
+                Some(first) if first.group.is_none() || next.group.is_some() => {}
+                _ => first = Some(next),
+            }
+        }
+        Ok(first)
+    }
+
+    /// Number of tasks that read the array: one for each element, or for each group of them.
+    fn count(&self) -> u32 {
+        self.tasks.count.div_ceil(self.group.unwrap_or(1))
+    }
+
+    /// Checks that the task's own items, of which `key` has `count`, are as many.
+    pub fn check_length(&self, key: &'static str, count: usize) -> Result<(), TaskFieldsError> {
+        if count == self.count() as usize {
+            return Ok(());
+        }
+        Err(TaskFieldsError::LengthOfItems { key, count, read: self.length() })
+    }
+
+    fn length(&self) -> ArrayLength {
+        let (task, group) = (self.task.to_owned(), self.group);
+        ArrayLength { task, tasks: self.tasks.count, group, groups: self.count() }
+    }
+
+    /// The items of an array that has none of its own: those of the elements, or the numbers of
+    /// the groups, from 0.
+    pub fn items(&self, draft: &Draft) -> Vec<ListLine> {
+        let number = |group: u32| vec![group.to_string().into()];
+        let columns: Vec<Vec<Name>> = match self.group {
+            Some(_) => (0..self.count()).map(number).collect(),
+            None => draft.items_of(self.tasks.first, self.tasks.count),
+        };
+        (1..).zip(columns).map(|(number, columns)| ListLine { number, columns }).collect()
+    }
+}
+
+/// Adds outputs of other tasks to the inputs of the task that has this `place` in its array, as
+/// copies if `are_copied` is set. For the inputs of all tasks of the array, the place and the
+/// values of the item are missing.
+pub(super) fn add_outputs(
+    draft: &Draft,
+    known: &TaskIds,
+    fields: &InputFields,
+    (place, values): (Option<u32>, &[Value]),
+    are_copied: bool,
+    inputs: &mut Vec<Input>,
+) -> Result<(), TaskFieldsError> {
+    let InputFields::Output { task, output, index, group, name, into, range, records } = fields
+    else {
+        unreachable!("other inputs are files")
+    };
+    if name.is_some() && into.is_some() {
+        return Err(TaskFieldsError::NameAndInto(format!("from task `{task}`")));
+    }
+    let part = part_of(range.as_deref(), records.as_deref())?;
+    let writer = known.find(task)?;
+    let output = place_of_output(draft, &writer, (task.as_str(), output.as_ref()), values)?;
+    let from = |task| match part {
+        None => InputFrom::Output { task, output },
+        Some(part) => InputFrom::OutputPart { task, output, part },
+    };
+    let (into, writers) = (into.as_ref().map(Template::parse), Writers::of(draft));
+    let group = group.map_or(1, |group| group.get());
+    for read in indices(task, writer.count, *index, place, group)? {
+        let read = writer.first + read;
+        let name = match &into {
+            Some(into) => {
+                let values = writers.values_of(read).map_or_else(Vec::new, |(_, values)| values);
+                let place = placed(into, read - writer.first, &values);
+                Some(place.ok_or_else(|| TaskFieldsError::IntoItem {
+                    into: into.written(),
+                    task: task.clone(),
+                    columns: values.len(),
+                })?)
+            }
+            None => name.clone(),
+        };
+        let input = Input { from: from(read), name };
+        inputs.push(if are_copied { input.copied() } else { input });
+    }
+    Ok(())
+}
+
+/// The indices of the tasks that a task reads, in an array of `count` tasks.
+fn indices(
+    task: &str,
+    count: u32,
+    index: Option<ArrayIndex>,
+    place: Option<u32>,
+    group: u32,
+) -> Result<Range<u32>, TaskFieldsError> {
+    match index {
+        Some(ArrayIndex::One(index)) if index >= count => {
+            Err(TaskFieldsError::UnknownIndex { task: task.to_owned(), index, count })
+        }
+        Some(ArrayIndex::One(index)) => Ok(index..index + 1),
+        Some(ArrayIndex::Element) => {
+            let first = place.expect("it is an input of the item").saturating_mul(group);
+            Ok(first.min(count)..first.saturating_add(group).min(count))
+        }
+        None => Ok(0..count),
+    }
+}
+
+/// The place of an output among those of its task: of the first one if none is named.
+fn place_of_output(
+    draft: &Draft,
+    writer: &AddedTasks,
+    (task, file): (&str, Option<&Name>),
+    values: &[Value],
+) -> Result<u16, TaskFieldsError> {
+    let place = match file {
+        None => (writer.outputs(draft).count() > 0).then_some(0),
+        Some(file) => writer.output(draft, file).or_else(|| {
+            let of_item = Template::parse(file).expand(&of_values(values));
+            writer.output(draft, &of_item).filter(|_| !values.is_empty())
+        }),
+    };
+    let unknown = || TaskFieldsError::UnknownOutput {
+        task: task.to_owned(),
+        output: file.map(|file| match values {
+            [] => file.clone(),
+            values => Template::parse(file).expand(&of_values(values)),
+        }),
+        outputs: writer.outputs(draft).map(|output| output.pattern.written()).collect(),
+    };
+    place.map(|place| place as u16).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_types::{Program, TaskItem};
+
+    use super::*;
+    use crate::Cluster;
+    use crate::draft::DraftTasks;
+    use crate::jobfile::{JobFileError, read_job_text};
+
+    /// An array of three tasks, and one of 25.
+    const WRITERS: &str = r#"
+        [[task]]
+        id = "cut"
+        array = "5-7"
+        command = ["true"]
+        outputs = ["x", "part{}.fa"]
+        [[task]]
+        id = "all"
+        array = "0-24"
+        command = ["true"]
+        outputs = ["y"]
+    "#;
+
+    async fn drafted(reader: &str) -> Result<Draft, JobFileError> {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = Cluster::with_access(&folder.path().join("access.toml"));
+        let text = format!("{WRITERS}[[task]]\ncommand = [\"cat\", \"{{}}\"]\n{reader}");
+        read_job_text("job.toml", &text, None, &cluster, |_| {}).await
+    }
+
+    /// The items of the readers.
+    async fn readers(reader: &str) -> Vec<TaskItem> {
+        let mut draft = drafted(reader).await.unwrap_or_else(|e| panic!("{reader}: {e}"));
+        match draft.tasks.pop() {
+            Some(DraftTasks::Items(items)) => items,
+            _ => panic!("{reader}: the readers have inputs of their own"),
+        }
+    }
+
+    /// The item of each reader, and the tasks that it reads.
+    async fn read(reader: &str) -> Vec<(String, Vec<u32>)> {
+        let of = |item: TaskItem| {
+            let tasks = item.inputs.iter().map(|input| input.from.output().unwrap().0).collect();
+            (item.values[0].text.to_string(), tasks)
+        };
+        readers(reader).await.into_iter().map(of).collect()
+    }
+
+    #[tokio::test]
+    async fn each_task_reads_the_task_at_its_place() {
+        let one = |item: &str, tasks: &[u32]| (item.to_owned(), tasks.to_vec());
+        let from = r#"inputs = [{ task = "cut", index = "{}" }]"#;
+        assert_eq!(read(from).await, [one("5", &[0]), one("6", &[1]), one("7", &[2])]);
+        let own = format!("array = \"1-3\"\n{from}");
+        assert_eq!(read(&own).await, [one("1", &[0]), one("2", &[1]), one("3", &[2])]);
+        let [cut, all] =
+            [r#"{ task = "cut", index = "{}" }"#, r#"{ task = "all", index = "{}", group = 10 }"#];
+        for (inputs, expected) in [
+            (format!("[{cut}, {all}]"), [2, 23, 24, 25, 26, 27]),
+            (format!("[{all}, {cut}]"), [23, 24, 25, 26, 27, 2]),
+        ] {
+            assert_eq!(read(&format!("inputs = {inputs}")).await[2], one("7", &expected));
+        }
+    }
+
+    #[tokio::test]
+    async fn each_task_reads_a_group_and_the_last_one_is_shorter() {
+        let read = read(r#"inputs = [{ task = "all", index = "{}", group = 10 }]"#).await;
+        let expected = [("0", 3..13), ("1", 13..23), ("2", 23..28)];
+        let expected: Vec<(String, Vec<u32>)> =
+            expected.map(|(item, tasks)| (item.to_owned(), tasks.collect())).into();
+        assert_eq!(read, expected);
+    }
+
+    #[tokio::test]
+    async fn outputs_and_names_are_chosen_by_items() {
+        let reader = |input: &str| format!("array = \"5-7\"\ninputs = [{input}]");
+        let place = |item: &TaskItem| item.inputs[0].from.output().unwrap();
+        let names = |items: &[TaskItem]| -> Vec<String> {
+            let name = |input: &Input| input.name.as_ref().map_or("-".into(), Name::to_string);
+            items.iter().flat_map(|item| item.inputs.iter().map(name)).collect()
+        };
+        // Written as the task that has it: of the same place.
+        let items =
+            readers(&reader(r#"{ task = "cut", output = "part{}.fa", index = "{}" }"#)).await;
+        assert_eq!(items.iter().map(place).collect::<Vec<_>>(), [(0, 1), (1, 1), (2, 1)]);
+        let items =
+            readers(&reader(r#"{ task = "cut", index = "{}", into = "{}-{index}.fa" }"#)).await;
+        assert_eq!(names(&items), ["5-0.fa", "6-1.fa", "7-2.fa"]);
+        // One task with several outputs.
+        let parts = r#"
+            id = "split"
+            array = "1"
+            outputs = ["p5", "p6", "p7"]
+            [[task]]
+            command = ["cat", "{}"]
+            array = "5-7"
+            inputs = [{ task = "split", output = "p{}" }]
+        "#;
+        let items = readers(parts).await;
+        let read: Vec<_> = items.iter().map(place).collect();
+        assert_eq!(read, [(28, 0), (28, 1), (28, 2)]);
+    }
+
+    #[tokio::test]
+    async fn there_is_a_word_for_each_input_of_a_group() {
+        let group = r#"inputs = ["Cargo.toml", { task = "all", index = "{}", group = 10 }]"#;
+        let words = r#"["cat", "{input:*}"]"#;
+        let text = format!("array = \"1\"\n[[task]]\ncommand = {words}\n{group}");
+        let draft = drafted(&text).await.unwrap();
+        let words = |template: u16| match &draft.templates[usize::from(template)].program {
+            Program::Command(words) => words.iter().map(Template::written).collect::<Vec<_>>(),
+            _ => panic!("a command"),
+        };
+        let Some(DraftTasks::Items(items)) = draft.tasks.last() else { panic!("items") };
+        let counts: Vec<_> = items.iter().map(|item| words(item.template).len()).collect();
+        assert_eq!(counts, [12, 12, 7]);
+        assert_eq!(items[0].template, items[1].template);
+        assert_eq!(words(items[2].template)[1..3], ["{input:1}", "{input:2}"].map(Name::from));
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_said_with_both_lengths() {
+        for (reader, says) in [
+            (
+                "array = \"1-4\"\ninputs = [{ task = \"cut\", index = \"{}\" }]",
+                "`array` makes 4 tasks, but task `cut` has 3 tasks, and index = \"{}\" needs one \
+                 for each: leave `array` out, or write 3 items",
+            ),
+            (
+                "each = \"Cargo.toml\"\ninputs = [{ task = \"all\", index = \"{}\", group = 10 }]",
+                "`each` makes 1 task, but task `all` has 25 tasks in 3 groups of 10, and",
+            ),
+            (
+                "inputs = [{ task = \"cut\", index = \"{}\" }, { task = \"all\", index = \"{}\" }]",
+                "task `cut` has 3 tasks, and task `all` has 25 tasks: write `group` for the longer",
+            ),
+            (
+                "inputs = [{ task = \"cut\", group = 2 }]",
+                "`group` is the number of tasks of `cut` that each task reads: add index = \"{}\"",
+            ),
+            (
+                "array = \"1-3\"\ninputs = [{ task = \"cut\", output = \"z{}\" }]",
+                "task `cut` has no output `z1`: write output = \"x\" or output = \"part{}.fa\"",
+            ),
+            (
+                "array = \"1\"\ninputs = [{ task = \"cut\", index = \"{}\", into = \"{2}\" }]",
+                "`array` makes 1 task, but",
+            ),
+            (
+                "inputs = [{ task = \"cut\", index = \"{}\", into = \"{2}\" }]",
+                "`into = \"{2}\"` has a placeholder for the item of task `cut`, whose item has 1 \
+                 column: write `{index}`",
+            ),
+            (
+                "each = \"Cargo.toml\"\nenv = { ALL = \"{input:*}\" }",
+                "variable `ALL` has `{input:*}` in it",
+            ),
+            (
+                "array = \"1\"\ninputs = [{ path = \"Cargo.toml\", name = \"a\", into = \"b\" }]",
+                "the input `Cargo.toml` has both `name` and `into`",
+            ),
+        ] {
+            let said = drafted(reader).await.err().expect("a mistake").to_string();
+            assert!(said.starts_with("job.toml, line 12: ") && said.contains(says), "{said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn files_of_a_pattern_are_named() {
+        let reader = r#"array = "1"
+            inputs = [{ path = "src/j*.rs", into = "in/{index}-{/.}.txt" }]"#;
+        let draft = drafted(reader).await.unwrap();
+        let inputs = &draft.templates.last().unwrap().inputs;
+        assert_eq!(inputs[0].name, Some("in/0-jobfile.txt".into()));
+    }
+}

@@ -1,0 +1,166 @@
+//! What a job file says of a task's inputs: files, and outputs of other tasks, which it names by
+//! their ids.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use eyas_types::{Name, OutputSpec, PartOfFile, Template};
+use serde::Deserialize;
+
+use super::error::TaskFieldsError;
+use super::values::{ByteRange, RecordRange, some_number};
+use crate::draft::Draft;
+
+/// An input in a job file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum InputFields {
+    /// A path or URL; may have placeholders.
+    Path(Name),
+    /// A path or URL with options.
+    Named {
+        /// Path or URL.
+        #[serde(alias = "url")]
+        path: Name,
+        /// Name in the sandbox.
+        name: Option<Name>,
+        /// The same for each file of a pattern: placeholders such as `{/}` stand for the file, and
+        /// `{index}` for its place among the files of the pattern, from 0.
+        into: Option<Name>,
+        /// The bytes of the file that the task reads, such as `0-1GiB`; all if missing.
+        range: Option<String>,
+        /// The records of the file that the task reads, such as `1000-2000`; all if missing.
+        records: Option<String>,
+        /// Whether it is copied ahead to all executors that may run the tasks.
+        #[serde(default)]
+        broadcast: bool,
+    },
+    /// An output of another task of the file.
+    Output {
+        /// That task's `id`.
+        task: String,
+        /// The `file` of the output; the first output if missing. Placeholders stand for the item
+        /// of the reading task, unless that task has an output that is written in the same way.
+        output: Option<Name>,
+        /// Which task of its array is read; all of them if missing.
+        #[serde(default, deserialize_with = "some_number")]
+        index: Option<ArrayIndex>,
+        /// Number of tasks of its array that each task reads, if each task reads its own.
+        #[serde(default, deserialize_with = "some_number")]
+        group: Option<NonZeroU32>,
+        /// Name in the sandbox.
+        name: Option<Name>,
+        /// The same for an array: `{index}` in it stands for the index of the task that writes the
+        /// output, and placeholders such as `{/.}` for the item of that task.
+        into: Option<Name>,
+        /// The bytes of the output that the task reads, such as `0-1GiB`; all if missing.
+        range: Option<String>,
+        /// The records of the output that the task reads, such as `1000-2000`; all if missing.
+        records: Option<String>,
+    },
+}
+
+/// Which task of another array a task reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayIndex {
+    /// The one with this index, from 0.
+    One(u32),
+    /// The one with the index of the reading task in its own array: `{}`
+    Element,
+}
+
+impl FromStr for ArrayIndex {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "{}" => Ok(ArrayIndex::Element),
+            number => number.parse().map(ArrayIndex::One),
+        }
+    }
+}
+
+impl InputFields {
+    /// Whether each task of an array has a different input here.
+    pub(super) fn is_of_item(&self, draft: &Draft, known: &TaskIds) -> bool {
+        match self {
+            InputFields::Path(path) | InputFields::Named { path, .. } => {
+                Template::parse(path).has_value()
+            }
+            InputFields::Output { index: Some(ArrayIndex::Element), .. } => true,
+            InputFields::Output { task, output: Some(file), .. } => {
+                let writer = known.find(task).ok();
+                Template::parse(file).has_value()
+                    && writer.is_some_and(|writer| writer.output(draft, file).is_none())
+            }
+            InputFields::Output { .. } => false,
+        }
+    }
+
+    pub(super) fn path(&self) -> Option<&Name> {
+        match self {
+            InputFields::Path(path) | InputFields::Named { path, .. } => Some(path),
+            InputFields::Output { .. } => None,
+        }
+    }
+}
+
+/// Tasks of a draft that were added for one table of a job file.
+#[derive(Clone, Copy)]
+pub(super) struct AddedTasks {
+    /// Index of the first task in the job.
+    pub first: u32,
+    /// Number of tasks.
+    pub count: u32,
+    /// A template of theirs. If there are several, all have the same outputs.
+    pub template: u16,
+}
+
+impl AddedTasks {
+    /// The outputs of each of these tasks.
+    pub fn outputs<'a>(&self, draft: &'a Draft) -> impl Iterator<Item = &'a OutputSpec> {
+        draft.templates[usize::from(self.template)].outputs.iter()
+    }
+
+    /// The place of the output that is written like this.
+    pub fn output(&self, draft: &Draft, file: &Name) -> Option<usize> {
+        self.outputs(draft).position(|output| output.pattern.written() == *file)
+    }
+}
+
+/// Tasks with an id so far.
+#[derive(Default)]
+pub(crate) struct TaskIds(HashMap<String, AddedTasks>);
+
+impl TaskIds {
+    pub(super) fn find(&self, id: &str) -> Result<AddedTasks, TaskFieldsError> {
+        self.0.get(id).copied().ok_or_else(|| TaskFieldsError::UnknownId(id.to_owned()))
+    }
+
+    pub(super) fn add(&mut self, id: &str, tasks: AddedTasks) -> Result<(), TaskFieldsError> {
+        match self.0.insert(id.to_owned(), tasks) {
+            Some(_) => Err(TaskFieldsError::SameId(id.to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The part of a file that a task reads; `None` for the whole file.
+pub(super) fn part_of(
+    range: Option<&str>,
+    records: Option<&str>,
+) -> Result<Option<PartOfFile>, TaskFieldsError> {
+    Ok(match (range, records) {
+        (None, None) => None,
+        (Some(range), None) => {
+            let ByteRange { first, end } = range.parse()?;
+            Some(PartOfFile::Bytes { first, end })
+        }
+        (None, Some(records)) => {
+            let RecordRange { first, end } = records.parse()?;
+            Some(PartOfFile::Records { first, end })
+        }
+        (Some(_), Some(_)) => return Err(TaskFieldsError::RangeAndRecords),
+    })
+}
