@@ -193,7 +193,8 @@ fn every_rule_of_snakemake_is_a_job_file_that_runs() {
     cluster.write("samples.txt", "one\ntwo\n");
     cluster.write("reads/one.fq", "");
     cluster.write("reads/two.fq", "");
-    let files = job_files("workflows.md");
+    let mut files = job_files("workflows.md");
+    files.retain(|(name, _)| name.starts_with("rule-"));
     assert_eq!(files.len(), 10, "the page's rules");
     for (name, content) in &files {
         cluster.write(name, content);
