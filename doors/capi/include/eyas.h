@@ -1039,7 +1039,8 @@ eyas_status eyas_task_add_input_of(eyas_task *task, const char *id, const char *
 
 /**
  * The same, and names the outputs in the task's folder: `{index}` in `into` stands for the index
- * of the task that writes the output in its array, from 0. `into` may be NULL.
+ * of the task that writes the output in its array, from 0, and placeholders such as `{/.}` stand
+ * for the item of that task. `into` may be NULL.
  */
 eyas_status eyas_task_add_input_into(eyas_task *task,
                                      const char *id,

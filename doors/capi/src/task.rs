@@ -175,7 +175,8 @@ pub unsafe extern "C" fn eyas_task_add_input_of(
 }
 
 /// The same, and names the outputs in the task's folder: `{index}` in `into` stands for the index
-/// of the task that writes the output in its array, from 0. `into` may be NULL.
+/// of the task that writes the output in its array, from 0, and placeholders such as `{/.}` stand
+/// for the item of that task. `into` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyas_task_add_input_into(
     task: *mut EyasTask,

@@ -79,7 +79,11 @@ impl Signals {
 
 /// Waits for a signal to end, or, if `owned`, for the end of standard input.
 pub(crate) async fn interrupted(owned: bool) {
-    let mut signals = Signals::listen();
+    interrupted_by(Signals::listen(), owned).await;
+}
+
+/// The same, with signals that are caught already.
+pub(crate) async fn interrupted_by(mut signals: Signals, owned: bool) {
     let input_ends = async {
         if !owned {
             std::future::pending::<()>().await;

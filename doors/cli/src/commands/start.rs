@@ -25,7 +25,7 @@ use crate::detach::BackgroundProcess;
 use crate::error::{CliError, ValueError};
 use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
-use crate::interrupt::interrupted;
+use crate::interrupt::{Signals, interrupted, interrupted_by};
 use crate::local::{DEFAULT_CACHE_BYTES, LocalCluster, LocalFolders};
 use crate::network_args::NetworkArgs;
 use crate::node_args::{NodeArgs, PlacementArgs, ShapeArgs, labels, named_amounts};
@@ -364,11 +364,17 @@ async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliErro
     let (switch, stop) = StopSignal::new();
     let (give_access, given) = oneshot::channel();
     let of_cluster = global.cluster()?;
+    // From here on, a signal leaves no folder behind.
+    let mut signals = Signals::listen();
     tokio::spawn(async move {
-        if let Some(access) = access_now(access, &of_cluster, users.as_deref()).await {
+        let access = tokio::select! {
+            access = access_now(access, &of_cluster, users.as_deref()) => access,
+            () = signals.next() => None,
+        };
+        if let Some(access) = access {
             // The executor may have failed to prepare its folder.
             let _ = give_access.send(access.with_data(data));
-            interrupted(owned).await;
+            interrupted_by(signals, owned).await;
         }
         switch.press();
         // The switch must live until the executor ends.
