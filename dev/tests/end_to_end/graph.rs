@@ -158,15 +158,17 @@ fn a_graph_of_many_templates_is_bounded() {
 }
 
 #[test]
-fn the_picture_of_the_example_is_current() {
+fn the_picture_in_the_guide_is_current() {
+    let guide = std::fs::read_to_string(root().join("docs/guides/workflows.md")).expect("a page");
+    let (_, job) = guide.split_once("```toml\n# graph.toml\n").expect("a job file");
+    let (job, _) = job.split_once("```").expect("the end of the job file");
     let cluster = Cluster::start(&[&["--cache", "1GB"]]);
-    let example = std::fs::read_to_string(root().join("examples/workflow.toml")).expect("a file");
-    cluster.write("workflow.toml", example);
-    for name in ["a", "b", "c"] {
-        cluster.write(&format!("texts/{name}.txt"), "it was the best of times\n");
-    }
-    cluster.run(&["submit", "--wait", "workflow.toml"]).exits(0);
+    cluster.write("graph.toml", job);
+    cluster.run(&["submit", "--wait", "graph.toml"]).exits(0);
     let svg = cluster.run(&["job", "graph", "last"]).exits(0).stdout;
-    elements(&svg);
-    generated("docs/images/workflow.svg", &svg);
+    let found = elements(&svg);
+    let texts = texts(&found);
+    let count = |text: &str| texts.iter().filter(|of| **of == text).count();
+    assert_eq!((count("each of its own"), count("all")), (1, 1), "{texts:?}");
+    generated("docs/images/graph.svg", &svg);
 }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn template(id: &str, words: &[&str], inputs: Vec<Input>) -> TaskTemplate {
-        let words = words.iter().map(Template::parse).collect();
+        let words = words.iter().copied().map(Template::parse).collect();
         let mut template = TaskTemplate::new(Program::Command(words));
         (template.id, template.inputs) = (Some(id.into()), inputs);
         template

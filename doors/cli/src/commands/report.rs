@@ -2,18 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use eyas_client::Client;
-use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::JobId;
-use eyas_client::view::JobReport;
-
-use crate::connect::{connect, job_of, unexpected};
+use crate::connect::{connect, job_of};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, WhichJob};
 use crate::print::{self, say};
 use crate::{report as pages, trace};
+use clap::Args;
 
 #[derive(Args)]
 pub(crate) struct ReportArgs {
@@ -34,11 +29,11 @@ pub(crate) struct ReportArgs {
 pub(crate) async fn report(args: ReportArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut client = connect(global).await?;
     let job = job_of(&mut client, args.job).await?;
-    let (report, details) = pages::fetch(&mut client, job).await?;
+    let report = pages::fetch(&mut client, job).await?;
     let baseline = match args.baseline {
         Some(which) => {
             let job = job_of(&mut client, which).await?;
-            Some(fetch_figures(&mut client, job).await?)
+            Some(pages::fetch(&mut client, job).await?)
         }
         None => None,
     };
@@ -49,17 +44,10 @@ pub(crate) async fn report(args: ReportArgs, global: &GlobalArgs) -> Result<Exit
         print::text(&(pages::json(&report) + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let details = pages::fetch_details(&mut client, &report).await?;
     let path = args.output.unwrap_or_else(|| PathBuf::from(format!("eyas-report-{job}.html")));
     pages::write(&path, &report, Some(&details), baseline.as_ref())?;
     print::text(&pages::table(&report, Some(&details)))?;
     say!("the report is in {}", path.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// The report of a baseline.
-async fn fetch_figures(client: &mut Client, job: JobId) -> Result<JobReport, CliError> {
-    match client.ask(FromClient::Report { job }).await? {
-        ToClient::Report(report) => Ok(*report),
-        _ => unexpected(),
-    }
 }

@@ -308,7 +308,9 @@ async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<()
     }
     // The connection of the watch may have been closed in the middle of an answer, so a new one is
     // opened.
-    let (report, details) = pages::fetch(&mut Client::connect(access).await?, job).await?;
+    let mut client = Client::connect(access).await?;
+    let report = pages::fetch(&mut client, job).await?;
+    let details = pages::fetch_details(&mut client, &report).await?;
     for path in args.report.iter().filter(|path| *path != "none").map(Path::new) {
         pages::write(path, &report, Some(&details), None)?;
         say!("report: {}", path.display());

@@ -46,15 +46,20 @@ pub(crate) struct FailureGroup {
     pub examples: Vec<FailureView>,
 }
 
-/// The report of a job, with details.
-pub(crate) async fn fetch(
+/// The figures of the dispatcher.
+pub(crate) async fn fetch(client: &mut Client, job: JobId) -> Result<JobReport, CliError> {
+    match client.ask(FromClient::Report { job }).await? {
+        ToClient::Report(report) => Ok(*report),
+        _ => unexpected(),
+    }
+}
+
+/// The details of a job that has this report.
+pub(crate) async fn fetch_details(
     client: &mut Client,
-    job: JobId,
-) -> Result<(JobReport, JobDetails), CliError> {
-    let report = match client.ask(FromClient::Report { job }).await? {
-        ToClient::Report(report) => *report,
-        _ => return unexpected(),
-    };
+    report: &JobReport,
+) -> Result<JobDetails, CliError> {
+    let job = report.job.job;
     let graph = match client.graph(job).await {
         Err(ClientError::Earlier { .. }) => None,
         graph => Some(graph?),
@@ -77,7 +82,7 @@ pub(crate) async fn fetch(
         tasks.extend(failed.into_iter().map(|task| (task.task.index, task)));
     }
     let tasks = tasks.into_values().collect();
-    Ok((report, JobDetails { graph, tasks, failures }))
+    Ok(JobDetails { graph, tasks, failures })
 }
 
 /// The failures that are a part of the report, by their reason.

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{CliError, ValueError};
 
 pub(crate) use amount::{count, counted};
-pub(crate) use details::{JobDetails, fetch};
+pub(crate) use details::{JobDetails, fetch, fetch_details};
 pub(crate) use escaped::EscapedText;
 pub(crate) use provenance::command_of;
 

@@ -185,9 +185,10 @@ fn inputs_in_words(graph: &JobGraph) -> String {
 
 /// How the digest in the paragraph is made.
 pub(super) const DIGEST_NOTE: &str = "The digest is the BLAKE3 hash of the ids of all inputs, \
-    sorted, 16 bytes each. The id of an input is a hash of its source and its version: the time of \
-    its last change and its size, the ETag and the size, or the hash of a chunk. Two jobs with the \
-    same digest were given the same inputs in the same versions.";
+    sorted, 16 bytes each. The id of an input is a hash of its source and its version: size, times \
+    of the last changes and inode of a file, size and ETag of an object, or the hash of a chunk. \
+    Jobs with the same digest were given the same inputs in the same versions. A copy of a file is \
+    another input, even if its content is the same.";
 
 /// The section with the paragraph.
 pub(super) fn section(report: &JobReport, details: &JobDetails) -> String {

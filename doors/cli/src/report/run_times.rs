@@ -104,23 +104,26 @@ impl Histogram {
 
     /// A border with its unit.
     fn label(&self, edge_us: u64) -> String {
-        let scale_us = if self.is_logarithmic { edge_us } else { self.edges[1] - self.edges[0] };
-        let (unit_us, unit) = match scale_us {
-            DAY_US.. => (DAY_US, "d"),
-            HOUR_US.. => (HOUR_US, "h"),
-            MINUTE_US.. => (MINUTE_US, "min"),
-            SECOND_US.. => (SECOND_US, "s"),
-            1000.. => (1000, "ms"),
-            _ => (1, "µs"),
-        };
-        format!("{} {unit}", count(edge_us / unit_us))
+        let (mut unit_us, mut unit) = unit_of(edge_us);
+        if !self.is_logarithmic {
+            // All borders have one unit: that of the last one, if two decimals are enough.
+            let step_us = self.edges[1] - self.edges[0];
+            (unit_us, unit) = unit_of(self.edges[self.edges.len() - 1]);
+            if !step_us.is_multiple_of(unit_us.div_ceil(100)) {
+                (unit_us, unit) = unit_of(step_us);
+            }
+        }
+        let hundredths = edge_us % unit_us * 100 / unit_us;
+        let decimals = format!(".{hundredths:02}");
+        let decimals = decimals.trim_end_matches('0').trim_end_matches('.');
+        format!("{}{decimals} {unit}", count(edge_us / unit_us))
     }
 
     /// The picture.
     pub fn svg(&self) -> String {
         const LEFT: f64 = 60.0;
         const TOP: f64 = 14.0;
-        const WIDTH: f64 = 680.0;
+        const WIDTH: f64 = 660.0;
         const HEIGHT: f64 = 170.0;
         let most = self.counts.iter().copied().max().unwrap_or(1).max(1);
         let bar = WIDTH / self.counts.len() as f64;
@@ -177,6 +180,18 @@ aria-label="Histogram of run times: {}">"#,
     }
 }
 
+/// The largest unit of which there is at least one in a time, and its name.
+fn unit_of(us: u64) -> (u64, &'static str) {
+    match us {
+        DAY_US.. => (DAY_US, "d"),
+        HOUR_US.. => (HOUR_US, "h"),
+        MINUTE_US.. => (MINUTE_US, "min"),
+        SECOND_US.. => (SECOND_US, "s"),
+        1000.. => (1000, "ms"),
+        _ => (1, "µs"),
+    }
+}
+
 /// Round times in ascending order, each about twice the one before: 1, 2, 5, 10 µs, …, 20 s,
 /// 1 min, 2 min, 5 min, …, 1 h, …, 1 d, …
 fn round_times() -> impl Iterator<Item = u64> {
@@ -203,7 +218,9 @@ mod tests {
         assert!(near.edges.last() > Some(&4_000_000));
         assert_eq!(near.counts.iter().sum::<u64>(), 4);
         assert_eq!((near.counts[0], near.counts[4]), (1, 2), "{near:?}");
-        assert_eq!(near.label(2_400_000), "2,400 ms");
+        assert_eq!([near.label(2_000_000), near.label(2_400_000)], ["2 s", "2.4 s"]);
+        let minutes = Histogram::of(&[125 * SECOND_US, 330 * SECOND_US]);
+        assert_eq!(minutes.label(130 * SECOND_US), "130 s", "one unit without many decimals");
 
         let far = Histogram::of(&[900, 1_000_000, 3 * MINUTE_US]);
         assert!(far.is_logarithmic);
