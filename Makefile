@@ -23,7 +23,7 @@ endif
 endif
 
 .PHONY: help begin demo quick test stress fuzz guided miri loom soak check supply-chain fmt tree lint doc spelling \
-        build unit bench bench-tiny docs generate headline install-capi wheel judges python times clean need
+        build unit bench bench-tiny docs generate headline install-capi wheel dist judges python times clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ install-capi: need ## Build the C library and install it: make install-capi PREF
 wheel: need ## The Python package as a wheel for Linux with glibc 2.17 or later, in target/python/wheels
 	@dev/tools/wheel.sh sdist
 	@dev/tools/wheel.sh release
+
+dist: need ## What users install, in target/dist: a tarball, a .deb, an .rpm and a wheel, from one build
+	@dev/tools/dist.sh release
 
 judges: need ## Suites of others: the mount, batch systems, Python. SINCE=REV: only what a change touches
 	@$(PYTHON) dev/judges/run.py $(if $(SINCE),--since $(SINCE))
