@@ -104,7 +104,8 @@ stamp "$dist/rpm-root"
 filled eyas.spec >"$dist/eyas.spec"
 rpmbuild --quiet -bb --target "$machine" --define "_topdir $dist/rpmbuild" --define "_rpmdir $dist" \
     --define '_rpmfilename %{name}-%{version}-%{release}.%{arch}.rpm' --define 'debug_package %{nil}' \
-    --define '__os_install_post %{nil}' --define '_build_id_links none' --define "_binary_payload $rpm" --define '_buildhost eyas' --define 'use_source_date_epoch_as_buildtime 1' \
+    --define '__os_install_post %{nil}' --define '_build_id_links none' --define "_binary_payload $rpm" \
+    --define '_buildhost eyas' --define 'use_source_date_epoch_as_buildtime 1' \
     "$dist/eyas.spec"
 
 rm -rf "$root" "$dist/deb-root" "$dist/rpm-root" "$dist/rpmbuild" "$dist/eyas.spec" "${dist:?}/$name"

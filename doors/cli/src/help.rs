@@ -30,7 +30,7 @@ repository, then with the guides in docs/guides. docs/concepts.md explains words
 const SHORT: [(&str, &str); 1] = [(
     "run",
     "help-all each each-line array input output in-place env cpus memory timeout retries \
-     keep-order dry-run resume resume-failed name report pool jobs nodes",
+     keep-order resume resume-failed name report pool jobs nodes",
 )];
 
 /// The option that asks for the whole help.

@@ -190,7 +190,8 @@ impl Home {
     #[track_caller]
     pub fn wait_until_empty(&self) {
         wait_until("every process of the test has ended", || self.processes().is_empty());
-        assert_eq!(self.temporary(), Vec::<PathBuf>::new(), "temporary files are left");
+        let left = self.temporary();
+        assert!(left.is_empty(), "temporary files are left: {:?}", all_below(&left));
     }
 }
 
@@ -207,6 +208,15 @@ impl Drop for Home {
         self.wait_until_empty();
         self.check_journals();
     }
+}
+
+/// These files and folders, and all that is in them.
+fn all_below(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let below = |path: &PathBuf| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        all_below(&entries.map(|entry| entry.path()).collect::<Vec<_>>())
+    };
+    paths.iter().flat_map(|path| [vec![path.clone()], below(path)].concat()).collect()
 }
 
 /// Checks a copy of the journal in a folder, as opening a journal changes it.
