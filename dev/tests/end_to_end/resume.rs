@@ -55,12 +55,18 @@ fn an_interrupted_run_says_how_to_go_on_and_goes_on() {
     ]);
     let ahead = resume(&home, &["--resume", "--slots", "2"]).exits(2);
     ahead.says(&["--slots needs the command of the tasks"]);
-    let rest = resume(&home, &["--resume"]).exits(1);
+    let plan = resume(&home, &["--resume", "--dry-run"]).exits(0);
+    assert_eq!(plan.stdout.lines().count(), 2, "{}", plan.stdout);
+    let rest = resume(&home, &["--resume"]).exits(1).says(&["goes on with the run that began "]);
     assert_eq!(
         (rest.stdout.as_str(), ran(&home)),
         ("out 4\nout 5\n", ["4", "5"].map(str::to_owned).to_vec())
     );
-    rest.says(&["3 of 5 tasks ran before, and 1 of them failed", "runs the 1 failed task again"]);
+    rest.says(&[
+        "3 of 5 tasks ran before, and 1 of them failed",
+        "2 of 2 tasks succeeded",
+        "runs the 1 failed task again",
+    ]);
     home.write("mended", "");
     // The log of tasks goes on, too.
     let mended = resume(&home, &["--resume-failed"]).exits(0);
@@ -70,7 +76,7 @@ fn an_interrupted_run_says_how_to_go_on_and_goes_on() {
     assert_eq!(tasks[0], "task", "{log}");
     assert_eq!((tasks[tasks.len() - 1], log.matches("task,").count()), ("2", 1), "{log}");
     // Nothing is left, and the whole command begins anew.
-    resume(&home, &["--resume"]).exits(0).says(&["5 of 5 tasks ran before"]);
+    resume(&home, &["--resume"]).exits(2).says(&["no run in this folder has tasks left"]);
     home.eyas(&command(&[])).exits(0);
     assert_eq!(ran(&home).len(), 5);
 }
@@ -123,7 +129,7 @@ fn a_run_that_is_not_known_is_said() {
     let home = Home::new();
     resume(&home, &["--resume"]).exits(2).says(&["no run in this folder has tasks left"]);
     let all = home.eyas(&["run", "--resume", "--report", "none", "--", "echo", ":::", "a", "b"]);
-    all.exits(0).says(&["no earlier run of this command in this folder is known"]);
+    all.exits(0).says(&["no earlier run in this folder has done one of these tasks"]);
     resume(&home, &["--resume", "--resume-failed"]).exits(2).says(&["cannot be used with"]);
 }
 
@@ -148,9 +154,124 @@ fn a_run_under_way_is_not_resumed() {
     home.write("mended", "");
     let child = home.spawn(&command(&[]));
     wait_until("all tasks have begun", || home.read("ran").lines().count() == 5);
-    resume(&home, &["--resume"]).exits(2).says(&["no run in this folder has tasks left"]);
+    for words in [vec!["run", "--resume"], command(&["--resume"])] {
+        let refused = home.eyas(&words);
+        assert_ne!(refused.code, 0);
+        refused.says(&["is still under way: wait for its end"]);
+    }
     home.write("go", "");
     finish(child).exits(0);
     let records = std::fs::read_dir(home.path("home/resume")).unwrap();
     assert_eq!(records.count(), 0, "a run whose tasks have all succeeded leaves no record");
+}
+
+/// Runs `echo ITEM` for the items, with these options, and a failure for the item `bad`.
+fn echo(home: &Home, options: &[&str], items: &[&str]) -> CommandOutput {
+    let script = "echo $0; [ $0 != bad ] || [ -e mended ]";
+    let words = ["run", "--slots", "1", "--nodes", "1", "-k", "--report", "none"];
+    let command = ["--", "sh", "-c", script, ":::"];
+    home.eyas(&[&words[..], options, &command, items].concat())
+}
+
+#[test]
+fn runs_of_the_same_command_are_told_apart_by_their_tasks() {
+    let home = Home::new();
+    echo(&home, &[], &["a", "bad", "c"]).exits(1);
+    echo(&home, &[], &["x", "bad", "z"]).exits(1);
+    home.write("mended", "");
+    // The older run, with an item more.
+    let mended = echo(&home, &["--resume-failed"], &["a", "bad", "c", "d"]).exits(0);
+    assert_eq!(mended.stdout, "bad\nd\n");
+    mended.says(&["2 of 4 tasks ran before"]);
+    let other = resume(&home, &["--resume-failed"]).exits(0);
+    assert_eq!(other.stdout, "bad\n");
+}
+
+#[test]
+fn tasks_that_are_the_same_are_counted() {
+    let home = Home::new();
+    let make = |options: &[&str]| {
+        let words = ["run", "-j", "1", "--report", "none"];
+        let command = ["--", "sh", "-c", "mkdir d$0", ":::", "a", "a", "b"];
+        home.eyas(&[&words[..], options, &command].concat())
+    };
+    make(&[]).exits(1);
+    make(&["--resume"]).exits(1).says(&["3 of 3 tasks ran before, and 1 of them failed"]);
+    std::fs::remove_dir(home.work().join("da")).unwrap();
+    make(&["--resume-failed"]).exits(0).says(&["2 of 3 tasks ran before"]);
+}
+
+#[test]
+fn a_result_that_was_not_delivered_is_not_done() {
+    let home = Home::new();
+    // With `-k`, the results of the others wait for the first one.
+    let script = "[ $0 != 1 ] || until [ -e go ]; do sleep 0.05; done; echo $0 >> ran; echo out $0";
+    let words = ["run", "--slots", "4", "-k", "--report", "none", "--results", "results"];
+    let command = ["--", "sh", "-c", script, ":::", "1", "2", "3"];
+    home.write("ran", "");
+    let child = home.spawn(&[&words[..], &command].concat());
+    wait_until("the others have ended", || home.read("ran").lines().count() == 2);
+    signal(child.id(), Signal::KILL);
+    finish(child);
+    home.wait_until_empty();
+    home.write("go", "");
+    let whole = home.eyas(&[&words[..], &["--resume"], &command].concat()).exits(0);
+    assert_eq!(whole.stdout, "out 1\nout 2\nout 3\n");
+    assert_eq!(home.read("results/2/stdout"), "out 3\n");
+    // What cannot be written is run again.
+    home.write("in-the-way/1", "a file");
+    let wrong = ["run", "-j", "1", "--report", "none", "--results", "in-the-way", "--"];
+    home.eyas(&[&wrong[..], &["echo", ":::", "a", "b", "c"]].concat()).exits(1);
+    std::fs::remove_file(home.work().join("in-the-way/1")).unwrap();
+    resume(&home, &["--resume"]).exits(0);
+    assert_eq!(home.read("in-the-way/2/stdout"), "c\n");
+}
+
+#[test]
+fn records_that_are_damaged_are_passed_over() {
+    let home = Home::new();
+    echo(&home, &[], &["a", "bad"]).exits(1);
+    let records = home.path("home/resume");
+    for (name, words) in [("99999999999999999-1", "[]"), ("99999999999999998-1", "[\"stop\"]")] {
+        let record = records.join(name);
+        std::fs::create_dir(&record).unwrap();
+        let folder = home.work().display().to_string();
+        let text = format!(
+            "{{\"format\":1,\"folder\":\"{folder}\",\"words\":{words},\"command\":[],\
+             \"tasks\":2,\"job\":null}}"
+        );
+        std::fs::write(record.join("run.json"), text).unwrap();
+        std::fs::write(record.join("ended"), "").unwrap();
+    }
+    std::fs::create_dir(records.join("99999999999999997-1")).unwrap();
+    let half = records.join("99999999999999996-1");
+    std::fs::create_dir(&half).unwrap();
+    let whole = std::fs::read_dir(&records).unwrap().flatten().map(|entry| entry.path());
+    let whole = whole.min().unwrap();
+    std::fs::copy(whole.join("run.json"), half.join("run.json")).unwrap();
+    home.write("mended", "");
+    let done = resume(&home, &["--resume-failed"]).exits(0);
+    assert_eq!(done.stdout, "bad\n");
+    done.says(&["the record ", "cannot be read"]);
+}
+
+#[test]
+fn a_job_that_goes_on_without_its_run_is_not_run_twice() {
+    let cluster = Cluster::start(&[&["--slots", "4"]]);
+    cluster.write("ran", "");
+    let words = ["run", "-k", "--report", "none", "--array", "1-5"];
+    let command = ["--", "sh", "-c", SCRIPT, "{}"];
+    let child = cluster.spawn_on(&[&words[..], &command].concat());
+    wait_until("a record has two tasks", || {
+        let records =
+            std::fs::read_dir(cluster.path("home/resume")).into_iter().flatten().flatten();
+        let ended = records.filter_map(|record| record.path().join("ended").metadata().ok());
+        ended.map(|file| file.len()).sum::<u64>() >= 2 * ENTRY_BYTES
+    });
+    signal(child.id(), Signal::KILL);
+    finish(child);
+    let again = [&words[..], &["--resume"], &command].concat();
+    cluster.run(&again).exits(1).says(&["job 1 of the earlier run goes on: wait for it with"]);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "1"]);
 }

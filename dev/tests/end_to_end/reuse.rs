@@ -146,6 +146,11 @@ fn temporary_clusters_reuse_results_of_earlier_ones() {
     wait_until("the task runs", || home.work().join("begun").exists());
     signal(child.id(), Signal::KILL);
     finish(child);
+    // The next run waits for the dispatcher to end.
+    assert_eq!(run(&[]), (0, "a\nanother b\n".into()));
+    // A damaged journal costs the results that were in it, and nothing else.
     wait_until("its cluster has ended", || home.processes().is_empty());
+    std::fs::write(journal.join("journal.redb"), "no journal").unwrap();
+    assert_eq!(run(&[]), (2, "a\nanother b\n".into()));
     assert_eq!(run(&[]), (0, "a\nanother b\n".into()));
 }

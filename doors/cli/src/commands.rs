@@ -135,7 +135,7 @@ impl Eyas {
         {
             args.note_given(matches);
             if let Some((words, resume)) = args.earlier_words(matches)? {
-                return Eyas::read_earlier(&words, resume, eyas.global);
+                return Eyas::read_earlier(&words, resume, args.is_dry_run(), eyas.global);
             }
         }
         Ok(eyas)
@@ -145,12 +145,13 @@ impl Eyas {
     fn read_earlier(
         words: &[OsString],
         resume: run::ResumeArgs,
+        is_dry_run: bool,
         global: GlobalArgs,
     ) -> Result<Eyas, clap::Error> {
         let command = hints::with_negative_numbers(Eyas::command()).no_binary_name(true);
         let mut earlier = Eyas::read(&command.try_get_matches_from(words)?)?;
         if let Command::Run(args) = &mut earlier.command {
-            args.go_on(resume);
+            args.go_on(resume, is_dry_run);
         }
         if global.cluster.is_some() || global.access.is_some() {
             earlier.global = global;

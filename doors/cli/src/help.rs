@@ -19,7 +19,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
 const EXAMPLES: &str = "
   eyas run --each 'texts/*.txt' -- wc -w {}
   eyas run --array 1-10 -- sh -c 'echo {} squared is $(({} * {}))'
-  eyas run --each 'texts/*.txt' -o 'out.gz={/}.gz' -- sh -c 'gzip -c {} >out.gz'
+  eyas run --each 'texts/*.txt' -o 'n={/.}.n' -- sh -c 'wc -w \"$1\" >n' sh {}
 
 `eyas COMMAND --help` explains a command. Go on with docs/quick-start.md of the
 repository, then with the guides in docs/guides. docs/concepts.md explains words.

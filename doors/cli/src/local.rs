@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use eyas_client::Client;
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::view::JobState;
 use eyas_session::Access;
 use eyas_session::private::PrivateFolder;
 use tokio::io::AsyncWriteExt;
@@ -164,13 +165,17 @@ impl Processes {
         let messages =
             wait_until_ready(self.children.first_mut().expect("the dispatcher was started")).await;
         let messages = messages.map_err(|e| format!("the dispatcher did not start: {e}"))?;
+        let access = Access::load(&access_path)?;
+        let mut client = Client::connect(&access).await?;
+        if self.folders.keeps_state {
+            // The cluster is for one job. A run that was killed has left its job unfinished.
+            cancel_all(&mut client).await?;
+        }
         let (_, executors) = self.inputs.split_first_mut().expect("the dispatcher has an input");
         for input in executors {
             // An executor that has ended already is noticed below.
             let _ = input.write_all(b"\n").await;
         }
-        let access = Access::load(&access_path)?;
-        let mut client = Client::connect(&access).await?;
         self.wait_for_executors(&mut client, shape.nodes as usize).await?;
         if shape.node.dfs {
             // Files that are written before all nodes have joined the file system have fewer
@@ -244,6 +249,16 @@ impl Processes {
             remove_folder(&self.folders.state).await;
         }
     }
+}
+
+/// Cancels all tasks of a cluster.
+pub(crate) async fn cancel_all(client: &mut Client) -> Result<(), CliError> {
+    if let ToClient::Jobs(jobs) = client.ask(FromClient::Jobs { job: None }).await? {
+        for job in jobs.into_iter().filter(|job| job.state == JobState::Running) {
+            client.ask(FromClient::Cancel { job: job.job, task: None }).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The command of an owned process, which is this program. The process has a process group of its

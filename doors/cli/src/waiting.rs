@@ -212,7 +212,11 @@ pub(crate) fn continues(job: JobId, on: &str) -> String {
 pub(crate) fn again(ended: &JobView, on: &str) -> Option<String> {
     let left = ended.tasks.failed + ended.tasks.cancelled;
     let left = (left > 0).then(|| format_count(left, "unsuccessful task"))?;
-    Some(format!("`eyas job retry {}{on}` runs the {left} again", ended.job))
+    Some(format!(
+        "`eyas job retry {}{on}` runs the {left} again; with --current, also if an input has \
+         changed",
+        ended.job
+    ))
 }
 
 /// Waits for the end of all jobs in turn, and prints the result of each.
@@ -299,7 +303,10 @@ mod tests {
         (ended.tasks.succeeded, ended.tasks.failed, ended.tasks.cancelled) = (1, 1, 2);
         assert_eq!(
             again(&ended, " --cluster sky").as_deref(),
-            Some("`eyas job retry 29 --cluster sky` runs the 3 unsuccessful tasks again")
+            Some(
+                "`eyas job retry 29 --cluster sky` runs the 3 unsuccessful tasks again; with \
+                 --current, also if an input has changed"
+            )
         );
     }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use blake3::Hasher;
-use eyas_types::{Program, TaskItem, TaskTemplate, Template};
+use eyas_types::{Program, Resources, TaskItem, TaskTemplate, Template};
 
 use crate::draft::{Draft, DraftError, DraftTasks};
 
@@ -78,7 +78,10 @@ impl Draft {
     /// # Errors
     /// If the job has too many templates.
     pub fn leave_out(&mut self, done: &[bool]) -> Result<(), DraftError> {
-        let template = self.template(TaskTemplate::new(Program::Noop))?;
+        // They hold as little of a node as a task can.
+        let resources = Resources { cpus_milli: 1, ..Resources::default() };
+        let nothing = TaskTemplate { resources, ..TaskTemplate::new(Program::Noop) };
+        let template = self.template(nothing)?;
         let nothing = TaskItem { template, values: Vec::new(), inputs: Vec::new() };
         let mut done = done.iter();
         for tasks in &mut self.tasks {

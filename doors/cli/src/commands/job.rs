@@ -242,7 +242,11 @@ async fn retry(
     let count = done(client.ask(FromClient::Retry { job, current }).await?)?;
     let said = match count {
         0 => format!("nothing to retry: no task of job {job} has failed or was cancelled"),
-        _ => format!("job {job} continues: {} to run again", format_count(count, "task")),
+        _ => format!(
+            "job {job} continues: {} to run again; wait for it with `eyas job wait {job}{}`",
+            format_count(count, "task"),
+            global.named_option()
+        ),
     };
     print_count("tasks", count, &said, global)
 }

@@ -25,10 +25,10 @@ use crate::{report as pages, show, words};
 use draft::draft;
 use halt::HaltWatch;
 use kept_results::KeptResults;
-use own_cluster::{RunPool, cancel_all, private_folder, start_own};
+use own_cluster::{RunPool, private_folder, start_own};
 use result_printer::{PrintOptions, ResultPrinter};
 pub(crate) use resume::ResumeArgs;
-use resume::{Resumption, RunRecord};
+use resume::{Resumption, how_to_resume};
 pub(crate) use run_args::RunArgs;
 use running_job::RunningJob;
 
@@ -44,6 +44,7 @@ mod result_files;
 mod result_printer;
 mod resume;
 mod run_args;
+mod run_records;
 mod running_job;
 mod tag;
 
@@ -75,13 +76,18 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         return Ok(ExitCode::from(INTERRUPTED));
     };
     if draft.is_empty() {
+        if args.resume.has_earlier_words() {
+            let why = "the run to go on with had a list, which is empty now: if it came from a \
+                       pipe, write the whole command line again, with the pipe";
+            return Err(why.into());
+        }
         say!("no tasks: {}", args.why_no_tasks());
         return Ok(ExitCode::SUCCESS);
     }
     let resumption = Resumption::of(&draft, &args.command, &args.resume)?;
     if args.results.dry_run {
         progress.clear();
-        dry_run::print_commands(&TaskTexts::of(&draft), &resumption.done)?;
+        dry_run::print_commands(&TaskTexts::of(&draft), &resumption.done())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(code) = resumption.say(draft.len() as u64) {
@@ -89,14 +95,16 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
         return Ok(code);
     }
     let texts = args.results.texts(&draft);
-    if !resumption.done.is_empty() {
-        draft.leave_out(&resumption.done)?;
+    let done = resumption.done();
+    if !done.is_empty() {
+        draft.leave_out(&done)?;
     }
     let work = Work { draft, texts, resumption };
     if let Some(cluster) = cluster.filter(|_| on_cluster) {
         let access = cluster.access()?;
-        let client = connect_to(&access, global).await?;
+        let mut client = connect_to(&access, global).await?;
         let on = global.named_option();
+        work.resumption.refuse_if_job_goes_on(&mut client, &access, &on).await?;
         return run_on(&access, client, work, &args, Some(&on), progress, interrupt).await;
     }
     run_on_own(work, &args, progress, interrupt).await
@@ -123,7 +131,7 @@ async fn run_on_own(
         .folder()
         .map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
     let is_kept = args.reuse && args.in_job.folder().is_none();
-    let kept = if is_kept { KeptResults::take()? } else { None };
+    let kept = if is_kept { KeptResults::take().await } else { None };
     let stores = kept.as_ref().map(|_| ScratchFolder::make(&temporary, "stores")).transpose()?;
     let mut folders = LocalFolders::ephemeral(&folder);
     if let (Some(kept), Some(stores)) = (&kept, &stores) {
@@ -131,14 +139,10 @@ async fn run_on_own(
         folders = LocalFolders { state, stores, keeps_state: true, ..folders };
     }
     let shape = args.shape();
-    let (local, mut client) = tokio::select! {
+    let (local, client) = tokio::select! {
         local = start_own(folders, &shape, pool) => local,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
-    if kept.is_some() {
-        // A killed run has left its job unfinished.
-        cancel_all(&mut client).await?;
-    }
     let access = local.access.clone();
     let done = run_on(&access, client, work, args, None, progress, interrupt).await;
     local.stop().await;
@@ -224,34 +228,37 @@ async fn run_on(
         return Ok(ExitCode::from(INTERRUPTED));
     };
     files.submitted_now();
-    match resumption.begin_record(&args.command, &args.resume) {
+    let on_dispatcher = stays.map(|_| (access.dispatcher.clone(), job));
+    match resumption.begin_record(&args.command, &args.resume, on_dispatcher) {
         Ok(record) => files.record = record,
         Err(error) => files.record_failed(&error),
     }
     interrupt.set_final_message(stays.map(|on| waiting::continues(job, on)));
     let (stops, stopped) = mpsc::unbounded_channel();
+    let [succeeded, failed] = resumption.counts();
     let mut output = ResultPrinter::new(
         PrintOptions {
             keep_order: args.keep_order,
             is_joined: tasks > 1,
             job: (!is_own).then_some(job),
             tags: texts.filter(|_| args.results.tag),
-            done: std::mem::take(&mut resumption.done),
+            done: resumption.done(),
         },
         progress,
         files,
-        HaltWatch::new(args.results.halt.clone(), tasks),
+        HaltWatch::new(args.results.halt.clone(), tasks - succeeded - failed, succeeded > 0),
         stops,
     );
     // Nothing restarts the dispatcher of a cluster that this command has started.
     let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
     let running = RunningJob { access, job, stays, patience };
-    let (code, ended) =
+    let (code, mut ended) =
         running.until_end(&mut client, &mut output, &mut interrupt, stopped).await?;
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
+    output.without_done(&mut ended.tasks);
     say!("{}", show::summary(&ended));
-    let resume = output.files.record.take().and_then(RunRecord::end);
+    let resume = output.files.record.take().and_then(|record| how_to_resume(record.end()));
     // On a cluster that stays, the job itself goes on.
     let go_on = stays.map_or(resume, |on| waiting::again(&ended, on));
     go_on.iter().for_each(|line| say!("{line}"));
@@ -267,7 +274,7 @@ async fn run_on(
         return Err(output.files.errors.join("; ").into());
     }
     // Tasks that have failed in the run before this one have still failed.
-    let code = if code == 0 && resumption.failed > 0 { FAILED } else { code };
+    let code = if code == 0 && failed > 0 { FAILED } else { code };
     Ok(ExitCode::from(code))
 }
 

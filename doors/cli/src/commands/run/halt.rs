@@ -100,12 +100,22 @@ pub(super) struct HaltWatch {
     succeeded: u64,
     /// The end of all tasks so far.
     equal: Option<Status>,
+    /// Whether a task has succeeded in the run with which this one goes on.
+    has_succeeded_before: bool,
     is_over: bool,
 }
 
 impl HaltWatch {
-    pub fn new(rule: Option<HaltRule>, tasks: u64) -> Self {
-        HaltWatch { rule, tasks, failed: 0, succeeded: 0, equal: None, is_over: false }
+    pub fn new(rule: Option<HaltRule>, tasks: u64, has_succeeded_before: bool) -> Self {
+        HaltWatch {
+            rule,
+            tasks,
+            failed: 0,
+            succeeded: 0,
+            equal: None,
+            has_succeeded_before,
+            is_over: false,
+        }
     }
 
     /// Notes the end of a task. Says once that the job stops.
@@ -144,7 +154,8 @@ impl HaltWatch {
     }
 
     fn halt_by_default(&self) -> Option<Halt> {
-        let status = self.equal.as_ref().filter(|_| self.failed >= EQUAL_FAILURES)?;
+        let are_many = self.failed >= EQUAL_FAILURES && !self.has_succeeded_before;
+        let status = self.equal.as_ref().filter(|_| are_many)?;
         Some(Halt {
             urgency: Urgency::Now,
             is_success: false,
@@ -163,7 +174,7 @@ mod tests {
 
     /// When and why a job of 100 tasks with these ends stops, and after how many ends.
     fn halt(rule: Option<&str>, ends: &[Status]) -> Option<(usize, Halt)> {
-        let mut watch = HaltWatch::new(rule.map(|rule| rule.parse().unwrap()), 100);
+        let mut watch = HaltWatch::new(rule.map(|rule| rule.parse().unwrap()), 100, false);
         let halts: Vec<_> = (1..)
             .zip(ends)
             .filter_map(|(count, status)| Some((count, watch.note(status)?)))
@@ -186,7 +197,9 @@ mod tests {
         mixed.extend([vec![Status::Exited(3)], ends(0, 80)].concat());
         assert_eq!(halt(None, &mixed), None, "the failures differ");
         assert_eq!(halt(Some("never"), &ends(0, 99)), None);
-        let mut last = HaltWatch::new(None, 20);
+        let mut resumed = HaltWatch::new(None, 100, true);
+        assert!(ends(0, 30).iter().all(|status| resumed.note(status).is_none()), "one has before");
+        let mut last = HaltWatch::new(None, 20, false);
         assert!(ends(0, 20).iter().all(|status| last.note(status).is_none()), "nothing is left");
     }
 

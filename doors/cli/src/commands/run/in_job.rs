@@ -13,12 +13,13 @@ use eyas_session::private::PrivateFolder;
 use eyas_wire::pool::PoolOptions;
 use tokio::time::sleep;
 
-use super::own_cluster::{RunPool, cancel_all};
+use super::own_cluster::RunPool;
 use super::run_args::RunArgs;
 use crate::clock::unix_s;
 use crate::error::{CliError, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::interrupt::Interrupt;
+use crate::local::cancel_all;
 use crate::own_process::{own_path, own_words};
 use crate::print::{self, PrintError, say};
 

@@ -5,10 +5,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use eyas_client::types::units::format_bytes;
 use eyas_client::{PrivateFolder, home};
+use tokio::time::sleep;
 
 use crate::error::CliError;
 use crate::print::say;
@@ -21,6 +22,10 @@ const MAX_JOURNAL_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 const MAX_JOURNAL_BYTES: u64 = 1 << 30;
 /// What the names of the journal's files begin with.
 const JOURNAL: &str = "journal";
+const JOURNAL_FILE: &str = "journal.redb";
+/// A journal that another dispatcher has open must be closed within this time.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(30);
+const CLOSE_PAUSE: Duration = Duration::from_millis(20);
 /// The file that the run locks that uses the journal.
 const LOCK: &str = "lock";
 
@@ -31,11 +36,42 @@ pub(super) struct KeptResults {
 }
 
 impl KeptResults {
-    /// Takes the journal; begins one if there is none. Returns `None` if another run uses it.
-    ///
-    /// # Errors
-    /// If eyas's home cannot be used.
-    pub fn take() -> Result<Option<Self>, CliError> {
+    /// Takes the journal; begins one if there is none. Returns `None` if another run uses it, or
+    /// if it cannot be used, and says so: all tasks run then.
+    pub async fn take() -> Option<Self> {
+        let kept = KeptResults::lock().unwrap_or_else(|error| {
+            say!("results of earlier runs are not reused: {error}");
+            None
+        })?;
+        // The dispatcher of a killed run ends a moment after its run.
+        let began = Instant::now();
+        while kept.is_open() && began.elapsed() < CLOSE_DEADLINE {
+            sleep(CLOSE_PAUSE).await;
+        }
+        if let Err(error) = kept.check() {
+            say!("the results of earlier runs are damaged, and are not reused: {error}");
+            let _ = fs::remove_dir_all(&kept.folder);
+            return KeptResults::lock().ok().flatten();
+        }
+        Some(kept)
+    }
+
+    /// Whether a dispatcher has the journal open.
+    fn is_open(&self) -> bool {
+        let journal = File::open(self.folder.join(JOURNAL_FILE));
+        journal.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// Whether a dispatcher can go on with the journal.
+    fn check(&self) -> Result<(), CliError> {
+        let journal = self.folder.join(JOURNAL_FILE);
+        if journal.exists() {
+            eyas_dispatcher::kept_objects(&journal)?;
+        }
+        Ok(())
+    }
+
+    fn lock() -> Result<Option<Self>, CliError> {
         let journals = home()?.join("reuse");
         PrivateFolder::make(&journals)?.close()?;
         let here = std::env::current_dir()?;

@@ -5,8 +5,7 @@ use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 
 use eyas_client::Client;
-use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::view::JobState;
+use eyas_client::messages::FromClient;
 use eyas_wire::pool::{PoolOptions, PoolsRequest};
 
 use super::run_args::RunArgs;
@@ -55,16 +54,6 @@ pub(super) async fn start_own(
             Err(error.into())
         }
     }
-}
-
-/// Cancels all tasks of a cluster.
-pub(super) async fn cancel_all(client: &mut Client) -> Result<(), CliError> {
-    if let ToClient::Jobs(jobs) = client.ask(FromClient::Jobs { job: None }).await? {
-        for job in jobs.into_iter().filter(|job| job.state == JobState::Running) {
-            client.ask(FromClient::Cancel { job: job.job, task: None }).await?;
-        }
-    }
-    Ok(())
 }
 
 /// The folder of the cluster that this command starts, with a name that cannot be guessed. The

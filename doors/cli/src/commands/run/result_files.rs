@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use eyas_client::types::task::STREAMS;
 use eyas_client::types::{Name, Status, Template, shown};
 use eyas_store::path_of;
 
-use super::resume::RunRecord;
+use super::run_records::RunRecord;
 use crate::error::CliError;
 use crate::print::say;
 use crate::words::{command_line, field_of_csv};
@@ -41,8 +41,11 @@ impl TaskLog {
             let mut file = BufWriter::new(file);
             if is_new {
                 writeln!(file, "{COLUMNS}")?;
-                file.flush()?;
+            } else if !ends_with_line(path)? {
+                // A killed run has left a part of a line.
+                writeln!(file)?;
             }
+            file.flush()?;
             Ok(file)
         });
         let file = begun.map_err(|e| format!("cannot write {}: {e}", path.display()))?;
@@ -78,6 +81,14 @@ impl TaskLog {
         }
         self.file.write_all(b"\n")
     }
+}
+
+/// Whether a file ends with a whole line.
+fn ends_with_line(path: &Path) -> io::Result<bool> {
+    let (mut file, mut last) = (File::open(path)?, [0]);
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 /// A folder for the output of each task.
@@ -143,6 +154,8 @@ pub(super) struct ResultFiles {
     pub folder: Option<ResultsFolder>,
     /// What a run needs that goes on with this one.
     pub record: Option<RunRecord>,
+    /// Whether some output was not written to its files.
+    lost_results: bool,
     /// What could not be written, and why.
     pub errors: Vec<String>,
 }
@@ -162,8 +175,12 @@ impl ResultFiles {
         {
             self.log_failed(&error);
         }
-        if let Some(record) = &mut self.record
-            && let Err(error) = record.ended(result.index, &result.outcome.status)
+    }
+
+    /// Notes for later runs that the result of a task has been printed and written as a whole.
+    pub fn delivered(&mut self, result: &TaskResult) {
+        if let Some(record) = self.record.as_mut().filter(|_| !self.lost_results)
+            && let Err(error) = record.delivered(result.index, &result.outcome.status)
         {
             self.record_failed(&error.into());
         }
@@ -209,6 +226,7 @@ impl ResultFiles {
                 path.display()
             ));
             self.folder = None;
+            self.lost_results = true;
         }
     }
 }

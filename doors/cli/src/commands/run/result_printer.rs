@@ -11,7 +11,7 @@ use eyas_client::messages::{FromClient, TaskResult, ToClient};
 use eyas_client::types::task::STREAMS;
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, Name, Status, TaskId};
-use eyas_client::view::FailureView;
+use eyas_client::view::{FailureView, TaskCounts};
 use eyas_client::{Client, GetRequest, ScratchFolder, TaskTexts, WatchEvent};
 use eyas_session::Access;
 use eyas_session::private::temporary_folder;
@@ -45,6 +45,7 @@ pub(super) struct ResultPrinter {
     /// Indices of the results seen so far: a second watch reports all results again.
     seen: HashSet<u32>,
     failures: u64,
+    done_ends: DoneEnds,
     /// Descriptions of failed tasks whose results have not been printed yet.
     described: BTreeMap<u32, FailureView>,
     /// Bytes that tasks wrote beyond the limit on output.
@@ -73,6 +74,13 @@ pub(super) struct PrintOptions {
     pub done: Vec<bool>,
 }
 
+/// The ends of tasks without a command, which stand for those that an earlier run has done.
+#[derive(Clone, Copy, Debug, Default)]
+struct DoneEnds {
+    succeeded: u64,
+    cancelled: u64,
+}
+
 /// Why a job stops before its end.
 pub(super) enum Stop {
     /// No executor can run the tasks that are left.
@@ -96,6 +104,7 @@ impl ResultPrinter {
             early_bytes: 0,
             seen: HashSet::new(),
             failures: 0,
+            done_ends: DoneEnds::default(),
             described: BTreeMap::new(),
             cut_bytes: 0,
             cut: Vec::new(),
@@ -110,6 +119,12 @@ impl ResultPrinter {
     /// The name of a task in messages.
     fn name(&self, index: u32) -> String {
         self.options.job.map_or_else(|| index.to_string(), |job| TaskId { job, index }.to_string())
+    }
+
+    /// Takes tasks that an earlier run has done out of the counts of the job.
+    pub fn without_done(&self, counts: &mut TaskCounts) {
+        counts.succeeded = counts.succeeded.saturating_sub(self.done_ends.succeeded);
+        counts.cancelled = counts.cancelled.saturating_sub(self.done_ends.cancelled);
     }
 
     fn is_done_before(&self, index: u32) -> bool {
@@ -136,7 +151,12 @@ impl ResultPrinter {
         if !self.seen.insert(result.index) {
             return;
         }
-        if !self.is_done_before(result.index) {
+        if self.is_done_before(result.index) {
+            match result.outcome.status {
+                Status::Cancelled => self.done_ends.cancelled += 1,
+                _ => self.done_ends.succeeded += 1,
+            }
+        } else {
             self.files.ended(&result);
             if let Some(halt) = self.halt.note(&result.outcome.status) {
                 let _ = self.stops.send(Stop::Halt(halt));
@@ -271,7 +291,7 @@ impl ResultPrinter {
         match written {
             Err(StreamError::Print(error)) => self.error = Some(error),
             Err(StreamError::Read(error)) => return Err(error.into()),
-            Ok(()) => {}
+            Ok(()) => self.files.delivered(result),
         }
         Ok(())
     }
@@ -297,6 +317,9 @@ impl ResultPrinter {
         let outcome = &result.outcome;
         let failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
         let has_output = !outcome.stdout.is_empty() || !outcome.stderr.is_empty() || failed;
+        if self.error.is_none() && !has_output {
+            self.files.delivered(result);
+        }
         if self.error.is_some() || !has_output {
             return;
         }
@@ -325,6 +348,9 @@ impl ResultPrinter {
             print::bytes(end_of(&outcome.stdout))
         });
         self.error = written.err();
+        if self.error.is_none() {
+            self.files.delivered(result);
+        }
     }
 }
 

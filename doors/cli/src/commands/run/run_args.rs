@@ -318,17 +318,18 @@ impl RunArgs {
         }
         let command = RunArgs::augment_args(clap::Command::new("run"));
         let is_other = |arg: &&clap::Arg| {
-            !["resume", "resume_failed"].contains(&arg.get_id().as_str())
+            !["resume", "resume_failed", "dry_run"].contains(&arg.get_id().as_str())
                 && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
         };
         let wrong = |kind, why: String| Err(clap::Error::raw(kind, format!("{why}\n")));
         if let Some(other) = command.get_arguments().find(is_other) {
             let other = other.get_long().unwrap_or_default();
+            let resume = self.resume.option();
             return wrong(
                 ErrorKind::ArgumentConflict,
                 format!(
                     "--{other} needs the command of the tasks: write the whole command line again, \
-                     with --resume, or `eyas run --resume` alone"
+                     with {resume}, or `eyas run {resume}` alone"
                 ),
             );
         }
@@ -339,8 +340,14 @@ impl RunArgs {
     }
 
     /// These are the arguments of an earlier run, with which this one goes on.
-    pub fn go_on(&mut self, resume: ResumeArgs) {
+    pub fn go_on(&mut self, resume: ResumeArgs, is_dry: bool) {
         self.resume = resume;
+        self.results.dry_run |= is_dry;
+    }
+
+    /// Whether commands are printed, and none runs.
+    pub fn is_dry_run(&self) -> bool {
+        self.results.dry_run
     }
 
     /// Notes which options of the shape are on the command line, and not defaults.
