@@ -73,9 +73,9 @@ pub(crate) enum JobCommand {
         /// Write the graph to FILE instead of standard output
         #[arg(long, short = 'o', value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Format of the graph
-        #[arg(long, value_enum, default_value = "svg")]
-        format: GraphFormat,
+        /// Format of the graph [default: that of FILE by its ending, else svg]
+        #[arg(long, value_enum)]
+        format: Option<GraphFormat>,
     },
     /// Let executors evict the outputs that an ended job keeps in the cluster
     Release {
@@ -205,13 +205,29 @@ async fn draw(
     client: &mut Client,
     job: JobId,
     output: Option<&Path>,
-    format: GraphFormat,
+    format: Option<GraphFormat>,
     global: &GlobalArgs,
 ) -> Result<(), CliError> {
+    let ending = output.and_then(Path::extension).and_then(|ending| ending.to_str());
+    let format = match (format, ending) {
+        (Some(format), _) => format,
+        (None, None | Some("svg")) => GraphFormat::Svg,
+        (None, Some("dot" | "gv")) => GraphFormat::Dot,
+        (None, Some(other)) => {
+            return Err(format!(
+                "a graph is no .{other} file: end the name in .svg or .dot. Programs such as \
+                 `rsvg-convert` or `dot` make other pictures of these"
+            )
+            .into());
+        }
+    };
     let answer = client.ask(FromClient::Jobs { job: Some(job) }).await?;
     let ToClient::Jobs(jobs) = answer else { return unexpected() };
     let found = client.graph(job).await?;
     if global.json {
+        if output.is_some() {
+            return Err("--json prints the graph on standard output: leave -o out".into());
+        }
         return show::json("graph", &found);
     }
     let Some(view) = jobs.first() else { return unexpected() };

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use eyas_client::types::shown::acts;
+
 /// Text from users, escaped for markup and for attributes in double quotes.
 pub(crate) struct EscapedText<'a>(pub &'a str);
 
@@ -15,9 +17,10 @@ impl Display for EscapedText<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\n' | '\t' => f.write_char(letter)?,
-                // HTML does not allow control characters, and XML neither these two.
+                // HTML does not allow control characters, and XML neither these two. Marks that change
+                // the direction of text would show a name as another one.
                 '\u{fffe}' | '\u{ffff}' => f.write_char('\u{fffd}')?,
-                _ if letter.is_control() => f.write_char('\u{fffd}')?,
+                _ if acts(letter) => f.write_char('\u{fffd}')?,
                 _ => f.write_char(letter)?,
             }
         }

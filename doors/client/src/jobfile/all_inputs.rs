@@ -26,9 +26,15 @@ impl ArrayTemplates {
         if let Some((name, _)) = template.env.iter().find(|(_, value)| names_all(value)) {
             return Err(TaskFieldsError::WordsInVariable(name.clone()));
         }
+        if let Some(word) = words_of_outputs(&template).find(|word| names_all(word)) {
+            return Err(TaskFieldsError::WordsInOutput(word.clone()));
+        }
         let Program::Command(words) = &mut template.program else {
             return Self::one(draft, template);
         };
+        if let Some(script) = words.iter().find(|word| names_all(word) && has_blank(word)) {
+            return Err(TaskFieldsError::WordsInScript(script.clone()));
+        }
         if words.iter().any(names_all) {
             return Ok(ArrayTemplates {
                 written: Some(template),
@@ -73,6 +79,19 @@ impl ArrayTemplates {
     pub fn first(&self) -> Option<u16> {
         self.first
     }
+}
+
+fn words_of_outputs(template: &TaskTemplate) -> impl Iterator<Item = &Template> {
+    let outputs = template.outputs.iter();
+    outputs.flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]).flatten()
+}
+
+/// Whether the text of a word has a blank in it.
+fn has_blank(word: &Template) -> bool {
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace();
+    word.0
+        .iter()
+        .any(|part| matches!(part, TemplatePart::Literal(text) if text.iter().any(is_blank)))
 }
 
 /// Whether a word has the placeholder.
@@ -138,6 +157,8 @@ fn position(text: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::OutputSpec;
+
     use super::*;
 
     #[test]
@@ -158,5 +179,26 @@ mod tests {
             assert_eq!(words, expected, "{word}");
             assert_eq!(names_all(&parsed), expected.len() > 1, "{word}");
         }
+    }
+
+    #[test]
+    fn scripts_and_outputs_with_the_placeholder_are_refused() {
+        let refused = |command: &[&str], output: &str| {
+            let words = command.iter().map(Template::parse).collect();
+            let mut template = TaskTemplate::new(Program::Command(words));
+            template.outputs = vec![OutputSpec {
+                pattern: Template::parse("x"),
+                destination: Some(Template::parse(output)),
+                replicas: 0,
+                until_read: false,
+                optional: false,
+            }];
+            ArrayTemplates::of(&mut Draft::new("test"), template).err().map(|why| why.to_string())
+        };
+        let script = refused(&["sh", "-c", "cat {input:*} >all"], "y").unwrap();
+        assert!(script.starts_with("the word `cat {input:*} >all` of the command"), "{script}");
+        let output = refused(&["cat", "{}"], "{input:*}.out").unwrap();
+        assert!(output.starts_with("the output `{input:*}.out` has"), "{output}");
+        assert_eq!(refused(&["cat", "a b", "{input:*}"], "y"), None);
     }
 }

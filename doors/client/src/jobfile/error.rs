@@ -4,7 +4,7 @@ use std::fmt;
 
 use eyas_types::task::MAX_REPLICAS;
 use eyas_types::units::format_count;
-use eyas_types::{Name, PolicyError};
+use eyas_types::{Name, PolicyError, Template};
 use thiserror::Error;
 
 use crate::draft::{DraftError, NO_ITEM};
@@ -282,6 +282,19 @@ pub enum TaskFieldsError {
          write `{{inputs}}` for a file that lists the paths of all inputs"
     )]
     WordsInVariable(String),
+    /// A script, or another word with blanks, has the placeholder for words.
+    #[error(
+        "the word `{0}` of the command has `{{input:*}}` and a blank in it, but the placeholder \
+         makes a word of its own for each input. A script gets them as arguments: \
+         [\"sh\", \"-c\", 'cat \"$@\" >all', \"sh\", \"{{input:*}}\"]"
+    )]
+    WordsInScript(Template),
+    /// An output has the placeholder for words.
+    #[error(
+        "the output `{0}` has `{{input:*}}` in it, which stands for several words of the command: \
+         write `{{input:1}}` for the first input"
+    )]
+    WordsInOutput(Template),
     /// An input names a task of an array beyond its end.
     #[error("task `{task}` has no index {index}: it is an array of {count}, which count from 0")]
     UnknownIndex {
