@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use eyas_client::types::units::format_duration_us;
 use eyas_client::types::{JobId, Name, Status, shown};
 use eyas_client::{PrivateFolder, TaskFingerprint, home};
 use serde::{Deserialize, Serialize};
@@ -282,8 +281,13 @@ fn under_way(path: &Path, header: &RunHeader) -> UnderWay {
 fn age(path: &Path) -> String {
     let name = path.file_name().and_then(|name| name.to_str());
     let began_us = name.and_then(|name| name.split_once('-')?.0.parse().ok());
-    let age_us = unix_us().saturating_sub(began_us.unwrap_or_default());
-    format_duration_us(age_us / 1_000_000 * 1_000_000)
+    let age_s = unix_us().saturating_sub(began_us.unwrap_or_default()) / 1_000_000;
+    match age_s {
+        0..120 => format!("{age_s} s"),
+        120..7200 => format!("{} min", age_s / 60),
+        7200..172_800 => format!("{} h", age_s / 3600),
+        _ => format!("{} days", age_s / 86400),
+    }
 }
 
 fn records_folder() -> Result<PathBuf, CliError> {
