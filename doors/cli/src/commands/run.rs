@@ -262,11 +262,7 @@ async fn run_on(
     // On a cluster that stays, the job itself goes on.
     let go_on = stays.map_or(resume, |on| waiting::again(&ended, on));
     go_on.iter().for_each(|line| say!("{line}"));
-    if let Err(error) = write_reports(access, job, args).await {
-        let at = where_results_are(args);
-        let again = stays.map_or_else(String::new, |on| report_again(job, on));
-        say!("the job's report could not be written: {error}. {at}{again}");
-    }
+    write_reports(access, job, args, stays).await;
     if let Some(error) = output.error.filter(|error| !error.is_broken_pipe()) {
         return Err(error.into());
     }
@@ -309,7 +305,16 @@ fn code_after_cut(code: u8, args: &RunArgs) -> u8 {
     if code == 0 { FAILED } else { code }
 }
 
-async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<(), CliError> {
+/// Writes the job's report, or says why not.
+async fn write_reports(access: &Access, job: JobId, args: &RunArgs, stays: Option<&str>) {
+    if let Err(error) = try_to_write_reports(access, job, args).await {
+        let at = where_results_are(args);
+        let again = stays.map_or_else(String::new, |on| report_again(job, on));
+        say!("the job's report could not be written: {error}. {at}{again}");
+    }
+}
+
+async fn try_to_write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<(), CliError> {
     if args.report.iter().all(|path| path == "none") && !args.report.is_empty() {
         return Ok(());
     }
