@@ -14,9 +14,7 @@ use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::task::DEFAULT_CAPTURE_BYTES;
 use eyas_types::template::Expansion;
-use eyas_types::{
-    Name, ObjectId, Outcome, Program, Reads, Status, TaskTemplate, Value, WorkingFolder,
-};
+use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -44,6 +42,7 @@ pub(crate) mod sandbox;
 mod start_failure;
 mod status;
 pub(crate) mod tokens;
+mod written_instead;
 
 use advice::add_advice;
 pub(crate) use assigned::AssignedTask;
@@ -472,12 +471,7 @@ impl TaskRunner {
         let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) else {
             return Ok((outcome, None));
         };
-        // In the names of outputs, an item that names an input of all tasks stands for itself.
-        let own = |value: &Value| match value.template_input() {
-            Some(_) => Value { text: value.text.clone(), input: None },
-            None => value.clone(),
-        };
-        let values: Vec<_> = with.values.iter().map(own).collect();
+        let values = sandbox::values_in_outputs(with);
         match self.copy_outputs(
             run,
             &Expansion { values: &values, ..*with },
@@ -615,6 +609,9 @@ impl TaskRunner {
             return Err(failed(FailureKind::Start, "a task without a command needs no process"));
         };
         let outputs = OutputPaths::of(&run.task.template, with, sandbox);
+        if let Some(sandbox) = sandbox {
+            sandbox.make_output_folders(&run.task.template.outputs, with);
+        }
         let mut words = words.iter().map(|word| outputs.replace(word.expand(with)));
         let folder = match (&run.task.template.folder, sandbox) {
             (WorkingFolder::Path(folder), _) => path_of(folder),

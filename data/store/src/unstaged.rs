@@ -29,6 +29,11 @@ pub struct UnstagedFile {
 }
 
 impl UnstagedFile {
+    /// Whether it is a folder.
+    pub fn is_folder(&self) -> bool {
+        !self.is_prefix && self.input != self.named
+    }
+
     /// The same for a word with placeholders, which names another file for each task.
     pub fn of_each(&self, word: &Name) -> UnstagedFile {
         let end = self.input.strip_prefix(self.named.as_bytes()).unwrap_or_default();

@@ -223,6 +223,23 @@ fn a_store_smaller_than_a_tasks_inputs_says_what_to_do() {
 }
 
 #[test]
+fn a_task_larger_than_each_of_several_nodes_is_told_how_to_have_one() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\ncpus = 100000\n");
+    cluster.submit("job.toml");
+    let warnings = cluster.job("1")["warnings"].to_string();
+    assert!(
+        warnings.contains("Ask for less, start a larger executor, or give one node all processors")
+            && warnings.contains("`eyas start local --nodes 1`"),
+        "{warnings}"
+    );
+    cluster.write("gpu.toml", "[[task]]\ncommand = [\"true\"]\nresources = { gpu = 1 }\n");
+    cluster.submit("gpu.toml");
+    let warnings = cluster.job("2")["warnings"].to_string();
+    assert!(warnings.contains("Ask for less, or start a larger executor"), "{warnings}");
+}
+
+#[test]
 fn a_task_waits_for_a_missing_resource_and_says_so() {
     let mut cluster = Cluster::start(&[&[]]);
     cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\nresources = { gpu = 1 }\n");

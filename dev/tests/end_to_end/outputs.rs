@@ -422,3 +422,55 @@ fn links_and_folders_are_delivered_or_said_to_be_wrong() {
     }
     assert!(!home.work().join("no/1").exists(), "{:?}", home.names("no/1"));
 }
+
+#[test]
+fn the_folder_of_an_output_is_there_before_the_command_starts() {
+    let home = Home::new();
+    let script = "echo $0 > out/$0.txt";
+    home.eyas(&["run", "--array", "1-2", "-o", "out/{}.txt", "--", "sh", "-c", script, "{}"])
+        .exits(0);
+    assert_eq!(home.names("."), ["1.txt", "2.txt"]);
+    // A sandbox that is used again has no folder of the task before.
+    let script = "echo $(ls) > out-$0/x";
+    home.eyas(&["run", "--array", "1-9", "-o", "out-{}/x=y{}", "--", "sh", "-c", script, "{}"])
+        .exits(0);
+    for number in 1..10 {
+        assert_eq!(home.read(&format!("y{number}")), format!("out-{number}\n"));
+    }
+}
+
+#[test]
+fn a_missing_output_is_said_with_what_the_task_wrote() {
+    let home = Home::new();
+    home.eyas(&["run", "--array", "7", "-o", "cuts/{}.fits", "--", "sh", "-c", ": > cut.fits"])
+        .exits(1)
+        .says(&["did not write its output `cuts/7.fits`; it wrote `cut.fits`: write -o \
+             'cut.fits=cuts/{}.fits'"]);
+}
+
+#[test]
+fn a_name_with_a_placeholder_of_another_program_is_refused() {
+    let home = Home::new();
+    home.eyas(&["run", "--array", "1-2", "-o", "x={0}.fits", "--", "true"])
+        .exits(1)
+        .says(&["`{0}` is not a placeholder: columns count from {1}"]);
+}
+
+#[test]
+fn a_path_that_is_read_in_place_of_the_copy_is_warned_of() {
+    let home = Home::new();
+    home.write("db/nr.phr", "x");
+    home.write("db/nr.psq", "x");
+    let warning = "`db/nr` is the beginning of the paths of inputs";
+    let run = |options: &[&str]| {
+        let words = [&["run", "-i", "db/nr.*", "--array", "1"], options, &["--", "ls", "db/nr"]];
+        home.eyas(&words.concat()).stderr
+    };
+    assert!(run(&[]).contains(warning), "{}", run(&[]));
+    assert!(!run(&["--sandbox"]).contains(warning), "{}", run(&["--sandbox"]));
+    // In a sandbox, a relative path is that of the copy.
+    let script = "wc -c <db/nr.phr >n";
+    let done =
+        home.eyas(&["run", "-i", "db/nr.phr", "-o", "n", "--array", "1", "--", "sh", "-c", script]);
+    assert!(!done.exits(0).stderr.contains("has the path of the input"));
+}

@@ -42,6 +42,7 @@ use crate::ranges::{numbers_of, product};
 use crate::sources::{ListLine, array, lines_of};
 
 mod all_inputs;
+mod copies;
 mod elements;
 mod error;
 mod input;
@@ -49,6 +50,7 @@ mod missing;
 mod names;
 mod output;
 mod paths;
+mod placeholders;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -63,7 +65,7 @@ pub use input::{ArrayIndex, InputFields};
 use names::{CommandText, of_values};
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
-use paths::{declared_as, declares_number, kept_path, mentions, without_dot};
+use paths::{declared_as, declares_number, kept_path, without_dot};
 pub use read::{draft_job, read_job_file, read_job_text};
 pub use values::{
     ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange,
@@ -197,6 +199,10 @@ impl TaskFields {
     async fn add_to(&self, draft: &mut Draft, known: &mut TaskIds) -> Result<(), TaskFieldsError> {
         let mut template = self.template(draft)?;
         let items = self.items(draft, known).await?;
+        let is_array = items.count().is_some();
+        for why in elements::one_of_several(draft, known, &self.inputs) {
+            tracing::warn!("{why}");
+        }
         let (of_item, of_all): (Vec<_>, Vec<_>) =
             self.inputs.iter().partition(|fields| fields.is_of_item(draft, known));
         let mut named = Vec::new();
@@ -224,7 +230,8 @@ impl TaskFields {
         }
         match &self.id {
             Some(id) => {
-                known.add(id, AddedTasks { first, count: draft.len() as u32 - first, template })
+                let count = draft.len() as u32 - first;
+                known.add(id, AddedTasks { first, count, is_array, template })
             }
             None => Ok(()),
         }
@@ -251,7 +258,13 @@ impl TaskFields {
             inputs if inputs.is_empty() => vec![word],
             inputs => inputs.map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
         }));
-        self.warn_of_paths(words, named, is_sandbox);
+        for why in copies::not_read(words, named, is_sandbox) {
+            tracing::warn!("{why}");
+        }
+        if self.folder.is_none() && !self.is_in_sandbox() && !self.in_place {
+            let why = copies::begins_inputs(&self.command.0, |word| draft.url(word).ok(), declared);
+            why.iter().for_each(|why| tracing::warn!("{why}"));
+        }
         let names_item = |word: &Template| word.has_value() || all_inputs::names_all(word);
         if self.is_item_appended() && !words.iter().any(names_item) {
             words.push(Template::parse("{}"));
@@ -317,29 +330,6 @@ impl TaskFields {
                 why: Box::new(why),
             },
             _ => why,
-        }
-    }
-
-    /// Warns of words that have the path of an input in them, such as `--db=PATH`: the program
-    /// would read the file where it is, from each task, and not the copy on the node.
-    fn warn_of_paths(&self, words: &[Template], named: &[(&Name, Range<u32>)], is_sandbox: bool) {
-        for (path, inputs) in
-            named.iter().filter(|(path, inputs)| !path.is_empty() && inputs.len() == 1)
-        {
-            // A name without a folder is the name of the copy in the sandbox.
-            let is_copy = is_sandbox && !path.contains(&b'/');
-            let is_path = |part: &TemplatePart| match part {
-                TemplatePart::Literal(text) => mentions(text, path),
-                _ => false,
-            };
-            if let Some(word) = words.iter().find(|word| !is_copy && word.0.iter().any(is_path)) {
-                tracing::warn!(
-                    "`{word}` has the path of the input `{path}` in it, so each task reads that \
-                     file where it is and not its copy on the node: write {{input:{}}} in place \
-                     of the path",
-                    inputs.start + 1
-                );
-            }
         }
     }
 
@@ -470,7 +460,7 @@ impl TaskFields {
     /// The items of the task: its own, or those of the array that it reads element by element.
     async fn items(&self, draft: &mut Draft, known: &TaskIds) -> Result<Items, TaskFieldsError> {
         let own = self.own_items(draft).await?;
-        let Some(elements) = Elements::of(known, &self.inputs)? else { return Ok(own) };
+        let Some(elements) = Elements::of(draft, known, &self.inputs)? else { return Ok(own) };
         match own.count() {
             Some(count) => elements.check_length(self.key_of_items(), count).map(|()| own),
             None => Ok(Items::Lines(elements.items(draft))),

@@ -74,7 +74,21 @@ impl Explainer<'_> {
             let name = self.executors.name(executor.executor);
             format!("; the largest node, {name}, has {}", executor.capacity.in_words(need))
         });
-        format!("a task needs {needed}{nearest}. Ask for less, or start a larger executor")
+        // Nodes that share a machine have a part of its processors and memory each.
+        let has_all_else = |capacity: &Resources| {
+            let whole = Resources { named: capacity.named.clone(), ..need.clone() };
+            whole.covers(need) && capacity.disk_bytes >= need.disk_bytes
+        };
+        let is_split = executors.len() > 1
+            && executors.iter().any(|executor| has_all_else(&executor.capacity));
+        let or = match is_split {
+            true => {
+                ", start a larger executor, or give one node all processors of a machine: `eyas \
+                 start local --nodes 1`"
+            }
+            false => ", or start a larger executor",
+        };
+        format!("a task needs {needed}{nearest}. Ask for less{or}")
     }
 
     /// The executors that get no tasks for now, and why.

@@ -29,6 +29,7 @@ use super::in_place::how_to_write;
 use super::output_claim::Claim;
 use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
 use super::status::failed;
+use super::written_instead::written_instead;
 use super::{TaskRun, TaskRunner};
 use crate::process::spool::Spool;
 
@@ -227,8 +228,10 @@ impl TaskRunner {
             })?;
             if written.is_empty() && !spec.optional {
                 let how = how_to_write(&run.task.template, &pattern);
-                let reason =
-                    format!("the task ended well but did not write its output `{pattern}`{how}");
+                let instead = written_instead(&run.task.template, spec, with, sandbox);
+                let reason = format!(
+                    "the task ended well but did not write its output `{pattern}`{how}{instead}"
+                );
                 return Err(failed(FailureKind::Output, reason));
             }
             for written in written {

@@ -24,14 +24,9 @@ impl OutputPaths {
         };
         let mut paths = Vec::new();
         for output in template.outputs.iter().filter(|output| !output.is_stream()) {
-            let (file, is_glob) = pattern_of(&output.pattern, with);
+            let (file, _) = pattern_of(&output.pattern, with);
             let Ok(relative) = inside(&file) else { continue };
             let path = sandbox.folder().join(relative);
-            // The folder may exist where the task runs, so its program does not make it. If this
-            // fails, the program says why it cannot write.
-            if let Some(parent) = path.parent().filter(|_| !is_glob) {
-                let _ = std::fs::create_dir_all(parent);
-            }
             paths.push((file, name_of(path)));
         }
         OutputPaths(paths)

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use eyas_store::{Glob, GlobError, ObjectStore, StagedBy, StoreError, name_of, path_of};
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Template, TemplatePart};
+use eyas_types::{Name, ObjectId, OutputSpec, Template, TemplatePart, Value};
 use eyas_wire::executor::AssignedInput;
 use thiserror::Error;
 
@@ -134,6 +134,21 @@ impl Sandbox {
             let _ = fs::create_dir_all(self.folder.join(parent));
         }
         self.folder.join(name)
+    }
+
+    /// Makes the folders of the outputs that have a name, and not a pattern: few programs make
+    /// them, and with a task in place they may exist where it runs. If this fails, the program says
+    /// why it cannot write.
+    pub fn make_output_folders(&self, outputs: &[OutputSpec], with: &Expansion<'_>) {
+        let values = values_in_outputs(with);
+        let with = Expansion { values: &values, ..*with };
+        for output in outputs.iter().filter(|output| !output.is_stream()) {
+            if let (file, false) = pattern_of(&output.pattern, &with)
+                && let Ok(relative) = inside(&file)
+            {
+                self.prepare(&relative);
+            }
+        }
     }
 
     fn remember(&mut self, name: &Path, place: &Path) {
@@ -310,6 +325,15 @@ fn make_writable(folder: &Path) {
     folders.for_each(|entry| make_writable(&entry.path()));
 }
 
+/// The item as the names of outputs have it: what names an input of all tasks stands for itself.
+pub(crate) fn values_in_outputs(with: &Expansion<'_>) -> Vec<Value> {
+    let own = |value: &Value| match value.template_input() {
+        Some(_) => Value { text: value.text.clone(), input: None },
+        None => value.clone(),
+    };
+    with.values.iter().map(own).collect()
+}
+
 /// An output's pattern with its placeholders filled in, and whether it is a glob.
 pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (Name, bool) {
     if !template.is_glob() {
@@ -419,6 +443,37 @@ mod tests {
         let pattern = |text: &str| pattern_of(&Template::parse(text), &with);
         assert_eq!(pattern("{}.out"), ("a[1].out".into(), false));
         assert_eq!(pattern("{}*.out"), ("a[[]1[]]*.out".into(), true));
+    }
+
+    #[test]
+    fn folders_of_named_outputs_are_made_and_no_other() {
+        let outer = tempfile::tempdir().unwrap();
+        let sandbox = Sandbox::create(outer.path().join("task")).unwrap();
+        let output = |pattern: &str| OutputSpec {
+            pattern: Template::parse(pattern),
+            destination: None,
+            replicas: 1,
+            until_read: false,
+            optional: false,
+        };
+        let values = ["x", "d/y"].map(|text| Value { text: text.into(), input: None });
+        let with = Expansion {
+            values: &values,
+            staged: &[],
+            template_inputs: 0,
+            number: 1,
+            slot: 1,
+            input_list: b"",
+        };
+        let outputs = ["a/{1}/z", "{2}", "glob/*.txt", "plain", "../out/x"].map(output);
+        sandbox.make_output_folders(&outputs, &with);
+        let mut made: Vec<_> = fs::read_dir(sandbox.folder())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        made.sort();
+        assert_eq!(made, ["a", "d"]);
+        assert!(sandbox.folder().join("a/x").is_dir() && !outer.path().join("out").exists());
     }
 
     #[test]

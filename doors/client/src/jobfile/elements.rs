@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use eyas_store::Glob;
 use eyas_types::{Input, InputFrom, Name, Template, Value};
 
 use super::error::{ArrayLength, TaskFieldsError};
@@ -23,17 +24,25 @@ pub(super) struct Elements<'a> {
 impl<'a> Elements<'a> {
     /// The array that one of these inputs reads in this way, if any: the first one that is not read
     /// in groups, else the first. All others are as long.
-    pub fn of(known: &TaskIds, inputs: &'a [InputFields]) -> Result<Option<Self>, TaskFieldsError> {
+    pub fn of(
+        draft: &Draft,
+        known: &TaskIds,
+        inputs: &'a [InputFields],
+    ) -> Result<Option<Self>, TaskFieldsError> {
         let mut first: Option<Self> = None;
         for fields in inputs {
-            let InputFields::Output { task, index, group, .. } = fields else { continue };
+            let InputFields::Output { task, output, index, group, .. } = fields else { continue };
             match (index, group) {
                 (Some(ArrayIndex::Element), _) => {}
                 (_, None) => continue,
                 (_, Some(_)) => return Err(TaskFieldsError::GroupWithoutIndex(task.clone())),
             }
-            let group = group.map(|group| group.get());
-            let next = Elements { task, tasks: known.find(task)?, group };
+            let (group, tasks) = (group.map(|group| group.get()), known.find(task)?);
+            if !tasks.is_array {
+                let instead = in_place_of_index(draft, &tasks, output.as_ref());
+                return Err(TaskFieldsError::ElementOfOne { task: task.clone(), instead });
+            }
+            let next = Elements { task, tasks, group };
             match &first {
                 Some(first) if first.count() != next.count() => {
                     let lengths = [first, &next].map(Self::length);
@@ -158,15 +167,89 @@ fn place_of_output(
             writer.output(draft, &of_item).filter(|_| !values.is_empty())
         }),
     };
-    let unknown = || TaskFieldsError::UnknownOutput {
-        task: task.to_owned(),
-        output: file.map(|file| match values {
-            [] => file.clone(),
-            values => Template::parse(file).expand(&of_values(values)),
-        }),
-        outputs: writer.outputs(draft).map(|output| output.pattern.written()).collect(),
+    let wanted = file.map(|file| match values {
+        [] => file.clone(),
+        values => Template::parse(file).expand(&of_values(values)),
+    });
+    let outputs = || writer.outputs(draft).filter(|output| !output.is_stream());
+    let reads_pattern = |pattern: Name, such_as| {
+        Err(TaskFieldsError::ReadsPattern { task: task.to_owned(), pattern, such_as })
     };
-    place.map(|place| place as u16).ok_or_else(unknown)
+    if let Some(place) = place {
+        let output = &draft.templates[usize::from(writer.template)].outputs[place];
+        let pattern = output.pattern.written();
+        return match output.pattern.is_glob() {
+            true => reads_pattern(pattern.clone(), parts_of(&pattern)),
+            false => Ok(place as u16),
+        };
+    }
+    let (patterns, outputs): (Vec<_>, Vec<_>) = outputs().partition(|o| o.pattern.is_glob());
+    let mut patterns = patterns.iter().map(|output| output.pattern.written());
+    if let Some(wanted) = &wanted
+        && let Some(pattern) =
+            patterns.find(|pattern| Glob::parse(pattern).is_ok_and(|glob| glob.names(wanted)))
+    {
+        return reads_pattern(pattern, wanted.to_string());
+    }
+    let outputs = outputs.iter().map(|output| output.pattern.written()).collect();
+    Err(TaskFieldsError::UnknownOutput { task: task.to_owned(), output: wanted, outputs })
+}
+
+/// Two names that a pattern matches, such as `part.0, part.1` for `part.*`.
+fn parts_of(pattern: &Name) -> String {
+    let pattern = pattern.to_string();
+    ["0", "1"].map(|part| pattern.replace("**", "*").replace(['*', '?'], part)).join(", ")
+}
+
+/// What to write in place of `index = "{}"` of an input that reads `output` of one task.
+fn in_place_of_index(draft: &Draft, writer: &AddedTasks, output: Option<&Name>) -> String {
+    let names: Vec<_> = writer
+        .outputs(draft)
+        .filter(|output| !output.is_stream())
+        .map(|output| output.pattern.written())
+        .collect();
+    let (None, [first, others @ ..]) = (output, &names[..]) else {
+        return "leave `index` out".into();
+    };
+    if others.is_empty() && !Template::parse(first).is_glob() {
+        return "leave `index` out".into();
+    }
+    // The text before what differs, or before what the pattern leaves open.
+    let is_same = |at: &usize| others.iter().all(|name| name.get(*at) == first.get(*at));
+    let same = match Template::parse(first).is_glob() {
+        true => first.len(),
+        false => (0..first.len()).take_while(is_same).count(),
+    };
+    let start = first[..same].split(|byte| b"*?[{".contains(byte)).next().unwrap_or_default();
+    let start = if start.is_empty() { "part".into() } else { Name::from(start) };
+    format!(
+        "to give each task one of its outputs, write output = \"{start}{{}}\" in place of index = \
+         \"{{}}\""
+    )
+}
+
+/// Warnings of inputs that read the first of several outputs, because they name none.
+pub(super) fn one_of_several(
+    draft: &Draft,
+    known: &TaskIds,
+    inputs: &[InputFields],
+) -> Vec<String> {
+    let warning = |fields: &InputFields| {
+        let InputFields::Output { task, output: None, .. } = fields else { return None };
+        let writer = known.find(task).ok()?;
+        let outputs = writer.outputs(draft).filter(|output| !output.is_stream());
+        let names: Vec<_> = outputs.map(|output| output.pattern.written()).collect();
+        let first = names.first().filter(|_| names.len() > 1)?;
+        Some(format!(
+            "task `{task}` has {} outputs, and an input that names none of them reads only the \
+             first, `{first}`: name the one that is meant with output = \"{first}\", or write an \
+             input for each",
+            names.len()
+        ))
+    };
+    let mut warnings: Vec<_> = inputs.iter().filter_map(warning).collect();
+    warnings.dedup();
+    warnings
 }
 
 #[cfg(test)]
@@ -176,7 +259,7 @@ mod tests {
     use super::*;
     use crate::Cluster;
     use crate::draft::DraftTasks;
-    use crate::jobfile::{JobFileError, read_job_text};
+    use crate::jobfile::{JobFileError, TaskFields, read_job_text};
 
     /// An array of three tasks, and one of 25.
     const WRITERS: &str = r#"
@@ -192,10 +275,26 @@ mod tests {
         outputs = ["y"]
     "#;
 
+    /// Two tasks that are no arrays.
+    const SINGLE_WRITERS: &str = r#"
+        [[task]]
+        id = "split"
+        command = ["true"]
+        outputs = ["part.0", "part.1", "part.2"]
+        [[task]]
+        id = "glob"
+        command = ["true"]
+        outputs = ["part.*", "log"]
+    "#;
+
     async fn drafted(reader: &str) -> Result<Draft, JobFileError> {
+        drafted_with(WRITERS, &format!("command = [\"cat\", \"{{}}\"]\n{reader}")).await
+    }
+
+    async fn drafted_with(writers: &str, reader: &str) -> Result<Draft, JobFileError> {
         let folder = tempfile::tempdir().unwrap();
         let cluster = Cluster::with_access(&folder.path().join("access.toml"));
-        let text = format!("{WRITERS}[[task]]\ncommand = [\"cat\", \"{{}}\"]\n{reader}");
+        let text = format!("{writers}[[task]]\n{reader}");
         read_job_text("job.toml", &text, None, &cluster, |_| {}).await
     }
 
@@ -288,6 +387,65 @@ mod tests {
         assert_eq!(counts, [12, 12, 7]);
         assert_eq!(items[0].template, items[1].template);
         assert_eq!(words(items[2].template)[1..3], ["{input:1}", "{input:2}"].map(Name::from));
+    }
+
+    #[tokio::test]
+    async fn an_input_that_names_none_of_several_outputs_is_warned_of() {
+        let draft = drafted_with(SINGLE_WRITERS, "command = [\"true\"]").await.unwrap();
+        let mut known = TaskIds::default();
+        for (template, id) in (0..).zip(["split", "glob"]) {
+            let first = u32::from(template);
+            known.add(id, AddedTasks { first, count: 1, is_array: false, template }).unwrap();
+        }
+        let warnings = |inputs: &str| {
+            let fields: TaskFields = toml::from_str(&format!("inputs = [{inputs}]")).unwrap();
+            one_of_several(&draft, &known, &fields.inputs)
+        };
+        assert_eq!(
+            warnings(r#"{ task = "split" }, { task = "split", name = "x" }"#),
+            ["task `split` has 3 outputs, and an input that names none of them reads only the \
+                 first, `part.0`: name the one that is meant with output = \"part.0\", or write an \
+                 input for each"]
+        );
+        assert!(warnings(r#"{ task = "split", output = "part.2" }, "x""#).is_empty());
+    }
+
+    #[tokio::test]
+    async fn parts_that_one_task_writes_are_read_by_their_names() {
+        for (reader, says) in [
+            (
+                "array = \"1-3\"\ninputs = [{ task = \"split\", index = \"{}\" }]",
+                "`split` is one task, not an array: to give each task one of its outputs, write \
+                 output = \"part.{}\" in place of index = \"{}\"",
+            ),
+            (
+                "inputs = [{ task = \"split\", output = \"part.1\", index = \"{}\" }]",
+                "`split` is one task, not an array: leave `index` out",
+            ),
+            (
+                "inputs = [{ task = \"glob\" }]",
+                "`glob` writes a pattern, `part.*`, and another task cannot read a pattern: name \
+                 each part in its outputs, such as part.0, part.1",
+            ),
+            (
+                "array = \"1-3\"\ninputs = [{ task = \"glob\", index = \"{}\" }]",
+                "write output = \"part.{}\" in place",
+            ),
+            (
+                "array = \"3-4\"\ninputs = [{ task = \"glob\", output = \"part.{}\" }]",
+                "`glob` writes a pattern, `part.*`, and another task cannot read a pattern: name \
+                 each part in its outputs, such as part.3",
+            ),
+            (
+                "inputs = [{ task = \"glob\", output = \"other\" }]",
+                "task `glob` has no output `other`: write output = \"log\"",
+            ),
+        ] {
+            let reader = format!("command = [\"true\"]\n{reader}");
+            let drafted = drafted_with(SINGLE_WRITERS, &reader).await;
+            let said = drafted.err().expect("a mistake").to_string();
+            assert!(said.starts_with("job.toml, line 10: ") && said.contains(says), "{said}");
+        }
     }
 
     #[tokio::test]

@@ -208,6 +208,14 @@ pub enum TaskFieldsError {
         /// The destination.
         to: Name,
     },
+    /// The name of an output has what looks like a placeholder, and is none.
+    #[error("output `{file}`: {why}")]
+    NoPlaceholder {
+        /// The output.
+        file: Name,
+        /// What is no placeholder, and what is one.
+        why: String,
+    },
     /// No such number of processors.
     #[error("a task cannot have {0} cpus: write a number from 0.001 to 1000000")]
     Cpus(f64),
@@ -230,8 +238,29 @@ pub enum TaskFieldsError {
         task: String,
         /// The `file` of the output, if one is named.
         output: Option<Name>,
-        /// The outputs that the task has.
+        /// The outputs that the task has and that are no patterns.
         outputs: Vec<Name>,
+    },
+    /// An input names an output that is a pattern.
+    #[error(
+        "`{task}` writes a pattern, `{pattern}`, and another task cannot read a pattern: name each \
+         part in its outputs, such as {such_as}"
+    )]
+    ReadsPattern {
+        /// The id of the task.
+        task: String,
+        /// The output.
+        pattern: Name,
+        /// Names that the pattern matches.
+        such_as: String,
+    },
+    /// `index = "{}"` of a task that is no array.
+    #[error("`{task}` is one task, not an array: {instead}")]
+    ElementOfOne {
+        /// The id of the task.
+        task: String,
+        /// What to write.
+        instead: String,
     },
     /// `group` without `index = "{}"`.
     #[error(

@@ -113,6 +113,8 @@ pub(super) struct AddedTasks {
     pub first: u32,
     /// Number of tasks.
     pub count: u32,
+    /// Whether the table makes an array, perhaps of one task.
+    pub is_array: bool,
     /// A template of theirs. If there are several, all have the same outputs.
     pub template: u16,
 }

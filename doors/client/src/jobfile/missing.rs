@@ -6,7 +6,7 @@ use eyas_store::{path_of, unstaged_files};
 use eyas_types::template::Expansion;
 use eyas_types::{Input, Name, Program, TaskTemplate, Template, TemplatePart, Value};
 
-use super::names::CommandText;
+use super::names::{CommandText, Writers};
 use crate::draft::{Draft, DraftTasks};
 
 /// Different words of a job that are looked at: each is a question to the file system.
@@ -37,7 +37,8 @@ pub(super) fn warn(draft: &mut Draft, command: &CommandText, template: u16, firs
     // The first word is a program of the PATH, or was made a path of the folder of submission.
     let named = words.iter().skip(1).filter(|word| is_text(word, &values));
     let named: Vec<_> = named.map(|word| (word.expand(&with), word)).collect();
-    let mut has: Vec<_> = all().filter_map(|input| name_of_input(draft, input)).collect();
+    let writers = Writers::of(draft);
+    let mut has: Vec<_> = all().filter_map(|input| writers.name_of_input(input)).collect();
     has.extend(outputs_of(fields, &with));
     if let Some(name) = missed
         && draft.examined.insert(name.clone())
@@ -94,12 +95,6 @@ fn is_text(word: &Template, values: &[Value]) -> bool {
         TemplatePart::Value { column, .. } => !is_input(*column),
         TemplatePart::Slot | TemplatePart::Input(_) | TemplatePart::InputList(_) => false,
     })
-}
-
-/// The name of an input in the sandbox; `None` if it is an output of another task.
-fn name_of_input(draft: &Draft, input: &Input) -> Option<Name> {
-    let source = || Some(draft.objects[input.from.object()? as usize].base_name().into());
-    input.name.clone().or_else(source)
 }
 
 /// The names of outputs, and their destinations.

@@ -184,7 +184,7 @@ impl<'a> Writers<'a> {
     }
 
     /// The name of an input in the sandbox, if it is known.
-    fn name_of_input(&self, input: &Input) -> Option<Name> {
+    pub fn name_of_input(&self, input: &Input) -> Option<Name> {
         if let Some(name) = &input.name {
             return Some(name.clone());
         }

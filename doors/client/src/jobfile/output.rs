@@ -10,6 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use super::error::TaskFieldsError;
+use super::placeholders::no_placeholder;
 use super::values::some_number;
 
 /// An output in a job file: a table, or the name of the file alone.
@@ -76,6 +77,11 @@ impl OutputFields {
             return Err(TaskFieldsError::KeptDestination { file: file.clone(), to: to.into() });
         }
         let (pattern, destination) = (Template::parse(file), to.map(Template::parse));
+        if let Some(why) =
+            [Some(&pattern), destination.as_ref()].into_iter().flatten().find_map(no_placeholder)
+        {
+            return Err(TaskFieldsError::NoPlaceholder { file: file.clone(), why });
+        }
         let until_read = self.keep == Keep::UntilRead;
         Ok(OutputSpec { pattern, destination, replicas, until_read, optional: self.optional })
     }

@@ -198,6 +198,6 @@ fn a_path_in_a_word_is_found() {
         ("a/b.fai", false),
         ("a/b", false),
     ] {
-        assert_eq!(mentions(text.as_bytes(), b"a/b.fa"), is_there, "{text}");
+        assert_eq!(paths::mentions(text.as_bytes(), b"a/b.fa"), is_there, "{text}");
     }
 }
