@@ -17,8 +17,8 @@ impl Display for EscapedText<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\n' | '\t' => f.write_char(letter)?,
-                // HTML does not allow control characters, and XML neither these two. Marks that change
-                // the direction of text would show a name as another one.
+                // HTML does not allow control characters, and XML neither these two. Marks that
+                // change the direction of text would show a name as another one.
                 '\u{fffe}' | '\u{ffff}' => f.write_char('\u{fffd}')?,
                 _ if acts(letter) => f.write_char('\u{fffd}')?,
                 _ => f.write_char(letter)?,
