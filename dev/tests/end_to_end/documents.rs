@@ -259,5 +259,5 @@ fn the_examples_of_the_help_run() {
             home.finish(command).exits(0);
         }
     }
-    assert_eq!(home.names("."), ["cities.txt.gz", "list.txt", "texts", "whale.txt.gz"]);
+    assert_eq!(home.names("."), ["cities.n", "list.txt", "texts", "whale.n"]);
 }
