@@ -1,5 +1,5 @@
-//! Warnings of words of a command that read the user's own files, from each task, and not the copies
-//! of them on the node.
+//! Warnings of words of a command that read the user's own files, from each task, and not the
+//! copies of them on the node.
 
 use std::collections::HashMap;
 use std::ops::Range;

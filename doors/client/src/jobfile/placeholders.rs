@@ -46,9 +46,7 @@ mod tests {
             ("{}/{0/.}", Some("`{0/.}` is not a placeholder: columns count from {1}")),
             (
                 "{basename}.fits",
-                Some(
-                    "`{basename}` is not a placeholder; `{/.}` is the name without folder and extension",
-                ),
+                Some("`{basename}` is not a placeholder; `{/.}` is the name without folder"),
             ),
             ("x{input}", Some("`{input}` is not a placeholder; `{}` is the item")),
             ("{a}{output}", Some("`{output}` is not a placeholder; `{/.}` is the name")),
