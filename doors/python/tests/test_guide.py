@@ -8,17 +8,22 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PAGES = [
-    page
-    for page in ROOT.glob("**/*.md")
-    if "target" not in page.parts and "```python" in page.read_text()
-]
+
+
+def programs(page):
+    """The blocks of a page that are programs. One whose first line is the name of a file (`# a.py`)
+    is a file for the page's commands, which the end-to-end tests run.
+    """
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [block for block in blocks if not re.match(r"# \S+\n", block)]
+
+
+PAGES = [page for page in ROOT.glob("**/*.md") if "target" not in page.parts and programs(page)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_programs_of_a_page_work(page, tmp_path):
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(programs(page)):
         program = tmp_path / f"program{number}.py"
         program.write_text(block)
         done = subprocess.run(
