@@ -43,7 +43,7 @@ fn a_pipeline_goes_on_element_by_element() {
     assert_eq!(cluster.read("pairs/1"), "frames/d.fits 6\n");
     assert_eq!(cluster.read("names/0"), "a-0.stars\nb c-1.stars\n");
     assert_eq!(cluster.read("count.txt").trim(), "3");
-    // The words of a command are shown by their inputs, and those of the last group are fewer.
+    // The command has a word for each input, and the last group has fewer inputs.
     let words = |task: &str| cluster.task(task)["command"].as_array().unwrap().len();
     assert_eq!((words("1.6"), words("1.7")), (6, 5));
 }

@@ -145,7 +145,7 @@ impl DraftTasks {
         }
     }
 
-    /// The tasks one by one; those of numbers are made as they are asked for.
+    /// The tasks one by one. Tasks of numbers are made when the iterator reaches them.
     pub fn items(&self) -> impl Iterator<Item = Cow<'_, TaskItem>> {
         let (items, numbers) = match self {
             DraftTasks::Items(items) => (&items[..], None),

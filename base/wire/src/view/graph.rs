@@ -18,7 +18,7 @@ pub struct TemplateView {
     pub tasks: TaskCounts,
 }
 
-/// What the tasks of one template read of those of another.
+/// Which outputs of one template's tasks the tasks of another template read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TemplateReads {
     /// The template whose outputs are read.

@@ -86,11 +86,11 @@ fn view_of(index: u16, template: &TaskTemplate) -> TemplateView {
     TemplateView { template: index, id: template.id.clone(), command, tasks: TaskCounts::default() }
 }
 
-/// What tasks read of each other, by their templates.
+/// Which outputs of each other tasks read, counted for each pair of templates.
 struct ReadsOfTasks<'a> {
     spec: &'a JobSpec,
-    /// The tasks whose outputs are inputs of a template.
-    of_templates: BTreeMap<u16, Vec<u32>>,
+    /// The tasks whose outputs are inputs of a template, and the same by their templates.
+    of_templates: BTreeMap<u16, (Vec<u32>, WritersByTemplate)>,
     found: BTreeMap<(u16, u16), TemplateReads>,
     /// Number of inputs that were looked at.
     inputs: usize,
@@ -105,24 +105,23 @@ impl<'a> ReadsOfTasks<'a> {
     fn add(&mut self, index: u32) -> u16 {
         let item = self.spec.items.get(index);
         let to = item.template;
-        let inputs = &mut self.inputs;
-        let shared = self.of_templates.entry(to).or_insert_with(|| {
-            let of_template = &self.spec.template_of(&item).inputs;
+        let (spec, inputs) = (self.spec, &mut self.inputs);
+        let (shared, shared_by_template) = self.of_templates.entry(to).or_insert_with(|| {
+            let of_template = &spec.template_of(&item).inputs;
             *inputs += of_template.len();
-            writers(of_template)
+            let tasks = writers(of_template);
+            let by_template = by_template(spec, tasks.clone());
+            (tasks, by_template)
         });
-        let mut tasks = writers(&item.inputs);
-        tasks.extend(&*shared);
-        tasks.sort_unstable();
-        tasks.dedup();
-        *inputs += item.inputs.len() + shared.len();
-        // The number of tasks of each template, and the last of them.
-        let mut by_template = BTreeMap::<u16, (u64, u32)>::new();
-        for task in tasks {
-            let (count, last) =
-                by_template.entry(self.spec.items.template(task)).or_insert((0, task));
-            (*count, *last) = (*count + 1, task);
-        }
+        let own = writers(&item.inputs);
+        *inputs += item.inputs.len();
+        // Tasks without such inputs of their own all read the same, which may be very much.
+        let by_template = if own.is_empty() {
+            shared_by_template.clone()
+        } else {
+            *inputs += shared.len();
+            by_template(spec, [&own[..], shared].concat())
+        };
         for (from, (pairs, task)) in by_template {
             let in_order = (pairs == 1).then_some((task, task));
             let read = TemplateReads { from, to, pairs, in_order };
@@ -130,6 +129,20 @@ impl<'a> ReadsOfTasks<'a> {
         }
         to
     }
+}
+
+/// The number of tasks of each template, and the last of these tasks.
+type WritersByTemplate = BTreeMap<u16, (u64, u32)>;
+
+fn by_template(spec: &JobSpec, mut tasks: Vec<u32>) -> WritersByTemplate {
+    tasks.sort_unstable();
+    tasks.dedup();
+    let mut by_template = WritersByTemplate::new();
+    for task in tasks {
+        let (count, last) = by_template.entry(spec.items.template(task)).or_insert((0, task));
+        (*count, *last) = (*count + 1, task);
+    }
+    by_template
 }
 
 /// The tasks whose outputs these inputs are.

@@ -156,9 +156,9 @@ mod tests {
 
     use super::*;
 
-    /// What is added to a failure of the command `cat WORD` in a folder of submission with `n/x`,
-    /// `cut.py` and `txt/s0.fa`. The template reads outputs of tasks, which are `outputs` in the
-    /// sandbox, and the item is `txt/s0.fa`.
+    /// The advice after `cat WORD` has failed. The folder of submission has the files `n/x`,
+    /// `cut.py` and `txt/s0.fa`. The task has the item `txt/s0.fa`. Its sandbox has `outputs` of
+    /// other tasks.
     fn advice(word: &str, outputs: &[&str], stderr: &str) -> String {
         let base = tempfile::tempdir().unwrap();
         for name in ["n/x", "cut.py", "txt/s0.fa"] {

@@ -28,7 +28,7 @@ use run::{IoRunArgs, agent_folder, run};
 
 #[derive(Subcommand)]
 pub(crate) enum IoCommand {
-    /// Run a program, and order its reads and writes of shared storage with those of other programs
+    /// Run a program whose reads and writes of shared storage wait for their turn
     Run(IoRunArgs),
     /// Run the coordinator, which orders the requests of all nodes that share eyas's home or have
     /// the access file

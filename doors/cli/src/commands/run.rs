@@ -194,7 +194,7 @@ fn wrong_option(why: &str) -> CliError {
     clap::Error::raw(ErrorKind::ArgumentConflict, format!("{why}\n")).into()
 }
 
-/// What a run does.
+/// The tasks of a run, before they are submitted.
 struct Work {
     draft: Draft,
     /// The texts of the tasks, if an option needs them.

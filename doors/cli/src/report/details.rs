@@ -1,6 +1,6 @@
-//! What a report shows beside the figures of the dispatcher: commands and inputs, tasks, and failed
-//! tasks by the reason. It is asked from the dispatcher in parts. Of a job with very many tasks,
-//! only some are asked for: a report must not take longer than its job.
+//! Details of a job for its report: commands, inputs, tasks, and failures by their reason. The
+//! client asks the dispatcher for them in parts. Of a job with very many tasks, it asks for some
+//! only: a report must not take longer than its job.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,9 @@ use eyas_client::{Client, ClientError};
 use crate::connect::unexpected;
 use crate::error::CliError;
 
-/// Tasks that a report looks at. Of a larger job, it looks at parts that are spread evenly.
-const MAX_TASKS_READ: u32 = 50_000;
+/// Tasks that a report looks at: twice as many as its table has. Of a larger job, it looks at parts
+/// that are spread evenly. Each run with a report waits for this.
+const MAX_TASKS_READ: u32 = 10_000;
 /// Number of these parts.
 const PARTS_READ: u32 = 100;
 /// Failed tasks that a report looks at in addition.
@@ -25,7 +26,7 @@ const MAX_REASONS: usize = 20;
 /// Examples of one reason.
 const MAX_EXAMPLES: usize = 3;
 
-/// What a report shows of a job beside the figures of the dispatcher.
+/// Details of a job, which the dispatcher's report does not have.
 #[derive(Default)]
 pub(crate) struct JobDetails {
     /// Commands and inputs; `None` if the dispatcher is of an earlier version.
@@ -100,7 +101,7 @@ pub(crate) fn groups_of(failures: &[FailureView]) -> Vec<FailureGroup> {
 }
 
 /// First index and number of the tasks in each part that is asked for. For example, of 1,000,000
-/// tasks, 500 from each multiple of 10,000 on.
+/// tasks, 100 from each multiple of 10,000 on.
 fn parts(tasks: u64) -> Vec<(u32, u32)> {
     let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
     if tasks <= MAX_TASKS_READ {
@@ -199,13 +200,13 @@ mod tests {
     #[test]
     fn some_tasks_of_a_large_job_are_looked_at() {
         assert_eq!(parts(0), [(0, 0)]);
-        assert_eq!(parts(50_000), [(0, 50_000)]);
+        assert_eq!(parts(10_000), [(0, 10_000)]);
         let large = parts(10_000_000);
         assert_eq!(large.iter().map(|(_, count)| count).sum::<u32>(), MAX_TASKS_READ);
-        assert_eq!((large[1], large[99]), ((100_000, 500), (9_900_000, 500)));
+        assert_eq!((large[1], large[99]), ((100_000, 100), (9_900_000, 100)));
         // Neighbouring parts do not overlap.
-        let small = parts(50_001);
+        let small = parts(10_001);
         assert!(small.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
-        assert!(small[99].0 + small[99].1 <= 50_001);
+        assert!(small[99].0 + small[99].1 <= 10_001);
     }
 }

@@ -79,8 +79,8 @@ pub fn hostile() -> JobReport {
     report
 }
 
-/// What was asked of a job beside its report: 90 tasks on three executors, of which 41 failed, and
-/// one whose names try to act as markup.
+/// Details of a job with 90 tasks on three executors. 41 tasks have failed. The names of one task
+/// contain markup.
 pub fn details() -> JobDetails {
     let act = "<script>alert(3)</script>.fits";
     let task = |index: u32| TaskView {

@@ -20,7 +20,7 @@ const MINUTE_US: u64 = 60 * SECOND_US;
 const HOUR_US: u64 = 60 * MINUTE_US;
 const DAY_US: u64 = 24 * HOUR_US;
 
-/// Run times of the tasks that ran: those that reused a result did not.
+/// Run times of tasks. A task that reused a result has none.
 pub(super) struct TimesOfTasks<'a> {
     /// The tasks, the slowest first.
     pub tasks: Vec<&'a TaskView>,

@@ -153,7 +153,7 @@ fn indices(
     }
 }
 
-/// The place of an output among those of its task: of the first one if none is named.
+/// The index of an output in the list of its task's outputs; 0 if the input names none.
 fn place_of_output(
     draft: &Draft,
     writer: &AddedTasks,

@@ -74,7 +74,7 @@ pub(super) struct PrintOptions {
     pub done: Vec<bool>,
 }
 
-/// The ends of tasks without a command, which stand for those that an earlier run has done.
+/// Number of no-op tasks that have ended. They stand for tasks that an earlier run has done.
 #[derive(Clone, Copy, Debug, Default)]
 struct DoneEnds {
     succeeded: u64,
