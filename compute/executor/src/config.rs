@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use eyas_dfs::LoadOptions;
 use eyas_node::{Core, Overlap, StoreLimits};
 use eyas_session::PortRange;
 use eyas_session::private::temporary_folder;
@@ -76,6 +77,8 @@ pub struct ExecutorConfig {
     pub has_files: bool,
     /// Maximum size of the node's audit log; 0 for no log.
     pub audit_bytes: u64,
+    /// How the node of the file system measures its load.
+    pub load: LoadOptions,
     /// The policy that chooses the object that leaves a full store.
     pub eviction: EvictionPolicy,
     /// Limits from which a task is data-intensive, and whether others compute while it is staged.

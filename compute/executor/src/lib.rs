@@ -33,6 +33,7 @@ mod task;
 
 pub use config::{ExecutorConfig, PoolNode, default_capacity};
 pub use error::ExecutorError;
+pub use eyas_dfs::LoadOptions;
 pub use inherited::{close_inherited, raise_descriptor_limit};
 pub use leftovers::guardian;
 pub use leftovers::incarnation::{Incarnation, NoIncarnation};

@@ -230,7 +230,8 @@ fn files_node(
     }
     make_inner_private(&config.files_folder())?;
     let node = PreparedNode::open(&config.files_folder(), bind_address)?
-        .with_audit_bytes(config.audit_bytes);
+        .with_audit_bytes(config.audit_bytes)
+        .with_load(config.load);
     Ok(Some(ExecutorFilesNode::new(node, store.clone(), config.limits.floor_bytes)))
 }
 

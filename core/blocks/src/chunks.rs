@@ -51,8 +51,8 @@ impl ChunkTable {
 /// All nodes of replicas and workers.
 pub(crate) struct NodeTable {
     indices: BTreeMap<NodeId, NodeIndex>,
-    /// By node index.
-    pub measures: Vec<NodeLoad>,
+    /// By node index: the load, if the node has reported it.
+    loads: Vec<Option<NodeLoad>>,
     /// By node index: the rate at which workers there last read.
     pub rates: Vec<ReadRate>,
 }
@@ -60,18 +60,26 @@ pub(crate) struct NodeTable {
 impl NodeTable {
     pub fn new() -> Self {
         // Index 0 is `NO_NODE`.
-        NodeTable {
-            indices: BTreeMap::new(),
-            measures: alloc::vec![NodeLoad::default()],
-            rates: alloc::vec![None],
-        }
+        NodeTable { indices: BTreeMap::new(), loads: alloc::vec![None], rates: alloc::vec![None] }
     }
 
     pub fn index_of(&mut self, node: NodeId) -> NodeIndex {
         *self.indices.entry(node).or_insert_with(|| {
-            self.measures.push(NodeLoad::default());
+            self.loads.push(None);
             self.rates.push(None);
-            self.measures.len() as NodeIndex - 1
+            self.loads.len() as NodeIndex - 1
         })
+    }
+
+    /// A node has reported its load.
+    pub fn set_load(&mut self, node: NodeIndex, load: NodeLoad) {
+        self.loads[node as usize] = Some(load);
+    }
+
+    /// The load of each node, by node index. A node that has not reported is unknown, and not idle:
+    /// it counts as loaded as the mean of the others.
+    pub fn loads(&self) -> Vec<NodeLoad> {
+        let mean = NodeLoad::mean(self.loads.iter().copied().flatten());
+        self.loads.iter().map(|load| load.unwrap_or(mean)).collect()
     }
 }

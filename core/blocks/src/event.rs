@@ -65,7 +65,8 @@ pub enum Event {
         /// The worker.
         worker: WorkerId,
     },
-    /// The load of a node; both values are fractions from 0 to 1.
+    /// The load of a node, as the node itself averages it; both values are fractions from 0 to 1.
+    /// Only the leader's own process tells this event.
     Measured {
         /// The node.
         node: NodeId,

@@ -44,6 +44,6 @@ mod workers;
 
 pub use blocks::{Blocks, Config, DEFAULT_TERM_US, DEFAULT_WINDOW_US};
 pub use event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
-pub use schedulers::{Alpha, BlockPolicy, IoAware, Lean, POLICIES};
+pub use schedulers::{Alpha, BlockPolicy, IoAware, Lean, Multiwave, POLICIES};
 pub use sizes::{MAX_LEASE_CHUNKS, Sizes};
 pub use worker_block::WorkerBlock;

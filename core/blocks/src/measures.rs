@@ -1,4 +1,4 @@
-//! Moving averages of reported measurements: the load of nodes and the read rates of workers.
+//! Reported measurements: the load of nodes, and moving averages of the read rates of workers.
 
 /// Time constant: the past counts as much as what was reported in this time.
 const MEMORY_US: u64 = 10_000_000;
@@ -8,21 +8,29 @@ fn weight(over_us: u64) -> f64 {
     over_us as f64 / (over_us + MEMORY_US) as f64
 }
 
-/// The load of a node; both values are fractions from 0 to 1.
+/// The load of a node, as the node last reported it; both values are fractions from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NodeLoad {
     pub disk: f64,
     pub load: f64,
-    measured_us: Option<u64>,
 }
 
 impl NodeLoad {
-    /// Adds a report. The first one is taken as it is.
-    pub fn measured(&mut self, now_us: u64, disk: f64, load: f64) {
-        let weight = self.measured_us.map_or(1.0, |last_us| weight(now_us.saturating_sub(last_us)));
-        self.disk += weight * (disk.clamp(0.0, 1.0) - self.disk);
-        self.load += weight * (load.clamp(0.0, 1.0) - self.load);
-        self.measured_us = Some(now_us);
+    /// A load of these values; what is no number counts as 0.
+    pub fn new(disk: f64, load: f64) -> Self {
+        let fraction = |part: f64| if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) };
+        NodeLoad { disk: fraction(disk), load: fraction(load) }
+    }
+
+    /// The mean of loads; 0 if there are none. The mean of (0.2, 0) and (0.4, 1) is (0.3, 0.5).
+    pub fn mean(loads: impl Iterator<Item = NodeLoad>) -> Self {
+        let (mut sum, mut count) = (NodeLoad::default(), 0.0_f64);
+        for NodeLoad { disk, load } in loads {
+            sum = NodeLoad { disk: sum.disk + disk, load: sum.load + load };
+            count += 1.0;
+        }
+        let count = count.max(1.0);
+        NodeLoad { disk: sum.disk / count, load: sum.load / count }
     }
 }
 
@@ -52,20 +60,6 @@ pub(crate) fn duration_us(bytes: u64, rate: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn averages_follow_what_lasts() {
-        let mut node = NodeLoad::default();
-        node.measured(0, 1.0, 0.5);
-        assert_eq!((node.disk, node.load), (1.0, 0.5), "nothing else is known");
-        node.measured(MEMORY_US / 9, 0.0, 0.5);
-        assert!(
-            (node.disk - 0.9).abs() < 1e-6 && node.load == 0.5,
-            "a short time weighs little: {node:?}"
-        );
-        (2..60).for_each(|n| node.measured(n * MEMORY_US, 0.0, 7.0));
-        assert!(node.disk < 1e-6 && node.load > 0.999 && node.load <= 1.0, "{node:?}");
-    }
 
     #[test]
     fn rates_follow_what_lasts() {

@@ -62,12 +62,8 @@ impl ChunkPlan {
         let free: Vec<u32> = free.collect();
         let mut is_shared = alloc::vec![false; chunks.len()];
         if !self.slots.is_empty() {
-            let input = AssignmentInput {
-                chunks,
-                free: &free,
-                slots: &self.slots,
-                measures: &nodes.measures,
-            };
+            let input =
+                AssignmentInput { chunks, free: &free, slots: &self.slots, loads: &nodes.loads() };
             for share in self.scheduler.shares(&input) {
                 share.chunks.iter().for_each(|chunk| is_shared[*chunk as usize] = true);
                 self.supply.add_share(share);
@@ -104,10 +100,9 @@ impl ChunkPlan {
             let count = self.sizer.next(self.supply.rest(), workers, speed);
             return Some(self.supply.take(chunks, node, count));
         }
-        let all = chunks.len() as f64;
-        let need = |node: NodeIndex, left| {
-            self.scheduler.need(left as f64 / all, &nodes.measures[node as usize])
-        };
+        let (all, loads) = (chunks.len() as f64, nodes.loads());
+        let need =
+            |node: NodeIndex, left| self.scheduler.need(left as f64 / all, &loads[node as usize]);
         self.supply.take_neediest_share(need)
     }
 

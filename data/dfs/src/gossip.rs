@@ -16,6 +16,7 @@ use chitchat::{
     ChitchatConfig, ChitchatHandle, ChitchatId, ChitchatMessage, Deserializable,
     FailureDetectorConfig, NodeState, Serializable, spawn_chitchat,
 };
+use eyas_files::protocol::NodeLoad;
 use eyas_session::DataKeys;
 use eyas_types::dfs::NodeId;
 use tokio::net::UdpSocket;
@@ -44,6 +45,7 @@ const MAX_DATAGRAM_BYTES: usize = 65_507;
 
 const TRANSFER: &str = "transfer";
 const FREE_BYTES: &str = "free_bytes";
+const LOAD: &str = "load";
 
 /// The values that a node gossips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Neighbour {
     pub transfer: SocketAddr,
     /// Free bytes for chunks.
     pub free_bytes: u64,
+    /// The load, if the node has measured it.
+    pub load: Option<NodeLoad>,
 }
 
 /// This node's gossip.
@@ -121,6 +125,12 @@ impl Gossip {
             .await;
     }
 
+    /// Publishes this node's load.
+    pub async fn tell_load(&self, load: NodeLoad) {
+        let value = format!("{} {}", load.disk_milli, load.processors_milli);
+        self.handle.with_chitchat(|chitchat| chitchat.self_node_state().set(LOAD, value)).await;
+    }
+
     /// Watches the set of nodes that are alive, including this one.
     pub async fn alive(&self) -> LiveNodes {
         LiveNodes(self.handle.with_chitchat(|chitchat| chitchat.live_nodes_watcher()).await)
@@ -157,7 +167,13 @@ fn neighbour(id: &ChitchatId, state: &NodeState) -> Option<(NodeId, Neighbour)> 
     let node = NodeId(u64::from_str_radix(&id.node_id, 16).ok()?);
     let transfer = state.get(TRANSFER)?.parse().ok()?;
     let free_bytes = state.get(FREE_BYTES)?.parse().ok()?;
-    Some((node, Neighbour { address: id.gossip_advertise_addr, transfer, free_bytes }))
+    let load = state.get(LOAD).and_then(load_of);
+    Some((node, Neighbour { address: id.gossip_advertise_addr, transfer, free_bytes, load }))
+}
+
+fn load_of(text: &str) -> Option<NodeLoad> {
+    let (disk, processors) = text.split_once(' ')?;
+    Some(NodeLoad { disk_milli: disk.parse().ok()?, processors_milli: processors.parse().ok()? })
 }
 
 /// Transport of encrypted datagrams. Holds the sealer and the socket until it is opened.
@@ -229,8 +245,8 @@ mod tests {
     async fn node(number: u64, access: &Access, seeds: &[SocketAddr]) -> (Gossip, Neighbour) {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let me =
-            Neighbour { address, transfer: "127.0.0.1:9".parse().unwrap(), free_bytes: number };
+        let transfer = "127.0.0.1:9".parse().unwrap();
+        let me = Neighbour { address, transfer, free_bytes: number, load: None };
         (
             Gossip::start("test", DataKeys::of(access), NodeId(number), me, socket, seeds)
                 .await

@@ -15,6 +15,7 @@ mod database;
 mod gossip;
 mod incoming_audits;
 mod links;
+mod load;
 mod node;
 mod node_shared;
 mod rights;
@@ -26,5 +27,6 @@ mod space;
 
 pub use change_log::DEFAULT_AUDIT_BYTES;
 pub use database::DatabaseError;
+pub use load::LoadOptions;
 pub use node::{DfsNode, NodeError, PreparedNode};
 pub use space::{BoxedFuture, ChunkSpace, SpaceError};

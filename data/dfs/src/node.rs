@@ -5,6 +5,7 @@
 //! waits for the network or the disk runs in tasks. A node that is dropped ends at once, as if its
 //! process had died; other nodes notice.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_files::protocol::ChunkSpec;
+use eyas_files::protocol::{ChunkSpec, NodeLoad};
 use eyas_ring::{Event, FileChunks, RingMessage};
 use eyas_session::{Access, BindAddress, DataKeys, Listener, SessionAcceptor, listen};
 use eyas_store::ObjectStore;
@@ -25,7 +26,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 
 use crate::audit;
 use crate::change_log::ChangeLog;
@@ -35,9 +36,10 @@ use crate::database::{Database, DatabaseError};
 use crate::gossip::{Gossip, LiveNodes, Neighbour};
 use crate::links::NodeLinks;
 use crate::links::ToPeer;
+use crate::load::{LoadMeter, LoadOptions};
 use crate::node_shared::{Identity, NodeShared};
 use crate::ring_thread::{RingEffects, RingInput, RingState, RingThread};
-use crate::runs::{self, Runs};
+use crate::runs::{self, RunInput, Runs};
 use crate::serve;
 use crate::space::ChunkSpace;
 
@@ -126,6 +128,7 @@ impl PreparedNode {
             address,
             audit_bytes: DEFAULT_AUDIT_BYTES,
             scrub_bytes_per_s: audit::SCRUB_BYTES_PER_S,
+            load: LoadOptions::DEFAULT,
         })
     }
 
@@ -138,6 +141,11 @@ impl PreparedNode {
     /// does not.
     pub fn with_scrub_rate(self, scrub_bytes_per_s: u64) -> Self {
         PreparedNode { scrub_bytes_per_s, ..self }
+    }
+
+    /// Sets how the node measures its load.
+    pub fn with_load(self, load: LoadOptions) -> Self {
+        PreparedNode { load, ..self }
     }
 
     /// The id of the node.
@@ -191,7 +199,8 @@ impl DfsNode {
         identity.may_be_of(membership.system)?;
         let saved = database.saved()?;
         let database = Arc::new(database);
-        let me = Neighbour { address, transfer: server.addr(), free_bytes: room.free_bytes() };
+        let (transfer, free_bytes) = (server.addr(), room.free_bytes());
+        let me = Neighbour { address, transfer, free_bytes, load: None };
         let gossip_id = format!("{}/{}", access.cluster, membership.system);
         let gossip =
             Gossip::start(&gossip_id, DataKeys::of(&access), node, me, socket, &membership.nodes)
@@ -239,6 +248,7 @@ impl DfsNode {
         tasks.spawn(serve::accept(shared.clone(), listener));
         tasks.spawn(watch_alive(shared.clone(), alive));
         tasks.spawn(keep_told(shared.clone()));
+        tasks.spawn(keep_load_told(shared.clone(), prepared.load));
         tasks.spawn(audit::audit(shared.clone()));
         if prepared.scrub_bytes_per_s > 0 {
             tasks.spawn(audit::scrub(shared.clone(), prepared.scrub_bytes_per_s));
@@ -409,12 +419,18 @@ impl RingEffects for NodeEffects {
 }
 
 async fn watch_alive(shared: Arc<NodeShared>, mut alive: LiveNodes) {
+    let mut told = BTreeMap::new();
     loop {
         let now = alive.now();
         shared.links.keep(|node| now.contains_key(&node));
         let nodes = now.keys().copied().collect();
         *shared.neighbours() = now;
         shared.tell(Event::Alive(nodes));
+        let loads = shared.loads();
+        // If the thread is overloaded, the next change tells all of them.
+        if loads != told && shared.runs.try_send(RunInput::Loads(loads.clone())).is_ok() {
+            told = loads;
+        }
         if !alive.changed().await {
             tracing::error!("the file system's gossip has ended");
             return;
@@ -433,6 +449,23 @@ async fn keep_told(shared: Arc<NodeShared>) {
         audit::reclaim(&shared);
         // What clients have left goes when room is needed.
         shared.gossip.tell_free(shared.room.free_bytes() + shared.chunks.left_bytes()).await;
+    }
+}
+
+/// Measures this node's load, and publishes it when it has changed.
+async fn keep_load_told(shared: Arc<NodeShared>, options: LoadOptions) {
+    let mut meter = LoadMeter::begin(shared.chunks.store_folder(), options.weight);
+    let mut told: Option<NodeLoad> = None;
+    let mut ticks = interval_at(Instant::now() + options.period, options.period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // Reads a few small files, all of them made by the kernel in memory.
+        let load = meter.measure();
+        if told.is_none_or(|told| load.differs_from(told)) {
+            shared.gossip.tell_load(load).await;
+            told = Some(load);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use eyas_files::protocol::{DfsMembership, Member};
+use eyas_files::protocol::{DfsMembership, Member, NodeLoad};
 use eyas_ring::{Event, View};
 use eyas_session::Credentials;
 use eyas_types::dfs::{FileSystemId, NodeId};
@@ -53,7 +53,7 @@ impl NodeShared {
     /// The file system as this node sees it.
     pub fn membership(&self) -> DfsMembership {
         let member = |(node, neighbour): (&NodeId, &Neighbour)| {
-            let Neighbour { address, transfer, free_bytes } = *neighbour;
+            let Neighbour { address, transfer, free_bytes, .. } = *neighbour;
             Member { node: *node, address, transfer, free_bytes }
         };
         let alive = self.neighbours().iter().map(member).collect();
@@ -108,6 +108,12 @@ impl NodeShared {
             .filter_map(|node| neighbours.get(node))
             .map(|neighbour| neighbour.transfer)
             .collect()
+    }
+
+    /// The loads of the nodes that are alive and have measured theirs.
+    pub fn loads(&self) -> BTreeMap<NodeId, NodeLoad> {
+        let neighbours = self.neighbours();
+        neighbours.iter().filter_map(|(node, neighbour)| Some((*node, neighbour.load?))).collect()
     }
 
     pub fn neighbours(&self) -> MutexGuard<'_, BTreeMap<NodeId, Neighbour>> {

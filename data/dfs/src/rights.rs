@@ -25,7 +25,8 @@ pub(crate) fn is_allowed(
 
 fn only_reads(what: &RequestBody) -> bool {
     match what {
-        RequestBody::Membership | RequestBody::Usage | RequestBody::StoreFolder => true,
+        RequestBody::Membership | RequestBody::StoreFolder => true,
+        RequestBody::Usage | RequestBody::Loads => true,
         RequestBody::Check { .. } | RequestBody::Contents { .. } => true,
         RequestBody::Operate(operation) => is_look(operation),
         RequestBody::OperateAll(operations) => operations.iter().all(is_look),
@@ -72,7 +73,8 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
                 && matches!(request, RunRequest::Spec | RunRequest::Attend(_) | RunRequest::Status)
         }
         RequestBody::Tell { run, .. } => scope.holds(&run.folder()),
-        RequestBody::Check { .. } | RequestBody::Usage | RequestBody::Changes { .. } => false,
+        RequestBody::Check { .. } | RequestBody::Changes { .. } => false,
+        RequestBody::Usage | RequestBody::Loads => false,
         // They copy objects that the scope does not name.
         RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         // The executor tells its tasks.
@@ -114,8 +116,8 @@ pub(crate) fn is_allowed_for(behalf: &Behalf, what: &RequestBody) -> bool {
         }
         RequestBody::Tell { run, .. } => may_write && behalf.holds(&run.folder()),
         // They name no file.
-        RequestBody::Check { .. } | RequestBody::Usage | RequestBody::StoreFolder => false,
-        RequestBody::Cut(_) => false,
+        RequestBody::Check { .. } | RequestBody::StoreFolder | RequestBody::Cut(_) => false,
+        RequestBody::Usage | RequestBody::Loads => false,
     }
 }
 
@@ -200,6 +202,7 @@ mod tests {
         for (what, may) in [
             (RequestBody::Membership, [true, true, true, false]),
             (RequestBody::Usage, [true, true, false, false]),
+            (RequestBody::Loads, [true, true, false, false]),
             (RequestBody::StoreFolder, [true, true, false, false]),
             (stat("/sky.csv".parse().unwrap()), [true, true, true, false]),
             (stat("/other.csv".parse().unwrap()), [true, true, false, false]),
@@ -304,6 +307,7 @@ mod tests {
             (RequestBody::Tell { run: own, event: BlockEvent::Gone { worker: WorkerId(1) } }, 0),
             (RequestBody::Check { objects: Vec::new(), thoroughly: true }, 0),
             (RequestBody::Usage, 0),
+            (RequestBody::Loads, 0),
             (RequestBody::StoreFolder, 0),
         ];
         requests.extend(operations.map(|(operation, may)| (RequestBody::Operate(operation), may)));

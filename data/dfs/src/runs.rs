@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use eyas_blocks::{Blocks, Config, Effect, Event, Record, WorkerId};
-use eyas_files::protocol::{RunReply, RunRequest};
+use eyas_blocks::{BlockPolicy, Blocks, Config, Effect, Event, Record, WorkerId};
+use eyas_files::protocol::{NodeLoad, RunReply, RunRequest};
 use eyas_files::{BlockRunId, RunSpec, RunSpecError};
-use eyas_types::dfs::Chunk;
+use eyas_types::dfs::{Chunk, NodeId};
 use thiserror::Error;
 use tokio::sync::mpsc::Sender;
 
@@ -59,8 +59,17 @@ enum RunError {
 
 /// An input of the thread.
 pub(crate) enum RunInput {
-    Asked { run: BlockRunId, request: RunRequest, replies: Sender<RunReply> },
-    Event { run: BlockRunId, event: Event },
+    Asked {
+        run: BlockRunId,
+        request: RunRequest,
+        replies: Sender<RunReply>,
+    },
+    Event {
+        run: BlockRunId,
+        event: Event,
+    },
+    /// The loads of all nodes that have measured theirs.
+    Loads(BTreeMap<NodeId, NodeLoad>),
     End,
 }
 
@@ -69,6 +78,8 @@ pub(crate) struct Runs {
     database: Arc<Database>,
     inputs: mpsc::Receiver<RunInput>,
     runs: BTreeMap<BlockRunId, LedRun>,
+    /// The loads of nodes, as they last came by gossip.
+    loads: BTreeMap<NodeId, NodeLoad>,
     /// Number of starts of this node, so that new leases are later than those of earlier starts.
     epoch: u32,
     /// The start of the clock of `now_us`.
@@ -108,7 +119,8 @@ impl Runs {
         for (run, spec, records) in database.runs()? {
             runs.insert(run, LedRun::new(Arc::new(spec), epoch, records, 0));
         }
-        Ok(Runs { database, inputs, runs, epoch, began: Instant::now(), abandoned })
+        let (loads, began) = (BTreeMap::new(), Instant::now());
+        Ok(Runs { database, inputs, runs, loads, epoch, began, abandoned })
     }
 
     /// Leads the runs until it has to end, or all senders of inputs are gone.
@@ -126,12 +138,21 @@ impl Runs {
                     RunInput::Asked { run, request, replies } => {
                         self.asked(run, request, replies, &mut batch)
                     }
+                    // Workers of earlier versions report the load of their machine.
+                    RunInput::Event { event: Event::Measured { .. }, .. } => {}
                     RunInput::Event { run, event } => {
                         let now_us = self.now_us();
                         if let Some(state) = self.runs.get_mut(&run) {
                             state.heard = Instant::now();
                             state.handle(run, now_us, event, &mut batch);
                         }
+                    }
+                    RunInput::Loads(loads) => {
+                        let now_us = self.now_us();
+                        self.runs
+                            .iter_mut()
+                            .for_each(|(run, led)| led.measured(*run, now_us, &loads, &mut batch));
+                        self.loads = loads;
                     }
                     RunInput::End => return Ok(()),
                 }
@@ -197,7 +218,11 @@ impl Runs {
         let spec = Arc::new(spec);
         batch.saves.push(RunSave::Spec(run, spec.clone()));
         batch.is_promised = true;
-        self.runs.insert(run, LedRun::new(spec, self.epoch, Vec::new(), self.now_us()));
+        let now_us = self.now_us();
+        let mut led = LedRun::new(spec, self.epoch, Vec::new(), now_us);
+        // Before the first worker asks, since its answer depends on the loads.
+        led.measured(run, now_us, &self.loads, batch);
+        self.runs.insert(run, led);
         Ok(())
     }
 
@@ -265,6 +290,23 @@ impl LedRun {
     /// Time until the run has been idle for too long.
     fn idle_in(&self) -> Duration {
         self.spec.idle.saturating_sub(self.heard.elapsed())
+    }
+
+    /// Passes the loads of nodes to the decider, if its policy looks at them.
+    fn measured(
+        &mut self,
+        run: BlockRunId,
+        now_us: u64,
+        loads: &BTreeMap<NodeId, NodeLoad>,
+        batch: &mut RunBatch,
+    ) {
+        if !matches!(self.spec.policy, BlockPolicy::IoAware(_)) {
+            return;
+        }
+        for (node, load) in loads {
+            let (disk, load) = (load.disk(), load.processors());
+            self.handle(run, now_us, Event::Measured { node: *node, disk, load }, batch);
+        }
     }
 
     fn handle(&mut self, run: BlockRunId, now_us: u64, event: Event, batch: &mut RunBatch) {

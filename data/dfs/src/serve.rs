@@ -386,6 +386,7 @@ impl Client {
                 ResponseBody::Has(self.check(objects, thoroughly).await)
             }
             RequestBody::Usage => ResponseBody::Usage(self.usage()),
+            RequestBody::Loads => ResponseBody::Loads(self.shared.loads().into_iter().collect()),
             // A client that may not was refused before.
             RequestBody::MayWrite { .. } => ResponseBody::MayWrite,
             RequestBody::Renew { objects } => self.renew(&objects),

@@ -44,6 +44,8 @@ struct Connections {
 #[derive(Clone)]
 struct Call {
     outbox: Outbox<NodeRequest>,
+    /// The newest minor version of the protocol that the node has, too.
+    minor: u16,
     pending: Arc<Mutex<Pending>>,
 }
 
@@ -160,7 +162,7 @@ impl Connections {
         let session = dial(&access, Role::Client)
             .await
             .map_err(|error| FilesError::unreachable(error.to_string()))?;
-        let Session { mut reader, writer, .. } = session;
+        let Session { mut reader, writer, minor, .. } = session;
         let (outbox, send) = outbox(writer);
         let pending = Arc::new(Mutex::new(Pending { next: 0, replies: Some(HashMap::new()) }));
         let sending = tokio::spawn(send);
@@ -183,7 +185,7 @@ impl Connections {
                 sending.abort();
             }
         });
-        Ok(Call { outbox, pending })
+        Ok(Call { outbox, minor, pending })
     }
 }
 
@@ -194,6 +196,12 @@ impl Call {
         asking: RequestOrigin,
         what: RequestBody,
     ) -> Result<Replies, FilesError> {
+        if what.since() > self.minor {
+            return Err(FilesError::invalid(format!(
+                "the file system's node at {address} is of an earlier version of eyas, which does \
+                 not know this request: use the same version on all nodes"
+            )));
+        }
         let (reply, replies) = mpsc::unbounded_channel();
         let number = {
             let mut pending = lock(&self.pending);

@@ -28,7 +28,7 @@ use crate::folders::Folders;
 use crate::names::Names;
 use crate::near::NearStores;
 use crate::near::node::NearNode;
-use crate::protocol::{DfsMembership, FilesOrigin, Member, Usage};
+use crate::protocol::{DfsMembership, FilesOrigin, Member, NodeLoad, Usage};
 use crate::publish::Publisher;
 use crate::quota::Quotas;
 use crate::read::ChunkReader;
@@ -190,6 +190,14 @@ impl DfsClient {
     /// `Unreachable`.
     pub async fn usage(&self, member: &Member) -> Result<Usage, FilesError> {
         self.0.routes.usage(member).await
+    }
+
+    /// The loads of all nodes, as one of the members knows them.
+    ///
+    /// # Errors
+    /// `Unreachable`; `Invalid` if the member is of an earlier version of eyas.
+    pub async fn loads(&self, member: &Member) -> Result<Vec<(NodeId, NodeLoad)>, FilesError> {
+        self.0.routes.loads(member).await
     }
 
     /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the

@@ -65,7 +65,7 @@ pub use folders::list::FolderPage;
 pub use near::node::NearNode;
 pub use near::{CheckedFile, ChunkContent, OpenChunk};
 pub use places::{BlockHolder, BlockPlace};
-pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, Usage};
+pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, NodeLoad, Usage};
 pub use publish::HiddenFile;
 pub use quota::FolderUsage;
 pub use random::new_file_id;

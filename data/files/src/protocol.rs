@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use eyas_blocks::{Effect as BlockEffect, Event as BlockEvent, WorkerId};
+use eyas_blocks::{BlockPolicy, Effect as BlockEffect, Event as BlockEvent, WorkerId};
 use eyas_ring::{FileAnswer, FileOperation, Refusal, View};
 use eyas_types::ObjectId;
 use eyas_types::access::Behalf;
@@ -169,6 +169,22 @@ pub enum RequestBody {
     /// The client still needs these chunks for a file that has not appeared: they stay, although
     /// the connection over which they came may have ended. Answered by [`ResponseBody::Has`].
     Renew { objects: Vec<ObjectId> },
+    /// The loads of all nodes, as far as the node knows them. Answered by [`ResponseBody::Loads`].
+    Loads,
+}
+
+impl RequestBody {
+    /// The minor version of the protocol that first had the request.
+    pub fn since(&self) -> u16 {
+        match self {
+            RequestBody::Loads => 3,
+            RequestBody::Run { request: RunRequest::Open(spec), .. } => match spec.policy {
+                BlockPolicy::MultiwaveWith(_) => 3,
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
 }
 
 /// A chunk that a node should store.
@@ -336,6 +352,7 @@ pub enum ResponseBody {
     StoreFolder(Option<StoreFolder>),
     Discarded,
     MayWrite,
+    Loads(Vec<(NodeId, NodeLoad)>),
 }
 
 /// The content of a small chunk as a node has it. The reader checks it against the checksum of the
@@ -369,6 +386,33 @@ pub enum ChunkPresence {
     Damaged,
     /// Nothing.
     Nothing,
+}
+
+/// How busy a node is: moving averages, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLoad {
+    /// The time for which the disk of its store is busy.
+    pub disk_milli: u16,
+    /// The part of the processors that it may use which is busy.
+    pub processors_milli: u16,
+}
+
+impl NodeLoad {
+    /// The load of the disk, from 0 to 1.
+    pub fn disk(&self) -> f64 {
+        f64::from(self.disk_milli) / 1000.0
+    }
+
+    /// The load of the processors, from 0 to 1.
+    pub fn processors(&self) -> f64 {
+        f64::from(self.processors_milli) / 1000.0
+    }
+
+    /// Whether it differs from another load by at least 2 %, so that others should know.
+    pub fn differs_from(&self, other: NodeLoad) -> bool {
+        self.disk_milli.abs_diff(other.disk_milli) >= 20
+            || self.processors_milli.abs_diff(other.processors_milli) >= 20
+    }
 }
 
 /// The chunks and the free space of a node.

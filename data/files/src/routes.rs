@@ -22,7 +22,7 @@ use tokio::time::timeout_at;
 use crate::backoff::Backoff;
 use crate::calls::{ANSWER_DEADLINE, Calls};
 use crate::error::{FilesError, FilesErrorKind, unexpected};
-use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
+use crate::protocol::{DfsMembership, Member, NodeLoad, RequestBody, ResponseBody, Usage};
 
 /// Nodes may join within this time after the client has connected. A file that is written later has
 /// fewer replicas at first if nodes are missing.
@@ -191,6 +191,14 @@ impl Routes {
     pub async fn usage(&self, member: &Member) -> Result<Usage, FilesError> {
         match self.calls.ask_once(member.address, RequestBody::Usage).await? {
             ResponseBody::Usage(usage) => Ok(usage),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The loads of all nodes, as one of the members knows them.
+    pub async fn loads(&self, member: &Member) -> Result<Vec<(NodeId, NodeLoad)>, FilesError> {
+        match self.calls.ask_once(member.address, RequestBody::Loads).await? {
+            ResponseBody::Loads(loads) => Ok(loads),
             _ => Err(unexpected()),
         }
     }

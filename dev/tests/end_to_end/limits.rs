@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::dfs::joined;
 use crate::support::{
     Cluster, Home, can_use, children, eyas, finish, is_alive, signal, wait_for, wait_until,
 };
@@ -228,4 +229,62 @@ fn the_cost_of_limits_is_measured() {
         .env("EYAS_BIN", eyas());
     let done = home.finish(home.command_of(experiment, &["limits", "--tiny"])).exits(0);
     assert!(done.stdout.contains("tasks/s"), "{}", done.stdout);
+}
+
+/// A control group that a test has made, and removes with its processes.
+struct TestGroup(PathBuf);
+
+impl TestGroup {
+    /// A group for half of a processor.
+    fn create(name: &str) -> Self {
+        let own = own_group("cpu").expect("groups can be made");
+        let group = TestGroup(own.join(format!("eyas-test-{}-{name}", std::process::id())));
+        fs::create_dir(&group.0).unwrap();
+        let period: u32 = group.read("cpu.cfs_period_us").parse().unwrap();
+        fs::write(group.0.join("cpu.cfs_quota_us"), (period / 2).to_string()).unwrap();
+        group
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap().trim().to_owned()
+    }
+
+    fn enter(&self, process: u32) {
+        fs::write(self.0.join("cgroup.procs"), process.to_string()).unwrap();
+    }
+}
+
+impl Drop for TestGroup {
+    fn drop(&mut self) {
+        // A group can be removed when it is empty.
+        wait_until("the group can be removed", || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn a_node_of_the_file_system_reports_the_load_of_its_own_group() {
+    if !can_make_groups() {
+        return;
+    }
+    let group = TestGroup::create("loads");
+    let node = ["--dfs", "--cache", "1GB", "--load-period", "100ms", "--limits", "off"];
+    let mut cluster = Cluster::start(&[&node]);
+    joined(&cluster, 1);
+    let load = |column: &str| cluster.ask(&["dfs", "du"], "usage")["nodes"][0][column].as_f64();
+    wait_until("the node has reported", || {
+        load("disk_load").is_some() && load("processor_load").is_some()
+    });
+    let table = cluster.run(&["dfs", "du"]).exits(0).stdout;
+    assert!(table.contains("DISK") && table.contains("CPU") && table.contains('%'), "{table}");
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    group.enter(busy.id());
+    group.enter(cluster.executor(1).process());
+    let load = || cluster.ask(&["dfs", "du"], "usage")["nodes"][0]["processor_load"].as_f64();
+    wait_until("the group is busy", || load() >= Some(0.9));
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    // Whatever else this machine does.
+    wait_until("the group is idle", || load().is_some_and(|load| load <= 0.3));
+    drop(cluster);
+    drop(group);
 }

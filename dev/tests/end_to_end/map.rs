@@ -123,6 +123,13 @@ fn blocks_are_read_by_programs_and_what_they_write_is_gathered() {
         let map = cluster.spawn_on(&["map", "/text", "--policy", policy, "--", "cat"]);
         is_all(&cluster, map);
     }
+    for words in [
+        ["--policy", "multiwave", "--min-block", "16KiB", "--waves", "3"],
+        ["--policy", "io-aware", "--alpha", "0.5", "--beta", "0.25"],
+    ] {
+        let map = cluster.spawn_on(&[&["map", "/text"], &words[..], &["--", "cat"]].concat());
+        is_all(&cluster, map);
+    }
     let counts = cluster.run(&["map", "/text", "--to", "/counts", "--", "wc", "-l"]).exits(0);
     assert_eq!(counts.stdout, "");
     let published = names(&cluster);
@@ -451,6 +458,10 @@ fn impossible_map_commands_say_why() {
         .exits(1)
         .says(&["lean"]);
     cluster.run(&["map", "/text", "--alpha", "2", "--", "cat"]).exits(2).says(&["auto"]);
+    cluster
+        .run(&["map", "/text", "--waves", "2", "--", "cat"])
+        .exits(1)
+        .says(&["--waves", "multiwave"]);
     cluster.run(&["map", "/text", "--reducers", "2", "--", "cat"]).exits(2).says(&["--reduce"]);
     let many = ["map", "/text", "--reduce", "cat", "--reducers", "999", "--", "cat"];
     cluster.run(&many).exits(1).says(&["256"]);

@@ -34,6 +34,8 @@ pub(crate) enum ValueError {
     Label { text: String, max_bytes: usize },
     #[error("`{0}` is not NAME=VALUE: write for example DEBUG=1")]
     Variable(String),
+    #[error("`{0}` is not a weight: write a number above 0 and up to 1, such as 0.3")]
+    LoadWeight(String),
     #[error("`{0}` is not a policy: write lean, static, multiwave or io-aware")]
     BlockPolicy(String),
     #[error("`{0}` is not a rate of tasks: write the number of tasks per second, such as 2.5")]

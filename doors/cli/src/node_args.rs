@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use clap::error::ErrorKind;
@@ -194,6 +195,26 @@ pub(crate) struct NodeArgs {
         requires = "dfs"
     )]
     pub audit_bytes: u64,
+    /// With --dfs: time between two measurements of how busy the executor's disk and processors
+    /// are, for `eyas map --policy io-aware` and `eyas dfs du`
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "2s",
+        value_parser = parse_load_period,
+        requires = "dfs"
+    )]
+    pub load_period: Duration,
+    /// With --dfs: weight of the newest of these measurements in the moving average, above 0 and
+    /// at most 1
+    #[arg(
+        long,
+        value_name = "WEIGHT",
+        default_value = "0.3",
+        value_parser = parse_load_weight,
+        requires = "dfs"
+    )]
+    pub load_weight: f64,
     /// Map of users, a TOML file as for `eyas dfs put`: files of the cluster that tasks write
     /// belong to the owner of this executor's access key, else of its user name, else of the role
     /// of the key [default: the executor's user and group id]
@@ -231,6 +252,22 @@ pub(crate) struct NodeArgs {
     /// serve`)
     #[arg(long, value_name = "FILE")]
     pub io: Option<PathBuf>,
+}
+
+/// Shortest time between two measurements of a node's load.
+const MIN_LOAD_PERIOD: Duration = Duration::from_millis(100);
+
+/// A duration of at least [`MIN_LOAD_PERIOD`].
+fn parse_load_period(text: &str) -> Result<Duration, ValueError> {
+    let parsed = units::parse_duration_us(text).ok().map(Duration::from_micros);
+    let period = parsed.filter(|period| *period >= MIN_LOAD_PERIOD);
+    period.ok_or_else(|| ValueError::Interval(text.into()))
+}
+
+/// A number above 0 and at most 1.
+fn parse_load_weight(text: &str) -> Result<f64, ValueError> {
+    let weight = text.parse().ok().filter(|weight| *weight > 0.0 && *weight <= 1.0);
+    weight.ok_or_else(|| ValueError::LoadWeight(text.into()))
 }
 
 /// Maximum length of a label's name, and of its value.

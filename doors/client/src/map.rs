@@ -12,7 +12,6 @@ mod formats;
 mod header;
 mod input;
 mod line_sort;
-mod machine_load;
 mod partition;
 mod pause;
 mod pipeline;

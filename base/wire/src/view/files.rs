@@ -119,7 +119,7 @@ pub struct ReplicaView {
 }
 
 /// A node of the file system.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilesNodeView {
     /// The node's id, 16 hexadecimal digits.
     pub node: String,
@@ -137,10 +137,15 @@ pub struct FilesNodeView {
     pub damaged: Option<u64>,
     /// Size of these copies together.
     pub damaged_bytes: Option<u64>,
+    /// Part of the time for which the disk of the node's store is busy, if the node has measured
+    /// it: from 0 to 1.
+    pub disk_load: Option<f64>,
+    /// Part of the node's processors that is busy, if the node has measured it: from 0 to 1.
+    pub processor_load: Option<f64>,
 }
 
 /// The files in a folder, and the nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilesUsageView {
     /// Files in the folder.
     pub files: u64,

@@ -39,9 +39,8 @@ impl IoAware {
 impl BlockScheduler for IoAware {
     fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks> {
         let all = input.chunks.len() as f64;
-        let score = |node, _, assigned| {
-            self.score(f64::from(assigned) / all, &input.measures[node as usize])
-        };
+        let score =
+            |node, _, assigned| self.score(f64::from(assigned) / all, &input.loads[node as usize]);
         let mut shares = Vec::new();
         for (node, (slots, chunks)) in by_mark(input, input.free, score) {
             let mut sizer = Sizer::new(Sizes::Factoring);
@@ -64,7 +63,9 @@ impl BlockScheduler for IoAware {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunks::ChunkTable;
+    use eyas_types::dfs::NodeId;
+
+    use crate::chunks::{ChunkTable, NodeTable};
 
     /// Number of 90 chunks with replicas on nodes 1 and 2 that are assigned to node 1 with this
     /// load.
@@ -72,13 +73,13 @@ mod tests {
         let mut chunks = ChunkTable::default();
         (0..90).for_each(|_| chunks.push(1, [1, 2].into_iter()));
         let free: Vec<u32> = (0..90).collect();
-        let mut measures = [NodeLoad::default(); 3];
-        measures[1].measured(0, busy, busy);
+        let mut loads = [NodeLoad::default(); 3];
+        loads[1] = NodeLoad::new(busy, busy);
         let input = AssignmentInput {
             chunks: &chunks,
             free: &free,
             slots: &[(1, None), (2, None)],
-            measures: &measures,
+            loads: &loads,
         };
         let shares = IoAware::DEFAULT.shares(&input);
         assert!(shares.windows(2).all(
@@ -97,9 +98,21 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_has_not_reported_counts_as_the_mean_of_the_others() {
+        let mut nodes = NodeTable::new();
+        let [first, second, silent] = [1, 2, 3].map(|node| nodes.index_of(NodeId(node)));
+        assert_eq!(nodes.loads()[silent as usize], NodeLoad::default(), "none has reported");
+        nodes.set_load(first, NodeLoad::new(0.2, 0.0));
+        nodes.set_load(second, NodeLoad::new(0.4, 1.0));
+        let (silent, expected) = (nodes.loads()[silent as usize], NodeLoad::new(0.3, 0.5));
+        assert!((silent.disk - expected.disk).abs() < 1e-9 && silent.load == expected.load);
+        nodes.set_load(first, NodeLoad::new(7.0, f64::NAN));
+        assert_eq!(nodes.loads()[first as usize], NodeLoad::new(1.0, 0.0), "only fractions count");
+    }
+
+    #[test]
     fn scores_are_those_of_listing_3() {
-        let mut busy = NodeLoad::default();
-        busy.measured(0, 0.5, 0.25);
+        let busy = NodeLoad::new(0.5, 0.25);
         let scheduler = IoAware { alpha: 0.5, beta: 0.25 };
         assert_eq!(scheduler.score(0.5, &busy), 1.0 - (0.25 * 0.5 + 0.5 * 0.5 + 0.25 * 0.25));
         assert_eq!(scheduler.score(0.0, &NodeLoad::default()), 1.0);

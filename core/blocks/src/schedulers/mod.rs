@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 pub use io_aware::IoAware;
 pub use lean::{Alpha, Lean};
+pub use multiwave::Multiwave;
 use serde::{Deserialize, Serialize};
 
 use crate::chunks::{ChunkTable, NO_NODE, NodeIndex};
@@ -28,10 +29,13 @@ pub enum BlockPolicy {
     Static,
     /// Some chunks are assigned in advance, the others when workers ask for them.
     Lean(Lean),
-    /// Chunks are assigned in waves, each with smaller blocks than the last.
+    /// Chunks are assigned in waves, each with smaller blocks than the last, with
+    /// [`Multiwave::DEFAULT`].
     Multiwave,
     /// Each chunk is assigned to the replica whose node is the least busy.
     IoAware(IoAware),
+    /// Multiwave with parameters of its own.
+    MultiwaveWith(Multiwave),
 }
 
 /// All schedulers by name, with their default parameters.
@@ -66,8 +70,8 @@ pub(crate) struct AssignmentInput<'a> {
     pub free: &'a [u32],
     /// The expected workers: the node of each, and its rate.
     pub slots: &'a [(NodeIndex, ReadRate)],
-    /// By node index.
-    pub measures: &'a [NodeLoad],
+    /// By node index: the loads of all nodes.
+    pub loads: &'a [NodeLoad],
 }
 
 pub(crate) trait BlockScheduler: Send {
@@ -85,8 +89,9 @@ pub(crate) fn of(policy: BlockPolicy) -> Box<dyn BlockScheduler> {
     match policy {
         BlockPolicy::Static => Box::new(static_blocks::Static),
         BlockPolicy::Lean(lean) => Box::new(lean),
-        BlockPolicy::Multiwave => Box::new(multiwave::Multiwave),
+        BlockPolicy::Multiwave => Box::new(Multiwave::DEFAULT),
         BlockPolicy::IoAware(io_aware) => Box::new(io_aware),
+        BlockPolicy::MultiwaveWith(multiwave) => Box::new(multiwave),
     }
 }
 

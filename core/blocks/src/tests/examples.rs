@@ -8,7 +8,8 @@ use eyas_types::dfs::NodeId;
 
 use super::{MB, SECOND, job, lean};
 use crate::{
-    Alpha, BlockPolicy, Blocks, Config, Effect, Lean, POLICIES, Sizes, WorkerBlock, WorkerId,
+    Alpha, BlockPolicy, Blocks, Config, Effect, Lean, Multiwave, POLICIES, Sizes, WorkerBlock,
+    WorkerId,
 };
 
 /// Seven workers at one chunk a second, and one at a quarter of that.
@@ -118,7 +119,9 @@ fn multiwave_deals_the_largest_wave_first() {
     for (chunks, waves) in [(64, &[8, 4, 2, 2][..]), (7, &[2])] {
         let nodes = [1, 1, 2, 2].map(NodeId);
         let slots = nodes.iter().map(|node| (*node, None)).collect();
-        let mut blocks = job(&Config::new(BlockPolicy::Multiwave, slots), chunks, 1, Vec::new());
+        let policy =
+            BlockPolicy::MultiwaveWith(Multiwave { min_block_bytes: 2 * MB, max_waves: None });
+        let mut blocks = job(&Config::new(policy, slots), chunks, 1, Vec::new());
         let dealt = dealt(&mut blocks, &nodes);
         let sizes: Vec<Vec<_>> =
             dealt.iter().map(|leases| leases.iter().map(Vec::len).collect()).collect();

@@ -574,8 +574,15 @@ impl DfsSession {
         if folder.is_none() {
             let membership = self.files.membership().await?;
             is_settled = Some(membership.is_settled);
+            // Any node knows the loads of all, unless it is of an earlier version.
+            let loads = match membership.alive.first() {
+                Some(member) => self.files.loads(member).await.unwrap_or_default(),
+                None => Vec::new(),
+            };
             for member in &membership.alive {
-                nodes.push(views::node(member, &membership, self.files.usage(member).await.ok()));
+                let load = loads.iter().find(|(node, _)| *node == member.node);
+                let usage = self.files.usage(member).await.ok();
+                nodes.push(views::node(member, &membership, usage, load.map(|(_, load)| *load)));
             }
             nodes.extend(membership.missing().into_iter().map(views::missing));
             if let (Err(_), false) = (&listed, self.json) {

@@ -1,9 +1,10 @@
 //! `eyas map`: runs a program over the blocks of files.
 
+mod block_policy_args;
+
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use eyas_client::files::blocks::{Alpha, BlockPolicy};
 use eyas_client::files::{DfsClient, File, RunStatus};
 use eyas_client::types::Status;
 use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName, Format};
@@ -14,8 +15,9 @@ use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::commands::dfs::OwnerArgs;
+use crate::commands::map::block_policy_args::BlockPolicyArgs;
 use crate::connect::connect_to;
-use crate::error::{CliError, INTERRUPTED, ValueError};
+use crate::error::{CliError, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::gather::gather;
 use crate::global::GlobalArgs;
@@ -43,12 +45,8 @@ pub(crate) struct MapArgs {
     /// Shell command that combines the sorted lines of each program before they go to a reducer
     #[arg(long, value_name = "COMMAND", requires = "reduce")]
     combine: Option<String>,
-    /// Policy that assigns chunks to tasks: lean, static, multiwave or io-aware
-    #[arg(long, value_name = "POLICY", default_value = "lean", value_parser = parse_policy)]
-    policy: BlockPolicy,
-    /// With --policy lean: share of the chunks that is assigned in advance, from 0 to 1, or `auto`
-    #[arg(long, value_name = "SHARE", value_parser = parse_alpha)]
-    alpha: Option<Alpha>,
+    #[command(flatten)]
+    policy: BlockPolicyArgs,
     /// Number of tasks [default: number of slots of all executors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tasks: Option<u32>,
@@ -82,18 +80,6 @@ pub(crate) struct MapArgs {
     program: Vec<String>,
 }
 
-fn parse_policy(name: &str) -> Result<BlockPolicy, ValueError> {
-    BlockPolicy::named(name).ok_or_else(|| ValueError::BlockPolicy(name.into()))
-}
-
-fn parse_alpha(text: &str) -> Result<Alpha, ValueError> {
-    match text.parse() {
-        _ if text == "auto" => Ok(Alpha::Auto),
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Alpha::Fixed(share)),
-        _ => Err(ValueError::ShareOrAuto(text.into())),
-    }
-}
-
 pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let began = Instant::now();
     let MapArgs {
@@ -103,7 +89,6 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         reducers,
         combine,
         policy,
-        alpha,
         tasks,
         term,
         retries,
@@ -113,7 +98,7 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         input,
         program,
     } = args;
-    let policy = with_alpha(policy, alpha)?;
+    let policy = policy.policy()?;
     let mut interrupt = Interrupt::listen();
     let access = global.cluster()?.access()?;
     let owner = owner.apply(&access)?;
@@ -163,19 +148,6 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
         _ => say!("{}", summary(&view)),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn with_alpha(mut policy: BlockPolicy, alpha: Option<Alpha>) -> Result<BlockPolicy, CliError> {
-    match (&mut policy, alpha) {
-        (_, None) => {}
-        (BlockPolicy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
-        (_, Some(_)) => {
-            return Err(
-                "--alpha applies only to --policy lean: leave one of the two options out".into()
-            );
-        }
-    }
-    Ok(policy)
 }
 
 /// Connections to the dispatcher and the file system, and the files of the file system that match

@@ -9,7 +9,7 @@ use eyas_client::types::matching::Labels;
 use eyas_client::types::units::{self, format_bytes, format_count};
 use eyas_client::types::{GPU, Resources};
 use eyas_client::{Cluster, ClusterError};
-use eyas_executor::{Gpus, LimitOptions, PoolNode, StopSignal, usable_cores};
+use eyas_executor::{Gpus, LimitOptions, LoadOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, AccessError, Proxy, own_address};
@@ -465,6 +465,7 @@ fn executor_config(
         ports: args.network.ports,
         has_files: args.node.dfs,
         audit_bytes: args.node.audit_bytes,
+        load: LoadOptions { period: args.node.load_period, weight: args.node.load_weight },
         eviction: args.node.eviction,
         overlap: Overlap {
             is_on: !args.node.no_overlap,

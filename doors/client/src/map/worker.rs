@@ -22,7 +22,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::NO_NODE;
 use super::error::WorkError;
 use super::input::{ChunkSource, ProgramInput};
-use super::machine_load::MachineLoad;
 use super::partition::partition;
 use super::pipeline::{PIPE_BYTES, Pipeline, Stage, pipe, program, shell};
 
@@ -72,8 +71,7 @@ pub struct Shuffle {
 pub async fn map_worker(files: &DfsClient, task: &MapTask) -> Result<(), WorkError> {
     let spec = files.run_spec(task.address).await?;
     let chunks = sources(&spec);
-    let mut machine = matches!(spec.policy, BlockPolicy::IoAware(_)).then(MachineLoad::begin);
-    while work_through_block(files, task, &chunks, machine.as_mut()).await? {}
+    while work_through_block(files, task, &chunks).await? {}
     Ok(())
 }
 
@@ -97,13 +95,11 @@ pub(super) fn part_name(worker: WorkerId) -> String {
     format!("map-{:016x}", worker.0)
 }
 
-/// Works through one block, and returns whether there may be another one. With `machine`, reports
-/// the load of this machine to the leader.
+/// Works through one block, and returns whether there may be another one.
 async fn work_through_block(
     files: &DfsClient,
     task: &MapTask,
     chunks: &[ChunkSource],
-    machine: Option<&mut MachineLoad>,
 ) -> Result<bool, WorkError> {
     let mut attendance = files.attend_run(task.address).await?;
     let worker = attendance.worker();
@@ -112,7 +108,7 @@ async fn work_through_block(
     let owner = WorkerBlock::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block =
         Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
-    let done = block.work(&mut attendance, machine).await;
+    let done = block.work(&mut attendance).await;
     let is_asking = matches!(block.state, State::Committing);
     block.state = State::Idle;
     match &done {
@@ -216,13 +212,7 @@ impl Output {
 struct OutputUpload(JoinHandle<Result<(), WorkError>>);
 
 impl<'a> Block<'a> {
-    async fn work(
-        &mut self,
-        attendance: &mut RunAttendance,
-        mut machine: Option<&mut MachineLoad>,
-    ) -> Result<BlockOutcome, WorkError> {
-        // Before the first request for chunks, because the leader's answer depends on the load.
-        self.report_load(attendance, &mut machine).await;
+    async fn work(&mut self, attendance: &mut RunAttendance) -> Result<BlockOutcome, WorkError> {
         let mut beats = interval(HEARTBEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -242,22 +232,8 @@ impl<'a> Block<'a> {
                     }
                 },
                 state = self.state.advance() => self.enter(state?, attendance).await?,
-                _ = beats.tick() => {
-                    self.report_load(attendance, &mut machine).await;
-                    attendance.tell(self.heartbeat()).await;
-                }
+                _ = beats.tick() => attendance.tell(self.heartbeat()).await,
             }
-        }
-    }
-
-    async fn report_load(
-        &self,
-        attendance: &RunAttendance,
-        machine: &mut Option<&mut MachineLoad>,
-    ) {
-        if let (Some(machine), Some(node)) = (machine, self.files.near()) {
-            let (disk, load) = machine.sample();
-            attendance.tell(Event::Measured { node, disk, load }).await;
         }
     }
 

@@ -153,6 +153,7 @@ pub(crate) fn node(
     member: &Member,
     membership: &DfsMembership,
     usage: Option<Usage>,
+    load: Option<NodeLoad>,
 ) -> FilesNodeView {
     FilesNodeView {
         node: member.node.to_string(),
@@ -163,12 +164,15 @@ pub(crate) fn node(
         free_bytes: Some(usage.map_or(member.free_bytes, |usage| usage.free_bytes)),
         damaged: usage.map(|usage| usage.damaged),
         damaged_bytes: usage.map(|usage| usage.damaged_bytes),
+        disk_load: load.map(|load| load.disk()),
+        processor_load: load.map(|load| load.processors()),
     }
 }
 
 /// A member that is not connected.
 pub(crate) fn missing(node: NodeId) -> FilesNodeView {
     let (address, chunks, bytes, free_bytes, damaged, damaged_bytes) = Default::default();
+    let (disk_load, processor_load) = Default::default();
     FilesNodeView {
         node: node.to_string(),
         address,
@@ -178,6 +182,8 @@ pub(crate) fn missing(node: NodeId) -> FilesNodeView {
         free_bytes,
         damaged,
         damaged_bytes,
+        disk_load,
+        processor_load,
     }
 }
 
@@ -201,7 +207,8 @@ pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> Result<(), CliError> {
     }
     let damaged: u64 = nodes.iter().filter_map(|node| node.damaged).sum();
     let damaged_bytes = nodes.iter().filter_map(|node| node.damaged_bytes).sum();
-    let mut table = Table::new(&["NODE", "ADDRESS", "STATE", "CHUNKS", "SIZE", "FREE"]);
+    let mut table =
+        Table::new(&["NODE", "ADDRESS", "STATE", "CHUNKS", "SIZE", "FREE", "DISK", "CPU"]);
     for node in nodes {
         let shown = |text: Option<String>| text.unwrap_or_else(|| "?".into());
         let state = match (&node.address, node.is_member) {
@@ -212,7 +219,9 @@ pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> Result<(), CliError> {
         let chunks = node.chunks.map(|chunks| chunks.to_string());
         let sizes = [node.bytes, node.free_bytes].map(|bytes| shown(bytes.map(format_bytes)));
         let row = [node.node, shown(node.address), state.into(), shown(chunks)];
-        table.row(row.into_iter().chain(sizes).collect());
+        let percent = |load: Option<f64>| shown(load.map(|load| format!("{:.0}%", load * 100.0)));
+        let loads = [node.disk_load, node.processor_load].map(percent);
+        table.row(row.into_iter().chain(sizes).chain(loads).collect());
     }
     table.print()?;
     if damaged > 0 {
