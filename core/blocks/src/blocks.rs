@@ -8,7 +8,7 @@ use crate::chunks::{ChunkTable, NodeIndex, NodeTable};
 use crate::event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
 use crate::idle::IdleWorkers;
 use crate::ledger::{BlockState, Ledger};
-use crate::measures::NodeLoad;
+use crate::measures::MeasuredLoad;
 use crate::plan::ChunkPlan;
 use crate::schedulers::BlockPolicy;
 use crate::workers::BlockWorkers;
@@ -137,7 +137,7 @@ impl Blocks {
             Event::Gone { worker } => self.give_up(worker, effects),
             Event::Measured { node, disk, load } => {
                 let node = self.nodes.index_of(node);
-                self.nodes.set_load(node, NodeLoad::new(disk, load));
+                self.nodes.set_load(node, MeasuredLoad::new(disk, load));
             }
             Event::Tick => {}
         }

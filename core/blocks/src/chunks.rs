@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
-use crate::measures::{NodeLoad, ReadRate};
+use crate::measures::{MeasuredLoad, ReadRate};
 
 /// Index of a node in [`NodeTable`].
 pub(crate) type NodeIndex = u32;
@@ -52,7 +52,7 @@ impl ChunkTable {
 pub(crate) struct NodeTable {
     indices: BTreeMap<NodeId, NodeIndex>,
     /// By node index: the load, if the node has reported it.
-    loads: Vec<Option<NodeLoad>>,
+    loads: Vec<Option<MeasuredLoad>>,
     /// By node index: the rate at which workers there last read.
     pub rates: Vec<ReadRate>,
 }
@@ -72,14 +72,14 @@ impl NodeTable {
     }
 
     /// A node has reported its load.
-    pub fn set_load(&mut self, node: NodeIndex, load: NodeLoad) {
+    pub fn set_load(&mut self, node: NodeIndex, load: MeasuredLoad) {
         self.loads[node as usize] = Some(load);
     }
 
     /// The load of each node, by node index. A node that has not reported is unknown, and not idle:
     /// it counts as loaded as the mean of the others.
-    pub fn loads(&self) -> Vec<NodeLoad> {
-        let mean = NodeLoad::mean(self.loads.iter().copied().flatten());
+    pub fn loads(&self) -> Vec<MeasuredLoad> {
+        let mean = MeasuredLoad::mean(self.loads.iter().copied().flatten());
         self.loads.iter().map(|load| load.unwrap_or(mean)).collect()
     }
 }

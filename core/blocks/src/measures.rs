@@ -10,27 +10,27 @@ fn weight(over_us: u64) -> f64 {
 
 /// The load of a node, as the node last reported it; both values are fractions from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct NodeLoad {
+pub(crate) struct MeasuredLoad {
     pub disk: f64,
     pub load: f64,
 }
 
-impl NodeLoad {
+impl MeasuredLoad {
     /// A load of these values; what is no number counts as 0.
     pub fn new(disk: f64, load: f64) -> Self {
         let fraction = |part: f64| if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) };
-        NodeLoad { disk: fraction(disk), load: fraction(load) }
+        MeasuredLoad { disk: fraction(disk), load: fraction(load) }
     }
 
     /// The mean of loads; 0 if there are none. The mean of (0.2, 0) and (0.4, 1) is (0.3, 0.5).
-    pub fn mean(loads: impl Iterator<Item = NodeLoad>) -> Self {
-        let (mut sum, mut count) = (NodeLoad::default(), 0.0_f64);
-        for NodeLoad { disk, load } in loads {
-            sum = NodeLoad { disk: sum.disk + disk, load: sum.load + load };
+    pub fn mean(loads: impl Iterator<Item = MeasuredLoad>) -> Self {
+        let (mut sum, mut count) = (MeasuredLoad::default(), 0.0_f64);
+        for MeasuredLoad { disk, load } in loads {
+            sum = MeasuredLoad { disk: sum.disk + disk, load: sum.load + load };
             count += 1.0;
         }
         let count = count.max(1.0);
-        NodeLoad { disk: sum.disk / count, load: sum.load / count }
+        MeasuredLoad { disk: sum.disk / count, load: sum.load / count }
     }
 }
 

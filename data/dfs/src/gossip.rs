@@ -60,6 +60,13 @@ pub struct Neighbour {
     pub load: Option<NodeLoad>,
 }
 
+impl Neighbour {
+    /// A node that has not measured its load yet.
+    pub fn new(address: SocketAddr, transfer: SocketAddr, free_bytes: u64) -> Self {
+        Neighbour { address, transfer, free_bytes, load: None }
+    }
+}
+
 /// This node's gossip.
 pub(crate) struct Gossip {
     handle: ChitchatHandle,
@@ -128,7 +135,7 @@ impl Gossip {
     /// Publishes this node's load.
     pub async fn tell_load(&self, load: NodeLoad) {
         let value = format!("{} {}", load.disk_milli, load.processors_milli);
-        self.handle.with_chitchat(|chitchat| chitchat.self_node_state().set(LOAD, value)).await;
+        self.handle.with_chitchat(|chitchat| chitchat.self_node_state().set(LOAD, &value)).await;
     }
 
     /// Watches the set of nodes that are alive, including this one.
@@ -246,7 +253,7 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let transfer = "127.0.0.1:9".parse().unwrap();
-        let me = Neighbour { address, transfer, free_bytes: number, load: None };
+        let me = Neighbour::new(address, transfer, number);
         (
             Gossip::start("test", DataKeys::of(access), NodeId(number), me, socket, seeds)
                 .await

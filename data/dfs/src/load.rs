@@ -22,8 +22,8 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// Position in `/sys/dev/block/DEVICE/stat` of the time for which the device was busy, ms.
 const BUSY_MS: usize = 9;
 
-/// Positions in a line of `/proc/stat`, after its name, of the time for which the processor was idle
-/// or waited for a disk.
+/// Positions in a line of `/proc/stat`, after its name, of the time for which the processor was
+/// idle or waited for a disk.
 const IDLE: [usize; 2] = [3, 4];
 
 /// How the load of a node is measured.

@@ -65,6 +65,7 @@ pub struct PreparedNode {
     address: SocketAddr,
     audit_bytes: u64,
     scrub_bytes_per_s: u64,
+    load: LoadOptions,
 }
 
 /// The reason why a node cannot be started.
@@ -199,12 +200,10 @@ impl DfsNode {
         identity.may_be_of(membership.system)?;
         let saved = database.saved()?;
         let database = Arc::new(database);
-        let (transfer, free_bytes) = (server.addr(), room.free_bytes());
-        let me = Neighbour { address, transfer, free_bytes, load: None };
+        let me = Neighbour::new(address, server.addr(), room.free_bytes());
         let gossip_id = format!("{}/{}", access.cluster, membership.system);
-        let gossip =
-            Gossip::start(&gossip_id, DataKeys::of(&access), node, me, socket, &membership.nodes)
-                .await;
+        let keys = DataKeys::of(&access);
+        let gossip = Gossip::start(&gossip_id, keys, node, me, socket, &membership.nodes).await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
         let (ring_inputs, ring_receiver) = mpsc::sync_channel(MAX_QUEUED_INPUTS);

@@ -31,7 +31,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
         "compute/sim",
         &["run.rs", "run/client.rs", "run/dispatchers.rs", "run/dispatchers/dispatcher.rs"],
     ),
-    ("core/blocks", &["schedulers/mod.rs", "schedulers/io_aware.rs", "schedulers/lean.rs"]),
     ("core/jobs", &["dependencies.rs", "spec.rs"]),
     ("core/jobs", &["lineage.rs", "lineage/missing_objects.rs"]),
     ("core/ring", &["list.rs", "rename.rs", "serve.rs", "syncing.rs"]),

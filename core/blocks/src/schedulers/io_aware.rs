@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
-use crate::measures::NodeLoad;
+use super::scheduler::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
+use crate::measures::MeasuredLoad;
 use crate::sizes::{Sizer, Sizes};
 
 /// The I/O-aware scheduler: the weights of measurements. The rest, `1 - alpha - beta`, is the
@@ -30,7 +30,7 @@ impl IoAware {
     /// The score of a node that was assigned the fraction `usage` of the file's chunks; 1 is best.
     /// With weights of 1/2 for the disk and 1/4 for the load, a node with half of the chunks, a
     /// disk in use half of the time and a load of 1/4 has the score 0.5625.
-    fn score(&self, usage: f64, node: &NodeLoad) -> f64 {
+    fn score(&self, usage: f64, node: &MeasuredLoad) -> f64 {
         let delta = 1.0 - self.alpha - self.beta;
         1.0 - (delta * usage + self.alpha * node.disk + self.beta * node.load)
     }
@@ -55,7 +55,7 @@ impl BlockScheduler for IoAware {
         shares
     }
 
-    fn need(&self, part: f64, node: &NodeLoad) -> f64 {
+    fn need(&self, part: f64, node: &MeasuredLoad) -> f64 {
         1.0 - self.score(part, node)
     }
 }
@@ -73,8 +73,8 @@ mod tests {
         let mut chunks = ChunkTable::default();
         (0..90).for_each(|_| chunks.push(1, [1, 2].into_iter()));
         let free: Vec<u32> = (0..90).collect();
-        let mut loads = [NodeLoad::default(); 3];
-        loads[1] = NodeLoad::new(busy, busy);
+        let mut loads = [MeasuredLoad::default(); 3];
+        loads[1] = MeasuredLoad::new(busy, busy);
         let input = AssignmentInput {
             chunks: &chunks,
             free: &free,
@@ -101,21 +101,25 @@ mod tests {
     fn a_node_that_has_not_reported_counts_as_the_mean_of_the_others() {
         let mut nodes = NodeTable::new();
         let [first, second, silent] = [1, 2, 3].map(|node| nodes.index_of(NodeId(node)));
-        assert_eq!(nodes.loads()[silent as usize], NodeLoad::default(), "none has reported");
-        nodes.set_load(first, NodeLoad::new(0.2, 0.0));
-        nodes.set_load(second, NodeLoad::new(0.4, 1.0));
-        let (silent, expected) = (nodes.loads()[silent as usize], NodeLoad::new(0.3, 0.5));
+        assert_eq!(nodes.loads()[silent as usize], MeasuredLoad::default(), "none has reported");
+        nodes.set_load(first, MeasuredLoad::new(0.2, 0.0));
+        nodes.set_load(second, MeasuredLoad::new(0.4, 1.0));
+        let (silent, expected) = (nodes.loads()[silent as usize], MeasuredLoad::new(0.3, 0.5));
         assert!((silent.disk - expected.disk).abs() < 1e-9 && silent.load == expected.load);
-        nodes.set_load(first, NodeLoad::new(7.0, f64::NAN));
-        assert_eq!(nodes.loads()[first as usize], NodeLoad::new(1.0, 0.0), "only fractions count");
+        nodes.set_load(first, MeasuredLoad::new(7.0, f64::NAN));
+        assert_eq!(
+            nodes.loads()[first as usize],
+            MeasuredLoad::new(1.0, 0.0),
+            "only fractions count"
+        );
     }
 
     #[test]
     fn scores_are_those_of_listing_3() {
-        let busy = NodeLoad::new(0.5, 0.25);
+        let busy = MeasuredLoad::new(0.5, 0.25);
         let scheduler = IoAware { alpha: 0.5, beta: 0.25 };
         assert_eq!(scheduler.score(0.5, &busy), 1.0 - (0.25 * 0.5 + 0.5 * 0.5 + 0.25 * 0.25));
-        assert_eq!(scheduler.score(0.0, &NodeLoad::default()), 1.0);
+        assert_eq!(scheduler.score(0.0, &MeasuredLoad::default()), 1.0);
         assert_eq!(scheduler.need(0.5, &busy), 0.4375);
     }
 }

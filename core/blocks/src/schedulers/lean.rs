@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
+use super::scheduler::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
 use crate::measures::ReadRate;
 use crate::sizes::Sizes;
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
+use super::scheduler::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
 
 /// The multiwave scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +90,6 @@ mod tests {
         assert_eq!(waves(0, None, 0), [32, 16, 8, 4, 4]);
         assert_eq!(waves(0, Some(1), MIB), [64]);
         assert_eq!(waves(0, Some(3), MIB), [32, 16, 16]);
-        assert_eq!(waves(u64::MAX, Some(9), u64::MAX / 2), [64]);
+        assert_eq!(waves(u64::MAX, Some(3), u64::MAX / 2), [32, 16, 16], "saturated");
     }
 }

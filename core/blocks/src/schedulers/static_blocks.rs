@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
+use super::scheduler::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
 
 pub(super) struct Static;
 

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use eyas_files::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
+use eyas_files::blocks::{Effect, Event, WorkerBlock, WorkerId};
 use eyas_files::{DfsClient, File, RunAddress, RunAttendance, RunSpec, WriteOptions};
 use eyas_types::dfs::{Chunk, FileName, Format, PROBED_BYTES, RecordFormat, is_text};
 use tokio::sync::OnceCell;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use eyas_client::files::{
-    BlockHolder, BlockPlace, DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage,
-    VerifyReport,
+    BlockHolder, BlockPlace, DfsMembership, File, Listing, LostChunk, Member, NodeLoad, Recovery,
+    Usage, VerifyReport,
 };
 use eyas_client::types::dfs::{Attributes, Chunk, FileKind, FileName, NodeId};
 use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, shown};
