@@ -22,7 +22,7 @@ use crate::trust::Trust;
 /// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it
 /// consists of. Both sides must have the same major version. A minor version adds messages, which a
 /// process sends only to sides that have it ([`Hello::minor`]).
-pub const PROTOCOL_VERSION: (u16, u16) = (13, 2);
+pub const PROTOCOL_VERSION: (u16, u16) = (13, 3);
 
 /// Why the other side of a connection cannot be talked to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -78,10 +78,7 @@ impl Draft {
     /// # Errors
     /// If the job has too many templates.
     pub fn leave_out(&mut self, done: &[bool]) -> Result<(), DraftError> {
-        // They hold as little of a node as a task can.
-        let resources = Resources { cpus_milli: 1, ..Resources::default() };
-        let nothing = TaskTemplate { resources, ..TaskTemplate::new(Program::Noop) };
-        let template = self.template(nothing)?;
+        let template = self.template(TaskTemplate::done_earlier())?;
         let nothing = TaskItem { template, values: Vec::new(), inputs: Vec::new() };
         let mut done = done.iter();
         for tasks in &mut self.tasks {
