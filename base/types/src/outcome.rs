@@ -403,8 +403,8 @@ mod tests {
         let said = outcome.in_words(Some(1_000_000));
         assert_eq!(
             said,
-            "timed out: it ran 1.01 s and may run 1.00 s: give it more time with --timeout (`timeout` \
-             in a job file)"
+            "timed out: it ran 1.01 s and may run 1.00 s: give it more time with --timeout \
+             (`timeout` in a job file)"
         );
         let said = outcome.in_words(None);
         assert_eq!(

@@ -11,8 +11,8 @@ use crate::step::JobsStep;
 pub const EQUAL_FAILURES: usize = if cfg!(test) { 3 } else { 20 };
 
 impl Job {
-    /// How all tasks have failed so far, if there are at least [`EQUAL_FAILURES`], and the job is to
-    /// stop then. Tasks that never ran because they need those that failed do not count.
+    /// How all tasks have failed so far, if there are at least [`EQUAL_FAILURES`], and the job is
+    /// to stop then. Tasks that never ran because they need those that failed do not count.
     fn common_failure(&self) -> Option<&str> {
         if !self.spec.halts || self.counts().succeeded > 0 {
             return None;

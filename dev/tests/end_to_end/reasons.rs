@@ -1,4 +1,4 @@
-//! What is said of failures: each reason once, in the words of the door that was used; and jobs that
+//! What is said of failures: each reason once, in the words of the door that was used. Jobs that
 //! stop because all their tasks fail in the same way.
 
 use std::fs;
@@ -54,14 +54,13 @@ fn a_job_that_nobody_watches_stops_when_its_first_tasks_fail_alike() {
     };
     wait_until("it has ended", || counts(&cluster, &job).iter().sum::<u64>() == 200);
     let [failed, cancelled] = counts(&cluster, &job);
-    // Tasks that ran at the same time may have failed, too.
-    assert!((EQUAL_FAILURES..EQUAL_FAILURES + 2).contains(&failed), "{failed} and {cancelled}");
+    // Tasks that the executor had may have failed, too, before it was told to cancel them.
+    assert!((EQUAL_FAILURES..100).contains(&failed), "{failed} and {cancelled}");
     let says = ["the first 20 tasks ended in the same way (exit code 4)", "--halt never"];
     cluster.run(&["job", "wait", &job]).exits(1).says(&says);
+    // The rule holds again after a retry, also with another dispatcher, and can be switched off.
     cluster.restart_dispatcher();
     cluster.wait_for_executors(1);
-    cluster.run(&["job", "wait", &job]).exits(1).says(&says);
-    // The rule holds again after a retry, and can be switched off.
     cluster.run(&["job", "retry", &job]).exits(0);
     cluster.run(&["job", "wait", &job]).exits(1).says(&says);
     let all = cluster.run(&["submit", "--wait", "--halt", "never", file]).exits(1);
@@ -84,7 +83,7 @@ fn explanation_and_log_of_a_task_have_its_command() {
     assert!(explained.contains(&format!("Its command: {command}\n")), "{explained}");
     let log = cluster.run(&["task", "log", "1.1"]).exits(0);
     assert_eq!(log.stdout, "8\n", "standard output has the output of the task alone");
-    let log = log.says(&[&format!("task 1.1 on n1: {command}"), "exit code 2"]);
+    let log = log.says(&["task 1.1 on ", &format!(": {command}\n"), "exit code 2"]);
     assert_eq!(log.stderr.matches(command).count(), 1, "{}", log.stderr);
     let command = &cluster.ask(&["task", "log", "1.1"], "log")["command"];
     assert_eq!(command[3], "8", "{command}");
@@ -159,7 +158,7 @@ fn an_input_that_would_leave_its_sandbox_is_refused_with_the_job() {
 
 #[test]
 fn a_run_on_a_full_disk_reuses_nothing_and_says_so() {
-    let Some(disk) = SmallDisk::mount("size=2m") else { return };
+    let Some(disk) = SmallDisk::mount("size=2m,mode=700") else { return };
     let home = Home::new();
     let run = || {
         let words = ["run", "--report", "none", "--reuse", "--array", "1-2", "--", "echo", "{}"];

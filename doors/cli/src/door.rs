@@ -125,7 +125,8 @@ mod tests {
                 "add -i cut.py, in a job file inputs = [\"cut.py\"]; or run in the folder of \
                  submission with --in-place, in a job file in_place = true",
                 "add -i cut.py; or run in the folder of submission with --in-place",
-                "add inputs = [\"cut.py\"]; or run in the folder of submission with in_place = true",
+                "add inputs = [\"cut.py\"]; or run in the folder of submission with in_place = \
+                 true",
             ),
             (
                 "give it items with --each, --each-line or --array (`each`, `each_line` or `array` \
@@ -139,9 +140,9 @@ mod tests {
                 "write { file = \"a b\", to = \"x\" }",
             ),
             (
-                "a (--timeout 5s (`timeout` in a job file) helps), b --cpus N (`cpus` in a job file)",
-                "a (--timeout 5s helps), b --cpus N",
-                "a (`timeout` helps), b `cpus`",
+                "a (--timeout 5s (`timeout` in a job file) helps), --cpus N (`cpus` in a job file)",
+                "a (--timeout 5s helps), --cpus N",
+                "a (`timeout` helps), `cpus`",
             ),
             (
                 "nothing of a job file) here",

@@ -52,6 +52,7 @@ pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Err
         && let Some(hint) = hint(unexpected, words)
     {
         error.remove(ContextKind::Suggested);
+        error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
     }
     error

@@ -247,7 +247,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> Result<(), CliError> {
         if task.item.is_empty() { String::new() } else { format!(" ({})", quoted(&task.item)) };
     out!("Task {}{item}: {}.", task.task, task.state)?;
     if !task.command.is_empty() {
-        out!("Its command: {}", command_line(&task.command))?;
+        out!("Its command: {}", shortened(&command_line(&task.command), MAX_QUOTED_CHARS))?;
     }
     explanation.because.iter().try_for_each(|line| out!("{line}"))?;
     if explanation.inputs.is_empty() {

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use blake3::Hasher;
-use eyas_types::{Program, Resources, TaskItem, TaskTemplate, Template};
+use eyas_types::{TaskItem, TaskTemplate, Template};
 
 use crate::draft::{Draft, DraftError, DraftTasks};
 
@@ -109,6 +109,8 @@ fn feed(hasher: &mut Hasher, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::Program;
+
     use super::*;
     use crate::{CommandWords, InputFields, OneOrMore, TaskFields};
 

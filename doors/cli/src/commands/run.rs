@@ -148,8 +148,8 @@ async fn run_on_own(
     done
 }
 
-/// Starts a cluster: with the results of earlier runs, if they are given and can be used. `folders` are that of temporary files, and that of a cluster of which
-/// nothing stays.
+/// Starts a cluster: with the results of earlier runs, if they are given and can be used. The
+/// folders are that of temporary files, and that of a cluster of which nothing stays.
 async fn start_reusing(
     mut kept: Option<KeptResults>,
     (temporary, folder): (&Path, &Path),

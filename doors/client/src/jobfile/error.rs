@@ -391,7 +391,7 @@ pub enum TaskFieldsError {
     #[error(
         "`{key}` puts an input at `{name}`, which is not in the folder of its task: write a \
          relative path without `..`, such as in/{}",
-        name.rsplit(|byte| *byte == b'/').map(Name::from).find(|part| !part.is_empty() && *part != "..").unwrap_or_else(|| "a.txt".into())
+        last_part(.name)
     )]
     OutsideSandbox {
         /// The key of the input.
@@ -476,6 +476,13 @@ fn of_outputs(output: Option<&Name>, outputs: &[Name]) -> String {
         (Some(output), []) => format!(" `{output}`: add outputs = [\"{output}\"] to that task"),
         (Some(output), named) => format!(" `{output}`: write {}{more}", named.join(" or ")),
     }
+}
+
+/// The last part of a path that can be the name of a file.
+fn last_part(path: &Name) -> Name {
+    let mut parts = path.rsplit(|byte| *byte == b'/');
+    let part = parts.find(|part| !part.is_empty() && *part != b"." && *part != b"..");
+    part.unwrap_or(b"a.txt").into()
 }
 
 /// What to do about a line that lacks a column.

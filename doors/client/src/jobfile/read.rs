@@ -189,10 +189,17 @@ fn toml_mistake(text: &str, error: &toml::de::Error) -> Mistake {
 fn syntax_mistake(text: &str, at: usize, said: &str) -> Mistake {
     /// Characters of a line that are shown.
     const SHOWN: usize = 120;
+    // A text without an end swallows what follows, and the parser is surprised further on.
+    let (at, said) = match end_of_open_text(text, at) {
+        Some(end) => (end, "invalid basic string"),
+        None => (at, said),
+    };
     let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[begin..].lines().next().unwrap_or_default();
     let column = text[begin..at].chars().count();
-    // The end of the line is where something is missing.
+    let is_at_end = text[at..].lines().next().is_none_or(|rest| rest.trim().is_empty());
+    let is_empty = is_at_end && said.starts_with("string values must be quoted");
+    let said = if is_empty { "missing value" } else { said };
     let mark = if column < SHOWN { format!("\n  {}^", " ".repeat(column)) } else { String::new() };
     let shown: String = line.chars().take(SHOWN).map(|c| if c == '\t' { ' ' } else { c }).collect();
     let why = TaskFieldsError::Toml {
@@ -201,6 +208,27 @@ fn syntax_mistake(text: &str, at: usize, said: &str) -> Mistake {
         has_tasks: text.lines().any(|line| line.trim_start().starts_with("[[task]]")),
     };
     Mistake { line: line_at(text, at), column: Some(column + 1), why }
+}
+
+/// The end of the first line, up to the one with this offset, that has a text in double quotes
+/// without an end. Lines with comments, and texts of several lines, are not judged.
+fn end_of_open_text(text: &str, at: usize) -> Option<usize> {
+    if text.contains("\"\"\"") {
+        return None;
+    }
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let is_judged = !line.contains(['#', '\'']);
+        let quotes = line.replace("\\\\", "").replace("\\\"", "").matches('"').count();
+        if is_judged && quotes % 2 == 1 {
+            return Some(begin + line.trim_end().len());
+        }
+        begin += line.len();
+        if begin > at {
+            break;
+        }
+    }
+    None
 }
 
 /// The error for a text that is not TOML, if it begins like one of another format.
@@ -303,6 +331,17 @@ mod tests {
                 Some(b"[[task]]\ncommand = [\"a\"\n"),
                 "f.toml, line 2, column 11: a list has no end: write `]` behind its last value\n  \
                  command = [\"a\"\n            ^",
+            ),
+            (
+                "h.toml",
+                Some(b"[[task]]\ncommand = [\"a]\nid = \"x\"\n"),
+                "h.toml, line 2, column 14: a text has no end: write `\"` behind it\n  command = \
+                 [\"a]\n               ^",
+            ),
+            (
+                "i.toml",
+                Some(b"[[task]]\nid =\n"),
+                "i.toml, line 2, column 5: the key has no value: write one behind the `=`\n  id =\n",
             ),
             (
                 "g.toml",
