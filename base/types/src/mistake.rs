@@ -6,9 +6,51 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// How a parser of TOML begins to say what is wrong, and the same for people, with what to write.
+const SYNTAX: &[(&str, &str)] = &[
+    ("unclosed array table", "`]]` is missing: write two brackets on each side, such as [[task]]"),
+    ("unclosed array", "a list has no end: write `]` behind its last value"),
+    ("unclosed inline table", "a table in braces has no end: write `}` behind its last value"),
+    ("unclosed table", "`]` is missing at the end of a name in brackets"),
+    ("missing table open", "`[` is missing before a name in brackets"),
+    ("missing comma between array", "a comma is missing between two values of a list"),
+    ("missing comma between key", "a comma is missing between two keys of a table in braces"),
+    ("extra comma", "there is a comma too many: remove one"),
+    ("key with no value", "this is a key without a value: write KEY = VALUE"),
+    ("missing assignment", "`=` is missing: write KEY = VALUE"),
+    ("extra assignment", "there is a `=` too many: remove one"),
+    ("extra `=`", "there is a `=` too many: remove one"),
+    ("unexpected `=` in array", "a list has values only: write a table in braces, {KEY = VALUE}"),
+    ("missing value", "the key has no value: write one behind the `=`"),
+    ("string values must be quoted", "a text must be in quotes: write \"TEXT\""),
+    ("invalid basic string", "a text has no end: write `\"` behind it"),
+    ("invalid literal string", "a text has no end: write `'` behind it"),
+    ("invalid multi-line basic string", "a text has no end: write `\"\"\"` behind it"),
+    ("invalid multi-line literal string", "a text has no end: write `'''` behind it"),
+    ("duplicate key", "this key is given twice: leave one of them out"),
+    (
+        "unexpected key or value",
+        "there is more behind the value of a key: begin a new line, or write `#` before a comment",
+    ),
+    (
+        "invalid unquoted key",
+        "a key has letters, digits, `-` and `_` only: write a key with other characters in quotes",
+    ),
+    ("unquoted keys cannot be empty", "a key is missing before the `=`"),
+    ("unexpected leading zero", "a number cannot begin with 0: leave the 0 out"),
+    (
+        "missing escaped value",
+        "`\\` begins a special character in double quotes: write `\\\\`, or put the text in single \
+         quotes",
+    ),
+];
+
 /// What a reader of TOML or JSON says, for people: `invalid type: integer `3`, expected a string`
 /// becomes "this is the number 3: write a text in quotes".
 pub fn plainly(said: &str) -> String {
+    if let Some((_, plain)) = SYNTAX.iter().find(|(begin, _)| said.starts_with(begin)) {
+        return (*plain).to_owned();
+    }
     let quoted = |text: &str| text.trim_matches('`').to_owned();
     let known = |rest: &str| -> Vec<String> {
         rest.split([',', ' ']).filter(|word| word.starts_with('`')).map(quoted).collect()
@@ -183,7 +225,11 @@ mod tests {
                 "data did not match any variant of untagged enum Words",
                 "this value has none of the forms that it can have here",
             ),
-            ("string values must be quoted", "string values must be quoted"),
+            (
+                "string values must be quoted, expected literal string",
+                "a text must be in quotes: write \"TEXT\"",
+            ),
+            ("some other words", "some other words"),
         ] {
             assert_eq!(plainly(said), plain, "{said}");
         }

@@ -68,6 +68,13 @@ pub enum FailureKind {
     Memory,
 }
 
+/// What to do about a task that has timed out.
+const MORE_TIME: &str = "give it more time with --timeout (`timeout` in a job file)";
+
+/// How the [`reason`](Failure::reason) of a task begins that never ran, because a task whose output
+/// it reads did not succeed. What failed first is told by that task.
+pub const NEEDS_OUTPUT: &str = "it needs an output of ";
+
 impl FailureKind {
     /// Whether a retry can help. Failures of the kinds `Node` and `NodeFull` do not use up a retry.
     pub fn is_retryable(self) -> bool {
@@ -263,10 +270,10 @@ impl Outcome {
         let ran = format_duration_us(self.ran_us);
         match (&self.status, limit_us.map(format_duration_us)) {
             (Status::TimedOut, Some(limit)) => {
-                format!("timed out: it ran {ran}, and its --timeout is {limit}; give it more time")
+                format!("timed out: it ran {ran} and may run {limit}: {MORE_TIME}")
             }
             (Status::TimedOut, None) => {
-                format!("timed out after {ran}: give it more time with --timeout")
+                format!("timed out after {ran}: {MORE_TIME}")
             }
             (status, _) => status.to_string(),
         }
@@ -396,10 +403,14 @@ mod tests {
         let said = outcome.in_words(Some(1_000_000));
         assert_eq!(
             said,
-            "timed out: it ran 1.01 s, and its --timeout is 1.00 s; give it more time"
+            "timed out: it ran 1.01 s and may run 1.00 s: give it more time with --timeout \
+             (`timeout` in a job file)"
         );
         let said = outcome.in_words(None);
-        assert_eq!(said, "timed out after 1.01 s: give it more time with --timeout");
+        assert_eq!(
+            said,
+            "timed out after 1.01 s: give it more time with --timeout (`timeout` in a job file)"
+        );
         assert_eq!(Outcome::of(Status::Exited(3)).in_words(Some(5)), "exit code 3");
     }
 }

@@ -36,6 +36,10 @@ pub const MAX_PUSHED: usize = 65_536;
 /// Maximum number of executors that keep a replica of one output.
 pub const MAX_REPLICAS: u8 = 16;
 
+/// The [`id`](TaskTemplate::id) of the template whose tasks stand for those that an earlier run has
+/// done: they do nothing.
+pub const DONE_EARLIER: &str = "done in an earlier run";
+
 /// The common part of all tasks that are made from the template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskTemplate {
@@ -94,6 +98,19 @@ impl TaskTemplate {
         }
     }
 
+    /// A template whose tasks stand for those that an earlier run has done. They hold as little of
+    /// a node as a task can.
+    pub fn done_earlier() -> Self {
+        let resources = Resources { cpus_milli: 1, ..Resources::default() };
+        let id = Some(DONE_EARLIER.into());
+        TaskTemplate { id, resources, ..TaskTemplate::new(Program::Noop) }
+    }
+
+    /// Whether it is [such a template](TaskTemplate::done_earlier).
+    pub fn is_done_earlier(&self) -> bool {
+        self.program == Program::Noop && self.id.as_deref() == Some(DONE_EARLIER)
+    }
+
     /// All words that may have placeholders: of the command, of the outputs, of the variables.
     pub fn words(&self) -> impl Iterator<Item = &Template> {
         let command = match &self.program {
@@ -139,6 +156,14 @@ pub struct Input {
     pub from: InputFrom,
     /// Name in the sandbox; by default the last component of the source.
     pub name: Option<Name>,
+}
+
+/// Whether a name can be the path of a file in the folder of a task: relative, without `..`, and
+/// not empty.
+pub fn is_in_sandbox(name: &[u8]) -> bool {
+    let mut parts = name.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+    let is_relative = !name.starts_with(b"/") && !name.contains(&0);
+    is_relative && parts.clone().any(|part| part != b".") && parts.all(|part| part != b"..")
 }
 
 /// Source of an input.

@@ -248,6 +248,7 @@ impl Template {
                     word.push(with.staged.get(*input as usize).map_or(&b""[..], Name::as_bytes))
                 }
                 TemplatePart::Number => word.push(with.number.to_string()),
+                TemplatePart::Slot if with.slot == 0 => word.push("{%}"),
                 TemplatePart::Slot => word.push(with.slot.to_string()),
                 TemplatePart::InputList(end) if with.input_list.is_empty() => {
                     word.push(end.written())

@@ -252,15 +252,24 @@ pub enum FromClient {
         /// First index of a template, a task and an object.
         from: u32,
     },
+    /// The job of the submission stops when its first tasks fail in the same way. Not answered.
+    /// Minor version 3.
+    HaltIfAllFail,
 }
 
 impl FromClient {
     /// Whether the message is part of a submission, which is answered as a whole.
     pub fn is_of_submission(&self) -> bool {
-        use FromClient::{Chunks, Items, Numbers, Objects, Submit, Withdraw};
+        use FromClient::{Chunks, HaltIfAllFail, Items, Numbers, Objects, Submit, Withdraw};
         matches!(
             self,
-            Submit { .. } | Objects(_) | Chunks(_) | Items(_) | Numbers { .. } | Withdraw
+            Submit { .. }
+                | Objects(_)
+                | Chunks(_)
+                | Items(_)
+                | Numbers { .. }
+                | HaltIfAllFail
+                | Withdraw
         )
     }
 }

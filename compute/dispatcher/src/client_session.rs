@@ -144,6 +144,7 @@ impl Client {
             | Ask::Chunks(_)
             | Ask::Items(_)
             | Ask::Numbers { .. }
+            | Ask::HaltIfAllFail
             | Ask::Withdraw
             | Ask::Commit
             | Ask::Watch { .. }

@@ -56,8 +56,8 @@ use self::private_file::open_private;
 use self::recent::RecentEntries;
 use self::storing::{ToStore, ToWrite, remove_unsubmitted};
 use self::tables::{
-    CHUNKS, CURRENT, ENTRIES, FILE_SYSTEM, FORMAT, JOBS, META, OUTPUTS, RESULTS, SNAPSHOTS, STORED,
-    SUMMARIES, TRANSACTIONS,
+    CHUNKS, CURRENT, ENTRIES, FILE_SYSTEM, FORMAT, HALTS, JOBS, META, OUTPUTS, RESULTS, SNAPSHOTS,
+    STORED, SUMMARIES, TRANSACTIONS,
 };
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;
@@ -319,6 +319,7 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
         write.open_table(CURRENT)?;
         [ENTRIES, RESULTS].into_iter().try_for_each(|table| write.open_table(table).map(drop))?;
         write.open_table(SUMMARIES)?;
+        write.open_table(HALTS)?;
         write.open_table(OUTPUTS)?;
     }
     write.commit()?;

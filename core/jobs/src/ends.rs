@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::outcome::{Failure, FailureKind};
+use eyas_types::outcome::{Failure, FailureKind, NEEDS_OUTPUT};
 use eyas_types::{AssignmentEnd, ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 
 use crate::event::{JobsAction, SchedulerOrder};
@@ -254,6 +254,9 @@ impl Jobs {
         let Some(job) = self.table.get_mut(task.job) else { return Vec::new() };
         job.recorded.lacked_output_room |= lacked_room;
         let is_cancelled = outcome.status == Status::Cancelled;
+        if !is_cancelled && !outcome.status.is_success() {
+            step.note_failing(task.job);
+        }
         self.queue.forget_refusals(task);
         self.reuse.give_up(task);
         let before: Vec<_> = job.kept_by(task.index).map(|(object, _)| object).collect();
@@ -274,9 +277,8 @@ impl Jobs {
             if is_cancelled {
                 return TaskEnding::cancelled(dependent);
             }
-            let reason = format!(
-                "it needs an output of task {task}, which did not succeed or did not write it"
-            );
+            let reason =
+                format!("{NEEDS_OUTPUT}task {task}, which did not succeed or did not write it");
             TaskEnding::failed(dependent, FailureKind::Dependency, reason)
         };
         hopeless.into_iter().map(in_vain).collect()

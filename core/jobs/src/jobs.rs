@@ -59,6 +59,7 @@ impl Jobs {
         let step = &mut JobsStep::new(self.now_us, effects);
         self.apply(event, step);
         self.pass_time(step);
+        self.halt_hopeless(step);
         step.withdraw_first();
     }
 

@@ -32,6 +32,7 @@
 //! | --- | --- |
 //! | `dependencies.rs` | what tasks wait for, found when a job is checked |
 //! | `ends.rs` | what an end means: retries, refusals, dependents |
+//! | `halting.rs` | when a job stops because all its tasks fail in the same way |
 //! | `losses.rs` | which tasks an executor's loss is counted against |
 //! | `requests.rs` | how jobs come, change and go |
 //! | `log.rs` | what is durable, and what it means when it is read again |
@@ -47,6 +48,7 @@ mod dependencies;
 mod ends;
 mod event;
 mod executors;
+mod halting;
 mod health;
 mod items;
 mod job;
@@ -71,6 +73,7 @@ mod tests;
 pub use config::Config;
 pub use dependencies::Dependencies;
 pub use event::{Effect, Event, JobsAction, SchedulerOrder};
+pub use halting::EQUAL_FAILURES;
 pub use items::Items;
 pub use job::{
     Job, JobSnapshot, JobSummary, NewJob, Phase, RetainedOutput, TaskState, output_bytes,

@@ -87,6 +87,8 @@ impl Jobs {
             (0..count).for_each(|index| self.reuse.note(TaskId { job: id, index }, &self.table));
         }
         self.end_what_cannot_go_on(id, &cancelled, &hopeless, step);
+        // It may have been about to stop.
+        step.note_failing(id);
     }
 
     /// Ends tasks of a job that was read from the journal: tasks whose cancellation was under way,

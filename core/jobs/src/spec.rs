@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use eyas_types::course::JobOwner;
 use eyas_types::matching::Terms;
 use eyas_types::place::PlaceProblem;
-use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
+use eyas_types::task::{
+    MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES, is_in_sandbox,
+};
 use eyas_types::units;
 use eyas_types::{
     Distribution, Input, Name, Need, Numbers, ObjectId, ObjectSpec, Program, TaskItem,
@@ -57,6 +59,10 @@ pub struct JobSpec {
     pub broadcast: Vec<u32>,
     /// Which way they go.
     pub distribution: Distribution,
+    /// Whether the job stops when its first tasks fail in the same way. The journal keeps it in a
+    /// table of its own.
+    #[serde(skip)]
+    pub halts: bool,
     /// Whether the job belongs to the connection of a client, which adds tasks while the job runs.
     /// It is never written to the journal: it ends with the connection.
     #[serde(skip)]
@@ -177,6 +183,11 @@ pub enum SpecError {
          fewer"
     )]
     TooManyPushed,
+    #[error(
+        "an input would be at `{0}`, which is not in the folder of its task: name it by a relative \
+         path without `..`"
+    )]
+    InputName(Name),
     #[error("there is no object {0} to broadcast")]
     NoSuchBroadcast(u32),
     #[error(transparent)]
@@ -214,6 +225,7 @@ impl Extension {
     /// If a template or an expression is invalid.
     pub fn compile(&mut self, compile: Compile<'_>) -> Result<(), SpecError> {
         check_templates(&self.templates)?;
+        check_input_names(self.templates.iter().flat_map(|template| &template.inputs))?;
         self.terms = compile_terms(&self.templates, compile)?;
         Ok(())
     }
@@ -307,6 +319,7 @@ impl JobSpec {
         if edges > MAX_EDGES {
             return Err(SpecError::TooManyEdges(edges));
         }
+        check_input_names(self.templates.iter().flat_map(|template| &template.inputs))?;
         self.check(compile, MAX_EDGES)?;
         self.check_claims()
     }
@@ -378,9 +391,13 @@ impl JobSpec {
         }
         self.terms = compile_terms(&self.templates, compile)?;
         let (mut needs, mut of_templates, mut edges) = (BTreeMap::new(), BTreeMap::new(), 0);
+        // A journal may have jobs of versions that did not look at names.
+        let is_new = max_edges == MAX_EDGES;
         for task in 0..self.items.len() as u32 {
+            let item = self.items.get(task);
+            check_input_names(item.inputs.iter().filter(|_| is_new))?;
             let producers = self
-                .check_item(&self.items.get(task), &mut of_templates)
+                .check_item(&item, &mut of_templates)
                 .map_err(|source| SpecError::Task { task, source })?;
             edges += producers.len() as u64;
             if edges > max_edges {
@@ -440,6 +457,7 @@ impl JobSpec {
         self.terms.extend(terms);
         let mut of_templates = BTreeMap::new();
         let checked = (first as u32..).zip(&items).try_for_each(|(task, item)| {
+            check_input_names(&item.inputs)?;
             // Later tasks do not exist yet, so none waits for them.
             self.check_item(item, &mut of_templates)
                 .map_err(|source| SpecError::Task { task, source })?;
@@ -453,6 +471,15 @@ impl JobSpec {
             self.items.truncate(first);
         }
         checked
+    }
+}
+
+/// Checks that inputs with names are in the folders of their tasks.
+fn check_input_names<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Result<(), SpecError> {
+    let mut names = inputs.into_iter().filter_map(|input| input.name.as_ref());
+    match names.find(|name| !is_in_sandbox(name)) {
+        Some(name) => Err(SpecError::InputName(name.clone())),
+        None => Ok(()),
     }
 }
 
@@ -543,6 +570,36 @@ mod tests {
     fn workflows_without_circles_are_accepted() {
         assert_eq!(chain(&[&[], &[0], &[0, 1, 1], &[2]]).validate(&plain), Ok(()));
         assert_eq!(chain(&[&[1], &[]]).validate(&plain), Ok(()), "a task may need a later one");
+    }
+
+    #[test]
+    fn an_input_that_would_leave_the_folder_of_its_task_is_refused() {
+        for (name, is_refused) in [
+            ("in/a.fits", false),
+            ("./a", false),
+            ("../a", true),
+            ("in/../../a", true),
+            ("/abs", true),
+            ("", true),
+            (".", true),
+            ("a\0b", true),
+        ] {
+            for of_template in [true, false] {
+                let from = InputFrom::Output { task: 0, output: 0 };
+                let input = Input { from, name: Some(name.into()) };
+                let mut spec = chain(&[&[]]);
+                let mut reader = TaskTemplate::new(Program::Noop);
+                let mut item = TaskItem { template: 1, values: Vec::new(), inputs: Vec::new() };
+                let inputs = if of_template { &mut reader.inputs } else { &mut item.inputs };
+                inputs.push(input);
+                spec.templates.push(reader);
+                spec.push(&[item]).unwrap();
+                assert!(spec.is_sound(&plain), "a journal may have it");
+                let expected =
+                    if is_refused { Err(SpecError::InputName(name.into())) } else { Ok(()) };
+                assert_eq!(spec.validate(&plain), expected, "{name:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One call of the decider: its time, and the effects that it asks for.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem;
 
@@ -16,11 +16,13 @@ pub(crate) struct JobsStep<'a> {
     effects: &'a mut Vec<Effect>,
     /// Tasks that are taken out of the queue, and how many effects came before.
     withdrawn: BTreeMap<TaskId, usize>,
+    /// Jobs of which tasks have failed.
+    failing: BTreeSet<JobId>,
 }
 
 impl<'a> JobsStep<'a> {
     pub fn new(now_us: u64, effects: &'a mut Vec<Effect>) -> Self {
-        JobsStep { now_us, effects, withdrawn: BTreeMap::new() }
+        JobsStep { now_us, effects, withdrawn: BTreeMap::new(), failing: BTreeSet::new() }
     }
 
     /// The scheduler must do this.
@@ -46,6 +48,16 @@ impl<'a> JobsStep<'a> {
     /// Takes a task that waits out of the scheduler's queue.
     pub fn withdraw(&mut self, task: TaskId) {
         self.withdrawn.insert(task, self.effects.len());
+    }
+
+    /// A task of the job has failed.
+    pub fn note_failing(&mut self, job: JobId) {
+        self.failing.insert(job);
+    }
+
+    /// Jobs of which tasks have failed since the last call.
+    pub fn take_failing(&mut self) -> BTreeSet<JobId> {
+        mem::take(&mut self.failing)
     }
 
     /// Puts the withdrawal of tasks before all other effects, and removes earlier effects that

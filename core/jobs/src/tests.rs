@@ -4,6 +4,7 @@
 
 mod attached;
 mod borrowing;
+mod halting;
 mod left_out;
 mod pushing;
 mod queueing;
@@ -510,7 +511,9 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
         until_read,
         optional: true,
     });
-    let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
+    // Some jobs stop when their first tasks fail.
+    let halts = readers.len() % 2 == 0;
+    let mut spec = JobSpec { templates: vec![template], halts, ..JobSpec::default() };
     for (index, reads) in readers.iter().enumerate() {
         let input = |task| Input { from: InputFrom::Output { task, output: 0 }, name: None };
         let inputs = (*reads as usize).checked_rem(index + 1).filter(|task| *task < index);

@@ -67,6 +67,7 @@ mod pool;
 mod pool_systems;
 mod printing;
 mod push;
+mod reasons;
 mod reference;
 mod reports;
 mod restarts;

@@ -36,6 +36,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::connect;
+use crate::door::{self, Door};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
@@ -180,6 +181,11 @@ impl Command {
 
 /// Runs a command to its end.
 pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliError> {
+    match &command {
+        Command::Run(_) => door::set(Door::CommandLine),
+        Command::Submit(_) => door::set(Door::JobFile),
+        _ => {}
+    }
     handle(command, &global).await.map_err(|error| connect::with_cluster(error, &global))
 }
 

@@ -52,7 +52,8 @@ pub(crate) fn option_for_all() -> Arg {
 /// The command line with its help arranged for the command line `words`.
 pub(crate) fn arranged(eyas: Command, words: &[OsString]) -> Command {
     let template = template(&eyas);
-    let eyas = eyas.help_template(template);
+    // The help of `eyas` itself leaves nothing out.
+    let eyas = eyas.help_template(template).arg(option_for_all().hide(true));
     let is_option = |word: &&OsString| *word != "--";
     if words.iter().take_while(is_option).any(|word| *word == *format!("--{HELP_ALL}")) {
         return eyas;

@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use eyas_client::types::shown;
 use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened};
 
+use crate::other_names::right_command;
 use crate::words::shell_word;
 
 /// Commands that run a command of the user, which follows after `--`.
@@ -38,14 +39,33 @@ pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Err
         );
         return clap::Error::raw(ErrorKind::ValueValidation, why);
     }
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && is_behind(word, words, &[&[], &["job"], &["task"]])
+        && let Some(instead) = right_command(word)
+    {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![instead.into()]));
+    }
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg)
         && let Some(hint) = hint(unexpected, words)
     {
         error.remove(ContextKind::Suggested);
+        error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
     }
     error
+}
+
+/// Whether a word stands behind one of these commands, each with its words but `eyas`.
+fn is_behind(word: &str, words: &[OsString], commands: &[&[&str]]) -> bool {
+    let is_before = |before: &&OsString| **before != *word;
+    let before: Vec<_> = words.iter().skip(1).take_while(is_before).collect();
+    commands.iter().any(|names| match names.last() {
+        Some(last) => before.last().is_some_and(|before| **before == **last),
+        None => !before.iter().any(|word| !word.as_encoded_bytes().starts_with(b"-")),
+    })
 }
 
 /// The number to write in place of one that cannot be read, by what its reader says.
@@ -70,6 +90,9 @@ fn number_to_write(said: &str) -> Option<String> {
 
 /// The hint for an unexpected word, if the command is one that runs a command of the user.
 fn hint(unexpected: &str, words: &[OsString]) -> Option<String> {
+    if unexpected == "--help-all" {
+        return Some("`--help` shows all options of this command; only `eyas run` has more".into());
+    }
     let begins = |names: &&&[&str]| {
         names.iter().zip(words.iter().skip(1)).all(|(name, word)| *word == **name)
     };
@@ -175,5 +198,30 @@ mod tests {
         for (name, pattern) in [("a.txt", "*.txt"), ("in/a.fits", "in/*.fits"), ("in/a", "in/*")] {
             assert_eq!(pattern_of(name), pattern);
         }
+    }
+
+    #[test]
+    fn commands_of_other_systems_are_answered_with_ours() {
+        let said = |words: &[&str]| {
+            let words: Vec<_> = ["eyas"].iter().chain(words).map(OsString::from).collect();
+            let command = crate::help::arranged(crate::commands::Eyas::command(), &words);
+            with_hint(command.try_get_matches_from(&words).unwrap_err(), &words).to_string()
+        };
+        for (words, says) in [
+            (&["status"][..], "tip: `eyas job list` lists jobs"),
+            (&["logs", "3"], "tip: `eyas task log JOB.INDEX`"),
+            (&["ps"], "tip: `eyas job list`"),
+            (&["--json", "kill", "3"], "tip: `eyas job cancel JOB`"),
+            (&["job", "kill", "3"], "tip: `eyas job cancel JOB`"),
+            (&["task", "logs", "3.1"], "tip: `eyas task log JOB.INDEX`"),
+            (&["model"], "tip: `eyas simulate model`"),
+            (&["submitt", "x"], "tip: a similar subcommand exists: 'submit'"),
+            (&["submit", "--help-all"], "tip: `--help` shows all options of this command"),
+        ] {
+            let said = said(words);
+            assert!(said.contains(says), "{words:?}: {said}");
+        }
+        let whole = said(&["--help-all"]);
+        assert!(whole.contains("Options of every command"), "{whole}");
     }
 }

@@ -1,13 +1,15 @@
 //! The log of this process on standard error. Lines have a time if standard error is a file.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, stderr};
+use std::io::{self, Read, Seek, SeekFrom, Write, stderr};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use rustix::fs::{FileType, fstat};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+use crate::door;
 
 /// Whether standard error is the log file of a process of a cluster.
 static IS_FILE: OnceLock<bool> = OnceLock::new();
@@ -23,10 +25,29 @@ pub(crate) fn start(is_process: bool) {
     let _ = IS_FILE.set(is_process && is_file());
     let filter = tracing_subscriber::EnvFilter::try_from_env("EYAS_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| OwnWords)
+        .with_target(false);
     // An error of writing to standard error cannot be reported there.
     log.log_internal_errors(false).init();
+}
+
+/// Standard error, with messages in the words of the door of this process.
+struct OwnWords;
+
+impl Write for OwnWords {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(line) {
+            Ok(text) => stderr().write_all(door::in_own_words(text).as_bytes())?,
+            Err(_) => stderr().write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stderr().flush()
+    }
 }
 
 /// The beginning of a line in a log file: the time, as in lines of `tracing`. Empty on a terminal.
@@ -53,8 +74,6 @@ pub(crate) fn added(log: &mut File, before: u64, count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     #[test]

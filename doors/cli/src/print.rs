@@ -16,6 +16,7 @@ use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, with_short_quotes};
 use eyas_client::types::{shown, shown_lines};
 use serde::Serialize;
 
+use crate::door;
 use crate::error::{BROKEN_PIPE, CliError};
 use crate::exit_code::ExitCode;
 use crate::log;
@@ -124,7 +125,7 @@ fn json_text(mut json: String) -> Result<(), CliError> {
 
 /// See [`say!`].
 pub(crate) fn speak(words: fmt::Arguments<'_>) {
-    let words = without_long_lines(&words.to_string());
+    let words = without_long_lines(&door::in_own_words(&words.to_string()));
     bytes_to_stderr(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words)).as_bytes());
 }
 

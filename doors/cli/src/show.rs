@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
 use crate::print::{self, out, say};
+use crate::reasons::SharedReason;
 use crate::words;
 
 /// Characters of a name of a job that a table shows: one long name would widen every line.
@@ -245,6 +246,9 @@ pub(crate) fn explanation(explanation: &Explanation) -> Result<(), CliError> {
     let item =
         if task.item.is_empty() { String::new() } else { format!(" ({})", quoted(&task.item)) };
     out!("Task {}{item}: {}.", task.task, task.state)?;
+    if !task.command.is_empty() {
+        out!("Its command: {}", shortened(&command_line(&task.command), MAX_QUOTED_CHARS))?;
+    }
     explanation.because.iter().try_for_each(|line| out!("{line}"))?;
     if explanation.inputs.is_empty() {
         return Ok(());
@@ -308,6 +312,20 @@ pub(crate) fn details(failure: &FailureView) -> Vec<String> {
 pub(crate) fn failure(task: &str, failure: &FailureView) -> String {
     let lines = details(failure).into_iter().map(|line| format!("\n  {line}"));
     format!("task {task} did not succeed: {}{}", failure.status, lines.collect::<String>())
+}
+
+/// The message about tasks that failed for the same reason, with the first of them.
+pub(crate) fn failures(reason: &SharedReason, first: &FailureView) -> String {
+    if reason.tasks.count() == 1 {
+        return failure(&first.task.to_string(), first);
+    }
+    let lines = details(first).into_iter().map(|line| format!("\n    {line}"));
+    format!(
+        "{} did not succeed: {}\n  the first of them:{}",
+        reason.tasks.in_words(),
+        first.status,
+        lines.collect::<String>()
+    )
 }
 
 /// The message about captured output that was cut off.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::JobId;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
-use eyas_client::view::{JobState, JobView};
+use eyas_client::types::{JobId, TaskId};
+use eyas_client::view::{JobState, JobView, TaskView};
 use eyas_client::{Client, Draft, SubmitProgress, WatchEvent};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -17,10 +17,14 @@ use crate::exit_code::ExitCode;
 use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::print::say;
+use crate::reasons::{FailureReasons, is_of_dependent};
 use crate::show;
 
-/// Maximum number of failed tasks that are described; further failed tasks are only counted.
-pub(crate) const MAX_DESCRIBED_FAILURES: usize = 20;
+/// Failed tasks whose reasons are compared; further ones are only counted. The dispatcher tells no
+/// more at a time.
+const MAX_DESCRIBED: usize = 100;
+/// Failed tasks among which those that never ran are counted.
+const MAX_FAILED_READ: u32 = 5000;
 /// Time between two lines about the progress.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Time between two frames of the animation while a job is prepared.
@@ -238,6 +242,7 @@ pub(crate) async fn wait_for_all(
         };
         if !global.json {
             let prefix = if jobs.len() > 1 { format!("job {job}: ") } else { String::new() };
+            progress.warn(&view);
             if view.tasks.failed > 0 {
                 say_failures(client, &view, &progress).await?;
             }
@@ -266,22 +271,42 @@ pub(crate) fn exit_code(ended: &JobView) -> ExitCode {
     }
 }
 
-/// Prints the failed tasks of an ended job, and the reasons.
+/// Prints the failed tasks of an ended job by their reasons.
 async fn say_failures(
     client: &mut Client,
     job: &JobView,
     progress: &ProgressDisplay,
 ) -> Result<(), CliError> {
-    let ToClient::Failures(failures) =
-        client.ask(FromClient::Failures { job: job.job, tasks: Vec::new() }).await?
-    else {
-        return unexpected();
+    let failed = client.tasks(job.job, 0, MAX_FAILED_READ, true).await?;
+    let mut reasons = FailureReasons::default();
+    let is_own = |task: &&TaskView| !is_of_dependent(task.status.as_deref().unwrap_or_default());
+    let described: Vec<_> =
+        failed.iter().filter(is_own).map(|task| task.task.index).take(MAX_DESCRIBED).collect();
+    let answer = match described.is_empty() {
+        true => ToClient::Failures(Vec::new()),
+        false => client.ask(FromClient::Failures { job: job.job, tasks: described }).await?,
     };
-    let described = failures.len().min(MAX_DESCRIBED_FAILURES);
-    for failure in &failures[..described] {
-        progress.suspend(|| say!("{}", show::failure(&failure.task.to_string(), failure)));
+    let ToClient::Failures(failures) = answer else { return unexpected() };
+    let name = |task: TaskId| (task.to_string(), task.index);
+    for failure in &failures {
+        reasons.add(name(failure.task), &failure.status, failure.stderr.as_bytes());
     }
-    let more = job.tasks.failed.saturating_sub(described as u64);
+    let mut listed = failures.len() as u64;
+    for task in &failed {
+        let status = task.status.as_deref().unwrap_or_default();
+        if is_of_dependent(status) {
+            listed += 1;
+            reasons.add(name(task.task), status, b"");
+        }
+    }
+    for reason in reasons.reasons() {
+        let first = failures.iter().find(|failure| failure.task.index == reason.first.1);
+        first
+            .iter()
+            .for_each(|first| progress.suspend(|| say!("{}", show::failures(reason, first))));
+    }
+    reasons.of_dependents().iter().for_each(|message| progress.suspend(|| say!("{message}")));
+    let more = job.tasks.failed.saturating_sub(listed) + reasons.others();
     if more > 0 {
         let (more, job) = (format_count(more, "more task"), job.job);
         progress.suspend(|| {

@@ -294,6 +294,7 @@ impl Client {
             tasks,
             count,
             reuse,
+            halts,
             broadcast,
             distribution,
             see,
@@ -314,6 +315,10 @@ impl Client {
             .send(&[begin])
             .await
             .map_err(|e| too_large(e, "the commands and options of the job"))?;
+        // A dispatcher of an earlier version lets the job go on.
+        if *halts && self.session.minor >= 3 {
+            writer.send(&[FromClient::HaltIfAllFail]).await?;
+        }
         for part in objects.chunks(SUBMISSION_PART) {
             writer.send(&[FromClient::Objects(part.to_vec())]).await?;
         }

@@ -167,9 +167,9 @@ impl DraftTasks {
 const CHUNKS_OF_FILE: usize = 512;
 
 /// What to do if a placeholder has no item.
-pub(crate) const NO_ITEM: &str = "give it items (each, each_line or array; in `eyas run` --each, \
-                                  --each-line or --array), or write `\\{}` for the braces \
-                                  themselves";
+pub(crate) const NO_ITEM: &str = "give it items with --each, --each-line or --array (`each`, \
+                                  `each_line` or `array` in a job file), or write `\\{}` for the \
+                                  braces themselves";
 
 /// Number of tasks after which a draft reports its progress and yields to other work.
 const STEP: usize = 1024;
@@ -184,6 +184,8 @@ pub struct Draft {
     pub(crate) tasks: Vec<DraftTasks>,
     pub(crate) count: usize,
     pub(crate) reuse: bool,
+    /// Whether the job stops when its first tasks fail in the same way.
+    pub(crate) halts: bool,
     pub(crate) broadcast: BTreeSet<u32>,
     pub(crate) distribution: Distribution,
     /// Index in `objects` of each path or URL, as it was written.
@@ -209,6 +211,7 @@ impl Draft {
             tasks: Vec::new(),
             count: 0,
             reuse: false,
+            halts: false,
             broadcast: BTreeSet::new(),
             distribution: Distribution::default(),
             known: HashMap::new(),
@@ -239,6 +242,11 @@ impl Draft {
     /// outputs still exist.
     pub fn reuse_results(&mut self) {
         self.reuse = true;
+    }
+
+    /// Whether the job stops when its first tasks fail in the same way and none succeeds.
+    pub fn halt_if_all_fail(&mut self, halts: bool) {
+        self.halts = halts;
     }
 
     /// Copies this input to all executors that may run tasks of the job, ahead of the tasks.

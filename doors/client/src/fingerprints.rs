@@ -4,7 +4,7 @@
 use std::fmt;
 
 use blake3::Hasher;
-use eyas_types::{Program, Resources, TaskItem, TaskTemplate, Template};
+use eyas_types::{TaskItem, TaskTemplate, Template};
 
 use crate::draft::{Draft, DraftError, DraftTasks};
 
@@ -78,10 +78,7 @@ impl Draft {
     /// # Errors
     /// If the job has too many templates.
     pub fn leave_out(&mut self, done: &[bool]) -> Result<(), DraftError> {
-        // They hold as little of a node as a task can.
-        let resources = Resources { cpus_milli: 1, ..Resources::default() };
-        let nothing = TaskTemplate { resources, ..TaskTemplate::new(Program::Noop) };
-        let template = self.template(nothing)?;
+        let template = self.template(TaskTemplate::done_earlier())?;
         let nothing = TaskItem { template, values: Vec::new(), inputs: Vec::new() };
         let mut done = done.iter();
         for tasks in &mut self.tasks {
@@ -112,6 +109,8 @@ fn feed(hasher: &mut Hasher, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::Program;
+
     use super::*;
     use crate::{CommandWords, InputFields, OneOrMore, TaskFields};
 

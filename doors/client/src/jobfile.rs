@@ -66,6 +66,7 @@ use names::{CommandText, of_values};
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
 use paths::{declared_as, declares_number, kept_path, without_dot};
+use placeholders::WrongWord;
 pub use read::{draft_job, read_job_file, read_job_text};
 pub use values::{
     ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange,
@@ -103,6 +104,9 @@ pub struct TaskFields {
     /// `each_line`.
     #[serde(skip)]
     pub items: Vec<ListLine>,
+    /// The file whose lines `items` are, if it is one file.
+    #[serde(skip)]
+    pub items_from: Option<Name>,
     /// Files that the task reads.
     #[serde(deserialize_with = "one_or_more")]
     pub inputs: Vec<InputFields>,
@@ -316,19 +320,20 @@ impl TaskFields {
         Ok(())
     }
 
-    /// Adds the place of a line to the error that it lacks a column.
+    /// Adds the place of a line to the error of its task: that it lacks a column, or that an input
+    /// which it names is not there.
     fn in_line(&self, line: usize, why: TaskFieldsError) -> TaskFieldsError {
-        let lacks_column = matches!(
-            why,
-            TaskFieldsError::Column { .. } | TaskFieldsError::Draft(DraftError::Column { .. })
-        );
-        match &self.each_line {
-            Some(file) if lacks_column => TaskFieldsError::ShortLine {
-                file: file.clone(),
-                line,
-                separator: self.separator.clone(),
-                why: Box::new(why),
-            },
+        let Some(list) = self.each_line.as_ref().or(self.items_from.as_ref()) else { return why };
+        let list = list.clone();
+        match why {
+            TaskFieldsError::Column { .. } | TaskFieldsError::Draft(DraftError::Column { .. }) => {
+                let (separator, why) = (self.separator.clone(), Box::new(why));
+                TaskFieldsError::ShortLine { file: list, line, separator, why }
+            }
+            TaskFieldsError::Draft(DraftError::Tasks) => why,
+            TaskFieldsError::Draft(_) | TaskFieldsError::Source(_) => {
+                TaskFieldsError::InLine { list, line, why: Box::new(why) }
+            }
             _ => why,
         }
     }
@@ -368,6 +373,7 @@ impl TaskFields {
             (false, true) => return Err(TaskFieldsError::NoCommand),
         };
         self.check_command()?;
+        self.check_placeholders()?;
         let base = draft.folder()?;
         let mut template = TaskTemplate::new(program);
         template.id = self.id.clone();
@@ -424,6 +430,18 @@ impl TaskFields {
             template.keep_streams(max_output);
         }
         Ok(template)
+    }
+
+    /// Refuses or warns of texts in braces that look like placeholders and are none.
+    fn check_placeholders(&self) -> Result<(), TaskFieldsError> {
+        for word in self.command.0.iter().chain(self.env.values()) {
+            match placeholders::in_command(word, &Template::parse(word)) {
+                Some(WrongWord::Refused(why)) => return Err(why),
+                Some(WrongWord::Warned(why)) => tracing::warn!("{why}"),
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a whole command line in one word: a common mistake, which would fail on every node.
@@ -615,6 +633,9 @@ impl TaskFields {
                 (None, Some(into)) => Some(names::of_file(into, index, &found)?),
                 (None, None) => kept_path(&found).filter(|_| self.is_in_sandbox()),
             };
+            if let (Some(name), true) = (&input.name, name.is_some() || into.is_some()) {
+                names::check_name(if into.is_some() { "into" } else { "name" }, name)?;
+            }
             if broadcast {
                 draft.broadcast(&input);
             }

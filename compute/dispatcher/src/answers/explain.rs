@@ -219,7 +219,9 @@ impl Explainer<'_> {
     /// Where a task has ended, and with which times and inputs.
     fn how_ended(&self, job: &Job, index: u32, view: &TaskView, status: &str) -> Vec<String> {
         let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
-        let mut because = vec![format!("It has ended{place}: {status}.")];
+        // Tries count from 1, as in the table of tasks.
+        let which = if view.tries > 1 { format!(" in try {}", view.tries) } else { String::new() };
+        let mut because = vec![format!("It has ended{place}{which}: {status}.")];
         because.extend(view.estimate.map(|estimate| {
             let [waited, ran] = [view.waited_us, view.ran_us].map(units::format_duration_us);
             match in_words(&estimate) {
@@ -235,7 +237,8 @@ impl Explainer<'_> {
         let times = job.tasks[index as usize].recomputed;
         if times > 0 {
             because.push(format!(
-                "It ran {times} times more, as what it kept in the cluster was lost."
+                "It ran {} more, as what it kept in the cluster was lost.",
+                units::format_count(times.into(), "time")
             ));
         }
         let is_missing = |(object, left): (_, &RetainedOutput)| {

@@ -1,6 +1,6 @@
 //! Jobs, tasks, executors and objects as clients are shown them.
 
-use eyas_jobs::{Job, JobSummary, Jobs, Phase};
+use eyas_jobs::{EQUAL_FAILURES, Job, JobSummary, Jobs, Phase};
 use eyas_sched::{ObjectLocations, Scheduler};
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, Name, ObjectId, TaskId, TaskResult, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
@@ -129,6 +129,7 @@ impl<'a> Views<'a> {
             is_output_cut: job.lacked_output_room(),
             warnings: self.why_output_was_cut(job.lacked_output_room()).into_iter().collect(),
         };
+        view.warnings.extend(job.halted_by().map(why_halted));
         if job.has_ended() || job.counts().waiting == 0 {
             return view;
         }
@@ -314,4 +315,12 @@ impl<'a> Views<'a> {
             pools: self.pools.views(),
         }
     }
+}
+
+/// The warning about a job that has stopped because its first tasks have failed in this way.
+fn why_halted(how: &str) -> String {
+    format!(
+        "the first {EQUAL_FAILURES} tasks ended in the same way ({how}), so the job stops. Mend \
+         the cause and run the job again; to run all tasks whatever happens, add --halt never"
+    )
 }

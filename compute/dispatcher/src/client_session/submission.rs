@@ -61,6 +61,13 @@ impl SubmissionInParts {
             FromClient::Numbers { template, numbers } => {
                 self.add(inbox, move |spec| spec.push_numbers(template, &numbers)).await
             }
+            FromClient::HaltIfAllFail => {
+                let halt = |spec: &mut JobSpec| {
+                    spec.halts = true;
+                    Ok(())
+                };
+                self.add(inbox, halt).await
+            }
             _ => {
                 *self = SubmissionInParts::Withdrawn;
                 Ok(())

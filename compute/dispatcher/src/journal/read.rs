@@ -12,7 +12,7 @@ use super::Journal;
 use super::error::JournalProblem;
 use super::output::OutputRange;
 use super::tables::{
-    CHUNKS, CURRENT, ENTRIES, JOBS, RESULTS, SNAPSHOTS, STORED, SUMMARIES, read_parts,
+    CHUNKS, CURRENT, ENTRIES, HALTS, JOBS, RESULTS, SNAPSHOTS, STORED, SUMMARIES, read_parts,
 };
 use crate::expressions::compile;
 use crate::log::OutputDetail;
@@ -66,6 +66,7 @@ impl Journal {
             spec.chunks =
                 chunks.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
         }
+        spec.halts = read.open_table(HALTS)?.get(job.0)?.is_some();
         let snapshot = read_parts(&read.open_table(SNAPSHOTS)?, job.0.into())?;
         let mut replay = match snapshot {
             None => Replay::new(job, spec),

@@ -27,6 +27,9 @@ pub(super) const ENTRIES: NumberedTable = TableDefinition::new("entries");
 pub(super) const RESULTS: NumberedTable = TableDefinition::new("results");
 /// Ended jobs in short. There is none of a job with entries after its snapshot.
 pub(super) const SUMMARIES: TableDefinition<u32, &[u8]> = TableDefinition::new("summaries");
+/// Jobs that stop when their first tasks fail in the same way. Journals of earlier versions do not
+/// have the table: their jobs do not stop.
+pub(super) const HALTS: TableDefinition<u32, ()> = TableDefinition::new("halts");
 /// Bytes in each job's file of captured output.
 pub(super) const OUTPUTS: TableDefinition<u32, u64> = TableDefinition::new("outputs");
 /// The journal's own format, and which the cluster's file system is.

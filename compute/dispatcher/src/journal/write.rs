@@ -16,7 +16,7 @@ use super::output::{OutputAppender, OutputFiles, OutputRange};
 use super::read::{StoredEntry, apply_entries, spec_of};
 use super::storing::ToStore;
 use super::tables::{
-    CHUNKS, CURRENT, ENTRIES, JOBS, META, OUTPUTS, RESULTS, SNAPSHOTS, STORED, SUMMARIES,
+    CHUNKS, CURRENT, ENTRIES, HALTS, JOBS, META, OUTPUTS, RESULTS, SNAPSHOTS, STORED, SUMMARIES,
     TRANSACTIONS, encode, put_parts, read_parts, remove_parts,
 };
 
@@ -107,6 +107,9 @@ impl JournalWriter {
                     }
                 };
                 write.open_table(JOBS)?.insert(job.0, (stored, spec.submitted_unix_ms))?;
+                if spec.halts {
+                    write.open_table(HALTS)?.insert(job.0, ())?;
+                }
             }
             JournalRecord::Objects { job, current } => {
                 let mut table = write.open_table(CURRENT)?;
@@ -148,6 +151,7 @@ impl JournalWriter {
                     .open_table(RESULTS)?
                     .retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                 write.open_table(SUMMARIES)?.remove(job.0)?;
+                write.open_table(HALTS)?.remove(job.0)?;
                 write.open_table(OUTPUTS)?.remove(job.0)?;
             }
         }

@@ -59,9 +59,12 @@ pub enum ServiceError {
     NoTasks(JobId),
     /// The job has no such task.
     #[error(
-        "there is no task {task}: job {} has tasks {} to {last}",
+        "there is no task {task}: job {} has {}",
         task.job,
-        TaskId { index: 0, ..*task }
+        match last.index {
+            0 => format!("one task, {last}"),
+            _ => format!("tasks {} to {last}", TaskId { index: 0, ..*task }),
+        }
     )]
     NoSuchTask {
         /// The task.

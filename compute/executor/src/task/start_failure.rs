@@ -15,7 +15,7 @@ pub(super) fn cannot_start(node: &str, command: &Command, error: &std::io::Error
     let hint = match error.kind() {
         std::io::ErrorKind::NotFound => {
             " (do the program, its interpreter and the working folder exist on this node? --input \
-             brings a program along)"
+             (`inputs` in a job file) brings a program along)"
         }
         std::io::ErrorKind::PermissionDenied if is_on_noexec(command) => {
             " (its file system is mounted with `noexec`, so no program on it can run: move the \

@@ -97,7 +97,9 @@ impl Job {
     /// The task is in the queue now.
     pub(crate) fn queued(&mut self, now_us: u64, index: u32, inputs: &[(ObjectId, u64)]) {
         self.tasks.queued(index, self.time_us(now_us), inputs);
-        self.course.arrived(inputs.iter().map(|(_, size_bytes)| size_bytes).sum());
+        if !self.template_at(index).is_done_earlier() {
+            self.course.arrived(inputs.iter().map(|(_, size_bytes)| size_bytes).sum());
+        }
     }
 
     pub(crate) fn assigned(&mut self, now_us: u64, index: u32, executor: ExecutorId) {
@@ -172,7 +174,7 @@ impl Job {
         if phase == Phase::Cancelled {
             // A cancelled run counts neither as throughput nor in the estimates of time.
             self.course.cancelled(outcome.reads);
-        } else {
+        } else if !self.template_at(index).is_done_earlier() {
             self.course.ended(&EndedTask {
                 at_us,
                 ready_us,

@@ -269,3 +269,25 @@ fn a_cancelled_task_is_no_throughput() {
 fn a_move_that_is_not_allowed_is_refused() {
     diamond().enter(0, Phase::Waiting);
 }
+
+#[test]
+fn what_an_earlier_run_has_done_is_no_part_of_the_course() {
+    let templates = vec![TaskTemplate::new(Program::Noop), TaskTemplate::done_earlier()];
+    let mut spec = JobSpec { templates, ..JobSpec::default() };
+    for template in [0, 1, 1, 1] {
+        let item = TaskItem { template, values: Vec::new(), inputs: Vec::new() };
+        spec.push(&[item]).unwrap();
+    }
+    spec.validate(&|_, _| Ok(None)).unwrap();
+    let mut job = Job::new(JobId(1), spec);
+    for index in 0..4 {
+        job.queued(10, index, &[]);
+        job.assigned(20, index, ExecutorId(0));
+        let ran_us = if index == 0 { 1000 } else { 0 };
+        job.ended(2000, index, 0, "n1".into(), Outcome { ran_us, ..wrote(index) });
+    }
+    job.course.tick(true, Sample { at_us: 2000, ..Sample::default() });
+    let samples = job.samples();
+    assert_eq!(samples.iter().map(|sample| (sample.arrived, sample.ended)).max(), Some((1, 1)));
+    assert_eq!((job.metrics(2000).execution_us, job.counts().succeeded), (1000.0, 4));
+}

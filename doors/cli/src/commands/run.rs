@@ -18,7 +18,8 @@ use crate::error::{CliError, FAILED, INTERRUPTED};
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
 use crate::interrupt::Interrupt;
-use crate::local::LocalFolders;
+use crate::local::{LocalCluster, LocalFolders};
+use crate::node_args::ShapeArgs;
 use crate::print::say;
 use crate::waiting::{self, ProgressDisplay};
 use crate::{report as pages, show, words};
@@ -132,22 +133,47 @@ async fn run_on_own(
         .map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
     let is_kept = args.reuse && args.in_job.folder().is_none();
     let kept = if is_kept { KeptResults::take().await } else { None };
-    let stores = kept.as_ref().map(|_| ScratchFolder::make(&temporary, "stores")).transpose()?;
-    let mut folders = LocalFolders::ephemeral(&folder);
-    if let (Some(kept), Some(stores)) = (&kept, &stores) {
-        let (state, stores) = (kept.folder().to_owned(), stores.path().to_owned());
-        folders = LocalFolders { state, stores, keeps_state: true, ..folders };
-    }
     let shape = args.shape();
-    let (local, client) = tokio::select! {
-        local = start_own(folders, &shape, pool) => local,
+    let (local, client, kept) = tokio::select! {
+        started = start_reusing(kept, (&temporary, &folder), &shape, pool) => started,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
     let done = run_on(&access, client, work, args, None, progress, interrupt).await;
     local.stop().await;
-    kept.into_iter().for_each(KeptResults::keep);
+    if let Some((kept, stores)) = kept {
+        drop(stores);
+        kept.keep();
+    }
     done
+}
+
+/// Starts a cluster: with the results of earlier runs, if they are given and can be used. The
+/// folders are that of temporary files, and that of a cluster of which nothing stays.
+async fn start_reusing(
+    mut kept: Option<KeptResults>,
+    (temporary, folder): (&Path, &Path),
+    shape: &ShapeArgs,
+    pool: Option<RunPool>,
+) -> Result<(LocalCluster, Client, Option<(KeptResults, ScratchFolder)>), CliError> {
+    let mut has_failed = false;
+    while let Some(journal) = kept.take() {
+        let scratch = ScratchFolder::make(temporary, "stores")?;
+        let (state, stores) = (journal.folder().to_owned(), scratch.path().to_owned());
+        let own = LocalFolders::ephemeral(folder);
+        let folders = LocalFolders { state, stores, keeps_state: true, ..own };
+        match start_own(folders, shape, pool.clone()).await {
+            Ok((local, client)) => return Ok((local, client, Some((journal, scratch)))),
+            // A new journal is tried once.
+            Err(error) if has_failed => return Err(error),
+            Err(error) => {
+                kept = journal.after_failed_start(error)?;
+                has_failed = true;
+            }
+        }
+    }
+    let (local, client) = start_own(LocalFolders::ephemeral(folder), shape, pool).await?;
+    Ok((local, client, None))
 }
 
 /// Whether the job runs on a cluster that is there: on the one that is named, as with every
@@ -246,7 +272,7 @@ async fn run_on(
         },
         progress,
         files,
-        HaltWatch::new(args.results.halt.clone(), tasks - succeeded - failed, succeeded > 0),
+        HaltWatch::new(args.results.halt.clone(), tasks - succeeded - failed),
         stops,
     );
     // Nothing restarts the dispatcher of a cluster that this command has started.
@@ -257,6 +283,7 @@ async fn run_on(
     output.finish(access, job).await?;
     let code = if output.has_cut() { code_after_cut(code, args) } else { code };
     output.without_done(&mut ended.tasks);
+    output.progress.warn(&ended);
     say!("{}", show::summary(&ended));
     let resume = output.files.record.take().and_then(|record| how_to_resume(record.end()));
     // On a cluster that stays, the job itself goes on.

@@ -34,6 +34,10 @@ pub(crate) struct SubmitArgs {
     /// command on the same versions of the inputs
     #[arg(long, visible_alias = "update")]
     reuse: bool,
+    /// `never`: run all tasks, even if the first 20 fail in the same way. Otherwise the job stops
+    /// then
+    #[arg(long, value_name = "RULE", value_parser = ["never"], hide_possible_values = true)]
+    halt: Option<String>,
     #[command(flatten)]
     reconnect: ReconnectArgs,
 }
@@ -81,6 +85,9 @@ async fn submit_file(
     };
     if args.reuse {
         draft.reuse_results();
+    }
+    if args.halt.is_some() {
+        draft.halt_if_all_fail(false);
     }
     if let Some(distribution) = args.distribution {
         draft.distribute(distribution);

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use eyas_client::Client;
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
+use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened};
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, Name, Status, TaskId};
 use eyas_client::view::TaskView;
@@ -159,9 +160,28 @@ async fn log(
             "task {task} has not ended, so it has no log yet: `eyas explain {task}` shows its state"
         )
         .into()),
-        ToClient::Log(Some(result)) if global.json => print_log_as_json(&result),
-        ToClient::Log(Some(result)) => print_log(&result, only_stderr),
+        ToClient::Log(Some(result)) => {
+            let ToClient::Explained(explanation) = client.ask(FromClient::Explain { task }).await?
+            else {
+                return unexpected();
+            };
+            if global.json {
+                return print_log_as_json(&explanation.task, &result);
+            }
+            say_how_it_ran(&explanation.task);
+            print_log(&result, only_stderr)
+        }
         _ => unexpected(),
+    }
+}
+
+/// Says the command of a task that has ended, and where it ran. Standard output has the output of
+/// the task alone.
+fn say_how_it_ran(task: &TaskView) {
+    if !task.command.is_empty() {
+        let on = task.executor.as_ref().map_or_else(String::new, |name| format!(" on {name}"));
+        let command = shortened(&show::command_line(&task.command), MAX_QUOTED_CHARS).into_owned();
+        say!("task {}{on}: {command}", task.task);
     }
 }
 
@@ -183,10 +203,11 @@ fn print_log(result: &TaskResult, only_stderr: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-fn print_log_as_json(result: &TaskResult) -> Result<(), CliError> {
+fn print_log_as_json(task: &TaskView, result: &TaskResult) -> Result<(), CliError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let outcome = &result.outcome;
     let log = json!({
+        "command": task.command,
         "status": outcome.in_words(None),
         "stdout": text(&outcome.stdout),
         "stderr": text(&outcome.stderr),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::shown::with_short_quotes;
+use eyas_client::types::task::DONE_EARLIER;
 use eyas_client::types::{JobId, TaskId};
 use eyas_client::view::graph::JobGraph;
 use eyas_client::view::{FailureView, JobReport, TaskView};
@@ -13,6 +13,7 @@ use eyas_client::{Client, ClientError};
 
 use crate::connect::unexpected;
 use crate::error::CliError;
+use crate::reasons::by_reason;
 
 /// Tasks that a report looks at: twice as many as its table has. Of a larger job, it looks at parts
 /// that are spread evenly. Each run with a report waits for this.
@@ -45,6 +46,22 @@ pub(crate) struct FailureGroup {
     pub count: u64,
     /// The first of these tasks.
     pub examples: Vec<FailureView>,
+}
+
+impl JobDetails {
+    /// Number of tasks that an earlier run had done, so that they did not run.
+    pub fn done_earlier(&self) -> u64 {
+        let templates = self.graph.iter().flat_map(|graph| &graph.templates);
+        let done = templates.filter(|template| {
+            template.id.as_deref() == Some(DONE_EARLIER) && template.command.is_empty()
+        });
+        done.map(|template| template.tasks.total()).sum()
+    }
+}
+
+/// Whether an earlier run had done the task, so that it did not run.
+pub(super) fn is_done_earlier(task: &TaskView) -> bool {
+    task.id.as_deref() == Some(DONE_EARLIER) && task.command.is_empty()
 }
 
 /// The figures of the dispatcher.
@@ -115,87 +132,9 @@ fn of_task(task: &TaskView) -> (TaskId, &str) {
     (task.task, task.status.as_deref().unwrap_or_default())
 }
 
-/// The indices of tasks by the reason for which they failed; the most frequent reason first.
-fn by_reason<'a>(failed: impl Iterator<Item = (TaskId, &'a str)>) -> Vec<(String, Vec<u32>)> {
-    let mut groups = BTreeMap::<String, (String, Vec<u32>)>::new();
-    for (task, status) in failed {
-        let (_, indices) =
-            groups.entry(common_part(status)).or_insert_with(|| (status.into(), Vec::new()));
-        indices.push(task.index);
-    }
-    // The reason of one task is its own status.
-    let named = groups.into_iter().map(|(common, (status, indices))| {
-        let reason = if indices.len() == 1 { status } else { common };
-        (with_short_quotes(&reason).into_owned(), indices)
-    });
-    let mut named: Vec<_> = named.collect();
-    named.sort_by_key(|(_, indices)| (usize::MAX - indices.len(), indices[0]));
-    named
-}
-
-/// A status without what differs from task to task: quoted names, ids of tasks and times.
-fn common_part(status: &str) -> String {
-    if status.starts_with("timed out") {
-        return "timed out".into();
-    }
-    let mut parts: Vec<_> = status.split('`').collect();
-    // Text after the last backquote of an odd number is not quoted.
-    let is_closed = parts.len() % 2 == 1;
-    let last = parts.len() - 1;
-    for (number, part) in parts.iter_mut().enumerate() {
-        if number % 2 == 1 && (is_closed || number != last) {
-            *part = "…";
-        }
-    }
-    let is_digit = |c: char| c.is_ascii_digit();
-    let is_id = |word: &str| {
-        word.split_once('.').is_some_and(|(job, task)| {
-            [job, task].iter().all(|part| !part.is_empty() && part.chars().all(is_digit))
-        })
-    };
-    let without_ids = parts.join("`");
-    let words = without_ids.split(' ').map(|word| {
-        let bare = word.trim_end_matches([',', '.', ':', ';']);
-        if is_id(bare) { word.replacen(bare, "…", 1) } else { word.to_owned() }
-    });
-    words.collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn failed(statuses: &[&'static str]) -> Vec<(TaskId, &'static str)> {
-        let id = |index| TaskId { job: JobId(3), index };
-        statuses.iter().enumerate().map(|(index, status)| (id(index as u32), *status)).collect()
-    }
-
-    #[test]
-    fn failures_are_grouped_by_their_reason() {
-        let tasks = failed(&[
-            "exit code 2",
-            "failed: cannot read `/data/a`: no such file",
-            "exit code 1",
-            "failed: cannot read `/data/b`: no such file",
-            "timed out: it ran 1.01 s, and its --timeout is 1.00 s; give it more time",
-            "failed: cannot read `/data/c`: no such file",
-            "timed out: it ran 1.07 s, and its --timeout is 1.00 s; give it more time",
-            "failed: it needs an output of task 3.1, which failed",
-            "failed: it needs an output of task 3.5, which failed",
-        ]);
-        let groups = by_reason(tasks.into_iter());
-        let expected = [
-            ("failed: cannot read `…`: no such file", vec![1, 3, 5]),
-            ("timed out", vec![4, 6]),
-            ("failed: it needs an output of task …, which failed", vec![7, 8]),
-            ("exit code 2", vec![0]),
-            ("exit code 1", vec![2]),
-        ];
-        assert_eq!(groups, expected.map(|(reason, tasks)| (reason.to_owned(), tasks)));
-        let one = by_reason(failed(&["failed: cannot read `/data/a`"]).into_iter());
-        assert_eq!(one[0].0, "failed: cannot read `/data/a`", "one task has its own reason");
-        assert_eq!(common_part("it's `open"), "it's `open");
-    }
 
     #[test]
     fn some_tasks_of_a_large_job_are_looked_at() {

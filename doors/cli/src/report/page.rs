@@ -12,6 +12,7 @@ use super::escaped::{EscapedText, fill};
 use super::facts::{is_simulated, node_hours, nodes_of};
 use super::figure::{Breakdown, Figure, breakdowns, comparisons, figures};
 use super::{failures, provenance, tasks};
+use eyas_types::task::DONE_EARLIER;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState, Sample};
 use serde::Serialize;
@@ -50,7 +51,7 @@ pub fn html(
             ("title", EscapedText(&title(report)).to_string()),
             ("chart_style", CHART_STYLE.into()),
             ("style", STYLE.into()),
-            ("header", header(report)),
+            ("header", header(report, details.map_or(0, JobDetails::done_earlier))),
             ("figures", figures(report).iter().map(tile).collect()),
             ("breakdowns", breakdowns(report).iter().map(panel).collect()),
             (
@@ -105,7 +106,8 @@ fn title(report: &JobReport) -> String {
     }
 }
 
-fn header(report: &JobReport) -> String {
+/// Name, state and figures of the job, of which an earlier run had done this number of tasks.
+fn header(report: &JobReport, done_earlier: u64) -> String {
     let job = &report.job;
     let (state, class) = match job.state {
         JobState::Running => ("Running", "running"),
@@ -124,7 +126,7 @@ fn header(report: &JobReport) -> String {
     let submitted = moment(job.submitted_unix_ms);
     let facts = [
         ("Policy", EscapedText(&report.policy).to_string()),
-        ("Tasks", tasks_by_state(report)),
+        ("Tasks", tasks_by_state(report, done_earlier)),
         (
             if job.state == JobState::Running { "Running for" } else { "Elapsed" },
             duration(elapsed_us as f64),
@@ -174,11 +176,12 @@ fn header(report: &JobReport) -> String {
     html
 }
 
-/// The number of tasks, in total and by state.
-fn tasks_by_state(report: &JobReport) -> String {
+/// The number of tasks, in total and by state. Those that an earlier run had done count apart.
+fn tasks_by_state(report: &JobReport, done_earlier: u64) -> String {
     let tasks = &report.job.tasks;
     let counts = [
-        (tasks.succeeded, "succeeded"),
+        (done_earlier, DONE_EARLIER),
+        (tasks.succeeded.saturating_sub(done_earlier), "succeeded"),
         (tasks.failed, "failed"),
         (tasks.cancelled, "cancelled"),
         (tasks.assigned, "at executors"),

@@ -5,11 +5,12 @@ use std::fmt::Write;
 
 use eyas_client::types::shown;
 use eyas_client::types::shown::{shortened, with_short_quotes};
+use eyas_client::types::task::DONE_EARLIER;
 use eyas_client::types::units::format_bytes;
 use eyas_client::view::{JobReport, TaskView};
 
 use super::amount::{count, counted, duration};
-use super::details::JobDetails;
+use super::details::{JobDetails, is_done_earlier};
 use super::escaped::EscapedText;
 use super::run_times::TimesOfTasks;
 
@@ -132,7 +133,9 @@ placeholder="text, such as failed or node-3"></label> <span id="found" role="sta
 
 /// Adds the row of a task. Cells with units have the plain number, too, by which the script sorts.
 fn row(html: &mut String, task: &TaskView) {
+    let is_done_earlier = is_done_earlier(task);
     let state = match (&task.status, task.reused) {
+        _ if is_done_earlier => DONE_EARLIER.into(),
         (_, Some(from)) => format!("{}, result of task {from} reused", task.state),
         (Some(status), None) if task.state == "failed" => {
             format!("failed: {}", with_short_quotes(status))
@@ -151,7 +154,8 @@ fn row(html: &mut String, task: &TaskView) {
         executor(task)
     );
     for us in [task.ran_us, task.queued_us, task.waited_us, task.cpu_us] {
-        let _ = write!(html, r#"<td data-n="{us}">{}</td>"#, duration(us as f64));
+        let time = if is_done_earlier { "–".into() } else { duration(us as f64) };
+        let _ = write!(html, r#"<td data-n="{us}">{time}</td>"#);
     }
     let bytes = task.peak_memory_bytes;
     let memory = if bytes == 0 { "–".to_owned() } else { format_bytes(bytes) };
@@ -165,6 +169,7 @@ fn row(html: &mut String, task: &TaskView) {
 /// The item of a task, or its id in the job file.
 pub(super) fn item_text(task: &TaskView) -> String {
     let text = match (&task.id, task.item.is_empty()) {
+        _ if is_done_earlier(task) => "–".into(),
         (Some(id), true) => shown(id).to_string(),
         _ => shown(&task.item).to_string(),
     };
@@ -205,5 +210,17 @@ mod tests {
         assert!(run_times(&details, &report).contains("of 20,000 of 250,000 tasks"));
         details.tasks.clear();
         assert_eq!(table(&details, &report) + &run_times(&details, &report), "");
+    }
+
+    #[test]
+    fn tasks_of_an_earlier_run_have_no_times() {
+        let mut details = example::details();
+        details.tasks.truncate(1);
+        let task = &mut details.tasks[0];
+        (task.id, task.status, task.ran_us) = (Some(DONE_EARLIER.into()), None, 0);
+        (task.command, task.item) = (Vec::new(), "".into());
+        let html = table(&details, &example::diffusion());
+        assert!(html.contains(r#"<td class="left">done in an earlier run</td>"#), "{html}");
+        assert!(html.contains(r#"<td data-n="0">–</td>"#), "{html}");
     }
 }

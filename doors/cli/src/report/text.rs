@@ -8,6 +8,7 @@ use super::figure::{breakdowns, figures};
 use super::provenance;
 use super::run_times::TimesOfTasks;
 use super::tasks::item_text;
+use eyas_types::task::DONE_EARLIER;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState};
 
@@ -18,7 +19,8 @@ const COMMANDS: usize = 5;
 
 /// The table. See [`super::table`].
 pub fn table(report: &JobReport, details: Option<&JobDetails>) -> String {
-    let mut rows = rows_of_figures(report);
+    let done_earlier = details.map_or(0, JobDetails::done_earlier);
+    let mut rows = rows_of_figures(report, done_earlier);
     if let Some(details) = details {
         add_details(&mut rows, report, details);
     }
@@ -75,7 +77,7 @@ fn add_details(rows: &mut Vec<TextRow>, report: &JobReport, details: &JobDetails
 }
 
 /// The figures of the dispatcher.
-fn rows_of_figures(report: &JobReport) -> Vec<TextRow> {
+fn rows_of_figures(report: &JobReport, done_earlier: u64) -> Vec<TextRow> {
     let job = &report.job;
     let state = match job.state {
         JobState::Running => "running",
@@ -90,9 +92,13 @@ fn rows_of_figures(report: &JobReport) -> Vec<TextRow> {
     let which = if is_simulated(job) { "simulated job".into() } else { format!("job {}", job.job) };
     row(&which, state.into(), format!("{}, {policy}", plain(&job.name)));
     let tasks = &job.tasks;
+    let before = match done_earlier {
+        0 => String::new(),
+        done => format!("{} {DONE_EARLIER}, ", count(done)),
+    };
     let counts = format!(
-        "{} succeeded, {} failed, {} cancelled, {} retried, {} recomputed, {} reused",
-        count(tasks.succeeded),
+        "{before}{} succeeded, {} failed, {} cancelled, {} retried, {} recomputed, {} reused",
+        count(tasks.succeeded.saturating_sub(done_earlier)),
         count(tasks.failed),
         count(tasks.cancelled),
         count(job.retried),

@@ -10,7 +10,7 @@ use eyas_types::{Input, InputFrom, Name, Template, Value};
 
 use super::error::{ArrayLength, TaskFieldsError};
 use super::input::{AddedTasks, ArrayIndex, InputFields, TaskIds, part_of};
-use super::names::{Writers, of_values, placed};
+use super::names::{Writers, check_name, of_values, placed};
 use crate::draft::Draft;
 use crate::sources::ListLine;
 
@@ -126,6 +126,9 @@ pub(super) fn add_outputs(
             }
             None => name.clone(),
         };
+        if let Some(name) = &name {
+            check_name(if into.is_some() { "into" } else { "name" }, name)?;
+        }
         let input = Input { from: from(read), name };
         inputs.push(if are_copied { input.copied() } else { input });
     }

@@ -40,14 +40,21 @@ pub enum TaskFieldsError {
     Syntax(String),
     /// The text is not TOML.
     #[error(
-        "`{line}` is no line of a job file: {why}. Write [[task]] on a line, and below it a line \
-         such as command = [\"wc\", \"-l\", \"in.txt\"]"
+        "{why}{}\n{line}",
+        if *.has_tasks {
+            ""
+        } else {
+            ". A job file has [[task]] on a line, and below it a line such as command = [\"wc\", \
+             \"-l\", \"in.txt\"]"
+        }
     )]
     Toml {
-        /// What the parser says.
+        /// What is wrong, and what to write.
         why: String,
-        /// The line.
+        /// The line, and a mark below the place of the mistake.
         line: String,
+        /// Whether the text has a task.
+        has_tasks: bool,
     },
     /// The text is YAML.
     #[error(
@@ -146,6 +153,12 @@ pub enum TaskFieldsError {
     /// The name of a distribution is wrong.
     #[error(transparent)]
     Distribution(#[from] PolicyError),
+    /// The rule about when the job stops is none.
+    #[error(
+        "`halt` cannot be `{0}`: a job stops when its first tasks fail in the same way, unless the \
+         file has halt = \"never\""
+    )]
+    Halt(String),
     /// Reading in the background was broken off.
     #[error("reading the items was broken off: {0}")]
     Broken(String),
@@ -171,8 +184,8 @@ pub enum TaskFieldsError {
     /// A task with outputs has a working folder of its own choice.
     #[error(
         "output `{0}` is taken from the task's sandbox, so the task cannot have another folder: \
-         leave `folder` out, or run in the folder of submission: `in_place = true`, in `eyas run` \
-         --in-place"
+         leave `folder` out, or run in the folder of submission with \
+         --in-place (in_place = true in a job file)"
     )]
     FolderAndOutput(Name),
     /// A task that runs in the folder of submission has another folder.
@@ -374,6 +387,36 @@ pub enum TaskFieldsError {
         /// The column that is missing.
         why: Box<TaskFieldsError>,
     },
+    /// The name of an input leads out of the folder of the task.
+    #[error(
+        "`{key}` puts an input at `{name}`, which is not in the folder of its task: write a \
+         relative path without `..`, such as in/{}",
+        last_part(.name)
+    )]
+    OutsideSandbox {
+        /// The key of the input.
+        key: &'static str,
+        /// The path.
+        name: Name,
+    },
+    /// The task of a line of a list cannot be made.
+    #[error("{list}, line {line}: {why}")]
+    InLine {
+        /// The list.
+        list: Name,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: Box<TaskFieldsError>,
+    },
+    /// A word that is nothing but a text in braces, which is no placeholder.
+    #[error("the word `{word}` of the command: {why}")]
+    NoPlaceholderInCommand {
+        /// The word.
+        word: Name,
+        /// What is no placeholder, and what is one.
+        why: String,
+    },
     /// The range of an input is malformed.
     #[error(transparent)]
     Range(#[from] ByteRangeError),
@@ -433,6 +476,13 @@ fn of_outputs(output: Option<&Name>, outputs: &[Name]) -> String {
         (Some(output), []) => format!(" `{output}`: add outputs = [\"{output}\"] to that task"),
         (Some(output), named) => format!(" `{output}`: write {}{more}", named.join(" or ")),
     }
+}
+
+/// The last part of a path that can be the name of a file.
+fn last_part(path: &Name) -> Name {
+    let mut parts = path.rsplit(|byte| *byte == b'/');
+    let part = parts.find(|part| !part.is_empty() && *part != b"." && *part != b"..");
+    part.unwrap_or(b"a.txt").into()
 }
 
 /// What to do about a line that lacks a column.

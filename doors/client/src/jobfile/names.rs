@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use eyas_store::Glob;
+use eyas_types::task::is_in_sandbox;
 use eyas_types::template::Expansion;
 use eyas_types::{
     Input, InputFrom, Name, Numbers, Program, TaskTemplate, Template, TemplatePart, Value,
@@ -49,6 +50,17 @@ pub(super) fn of_file(into: &Name, index: u32, file: &Name) -> Result<Name, Task
         column: template.highest_column(),
         columns: 1,
     })
+}
+
+/// Checks the name of an input, which a job file gives with this key.
+///
+/// # Errors
+/// If it leads out of the folder of the task.
+pub(super) fn check_name(key: &'static str, name: &Name) -> Result<(), TaskFieldsError> {
+    if is_in_sandbox(name) {
+        return Ok(());
+    }
+    Err(TaskFieldsError::OutsideSandbox { key, name: name.clone() })
 }
 
 fn push_with_index(name: &mut Name, text: &[u8], index: u32) {

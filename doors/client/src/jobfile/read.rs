@@ -24,6 +24,7 @@ pub(super) struct JobFile {
     rank: Option<toml::Spanned<String>>,
     #[serde(default)]
     reuse: bool,
+    halt: Option<toml::Spanned<String>>,
     distribution: Option<toml::Spanned<String>>,
     #[serde(default)]
     task: Vec<toml::Spanned<TaskFields>>,
@@ -35,6 +36,8 @@ struct JobFileHead {
     name: Option<String>,
     priority: Option<i32>,
     reuse: bool,
+    /// Whether all tasks run, even if the first ones fail in the same way.
+    never_halts: bool,
     distribution: Distribution,
 }
 
@@ -110,6 +113,7 @@ pub async fn read_job_text(
     let mut draft =
         Draft::new(head.name.as_deref().unwrap_or(&stem)).on_cluster(cluster).seen_by(see);
     draft.reuse = head.reuse;
+    draft.halt_if_all_fail(!head.never_halts);
     draft.distribute(head.distribution);
     let mut known = TaskIds::default();
     for (line, mut fields) in tasks {
@@ -169,23 +173,62 @@ fn json_mistake(line: usize, error: &serde_json::Error) -> Mistake {
 /// An error of the TOML parser. If the text has a key that no job file has, or a wrong value, the
 /// mistake names the key.
 fn toml_mistake(text: &str, error: &toml::de::Error) -> Mistake {
-    let at = error.span().map_or(0, |span| span.start);
+    let at = error.span().map_or(0, |span| span.start).min(text.len());
     let table = text.parse::<toml::Table>();
     let has_single_brackets =
         table.is_ok_and(|table| table.get("task").is_some_and(toml::Value::is_table));
-    let (at, why) = match (other_format(text), wrong_key::in_toml(text)) {
-        _ if has_single_brackets => (at, TaskFieldsError::SingleBrackets),
-        (_, Some(found)) => found,
-        (Some(format), None) => (0, format),
-        (None, None) => (
-            at,
-            TaskFieldsError::Toml {
-                why: plainly(error.message()).replace('\n', ": "),
-                line: text.lines().nth(line_at(text, at) - 1).unwrap_or_default().trim().to_owned(),
-            },
-        ),
+    match (other_format(text), wrong_key::in_toml(text)) {
+        _ if has_single_brackets => Mistake::at(line_at(text, at), TaskFieldsError::SingleBrackets),
+        (_, Some((at, why))) => Mistake::at(line_at(text, at), why),
+        (Some(format), None) => Mistake::at(1, format),
+        (None, None) => syntax_mistake(text, at, error.message()),
+    }
+}
+
+/// A mistake in the syntax of TOML at an offset of the text, with the line and a mark below it.
+fn syntax_mistake(text: &str, at: usize, said: &str) -> Mistake {
+    /// Characters of a line that are shown.
+    const SHOWN: usize = 120;
+    // A text without an end swallows what follows, and the parser is surprised further on.
+    let (at, said) = match end_of_open_text(text, at) {
+        Some(end) => (end, "invalid basic string"),
+        None => (at, said),
     };
-    Mistake::at(line_at(text, at), why)
+    let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text[begin..].lines().next().unwrap_or_default();
+    let column = text[begin..at].chars().count();
+    let is_at_end = text[at..].lines().next().is_none_or(|rest| rest.trim().is_empty());
+    let is_empty = is_at_end && said.starts_with("string values must be quoted");
+    let said = if is_empty { "missing value" } else { said };
+    let mark = if column < SHOWN { format!("\n  {}^", " ".repeat(column)) } else { String::new() };
+    let shown: String = line.chars().take(SHOWN).map(|c| if c == '\t' { ' ' } else { c }).collect();
+    let why = TaskFieldsError::Toml {
+        why: plainly(said).replace('\n', ": "),
+        line: format!("  {}{mark}", shown.trim_end()),
+        has_tasks: text.lines().any(|line| line.trim_start().starts_with("[[task]]")),
+    };
+    Mistake { line: line_at(text, at), column: Some(column + 1), why }
+}
+
+/// The end of the first line, up to the one with this offset, that has a text in double quotes
+/// without an end. Lines with comments, and texts of several lines, are not judged.
+fn end_of_open_text(text: &str, at: usize) -> Option<usize> {
+    if text.contains("\"\"\"") {
+        return None;
+    }
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let is_judged = !line.contains(['#', '\'']);
+        let quotes = line.replace("\\\\", "").replace("\\\"", "").matches('"').count();
+        if is_judged && quotes % 2 == 1 {
+            return Some(begin + line.trim_end().len());
+        }
+        begin += line.len();
+        if begin > at {
+            break;
+        }
+    }
+    None
 }
 
 /// The error for a text that is not TOML, if it begins like one of another format.
@@ -233,6 +276,10 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
         }
         None => Distribution::default(),
     };
+    if let Some(halt) = file.halt.as_ref().filter(|halt| halt.get_ref() != "never") {
+        let why = TaskFieldsError::Halt(halt.get_ref().clone());
+        return Err(Mistake::at(line_of(halt.span().start), why));
+    }
     let tasks = file.task.into_iter().map(|task| {
         let line = line_of(task.span().start);
         let mut task = task.into_inner();
@@ -247,8 +294,13 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
         task.rank = task.rank.take().or_else(|| rank.as_ref().map(|(_, rank)| rank.clone()));
         Ok((line, task))
     });
-    let head =
-        JobFileHead { name: file.name, priority: file.priority, reuse: file.reuse, distribution };
+    let head = JobFileHead {
+        name: file.name,
+        priority: file.priority,
+        reuse: file.reuse,
+        never_halts: file.halt.is_some(),
+        distribution,
+    };
     Ok((head, tasks.collect::<Result<_, _>>()?))
 }
 
@@ -274,11 +326,33 @@ mod tests {
             ("c.toml", Some(b"---\n"), "line 1: this is YAML"),
             ("d.toml", Some(b"{\"command\": []}"), "line 1: a job file is TOML, or JSON lines"),
             ("e.sh", Some(b"#!/bin/sh\nls\n"), "line 1: this is a script, but a job file is TOML"),
-            ("f.toml", Some(b"[[task]]\ncommand = [\"a\"\n"), "f.toml, line 2: "),
+            (
+                "f.toml",
+                Some(b"[[task]]\ncommand = [\"a\"\n"),
+                "f.toml, line 2, column 11: a list has no end: write `]` behind its last value\n  \
+                 command = [\"a\"\n            ^",
+            ),
+            (
+                "h.toml",
+                Some(b"[[task]]\ncommand = [\"a]\nid = \"x\"\n"),
+                "h.toml, line 2, column 14: a text has no end: write `\"` behind it\n  command = \
+                 [\"a]\n               ^",
+            ),
+            (
+                "i.toml",
+                Some(b"[[task]]\nid =\n"),
+                "i.toml, line 2, column 5: the key has no value: write one behind the `=`\n  id =\n",
+            ),
+            (
+                "g.toml",
+                Some(b"[[task]]\nid = \"\xc3\xa9\" x\n"),
+                "g.toml, line 2, column 10: there is more behind the value of a key: begin a new \
+                 line, or write `#` before a comment\n  id = \"\u{e9}\" x\n           ^",
+            ),
             (
                 "list.txt",
                 Some(b"a.fits\nb.fits\n"),
-                "line 1: `a.fits` is no line of a job file: key with no value, expected `=`. Write \
+                "line 1, column 7: this is a key without a value: write KEY = VALUE. A job file has \
                  [[task]] on a line, and below it a line such as command = [\"wc\"",
             ),
             ("g.jsonl", Some(b"{\"command\": [\"a\""), "line 1, column 16: the line ends before"),

@@ -121,6 +121,7 @@ const FILE: &[Key] = &[
     REQUIREMENTS,
     RANK,
     key("reuse", "true or false", "true", reads::<bool>),
+    key("halt", "`never`, in quotes", r#""never""#, reads::<String>),
     key("distribution", "`chain` or `spanning-tree`, in quotes", r#""chain""#, reads::<String>),
     key(
         "task",

@@ -29,12 +29,15 @@ pub(super) async fn draft(
     if let Some(cluster) = cluster {
         draft = draft.on_cluster(cluster);
     }
+    let items_from = parsed.only_file().cloned();
     let items = if has_lists { combinations(parsed).await? } else { Vec::new() };
     if has_lists && items.is_empty() {
         return Ok(draft);
     }
-    fields(args, command, items)?.draft(&mut draft).await?;
+    let fields = TaskFields { items_from, ..fields(args, command, items)? };
+    fields.draft(&mut draft).await?;
     draft.distribute(args.distribution);
+    draft.halt_if_all_fail(args.results.halt.is_none());
     if args.reuse {
         draft.reuse_results();
     }

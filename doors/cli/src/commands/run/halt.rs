@@ -1,14 +1,11 @@
-//! When a job stops before all its tasks have ended: `--halt`, and without it, when nothing but one
-//! and the same failure comes.
+//! `--halt`: when a job stops before all its tasks have ended. Without the option, the dispatcher
+//! stops a job whose first tasks fail in the same way.
 
 use std::str::FromStr;
 
 use eyas_client::types::Status;
 use eyas_client::types::units::format_count;
 use thiserror::Error;
-
-/// Without `--halt`, a job stops after this number of equal failures, if no task has succeeded.
-const EQUAL_FAILURES: u64 = 20;
 
 /// The text is no rule for `--halt`.
 #[derive(Debug, Error)]
@@ -98,24 +95,12 @@ pub(super) struct HaltWatch {
     tasks: u64,
     failed: u64,
     succeeded: u64,
-    /// The end of all tasks so far.
-    equal: Option<Status>,
-    /// Whether a task has succeeded in the run with which this one goes on.
-    has_succeeded_before: bool,
     is_over: bool,
 }
 
 impl HaltWatch {
-    pub fn new(rule: Option<HaltRule>, tasks: u64, has_succeeded_before: bool) -> Self {
-        HaltWatch {
-            rule,
-            tasks,
-            failed: 0,
-            succeeded: 0,
-            equal: None,
-            has_succeeded_before,
-            is_over: false,
-        }
+    pub fn new(rule: Option<HaltRule>, tasks: u64) -> Self {
+        HaltWatch { rule, tasks, failed: 0, succeeded: 0, is_over: false }
     }
 
     /// Notes the end of a task. Says once that the job stops.
@@ -125,8 +110,6 @@ impl HaltWatch {
             Status::Succeeded => self.succeeded += 1,
             _ => self.failed += 1,
         }
-        let is_equal = self.failed + self.succeeded == 1 || self.equal.as_ref() == Some(status);
-        self.equal = is_equal.then(|| status.clone());
         let are_left = self.failed + self.succeeded < self.tasks;
         let halt = self.halt().filter(|_| are_left && !self.is_over)?;
         self.is_over = true;
@@ -134,8 +117,7 @@ impl HaltWatch {
     }
 
     fn halt(&self) -> Option<Halt> {
-        let Some(rule) = &self.rule else { return self.halt_by_default() };
-        let HaltRule::After { urgency, counted, limit } = rule else { return None };
+        let HaltRule::After { urgency, counted, limit } = self.rule.as_ref()? else { return None };
         let (count, words) = match counted {
             CountedTasks::Failed => (self.failed, "did not succeed"),
             CountedTasks::Succeeded => (self.succeeded, "succeeded"),
@@ -152,20 +134,6 @@ impl HaltWatch {
             why: format!("{} {words}, so the job stops", format_count(count, "task")),
         })
     }
-
-    fn halt_by_default(&self) -> Option<Halt> {
-        let are_many = self.failed >= EQUAL_FAILURES && !self.has_succeeded_before;
-        let status = self.equal.as_ref().filter(|_| are_many)?;
-        Some(Halt {
-            urgency: Urgency::Now,
-            is_success: false,
-            why: format!(
-                "the first {EQUAL_FAILURES} tasks ended in the same way ({status}), so the job \
-                 stops. Mend the cause and run the job again; to run all tasks whatever happens, \
-                 add --halt never"
-            ),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -173,8 +141,8 @@ mod tests {
     use super::*;
 
     /// When and why a job of 100 tasks with these ends stops, and after how many ends.
-    fn halt(rule: Option<&str>, ends: &[Status]) -> Option<(usize, Halt)> {
-        let mut watch = HaltWatch::new(rule.map(|rule| rule.parse().unwrap()), 100, false);
+    fn halt(rule: &str, ends: &[Status]) -> Option<(usize, Halt)> {
+        let mut watch = HaltWatch::new(Some(rule.parse().unwrap()), 100);
         let halts: Vec<_> = (1..)
             .zip(ends)
             .filter_map(|(count, status)| Some((count, watch.note(status)?)))
@@ -188,30 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn a_job_in_which_all_fails_alike_stops() {
-        let (count, stopped) = halt(None, &ends(0, 30)).unwrap();
-        assert_eq!((count, stopped.urgency, stopped.is_success), (20, Urgency::Now, false));
-        assert!(stopped.why.contains("exit code 2") && stopped.why.contains("--halt never"));
-        assert_eq!(halt(None, &ends(1, 90)), None, "one task has succeeded");
-        let mut mixed = ends(0, 10);
-        mixed.extend([vec![Status::Exited(3)], ends(0, 80)].concat());
-        assert_eq!(halt(None, &mixed), None, "the failures differ");
-        assert_eq!(halt(Some("never"), &ends(0, 99)), None);
-        let mut resumed = HaltWatch::new(None, 100, true);
-        assert!(ends(0, 30).iter().all(|status| resumed.note(status).is_none()), "one has before");
-        let mut last = HaltWatch::new(None, 20, false);
-        assert!(ends(0, 20).iter().all(|status| last.note(status).is_none()), "nothing is left");
-    }
-
-    #[test]
     fn rules_count_what_they_name() {
-        let stops = |rule, ends: &[Status]| halt(Some(rule), ends).map(|(count, _)| count);
+        let stops = |rule, ends: &[Status]| halt(rule, ends).map(|(count, _)| count);
         assert_eq!(stops("now,fail=3", &ends(5, 9)), Some(8));
         assert_eq!(stops("soon,fail=10%", &ends(5, 20)), Some(15));
         assert_eq!(stops("now,success=2", &ends(5, 0)), Some(2));
         assert_eq!(stops("soon,done=50%", &ends(40, 20)), Some(50));
         assert_eq!(stops("now,fail=3", &vec![Status::Cancelled; 9]), None);
-        let of = |rule, ends: &[Status]| halt(Some(rule), ends).unwrap().1;
+        assert_eq!(stops("never", &ends(0, 99)), None);
+        assert_eq!(stops("now,fail=100", &ends(0, 100)), None, "nothing is left");
+        let of = |rule, ends: &[Status]| halt(rule, ends).unwrap().1;
         assert_eq!(of("soon,fail=1", &ends(1, 1)).urgency, Urgency::Soon);
         assert!(of("now,success=1", &ends(1, 0)).is_success);
         assert!(!of("now,done=2", &ends(1, 1)).is_success);

@@ -20,6 +20,8 @@ const MAX_JOURNALS: usize = 20;
 const MAX_JOURNAL_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A journal that is larger, with the output in it, is not kept.
 const MAX_JOURNAL_BYTES: u64 = 1 << 30;
+/// A disk with less free space than this has no room for a journal.
+const MIN_FREE_BYTES: u64 = 16 << 20;
 /// What the names of the journal's files begin with.
 const JOURNAL: &str = "journal";
 const JOURNAL_FILE: &str = "journal.redb";
@@ -40,7 +42,7 @@ impl KeptResults {
     /// if it cannot be used, and says so: all tasks run then.
     pub async fn take() -> Option<Self> {
         let kept = KeptResults::lock().unwrap_or_else(|error| {
-            say!("results of earlier runs are not reused: {error}");
+            say!("results of earlier runs are not reused, so all tasks run: {error}");
             None
         })?;
         // The dispatcher of a killed run ends a moment after its run.
@@ -48,12 +50,40 @@ impl KeptResults {
         while kept.is_open() && began.elapsed() < CLOSE_DEADLINE {
             sleep(CLOSE_PAUSE).await;
         }
-        if let Err(error) = kept.check() {
-            say!("the results of earlier runs are damaged, and are not reused: {error}");
-            let _ = fs::remove_dir_all(&kept.folder);
-            return KeptResults::lock().ok().flatten();
+        if kept.says_that_disk_is_full() { None } else { Some(kept) }
+    }
+
+    /// The cluster did not start with the journal, for this reason. If the journal is why, says so,
+    /// and returns what the cluster is to be started with: a new journal, or none.
+    ///
+    /// # Errors
+    /// The reason, if the journal is not why.
+    pub fn after_failed_start(self, error: CliError) -> Result<Option<Self>, CliError> {
+        if self.says_that_disk_is_full() {
+            return Ok(None);
         }
-        Some(kept)
+        let Err(damage) = self.check() else { return Err(error) };
+        say!("the results of earlier runs are damaged, and are not reused: {damage}");
+        let _ = fs::remove_dir_all(&self.folder);
+        drop(self);
+        Ok(KeptResults::lock().ok().flatten())
+    }
+
+    /// Says so if the disk has no room for the journal.
+    fn says_that_disk_is_full(&self) -> bool {
+        let free_bytes = rustix::fs::statvfs(&self.folder)
+            .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        let is_full = free_bytes < MIN_FREE_BYTES;
+        if is_full {
+            say!(
+                "results of earlier runs are not reused, and those of this one are not kept, \
+                 because the disk of {} has only {} free: all tasks run. Free some space, or set \
+                 EYAS_HOME to a folder on another disk",
+                self.folder.display(),
+                format_bytes(free_bytes)
+            );
+        }
+        is_full
     }
 
     /// Whether a dispatcher has the journal open.

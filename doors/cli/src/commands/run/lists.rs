@@ -59,11 +59,22 @@ impl CommandAndLists {
         !self.lists.is_empty()
     }
 
+    /// The file whose lines are the items, if there is one list and it is one file.
+    pub fn only_file(&self) -> Option<&Name> {
+        match &self.lists[..] {
+            [List { words, are_files: true, .. }] if words.len() == 1 => words.first(),
+            _ => None,
+        }
+    }
+
     /// The combinations, of which the items of the last list change first. Reads the files.
     ///
     /// # Errors
     /// If the first list is linked, a file cannot be read, or there are too many combinations.
     pub fn combinations(&self) -> Result<Vec<ListLine>, ListError> {
+        if let (Some(file), false) = (self.only_file(), self.lists[0].is_linked) {
+            return Ok(lines_of(file, None)?);
+        }
         let mut factors: Vec<Vec<Vec<Name>>> = Vec::new();
         for (position, list) in self.lists.iter().enumerate() {
             if list.is_linked && position == 0 {

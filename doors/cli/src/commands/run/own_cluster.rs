@@ -17,6 +17,7 @@ use crate::pool_args::parse_pool_words;
 use crate::shared_disk;
 
 /// The pool of a cluster that this command starts.
+#[derive(Clone)]
 pub(super) struct RunPool {
     pub options: PoolOptions,
     /// Whether the nodes are other machines.

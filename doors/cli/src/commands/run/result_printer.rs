@@ -20,10 +20,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::halt::{Halt, HaltWatch};
 use super::result_files::ResultFiles;
 use super::tag::LineTag;
+use crate::door::advice_in_own_words;
 use crate::error::CliError;
 use crate::print::{self, PrintError, say};
+use crate::reasons::{FailureReasons, SharedReason, Told};
 use crate::show;
-use crate::waiting::{MAX_DESCRIBED_FAILURES, ProgressDisplay};
+use crate::waiting::ProgressDisplay;
 
 /// With `--keep-order`, early results are buffered up to this size. Results beyond it are dropped,
 /// and requested again when it is their turn.
@@ -44,7 +46,7 @@ pub(super) struct ResultPrinter {
     early_bytes: usize,
     /// Indices of the results seen so far: a second watch reports all results again.
     seen: HashSet<u32>,
-    failures: u64,
+    failures: FailureReasons,
     done_ends: DoneEnds,
     /// Descriptions of failed tasks whose results have not been printed yet.
     described: BTreeMap<u32, FailureView>,
@@ -103,7 +105,7 @@ impl ResultPrinter {
             early: BTreeMap::new(),
             early_bytes: 0,
             seen: HashSet::new(),
-            failures: 0,
+            failures: FailureReasons::default(),
             done_ends: DoneEnds::default(),
             described: BTreeMap::new(),
             cut_bytes: 0,
@@ -222,12 +224,7 @@ impl ResultPrinter {
             // If the dispatcher is gone, so is the job.
             let _ = client.ask(FromClient::Release { job }).await;
         }
-        if self.failures > MAX_DESCRIBED_FAILURES as u64 {
-            say!(
-                "{} did not succeed",
-                format_count(self.failures - MAX_DESCRIBED_FAILURES as u64, "more task")
-            );
-        }
+        self.say_shared_reasons();
         if let [_, ..] = self.cut[..] {
             let cut = self.cut.iter().take(MAX_NAMED_CUT);
             let named: Vec<_> = cut.map(|index| self.name(*index)).collect();
@@ -235,6 +232,22 @@ impl ResultPrinter {
             say!("{} (of task {}{more})", show::cut(self.cut_bytes), named.join(", "));
         }
         Ok(())
+    }
+
+    /// Says which further tasks failed for reasons that were told with the first task.
+    fn say_shared_reasons(&self) {
+        let is_shared = |reason: &&SharedReason| reason.further.count() > 0;
+        for SharedReason { further, first: (first, _), .. } in
+            self.failures.reasons().iter().filter(is_shared)
+        {
+            let further = further.in_words();
+            say!("{further} did not succeed for the same reason as task {first}");
+        }
+        self.failures.of_dependents().iter().for_each(|message| say!("{message}"));
+        if self.failures.others() > 0 {
+            let more = format_count(self.failures.others(), "more task");
+            say!("{more} did not succeed for other reasons: the report has them");
+        }
     }
 
     /// Whether output of a task was cut off.
@@ -323,24 +336,27 @@ impl ResultPrinter {
         if self.error.is_some() || !has_output {
             return;
         }
-        self.failures += u64::from(failed);
         self.note_cut(result.index, outcome.cut_bytes);
         let described = self.described.remove(&result.index);
-        let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
         let name = self.name(result.index);
+        let is_told = failed && {
+            let status = outcome.in_words(None);
+            let task = (name.clone(), result.index);
+            self.failures.add(task, &status, &outcome.stderr) == Told::First
+        };
         let end_of = |output| if self.options.is_joined { print::end_of_part(output) } else { b"" };
         let [mut out, mut err] = self.line_tags(result.index);
         let written = self.progress.suspend(|| {
-            print::bytes_to_stderr(&err.part(&outcome.stderr));
+            print::bytes_to_stderr(&err.part(&advice_in_own_words(&outcome.stderr)));
             print::bytes_to_stderr(end_of(&outcome.stderr));
-            match (named, described) {
+            match (is_told, described) {
                 // The whole standard error has just been printed.
                 (true, Some(view)) => {
                     let view = FailureView { stderr: String::new(), ..view };
                     say!("{}", show::failure(&name, &view));
                 }
                 (true, None) => {
-                    say!("task {} did not succeed: {}", result.index, outcome.in_words(None))
+                    say!("task {name} did not succeed: {}", outcome.in_words(None))
                 }
                 (false, _) => {}
             }
