@@ -23,7 +23,7 @@ endif
 endif
 
 .PHONY: help begin demo quick test stress fuzz guided miri loom soak check supply-chain fmt tree lint doc spelling \
-        build unit bench bench-tiny docs generate headline install-capi wheel dist judges python times clean need
+        build unit bench bench-tiny docs generate headline install-capi wheel dist judges python java times clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ quick: fmt tree lint ## While you work: formatting, tests of the tree, lints, te
 	$(if $(SINCE)$(MAIN),,$(error there is no branch main to compare with: make quick SINCE=REV))
 	@$(PYTHON) dev/tools/run_tests.py --since $(or $(SINCE),$(MAIN))
 
-test: check unit python bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
+test: check unit python java bench-tiny ## Check, all tests, benchmarks in miniature; CI runs this, and then judges
 	@$(PYTHON) dev/tools/unstable.py report
 	@echo 'make test: all of it passed'
 
@@ -146,6 +146,10 @@ unit: need
 
 python: build
 	dev/tools/python_tests.sh
+
+java: build
+	dev/tools/need_in_ci.sh
+	dev/tools/java.sh test
 
 # Small enough for every day, so that benchmarks do not rot.
 bench-tiny: build

@@ -10,8 +10,6 @@ if [ "${1:-}" = soak ]; then
     # For experiments that run in `make soak` alone.
     PATH=$PATH:/usr/sbin
     command -v slurmctld >/dev/null || packages+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
-    command -v javac >/dev/null || packages+=(openjdk-17-jdk-headless)
-    command -v mvn >/dev/null || packages+=(maven)
 fi
 command -v blastp >/dev/null || packages+=(ncbi-blast+)
 command -v ip >/dev/null || packages+=(iproute2)
@@ -22,6 +20,8 @@ command -v sshfs >/dev/null || packages+=(sshfs)
 command -v zstd >/dev/null || packages+=(zstd)
 command -v pkg-config >/dev/null || packages+=(pkg-config)
 command -v c++ >/dev/null || packages+=(g++)
+command -v javac >/dev/null || packages+=(openjdk-17-jdk-headless)
+command -v mvn >/dev/null || packages+=(maven)
 command -v mpiexec >/dev/null || packages+=(mpich libmpich-dev)
 [ ${#packages[@]} -gt 0 ] || exit 0
 echo "CI lacks ${packages[*]}: installing them"

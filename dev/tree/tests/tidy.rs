@@ -24,7 +24,7 @@ const MAX_WIDTH: usize = 120;
 const MAX_CODE_WIDTH: usize = 100;
 
 /// Endings of the names of files with code.
-const CODE: &[&str] = &["rs", "py", "pyi", "c", "h", "cpp"];
+const CODE: &[&str] = &["rs", "py", "pyi", "c", "h", "cpp", "java"];
 
 /// Ways to read a clock.
 const CLOCKS: &[&str] =

@@ -412,6 +412,19 @@ typedef struct {
    * Group id of the owner.
    */
   uint32_t gid;
+  /**
+   * Size of the chunks of a file, bytes. 0 for an entry of a listing, and for what is no file.
+   */
+  uint64_t chunk_bytes;
+  /**
+   * Wanted number of replicas of each chunk. 0 for an entry of a listing, and for what is no
+   * file.
+   */
+  uint32_t replication;
+  /**
+   * 0 in this version.
+   */
+  uint32_t reserved;
 } eyas_file_info;
 /**
  * Bytes of the first version of this struct.
@@ -751,6 +764,14 @@ eyas_status eyas_stat(eyas_client *client, const char *path, eyas_file_info *inf
  * fails, it can be repeated.
  */
 eyas_status eyas_rename(eyas_client *client, const char *from, const char *to);
+
+/**
+ * Renames as `eyas_rename()` does, and replaces what has the new name, as `rename()` of POSIX
+ * does: a file or link takes the place of a file or link, and a folder that of an empty folder.
+ * The status is `EYAS_STATUS_IS_FOLDER`, `EYAS_STATUS_NOT_FOLDER` or `EYAS_STATUS_NOT_EMPTY` if
+ * that is not possible.
+ */
+eyas_status eyas_replace(eyas_client *client, const char *from, const char *to);
 
 /**
  * Makes a folder, and those above it that are missing. A file can also be written without its

@@ -395,6 +395,11 @@ public:
     {
         check(eyas_rename(get(), from.c_str(), to.c_str()));
     }
+    /* Renames, and replaces what has the new name. */
+    void replace(const std::string &from, const std::string &to)
+    {
+        check(eyas_replace(get(), from.c_str(), to.c_str()));
+    }
     void make_folder(const std::string &path) { check(eyas_make_folder(get(), path.c_str())); }
     void remove_folder(const std::string &path) { check(eyas_remove_folder(get(), path.c_str())); }
     void remove(const std::string &path) { check(eyas_remove(get(), path.c_str())); }

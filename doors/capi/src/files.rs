@@ -51,6 +51,13 @@ pub struct EyasFileInfo {
     pub uid: u32,
     /// Group id of the owner.
     pub gid: u32,
+    /// Size of the chunks of a file, bytes. 0 for an entry of a listing, and for what is no file.
+    pub chunk_bytes: u64,
+    /// Wanted number of replicas of each chunk. 0 for an entry of a listing, and for what is no
+    /// file.
+    pub replication: u32,
+    /// 0 in this version.
+    pub reserved: u32,
 }
 
 impl EyasFileInfo {
@@ -58,13 +65,32 @@ impl EyasFileInfo {
     pub const FIRST_SIZE: usize = 40;
 
     pub fn of_file(file: &File) -> Self {
-        EyasFileInfo::of(file.record.size_bytes(), &file.record.kind, &file.record.attributes)
+        let record = &file.record;
+        let info = EyasFileInfo::of(record.size_bytes(), &record.kind, &record.attributes);
+        match record.kind {
+            FileKind::File => EyasFileInfo {
+                chunk_bytes: record.chunk_bytes,
+                replication: record.replication.into(),
+                ..info
+            },
+            FileKind::Folder | FileKind::SymbolicLink(_) => info,
+        }
     }
 
     fn of(size_bytes: u64, kind: &FileKind, attributes: &Attributes) -> Self {
         let Attributes { mode, uid, gid, modified_ns, changed_ns } = *attributes;
-        let kind = EyasFileKind::of(kind);
-        EyasFileInfo { size_bytes, modified_ns, changed_ns, kind, mode: mode.into(), uid, gid }
+        EyasFileInfo {
+            size_bytes,
+            modified_ns,
+            changed_ns,
+            kind: EyasFileKind::of(kind),
+            mode: mode.into(),
+            uid,
+            gid,
+            chunk_bytes: 0,
+            replication: 0,
+            reserved: 0,
+        }
     }
 }
 
@@ -145,15 +171,38 @@ pub unsafe extern "C" fn eyas_rename(
     from: *const c_char,
     to: *const c_char,
 ) -> EyasStatus {
-    call(|| {
-        let client = handles::get(client)?;
-        // SAFETY: the caller passes NULL, or text that ends with NUL.
-        let (from, to) = unsafe { (file_name(from)?, file_name(to)?) };
-        client.on_files(&format!("renaming {from}"), async |files| {
-            let options =
-                RenameOptions { replaces: false, makes_parents: true, keeps_format: false };
-            files.rename(&from, &to, options).await
-        })
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
+    call(|| unsafe { rename(client, from, to, false) })
+}
+
+/// Renames as `eyas_rename()` does, and replaces what has the new name, as `rename()` of POSIX
+/// does: a file or link takes the place of a file or link, and a folder that of an empty folder.
+/// The status is `EYAS_STATUS_IS_FOLDER`, `EYAS_STATUS_NOT_FOLDER` or `EYAS_STATUS_NOT_EMPTY` if
+/// that is not possible.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_replace(
+    client: *mut EyasClient,
+    from: *const c_char,
+    to: *const c_char,
+) -> EyasStatus {
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
+    call(|| unsafe { rename(client, from, to, true) })
+}
+
+/// # Safety
+/// As [`file_name`].
+unsafe fn rename(
+    client: *mut EyasClient,
+    from: *const c_char,
+    to: *const c_char,
+    replaces: bool,
+) -> Result<(), CallError> {
+    let client = handles::get(client)?;
+    // SAFETY: the caller passes NULL, or text that ends with NUL.
+    let (from, to) = unsafe { (file_name(from)?, file_name(to)?) };
+    client.on_files(&format!("renaming {from}"), async |files| {
+        let options = RenameOptions { replaces, makes_parents: true, keeps_format: false };
+        files.rename(&from, &to, options).await
     })
 }
 

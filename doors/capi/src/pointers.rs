@@ -223,7 +223,7 @@ mod tests {
         );
         assert_eq!(size_of::<crate::block::EyasPiece>(), 32);
         assert_eq!(size_of::<crate::block::EyasRunInfo>(), 16);
-        assert_eq!(size_of::<crate::files::EyasFileInfo>(), 40);
+        assert_eq!(crate::files::EyasFileInfo::FIRST_SIZE, 40);
         assert_eq!(size_of::<crate::job::EyasJobInfo>(), 56);
         assert_eq!(size_of::<crate::places::EyasBlockPlace>(), 48);
         assert_eq!(size_of::<crate::results::EyasTaskResult>(), 88);

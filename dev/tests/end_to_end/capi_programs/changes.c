@@ -94,6 +94,17 @@ int main(void)
         replicas++;
     }
     FINE(eyas_places_close(places));
+
+    /* A look-up says how the chunks are; what has the new name is replaced if that is asked for. */
+    FINE(eyas_stat(client, "/chunks", &info, sizeof info));
+    EXPECT(info.chunk_bytes == 1024 && info.replication == 1 ? EYAS_STATUS_OK : EYAS_STATUS_END,
+           EYAS_STATUS_OK);
+    EXPECT(eyas_rename(client, "/new.txt", "/chunks"), EYAS_STATUS_EXISTS);
+    FINE(eyas_replace(client, "/new.txt", "/chunks"));
+    EXPECT(eyas_stat(client, "/new.txt", &info, sizeof info), EYAS_STATUS_NOT_FOUND);
+    FINE(eyas_make_folder(client, "/folder"));
+    EXPECT(eyas_replace(client, "/chunks", "/folder"), EYAS_STATUS_IS_FOLDER);
+    EXPECT(eyas_replace(client, "/folder", "/chunks"), EYAS_STATUS_NOT_FOLDER);
     FINE(eyas_client_close(client));
     printf("%u replicas\n", replicas);
     return 0;

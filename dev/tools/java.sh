@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# java.sh test [MAVEN ARGUMENT...]   tests the Java packages on a cluster of two nodes that it starts
+# java.sh jar                        the jar of users, target/java/eyas.jar, from a release build of the C library
+#
+# Needs a JDK from 17 on, Maven, and the packages that Maven gets. Where one is missing, the tests are skipped, which is
+# said; with CI=true, that is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+eyas=$(realpath -m "${EYAS_BIN:-$target/debug/eyas}")
+
+skip() { echo "SKIPPED: the Java packages: $*" >&2; [ -z "${CI:-}" ] && [ "$what" != jar ] || exit 1; exit 0; }
+
+what=${1:-}
+
+command -v javac >/dev/null || skip "there is no JDK: install openjdk-17-jdk-headless"
+command -v mvn >/dev/null || skip "there is no Maven: install maven"
+version=$(javac -version 2>&1 | sed 's/^javac \([0-9]*\).*/\1/')
+[ "$version" -ge 17 ] || skip "Java is $version, and has to be 17 or later"
+
+# Runs Maven. If it cannot get a package, that is no failure of a test.
+maven() {
+    mkdir -p "$target/java"
+    local log=$target/java/maven.log code=0
+    mvn -q -B --no-transfer-progress -f doors/java/pom.xml "-Deyas.target=$target" "$@" 2>&1 | tee "$log" || code=$?
+    if [ $code != 0 ] && grep -qE 'Could not (resolve|transfer)|Non-resolvable' "$log"; then
+        skip "Maven cannot get a package: $log says which"
+    fi
+    return $code
+}
+
+native() {
+    doors/java/native.sh "$1" "$target/java/native/io/eyas/native/linux-x86-64/libeyas_jni.so"
+}
+
+# A cluster for tests, and the native part from the same build.
+cluster() {
+    place=$(mktemp -d)
+    export EYAS_HOME=$place/home TMPDIR=$place
+    unset EYAS_CLUSTER EYAS_ACCESS
+    trap '"$eyas" stop >/dev/null 2>&1 || true; rm -rf "$place"' EXIT
+    native "$(dirname "$eyas")/libeyas_capi.a"
+    "$eyas" start local --nodes 2 --dfs --detach --cluster default
+}
+
+case $what in
+test)
+    shift
+    cluster
+    maven verify "-DargLine=-Xcheck:jni -Djava.io.tmpdir=$place" "$@"
+    ;;
+jar)
+    "${CARGO:-cargo}" build --locked --release -p eyas-capi
+    native "$target/release/libeyas_capi.a"
+    maven package -DskipTests
+    for package in eyas; do
+        cp "$target/java/$package/$package"-[0-9]*.jar "$target/java/$package.jar"
+        echo "$target/java/$package.jar"
+    done
+    ;;
+*)
+    sed -n '2,3s/^# //p' "$0" >&2
+    exit 2
+    ;;
+esac
