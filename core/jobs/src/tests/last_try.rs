@@ -50,7 +50,6 @@ fn a_try_is_the_last_one_if_the_task_is_not_retried_given_to_others_or_interrupt
         (failed(FailureKind::Start), true, true),
         (failed(FailureKind::Node), false, false),
         (failed(FailureKind::NodeFull), false, false),
-        (failed(FailureKind::Lost), false, false),
         (Status::Cancelled, false, false),
     ];
     for (status, with_retry, without) in table {
@@ -62,6 +61,12 @@ fn a_try_is_the_last_one_if_the_task_is_not_retried_given_to_others_or_interrupt
         tell(&mut cancelling, Event::Cancel { job: TASK.job, tasks: 0..1 });
         assert_eq!(end(&mut cancelling, &status), (true, true), "{status:?} of a cancelled task");
     }
+}
+
+#[test]
+fn a_try_that_lacked_an_input_of_the_cluster_has_nothing_to_deliver() {
+    let why = Failure { kind: FailureKind::Lost, reason: "why".into() };
+    assert!(!running(0).is_last_try(EXECUTOR, TASK, &Status::Failed(why)));
 }
 
 #[test]
