@@ -5,6 +5,7 @@
 mod attached;
 mod borrowing;
 mod halting;
+mod last_try;
 mod left_out;
 mod pushing;
 mod queueing;
@@ -19,8 +20,9 @@ use alloc::vec::Vec;
 
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    AssignmentEnd, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
-    OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template, Version,
+    AssignmentEnd, DeliverWhen, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId,
+    ObjectSpec, Outcome, OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate,
+    Template, Version,
 };
 use proptest::prelude::*;
 
@@ -510,6 +512,7 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
         replicas: 1,
         until_read,
         optional: true,
+        when: DeliverWhen::Success,
     });
     // Some jobs stop when their first tasks fail.
     let halts = readers.len() % 2 == 0;

@@ -36,6 +36,8 @@ pub(crate) enum ValueError {
     Variable(String),
     #[error("`{0}` is not a weight: write a number above 0 and up to 1, such as 0.3")]
     LoadWeight(String),
+    #[error("`{0}` does not say when an output is delivered: write success, failure or always")]
+    When(String),
     #[error("`{0}` is not a policy: write lean, static, multiwave or io-aware")]
     BlockPolicy(String),
     #[error("`{0}` is not a rate of tasks: write the number of tasks per second, such as 2.5")]
