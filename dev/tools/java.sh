@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # java.sh test [MAVEN ARGUMENT...]   tests the Java packages on a cluster of two nodes that it starts
-# java.sh jar                        the jar of users, target/java/eyas.jar, from a release build of the C library
+# java.sh contract                   runs Hadoop's suites on such a cluster; dev/judges/hadoop.sh judges the results
+# java.sh jar                        the jars of users, eyas.jar and eyas-hadoop.jar in target/java, with the C library
+#                                    of a release build
 #
 # Needs a JDK from 17 on, Maven, and the packages that Maven gets. Where one is missing, the tests are skipped, which is
 # said; with CI=true, that is a failure.
@@ -49,17 +51,24 @@ test)
     cluster
     maven verify "-DargLine=-Xcheck:jni -Djava.io.tmpdir=$place" "$@"
     ;;
+contract)
+    rm -rf "$target/java/eyas-contract/surefire-reports"
+    cluster
+    maven verify -Pjudge '-Dtest=io/eyas/contract/*Test' -Dsurefire.failIfNoSpecifiedTests=false \
+        -Dmaven.test.failure.ignore=true "-DargLine=-Djava.io.tmpdir=$place" >/dev/null ||
+        { tail -n 30 "$target/java/maven.log"; exit 1; }
+    ;;
 jar)
     "${CARGO:-cargo}" build --locked --release -p eyas-capi
     native "$target/release/libeyas_capi.a"
     maven package -DskipTests
-    for package in eyas; do
+    for package in eyas eyas-hadoop; do
         cp "$target/java/$package/$package"-[0-9]*.jar "$target/java/$package.jar"
         echo "$target/java/$package.jar"
     done
     ;;
 *)
-    sed -n '2,3s/^# //p' "$0" >&2
+    sed -n '2,5s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

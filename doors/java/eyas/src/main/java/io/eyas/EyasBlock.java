@@ -54,6 +54,10 @@ public final class EyasBlock extends Handle {
                 return null;
             }
             return new Piece(Texts.text(pair[0]), offset[0], pair[1]);
+        } catch (Error | RuntimeException failure) {
+            // The program has not got the piece, which must not count as processed.
+            super.close();
+            throw failure;
         } finally {
             Reference.reachabilityFence(this);
         }
