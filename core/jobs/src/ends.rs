@@ -12,6 +12,7 @@ use eyas_types::outcome::{Failure, FailureKind, NEEDS_OUTPUT};
 use eyas_types::{AssignmentEnd, ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 
 use crate::event::{JobsAction, SchedulerOrder};
+use crate::halting::tasks_to_halt;
 use crate::health::is_quick;
 use crate::job::{FreedTasks, Phase, output_bytes};
 use crate::jobs::Jobs;
@@ -273,6 +274,15 @@ impl Jobs {
         self.table.close_course(id, &self.executors, step.now_us);
         if self.table.has_ended(id) {
             self.lineage.end_borrowing(id, &self.table, step);
+        }
+    }
+
+    /// Cancels what is left of jobs in which all fails in the same way.
+    pub(crate) fn halt_hopeless(&mut self, step: &mut JobsStep) {
+        for id in step.take_failing() {
+            if let Some(tasks) = self.table.get(id).and_then(tasks_to_halt) {
+                self.cancel(id, tasks, step);
+            }
         }
     }
 

@@ -73,7 +73,7 @@ mod tests;
 pub use config::Config;
 pub use dependencies::Dependencies;
 pub use event::{Effect, Event, JobsAction, SchedulerOrder};
-pub use halting::EQUAL_FAILURES;
+pub use halting::{EQUAL_FAILURES, halted_by};
 pub use items::Items;
 pub use job::{
     Job, JobSnapshot, JobSummary, NewJob, Phase, RetainedOutput, TaskState, output_bytes,

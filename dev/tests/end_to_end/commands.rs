@@ -199,7 +199,13 @@ fn every_answer_has_a_form_for_programs() {
         "{task}"
     );
     let log = cluster.ask(&["task", "log", "1.0"], "log");
-    assert_eq!(log, json!({"status": "succeeded", "stdout": "data", "stderr": "", "cut_bytes": 0}));
+    let command = &task["command"];
+    assert_eq!(
+        log,
+        json!({
+            "command": command, "status": "succeeded", "stdout": "data", "stderr": "", "cut_bytes": 0
+        })
+    );
     let explanation = cluster.ask(&["explain", "1.0"], "explanation");
     assert_eq!(explanation["task"], task);
     assert!(explanation["because"].as_array().is_some_and(|because| !because.is_empty()));

@@ -174,7 +174,7 @@ fn an_executor_whose_dispatcher_does_not_come_back_gives_up_and_leaves_nothing_r
 fn a_task_that_takes_too_long_is_killed_with_all_that_it_started() {
     let home = Home::new();
     let words = ["run", "--array", "1-2", "--timeout", "300ms", "--", "sh", "-c", WAITER, "{}"];
-    let done = home.eyas(&words).exits(1).says(&["task 0 did not succeed: timed out", "2 failed"]);
+    let done = home.eyas(&words).exits(1).says(&["did not succeed: timed out", "2 failed"]);
     assert_eq!(done.stdout, "");
     let all: Vec<u32> = (1..=2).flat_map(|task| tries(&home, task)).flatten().collect();
     assert_eq!(all.len(), 4);

@@ -1,6 +1,6 @@
 //! Jobs, tasks, executors and objects as clients are shown them.
 
-use eyas_jobs::{EQUAL_FAILURES, Job, JobSummary, Jobs, Phase};
+use eyas_jobs::{EQUAL_FAILURES, Job, JobSummary, Jobs, Phase, halted_by};
 use eyas_sched::{ObjectLocations, Scheduler};
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, Name, ObjectId, TaskId, TaskResult, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
@@ -129,7 +129,7 @@ impl<'a> Views<'a> {
             is_output_cut: job.lacked_output_room(),
             warnings: self.why_output_was_cut(job.lacked_output_room()).into_iter().collect(),
         };
-        view.warnings.extend(job.halted_by().map(why_halted));
+        view.warnings.extend(halted_by(job).map(why_halted));
         if job.has_ended() || job.counts().waiting == 0 {
             return view;
         }

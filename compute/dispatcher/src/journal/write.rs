@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use eyas_jobs::{Entry, JobSnapshot, JobSummary, JournalRecord, Replay, StoredNumber};
+use eyas_jobs::{Entry, JobSnapshot, JobSpec, JobSummary, JournalRecord, Replay, StoredNumber};
 use eyas_types::JobId;
 use redb::{Database, ReadableTable, Table, WriteTransaction};
 
@@ -83,6 +83,31 @@ impl JournalWriter {
         Ok(())
     }
 
+    /// Puts a job as it was submitted, unless it was stored before.
+    fn put_job(
+        &self,
+        write: &WriteTransaction,
+        job: JobId,
+        spec: &JobSpec,
+    ) -> Result<(), JournalProblem> {
+        let stored = match spec.stored {
+            Some(StoredNumber(number)) => number,
+            None => {
+                let number = self.next_stored.fetch_add(1, Ordering::Relaxed);
+                put_parts(&mut write.open_table(STORED)?, number, &encode(spec))?;
+                if !spec.chunks.is_empty() {
+                    put_parts(&mut write.open_table(CHUNKS)?, number, &encode(&spec.chunks))?;
+                }
+                number
+            }
+        };
+        write.open_table(JOBS)?.insert(job.0, (stored, spec.submitted_unix_ms))?;
+        if spec.halts {
+            write.open_table(HALTS)?.insert(job.0, ())?;
+        }
+        Ok(())
+    }
+
     fn write_record(
         &self,
         write: &WriteTransaction,
@@ -90,27 +115,7 @@ impl JournalWriter {
         appending: &mut OutputAppender<'_>,
     ) -> Result<(), JournalProblem> {
         match record {
-            JournalRecord::Job { job, spec } => {
-                let stored = match spec.stored {
-                    Some(StoredNumber(number)) => number,
-                    None => {
-                        let number = self.next_stored.fetch_add(1, Ordering::Relaxed);
-                        put_parts(&mut write.open_table(STORED)?, number, &encode(&**spec))?;
-                        if !spec.chunks.is_empty() {
-                            put_parts(
-                                &mut write.open_table(CHUNKS)?,
-                                number,
-                                &encode(&spec.chunks),
-                            )?;
-                        }
-                        number
-                    }
-                };
-                write.open_table(JOBS)?.insert(job.0, (stored, spec.submitted_unix_ms))?;
-                if spec.halts {
-                    write.open_table(HALTS)?.insert(job.0, ())?;
-                }
-            }
+            JournalRecord::Job { job, spec } => self.put_job(write, *job, spec)?,
             JournalRecord::Objects { job, current } => {
                 let mut table = write.open_table(CURRENT)?;
                 for (place, object) in current {

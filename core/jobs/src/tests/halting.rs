@@ -1,7 +1,7 @@
 //! Jobs that stop because all their tasks fail in the same way.
 
 use super::*;
-use crate::{EQUAL_FAILURES, Job};
+use crate::{EQUAL_FAILURES, Job, halted_by};
 
 const TASKS: u32 = 20;
 const LIMIT: u64 = EQUAL_FAILURES as u64;
@@ -48,7 +48,7 @@ fn end_next(world: &mut World, count: u64, status: Status) {
 /// Failed and cancelled tasks of the job, and why it has stopped.
 fn state(world: &World) -> (u64, u64, Option<&str>) {
     let job = world.jobs.get(JobId(1)).expect("it is remembered");
-    (job.counts().failed, job.counts().cancelled, job.halted_by())
+    (job.counts().failed, job.counts().cancelled, halted_by(job))
 }
 
 #[test]

@@ -341,7 +341,8 @@ mod tests {
             (
                 "i.toml",
                 Some(b"[[task]]\nid =\n"),
-                "i.toml, line 2, column 5: the key has no value: write one behind the `=`\n  id =\n",
+                "i.toml, line 2, column 5: the key has no value: write one behind the `=`\n  \
+                 id =\n",
             ),
             (
                 "g.toml",
@@ -352,8 +353,8 @@ mod tests {
             (
                 "list.txt",
                 Some(b"a.fits\nb.fits\n"),
-                "line 1, column 7: this is a key without a value: write KEY = VALUE. A job file has \
-                 [[task]] on a line, and below it a line such as command = [\"wc\"",
+                "line 1, column 7: this is a key without a value: write KEY = VALUE. A job file \
+                 has [[task]] on a line, and below it a line such as command = [\"wc\"",
             ),
             ("g.jsonl", Some(b"{\"command\": [\"a\""), "line 1, column 16: the line ends before"),
             (
