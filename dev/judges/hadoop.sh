@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Hadoop's own suites of a FileSystem, on the files of a cluster of two nodes (`eyas://`). Needs a JDK from 17 on, Maven
-# and a built eyas (EYAS_BIN). Prints a table of verdicts. Fails on each failure that dev/judges/hadoop_excluded.txt does
-# not list, and on each row of that list that nothing needs.
+# Hadoop's own suites of a FileSystem, on the files of a cluster of two nodes (`eyas://`). Needs a JDK from 17 on,
+# Maven, and a built eyas (EYAS_BIN). Prints a table of verdicts. Fails on each failure and skip that
+# dev/judges/hadoop_excluded.txt does not list, and on each row of that list that no test needs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 reports=$(realpath -m "${CARGO_TARGET_DIR:-target}")/java/eyas-contract/surefire-reports

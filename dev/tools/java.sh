@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# java.sh test [MAVEN ARGUMENT...]   tests the Java packages on a cluster of two nodes that it starts
-# java.sh contract                   runs Hadoop's suites on such a cluster; dev/judges/hadoop.sh judges the results
-# java.sh jar                        the jars of users, eyas.jar and eyas-hadoop.jar in target/java, with the C library
-#                                    of a release build
+# Tests the Java packages on a cluster of two nodes that it starts, or builds their jars.
+#
+#     java.sh test [MAVEN ARGUMENT...]    the packages' own tests
+#     java.sh contract                    Hadoop's suites; dev/judges/hadoop.sh judges the results
+#     java.sh jar                         eyas.jar and eyas-hadoop.jar in target/java, from a release build
 #
 # Needs a JDK from 17 on, Maven, and the packages that Maven gets. Where one is missing, the tests are skipped, which is
 # said; with CI=true, that is a failure.
@@ -68,7 +69,7 @@ jar)
     done
     ;;
 *)
-    sed -n '2,5s/^# //p' "$0" >&2
+    sed -n '4,6s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac

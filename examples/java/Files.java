@@ -4,6 +4,7 @@ import io.eyas.EyasReader;
 import io.eyas.EyasWriter;
 import io.eyas.FileInfo;
 import io.eyas.WriteOptions;
+
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 

@@ -6,6 +6,7 @@ import io.eyas.EyasRun;
 import io.eyas.EyasStatus;
 import io.eyas.Piece;
 import io.eyas.RunInfo;
+
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;

@@ -119,6 +119,9 @@ impl ClientState {
         what: &str,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CallError> {
+        // A future is large, and is moved on its way to its runtime; the stack of the caller, which
+        // may be a thread of Java, is small.
+        let work = Box::pin(work);
         let Some(limit) = limit else {
             return without_pipe_signal(|| self.runtime().block_on(work)).map_err(Into::into);
         };

@@ -20,6 +20,7 @@ import io.fabric8.mockwebserver.Context;
 import io.fabric8.mockwebserver.MockWebServer;
 import io.fabric8.mockwebserver.http.MockResponse;
 import io.fabric8.mockwebserver.http.RecordedRequest;
+
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
@@ -42,8 +43,8 @@ import java.util.stream.Collectors;
 /**
  * A Kubernetes API server with a controller whose Pods are processes of this machine.
  *
- * <p>Usage: {@code KubernetesTestbed FOLDER CPUS}. Writes {@code FOLDER/kubeconfig} when it is ready, and ends when the
- * process gets SIGTERM. Contexts of the kubeconfig:
+ * <p>Usage: {@code KubernetesTestbed FOLDER CPUS}. Writes {@code FOLDER/kubeconfig} when it is
+ * ready, and ends when the process gets SIGTERM. Contexts of the kubeconfig:
  *
  * <ul>
  *   <li>{@code admin} may do everything;
@@ -51,8 +52,8 @@ import java.util.stream.Collectors;
  *   <li>{@code reader} may create nothing.
  * </ul>
  *
- * <p>A Pod starts if its processors are free (CPUS in all) and its image is not called {@code missing}. Pods of the
- * namespace {@code full} exceed a quota.
+ * <p>A Pod starts if its processors are free (CPUS in all) and its image is not called {@code
+ * missing}. Pods of the namespace {@code full} exceed a quota.
  */
 public final class KubernetesTestbed {
     private static final Duration TICK = Duration.ofMillis(50);
@@ -89,7 +90,8 @@ public final class KubernetesTestbed {
 
     private void run() throws IOException, InterruptedException {
         Context context = new Context(Serialization.jsonMapper());
-        KubernetesMockServer server = new KubernetesMockServer(context, web, new HashMap<>(), new Guard(), true);
+        KubernetesMockServer server =
+                new KubernetesMockServer(context, web, new HashMap<>(), new Guard(), true);
         server.init();
         Runtime.getRuntime().addShutdownHook(new Thread(this::endAll));
         writeKubeconfig(server.getPort());
@@ -111,16 +113,25 @@ public final class KubernetesTestbed {
     private void writeKubeconfig(int port) throws IOException {
         Path certificate = Path.of(web.getSelfSignedCertificate().certificatePath());
         String authority = Base64.getEncoder().encodeToString(Files.readAllBytes(certificate));
-        StringBuilder text = new StringBuilder("apiVersion: v1\nkind: Config\ncurrent-context: admin\n");
-        text.append("clusters:\n- name: testbed\n  cluster:\n    server: https://127.0.0.1:").append(port);
+        StringBuilder text =
+                new StringBuilder("apiVersion: v1\nkind: Config\ncurrent-context: admin\n");
+        text.append("clusters:\n- name: testbed\n  cluster:\n    server: https://127.0.0.1:")
+                .append(port);
         text.append("\n    certificate-authority-data: ").append(authority).append("\ncontexts:\n");
         for (String name : List.of("admin", "expired", "reader")) {
-            text.append("- name: ").append(name).append("\n  context: {cluster: testbed, user: ").append(name);
+            text.append("- name: ")
+                    .append(name)
+                    .append("\n  context: {cluster: testbed, user: ")
+                    .append(name);
             text.append(", namespace: work}\n");
         }
         text.append("users:\n");
         for (String name : List.of("admin", "expired", "reader")) {
-            text.append("- name: ").append(name).append("\n  user: {token: ").append(name).append("}\n");
+            text.append("- name: ")
+                    .append(name)
+                    .append("\n  user: {token: ")
+                    .append(name)
+                    .append("}\n");
         }
         Path incomplete = folder.resolve("kubeconfig.new");
         Files.writeString(incomplete, text);
@@ -134,16 +145,21 @@ public final class KubernetesTestbed {
         @Override
         public MockResponse dispatch(RecordedRequest request) {
             String path = request.getPath();
-            String authorization = Optional.ofNullable(request.getHeader("Authorization")).orElse("");
+            String authorization =
+                    Optional.ofNullable(request.getHeader("Authorization")).orElse("");
             if (authorization.equals("Bearer expired")) {
                 return failure(401, "Unauthorized");
             }
             boolean isPost = request.getMethod().equals("POST");
             String[] parts = path.split("\\?")[0].split("/");
             if (authorization.equals("Bearer reader") && !request.getMethod().equals("GET")) {
-                String message = "%s is forbidden: User \"reader\" cannot %s resource \"%s\" in the namespace \"work\"";
+                String message =
+                        "%s is forbidden: User \"reader\" cannot %s resource \"%s\" in the"
+                            + " namespace \"work\"";
                 String resource = parts[isPost ? parts.length - 1 : parts.length - 2];
-                return failure(403, String.format(message, resource, isPost ? "create" : "delete", resource));
+                return failure(
+                        403,
+                        String.format(message, resource, isPost ? "create" : "delete", resource));
             }
             if (path.contains("dryRun=All")) {
                 return isPost ? answer(201, request.getUtf8Body()) : failure(404, "not found");
@@ -152,9 +168,15 @@ public final class KubernetesTestbed {
                 return log(parts[parts.length - 2]);
             }
             if (parts[parts.length - 1].equals("events") && !isPost) {
-                // The mock knows few fields. All its events are of Jobs whose Pods could not be made.
-                return super.dispatch(new RecordedRequest(request.getHttpVersion(), request.method(),
-                        path.split("\\?")[0], request.getHeaders(), request.getBody()));
+                // The mock knows few fields. All its events are of Jobs whose Pods could not be
+                // made.
+                return super.dispatch(
+                        new RecordedRequest(
+                                request.getHttpVersion(),
+                                request.method(),
+                                path.split("\\?")[0],
+                                request.getHeaders(),
+                                request.getBody()));
             }
             return super.dispatch(request);
         }
@@ -162,7 +184,9 @@ public final class KubernetesTestbed {
         private MockResponse log(String pod) {
             Path log = folder.resolve("pods").resolve(pod).resolve("log");
             try {
-                return Files.exists(log) ? answer(200, Files.readString(log)) : failure(404, "there is no Pod " + pod);
+                return Files.exists(log)
+                        ? answer(200, Files.readString(log))
+                        : failure(404, "there is no Pod " + pod);
             } catch (IOException e) {
                 return failure(500, e.toString());
             }
@@ -173,7 +197,8 @@ public final class KubernetesTestbed {
         }
 
         private MockResponse failure(int code, String message) {
-            StatusBuilder status = new StatusBuilder().withStatus("Failure").withCode(code).withMessage(message);
+            StatusBuilder status =
+                    new StatusBuilder().withStatus("Failure").withCode(code).withMessage(message);
             return answer(code, Serialization.asJson(status.build()));
         }
     }
@@ -184,7 +209,8 @@ public final class KubernetesTestbed {
         // The owners are listed last: an owner that is not among them was deleted.
         List<Secret> secrets = client.secrets().inAnyNamespace().list().getItems();
         Map<String, Pod> pods = byUid(client.pods().inAnyNamespace().list().getItems());
-        Map<String, Job> jobs = byUid(client.batch().v1().jobs().inAnyNamespace().list().getItems());
+        Map<String, Job> jobs =
+                byUid(client.batch().v1().jobs().inAnyNamespace().list().getItems());
         // What a deleted Job owned is deleted with it.
         for (Pod pod : pods.values()) {
             if (!jobs.containsKey(owner(pod))) {
@@ -204,8 +230,11 @@ public final class KubernetesTestbed {
                 step(client, node, secrets);
             }
         }
-        nodes.values().removeIf(node -> !pods.containsKey(node.pod.getMetadata().getUid())
-                && (node.process == null || !node.process.isAlive()));
+        nodes.values()
+                .removeIf(
+                        node ->
+                                !pods.containsKey(node.pod.getMetadata().getUid())
+                                        && (node.process == null || !node.process.isAlive()));
         // After the others: their Pods are not listed yet.
         for (Job job : jobs.values()) {
             close(client, job);
@@ -214,7 +243,8 @@ public final class KubernetesTestbed {
     }
 
     private static <T extends HasMetadata> Map<String, T> byUid(List<T> objects) {
-        return objects.stream().collect(Collectors.toMap(one -> one.getMetadata().getUid(), one -> one));
+        return objects.stream()
+                .collect(Collectors.toMap(one -> one.getMetadata().getUid(), one -> one));
     }
 
     private static String owner(HasMetadata object) {
@@ -226,12 +256,23 @@ public final class KubernetesTestbed {
         String namespace = job.getMetadata().getNamespace();
         if (namespace.equals(FULL)) {
             if (refused.add(job.getMetadata().getUid())) {
-                client.resource(new EventBuilder()
-                        .withNewMetadata().withName(name).withNamespace(namespace).endMetadata()
-                        .withNewInvolvedObject().withKind("Job").withName(name).endInvolvedObject()
-                        .withReason("FailedCreate")
-                        .withMessage("pods \"" + name + "\" is forbidden: exceeded quota: small")
-                        .build()).create();
+                client.resource(
+                                new EventBuilder()
+                                        .withNewMetadata()
+                                        .withName(name)
+                                        .withNamespace(namespace)
+                                        .endMetadata()
+                                        .withNewInvolvedObject()
+                                        .withKind("Job")
+                                        .withName(name)
+                                        .endInvolvedObject()
+                                        .withReason("FailedCreate")
+                                        .withMessage(
+                                                "pods \""
+                                                        + name
+                                                        + "\" is forbidden: exceeded quota: small")
+                                        .build())
+                        .create();
             }
             return;
         }
@@ -239,18 +280,31 @@ public final class KubernetesTestbed {
             if (!made.add(job.getMetadata().getUid() + "/" + index)) {
                 continue;
             }
-            Map<String, String> labels = new HashMap<>(job.getSpec().getTemplate().getMetadata().getLabels());
+            Map<String, String> labels =
+                    new HashMap<>(job.getSpec().getTemplate().getMetadata().getLabels());
             labels.put("job-name", name);
             labels.put("batch.kubernetes.io/job-name", name);
             labels.put("batch.kubernetes.io/job-completion-index", Integer.toString(index));
             Node node = new Node();
-            node.pod = client.resource(new PodBuilder()
-                    .withNewMetadata().withName(name + "-" + index).withNamespace(namespace).withLabels(labels)
-                    .addNewOwnerReference().withKind("Job").withName(name).withUid(job.getMetadata().getUid())
-                    .endOwnerReference().endMetadata()
-                    .withSpec(job.getSpec().getTemplate().getSpec())
-                    .withNewStatus().withPhase("Pending").endStatus()
-                    .build()).create();
+            node.pod =
+                    client.resource(
+                                    new PodBuilder()
+                                            .withNewMetadata()
+                                            .withName(name + "-" + index)
+                                            .withNamespace(namespace)
+                                            .withLabels(labels)
+                                            .addNewOwnerReference()
+                                            .withKind("Job")
+                                            .withName(name)
+                                            .withUid(job.getMetadata().getUid())
+                                            .endOwnerReference()
+                                            .endMetadata()
+                                            .withSpec(job.getSpec().getTemplate().getSpec())
+                                            .withNewStatus()
+                                            .withPhase("Pending")
+                                            .endStatus()
+                                            .build())
+                            .create();
             nodes.put(node.pod.getMetadata().getUid(), node);
         }
     }
@@ -259,8 +313,12 @@ public final class KubernetesTestbed {
     private void close(KubernetesClient client, Job job) {
         boolean isOpen = job.getStatus() == null || job.getStatus().getConditions().isEmpty();
         String uid = job.getMetadata().getUid();
-        List<Pod> own = client.pods().inNamespace(job.getMetadata().getNamespace())
-                .withLabel("job-name", job.getMetadata().getName()).list().getItems();
+        List<Pod> own =
+                client.pods()
+                        .inNamespace(job.getMetadata().getNamespace())
+                        .withLabel("job-name", job.getMetadata().getName())
+                        .list()
+                        .getItems();
         int wanted = job.getSpec().getCompletions();
         if (!isOpen || !made.contains(uid + "/" + (wanted - 1))) {
             return;
@@ -272,15 +330,33 @@ public final class KubernetesTestbed {
             return;
         }
         String namespace = job.getMetadata().getNamespace();
-        client.batch().v1().jobs().inNamespace(namespace).withName(job.getMetadata().getName()).editStatus(one -> {
-            one.setStatus(new io.fabric8.kubernetes.api.model.batch.v1.JobStatusBuilder()
-                    .withSucceeded((int) succeeded).withFailed((int) failed)
-                    .addNewCondition().withType(failed > 0 ? "Failed" : "Complete").withStatus("True")
-                    .withReason(failed > 0 ? "BackoffLimitExceeded" : "CompletionsReached")
-                    .withMessage(failed > 0 ? "Job has reached the specified backoff limit" : "").endCondition()
-                    .build());
-            return one;
-        });
+        client.batch()
+                .v1()
+                .jobs()
+                .inNamespace(namespace)
+                .withName(job.getMetadata().getName())
+                .editStatus(
+                        one -> {
+                            one.setStatus(
+                                    new io.fabric8.kubernetes.api.model.batch.v1.JobStatusBuilder()
+                                            .withSucceeded((int) succeeded)
+                                            .withFailed((int) failed)
+                                            .addNewCondition()
+                                            .withType(failed > 0 ? "Failed" : "Complete")
+                                            .withStatus("True")
+                                            .withReason(
+                                                    failed > 0
+                                                            ? "BackoffLimitExceeded"
+                                                            : "CompletionsReached")
+                                            .withMessage(
+                                                    failed > 0
+                                                            ? "Job has reached the specified"
+                                                                  + " backoff limit"
+                                                            : "")
+                                            .endCondition()
+                                            .build());
+                            return one;
+                        });
     }
 
     private static String phase(Pod pod) {
@@ -295,33 +371,82 @@ public final class KubernetesTestbed {
             int code = node.process.exitValue();
             node.hasEnded = true;
             boolean isLate = node.until != null && !Instant.now().isBefore(node.until);
-            set(client, node, new PodStatusBuilder().withPhase(code == 0 && !isLate ? "Succeeded" : "Failed")
-                    .withReason(isLate ? "DeadlineExceeded" : null)
-                    .addToContainerStatuses(new ContainerStatusBuilder().withName("eyas")
-                            .withState(new ContainerStateBuilder().withNewTerminated()
-                                    .withReason(code == 0 ? "Completed" : "Error").withExitCode(code)
-                                    .endTerminated().build()).build()).build());
+            set(
+                    client,
+                    node,
+                    new PodStatusBuilder()
+                            .withPhase(code == 0 && !isLate ? "Succeeded" : "Failed")
+                            .withReason(isLate ? "DeadlineExceeded" : null)
+                            .addToContainerStatuses(
+                                    new ContainerStatusBuilder()
+                                            .withName("eyas")
+                                            .withState(
+                                                    new ContainerStateBuilder()
+                                                            .withNewTerminated()
+                                                            .withReason(
+                                                                    code == 0
+                                                                            ? "Completed"
+                                                                            : "Error")
+                                                            .withExitCode(code)
+                                                            .endTerminated()
+                                                            .build())
+                                            .build())
+                            .build());
         } else if (node.until != null && !Instant.now().isBefore(node.until)) {
             end(node);
         }
     }
 
-    private void start(KubernetesClient client, Node node, List<Secret> secrets) throws IOException {
+    private void start(KubernetesClient client, Node node, List<Secret> secrets)
+            throws IOException {
         var spec = node.pod.getSpec();
-        var container = spec.getContainers().stream().filter(one -> one.getName().equals("eyas")).findFirst().get();
+        var container =
+                spec.getContainers().stream()
+                        .filter(one -> one.getName().equals("eyas"))
+                        .findFirst()
+                        .get();
         if (container.getImage().startsWith(NO_IMAGE)) {
-            set(client, node, placed("Pending").addToContainerStatuses(new ContainerStatusBuilder().withName("eyas")
-                    .withState(new ContainerStateBuilder().withNewWaiting().withReason("ImagePullBackOff")
-                            .withMessage("Back-off pulling image \"" + container.getImage() + "\"").endWaiting()
-                            .build()).build()).build());
+            set(
+                    client,
+                    node,
+                    placed("Pending")
+                            .addToContainerStatuses(
+                                    new ContainerStatusBuilder()
+                                            .withName("eyas")
+                                            .withState(
+                                                    new ContainerStateBuilder()
+                                                            .withNewWaiting()
+                                                            .withReason("ImagePullBackOff")
+                                                            .withMessage(
+                                                                    "Back-off pulling image \""
+                                                                            + container.getImage()
+                                                                            + "\"")
+                                                            .endWaiting()
+                                                            .build())
+                                            .build())
+                            .build());
             return;
         }
-        BigDecimal used = nodes.values().stream().filter(one -> one.process != null && one.process.isAlive())
-                .map(KubernetesTestbed::processorsOf).reduce(BigDecimal.ZERO, BigDecimal::add);
+        BigDecimal used =
+                nodes.values().stream()
+                        .filter(one -> one.process != null && one.process.isAlive())
+                        .map(KubernetesTestbed::processorsOf)
+                        .reduce(BigDecimal.ZERO, BigDecimal::add);
         if (used.add(processorsOf(node)).compareTo(processors) > 0) {
-            set(client, node, new PodStatusBuilder().withPhase("Pending").addToConditions(new PodConditionBuilder()
-                    .withType("PodScheduled").withStatus("False").withReason("Unschedulable")
-                    .withMessage("0/1 nodes are available: 1 Insufficient cpu.").build()).build());
+            set(
+                    client,
+                    node,
+                    new PodStatusBuilder()
+                            .withPhase("Pending")
+                            .addToConditions(
+                                    new PodConditionBuilder()
+                                            .withType("PodScheduled")
+                                            .withStatus("False")
+                                            .withReason("Unschedulable")
+                                            .withMessage(
+                                                    "0/1 nodes are available: 1 Insufficient cpu.")
+                                            .build())
+                            .build());
             return;
         }
         node.folder = folder.resolve("pods").resolve(node.pod.getMetadata().getName());
@@ -329,7 +454,8 @@ public final class KubernetesTestbed {
         Map<String, String> paths = new HashMap<>();
         for (Volume volume : spec.getVolumes()) {
             Path place = node.folder.resolve("volumes").resolve(volume.getName());
-            container.getVolumeMounts().stream().filter(mount -> mount.getName().equals(volume.getName()))
+            container.getVolumeMounts().stream()
+                    .filter(mount -> mount.getName().equals(volume.getName()))
                     .forEach(mount -> paths.put(mount.getMountPath(), place.toString()));
             Files.createDirectories(place);
         }
@@ -337,7 +463,10 @@ public final class KubernetesTestbed {
             if (volume.getSecret() == null) {
                 continue;
             }
-            var secret = secrets.stream().filter(one -> is(one, node, volume.getSecret().getSecretName())).findFirst();
+            var secret =
+                    secrets.stream()
+                            .filter(one -> is(one, node, volume.getSecret().getSecretName()))
+                            .findFirst();
             if (secret.isEmpty()) {
                 set(client, node, placed("Pending").build());
                 return;
@@ -345,7 +474,8 @@ public final class KubernetesTestbed {
             Path place = node.folder.resolve("volumes").resolve(volume.getName());
             writeFiles(secret.get(), place, paths);
         }
-        List<String> command = container.getCommand().stream().map(word -> onThisMachine(word, paths)).toList();
+        List<String> command =
+                container.getCommand().stream().map(word -> onThisMachine(word, paths)).toList();
         ProcessBuilder builder = new ProcessBuilder("setsid");
         builder.command().addAll(command);
         builder.environment().put("JOB_COMPLETION_INDEX", index(node.pod));
@@ -355,26 +485,50 @@ public final class KubernetesTestbed {
         node.process.getOutputStream().close();
         Long limit = spec.getActiveDeadlineSeconds();
         node.until = limit == null ? null : Instant.now().plusSeconds(limit);
-        set(client, node, placed("Running").addToContainerStatuses(new ContainerStatusBuilder().withName("eyas")
-                .withReady(true).withState(new ContainerStateBuilder().withNewRunning().endRunning().build()).build())
-                .build());
+        set(
+                client,
+                node,
+                placed("Running")
+                        .addToContainerStatuses(
+                                new ContainerStatusBuilder()
+                                        .withName("eyas")
+                                        .withReady(true)
+                                        .withState(
+                                                new ContainerStateBuilder()
+                                                        .withNewRunning()
+                                                        .endRunning()
+                                                        .build())
+                                        .build())
+                        .build());
     }
 
     private static boolean is(Secret secret, Node node, String name) {
         return secret.getMetadata().getName().equals(name)
-                && secret.getMetadata().getNamespace().equals(node.pod.getMetadata().getNamespace());
+                && secret.getMetadata()
+                        .getNamespace()
+                        .equals(node.pod.getMetadata().getNamespace());
     }
 
-    private static void writeFiles(Secret secret, Path place, Map<String, String> paths) throws IOException {
+    private static void writeFiles(Secret secret, Path place, Map<String, String> paths)
+            throws IOException {
         Map<String, String> files = new HashMap<>();
         Optional.ofNullable(secret.getStringData()).ifPresent(files::putAll);
-        Optional.ofNullable(secret.getData()).ifPresent(data -> data.forEach((name, content) ->
-                files.put(name, new String(Base64.getDecoder().decode(content), StandardCharsets.UTF_8))));
+        Optional.ofNullable(secret.getData())
+                .ifPresent(
+                        data ->
+                                data.forEach(
+                                        (name, content) ->
+                                                files.put(
+                                                        name,
+                                                        new String(
+                                                                Base64.getDecoder().decode(content),
+                                                                StandardCharsets.UTF_8))));
         for (Map.Entry<String, String> file : files.entrySet()) {
             Path path = place.resolve(file.getKey());
             Files.deleteIfExists(path);
             Files.writeString(path, onThisMachine(file.getValue(), paths));
-            Files.setPosixFilePermissions(path, java.nio.file.attribute.PosixFilePermissions.fromString("r--------"));
+            Files.setPosixFilePermissions(
+                    path, java.nio.file.attribute.PosixFilePermissions.fromString("r--------"));
         }
     }
 
@@ -388,8 +542,14 @@ public final class KubernetesTestbed {
 
     private static BigDecimal processorsOf(Node node) {
         return node.pod.getSpec().getContainers().stream()
-                .map(container -> Optional.ofNullable(container.getResources().getRequests()).orElse(Map.of()))
-                .map(requests -> requests.getOrDefault("cpu", new Quantity("0")).getNumericalAmount())
+                .map(
+                        container ->
+                                Optional.ofNullable(container.getResources().getRequests())
+                                        .orElse(Map.of()))
+                .map(
+                        requests ->
+                                requests.getOrDefault("cpu", new Quantity("0"))
+                                        .getNumericalAmount())
                 .reduce(BigDecimal.ZERO, BigDecimal::add);
     }
 
@@ -398,8 +558,13 @@ public final class KubernetesTestbed {
     }
 
     private static PodStatusBuilder placed(String phase) {
-        return new PodStatusBuilder().withPhase(phase).addToConditions(new PodConditionBuilder()
-                .withType("PodScheduled").withStatus("True").build());
+        return new PodStatusBuilder()
+                .withPhase(phase)
+                .addToConditions(
+                        new PodConditionBuilder()
+                                .withType("PodScheduled")
+                                .withStatus("True")
+                                .build());
     }
 
     /** Writes the status of a Pod, if it has changed. */
@@ -407,10 +572,14 @@ public final class KubernetesTestbed {
         if (!status.equals(node.pod.getStatus())) {
             node.pod.setStatus(status);
             String namespace = node.pod.getMetadata().getNamespace();
-            client.pods().inNamespace(namespace).withName(node.pod.getMetadata().getName()).editStatus(one -> {
-                one.setStatus(status);
-                return one;
-            });
+            client.pods()
+                    .inNamespace(namespace)
+                    .withName(node.pod.getMetadata().getName())
+                    .editStatus(
+                            one -> {
+                                one.setStatus(status);
+                                return one;
+                            });
         }
     }
 
@@ -427,7 +596,11 @@ public final class KubernetesTestbed {
     }
 
     private void endAll() {
-        List<Process> processes = nodes.values().stream().map(node -> node.process).filter(one -> one != null).toList();
+        List<Process> processes =
+                nodes.values().stream()
+                        .map(node -> node.process)
+                        .filter(one -> one != null)
+                        .toList();
         processes.forEach(Process::destroy);
         for (Process process : processes) {
             try {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Bytes of stack that a call of the library may need. A call with less would end the process. */
-#define STACK_BYTES (448 << 10)
+#define STACK_BYTES (576 << 10)
 
 /* The class Failures and its method that makes an exception. */
 static jclass failures;
@@ -51,7 +51,7 @@ int has_stack(JNIEnv *env)
     if ((uintptr_t)&here - lowest_address() >= STACK_BYTES)
         return 1;
     throw_new(env, "java/lang/StackOverflowError",
-              "a call of eyas needs 448 KiB of the thread's stack: use a thread with a larger one");
+              "a call of eyas needs 576 KiB of the thread's stack: use a thread with a larger one");
     return 0;
 }
 

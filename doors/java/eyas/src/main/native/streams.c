@@ -68,8 +68,8 @@ NATIVE(void, readerInfo)(JNIEnv *env, jclass class, jlong reader, jlongArray fou
 }
 
 /* Reads up to `count` bytes into an array, part by part. Returns their number. */
-NATIVE(jint, read)(JNIEnv *env, jclass class, jlong reader, jlong offset, jbyteArray bytes, jint at,
-                   jint count)
+NATIVE(jint, read)(JNIEnv *env, jclass class, jlong reader, jlong offset, jbyteArray bytes,
+                   jint at, jint count)
 {
     char own[STACK_PART_BYTES], *part;
     jint done = 0;
@@ -85,7 +85,8 @@ NATIVE(jint, read)(JNIEnv *env, jclass class, jlong reader, jlong offset, jbyteA
         !(part = part_of(env, count, own)))
         return 0;
     do {
-        wanted = smaller((size_t)(count - done), count > STACK_PART_BYTES ? PART_BYTES : sizeof own);
+        wanted = smaller((size_t)(count - done),
+                         count > STACK_PART_BYTES ? PART_BYTES : sizeof own);
         if (!is_ok(env,
                    eyas_read(HANDLE(eyas_reader, reader), (uint64_t)offset + (uint64_t)done, part,
                              wanted, &got),
@@ -181,8 +182,8 @@ static eyas_status write_part(jlong writer, jlong offset, const char *part, size
     return eyas_write_at(HANDLE(eyas_writer, writer), (uint64_t)offset, part, count);
 }
 
-NATIVE(void, write)(JNIEnv *env, jclass class, jlong writer, jlong offset, jbyteArray bytes, jint at,
-                    jint count)
+NATIVE(void, write)(JNIEnv *env, jclass class, jlong writer, jlong offset, jbyteArray bytes,
+                    jint at, jint count)
 {
     char own[STACK_PART_BYTES], *part;
     jint done = 0, size;

@@ -28,7 +28,7 @@
  * An argument that can never be right is an unchecked exception: {@link
  * java.lang.NullPointerException}, {@link java.lang.IndexOutOfBoundsException}, {@link
  * java.lang.IllegalArgumentException}. A path that cannot be written in UTF-8, or has a NUL, is a
- * {@link java.nio.file.InvalidPathException}. A thread with less than 448 KiB of free stack gets a
+ * {@link java.nio.file.InvalidPathException}. A thread with less than 576 KiB of free stack gets a
  * {@link java.lang.StackOverflowError}.
  */
 package io.eyas;
