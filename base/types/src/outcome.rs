@@ -260,13 +260,18 @@ impl Outcome {
     /// How the attempt ended, for people. `limit_us` is the task's limit on its time, if it is
     /// known.
     pub fn in_words(&self, limit_us: Option<u64>) -> String {
+        self.in_words_about(limit_us, "--timeout")
+    }
+
+    /// The same for people who set the limit with this option.
+    pub fn in_words_about(&self, limit_us: Option<u64>, option: &str) -> String {
         let ran = format_duration_us(self.ran_us);
         match (&self.status, limit_us.map(format_duration_us)) {
             (Status::TimedOut, Some(limit)) => {
-                format!("timed out: it ran {ran}, and its --timeout is {limit}; give it more time")
+                format!("timed out: it ran {ran}, and its {option} is {limit}; give it more time")
             }
             (Status::TimedOut, None) => {
-                format!("timed out after {ran}: give it more time with --timeout")
+                format!("timed out after {ran}: give it more time with {option}")
             }
             (status, _) => status.to_string(),
         }
@@ -397,6 +402,11 @@ mod tests {
         assert_eq!(
             said,
             "timed out: it ran 1.01 s, and its --timeout is 1.00 s; give it more time"
+        );
+        let said = outcome.in_words_about(Some(500_000), "timeout");
+        assert_eq!(
+            said,
+            "timed out: it ran 1.01 s, and its timeout is 500.0 ms; give it more time"
         );
         let said = outcome.in_words(None);
         assert_eq!(said, "timed out after 1.01 s: give it more time with --timeout");
