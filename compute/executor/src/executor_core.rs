@@ -485,7 +485,7 @@ impl ExecutorCore {
         }
     }
 
-    /// Lets the node decide, and has the session send the facts to the dispatcher when they are due.
+    /// Lets the node decide, and has the session send the facts when they are due.
     fn settle(&mut self) {
         if self.schedule() {
             self.wake();

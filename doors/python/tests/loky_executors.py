@@ -69,6 +69,8 @@ EXCLUDED: dict[str, str] = {
     "test_reusable_executor_resize": _RESIZED,
     "test_kill_after_resize_call": _RESIZED,
     "test_resize_after_timeout": _RESIZED,
+    "test_invalid_process_number": _INSIDE,
+    "test_compat_with_concurrent_futures_exception": _LIVES,
     "test_invalid_context": "there are no contexts of `multiprocessing`",
     "test_pass_start_method_name_as_context": "there are no contexts of `multiprocessing`",
     "test_interactively_defined_executor_no_main": _BY_NAME,
