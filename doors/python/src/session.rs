@@ -68,6 +68,16 @@ fn input_of((number, output): (u32, Option<u16>)) -> Input {
     Input { from, name: None }
 }
 
+/// Where tasks work: in `folder`, if there is one.
+fn working_folder(folder: Option<PathBuf>, is_command: bool) -> WorkingFolder {
+    match (folder, is_command) {
+        (Some(folder), _) => WorkingFolder::Path(name_of(folder)),
+        (None, true) => WorkingFolder::Sandbox,
+        // A worker works for many calls.
+        (None, false) => WorkingFolder::Path(Name::from("/")),
+    }
+}
+
 fn name_of(path: PathBuf) -> Name {
     Name::from(path.into_os_string().into_vec())
 }
@@ -253,12 +263,7 @@ impl CallSession {
             .into_iter()
             .map(|(name, value)| (name, Template::literal(value.as_str())))
             .collect();
-        template.folder = match (folder, is_command) {
-            (Some(folder), _) => WorkingFolder::Path(name_of(folder)),
-            (None, true) => WorkingFolder::Sandbox,
-            // A worker works for many calls.
-            (None, false) => WorkingFolder::Path(Name::from("/")),
-        };
+        template.folder = working_folder(folder, is_command);
         template.base = name_of(std::env::current_dir()?);
         let output =
             |(number, (pattern, destination)): (usize, (String, Option<String>))| OutputSpec {
