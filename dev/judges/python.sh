@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Test suites of others for the Python package, as it is installed from the wheel for tests: CPython's of executors, on
-# an interpreter that has them, joblib's, Parsl's, Dask's, Snakemake's and fsspec's; and those of executors in Ray and
-# Spark clusters and on a real Slurm. Skipped, which is said, where there is no Python 3.11 with venv, or no package
-# index; with CI=true, that is a failure.
+# an interpreter that has them, loky's, joblib's, Parsl's, Dask's, Snakemake's and fsspec's; and those of executors in
+# Ray and Spark clusters and on a real Slurm. Skipped, which is said, where there is no Python 3.11 with venv, or no
+# package index; with CI=true, that is a failure.
 #
-#     dev/judges/python.sh cpython|joblib|parsl|dask|engines|slurm|snakemake|fsspec
+#     dev/judges/python.sh cpython|loky|joblib|parsl|dask|engines|slurm|snakemake|fsspec
 #
 # Each suite has a virtual environment of its own, so that suites can run side by side.
 set -euo pipefail
@@ -35,6 +35,14 @@ cd "$environment"
 case $suite in
 cpython)
     "$fresh" "$tests/cpython_futures.py"
+    ;;
+loky)
+    # The tests are in the source distribution alone.
+    install 'loky==3.7.0' pytest pytest-timeout psutil packaging numpy
+    "$fresh" -m pip --disable-pip-version-check --quiet download --no-deps --no-binary :all: 'loky==3.7.0' \
+        || skip "loky's source distribution cannot be downloaded"
+    tar xzf loky-*.tar.gz
+    "$fresh" "$tests/loky_executors.py" loky-*/ --timeout 120
     ;;
 joblib)
     install pytest joblib

@@ -97,7 +97,7 @@ impl SessionAcceptor {
         let remote = local_socket::far_end(address);
         let greeted = self.greet(RecordStream::new(stream), &remote.to_string()).await?;
         let role = greeted.hello.role;
-        Ok((greeted.over_local_socket(address, remote), role))
+        Ok((greeted.over_local_socket(address, remote)?, role))
     }
 
     async fn greet<S>(&self, stream: S, remote: &str) -> Result<GreetedConnection<S>, SessionError>
@@ -151,7 +151,7 @@ async fn connect(access: &Access, role: Role) -> Result<Session, SessionError> {
         let Some(stream) = local_socket::connect(*remote).await else { continue };
         match greet(access, role, RecordStream::new(stream)).await {
             Ok(greeted) => {
-                return Ok(greeted.over_local_socket(local_socket::far_end(*remote), *remote));
+                return greeted.over_local_socket(local_socket::far_end(*remote), *remote);
             }
             // The listener does not accept this process there, or is about to end.
             Err(SessionError::Unreachable { .. } | SessionError::Ended { .. }) => {}
@@ -168,7 +168,7 @@ async fn connect_here(access: &Access, role: Role) -> Option<Session> {
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let stream = local_socket::connect(remote).await?;
     let greeted = greet(access, role, RecordStream::new(stream)).await.ok()?;
-    Some(greeted.over_local_socket(local_socket::far_end(remote), remote))
+    greeted.over_local_socket(local_socket::far_end(remote), remote).ok()
 }
 
 /// Greets the peer over a new connection.
@@ -241,19 +241,25 @@ impl GreetedConnection<TcpStream> {
 
 impl GreetedConnection<RecordStream> {
     /// The session: TLS has done its work, and frames follow as they are.
-    fn over_local_socket(self, local: SocketAddr, remote: SocketAddr) -> Session {
+    fn over_local_socket(
+        self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Session, SessionError> {
         let GreetedConnection { stream, trust, hello } = self;
         let minor = hello.minor();
         let stream = match stream {
             TlsStream::Client(stream) => stream.into_inner().0,
             TlsStream::Server(stream) => stream.into_inner().0,
         };
-        let (reader, writer) = stream.into_inner().into_split();
         let address = remote.to_string();
+        let (reader, writer) = local_socket::split(stream.into_inner())
+            .map_err(|e| ended(&address, &e.to_string()))?;
         // One system call receives the length of a frame and, most often, all of it.
         let reader = FrameReader::new(BufReader::new(reader), &address);
         let writer = FrameWriter::new(writer, &address);
-        Session { reader, writer, local, remote, trust, minor, data: hello.data, is_local: true }
+        let (data, is_local) = (hello.data, true);
+        Ok(Session { reader, writer, local, remote, trust, minor, data, is_local })
     }
 }
 

@@ -48,7 +48,10 @@ pub use data::DataKeys;
 pub use descriptors::{descriptor_limit_of_caller, raise_descriptor_limit};
 pub use frames::{FrameReader, FrameWriter};
 pub use listener::{Listener, has_spoken};
-pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, OutboxReader, WeakOutbox, outbox};
+pub use outbox::{
+    DirectSender, OUTBOX_MESSAGES, Outbox, OutboxError, OutboxReader, WeakOutbox, outbox,
+    outbox_with_direct,
+};
 pub use ports::{
     BindAddress, InterfaceError, PortRange, PortRangeError, interface_address, listen, own_address,
 };

@@ -12,13 +12,15 @@
 //! the listener has no local socket, and its peers see another user's process behind the name, and
 //! use TCP.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::io::{self, ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustix::process::geteuid;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::unix::pipe;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::trusted::UNKNOWN_USER;
@@ -172,10 +174,71 @@ impl AsyncWrite for RecordStream {
     }
 }
 
+/// Both halves of a connection. Nothing waits for room in it, unless there is none.
+///
+/// A local socket tells each time when its peer has received a message that there is room for
+/// another one. tokio's own halves wait for that too, so each message that a process sends would
+/// wake the process once more, for nothing.
+///
+/// # Errors
+/// If this process has run out of descriptors.
+pub(crate) fn split(stream: UnixStream) -> io::Result<(pipe::Receiver, LocalWriter)> {
+    let stream = stream.into_std()?;
+    // tokio's type for what is only read: it reads any descriptor.
+    let reader = pipe::Receiver::from_owned_fd_unchecked(stream.try_clone()?.into())?;
+    Ok((reader, LocalWriter { stream, full: None }))
+}
+
+/// The sending half of a connection. When it is dropped, the peer receives the end.
+pub(crate) struct LocalWriter {
+    stream: StdUnixStream,
+    /// While a message has no room: the same connection, which waits for room.
+    full: Option<UnixStream>,
+}
+
+impl AsyncWrite for LocalWriter {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if let Some(full) = &mut self.full {
+                return Pin::new(full).poll_write(cx, bytes);
+            }
+            match self.stream.write(bytes) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.full = Some(UnixStream::from_std(self.stream.try_clone()?)?);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The message was sent.
+        self.full = None;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.shutdown(Shutdown::Write))
+    }
+}
+
+impl Drop for LocalWriter {
+    fn drop(&mut self) {
+        // The peer may be gone already.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::session_error::SessionError;
+    use std::os::fd::AsRawFd;
     use std::time::Duration;
 
     use crate::access::Access;
@@ -317,6 +380,52 @@ mod tests {
         {
             assert_eq!(is_of_this_host(address.parse().unwrap()), is_local, "{address}");
         }
+    }
+
+    /// The events for which this process waits at a descriptor.
+    fn awaited(descriptor: i32) -> Vec<u32> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
+            // Other tests close descriptors meanwhile.
+            let Ok(info) = std::fs::read_to_string(entry.path()) else { continue };
+            for line in info.lines() {
+                let words: Vec<_> = line.split_whitespace().collect();
+                if let ["tfd:", of, "events:", events, ..] = words[..]
+                    && of == descriptor.to_string()
+                {
+                    found.push(u32::from_str_radix(events, 16).unwrap());
+                }
+            }
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_for_room_unless_there_is_none() {
+        const READABLE: u32 = 1;
+        const WRITABLE: u32 = 4;
+        let (one, other) = UnixStream::pair().unwrap();
+        let ((mut reader, writer), (_other_reader, mut other_writer)) =
+            (split(one).unwrap(), split(other).unwrap());
+        let descriptor = reader.as_raw_fd();
+        let events = awaited(descriptor);
+        assert!(events.iter().any(|events| events & READABLE != 0), "{events:x?}");
+        assert!(events.iter().all(|events| events & WRITABLE == 0), "{events:x?}");
+        let sent: Vec<u8> = (0..1 << 22).map(|n: u32| (n % 251) as u8).collect();
+        let expected = sent.clone();
+        let sending = tokio::spawn(async move {
+            tokio::io::AsyncWriteExt::write_all(&mut other_writer, &sent).await.unwrap();
+            assert!(other_writer.full.is_some(), "it had to wait for room");
+            tokio::io::AsyncWriteExt::flush(&mut other_writer).await.unwrap();
+            assert!(other_writer.full.is_none());
+        });
+        let mut received = vec![0; expected.len()];
+        timeout(DEADLINE, reader.read_exact(&mut received)).await.unwrap().unwrap();
+        sending.await.unwrap();
+        assert!(received == expected);
+        let end = timeout(DEADLINE, reader.read(&mut received)).await.unwrap();
+        assert_eq!(end.unwrap(), 0, "the writer was dropped");
+        drop(writer);
     }
 
     #[tokio::test]

@@ -1,11 +1,14 @@
 //! An outbox: any thread puts in batches of messages, and one task takes them out, in most cases to
 //! send them in frames.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use eyas_wire::frame::Frame;
 use serde::Serialize;
-use tokio::sync::{AcquireError, Semaphore, TryAcquireError, mpsc};
+use tokio::runtime::Handle;
+use tokio::sync::{AcquireError, Mutex, Semaphore, TryAcquireError, mpsc};
 
 use crate::frames::FrameWriter;
 use crate::session_error::SessionError;
@@ -38,13 +41,59 @@ pub struct OutboxReader<M> {
     room: Arc<Semaphore>,
 }
 
+/// Sends over the connection of an outbox from any thread, which so need not wake another one. It
+/// does not keep the outbox open.
+pub struct DirectSender<M> {
+    writer: Arc<Mutex<FrameWriter>>,
+    room: Arc<Semaphore>,
+    runtime: Handle,
+    messages: PhantomData<fn(M)>,
+}
+
 /// An outbox whose messages are sent over a connection, and the future that does so until all
 /// handles are dropped or the connection ends.
 pub fn outbox<M: Serialize + Send + 'static>(
     writer: FrameWriter,
 ) -> (Outbox<M>, impl Future<Output = Result<(), SessionError>> + Send) {
     let (outbox, reader) = Outbox::with_reader();
-    (outbox, reader.send(writer))
+    (outbox, reader.send(Arc::new(Mutex::new(writer))))
+}
+
+/// The same with a sender for threads. The runtime of the caller sends what the connection does not
+/// take at once.
+pub fn outbox_with_direct<M: Serialize + Send + 'static>(
+    writer: FrameWriter,
+) -> (Outbox<M>, DirectSender<M>, impl Future<Output = Result<(), SessionError>> + Send) {
+    let (outbox, reader) = Outbox::with_reader();
+    let writer = Arc::new(Mutex::new(writer));
+    let direct = DirectSender {
+        writer: writer.clone(),
+        room: outbox.room.clone(),
+        runtime: Handle::current(),
+        messages: PhantomData,
+    };
+    (outbox, direct, reader.send(writer))
+}
+
+impl<M: Serialize + Send + Sync + 'static> DirectSender<M> {
+    /// Sends the messages that `take` gives, in this thread as far as the connection takes them at
+    /// once. Does not ask for them if others are being sent or wait in the outbox, or if the
+    /// connection has ended; returns whether it has asked.
+    pub fn try_send(&self, take: impl FnOnce() -> Vec<M>) -> bool {
+        let Ok(mut writer) = self.writer.clone().try_lock_owned() else { return false };
+        if self.room.available_permits() < OUTBOX_MESSAGES || !writer.is_whole() {
+            return false;
+        }
+        let messages = take();
+        // If it fails, the connection has ended, which its reader finds, too.
+        let mut sending = Box::pin(async move { drop(writer.send(&messages).await) });
+        let _inside = self.runtime.enter();
+        // If it is not done, it registers for what it waits for when it is polled again.
+        if sending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.runtime.spawn(sending);
+        }
+        true
+    }
 }
 
 impl<M> OutboxReader<M> {
@@ -57,9 +106,11 @@ impl<M> OutboxReader<M> {
 }
 
 impl<M: Serialize> OutboxReader<M> {
-    async fn send(mut self, mut writer: FrameWriter) -> Result<(), SessionError> {
+    async fn send(mut self, writer: Arc<Mutex<FrameWriter>>) -> Result<(), SessionError> {
         let mut frame = Frame::default();
         while let Some(mut batch) = self.batches.recv().await {
+            // Before the batch gives its room back.
+            let mut writer = writer.lock().await;
             loop {
                 // Messages take up room until they are sent.
                 let sent = permits(&batch) as usize;
@@ -79,7 +130,7 @@ impl<M: Serialize> OutboxReader<M> {
                 writer.send_frame(&mut frame).await?;
             }
         }
-        writer.close().await;
+        writer.lock().await.close().await;
         Ok(())
     }
 }
@@ -157,5 +208,61 @@ impl From<TryAcquireError> for OutboxError {
 impl From<AcquireError> for OutboxError {
     fn from(_: AcquireError) -> Self {
         OutboxError::Ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::frames::FrameReader;
+    use tokio::time::timeout;
+
+    const DEADLINE: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_thread_sends_only_if_nothing_is_before_it() {
+        let (near, far) = tokio::io::duplex(64);
+        let (outbox, direct, send) = outbox_with_direct::<Vec<u8>>(FrameWriter::new(near, "far"));
+        let mut reader = FrameReader::new(far, "near");
+        assert!(direct.try_send(|| vec![vec![1]]));
+        outbox.post(vec![vec![2]]).unwrap();
+        assert!(!direct.try_send(|| panic!("a message waits in the outbox")));
+        let sending = tokio::spawn(send);
+        for expected in [vec![1], vec![2]] {
+            let received = timeout(DEADLINE, reader.next::<Vec<u8>>()).await.unwrap();
+            assert_eq!(received.unwrap(), [expected]);
+        }
+        // The connection takes a part of it now.
+        let long = vec![3; 100_000];
+        let sent = long.clone();
+        let began = async {
+            while !direct.try_send(|| vec![sent.clone()]) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, began).await.expect("all before it was sent");
+        assert!(!direct.try_send(|| panic!("a message is being sent")));
+        outbox.post(vec![vec![4]]).unwrap();
+        for expected in [long, vec![4]] {
+            let received = timeout(DEADLINE, reader.next::<Vec<u8>>()).await.unwrap();
+            assert_eq!(received.unwrap(), [expected]);
+        }
+        // The sender does not keep the outbox open.
+        drop(outbox);
+        timeout(DEADLINE, sending).await.unwrap().unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_thread_sends_nothing_after_a_part_of_a_message() {
+        let (near, far) = tokio::io::duplex(64);
+        let (outbox, direct, send) = outbox_with_direct::<Vec<u8>>(FrameWriter::new(near, "far"));
+        let mut sending = Box::pin(send);
+        outbox.post(vec![vec![1; 1000]]).unwrap();
+        assert!(timeout(Duration::ZERO, sending.as_mut()).await.is_err(), "nothing reads");
+        drop(sending);
+        assert!(!direct.try_send(|| panic!("the peer would not understand it")));
+        drop(far);
     }
 }

@@ -68,8 +68,8 @@ pub enum FailureKind {
     Memory,
 }
 
-/// What to do about a task that has timed out.
-const MORE_TIME: &str = "give it more time with --timeout (`timeout` in a job file)";
+/// What limits the time of a task: the option, and the key of a job file.
+const TIMEOUT: &str = "--timeout (`timeout` in a job file)";
 
 /// How the [`reason`](Failure::reason) of a task begins that never ran, because a task whose output
 /// it reads did not succeed. What failed first is told by that task.
@@ -267,13 +267,20 @@ impl Outcome {
     /// How the attempt ended, for people. `limit_us` is the task's limit on its time, if it is
     /// known.
     pub fn in_words(&self, limit_us: Option<u64>) -> String {
+        self.in_words_about(limit_us, TIMEOUT)
+    }
+
+    /// The same for people who set the limit with this option.
+    pub fn in_words_about(&self, limit_us: Option<u64>, option: &str) -> String {
         let ran = format_duration_us(self.ran_us);
         match (&self.status, limit_us.map(format_duration_us)) {
             (Status::TimedOut, Some(limit)) => {
-                format!("timed out: it ran {ran} and may run {limit}: {MORE_TIME}")
+                format!(
+                    "timed out: it ran {ran} and may run {limit}: give it more time with {option}"
+                )
             }
             (Status::TimedOut, None) => {
-                format!("timed out after {ran}: {MORE_TIME}")
+                format!("timed out after {ran}: give it more time with {option}")
             }
             (status, _) => status.to_string(),
         }
@@ -405,6 +412,11 @@ mod tests {
             said,
             "timed out: it ran 1.01 s and may run 1.00 s: give it more time with --timeout \
              (`timeout` in a job file)"
+        );
+        let said = outcome.in_words_about(Some(500_000), "timeout");
+        assert_eq!(
+            said,
+            "timed out: it ran 1.01 s and may run 500.0 ms: give it more time with timeout"
         );
         let said = outcome.in_words(None);
         assert_eq!(

@@ -5,13 +5,14 @@
 //! ends a task. Each of them locks the core ([`CoreHandle::lock`]), reports, and unlocks. So a
 //! slot's thread finds its next task waiting, and no other thread has to wake up for it. While the
 //! core is locked, nothing blocks except the local disk during an eviction. The session sends the
-//! facts for the dispatcher.
+//! facts for the dispatcher; a slot's thread sends them if they are due when its task ends.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
 use std::time::{Duration, Instant};
 
 use eyas_node::{Effect, Event, Node};
+use eyas_session::{DirectSender, Outbox, OutboxError};
 use eyas_transfer::Fetcher;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{
@@ -20,7 +21,7 @@ use eyas_types::{
 };
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint, ToExecutor};
 use eyas_wire::printed::PrintedPosition;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
@@ -53,6 +54,11 @@ const MAX_GATHERED: usize = 256;
 pub(crate) struct CoreHandle {
     core: Mutex<ExecutorCore>,
     wake: Notify,
+    /// Sends facts from the thread that has them.
+    direct: DirectSender<FromExecutor>,
+    /// Held from the moment when facts are taken until the outbox or the connection has them: they
+    /// stay in order.
+    sending: AsyncMutex<()>,
 }
 
 impl CoreHandle {
@@ -62,6 +68,7 @@ impl CoreHandle {
         runner: Arc<TaskRunner>,
         fetcher: Fetcher,
         lease: Lease,
+        direct: DirectSender<FromExecutor>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|core| CoreHandle {
             core: Mutex::new(ExecutorCore::new(
@@ -73,6 +80,8 @@ impl CoreHandle {
                 core.clone(),
             )),
             wake: Notify::new(),
+            direct,
+            sending: AsyncMutex::new(()),
         })
     }
 
@@ -95,6 +104,32 @@ impl CoreHandle {
                     () = sleep_until(due.into()) => return,
                 },
             }
+        }
+    }
+
+    /// Puts the facts that there are into the outbox, and waits for room.
+    pub async fn send_facts(&self, outbox: &Outbox<FromExecutor>) -> Result<(), OutboxError> {
+        let _in_order = self.sending.lock().await;
+        let facts = self.lock().take_facts();
+        outbox.put(facts).await
+    }
+
+    /// A task has ended, and its slot is free. What the dispatcher is to know now, this thread
+    /// sends if it can: waking the session would take longer than the message.
+    fn task_ended(&self, run: TaskRun, end: TaskEnd) {
+        let (is_news, is_due) = {
+            let mut core = self.lock();
+            let is_news = core.task_ended(run, end);
+            let due = core.due.filter(|_| !core.leaving);
+            (is_news, due.is_some_and(|due| due <= Instant::now()))
+        };
+        let is_sent = is_due
+            && self
+                .sending
+                .try_lock()
+                .is_ok_and(|_in_order| self.direct.try_send(|| self.lock().take_facts()));
+        if is_news && !is_sent {
+            self.wake.notify_one();
         }
     }
 
@@ -239,8 +274,8 @@ impl ExecutorCore {
         self.settle();
     }
 
-    /// A task has ended, and its slot is free.
-    fn task_ended(&mut self, run: TaskRun, mut end: TaskEnd) {
+    /// A task has ended, and its slot is free. Returns whether there is something for the session.
+    fn task_ended(&mut self, run: TaskRun, mut end: TaskEnd) -> bool {
         let task = run.task.id();
         self.running -= 1;
         self.claims.remove(&task);
@@ -257,7 +292,7 @@ impl ExecutorCore {
             let entry =
                 self.tasks.get_mut(&task).expect("a task is here until its end is reported");
             (entry.control, entry.ended) = (None, Some(end.outcome));
-            return self.settle();
+            return self.schedule();
         }
         if self.node.is_short_of_disk() {
             self.measure_disk();
@@ -272,7 +307,7 @@ impl ExecutorCore {
         } else {
             self.report(task, end.outcome);
         }
-        self.settle();
+        self.schedule()
     }
 
     /// A task has left its slot, and still has outputs to deliver.
@@ -464,17 +499,24 @@ impl ExecutorCore {
         }
     }
 
-    /// Lets the node decide, and schedules sending the facts to the dispatcher.
+    /// Lets the node decide, and has the session send the facts when they are due.
     fn settle(&mut self) {
+        if self.schedule() {
+            self.wake();
+        }
+    }
+
+    /// Lets the node decide, and says when the facts are due. Returns whether there is something
+    /// for the session.
+    fn schedule(&mut self) -> bool {
         self.decide();
         let has_waiting_tasks = self.tasks.len() > self.running + self.delivering;
         let is_urgent = !has_waiting_tasks || self.facts.len() >= MAX_GATHERED;
         if !self.facts.is_empty() && (is_urgent || self.due.is_none()) {
             self.due = Some(Instant::now() + if is_urgent { Duration::ZERO } else { GATHER });
-            self.wake();
-        } else if self.leaving {
-            self.wake();
+            return true;
         }
+        self.leaving
     }
 
     fn wake(&self) {

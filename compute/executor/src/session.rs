@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use eyas_node::Node;
 use eyas_session::{
-    Access, FrameReader, KeyAndCertificate, OUTBOX_MESSAGES, Outbox, Session, SessionError, dial,
-    outbox,
+    Access, DirectSender, FrameReader, KeyAndCertificate, OUTBOX_MESSAGES, Outbox, Session,
+    SessionError, dial, outbox_with_direct,
 };
 use eyas_transfer::{Fetcher, PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -74,7 +74,7 @@ impl SessionHost {
         stop: &mut StopSignal,
     ) -> Result<SessionEnd, ExecutorError> {
         let Session { mut reader, writer, .. } = session;
-        let (outbox, send) = outbox::<FromExecutor>(writer);
+        let (outbox, direct, send) = outbox_with_direct::<FromExecutor>(writer);
         let sending = tokio::spawn(send);
         let (at_once, later) = held.split_at(held.len().min(MAX_HELD_AT_ONCE));
         let registered = Moment::now();
@@ -108,7 +108,7 @@ impl SessionHost {
             report_stored(&outbox, later).await;
         }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
-        let core = self.core(caching, lease, held)?;
+        let core = self.core(caching, lease, held, direct)?;
         if let (Some(node), Some(membership)) = (&self.files, files) {
             let (transfers, movers) = ((&self.peers, &self.server), &self.runner.movers);
             node.welcomed(membership, &self.access, transfers, movers).await?;
@@ -211,8 +211,7 @@ impl SessionHost {
             tokio::select! {
                 biased;
                 () = core.due() => {
-                    let facts = core.lock().take_facts();
-                    if outbox.put(facts).await.is_err() {
+                    if core.send_facts(outbox).await.is_err() {
                         let (address, why) =
                             (self.access.dispatcher.clone(), "it was closed".to_owned());
                         return SessionEnd::Lost(SessionError::Ended { address, why });
@@ -276,9 +275,10 @@ impl SessionHost {
         caching: bool,
         lease: Lease,
         held: &[(ObjectId, u64)],
+        direct: DirectSender<FromExecutor>,
     ) -> Result<Arc<CoreHandle>, ExecutorError> {
         let (runner, fetcher) = (self.runner.clone(), self.fetcher.clone());
-        let core = CoreHandle::new(self.node(caching), caching, runner, fetcher, lease);
+        let core = CoreHandle::new(self.node(caching), caching, runner, fetcher, lease, direct);
         if let Some(node) = &self.files {
             // Before any object is evicted. From now on the core is told of every chunk that
             // arrives.

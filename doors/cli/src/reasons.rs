@@ -208,9 +208,9 @@ mod tests {
             "failed: cannot read `/data/a`: no such file",
             "exit code 1",
             "failed: cannot read `/data/b`: no such file",
-            "timed out: it ran 1.01 s, and its --timeout is 1.00 s; give it more time",
+            "timed out: it ran 1.01 s and may run 1.00 s: give it more time with --timeout",
             "failed: cannot read `/data/c`: no such file",
-            "timed out: it ran 1.07 s, and its --timeout is 1.00 s; give it more time",
+            "timed out: it ran 1.07 s and may run 1.00 s: give it more time with --timeout",
             "failed: it needs an output of task 3.1, which failed",
             "failed: it needs an output of task 3.5, which failed",
         ]);

@@ -105,6 +105,7 @@ class CallSession:
         priority: int,
         requirements: str | None,
         capture_bytes: int,
+        folder: str | PathLike[str] | None = ...,
         reads: list[str] = ...,
         folders: list[str] = ...,
     ) -> int:
@@ -112,7 +113,8 @@ class CallSession:
 
         ``words`` start a worker that is called, or are a command with placeholders for columns.
         Each output is a pattern and a destination, both with placeholders. ``inputs`` are numbers
-        of files that are on the node before; their paths there follow the words.
+        of files that are on the node before; their paths there follow the words. Commands run in
+        folders of their own, or in ``folder``.
         """
 
     def look_up(self, names: list[bytes]) -> list[int]:
@@ -122,13 +124,19 @@ class CallSession:
         """Return the content of the file of a large result, if a store on this machine has it."""
 
     def submit(
-        self, template: int, columns: list[tuple[bytes, bool]], inputs: list[tuple[int, int | None]]
+        self,
+        template: int,
+        columns: list[tuple[bytes, bool]],
+        inputs: list[tuple[int, int | None]],
+        *,
+        copies: bool = ...,
     ) -> int:
         """Add a task, and return its number.
 
         A column is its text, and whether it is the path of an input: of the next one of ``inputs``.
         Further inputs have no column. An input is the number of one that was looked up, or a task
-        and the number of its output.
+        and the number of its output. With ``copies``, the task gets copies of its own, which it may
+        write.
         """
 
     def cancel(self, task: int) -> None:

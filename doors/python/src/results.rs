@@ -23,6 +23,15 @@ pub enum CallOutcome {
     Cancelled,
 }
 
+/// What a task is, and what is told of its end.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct TaskKind {
+    /// Whether it is a command, and no call.
+    pub is_command: bool,
+    /// The limit on its time.
+    pub timeout_us: Option<u64>,
+}
+
 /// The end of a call or command.
 #[pyclass(frozen, module = "eyas._eyas")]
 pub struct EndedCall {
@@ -32,7 +41,9 @@ pub struct EndedCall {
     /// How it has ended.
     #[pyo3(get)]
     outcome: CallOutcome,
-    status: Status,
+    /// Why it has failed; empty if it has not.
+    #[pyo3(get)]
+    reason: String,
     stdout: Vec<u8>,
     /// Where in the standard output the answer ends, and where what was printed ends.
     answer_end: usize,
@@ -47,15 +58,22 @@ pub struct EndedCall {
 
 impl EndedCall {
     /// What a task has left. The standard output of a command is its answer.
-    pub fn new(result: TaskResult, is_command: bool) -> Self {
+    pub fn new(result: TaskResult, kind: TaskKind) -> Self {
         let TaskResult { index: task, outcome, executor, .. } = result;
+        let reason = match outcome.status.is_success() {
+            true => String::new(),
+            // The name of the option in Python.
+            false => {
+                with_short_quotes(&outcome.in_words_about(kind.timeout_us, "timeout")).into_owned()
+            }
+        };
         let Outcome { status, stdout, stderr, outputs, cut_bytes, .. } = outcome;
         let (answer, printed) =
-            if is_command { (&stdout[..], &[][..]) } else { split_call_output(&stdout) };
+            if kind.is_command { (&stdout[..], &[][..]) } else { split_call_output(&stdout) };
         let outcome = match &status {
             Status::Succeeded => CallOutcome::Returned,
             // The worker has answered with an exception.
-            Status::Exited(1) if !answer.is_empty() && !is_command => CallOutcome::Raised,
+            Status::Exited(1) if !answer.is_empty() && !kind.is_command => CallOutcome::Raised,
             Status::Cancelled => CallOutcome::Cancelled,
             _ => CallOutcome::Failed,
         };
@@ -66,7 +84,7 @@ impl EndedCall {
         EndedCall {
             task,
             outcome,
-            status,
+            reason,
             stdout,
             answer_end,
             printed_end,
@@ -103,12 +121,6 @@ impl EndedCall {
     fn executor<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         // Many results have the same one.
         PyString::intern(py, &self.executor)
-    }
-
-    /// Why it has failed.
-    #[getter]
-    fn reason(&self) -> String {
-        with_short_quotes(&self.status.to_string()).into_owned()
     }
 
     /// Numbers of the outputs that the cluster keeps.

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 use crate::cluster_error::{error, short};
 use crate::downloads::Downloads;
 use crate::objects::object;
-use crate::results::EndedCall;
+use crate::results::{EndedCall, TaskKind};
 use crate::traffic::JobTraffic;
 use crate::waiting::{END_DEADLINE, connect, runtime_of_threads, wait, wait_once};
 
@@ -66,6 +66,41 @@ fn input_of((number, output): (u32, Option<u16>)) -> Input {
         Some(output) => InputFrom::Output { task: number, output },
     };
     Input { from, name: None }
+}
+
+/// Outputs of a kind of tasks: each a pattern, a destination, and the word that says when it is
+/// delivered.
+fn outputs_of(
+    outputs: Vec<(String, Option<String>, String)>,
+    is_command: bool,
+) -> PyResult<Vec<OutputSpec>> {
+    let output =
+        |(number, (pattern, destination, when)): (usize, (String, Option<String>, String))| {
+            let when = DeliverWhen::of_word(when.as_bytes());
+            Ok(OutputSpec {
+                pattern: Template::parse(pattern.as_str()),
+                replicas: destination.is_none().into(),
+                destination: destination.map(|destination| Template::parse(destination.as_str())),
+                until_read: false,
+                optional: !is_command && number == 0,
+                when: when.ok_or_else(|| error("an output has an unknown time of delivery"))?,
+            })
+        };
+    outputs.into_iter().enumerate().map(output).collect()
+}
+
+/// Where tasks work: in `folder`, if there is one.
+fn working_folder(folder: Option<PathBuf>, is_command: bool) -> WorkingFolder {
+    match (folder, is_command) {
+        (Some(folder), _) => WorkingFolder::Path(name_of(folder)),
+        (None, true) => WorkingFolder::Sandbox,
+        // A worker works for many calls.
+        (None, false) => WorkingFolder::Path(Name::from("/")),
+    }
+}
+
+fn name_of(path: PathBuf) -> Name {
+    Name::from(path.into_os_string().into_vec())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -205,11 +240,13 @@ impl CallSession {
     /// a destination, both with placeholders, and the word that says after which ends of its task
     /// the output is delivered; an output without a destination is kept in the cluster. With
     /// `is_command` false, the first output is optional: the result, if it is large.
+    /// Commands run in folders of their own, or in `folder`.
     /// `inputs` are numbers of files that are on the node before; their paths there follow the
     /// words. The tasks may read the files `reads` of the cluster, and write into `folders`.
     #[pyo3(signature = (
         words, *, is_command, environment, inputs, outputs, cpus_milli, memory_bytes, gpus,
-        timeout_us, retries, priority, requirements, capture_bytes, reads=vec![], folders=vec![]
+        timeout_us, retries, priority, requirements, capture_bytes, folder=None,
+        reads=vec![], folders=vec![]
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn add_template(
@@ -227,6 +264,7 @@ impl CallSession {
         priority: i32,
         requirements: Option<String>,
         capture_bytes: u64,
+        folder: Option<PathBuf>,
         reads: Vec<String>,
         folders: Vec<String>,
     ) -> PyResult<u16> {
@@ -247,21 +285,9 @@ impl CallSession {
             .into_iter()
             .map(|(name, value)| (name, Template::literal(value.as_str())))
             .collect();
-        // A worker works for many calls.
-        template.folder =
-            if is_command { WorkingFolder::Sandbox } else { WorkingFolder::Path(Name::from("/")) };
-        template.base = Name::from(std::env::current_dir()?.into_os_string().into_vec());
-        for (number, (pattern, destination, when)) in outputs.into_iter().enumerate() {
-            let when = DeliverWhen::of_word(when.as_bytes());
-            template.outputs.push(OutputSpec {
-                pattern: Template::parse(pattern.as_str()),
-                replicas: destination.is_none().into(),
-                destination: destination.map(|destination| Template::parse(destination.as_str())),
-                until_read: false,
-                optional: !is_command && number == 0,
-                when: when.ok_or_else(|| error("an output has an unknown time of delivery"))?,
-            });
-        }
+        template.folder = working_folder(folder, is_command);
+        template.base = name_of(std::env::current_dir()?);
+        template.outputs = outputs_of(outputs, is_command)?;
         template.resources = Resources { cpus_milli, memory_bytes, ..Resources::default() };
         if gpus > 0 {
             template.resources.named.push((GPU.into(), gpus));
@@ -276,8 +302,9 @@ impl CallSession {
         unsent.template_count =
             number.checked_add(1).ok_or_else(|| error("there are too many kinds of calls"))?;
         unsent.templates.push(template);
-        if is_command {
-            unsent.commands.insert(number);
+        let kind = TaskKind { is_command, timeout_us };
+        if kind != TaskKind::default() {
+            unsent.kinds.insert(number, kind);
         }
         Ok(number)
     }
@@ -306,12 +333,15 @@ impl CallSession {
 
     /// Adds a task, and returns its number. A column is its text, and whether it is the path of an
     /// input: of the next one of `inputs`. Further inputs have no column. An input is the number of
-    /// one that was looked up, or a task and the number of its output.
+    /// one that was looked up, or a task and the number of its output. With `copies`, the task gets
+    /// copies of its own, which it may write.
+    #[pyo3(signature = (template, columns, inputs, *, copies=false))]
     fn submit(
         &self,
         template: u16,
         columns: Vec<(PyBackedBytes, bool)>,
         inputs: Vec<(u32, Option<u16>)>,
+        copies: bool,
     ) -> PyResult<u32> {
         let mut next = 0..;
         let values = columns.iter().map(|(text, is_input)| {
@@ -319,8 +349,9 @@ impl CallSession {
             Value { text: Name::from(&text[..]), input }
         });
         let values = values.collect();
-        let item =
-            TaskItem { template, values, inputs: inputs.into_iter().map(input_of).collect() };
+        let inputs = inputs.into_iter().map(input_of);
+        let inputs = inputs.map(|input| if copies { input.copied() } else { input }).collect();
+        let item = TaskItem { template, values, inputs };
         let mut unsent = self.traffic.unsent();
         if unsent.is_closed {
             return Err(error("the session was closed"));
@@ -330,8 +361,8 @@ impl CallSession {
             return Err(error(format!("an executor takes {MAX_TASKS} calls: begin another one")));
         }
         unsent.task_count += 1;
-        if unsent.commands.contains(&template) {
-            self.traffic.received().commands.insert(number);
+        if let Some(kind) = unsent.kinds.get(&template) {
+            self.traffic.received().kinds.insert(number, *kind);
         }
         let is_first = unsent.items.is_empty();
         unsent.items.push(item);

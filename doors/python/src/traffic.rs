@@ -4,7 +4,7 @@
 //! thread that adds it, and results are received by the thread that waits for them: another thread
 //! on the way would cost more than the work.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::mem::{replace, take};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use eyas_client::{AttachedEvent, AttachedReceiver, AttachedSender, ClientError, 
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use crate::results::EndedCall;
+use crate::results::{EndedCall, TaskKind};
 
 /// Additions and cancellations that wait to be sent.
 #[derive(Default)]
@@ -31,8 +31,8 @@ pub(crate) struct SendQueue {
     /// How many templates and tasks the job has so far.
     pub template_count: u16,
     pub task_count: u32,
-    /// Templates of commands; the others are of calls.
-    pub commands: HashSet<u16>,
+    /// What the tasks of templates are, unless they are calls without a limit on their time.
+    pub kinds: HashMap<u16, TaskKind>,
     /// Tasks that no executor has are to be cancelled.
     pub cancels_waiting: bool,
     pub is_closed: bool,
@@ -42,8 +42,8 @@ pub(crate) struct SendQueue {
 #[derive(Default)]
 pub(crate) struct ResultQueue {
     pub results: Vec<EndedCall>,
-    /// Commands that have not ended; the other tasks are calls.
-    pub commands: HashSet<u32>,
+    /// What tasks are that have not ended, unless they are calls without a limit on their time.
+    pub kinds: HashMap<u32, TaskKind>,
     /// Number of results so far.
     pub result_count: u32,
     /// Large results of calls in stores on this machine: the folder of the store, and the object.
@@ -157,10 +157,10 @@ impl JobTraffic {
         let mut unsent = self.unsent();
         let (template_count, task_count, is_closed) =
             (unsent.template_count, unsent.task_count, unsent.is_closed);
-        let commands = take(&mut unsent.commands);
+        let kinds = take(&mut unsent.kinds);
         // Counts and notes of earlier calls stay.
         let left =
-            SendQueue { template_count, task_count, is_closed, commands, ..SendQueue::default() };
+            SendQueue { template_count, task_count, is_closed, kinds, ..SendQueue::default() };
         replace(&mut *unsent, left)
     }
 
@@ -222,13 +222,13 @@ impl ResultQueue {
     }
 
     fn add(&mut self, result: TaskResult, nodes: Option<&PathBuf>) {
-        let is_command = self.commands.remove(&result.index);
+        let kind = self.kinds.remove(&result.index).unwrap_or_default();
         let large = result.outcome.outputs.iter().find(|left| left.output == 0);
-        if let (Some(nodes), Some(large), false) = (nodes, large, is_command) {
+        if let (Some(nodes), Some(large), false) = (nodes, large, kind.is_command) {
             let store = nodes.join(&result.executor).join("store");
             self.near.insert(result.index, (store, large.object.clone()));
         }
         self.result_count += 1;
-        self.results.push(EndedCall::new(result, is_command));
+        self.results.push(EndedCall::new(result, kind));
     }
 }

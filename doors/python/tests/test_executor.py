@@ -7,6 +7,7 @@ import functools
 import operator
 import os
 import pathlib
+import pickle
 import random
 import signal
 import socket
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from concurrent import futures
 
 import eyas
@@ -135,9 +137,13 @@ def test_a_call_that_is_cancelled_ends(executor):
 
 def test_a_call_ends_at_its_timeout():
     with eyas.local(max_workers=1, timeout=2) as executor:
-        with pytest.raises(eyas.CallFailed, match="timed out"):
+        limit = r"timed out: it ran 2\.\d+ s and may run 2\.00 s: give it more time with timeout"
+        with pytest.raises(eyas.CallFailed, match=limit):
             executor.submit(time.sleep, LONG_S).result(LONG_S)
         assert executor.submit(abs, -1).result(LONG_S) == 1
+        hasty = executor.with_options(timeout=0.5)
+        with pytest.raises(eyas.CallFailed, match=r"may run 500\.0 ms: give it more time with timeout"):
+            hasty.run("sleep 60").result(LONG_S)
 
 
 def test_large_arguments_and_results(executor):
@@ -267,6 +273,83 @@ def test_commands(executor, tmp_path):
     for command, values in ("cat {a}", {}), ("cat", {"a": 1}), ("cat {}", {}):
         with pytest.raises(ValueError, match="the command has"):
             executor.run(command, **values)
+
+
+def test_results_of_a_map_do_not_keep_the_executor():
+    executor = eyas.local(max_workers=1)
+    results, dropped = executor.map(abs, range(-20, 0)), weakref.ref(executor)
+    cluster = executor._state.cluster._process._process
+    del executor
+    assert dropped() is None
+    assert list(results) == list(range(20, 0, -1))
+    cluster.wait(LONG_S)
+
+
+class RaisesWhenPickled:
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        raise self.error
+
+
+def test_an_exit_while_a_call_is_pickled_does_not_end_the_program(executor):
+    future = executor.submit(id, RaisesWhenPickled(SystemExit(3)))
+    with pytest.raises(pickle.PicklingError, match="cannot be pickled: SystemExit: 3"):
+        future.result(LONG_S)
+    with pytest.raises(KeyError, match="own"):
+        executor.submit(id, RaisesWhenPickled(KeyError("own"))).result(LONG_S)
+    with pytest.raises(KeyboardInterrupt):
+        executor.submit(id, RaisesWhenPickled(KeyboardInterrupt()))
+    assert executor.submit(abs, -1).result(LONG_S) == 1
+
+
+def test_commands_in_place_run_in_the_folder_of_the_executor(tmp_path):
+    (tmp_path / "table.txt").write_text("b\na\n")
+    with eyas.local(max_workers=1, folder=tmp_path) as executor:
+        assert executor.run("pwd").result(LONG_S).stdout != f"{tmp_path}\n".encode()
+        done = executor.run("cat table.txt", in_place=True).result(LONG_S)
+        assert done.stdout == b"b\na\n"
+        made, kept = eyas.Output(tmp_path / "made" / "sorted"), eyas.Output()
+        table = eyas.File(tmp_path / "table.txt")
+        sorting = executor.run(
+            [
+                "sh",
+                "-c",
+                'pwd; sort "$1" >"$2"; sort -r "$1" >"$3"',
+                "",
+                "{table}",
+                "{made}",
+                "{kept}",
+            ],
+            table=table,
+            made=made,
+            kept=kept,
+            in_place=True,
+        )
+        assert sorting.result(LONG_S).stdout == f"{tmp_path}\n".encode()
+        assert (tmp_path / "made" / "sorted").read_text() == "a\nb\n"
+        sorting.output("kept").save(tmp_path / "reverse")
+        assert (tmp_path / "reverse").read_text() == "b\na\n"
+    # Outputs are written elsewhere, and appear whole.
+    assert sorted(os.listdir(tmp_path)) == ["made", "reverse", "table.txt"]
+
+
+def test_commands_may_write_to_copies_of_their_files(executor, tmp_path):
+    (tmp_path / "table.txt").write_text("b\na\n")
+    table = eyas.File(tmp_path / "table.txt")
+    append = ["sh", "-c", 'echo c >>"$1"; cat "$1"', "", "{table}"]
+    with pytest.raises(eyas.CallFailed, match="wrote to one of its inputs"):
+        executor.run(append, table=table).result(LONG_S)
+    for _ in range(2):
+        done = executor.run(append, table=table, copy_inputs=True).result(LONG_S)
+        assert done.stdout == b"b\na\nc\n"
+    kept = executor.run("cp {table} {copy}", table=table, copy=eyas.Output()).output("copy")
+    for _ in range(2):
+        done = executor.run(append, table=kept, copy_inputs=True).result(LONG_S)
+        assert done.stdout == b"b\na\nc\n"
+    assert executor.run("cat {kept}", kept=kept).result(LONG_S).stdout == b"b\na\n"
+    assert (tmp_path / "table.txt").read_text() == "b\na\n"
 
 
 def test_many_different_commands_are_of_few_kinds(executor, monkeypatch):

@@ -50,7 +50,7 @@ pub(super) fn slot_thread(
             };
             // Without a core the session has ended.
             if let Some(core) = core.upgrade() {
-                core.lock().task_ended(run, end);
+                core.task_ended(run, end);
             }
         }
     };

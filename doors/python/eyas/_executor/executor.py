@@ -8,6 +8,7 @@ import contextlib
 import functools
 import itertools
 import os
+import pickle
 import sys
 import threading
 import time
@@ -117,7 +118,9 @@ class Executor(SeenExecutor):
             raise TypeError("initializer must be a callable")
         if reuse not in ("process", "fork", "never"):
             raise ValueError('reuse must be "process", "fork" or "never"')
-        settings: dict[str, Any] = {"reuse": reuse, "folder": os.fspath(folder or os.getcwd())}
+        #: Where workers run, and commands in place.
+        self._folder = os.path.abspath(folder or os.getcwd())
+        settings: dict[str, Any] = {"reuse": reuse, "folder": self._folder}
         settings["client"] = compatibility.this_side()
         own_variables = _variables_of(variables)
         if initializer is not None:
@@ -219,10 +222,12 @@ class Executor(SeenExecutor):
         outputs: tuple[tuple[str, str | None, str], ...],
         options: Options,
         scope: Scope = _NO_FILES,
+        *,
+        in_place: bool = False,
     ) -> int:
         """Return the kind of tasks with this command, or of calls."""
         # Arguments, and what they are for the session.
-        key = (words, outputs, scope, *sorted(options.items()))
+        key = (words, outputs, scope, in_place, *sorted(options.items()))
         if (known := self._templates.get(key)) is not None:
             return known
         if self._only_nodes is not None:
@@ -248,6 +253,7 @@ class Executor(SeenExecutor):
             priority=options.get("priority", 0),
             requirements=options.get("requirements"),
             capture_bytes=_MAX_ANSWER_BYTES,
+            folder=self._folder if in_place else None,
             reads=list(scope[0]),
             folders=list(scope[1]),
         )
@@ -288,10 +294,12 @@ class Executor(SeenExecutor):
                 wrapper=wrapper,
                 has_folder=self._objects is not None,
             )
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
             # As for other executors, the error is the future's: it is no fault of the executor.
             future.set_running_or_notify_cancel()
-            future.set_exception(error)
+            future.set_exception(_of_pickling(error))
             return future
         template = self._template
         if call.outputs or own is not None or scope is not _NO_FILES:
@@ -308,25 +316,38 @@ class Executor(SeenExecutor):
                 state.values = ValueFiles(self._objects)
         return state.values
 
-    def run(self, command: str | Sequence[str], /, **values: object) -> Future[Completed]:
-        """Add a command, and return its future. Keywords replace placeholders in braces.
+    def run(
+        self,
+        command: str | Sequence[str],
+        /,
+        *,
+        in_place: bool = False,
+        copy_inputs: bool = False,
+        **values: object,
+    ) -> Future[Completed]:
+        """Add a command, and return its future. Other keywords replace placeholders in braces.
 
         >>> table, result = eyas.File("a.txt"), eyas.Output("b.txt")
         >>> executor.run("sort {table} -o {sorted}", table=table, sorted=result)
 
         A text is split into words as a shell does; there is no shell. The command runs in a folder
-        of its own.
+        of its own; with ``in_place``, in the ``folder`` of the executor, as for ``eyas run
+        --in-place``. With ``copy_inputs``, it gets copies of its files, which it may write.
         """
         from .commands import Words
 
         words = Words(command, values, has_own_words=len(self._templates) < _MAX_OWN_TEMPLATES)
-        template = self._template_of(tuple(words.words), tuple(words.outputs), self._options)
+        template = self._template_of(
+            tuple(words.words), tuple(words.outputs), self._options, in_place=in_place
+        )
         future: Future[Completed] = Future()
         future._command, future._names = command, words.kept
         after(
             words.inputs,
             future,
-            lambda: self._state.add(future, template, words.columns, words.inputs),
+            lambda: self._state.add(
+                future, template, words.columns, words.inputs, copies=copy_inputs
+            ),
             self._state,
         )
         return future
@@ -436,6 +457,9 @@ class Executor(SeenExecutor):
             submit = self._adder(fn, own, wrapper=pickling.CHUNK, shared=shared)
         first = chunks if buffersize is None else itertools.islice(chunks, buffersize)
         outstanding = collections.deque(map(submit, first))
+        # The iterator keeps the executor only if it adds calls.
+        more = None if buffersize is None else submit
+        del submit, first
 
         def results() -> Iterator[Any]:
             try:
@@ -446,8 +470,8 @@ class Executor(SeenExecutor):
                     waiting = [future]
                     del future
                     result = [_result_or_cancel(waiting.pop(), left)]
-                    if buffersize is not None:
-                        outstanding.extend(map(submit, itertools.islice(chunks, 1)))
+                    if more is not None:
+                        outstanding.extend(map(more, itertools.islice(chunks, 1)))
                     yield result.pop()
             finally:
                 for future in outstanding:
@@ -588,6 +612,17 @@ class Elsewhere:
 
     def __repr__(self) -> str:
         return f"<an eyas.Executor of process {self._process}: begin another one in this process>"
+
+
+def _of_pickling(error: BaseException) -> Exception:
+    """Return the error of a call that cannot be pickled. An exit would end the program that asks
+    for the result.
+    """
+    if isinstance(error, Exception):
+        return error
+    wrong = pickle.PicklingError(f"the call cannot be pickled: {type(error).__name__}: {error}")
+    wrong.__cause__ = error
+    return wrong
 
 
 def _result_or_cancel(future: Future[_T], timeout: float | None) -> _T:

@@ -153,10 +153,13 @@ class State:
         template: int,
         columns: list[tuple[bytes, bool]],
         inputs: Sequence[bytes | KeptFile | Future[Any]] = (),
+        *,
+        copies: bool = False,
     ) -> None:
         """Add a task, or a call that was deferred.
 
-        An input is a path or URL, a file that stays in the cluster, or a result that does.
+        An input is a path or URL, a file that stays in the cluster, or a result that does. With
+        ``copies``, the task gets copies of its own, which it may write.
         """
         numbers: list[tuple[int, int | None]] = []
         if inputs:
@@ -177,7 +180,7 @@ class State:
             is_deferred = future in self.deferred
             if not is_deferred:
                 self.refuse_if_over()
-            task = self.session.submit(template, columns, numbers)
+            task = self.session.submit(template, columns, numbers, copies=copies)
             future.task, future._of = task, self.job
             self.pending[task] = future
             if is_first := template not in self.kinds:
