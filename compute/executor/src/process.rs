@@ -719,7 +719,7 @@ mod tests {
         Some(stat.rsplit(") ").next()?.starts_with('T'))
     }
 
-    fn until(what: &str, is_so: impl Fn() -> bool) {
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !is_so() {
             assert!(Instant::now() < deadline, "not in time: {what}");

@@ -148,8 +148,8 @@ fn a_task_that_its_executor_leaves_to_another_one_delivers_nothing() {
     let child = cluster.spawn_on(&words);
     wait_until("the task runs", || base.join("runs").exists());
     // The first executor is stopped in good order while the task runs.
-    crate::support::signal(cluster.executor(0).process(), rustix::process::Signal::TERM);
-    cluster.executor(0).wait();
+    crate::support::signal(cluster.executor(1).process(), rustix::process::Signal::TERM);
+    cluster.executor(1).wait();
     assert!(!base.join("log").exists(), "the task is not over");
     cluster.add_executor(&[]);
     finish(child).exits(1).says(&["exit code 4", "its output `log` is at `log`"]);

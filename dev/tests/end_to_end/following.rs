@@ -61,7 +61,7 @@ fn a_task_is_followed_from_its_beginning_to_its_end() {
     cluster.write("go", "");
     let done = finish(following).exits(0);
     assert_eq!(done.stdout, "two\n");
-    done.says(&["warning\nbad\n", "the task did not succeed: exit code 3"]);
+    let done = done.says(&["warning\nbad\n", "the task did not succeed: exit code 3"]);
     assert!(!done.stderr.contains("attempt"), "{}", done.stderr);
     assert_eq!(finish(errors).exits(0).stdout, "bad\n");
     // One that has ended is printed as a whole.
@@ -79,13 +79,18 @@ fn a_task_is_followed_while_it_waits_and_when_it_is_tried_again() {
                  sleep 0.01; done; echo over; exit 5";
     let second = submit(&cluster, again, json!({"retries": 1}));
     let task = format!("{second}.0");
-    log(&cluster, &task, &[]).exits(1).says(&["has no log yet: It waits", "eyas explain"]);
+    log(&cluster, &task, &[]).exits(1).says(&["has no log yet: ", "eyas explain"]);
     let mut following = cluster.spawn_on(&["task", "log", "-f", &task]);
     cluster.write("go", "");
     cluster.run(&["job", "wait", &first]).exits(0);
     assert_eq!(line(&mut following), "try");
     cluster.write("go-1", "");
-    assert_eq!((line(&mut following), line(&mut following)), ("over".into(), "try".into()));
+    // The end of a try that is followed by another one is lost unless it was asked for in time.
+    let mut next = line(&mut following);
+    if next == "over" {
+        next = line(&mut following);
+    }
+    assert_eq!(next, "try");
     cluster.write("go-2", "");
     let done = finish(following).exits(0);
     assert_eq!(done.stdout, "over\n");
@@ -98,7 +103,7 @@ fn a_follower_is_told_that_the_executor_is_gone_and_follows_the_task_elsewhere()
     let task = format!("{}.0", submit(&cluster, &script("echo two"), json!({})));
     let mut following = cluster.spawn_on(&["task", "log", "-f", &task]);
     assert_eq!(line(&mut following), "one");
-    cluster.executor(0).kill();
+    cluster.executor(1).kill();
     wait_until("it waits again", || cluster.task(&task)["state"] == "waiting");
     let mut late = cluster.spawn_on(&["task", "log", "-f", &task]);
     cluster.add_executor(&[]);
@@ -123,7 +128,7 @@ fn output_beyond_the_limit_is_counted_and_that_of_a_run_is_whole() {
     wait_until_it_runs(&cluster);
     let task = format!("{job}.0");
     let so_far = log(&cluster, &task, &[]).exits(0);
-    so_far.says(&["2000008 bytes of output were cut off", "still runs"]);
+    let so_far = so_far.says(&["2000008 bytes of output were cut off", "still runs"]);
     assert_eq!(so_far.stdout.len(), 1_000_000);
     let following = cluster.spawn_on(&["task", "log", "-f", &task]);
     cluster.write("go", "");
@@ -142,11 +147,12 @@ fn output_beyond_the_limit_is_counted_and_that_of_a_run_is_whole() {
     assert!(!so_far.stderr.contains("cut off"), "{}", so_far.stderr);
     assert_eq!((so_far.stdout.len(), so_far.stdout.ends_with("end\none\n")), (3_000_008, true));
     let mut following = cluster.spawn_on(&["task", "log", "-f", "last.0"]);
-    assert_eq!(line(&mut following), "");
+    let mut so_far = vec![0; 3_000_008];
+    following.stdout.as_mut().expect("piped").read_exact(&mut so_far).unwrap();
+    assert!(so_far.ends_with(b"\nend\none\n"));
     cluster.write("go", "");
     let done = finish(following).exits(0);
-    assert!(!done.stderr.contains("cut off"), "{}", done.stderr);
-    assert_eq!(done.stdout.len(), 3_000_007);
+    assert!(!done.stderr.contains("cut off") && done.stdout.is_empty(), "{}", done.stderr);
     assert_eq!(finish(run).exits(0).stdout.len(), 3_000_008);
 }
 

@@ -277,7 +277,8 @@ impl Explainer<'_> {
         let outputs = &result.outcome.outputs;
         let place = |source: &Name| {
             let path = source.strip_prefix(b"file://").map(Name::from);
-            format!("`{}`", path.as_ref().unwrap_or(source))
+            // Without a destination of its own, a file goes to `./`.
+            format!("`{}`", path.as_ref().unwrap_or(source)).replace("/./", "/")
         };
         let places: Vec<_> =
             outputs.iter().take(MAX_NAMES).map(|output| place(&output.object.source)).collect();

@@ -47,7 +47,8 @@ fn shown_place(url: &Name, base: &Name) -> Name {
     let Some(path) = url.strip_prefix(b"file://") else { return url.clone() };
     let inside = path.strip_prefix(without_slashes(base));
     match inside.and_then(|rest| rest.strip_prefix(b"/")) {
-        Some(relative) => relative.into(),
+        // Without a destination of its own, a file goes to `./`.
+        Some(relative) => relative.strip_prefix(b"./").unwrap_or(relative).into(),
         None => path.into(),
     }
 }
@@ -74,6 +75,7 @@ mod tests {
         assert_eq!(said(&[]), None);
         let one = |place: &str| Some(format!("its output `log*` is at `{place}`"));
         assert_eq!(said(&["file:///home/me/logs/3.txt"]), one("logs/3.txt"));
+        assert_eq!(said(&["file:///home/me/./3.txt"]), one("3.txt"));
         assert_eq!(said(&["file:///home/merlin/3.txt"]), one("/home/merlin/3.txt"));
         assert_eq!(said(&["s3://bucket/3.txt"]), one("s3://bucket/3.txt"));
         let all = ["file:///a", "file:///b", "file:///c", "file:///d"];

@@ -465,10 +465,11 @@ mod tests {
         };
         let log = |when: &str| format!("{{ file = \"log\", when = \"{when}\" }}, \"x\"");
         // Without a name, the first output of a task that has succeeded.
-        for (when, output) in [("failure", 1), ("always", 0), ("success", 0)] {
+        for (when, first) in [("failure", "x"), ("always", "log"), ("success", "log")] {
             let draft = drafted(&log(when), "").await.unwrap();
             let from = draft.templates[1].inputs[0].from;
-            assert_eq!(from, InputFrom::Output { task: 0, output }, "{when}");
+            assert_eq!(from, InputFrom::Output { task: 0, output: 0 }, "{when}");
+            assert_eq!(draft.templates[0].outputs[0].pattern.written(), first);
         }
         for (outputs, input) in [
             (log("failure"), ", output = \"log\""),
