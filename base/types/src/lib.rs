@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod access;
 pub mod course;
+pub mod deliver_when;
 pub mod dfs;
 pub mod estimate;
 pub mod id;
@@ -32,6 +33,7 @@ pub mod template;
 pub mod units;
 pub mod value;
 
+pub use deliver_when::DeliverWhen;
 pub use estimate::Estimate;
 pub use id::{ExecutorId, JobId, ObjectId, PlaceId, TaskId};
 pub use io::{Extent, Operation, StorageFileId, StorageLocation};

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::access::FilesScope;
+use crate::deliver_when::DeliverWhen;
 use crate::matching::Terms;
 use crate::name::Name;
 use crate::resource::Resources;
@@ -51,7 +52,7 @@ pub struct TaskTemplate {
     pub base: Name,
     /// Inputs of every task. They come before the inputs of the item.
     pub inputs: Vec<Input>,
-    /// Files to take from the sandbox after the command has succeeded.
+    /// Files to take from the sandbox after the command has ended.
     pub outputs: Vec<OutputSpec>,
     /// Resources that a task holds while it runs.
     pub resources: Resources,
@@ -96,12 +97,26 @@ impl TaskTemplate {
 
     /// All words that may have placeholders: of the command, of the outputs, of the variables.
     pub fn words(&self) -> impl Iterator<Item = &Template> {
+        self.words_with(|_| true)
+    }
+
+    /// Whether a result depends on the number of its task: the command, a variable or an output of
+    /// a task that has succeeded has it.
+    pub fn is_numbered(&self) -> bool {
+        let is_of_result = |output: &&OutputSpec| output.when.is_after_success();
+        self.words_with(is_of_result).any(Template::has_number)
+    }
+
+    /// The words of the command and of the variables, and those of some outputs.
+    fn words_with(&self, has: impl Fn(&&OutputSpec) -> bool) -> impl Iterator<Item = &Template> {
         let command = match &self.program {
             Program::Command(words) | Program::Call(words) => &words[..],
             Program::Noop => &[],
         };
-        let outputs = self.outputs.iter();
-        let of_outputs = outputs
+        let of_outputs = self
+            .outputs
+            .iter()
+            .filter(has)
             .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()])
             .flatten();
         command.iter().chain(of_outputs).chain(self.env.iter().map(|(_, value)| value))
@@ -239,9 +254,10 @@ impl Input {
     }
 }
 
-/// A file, or several, that a task writes. It is taken from the sandbox when the task has
-/// succeeded.
+/// A file, or several, that a task writes. It is taken from the sandbox when the task has ended as
+/// [`when`](Self::when) says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "EncodedOutput", into = "EncodedOutput")]
 pub struct OutputSpec {
     /// A file in the sandbox, or a glob.
     pub pattern: Template,
@@ -257,9 +273,64 @@ pub struct OutputSpec {
     pub until_read: bool,
     /// Whether the task may succeed without writing the output.
     pub optional: bool,
+    /// After which ends of the task the output is delivered.
+    pub when: DeliverWhen,
+}
+
+/// An output as it is written. Journals and messages had no field for `when` at first: an output
+/// with another value than the default has [`TemplatePart::When`] at the end of its pattern.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "OutputSpec")]
+struct EncodedOutput {
+    pattern: Template,
+    destination: Option<Template>,
+    replicas: u8,
+    until_read: bool,
+    optional: bool,
+}
+
+impl From<OutputSpec> for EncodedOutput {
+    fn from(output: OutputSpec) -> Self {
+        let OutputSpec { mut pattern, destination, replicas, until_read, optional, when } = output;
+        if when != DeliverWhen::Success {
+            pattern.0.push(TemplatePart::When(when));
+        }
+        EncodedOutput { pattern, destination, replicas, until_read, optional }
+    }
+}
+
+impl From<EncodedOutput> for OutputSpec {
+    fn from(encoded: EncodedOutput) -> Self {
+        let EncodedOutput { mut pattern, destination, replicas, until_read, optional } = encoded;
+        let mut when = DeliverWhen::Success;
+        // It stands at the end alone; elsewhere it would mean nothing.
+        pattern.0.retain(|part| match part {
+            TemplatePart::When(written) => {
+                when = *written;
+                false
+            }
+            _ => true,
+        });
+        OutputSpec { pattern, destination, replicas, until_read, optional, when }
+    }
 }
 
 impl TaskTemplate {
+    /// The outputs that a task delivers when it has succeeded, with their places, as if no output
+    /// were delivered after a failure. Two tasks whose results may stand for each other have the
+    /// same ones.
+    pub fn outputs_of_success(&self) -> impl Iterator<Item = (u16, OutputSpec)> {
+        let outputs = (0..).zip(&self.outputs).filter(|(_, output)| output.when.is_after_success());
+        outputs.map(|(place, output)| {
+            (place, OutputSpec { when: DeliverWhen::Success, ..output.clone() })
+        })
+    }
+
+    /// Whether some outputs are delivered when a task has not succeeded.
+    pub fn delivers_after_failure(&self) -> bool {
+        self.outputs.iter().any(|output| output.when.is_after_failure())
+    }
+
     /// Whether streams beyond [`DEFAULT_CAPTURE_BYTES`] are kept as outputs, up to the capture
     /// limit.
     pub fn keeps_streams(&self) -> bool {
@@ -269,7 +340,11 @@ impl TaskTemplate {
     /// Keeps whole streams, up to this limit for each.
     pub fn keep_streams(&mut self, most_bytes: u64) {
         self.capture_bytes = most_bytes;
-        self.outputs.extend((0..STREAMS.len()).map(OutputSpec::stream));
+        // Before outputs of failed tasks alone: with or without those, all others have the same
+        // places, by which results of earlier jobs name them.
+        let last = self.outputs.iter().rposition(|output| output.when.is_after_success());
+        let place = last.map_or(0, |last| last + 1);
+        self.outputs.splice(place..place, (0..STREAMS.len()).map(OutputSpec::stream));
     }
 }
 
@@ -279,7 +354,14 @@ impl OutputSpec {
         // No file of a sandbox can have this name.
         let name = Name::concat(&[b"\0", STREAMS[number].as_bytes()]);
         let pattern = Template([TemplatePart::Literal(name)].into());
-        OutputSpec { pattern, destination: None, replicas: 1, until_read: false, optional: true }
+        OutputSpec {
+            pattern,
+            destination: None,
+            replicas: 1,
+            until_read: false,
+            optional: true,
+            when: DeliverWhen::Success,
+        }
     }
 
     /// Whether it is a whole stream of the task, and not a file that the task writes.
@@ -326,5 +408,54 @@ pub struct Need {
 impl From<Resources> for Need {
     fn from(resources: Resources) -> Self {
         Need { resources, ..Need::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn output(file: &str, when: DeliverWhen) -> OutputSpec {
+        let pattern = Template::parse(file);
+        let destination = Some(Template::literal("./"));
+        OutputSpec { pattern, destination, when, optional: false, until_read: false, replicas: 0 }
+    }
+
+    #[test]
+    fn an_output_for_success_is_written_as_before_and_the_others_are_read_again() {
+        let without = EncodedOutput::from(output("{/}.log", DeliverWhen::Success));
+        assert_eq!(without.pattern, Template::parse("{/}.log"));
+        for (when, word) in DeliverWhen::ALL {
+            let bytes = postcard::to_allocvec(&output("{/}.log", when)).unwrap();
+            assert_eq!(
+                postcard::from_bytes::<OutputSpec>(&bytes).unwrap(),
+                output("{/}.log", when)
+            );
+            assert_eq!(DeliverWhen::of_word(word.as_bytes()), Some(when));
+        }
+        assert_eq!(DeliverWhen::of_word(b"on_failure"), None);
+    }
+
+    #[test]
+    fn streams_have_the_same_places_with_and_without_outputs_of_failed_tasks() {
+        use DeliverWhen::{Always, Failure, Success};
+        for (whens, streams) in [
+            (vec![], 0),
+            (vec![Failure], 0),
+            (vec![Failure, Always, Failure], 2),
+            (vec![Success], 1),
+        ] {
+            let mut template = TaskTemplate::new(Program::Noop);
+            template.outputs = whens.iter().map(|when| output("x", *when)).collect();
+            template.keep_streams(5);
+            let places: Vec<_> =
+                (0..template.outputs.len()).filter(|n| template.outputs[*n].is_stream()).collect();
+            assert_eq!(places, [streams, streams + 1], "{whens:?}");
+            assert_eq!(
+                template.delivers_after_failure(),
+                whens.iter().any(|when| *when != Success)
+            );
+        }
     }
 }

@@ -21,6 +21,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+use crate::deliver_when::DeliverWhen;
 use crate::name::Name;
 use crate::value::Value;
 
@@ -48,6 +49,9 @@ pub enum TemplatePart {
     Slot,
     /// The path of a file with the staged paths of all inputs.
     InputList(InputListEnd),
+    /// Stands for nothing: the mark of an output that is not delivered after success alone. It is
+    /// there only while the output is [written or read](crate::task::OutputSpec).
+    When(DeliverWhen),
 }
 
 /// The byte after each path in a list of inputs.
@@ -139,7 +143,10 @@ impl Template {
         !self.0.iter().any(|piece| match piece {
             TemplatePart::Slot | TemplatePart::Input(_) | TemplatePart::InputList(_) => true,
             TemplatePart::Value { column, part: PathPart::Whole } => is_staged(*column),
-            TemplatePart::Literal(_) | TemplatePart::Value { .. } | TemplatePart::Number => false,
+            TemplatePart::Literal(_)
+            | TemplatePart::Value { .. }
+            | TemplatePart::Number
+            | TemplatePart::When(_) => false,
         })
     }
 
@@ -208,6 +215,7 @@ impl Template {
                 TemplatePart::Number => word.push("{#}"),
                 TemplatePart::Slot => word.push("{%}"),
                 TemplatePart::InputList(end) => word.push(end.written()),
+                TemplatePart::When(_) => {}
             }
         }
         word
@@ -253,6 +261,7 @@ impl Template {
                     word.push(end.written())
                 }
                 TemplatePart::InputList(end) => word.push(end.list_at(with.input_list)),
+                TemplatePart::When(_) => {}
             }
         }
         word

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::executor::TransferAddress;
 use crate::pool::PoolsRequest;
+use crate::printed::{Printed, PrintedPosition};
 use crate::trust::SecretText;
 use crate::view::graph::{TemplateReads, TemplateView};
 use crate::view::pool::PoolView;
@@ -252,6 +253,14 @@ pub enum FromClient {
         /// First index of a template, a task and an object.
         from: u32,
     },
+    /// Answered by `Printed`: what a task has printed so far, or why it has printed nothing. Minor
+    /// version 3.
+    Printed {
+        /// The task.
+        task: TaskId,
+        /// What the client has.
+        from: PrintedPosition,
+    },
 }
 
 impl FromClient {
@@ -374,6 +383,8 @@ pub enum ToClient {
     Events(EventsPart),
     /// A part of a job's graph. Minor version 2.
     Graph(GraphPart),
+    /// What a task has printed. Minor version 3.
+    Printed(Box<Printed>),
 }
 
 /// Where a stream of events goes on.

@@ -6,11 +6,12 @@ use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_types::matching::Labels;
 use eyas_types::{
     ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome, PartOfFile,
-    PlaceId, Resources, TaskId, TaskTemplate, Value,
+    PlaceId, Resources, Status, TaskId, TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::pool::NodeOrigin;
+use crate::printed::{PrintedPiece, PrintedPosition};
 use crate::trust::{SecretText, Trust};
 
 /// Maximum number of inputs in one message; a task with more is assigned in several.
@@ -103,6 +104,23 @@ pub enum FromExecutor {
     },
     /// The executor leaves in good order: no task runs.
     Leaving,
+    /// A try of a task has not succeeded, and the task has outputs for that case. The executor
+    /// delivers them if the try is the last one. Answered by `LastTry`.
+    Failing {
+        /// The task.
+        task: TaskId,
+        /// Number of the try, as assigned.
+        attempt: u32,
+        /// How the try will end.
+        status: Status,
+    },
+    /// The answer to `ReadPrinted`.
+    Printed {
+        /// The number of the question.
+        question: u64,
+        /// The next output; `None` if the task's program does not run.
+        piece: Option<Box<PrintedPiece>>,
+    },
 }
 
 /// The description of an executor that joins.
@@ -277,6 +295,22 @@ pub enum ToExecutor {
     },
     /// Kill all tasks, and leave.
     Stop,
+    /// The answer to `Failing`.
+    LastTry {
+        /// The task.
+        task: TaskId,
+        /// Whether the task is not tried again. `false` also if it is no longer this executor's.
+        is_last: bool,
+    },
+    /// Send what a running task has printed. Answered by `Printed`.
+    ReadPrinted {
+        /// The number of the question.
+        question: u64,
+        /// The task.
+        task: TaskId,
+        /// What the client has that asks.
+        from: PrintedPosition,
+    },
 }
 
 /// A task for an executor to run.

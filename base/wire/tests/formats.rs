@@ -9,10 +9,11 @@ use eyas_types::access::KeyRole;
 use eyas_types::outcome::FailureKind;
 use eyas_types::task::{InputFrom, PartOfFile, Program, WorkingFolder};
 use eyas_types::template::{InputListEnd, PathPart, TemplatePart};
-use eyas_types::{Distribution, Origin, ProvisioningPolicy, Status, Version};
+use eyas_types::{DeliverWhen, Distribution, Origin, ProvisioningPolicy, Status, Version};
 use eyas_wire::client::{FromClient, KeysRequest, ToClient};
 use eyas_wire::executor::{FromExecutor, ToExecutor};
 use eyas_wire::pool::{PoolsRequest, RequestFile};
+use eyas_wire::printed::Printed;
 use eyas_wire::trust::TrustRefusal;
 use eyas_wire::view::{JobState, KeyState};
 use eyas_wire::{DataMode, Hello, PROTOCOL_VERSION, Role};
@@ -30,6 +31,7 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<ToExecutor>()
         .with::<KeysRequest>()
         .with::<PoolsRequest>()
+        .with::<Printed>()
         .with::<JobState>()
         .with::<KeyState>()
         .with::<Distribution>()
@@ -43,6 +45,7 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<TemplatePart>()
         .with::<Version>()
         .with::<FailureKind>()
+        .with::<DeliverWhen>()
         .with::<InputListEnd>()
         .with::<KeyRole>()
         .with::<PathPart>()

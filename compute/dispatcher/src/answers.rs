@@ -8,6 +8,7 @@ mod failures;
 pub(crate) mod graph;
 pub(crate) mod kept;
 mod pools;
+pub(crate) mod printed;
 mod results;
 mod shown;
 mod stuck;

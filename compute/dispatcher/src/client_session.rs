@@ -99,6 +99,9 @@ impl Client {
             }
             Ask::Failures { job, tasks } => ToClient::Failures(service.failures(job, tasks).await?),
             Ask::Log { task } => ToClient::Log(service.result(task).await?.map(Box::new)),
+            Ask::Printed { task, from } => {
+                ToClient::Printed(Box::new(service.printed(task, from).await?))
+            }
             Ask::Explain { task } => ToClient::Explained(Box::new(service.explain(task).await?)),
             Ask::Report { job } => ToClient::Report(Box::new(service.report(job).await?)),
             Ask::Trace { job, from } => ToClient::Trace(service.trace(job, from).await?),

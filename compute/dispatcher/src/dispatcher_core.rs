@@ -23,6 +23,7 @@ use crate::executors::ConnectedExecutors;
 use crate::journal::JournalError;
 use crate::log::Log;
 use crate::pools::{AfterOrder, CorePools, ReportedCluster};
+use crate::printed::PrintedReplies;
 use crate::pushes::ActivePushes;
 use crate::records::JobRecords;
 use crate::sign_of_life::SignOfLife;
@@ -68,6 +69,7 @@ pub(crate) struct DispatcherCore {
     records: JobRecords,
     pub(crate) replies: DurableReplies,
     attached: AttachedClients,
+    printed: PrintedReplies,
     pushes: ActivePushes,
     pub(crate) pools: CorePools,
     deadlines: Deadlines,
@@ -90,6 +92,7 @@ impl DispatcherCore {
             records: JobRecords::new(log),
             replies: DurableReplies::new(clock),
             attached: AttachedClients::default(),
+            printed: PrintedReplies::default(),
             pushes: ActivePushes::default(),
             pools: CorePools::new(),
             deadlines: Deadlines::new(heartbeat, clock.now_us()),
@@ -121,8 +124,8 @@ impl DispatcherCore {
 
     fn handle(&mut self, message: CoreMessage) {
         match message {
-            CoreMessage::Joined { registration, accept, outbox, reply } => {
-                self.joined(&registration, accept, outbox, reply);
+            CoreMessage::Joined { registration, minor, accept, outbox, reply } => {
+                self.joined((&registration, minor), accept, outbox, reply);
             }
             CoreMessage::Messages { executor, messages } => {
                 if let Some(entry) = self.executors.get(executor) {
@@ -153,12 +156,12 @@ impl DispatcherCore {
 
     fn joined(
         &mut self,
-        registration: &Registration,
+        (registration, minor): (&Registration, u16),
         accept: Box<[Arc<dyn Expression>]>,
         outbox: Outbox<ToExecutor>,
         reply: oneshot::Sender<(ExecutorId, Arc<SignOfLife>)>,
     ) {
-        let id = self.executors.join(registration, outbox, self.clock);
+        let id = self.executors.join((registration, minor), outbox, self.clock);
         tracing::info!(
             executor = %id, name = registration.name, held = registration.held.len(),
             "joined"
@@ -248,6 +251,13 @@ impl DispatcherCore {
             FromExecutor::Claim { task, places, .. } => {
                 self.tell_jobs(jobs::Event::Claim { executor, task, places });
             }
+            FromExecutor::Failing { task, status, .. } => {
+                let is_last = self.jobs.is_last_try(executor, task, &status);
+                self.executors.send(executor, ToExecutor::LastTry { task, is_last });
+            }
+            FromExecutor::Printed { question, piece } => {
+                self.printed.answered(executor, question, piece);
+            }
             FromExecutor::Checked { task, is_unchanged } => {
                 self.tell_jobs(jobs::Event::Checked { executor, task, is_unchanged });
             }
@@ -268,6 +278,7 @@ impl DispatcherCore {
         if is_loss {
             self.executors.lost(&gone);
         }
+        self.printed.lost(executor);
         if gone.origin.is_some() {
             self.pools.left(executor);
         }

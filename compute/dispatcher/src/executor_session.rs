@@ -18,7 +18,7 @@ pub(crate) async fn serve(
     core: mpsc::Sender<CoreMessage>,
     keys: &Keys,
 ) -> Result<(), SessionError> {
-    let Session { mut reader, mut writer, remote, mut trust, .. } = session;
+    let Session { mut reader, mut writer, remote, mut trust, minor, .. } = session;
     if !matches!(trust.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         let why = format!(
             "{} is not permitted to be an executor: start it with an access file for executors, \
@@ -45,7 +45,7 @@ pub(crate) async fn serve(
     let (reply, id) = oneshot::channel();
     let (to_answer, to_tell) = (outbox.downgrade(), outbox.downgrade());
     // If the core is gone, the dispatcher is ending.
-    let _ = core.send(CoreMessage::Joined { registration, accept, outbox, reply }).await;
+    let _ = core.send(CoreMessage::Joined { registration, minor, accept, outbox, reply }).await;
     let Ok((executor, sign_of_life)) = id.await else { return Ok(()) };
     let receive = async {
         let mut news = DiskNews::default();

@@ -53,7 +53,7 @@ impl ConnectedExecutors {
     /// Adds an executor and returns its new id.
     pub fn join(
         &mut self,
-        registration: &Registration,
+        (registration, minor): (&Registration, u16),
         outbox: Outbox<ToExecutor>,
         clock: Clock,
     ) -> ExecutorId {
@@ -67,7 +67,7 @@ impl ConnectedExecutors {
             registration.name.clone()
         };
         self.names.insert(name.clone());
-        let executor = ConnectedExecutor::new(name, registration, outbox, clock);
+        let executor = ConnectedExecutor::new(name, (registration, minor), outbox, clock);
         self.present.insert(id, executor);
         id
     }

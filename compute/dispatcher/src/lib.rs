@@ -25,6 +25,7 @@ mod keys;
 mod log;
 mod outgoing;
 mod pools;
+mod printed;
 mod pushes;
 mod records;
 mod rights;

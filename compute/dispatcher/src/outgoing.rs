@@ -95,13 +95,13 @@ impl OutgoingMessages {
             | ToExecutor::Inputs(_)
             | ToExecutor::Assign(_)
             | ToExecutor::ForgetJob { .. } => !self.behind.is_empty(),
-            ToExecutor::Recall { task } | ToExecutor::Cancel { task } => {
-                self.behind.iter().any(|other| match other {
-                    Outgoing::InParts(assignment) => assignment.task == *task,
-                    Outgoing::Message(ToExecutor::Assign(assignment)) => assignment.task == *task,
-                    Outgoing::Message(_) => false,
-                })
-            }
+            ToExecutor::Recall { task }
+            | ToExecutor::Cancel { task }
+            | ToExecutor::ReadPrinted { task, .. } => self.behind.iter().any(|other| match other {
+                Outgoing::InParts(assignment) => assignment.task == *task,
+                Outgoing::Message(ToExecutor::Assign(assignment)) => assignment.task == *task,
+                Outgoing::Message(_) => false,
+            }),
             ToExecutor::Welcome { .. }
             | ToExecutor::FilesNodes(_)
             | ToExecutor::Refused(_)
@@ -112,6 +112,7 @@ impl OutgoingMessages {
             | ToExecutor::Release { .. }
             | ToExecutor::Verify { .. }
             | ToExecutor::Claimed { .. }
+            | ToExecutor::LastTry { .. }
             | ToExecutor::Check { .. }
             | ToExecutor::EndLeftovers { .. }
             | ToExecutor::Stop => false,

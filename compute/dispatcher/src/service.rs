@@ -22,6 +22,7 @@ use eyas_types::access::{KeyId, KeyRole};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
 use eyas_wire::client::{EventPosition, GraphPart, InputsPart, KeptPart, PushRequest, TracePart};
 use eyas_wire::pool::PoolsRequest;
+use eyas_wire::printed::{Printed, PrintedPosition};
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
     ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
@@ -121,6 +122,16 @@ pub trait Service: Send + Sync {
     /// # Errors
     /// If the result cannot be read.
     fn result(&self, task: TaskId) -> impl Future<Output = Answer<Option<TaskResult>>> + Send;
+
+    /// What a task has printed so far beyond a position, if it runs.
+    ///
+    /// # Errors
+    /// `IsCall`, `EarlierExecutor` or `TooManyFollow`.
+    fn printed(
+        &self,
+        task: TaskId,
+        from: PrintedPosition,
+    ) -> impl Future<Output = Answer<Printed>> + Send;
 
     /// Why a task is where it is.
     ///

@@ -19,14 +19,16 @@ use eyas_types::{
     TaskTemplate,
 };
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint, ToExecutor};
+use eyas_wire::printed::PrintedPosition;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
 use crate::leftovers;
 use crate::process::ProcessControl;
+use crate::process::printed::PrintedQuestion;
 use crate::task::lease::{Lease, Moment};
-use crate::task::output_claim::{Claim, ClaimPlaces};
+use crate::task::output_claim::{Claim, ClaimPlaces, Question};
 use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner};
 use slots::{SlotOrder, slot_thread};
 
@@ -150,6 +152,8 @@ pub(crate) struct ExecutorCore {
     reservations: HashMap<ObjectId, Vec<chunks::ChunkReservation>>,
     /// Claims of output places that the dispatcher has not answered yet.
     claims: HashMap<TaskId, Arc<Claim>>,
+    /// Likewise, questions whether a try that has failed is the last one of its task.
+    failing: HashMap<TaskId, Arc<Question<bool>>>,
     /// Bounds concurrent comparisons of outputs in persistent storage.
     checks: Arc<Semaphore>,
     /// Why the store cannot keep the outputs of the task that has just ended.
@@ -202,6 +206,7 @@ impl ExecutorCore {
             chunks: HashSet::new(),
             reservations: HashMap::new(),
             claims: HashMap::new(),
+            failing: HashMap::new(),
             checks: Arc::new(Semaphore::new(MAX_CHECKS)),
             cannot_keep: None,
             unavailable: HashMap::new(),
@@ -239,6 +244,7 @@ impl ExecutorCore {
         let task = run.task.id();
         self.running -= 1;
         self.claims.remove(&task);
+        self.failing.remove(&task);
         for object in end.changes.damaged.iter().chain(&end.changes.missing) {
             self.events.push_back(Event::Lost { object: *object });
             self.tell(FromExecutor::Evicted { object: *object });
@@ -320,7 +326,7 @@ impl ExecutorCore {
         self.tasks
             .values()
             .filter_map(|entry| entry.control.as_ref())
-            .for_each(|control| control.cancel());
+            .for_each(|control| control.abandon());
     }
 
     fn measure_disk(&mut self) {
@@ -365,6 +371,14 @@ impl ExecutorCore {
                 if let Some(claim) = self.claims.remove(&task) {
                     claim.answer(by_other);
                 }
+            }
+            ToExecutor::LastTry { task, is_last } => {
+                if let Some(question) = self.failing.remove(&task) {
+                    question.answer(is_last);
+                }
+            }
+            ToExecutor::ReadPrinted { question, task, from } => {
+                self.read_printed(question, task, from)
             }
             ToExecutor::Check { task, objects } => self.check(task, objects),
             ToExecutor::Verify { object } => self.verify(object),
@@ -545,7 +559,13 @@ impl ExecutorCore {
             self.events.push_back(Event::Ended { task });
             return self.report(task, outcome);
         }
-        let control = match ProcessControl::new() {
+        let core = self.handle.clone();
+        let answer = move |question, piece| {
+            if let Some(core) = core.upgrade() {
+                core.lock().tell_at_once(FromExecutor::Printed { question, piece });
+            }
+        };
+        let control = match ProcessControl::answering(Box::new(answer)) {
             Ok(control) => Arc::new(control),
             Err(e) => {
                 let reason = format!("{} has run out of file descriptors: {e}", self.runner.name);
@@ -576,6 +596,18 @@ impl ExecutorCore {
         self.tasks.get(&task)?.control.as_deref()
     }
 
+    /// Has the thread of a task send what the task has printed beyond a position.
+    fn read_printed(&mut self, question: u64, task: TaskId, from: PrintedPosition) {
+        let asked = PrintedQuestion { number: question, from };
+        let runs = self.tasks.get(&task).is_some_and(|entry| {
+            let attempt = entry.task.assignment.attempt;
+            entry.control.as_ref().is_some_and(|control| control.ask(asked, attempt))
+        });
+        if !runs {
+            self.tell_at_once(FromExecutor::Printed { question, piece: None });
+        }
+    }
+
     fn report(&mut self, task: TaskId, outcome: Outcome) {
         if let Some(entry) = self.tasks.remove(&task) {
             let attempt = entry.task.assignment.attempt;
@@ -593,6 +625,13 @@ impl ExecutorCore {
     fn tell(&mut self, fact: FromExecutor) {
         self.facts.push(fact);
     }
+
+    /// Tells the dispatcher something at once, because a process or a user waits for the answer.
+    fn tell_at_once(&mut self, fact: FromExecutor) {
+        self.tell(fact);
+        self.due = Some(Instant::now());
+        self.wake();
+    }
 }
 
 impl ClaimPlaces for CoreHandle {
@@ -600,11 +639,16 @@ impl ClaimPlaces for CoreHandle {
         let claim = Arc::new(Claim::default());
         let mut core = self.lock();
         core.claims.insert(task, claim.clone());
-        core.tell(FromExecutor::Claim { task, attempt, places });
-        // At once: the task waits for the answer.
-        core.due = Some(Instant::now());
-        core.wake();
+        core.tell_at_once(FromExecutor::Claim { task, attempt, places });
         claim
+    }
+
+    fn ask_if_last(&self, task: TaskId, attempt: u32, status: Status) -> Arc<Question<bool>> {
+        let question = Arc::new(Question::default());
+        let mut core = self.lock();
+        core.failing.insert(task, question.clone());
+        core.tell_at_once(FromExecutor::Failing { task, attempt, status });
+        question
     }
 
     fn lend(&self, task: TaskId, lends: bool) {

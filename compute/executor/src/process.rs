@@ -2,6 +2,7 @@
 //! killed as a group, and reaped with its resource usage.
 
 mod oversight;
+pub(crate) mod printed;
 pub(crate) mod procfs;
 mod spawn;
 pub(crate) mod spool;
@@ -15,9 +16,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use eyas_types::task::STREAMS;
+use eyas_wire::printed::{MAX_PIECE_BYTES, PrintedPiece, PrintedPosition};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -25,6 +27,7 @@ use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use oversight::Oversight;
+use printed::{AnswerPrinted, PrintedQuestion, PrintedQuestions};
 use spawn::spawn;
 use spool::{Capture, Spool};
 
@@ -72,16 +75,52 @@ pub(crate) struct CapturedOutput {
     pub spool: Option<Spool>,
 }
 
+impl CapturedOutput {
+    /// The bytes from `start` on, no more than fit in a piece, and whether there are more.
+    fn piece(&self, start: u64) -> (Vec<u8>, bool) {
+        let inline_bytes = self.bytes.len() as u64;
+        match &self.spool {
+            // The file has all of the stream.
+            Some(spool) if start >= inline_bytes => {
+                let piece = spool.piece(start, MAX_PIECE_BYTES);
+                let end = start + piece.len() as u64;
+                let has_more = end > start && end < spool.written_bytes();
+                (piece, has_more)
+            }
+            spool => {
+                let start = start.min(inline_bytes) as usize;
+                let end = self.bytes.len().min(start + MAX_PIECE_BYTES);
+                let has_more = end < self.bytes.len() || spool.is_some();
+                (self.bytes[start..end].to_vec(), has_more)
+            }
+        }
+    }
+
+    /// Bytes that were printed, and of which nothing is left.
+    fn lost_bytes(&self) -> u64 {
+        let captured_bytes = self.bytes.len() as u64;
+        let spooled_bytes = self.spool.as_ref().map_or(captured_bytes, Spool::written_bytes);
+        self.cut_bytes - (spooled_bytes - captured_bytes)
+    }
+}
+
 /// Cancels, suspends and resumes a task from another thread, before or after its process has
-/// started.
+/// started, and asks what it has printed.
 pub(crate) struct ProcessControl {
     wanted: Mutex<WantedState>,
+    /// What other threads ask while the process runs.
+    questions: Mutex<PrintedQuestions>,
+    answer: Option<AnswerPrinted>,
+    /// Number of this run, unlike that of any other run of the task.
+    run: u64,
     wake: OwnedFd,
 }
 
 #[derive(Clone, Copy, Default)]
 struct WantedState {
     cancelled: bool,
+    /// Whether the task is another executor's from now on, or will be.
+    abandoned: bool,
     suspended: bool,
     /// Whether processors that the task has lent are its again.
     granted: bool,
@@ -89,17 +128,68 @@ struct WantedState {
 
 impl ProcessControl {
     pub fn new() -> io::Result<Self> {
-        let wanted = Mutex::new(WantedState::default());
         Ok(ProcessControl {
-            wanted,
+            wanted: Mutex::default(),
+            questions: Mutex::default(),
+            answer: None,
+            run: 0,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
+    }
+
+    /// The same, where what the process has printed is told in this way.
+    pub fn answering(answer: AnswerPrinted) -> io::Result<Self> {
+        let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let run = run.as_nanos() as u64;
+        Ok(ProcessControl { answer: Some(answer), run, ..ProcessControl::new()? })
+    }
+
+    /// Has the thread of the process answer a question about a try. Whether it will: the process
+    /// runs.
+    pub fn ask(&self, mut question: PrintedQuestion, attempt: u32) -> bool {
+        if question.from.run != self.run {
+            // Of this run the client has nothing.
+            question.from = PrintedPosition { run: self.run, attempt, ..Default::default() };
+        }
+        let is_asked = self.answer.is_some() && self.questions().ask(question);
+        if is_asked {
+            self.wake();
+        }
+        is_asked
+    }
+
+    fn questions(&self) -> std::sync::MutexGuard<'_, PrintedQuestions> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers the questions so far.
+    fn answer_questions(&self, streams: &Streams) {
+        let questions = self.questions().take();
+        if let Some(answer) = &self.answer {
+            for question in questions {
+                answer(question.number, Some(Box::new(streams.piece(question.from))));
+            }
+        }
+    }
+
+    /// The process has ended: nothing more is answered.
+    fn end_questions(&self) {
+        let questions = self.questions().end();
+        if let Some(answer) = &self.answer {
+            questions.into_iter().for_each(|question| answer(question.number, None));
+        }
     }
 
     /// Cancels the task: its process group is killed.
     pub fn cancel(&self) {
         self.lock().cancelled = true;
         self.wake();
+    }
+
+    /// Cancels the task because this executor leaves it: none of its outputs may appear.
+    pub fn abandon(&self) {
+        self.lock().abandoned = true;
+        self.cancel();
     }
 
     /// Stops the task's processes, or lets them continue.
@@ -121,6 +211,10 @@ impl ProcessControl {
 
     pub fn is_cancelled(&self) -> bool {
         self.lock().cancelled
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.lock().abandoned
     }
 
     fn wake(&self) {
@@ -165,7 +259,9 @@ pub(crate) fn run(
     limits.begin();
     let mut oversight = Oversight::new(pid, marks, control, limits);
     oversight.limit_time(timeout);
-    let watched = watch(pid, &mut streams, &mut oversight);
+    control.questions().begin();
+    let watched = watch(pid, &mut streams, &mut oversight, control);
+    control.end_questions();
     let (suspended, killed) = oversight.end();
     // The leader is not reaped yet, so the group's number cannot belong to another group.
     let _ = kill_process_group(pid, Signal::KILL);
@@ -193,7 +289,12 @@ pub(crate) fn run(
 }
 
 /// Captures output until the process has ended.
-fn watch(pid: Pid, streams: &mut Streams, oversight: &mut Oversight<'_, '_>) -> io::Result<()> {
+fn watch(
+    pid: Pid,
+    streams: &mut Streams,
+    oversight: &mut Oversight<'_, '_>,
+    control: &ProcessControl,
+) -> io::Result<()> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     loop {
         let left = oversight.enforce();
@@ -221,6 +322,7 @@ fn watch(pid: Pid, streams: &mut Streams, oversight: &mut Oversight<'_, '_>) -> 
         }
         if woken {
             oversight.obey();
+            control.answer_questions(streams);
         }
     }
 }
@@ -252,6 +354,15 @@ impl Streams {
             Streams { stdout: stream(stdout, out)?, stderr: stream(stderr, err)? },
             [stdout_writer, stderr_writer],
         ))
+    }
+
+    /// What was captured beyond a position.
+    fn piece(&self, from: PrintedPosition) -> PrintedPiece {
+        let (stdout, has_more) = self.stdout.captured.piece(from.stdout_bytes);
+        let (stderr, has_more_errors) = self.stderr.captured.piece(from.stderr_bytes);
+        let has_more = has_more || has_more_errors;
+        let cut_bytes = self.stdout.captured.lost_bytes() + self.stderr.captured.lost_bytes();
+        PrintedPiece { from, stdout, stderr, has_more, cut_bytes }
     }
 
     /// Reads what is still in the pipes. Does not wait for processes outside the group that keep
@@ -492,6 +603,63 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_has_printed_can_be_asked_for_while_it_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (end, spool) = (folder.path().join("end"), folder.path().join("of"));
+        let (sender, answers) = std::sync::mpsc::channel();
+        let answer = move |number, piece: Option<Box<PrintedPiece>>| {
+            sender.send((number, piece.map(|piece| *piece))).unwrap();
+        };
+        let control = ProcessControl::answering(Box::new(answer)).unwrap();
+        let ask = |number, stdout_bytes| {
+            let (run, attempt) = (control.run, 4);
+            let from = PrintedPosition { run, attempt, stdout_bytes, stderr_bytes: 0 };
+            control.ask(PrintedQuestion { number, from }, 4)
+        };
+        assert!(!ask(0, 0), "it does not run yet");
+        let script =
+            "head -c 200000 /dev/zero; echo end; echo err >&2; until [ -e $0 ]; do :; done";
+        // Beyond 1000 bytes, the stream is in a file; without one, it is lost.
+        for (most_bytes, in_all, lost) in [(300_000, 200_004, 0), (1000, 1000, 199_004)] {
+            let capture = Capture { inline_bytes: 1000, spool: Some((spool.clone(), most_bytes)) };
+            let _ = std::fs::remove_file(&end);
+            let mut command = sh(script);
+            command.arg(&end);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    run(&command, capture, None, &control, &[], &mut RunLimits::none()).unwrap()
+                });
+                let mut printed: (Vec<u8>, Vec<u8>, u64) = Default::default();
+                until("it has printed all", || {
+                    if !ask(1, printed.0.len() as u64) {
+                        return false;
+                    }
+                    let (1, Some(piece)) = answers.recv().unwrap() else {
+                        panic!("another answer")
+                    };
+                    assert!(piece.stdout.len() <= MAX_PIECE_BYTES && piece.from.attempt == 4);
+                    printed.0.extend(&piece.stdout);
+                    (printed.1, printed.2) = (piece.stderr, piece.cut_bytes);
+                    (printed.0.len(), printed.2) == (in_all, lost) && !printed.1.is_empty()
+                });
+                assert_eq!(printed.0.ends_with(b"end\n"), lost == 0);
+                assert_eq!(printed.1, b"err\n");
+                assert!(ask(2, 300_000));
+                let (2, Some(piece)) = answers.recv().unwrap() else { panic!("another answer") };
+                assert!(piece.stdout.is_empty() && !piece.has_more, "{piece:?}");
+                // Of another run, all is sent.
+                let from = PrintedPosition { run: 1, stdout_bytes: 500, ..piece.from };
+                assert!(control.ask(PrintedQuestion { number: 3, from }, 4));
+                let (3, Some(whole)) = answers.recv().unwrap() else { panic!("another answer") };
+                assert_eq!((whole.from.stdout_bytes, whole.from.run), (0, control.run));
+                assert!(whole.stdout.len() >= 1000);
+                std::fs::write(&end, "").unwrap();
+            });
+            assert!(!ask(4, 0), "it has ended");
+        }
+    }
+
+    #[test]
     fn processor_time_of_a_child_is_its_own() {
         assert!(
             run_sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", 10, 60_000).cpu_us > 10_000
@@ -551,7 +719,7 @@ mod tests {
         Some(stat.rsplit(") ").next()?.starts_with('T'))
     }
 
-    fn until(what: &str, is_so: impl Fn() -> bool) {
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !is_so() {
             assert!(Instant::now() < deadline, "not in time: {what}");

@@ -33,6 +33,7 @@ mod assigned;
 mod call;
 mod deliver;
 mod disk_full;
+mod failed_outputs;
 mod in_place;
 mod input_list;
 pub(crate) mod lease;
@@ -171,6 +172,14 @@ pub(crate) struct StoreChanges {
 const BUSY_TRIES: u32 = 50;
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
+/// What is left to do for the outputs of a task whose program has ended.
+enum OutputsLeft {
+    Nothing,
+    Publish(Delivery),
+    /// All was done, and what the node has to do with a failure is known.
+    Settled,
+}
+
 /// Folders on the node's own disks that a task writes to.
 #[derive(Default)]
 struct TaskFolders {
@@ -220,23 +229,25 @@ impl TaskRunner {
         let mut changes = StoreChanges::default();
         let mut folders = TaskFolders::default();
         let ran = self.try_run(run, slot, &mut folders, &mut changes);
-        let (mut outcome, delivery) = ran.unwrap_or_else(|status| (Outcome::of(status), None));
-        let delivery = match delivery {
-            Some(delivery) if !delivery.can_leave_slot() => {
+        let (mut outcome, left) =
+            ran.unwrap_or_else(|status| (Outcome::of(status), OutputsLeft::Nothing));
+        let left = match left {
+            OutputsLeft::Publish(delivery) if !delivery.can_leave_slot() => {
                 self.publish_into(&mut outcome, run, delivery, &mut changes.kept);
-                None
+                OutputsLeft::Nothing
             }
-            delivery => delivery,
+            left => left,
         };
         outcome.waited_us = (started - run.task.arrived).as_micros() as u64;
         outcome.ran_us =
             (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
         outcome.reads = run.reads;
-        let progress = match delivery {
-            Some(delivery) => RunProgress::Copied(PendingEnd { outcome, delivery }),
-            None => {
-                if let Some(status) =
-                    self.node_failure(&outcome, Instant::now(), || folders.written())
+        let progress = match left {
+            OutputsLeft::Publish(delivery) => RunProgress::Copied(PendingEnd { outcome, delivery }),
+            OutputsLeft::Nothing | OutputsLeft::Settled => {
+                if matches!(left, OutputsLeft::Nothing)
+                    && let Some(status) =
+                        self.node_failure(&outcome, Instant::now(), || folders.written())
                 {
                     outcome.status = status;
                 }
@@ -352,7 +363,7 @@ impl TaskRunner {
         slot: &mut SlotState,
         folders: &mut TaskFolders,
         changes: &mut StoreChanges,
-    ) -> Result<(Outcome, Option<Delivery>), Status> {
+    ) -> Result<(Outcome, OutputsLeft), Status> {
         let worker = run.known_worker(slot);
         if worker.is_none() || !run.needs_no_files() {
             folders.sandbox = self.sandbox(run, &mut slot.spare)?;
@@ -373,7 +384,8 @@ impl TaskRunner {
                 self.call(run, words, &with, sandbox, (worker, slot), changes)?;
             folders.are_in_use = is_damaged;
             folders.sandbox = folders.sandbox.take().or(made);
-            return self.copied(run, &with, folders.sandbox.as_ref(), outcome, changes);
+            let ended = self.copied(run, &with, folders.sandbox.as_ref(), outcome, changes)?;
+            return Ok(self.settle_failure(run, &with, folders, ended, changes));
         }
         let command = self.command(run, &with, sandbox)?;
         let temporary =
@@ -399,13 +411,37 @@ impl TaskRunner {
         let task = (&*run.task.template, &run.task.assignment.inputs[..]);
         add_advice(&mut outcome, task, &with, sandbox);
         let (outcome, delivery) = self.copied(run, &with, sandbox, outcome, changes)?;
-        self.with_streams(
-            run,
-            outcome,
-            delivery,
-            [ran.stdout.spool, ran.stderr.spool],
-            &mut changes.kept,
-        )
+        let streams = [ran.stdout.spool, ran.stderr.spool];
+        let ended = self.with_streams(run, outcome, delivery, streams, &mut changes.kept)?;
+        Ok(self.settle_failure(run, &with, folders, ended, changes))
+    }
+
+    /// Delivers the outputs of a task that has some for the case that it fails, here in its slot:
+    /// all of them if it has succeeded, and those for a failure if it has not.
+    fn settle_failure(
+        &self,
+        run: &TaskRun,
+        with: &Expansion<'_>,
+        folders: &TaskFolders,
+        (mut outcome, delivery): (Outcome, Option<Delivery>),
+        changes: &mut StoreChanges,
+    ) -> (Outcome, OutputsLeft) {
+        let sandbox = folders.sandbox.as_ref();
+        let Some(sandbox) = sandbox.filter(|_| run.task.template.delivers_after_failure()) else {
+            return (outcome, delivery.map_or(OutputsLeft::Nothing, OutputsLeft::Publish));
+        };
+        if let Some(delivery) = delivery {
+            self.publish_into(&mut outcome, run, delivery, &mut changes.kept);
+        }
+        if let Some(status) = self.node_failure(&outcome, Instant::now(), || folders.written()) {
+            outcome.status = status;
+        }
+        if !outcome.status.is_success() {
+            let values = sandbox::values_in_outputs(with);
+            let with = Expansion { values: &values, ..*with };
+            self.deliver_after_failure(run, &with, sandbox, &mut outcome);
+        }
+        (outcome, OutputsLeft::Settled)
     }
 
     /// Runs the process of a task to its end, within the task's limits. `marks` are the variables
@@ -459,7 +495,7 @@ impl TaskRunner {
         is_damaged
     }
 
-    /// Copies the outputs of a task that has succeeded.
+    /// Copies the outputs of a task if it has succeeded.
     fn copied(
         &self,
         run: &TaskRun,

@@ -171,6 +171,9 @@ impl JobSpec {
             InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
                 let template = self.templates.get(usize::from(self.items.template(task)));
                 match template.and_then(|template| template.outputs.get(usize::from(output))) {
+                    Some(spec) if !spec.when.is_after_success() => {
+                        Err(TaskError::ReadsFailure { task, output })
+                    }
                     Some(spec) if spec.pattern.is_glob() => {
                         Err(TaskError::ReadsPattern { task, output })
                     }

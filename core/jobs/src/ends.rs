@@ -24,6 +24,21 @@ use crate::task_ending::TaskEnding;
 /// Tasks that were refused and are queued again before other events are looked at.
 const QUEUED_AT_ONCE: u32 = 10_000;
 
+/// What follows when a try of a task ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterTry {
+    /// Its executor was ended with it, and another one runs it.
+    Interrupted,
+    /// It waits for an input that exists only in the cluster.
+    Starved,
+    /// The executor cannot take it, and another one may.
+    Refused,
+    /// It is tried again, which uses up a retry.
+    Retried,
+    /// The task has ended.
+    Ends,
+}
+
 /// A task, and how often it had been assigned before the try that has ended.
 type Try = (TaskId, u32);
 
@@ -68,6 +83,32 @@ impl Jobs {
         }
     }
 
+    /// What follows when a try of an assigned task ends so.
+    fn after(&self, task: TaskId, status: &Status) -> AfterTry {
+        let Some(job) = self.table.get(task.job) else { return AfterTry::Ends };
+        if job.cancelling.contains(&task.index) {
+            return AfterTry::Ends;
+        }
+        let has_retries = || {
+            let failures = job.tasks[task.index as usize].failures;
+            u32::from(failures) < job.template_at(task.index).retries
+        };
+        match status {
+            Status::Cancelled => AfterTry::Interrupted,
+            Status::Failed(Failure { kind: FailureKind::Lost, .. }) => AfterTry::Starved,
+            Status::Failed(Failure { kind: FailureKind::Node | FailureKind::NodeFull, .. }) => {
+                AfterTry::Refused
+            }
+            status if status.is_retryable() && has_retries() => AfterTry::Retried,
+            _ => AfterTry::Ends,
+        }
+    }
+
+    /// Whether the task ends, and is not tried again, if this executor's try ends so.
+    pub fn is_last_try(&self, executor: ExecutorId, task: TaskId, status: &Status) -> bool {
+        self.has(executor, task) && self.after(task, status) == AfterTry::Ends
+    }
+
     pub(crate) fn task_ended(
         &mut self,
         executor: ExecutorId,
@@ -78,34 +119,27 @@ impl Jobs {
         if !self.has(executor, task) {
             return;
         }
-        let is_cancelling = self.is_cancelling(task);
-        if outcome.status == Status::Cancelled && !is_cancelling {
+        match self.after(task, &outcome.status) {
             // No user cancelled it: its executor has stopped or was killed with it, and another
             // will run it.
-            return self.interrupted(executor, (task, attempt), outcome.ran_us, step);
+            AfterTry::Interrupted => {
+                return self.interrupted(executor, (task, attempt), outcome.ran_us, step);
+            }
+            AfterTry::Starved => return self.starved(executor, (task, attempt), outcome, step),
+            AfterTry::Refused | AfterTry::Retried | AfterTry::Ends => {}
         }
-        let is_lost =
-            matches!(&outcome.status, Status::Failed(Failure { kind: FailureKind::Lost, .. }));
-        if is_lost && !is_cancelling {
-            return self.starved(executor, (task, attempt), outcome, step);
-        }
-        if !is_cancelling {
+        if !self.is_cancelling(task) {
             self.executors.judge(executor, task, &outcome, step);
         }
-        let Some(job) = self.table.get_mut(task.job) else { return };
-        let retries = job.template_at(task.index).retries;
-        let state = job.tasks.get_mut(task.index);
-        let ended = match &outcome.status {
-            _ if is_cancelling => AssignmentEnd::Finished,
-            Status::Failed(Failure {
-                kind: kind @ (FailureKind::Node | FailureKind::NodeFull),
-                reason,
-            }) => {
+        let ended = match (self.after(task, &outcome.status), &outcome.status) {
+            (AfterTry::Refused, Status::Failed(Failure { kind, reason })) => {
                 self.queue.refused(task, reason, *kind == FailureKind::NodeFull);
                 AssignmentEnd::Refused
             }
-            status if status.is_retryable() && u32::from(state.failures) < retries => {
-                state.failures += 1;
+            (AfterTry::Retried, _) => {
+                if let Some(job) = self.table.get_mut(task.job) {
+                    job.tasks.get_mut(task.index).failures += 1;
+                }
                 if is_quick(&outcome) { AssignmentEnd::Elsewhere } else { AssignmentEnd::Again }
             }
             _ => AssignmentEnd::Finished,

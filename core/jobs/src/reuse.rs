@@ -9,9 +9,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use eyas_types::{
-    ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, Template,
-};
+use eyas_types::{ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, Status, TaskId};
 
 use crate::event::JobsAction;
 use crate::executors::PresentExecutors;
@@ -78,8 +76,10 @@ impl TaskDigest {
             Some((input.name.as_deref(), id, object.mode.is_executable(), input.from.part()))
         });
         let inputs: Vec<_> = digested.collect::<Option<_>>()?;
-        let number = template.words().any(Template::has_number).then_some(index);
-        let what = (words, &template.env, &template.folder, &template.base, &template.outputs);
+        let number = template.is_numbered().then_some(index);
+        // A result names its outputs by their places.
+        let outputs: Vec<_> = template.outputs_of_success().collect();
+        let what = (words, &template.env, &template.folder, &template.base, outputs);
         let bytes = postcard::to_stdvec(&(what, &item.values, inputs, number))
             .expect("a task can be encoded");
         Some(TaskDigest(*blake3::hash(&bytes).as_bytes()))

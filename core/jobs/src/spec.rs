@@ -130,6 +130,11 @@ pub enum TaskError {
          one file"
     )]
     ReadsPattern { task: u32, output: u16 },
+    #[error(
+        "it reads output {output} of task {task}, which is delivered only when that task fails: \
+         let it be delivered always, or read another output"
+    )]
+    ReadsFailure { task: u32, output: u16 },
     #[error("task {task} has no output {output}")]
     NoSuchOutput { task: u32, output: u16 },
 }
@@ -152,6 +157,11 @@ pub enum SpecError {
     Capture,
     #[error("output `{0}` goes nowhere: name its destination, or keep it in the cluster")]
     Nowhere(String),
+    #[error(
+        "output `{0}` is delivered when its task fails, and such an output cannot be kept in the \
+         cluster: name its destination, and do not keep it"
+    )]
+    KeptAfterFailure(String),
     #[error("output `{0}` is to have more than {MAX_REPLICAS} replicas")]
     Replicas(String),
     #[error(
@@ -475,6 +485,9 @@ fn check_templates(templates: &[TaskTemplate]) -> Result<(), SpecError> {
         if output.destination.is_none() && output.replicas == 0 {
             return Err(SpecError::Nowhere(output.pattern.to_string()));
         }
+        if output.replicas > 0 && output.when.is_after_failure() {
+            return Err(SpecError::KeptAfterFailure(output.pattern.to_string()));
+        }
         if output.replicas > MAX_REPLICAS {
             return Err(SpecError::Replicas(output.pattern.to_string()));
         }
@@ -507,7 +520,9 @@ mod tests {
     use super::*;
     use eyas_types::dfs::FileNameProblem;
     use eyas_types::s3::S3UrlProblem;
-    use eyas_types::{FileMode, InputFrom, NumberRange, OutputSpec, Template, Version};
+    use eyas_types::{
+        DeliverWhen, FileMode, InputFrom, NumberRange, OutputSpec, Template, Version,
+    };
 
     fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, InvalidExpression> {
         Ok(None)
@@ -522,6 +537,7 @@ mod tests {
             replicas: 0,
             until_read: false,
             optional: false,
+            when: DeliverWhen::Success,
         });
         let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
         for needs in links {
@@ -624,6 +640,7 @@ mod tests {
                 replicas: 0,
                 until_read: false,
                 optional: false,
+                when: DeliverWhen::Success,
             });
             spec.templates.push(template);
             let value = |text: &&str| eyas_types::Value { text: (*text).into(), input: None };
@@ -672,6 +689,7 @@ mod tests {
                     replicas: 1,
                     until_read: false,
                     optional: false,
+                    when: DeliverWhen::Success,
                 });
             }
             let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
@@ -741,6 +759,21 @@ mod tests {
         let mut spec = chain(&[&[], &[0]]);
         spec.templates[0].outputs[0].pattern = Template::parse("{}[0-9].txt");
         assert!(spec.validate(&plain).unwrap_err().to_string().contains("name one file"));
+        let mut spec = chain(&[&[], &[0]]);
+        spec.templates[0].outputs[0].when = DeliverWhen::Always;
+        assert_eq!(spec.validate(&plain), Ok(()));
+        spec.templates[0].outputs[0].when = DeliverWhen::Failure;
+        let refused = spec.validate(&plain).unwrap_err().to_string();
+        assert!(refused.contains("output 0 of task 0, which is delivered only when"), "{refused}");
+        for when in [DeliverWhen::Always, DeliverWhen::Failure] {
+            let mut spec = chain(&[&[]]);
+            (spec.templates[0].outputs[0].when, spec.templates[0].outputs[0].replicas) = (when, 1);
+            assert_eq!(
+                spec.validate(&plain),
+                Err(SpecError::KeptAfterFailure("out".into())),
+                "{when:?}"
+            );
+        }
         let mut spec = chain(&[&[]]);
         spec.push(&[TaskItem { template: 4, values: Vec::new(), inputs: Vec::new() }]).unwrap();
         assert!(spec.validate(&plain).unwrap_err().to_string().starts_with("task 1"));

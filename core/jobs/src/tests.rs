@@ -4,6 +4,7 @@
 
 mod attached;
 mod borrowing;
+mod last_try;
 mod left_out;
 mod pushing;
 mod queueing;
@@ -18,8 +19,9 @@ use alloc::vec::Vec;
 
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    AssignmentEnd, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome,
-    OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate, Template, Version,
+    AssignmentEnd, DeliverWhen, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectId,
+    ObjectSpec, Outcome, OutputSpec, Program, Resources, Status, TaskId, TaskItem, TaskTemplate,
+    Template, Version,
 };
 use proptest::prelude::*;
 
@@ -509,6 +511,7 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
         replicas: 1,
         until_read,
         optional: true,
+        when: DeliverWhen::Success,
     });
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
     for (index, reads) in readers.iter().enumerate() {

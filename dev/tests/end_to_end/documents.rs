@@ -159,7 +159,7 @@ fn every_job_file_of_the_page_runs() {
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 
     let files = job_files("job-files.md");
-    assert_eq!(files.len(), 14, "the page's examples");
+    assert_eq!(files.len(), 15, "the page's examples");
     for (name, content) in &files {
         cluster.write(name, content);
         cluster.run(&["submit", "--wait", name]).exits(0);
@@ -176,6 +176,7 @@ fn every_job_file_of_the_page_runs() {
     assert_eq!(log(&format!("{}.1", job_of("bring.toml"))), "3 whale.txt\n");
     assert!(log(&format!("{}.1", job_of("jobs.jsonl"))).starts_with("16 "));
     assert_eq!(cluster.names("packed"), ["two cities.txt.gz", "whale.txt.gz"]);
+    assert_eq!(cluster.names("checks"), ["two cities.log", "whale.log"]);
     assert_eq!(cluster.read("sweep/90.txt").split(" on ").next(), Some("angle 90"));
     cluster.run(&["job", "get", &job_of("lines.toml").to_string(), "--to", "lines"]).exits(0);
     assert_eq!(cluster.read("lines/2/lines.txt").lines().count(), 3);

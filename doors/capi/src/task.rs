@@ -230,7 +230,7 @@ pub unsafe extern "C" fn eyas_task_add_output(
         };
         let keep = if replicas == 0 { Keep::No } else { Keep::UntilReleased };
         let replicas = (replicas > 0).then_some(replicas);
-        fields.outputs.push(OutputFields { file, to, keep, replicas, optional: false });
+        fields.outputs.push(OutputFields { file, to, keep, replicas, ..OutputFields::default() });
         Ok(())
     })
 }

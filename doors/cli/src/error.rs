@@ -34,6 +34,8 @@ pub(crate) enum ValueError {
     Label { text: String, max_bytes: usize },
     #[error("`{0}` is not NAME=VALUE: write for example DEBUG=1")]
     Variable(String),
+    #[error("`{0}` does not say when an output is delivered: write success, failure or always")]
+    When(String),
     #[error("`{0}` is not a policy: write lean, static, multiwave or io-aware")]
     BlockPolicy(String),
     #[error("`{0}` is not a rate of tasks: write the number of tasks per second, such as 2.5")]

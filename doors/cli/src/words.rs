@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use eyas_client::types::{Name, shown};
+use eyas_client::types::{DeliverWhen, Name, shown};
 
 use crate::error::ValueError;
 
@@ -25,8 +25,43 @@ pub(crate) fn variable() -> impl TypedValueParser<Value = (String, Name)> {
     })
 }
 
+/// A file that tasks write, where it goes, and after which ends of its task:
+/// `FILE[=DESTINATION][,when=WHEN]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OutputWord {
+    pub file: Name,
+    pub to: Option<Name>,
+    pub when: DeliverWhen,
+}
+
+/// An output.
+pub(crate) fn output() -> impl TypedValueParser<Value = OutputWord> {
+    OsStringValueParser::new().try_map(|word| output_of(&name_of(word)))
+}
+
+/// What stands before the time of delivery.
+const WHEN: &[u8] = b",when=";
+
+fn output_of(word: &Name) -> Result<OutputWord, ValueError> {
+    let at = word.windows(WHEN.len()).rposition(|part| part == WHEN);
+    let (place, when) = match at {
+        Some(at) => (&word[..at], Some(&word[at + WHEN.len()..])),
+        None => (&word[..], None),
+    };
+    let when = match when {
+        Some(when) => {
+            DeliverWhen::of_word(when).ok_or_else(|| ValueError::When(shown(when).to_string()))?
+        }
+        None => DeliverWhen::Success,
+    };
+    Ok(match split_once(place) {
+        Some((file, to)) => OutputWord { file: file.into(), to: Some(to.into()), when },
+        None => OutputWord { file: place.into(), to: None, when },
+    })
+}
+
 /// The parts before and after the first `=`.
-pub(crate) fn split_once(word: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_once(word: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = word.iter().position(|byte| *byte == b'=')?;
     Some((&word[..at], &word[at + 1..]))
 }
@@ -70,6 +105,23 @@ pub(crate) fn field_of_csv(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_output_has_a_destination_and_a_time() {
+        use DeliverWhen::{Always, Failure, Success};
+        for (word, file, to, when) in [
+            ("log", "log", None, Success),
+            ("log={}.txt", "log", Some("{}.txt"), Success),
+            ("log,when=failure", "log", None, Failure),
+            ("log=a=b,when=always", "log", Some("a=b"), Always),
+            ("log=a,b", "log", Some("a,b"), Success),
+        ] {
+            let (file, to) = (file.into(), to.map(Name::from));
+            assert_eq!(output_of(&word.into()).unwrap(), OutputWord { file, to, when });
+        }
+        let refused = output_of(&"log,when=on_failure".into()).unwrap_err().to_string();
+        assert!(refused.contains("`on_failure`") && refused.contains("always"), "{refused}");
+    }
 
     #[test]
     fn words_are_quoted_for_shells_and_tables() {

@@ -17,6 +17,8 @@ use crate::users::name_of_user;
 /// The sending half: adds to the job.
 pub struct AttachedSender {
     job: JobId,
+    /// The newest minor version of the protocol that both sides have.
+    minor: u16,
     writer: FrameWriter,
 }
 
@@ -57,8 +59,8 @@ impl Client {
         else {
             return Err(ClientError::Unexpected);
         };
-        let (Session { reader, writer, .. }, received) = self.into_session();
-        Ok((job, AttachedSender { job, writer }, AttachedReceiver { reader, received }))
+        let (Session { reader, writer, minor, .. }, received) = self.into_session();
+        Ok((job, AttachedSender { job, minor, writer }, AttachedReceiver { reader, received }))
     }
 }
 
@@ -91,13 +93,15 @@ impl AttachedSender {
     /// outputs of earlier tasks. What is wrong with them is told by [`AttachedReceiver::next`].
     ///
     /// # Errors
-    /// If the connection has ended.
+    /// If the connection has ended, or the dispatcher is of an earlier version than the templates
+    /// need.
     pub async fn add(
         &mut self,
         templates: Vec<TaskTemplate>,
         objects: Vec<ObjectSpec>,
         items: Vec<TaskItem>,
     ) -> Result<(), ClientError> {
+        crate::client::check_minor(self.minor, &templates)?;
         let mut messages = Vec::new();
         if !templates.is_empty() {
             messages.push(FromClient::Templates(templates));

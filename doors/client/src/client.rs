@@ -8,11 +8,12 @@ use eyas_files::{DfsClient, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_transfer::Peers;
 use eyas_types::dfs::NodeId;
-use eyas_types::{Input, InputFrom, JobId, TaskItem};
-use eyas_wire::Role;
+use eyas_types::{Input, InputFrom, JobId, TaskId, TaskItem, TaskTemplate};
 use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
+use eyas_wire::printed::{MINOR_OF_PRINTED, Printed, PrintedPosition};
 use eyas_wire::view::graph::JobGraph;
 use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
+use eyas_wire::{MINOR_OF_FAILURES, Role};
 
 use crate::client_error::ClientError;
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
@@ -173,6 +174,26 @@ impl Client {
         Ok(graph_of(parts))
     }
 
+    /// What a task has printed so far beyond a position, if it runs. If the dispatcher is lost,
+    /// reconnects within `patience`.
+    ///
+    /// # Errors
+    /// If the dispatcher refuses the request or is of an earlier version, or the connection ends.
+    pub async fn printed(
+        &mut self,
+        task: TaskId,
+        from: PrintedPosition,
+        patience: Duration,
+    ) -> Result<Printed, ClientError> {
+        if self.session.minor < MINOR_OF_PRINTED {
+            return Err(ClientError::Earlier { what: "tell what a running task has printed" });
+        }
+        match self.ask_again(FromClient::Printed { task, from }, patience).await? {
+            ToClient::Printed(printed) => Ok(*printed),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
     /// Connects to the cluster's distributed file system.
     ///
     /// # Errors
@@ -299,6 +320,7 @@ impl Client {
             see,
             ..
         } = draft;
+        check_minor(self.session.minor, templates)?;
         let (broadcast, count) = (broadcast.iter().copied().collect(), *count as u64);
         let writer = &mut self.session.writer;
         let begin = FromClient::Submit {
@@ -517,6 +539,15 @@ pub(crate) fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskIte
         part.push(item);
     }
     part
+}
+
+/// Checks that a dispatcher of this minor version has all that the templates need.
+pub(crate) fn check_minor(minor: u16, templates: &[TaskTemplate]) -> Result<(), ClientError> {
+    let is_later = templates.iter().any(TaskTemplate::delivers_after_failure);
+    if minor < MINOR_OF_FAILURES && is_later {
+        return Err(ClientError::Earlier { what: "deliver outputs of failed tasks" });
+    }
+    Ok(())
 }
 
 /// Adds the name of the part of the job to an error about a message that is too large.

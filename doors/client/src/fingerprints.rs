@@ -4,7 +4,7 @@
 use std::fmt;
 
 use blake3::Hasher;
-use eyas_types::{Program, Resources, TaskItem, TaskTemplate, Template};
+use eyas_types::{Program, Resources, TaskItem, TaskTemplate};
 
 use crate::draft::{Draft, DraftError, DraftTasks};
 
@@ -39,8 +39,7 @@ impl Draft {
     /// The fingerprints of all tasks, by their indices.
     pub fn fingerprints(&self) -> Vec<TaskFingerprint> {
         let bases: Vec<_> = self.templates.iter().map(of_template).collect();
-        let has_number = |template: &TaskTemplate| template.words().any(Template::has_number);
-        let numbered: Vec<_> = self.templates.iter().map(has_number).collect();
+        let numbered: Vec<_> = self.templates.iter().map(TaskTemplate::is_numbered).collect();
         let mut fingerprints = Vec::with_capacity(self.len());
         for tasks in &self.tasks {
             for item in tasks.items() {
@@ -96,9 +95,11 @@ impl Draft {
     }
 }
 
-/// Hashes what the tasks of a template have in common.
+/// Hashes what the tasks of a template have in common. Outputs of failed tasks alone are no part of
+/// a result: a user may ask for them after the first failure.
 fn of_template(template: &TaskTemplate) -> Hasher {
-    let TaskTemplate { program, env, folder, base, outputs, .. } = template;
+    let TaskTemplate { program, env, folder, base, .. } = template;
+    let outputs: Vec<_> = template.outputs_of_success().map(|(_, output)| output).collect();
     let common = serde_json::to_vec(&(program, env, folder, base, outputs));
     let mut hasher = Hasher::new();
     feed(&mut hasher, &common.expect("a template can be written as JSON"));
@@ -113,7 +114,8 @@ fn feed(hasher: &mut Hasher, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CommandWords, InputFields, OneOrMore, TaskFields};
+    use crate::{CommandWords, InputFields, OneOrMore, OutputFields, TaskFields};
+    use eyas_types::DeliverWhen;
 
     async fn draft(fields: TaskFields) -> Draft {
         let mut draft = Draft::new("test");
@@ -148,6 +150,21 @@ mod tests {
         write("b.txt", "another b").unwrap();
         let after = prints(&["cat", "{}"]).await;
         assert_eq!((after[0], after[1] == before[1]), (before[0], false));
+        let with = async |when| {
+            let output = OutputFields { file: "log".into(), when, ..OutputFields::default() };
+            let outputs = vec![output];
+            draft(TaskFields { outputs, ..over_files(folder.path(), &["cat", "{}"]) }).await
+        };
+        let [success, always, failure] =
+            [DeliverWhen::Success, DeliverWhen::Always, DeliverWhen::Failure].map(with);
+        let (success, always, failure) =
+            (success.await.fingerprints(), always.await.fingerprints(), failure.await);
+        assert!(success == always && success != after);
+        let without = TaskFields {
+            folder: Some("sandbox".into()),
+            ..over_files(folder.path(), &["cat", "{}"])
+        };
+        assert_eq!(failure.fingerprints(), draft(without).await.fingerprints());
         // A file before the others changes the numbers of tasks, which count only if they are used.
         let numbered = prints(&["cat", "{}", "{#}"]).await;
         write("a0.txt", "").unwrap();

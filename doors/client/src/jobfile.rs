@@ -411,6 +411,8 @@ impl TaskFields {
         for output in &self.outputs {
             template.outputs.push(output.spec(self.in_place)?);
         }
+        // Results name outputs by their places, so outputs of failed tasks alone come last.
+        template.outputs.sort_by_key(|output| !output.when.is_after_success());
         template.resources = self.resources()?;
         template.priority = self.priority.unwrap_or(0);
         self.check_terms()?;

@@ -80,4 +80,4 @@ pub use eyas_files as files;
 pub use eyas_session::private::{PrivateError, PrivateFolder};
 pub use eyas_session::trusted;
 pub use eyas_types as types;
-pub use eyas_wire::{client as messages, pool, view};
+pub use eyas_wire::{client as messages, pool, printed, view};

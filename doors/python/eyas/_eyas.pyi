@@ -96,7 +96,7 @@ class CallSession:
         is_command: bool,
         environment: list[tuple[str, str]],
         inputs: list[int],
-        outputs: list[tuple[str, str | None]],
+        outputs: list[tuple[str, str | None, str]],
         cpus_milli: int,
         memory_bytes: int,
         gpus: int,

@@ -14,8 +14,8 @@ use eyas_client::types::dfs::FileNameError;
 use eyas_client::types::place::PlaceProblem;
 use eyas_client::types::task::MAX_TASKS;
 use eyas_client::types::{
-    Distribution, GPU, Input, InputFrom, JobId, Name, OutputSpec, Program, Resources, TaskId,
-    TaskItem, TaskTemplate, Template, TemplatePart, Value, WorkingFolder, shown,
+    DeliverWhen, Distribution, GPU, Input, InputFrom, JobId, Name, OutputSpec, Program, Resources,
+    TaskId, TaskItem, TaskTemplate, Template, TemplatePart, Value, WorkingFolder, shown,
 };
 use eyas_client::{
     AttachedInputs, Client, Cluster, ClusterError as ClusterNotFound, Draft, check_requirements,
@@ -202,8 +202,9 @@ impl CallSession {
 
     /// Adds a kind of tasks, and returns its number. `words` start a worker that is called, or,
     /// with `is_command`, are a command with placeholders for columns. Each output is a pattern and
-    /// a destination, both with placeholders; an output without a destination is kept in the
-    /// cluster. With `is_command` false, the first output is optional: the result, if it is large.
+    /// a destination, both with placeholders, and the word that says after which ends of its task
+    /// the output is delivered; an output without a destination is kept in the cluster. With
+    /// `is_command` false, the first output is optional: the result, if it is large.
     /// `inputs` are numbers of files that are on the node before; their paths there follow the
     /// words. The tasks may read the files `reads` of the cluster, and write into `folders`.
     #[pyo3(signature = (
@@ -217,7 +218,7 @@ impl CallSession {
         is_command: bool,
         environment: Vec<(String, String)>,
         inputs: Vec<u32>,
-        outputs: Vec<(String, Option<String>)>,
+        outputs: Vec<(String, Option<String>, String)>,
         cpus_milli: u32,
         memory_bytes: u64,
         gpus: u64,
@@ -250,15 +251,17 @@ impl CallSession {
         template.folder =
             if is_command { WorkingFolder::Sandbox } else { WorkingFolder::Path(Name::from("/")) };
         template.base = Name::from(std::env::current_dir()?.into_os_string().into_vec());
-        let output =
-            |(number, (pattern, destination)): (usize, (String, Option<String>))| OutputSpec {
+        for (number, (pattern, destination, when)) in outputs.into_iter().enumerate() {
+            let when = DeliverWhen::of_word(when.as_bytes());
+            template.outputs.push(OutputSpec {
                 pattern: Template::parse(pattern.as_str()),
                 replicas: destination.is_none().into(),
                 destination: destination.map(|destination| Template::parse(destination.as_str())),
                 until_read: false,
                 optional: !is_command && number == 0,
-            };
-        template.outputs = outputs.into_iter().enumerate().map(output).collect();
+                when: when.ok_or_else(|| error("an output has an unknown time of delivery"))?,
+            });
+        }
         template.resources = Resources { cpus_milli, memory_bytes, ..Resources::default() };
         if gpus > 0 {
             template.resources.named.push((GPU.into(), gpus));

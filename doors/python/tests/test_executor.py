@@ -223,6 +223,37 @@ def test_a_missing_output_fails_the_call(executor, tmp_path):
         executor.submit(lambda path: None, eyas.Output(tmp_path / "never")).result(LONG_S)
 
 
+def test_a_call_that_fails_delivers_the_outputs_for_a_failure(executor, tmp_path):
+    def write(log, note, made, fails):
+        for path in log, note, made:
+            path.write_text("written")
+        if fails:
+            raise KeyError(log.name)
+
+    def outputs(name):
+        folder = tmp_path / name
+        whens = ("log", "always"), ("note", "failure"), ("made", "success")
+        return folder, [eyas.Output(folder / file, when) for file, when in whens]
+
+    for name, fails, appear in (
+        ("failed", True, ["log", "note"]),
+        ("done", False, ["log", "made"]),
+    ):
+        folder, files = outputs(name)
+        future = executor.submit(write, *files, fails)
+        assert isinstance(future.exception(LONG_S), KeyError if fails else type(None))
+        assert sorted(path.name for path in folder.iterdir()) == appear
+    folder, (log, *_) = outputs("command")
+    with pytest.raises(eyas.CallFailed, match="exit code 7"):
+        executor.run(["sh", "-c", "echo $0 >$1; exit 7", "why", "{log}"], log=log).result(LONG_S)
+    assert (folder / "log").read_text() == "why\n"
+    assert repr(log) == f"eyas.Output({str(folder / 'log')!r}, when='always')"
+    with pytest.raises(ValueError, match='"failure"'):
+        eyas.Output(tmp_path / "x", when="never")
+    with pytest.raises(ValueError, match="destination"):
+        eyas.Output(when="failure")
+
+
 def test_commands(executor, tmp_path):
     (tmp_path / "a b.txt").write_text("b\na\n")
     table, made = eyas.File(tmp_path / "a b.txt"), eyas.Output(tmp_path / "sorted")

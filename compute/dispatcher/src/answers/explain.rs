@@ -230,6 +230,7 @@ impl Explainer<'_> {
                 None => format!("It waited {waited} there, and ran {ran}."),
             }
         }));
+        because.extend(self.delivered_after_failure(job, index));
         let of_other = |task| format!("It did not run: this is the result of task {task}.");
         because.extend(view.reused.map(of_other));
         let times = job.tasks[index as usize].recomputed;
@@ -260,6 +261,31 @@ impl Explainer<'_> {
         let ran_on = self.executors.iter().find(|(_, executor)| is_its(executor));
         because.extend(ran_on.and_then(|(executor, _)| self.by_proxy(executor)));
         because
+    }
+
+    /// Where the outputs are that a task has delivered although it did not succeed.
+    fn delivered_after_failure(&self, job: &Job, index: u32) -> Option<String> {
+        let has_failed = job.tasks[index as usize].phase.has_ended_unsuccessfully();
+        if !has_failed || !job.template_at(index).delivers_after_failure() {
+            return None;
+        }
+        // If its result cannot be read, that was told before.
+        let result = ResultReader::default().last(self.records, job, index).ok()??;
+        let outputs = &result.outcome.outputs;
+        let place = |source: &Name| {
+            let path = source.strip_prefix(b"file://").map(Name::from);
+            // Without a destination of its own, a file goes to `./`.
+            format!("`{}`", path.as_ref().unwrap_or(source)).replace("/./", "/")
+        };
+        let places: Vec<_> =
+            outputs.iter().take(MAX_NAMES).map(|output| place(&output.object.source)).collect();
+        let more = match outputs.len().saturating_sub(MAX_NAMES) {
+            0 => String::new(),
+            more => format!(" and {}", units::format_count(more as u64, "other place")),
+        };
+        let delivered =
+            format!("Outputs that it delivers after a failure are at {}{more}.", places.join(", "));
+        (!places.is_empty()).then_some(delivered)
     }
 
     /// Why a blocked task waits for tasks that had succeeded before, of its own job or of other

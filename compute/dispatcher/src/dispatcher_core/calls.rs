@@ -5,18 +5,21 @@ use std::ops::Range;
 use eyas_jobs::{self as jobs, Job, JobSpec, JobSummary, NewJob, Phase, Replay};
 use eyas_sched::{Event, PushId};
 use eyas_types::course::JobOwner;
-use eyas_types::{JobId, ObjectId, OutputSpec, TaskResult, units};
+use eyas_types::{JobId, ObjectId, OutputSpec, TaskId, TaskResult, units};
 use eyas_wire::client::{KeptPart, PushRequest};
 use eyas_wire::executor::ToExecutor;
+use eyas_wire::printed::PrintedPosition;
 use eyas_wire::view::PushView;
 use tokio::sync::{oneshot, watch};
 
 use super::DispatcherCore;
 use crate::answers::changes::JobChange;
-use crate::answers::{Views, kept};
+use crate::answers::printed::HasOutput;
+use crate::answers::{Views, kept, printed};
 use crate::durable_replies::JobProgress;
 use crate::events::NewEvent;
 use crate::log::{RecordNumber, StoredJob};
+use crate::printed::PrintedNow;
 use crate::pushes::PushError;
 use crate::service::answer::{Answer, FilesNodes, ServiceError, StoppingCluster};
 use crate::service::deliveries::{DeliveryQueue, JobDelivery};
@@ -109,6 +112,21 @@ impl DispatcherCore {
         let (part, missing) = kept::part(self.views(), job, tasks);
         missing.into_iter().for_each(|object| self.tell_jobs(jobs::Event::ObjectWanted { object }));
         Ok(part)
+    }
+
+    /// Asks the executor of a task what the task has printed beyond a position, if it runs.
+    pub(crate) fn read_printed(
+        &mut self,
+        task: TaskId,
+        from: PrintedPosition,
+    ) -> Answer<PrintedNow> {
+        let (id, executor, is_suspended) = match printed::who_has_output(self.views(), task)? {
+            HasOutput::NoExecutor(printed) => return Ok(PrintedNow::Known(printed)),
+            HasOutput::Executor { id, name, is_suspended } => (id, name, is_suspended),
+        };
+        let (question, answer) = self.printed.ask(id).ok_or(ServiceError::TooManyFollow)?;
+        self.executors.send(id, ToExecutor::ReadPrinted { question, task, from });
+        Ok(PrintedNow::Asked { executor, is_suspended, answer })
     }
 
     /// All records up to this number are on disk.

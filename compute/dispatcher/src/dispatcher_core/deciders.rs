@@ -6,13 +6,16 @@ use std::sync::Arc;
 use eyas_dispatch::{Effect, PlacementInputs};
 use eyas_jobs::{self as jobs, Jobs, JobsAction};
 use eyas_sched::{Event, Hint, PlacementCommand, Scheduler};
-use eyas_types::{ExecutorId, Input, JobId, ObjectId, ObjectSpec, TaskId};
+use eyas_types::outcome::FailureKind;
+use eyas_types::{ExecutorId, Input, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
+use eyas_wire::MINOR_OF_FAILURES;
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
 use crate::events::NewEvent;
+use crate::executors::ConnectedExecutor;
 use crate::outgoing::{AssignmentInParts, AssignmentPart};
 use crate::service::deliveries::JobDelivery;
 
@@ -92,6 +95,20 @@ impl DispatcherCore {
     fn perform_command(&mut self, command: PlacementCommand) {
         use PlacementCommand as Command;
         match command {
+            Command::Assign { executor, task, attempt, .. } if self.is_earlier(executor, task) => {
+                let name = self.executors.name(executor);
+                let reason = format!(
+                    "{name} runs an earlier version of eyas, which does not deliver outputs of \
+                     failed tasks: start it with the version of the dispatcher"
+                );
+                let outcome = Box::new(Outcome::failed(FailureKind::Node, reason));
+                self.exchange.tell_jobs(jobs::Event::TaskEnded {
+                    executor,
+                    task,
+                    attempt,
+                    outcome,
+                });
+            }
             Command::Assign { executor, task, attempt, in_parts: true, .. } => {
                 self.assign_in_parts(executor, task, attempt);
             }
@@ -228,6 +245,16 @@ impl DispatcherCore {
         let assignment =
             Assignment { task, attempt, template, values: item.values, inputs: inputs.collect() };
         self.executors.send(executor, ToExecutor::Assign(assignment));
+    }
+
+    /// Whether the executor is of an earlier version than the task's outputs need.
+    fn is_earlier(&self, executor: ExecutorId, task: TaskId) -> bool {
+        let is_earlier = |entry: &ConnectedExecutor| entry.minor < MINOR_OF_FAILURES;
+        self.executors.get(executor).is_some_and(is_earlier)
+            && self
+                .jobs
+                .get(task.job)
+                .is_some_and(|job| job.template_at(task.index).delivers_after_failure())
     }
 
     /// Assigns a task with very many inputs, which are sent in later turns.

@@ -14,6 +14,8 @@ use crate::sign_of_life::SignOfLife;
 pub(crate) enum CoreMessage {
     Joined {
         registration: Box<Registration>,
+        /// The newest minor version of the protocol that both sides have.
+        minor: u16,
         /// The expression that says which tasks the executor accepts, compiled.
         accept: Box<[Arc<dyn Expression>]>,
         outbox: Outbox<ToExecutor>,

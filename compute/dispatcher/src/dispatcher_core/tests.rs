@@ -13,7 +13,7 @@ use eyas_session::{Outbox, OutboxReader};
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    Distribution, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec,
+    DeliverWhen, Distribution, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec,
     PlacementPolicy, Program, Resources, Status, TaskId, TaskItem, TaskResult, TaskTemplate,
     Template, Version,
 };
@@ -34,6 +34,8 @@ use crate::service::{
     Answer, Caller, CheckedJob, DispatcherHandle, Service, ServiceError, TaskQuery,
 };
 
+mod failing;
+mod following;
 mod interrupted;
 mod parts;
 mod service;
@@ -46,6 +48,8 @@ struct Dispatcher {
     handle: DispatcherHandle,
     outbox: Outbox<ToExecutor>,
     sent: OutboxReader<ToExecutor>,
+    /// The minor version of the protocol that executors have which join.
+    minor: u16,
     folder: TempDir,
 }
 
@@ -116,6 +120,7 @@ impl Dispatcher {
             handle,
             outbox,
             sent,
+            minor: eyas_wire::PROTOCOL_VERSION.1,
             folder,
         }
     }
@@ -209,6 +214,7 @@ impl Dispatcher {
         let (reply, mut id) = oneshot::channel();
         self.core.handle(CoreMessage::Joined {
             registration: Box::new(registration),
+            minor: self.minor,
             accept: Box::default(),
             outbox: self.outbox.clone(),
             reply,
@@ -248,6 +254,7 @@ impl Dispatcher {
                 replicas: 1,
                 until_read,
                 optional: false,
+                when: DeliverWhen::Success,
             });
         }
         templates[1].resources.cpus_milli = cpus_milli;

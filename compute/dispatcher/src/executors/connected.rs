@@ -17,6 +17,8 @@ use crate::sign_of_life::SignOfLife;
 /// An executor that has joined: what it said of itself, and what it is sent.
 pub(crate) struct ConnectedExecutor {
     pub name: String,
+    /// The newest minor version of the protocol that both sides have.
+    pub minor: u16,
     pub host: String,
     pub process: u32,
     pub incarnation: String,
@@ -53,12 +55,13 @@ pub(crate) struct ConnectedExecutor {
 impl ConnectedExecutor {
     pub fn new(
         name: String,
-        registration: &Registration,
+        (registration, minor): (&Registration, u16),
         outbox: Outbox<ToExecutor>,
         clock: Clock,
     ) -> Self {
         ConnectedExecutor {
             name,
+            minor,
             host: registration.host.clone(),
             process: registration.process,
             incarnation: registration.incarnation.clone(),

@@ -37,6 +37,10 @@ pub(super) const TRANSACTIONS: &str = "transactions";
 /// The format; `journal/formats.txt` has what it consists of. `journal/fixtures/` has a journal of
 /// each format that was released, and a test reads them.
 pub(super) const FORMAT: u64 = 8;
+/// The minor version of the format, which grows when more can be written. A journal of an earlier
+/// one is read as it is.
+#[cfg(test)]
+pub(super) const FORMAT_MINOR: u16 = 1;
 /// Bytes of a job or a snapshot in one row.
 pub(super) const PART_BYTES: usize = 1 << 20;
 

@@ -10,8 +10,8 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::task::{InputFrom, PartOfFile, WorkingFolder};
 use eyas_types::template::{InputListEnd, PathPart, TemplatePart};
 use eyas_types::{
-    Distribution, FileMode, ObjectId, ObjectSpec, Outcome, Program, Status, TaskItem, TaskResult,
-    TaskTemplate, Version,
+    DeliverWhen, Distribution, FileMode, ObjectId, ObjectSpec, Outcome, Program, Status, TaskItem,
+    TaskResult, TaskTemplate, Version,
 };
 
 use redb::ReadableTableMetadata;
@@ -591,6 +591,7 @@ fn a_journal_has_the_formats_that_were_recorded() {
         .with::<Program>()
         .with::<Status>()
         .with::<FailureKind>()
+        .with::<DeliverWhen>()
         .with::<TemplatePart>()
         .with::<PathPart>()
         .with::<InputListEnd>()
@@ -598,7 +599,7 @@ fn a_journal_has_the_formats_that_were_recorded() {
         .with::<WorkingFolder>()
         .assert_recorded(
             &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/journal/formats.txt"),
-            (FORMAT as u16, 0),
+            (FORMAT as u16, FORMAT_MINOR),
         );
 }
 

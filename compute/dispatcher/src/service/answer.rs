@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::executors::NoSuchExecutor;
 use crate::journal::JournalError;
 use crate::keys::KeysError;
+use crate::printed::MAX_QUESTIONS;
 use crate::pushes::PushError;
 use crate::rights::NotAllowed;
 
@@ -69,6 +70,20 @@ pub enum ServiceError {
         /// The last task that there is.
         last: TaskId,
     },
+    /// The task is a call of a worker.
+    #[error(
+        "task {0} is a call of a function: what it prints goes to the program that has called it"
+    )]
+    IsCall(TaskId),
+    /// The task's executor cannot tell what a running task prints.
+    #[error(
+        "executor {0} runs an earlier version of eyas, which does not send the output of a running \
+         task: wait until the task has ended"
+    )]
+    EarlierExecutor(String),
+    /// Too many clients ask for the output of running tasks.
+    #[error("{MAX_QUESTIONS} clients follow tasks already: try again when one of them has ended")]
+    TooManyFollow,
     /// The job has not ended.
     #[error(
         "job {0} is still running: wait for its end, or cancel it first (`eyas job cancel {0}`)"

@@ -12,6 +12,7 @@ use eyas_types::course::{JobOwner, MAX_USER_BYTES};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
 use eyas_wire::client::{EventPosition, GraphPart, InputsPart, KeptPart, PushRequest, TracePart};
 use eyas_wire::pool::PoolsRequest;
+use eyas_wire::printed::{Printed, PrintedPosition};
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
     ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
@@ -152,6 +153,14 @@ impl Service for Caller {
         self.permit(RequiredRight::Job(task.job))?
             .ask_of_job(task.job, move |core| core.views().result(task))
             .await
+    }
+
+    async fn printed(&self, task: TaskId, from: PrintedPosition) -> Answer<Printed> {
+        let asked = self
+            .permit(RequiredRight::Job(task.job))?
+            .ask_of_job(task.job, move |core| core.read_printed(task, from))
+            .await?;
+        Ok(asked.settled().await)
     }
 
     async fn explain(&self, task: TaskId) -> Answer<Explanation> {

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// How much output of a task is captured, and where.
@@ -32,7 +33,7 @@ pub(crate) struct Spool {
 impl Spool {
     /// Begins the file with what the result has.
     pub fn begin(path: PathBuf, most_bytes: u64, first: &[u8]) -> io::Result<Self> {
-        let file = File::options().write(true).create_new(true).open(&path)?;
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         let mut spool = Spool { path, file, most_bytes, written_bytes: 0 };
         spool.add(first)?;
         Ok(spool)
@@ -49,6 +50,22 @@ impl Spool {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes that the file has.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// The bytes from `start` on, up to `most_bytes` of them. None if they cannot be read: the
+    /// whole stream comes with the result.
+    pub fn piece(&self, start: u64, most_bytes: usize) -> Vec<u8> {
+        let left = self.written_bytes.saturating_sub(start);
+        let mut piece = vec![0; most_bytes.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        match self.file.read_exact_at(&mut piece, start) {
+            Ok(()) => piece,
+            Err(_) => Vec::new(),
+        }
     }
 }
 

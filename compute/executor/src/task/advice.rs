@@ -152,7 +152,7 @@ fn made_folder(template: &TaskTemplate, with: &Expansion<'_>) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use eyas_types::object::{FileMode, Version};
-    use eyas_types::{Input, InputFrom, ObjectSpec, OutputSpec, Template, Value};
+    use eyas_types::{DeliverWhen, Input, InputFrom, ObjectSpec, OutputSpec, Template, Value};
 
     use super::*;
 
@@ -177,6 +177,7 @@ mod tests {
             replicas: 1,
             until_read: false,
             optional: false,
+            when: DeliverWhen::Success,
         }];
         let staged: Vec<Name> =
             outputs.iter().chain(&["s0.fa"]).map(|name| (*name).into()).collect();

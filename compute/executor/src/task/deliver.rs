@@ -1,5 +1,4 @@
-//! Delivers the outputs of a task that has succeeded: to persistent storage, to this node's store,
-//! or to both.
+//! Delivers the outputs of a task: to persistent storage, to this node's store, or to both.
 //!
 //! Every file that a task wrote and its outputs name is delivered, or the task fails with the
 //! reason. The task also fails if two of its files would get the same place, or if another task of
@@ -10,6 +9,11 @@
 //! second step only waits for the disk, so the slot can be free meanwhile. The file systems of
 //! Linux write the files of all waiting threads together, so several tasks in this step take little
 //! longer than one. A task has ended when both steps are done.
+//!
+//! A task that has failed may have outputs for that case (`when = "failure"`, `"always"`). They are
+//! delivered in the slot, one after the other, once the dispatcher has answered that the task is
+//! not tried again. What goes wrong then is told, and the task has failed as it had before. A
+//! cancelled task delivers them, too, but not a task that this executor leaves to others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,6 +29,7 @@ use eyas_types::task::STREAMS;
 use eyas_types::template::Expansion;
 use eyas_types::{FileMode, Name, ObjectId, ObjectSpec, Outcome, OutputSpec, PlaceId, Status};
 
+use super::failed_outputs::{said_of_delivered, said_of_undelivered};
 use super::in_place::how_to_write;
 use super::output_claim::Claim;
 use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
@@ -68,9 +73,27 @@ enum PreparedOutput {
     Kept(ObjectSpec),
 }
 
+/// What a delivery follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DeliveryAfter {
+    Success,
+    Failure,
+}
+
+impl TaskRun {
+    /// Whether outputs of the task may still appear.
+    fn may_deliver(&self, after: DeliveryAfter) -> bool {
+        match after {
+            DeliveryAfter::Success => !self.control.is_cancelled(),
+            DeliveryAfter::Failure => !self.control.is_abandoned(),
+        }
+    }
+}
+
 /// The outputs of a task that are copied and not published. If it is dropped, the copies are
 /// removed.
 pub(crate) struct Delivery {
+    after: DeliveryAfter,
     /// Each with its index in the template's outputs.
     outputs: Vec<(u16, CopiedOutput)>,
     claim: Option<Arc<Claim>>,
@@ -93,9 +116,9 @@ impl Delivery {
 }
 
 impl TaskRunner {
-    /// Copies the outputs, so that none is visible in persistent storage yet, and claims their
-    /// places. Objects that are put into the store are added to `kept`, also if delivery fails
-    /// afterwards.
+    /// Copies the outputs of a task that has succeeded, so that none is visible in persistent
+    /// storage yet, and claims their places. Objects that are put into the store are added to
+    /// `kept`, also if delivery fails afterwards.
     pub fn copy_outputs(
         &self,
         run: &TaskRun,
@@ -103,14 +126,67 @@ impl TaskRunner {
         sandbox: &Sandbox,
         kept: &mut Vec<(ObjectId, u64)>,
     ) -> Result<Delivery, Status> {
-        let outputs = self.outputs(run, with, sandbox)?;
+        let specs = (0..).zip(&run.task.template.outputs);
+        let specs: Vec<_> = specs.filter(|(_, spec)| spec.when.is_after_success()).collect();
+        self.copy_some((run, DeliveryAfter::Success), with, sandbox, &specs, kept)
+    }
+
+    /// Delivers the outputs of a task that has failed, if it is not tried again. Adds to its
+    /// standard error where they are.
+    pub fn deliver_after_failure(
+        &self,
+        run: &TaskRun,
+        with: &Expansion<'_>,
+        sandbox: &Sandbox,
+        outcome: &mut Outcome,
+    ) {
+        let after = DeliveryAfter::Failure;
+        let (task, attempt) = (run.task.id(), run.task.assignment.attempt);
+        let question = run
+            .claims
+            .upgrade()
+            .map(|dispatcher| dispatcher.ask_if_last(task, attempt, outcome.status.clone()));
+        let answer = question.and_then(|question| question.wait(|| run.may_deliver(after)));
+        if answer != Some(true) {
+            return;
+        }
+        for spec in (0..).zip(&run.task.template.outputs) {
+            if !spec.1.when.is_after_failure() {
+                continue;
+            }
+            let kept = &mut Vec::new();
+            let delivered = self
+                .copy_some((run, after), with, sandbox, &[spec], kept)
+                .and_then(|delivery| self.publish(run, delivery, kept));
+            let (file, base) = (pattern_of(&spec.1.pattern, with).0, &run.task.template.base);
+            let said = match &delivered {
+                Ok(delivered) => said_of_delivered(&file, delivered, base),
+                // The executor leaves.
+                Err(Status::Cancelled) => return,
+                Err(why) => Some(said_of_undelivered(&file, why)),
+            };
+            add_line(&mut outcome.stderr, said);
+            outcome.outputs.extend(delivered.into_iter().flatten());
+        }
+    }
+
+    /// Copies some outputs and claims their places.
+    fn copy_some(
+        &self,
+        (run, after): (&TaskRun, DeliveryAfter),
+        with: &Expansion<'_>,
+        sandbox: &Sandbox,
+        specs: &[(u16, &OutputSpec)],
+        kept: &mut Vec<(ObjectId, u64)>,
+    ) -> Result<Delivery, Status> {
+        let outputs = self.outputs((run, after), with, sandbox, specs)?;
         let claim = claim(run, &outputs)?;
         let claimed = outputs
             .iter()
             .filter(|output| output.is_claimed)
             .filter_map(|output| output.spot.as_ref());
         let claimed = claimed.map(|spot| (spot.place(), spot.url().clone())).collect();
-        Ok(Delivery { outputs: self.copy(run, &outputs, kept)?, claim, claimed })
+        Ok(Delivery { after, outputs: self.copy((run, after), &outputs, kept)?, claim, claimed })
     }
 
     /// Adds the whole streams of a task that has succeeded to what it delivers.
@@ -135,7 +211,12 @@ impl TaskRunner {
                 Err(e) => return Ok((Outcome { status: self.cannot_keep(&e), ..outcome }, None)),
             };
             kept.push((object.id(), object.size_bytes()));
-            let nothing = || Delivery { outputs: Vec::new(), claim: None, claimed: Vec::new() };
+            let nothing = || Delivery {
+                after: DeliveryAfter::Success,
+                outputs: Vec::new(),
+                claim: None,
+                claimed: Vec::new(),
+            };
             delivery
                 .get_or_insert_with(nothing)
                 .outputs
@@ -152,10 +233,10 @@ impl TaskRunner {
         delivery: Delivery,
         kept: &mut Vec<(ObjectId, u64)>,
     ) -> Result<Vec<Delivered>, Status> {
-        let Delivery { outputs, claim, claimed } = delivery;
+        let Delivery { after, outputs, claim, claimed } = delivery;
         let mut prepared = Vec::with_capacity(outputs.len());
         for (number, output) in outputs {
-            if run.control.is_cancelled() {
+            if !run.may_deliver(after) {
                 return Err(Status::Cancelled);
             }
             let output = match output {
@@ -171,12 +252,12 @@ impl TaskRunner {
         }
         if let Some(claim) = claim {
             // Without an answer the task has been given to another executor, or was cancelled.
-            let answer = claim.wait(|| !run.control.is_cancelled()).ok_or(Status::Cancelled)?;
+            let answer = claim.wait(|| run.may_deliver(after)).ok_or(Status::Cancelled)?;
             if let Some((place, other)) = answer {
                 return Err(claimed_by_other(&claimed, place, other));
             }
         }
-        let may_appear = || run.lease.wait(|| !run.control.is_cancelled());
+        let may_appear = || run.lease.wait(|| run.may_deliver(after));
         let mut delivered = Vec::new();
         for (number, output) in prepared {
             let (object, place) = match output {
@@ -208,17 +289,16 @@ impl TaskRunner {
         Ok(delivered)
     }
 
-    /// All files that the task's outputs name, with their destinations.
+    /// All files that these outputs of the task name, with their destinations.
     fn outputs(
         &self,
-        run: &TaskRun,
+        (run, after): (&TaskRun, DeliveryAfter),
         with: &Expansion<'_>,
         sandbox: &Sandbox,
+        specs: &[(u16, &OutputSpec)],
     ) -> Result<Vec<TaskOutput>, Status> {
         let (mut outputs, mut urls) = (Vec::new(), Vec::new());
-        for (number, spec) in
-            run.task.template.outputs.iter().enumerate().filter(|(_, spec)| !spec.is_stream())
-        {
+        for (number, spec) in specs.iter().filter(|(_, spec)| !spec.is_stream()) {
             let (pattern, is_glob) = pattern_of(&spec.pattern, with);
             let written = sandbox.collect(&pattern, is_glob).map_err(|error| {
                 failed(
@@ -226,7 +306,7 @@ impl TaskRunner {
                     format!("an output of the task cannot be delivered: {error}"),
                 )
             })?;
-            if written.is_empty() && !spec.optional {
+            if written.is_empty() && !spec.optional && after == DeliveryAfter::Success {
                 let how = how_to_write(&run.task.template, &pattern);
                 let instead = written_instead(&run.task.template, spec, with, sandbox);
                 let reason = format!(
@@ -247,7 +327,7 @@ impl TaskRunner {
                     None => {}
                 }
                 outputs.push(TaskOutput {
-                    number: number as u16,
+                    number: *number,
                     written,
                     spot: None,
                     is_claimed: false,
@@ -273,13 +353,13 @@ impl TaskRunner {
     /// Copies all outputs. Returns each with its number.
     fn copy(
         &self,
-        run: &TaskRun,
+        (run, after): (&TaskRun, DeliveryAfter),
         outputs: &[TaskOutput],
         kept: &mut Vec<(ObjectId, u64)>,
     ) -> Result<Vec<(u16, CopiedOutput)>, Status> {
         let mut copied = Vec::new();
         for TaskOutput { number, written, spot, is_claimed, is_kept } in outputs {
-            if run.control.is_cancelled() {
+            if !run.may_deliver(after) {
                 return Err(Status::Cancelled);
             }
             let output = match spot {
@@ -327,6 +407,15 @@ impl TaskRunner {
         };
         failed(kind, format!("{} cannot keep an output: {error}", self.name))
     }
+}
+
+/// Adds a line to what a task has written.
+fn add_line(printed: &mut Vec<u8>, line: Option<String>) {
+    let Some(line) = line else { return };
+    if !matches!(printed.last(), None | Some(b'\n')) {
+        printed.push(b'\n');
+    }
+    printed.extend(format!("eyas: {line}\n").into_bytes());
 }
 
 fn cannot_deliver(error: StorageError) -> Status {

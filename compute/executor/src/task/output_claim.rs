@@ -15,7 +15,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use eyas_types::{PlaceId, TaskId};
+use eyas_types::{PlaceId, Status, TaskId};
 
 /// Time between two checks whether the answer is still wanted.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
@@ -32,24 +32,35 @@ pub(crate) trait ClaimPlaces: Send + Sync {
 
     /// Claims places for a try of a task.
     fn claim(&self, task: TaskId, attempt: u32, places: Vec<PlaceId>) -> Arc<Claim>;
+
+    /// Asks whether a try of a task is the last one, if it ends so.
+    fn ask_if_last(&self, task: TaskId, attempt: u32, status: Status) -> Arc<Question<bool>>;
 }
 
 /// A claim that was sent.
-#[derive(Default)]
-pub(crate) struct Claim {
-    answer: Mutex<Option<ClaimAnswer>>,
+pub(crate) type Claim = Question<ClaimAnswer>;
+
+/// A question to the dispatcher that was sent.
+pub(crate) struct Question<T> {
+    answer: Mutex<Option<T>>,
     answered: Condvar,
 }
 
-impl Claim {
+impl<T> Default for Question<T> {
+    fn default() -> Self {
+        Question { answer: Mutex::new(None), answered: Condvar::new() }
+    }
+}
+
+impl<T: Copy> Question<T> {
     /// Records the dispatcher's answer.
-    pub fn answer(&self, answer: ClaimAnswer) {
+    pub fn answer(&self, answer: T) {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         self.answered.notify_all();
     }
 
     /// Waits for the answer while it `is_wanted`.
-    pub fn wait(&self, is_wanted: impl Fn() -> bool) -> Option<ClaimAnswer> {
+    pub fn wait(&self, is_wanted: impl Fn() -> bool) -> Option<T> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         while is_wanted() {
             if answer.is_some() {

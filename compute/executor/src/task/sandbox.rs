@@ -391,7 +391,7 @@ pub(crate) fn input_paths(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::{FileMode, ObjectSpec, Version};
+    use eyas_types::{DeliverWhen, FileMode, ObjectSpec, Version};
 
     fn input(source: &str) -> AssignedInput {
         let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
@@ -455,6 +455,7 @@ mod tests {
             replicas: 1,
             until_read: false,
             optional: false,
+            when: DeliverWhen::Success,
         };
         let values = ["x", "d/y"].map(|text| Value { text: text.into(), input: None });
         let with = Expansion {

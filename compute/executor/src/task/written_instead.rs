@@ -105,7 +105,7 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use eyas_types::{Program, Template, Value};
+    use eyas_types::{DeliverWhen, Program, Template, Value};
 
     use super::*;
 
@@ -146,6 +146,7 @@ mod tests {
                 replicas: 0,
                 until_read: false,
                 optional: false,
+                when: DeliverWhen::Success,
             };
             let mut template = TaskTemplate::new(Program::Noop);
             template.outputs = vec![output(pattern, to), output("log", None)];

@@ -11,8 +11,8 @@ use std::ops::Range;
 use eyas_jobs::JobSpec;
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, OutputSpec, Program, TaskId, TaskItem,
-    TaskTemplate, Template, Version,
+    DeliverWhen, FileMode, Input, InputFrom, JobId, ObjectId, ObjectSpec, OutputSpec, Program,
+    TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 
 use super::object::{Owner, id_of, object_of};
@@ -246,6 +246,7 @@ fn template(retries: u32, kept: &[Option<KeepRule>]) -> TaskTemplate {
         replicas: keep.map_or(0, |keep| keep.replicas),
         until_read: keep.is_some_and(|keep| keep.until_read),
         optional: false,
+        when: DeliverWhen::Success,
     });
     TaskTemplate { retries, outputs: outputs.collect(), ..TaskTemplate::new(Program::Noop) }
 }

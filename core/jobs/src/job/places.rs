@@ -10,7 +10,8 @@
 //!
 //! A place stays with its task as long as the job is remembered: the same task may write there
 //! again, after a failure or when its output is made again. A task that ends without success lets
-//! go of what it claimed. Another job knows nothing of it, and may replace all.
+//! go of what it claimed, other than the places of outputs that it has delivered all the same
+//! (`when = "failure"` or `"always"`). Another job knows nothing of it, and may replace all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -83,14 +84,11 @@ impl Places {
         for place in self.claimed.remove(&task).unwrap_or_default() {
             self.owners.remove(&place);
         }
-        if !outcome.status.is_success() {
-            if has_succeeded_before {
-                self.owners.retain(|_, owner| *owner != task);
-            }
-        } else {
-            for place in places_of(outcome) {
-                self.owners.entry(place).or_insert(task);
-            }
+        if !outcome.status.is_success() && has_succeeded_before {
+            self.owners.retain(|_, owner| *owner != task);
+        }
+        for place in places_of(outcome) {
+            self.owners.entry(place).or_insert(task);
         }
     }
 }
@@ -140,6 +138,26 @@ mod tests {
         assert_eq!(claim(&mut places, 2, vec![PlaceId([2; 16])]), Ok(()));
         places.ended(2, &delivered(&[PlaceId([2; 16])]), false);
         assert_eq!(claim(&mut places, 3, vec![B]), Ok(()));
+    }
+
+    #[test]
+    fn a_failed_task_has_the_places_of_what_it_has_delivered() {
+        let mut places = Places::default();
+        let failed = |places: &[PlaceId]| Outcome { status: Status::TimedOut, ..delivered(places) };
+        assert_eq!(claim(&mut places, 0, vec![A]), Ok(()));
+        assert_eq!(claim(&mut places, 0, vec![B]), Ok(()), "one output after the other");
+        places.ended(0, &failed(&[A]), false);
+        assert_eq!(claim(&mut places, 1, vec![A]), Err((A, 0)));
+        assert_eq!(claim(&mut places, 1, vec![B]), Ok(()));
+        // It runs again, and succeeds with an output at the same place.
+        assert_eq!(claim(&mut places, 0, vec![A]), Ok(()));
+        places.ended(0, &delivered(&[A]), false);
+        assert_eq!(claim(&mut places, 1, vec![A]), Err((A, 0)));
+        // Its output was lost, it ran again, and failed with its log alone.
+        let log = PlaceId([3; 16]);
+        places.ended(0, &failed(&[log]), true);
+        assert_eq!(claim(&mut places, 1, vec![A]), Ok(()));
+        assert_eq!(claim(&mut places, 1, vec![log]), Err((log, 0)));
     }
 
     #[test]

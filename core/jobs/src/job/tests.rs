@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use eyas_types::course::{JobState, Sample};
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program,
-    Status, TaskId, TaskItem, TaskTemplate, Template, Version,
+    DeliverWhen, ExecutorId, FileMode, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec,
+    Program, Status, TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 
 use super::{FreedTasks, Job, JobSpec, Phase};
@@ -28,6 +28,7 @@ fn diamond_of(change: impl FnOnce(&mut OutputSpec)) -> Job {
         replicas: 0,
         until_read: false,
         optional: false,
+        when: DeliverWhen::Success,
     });
     change(&mut template.outputs[0]);
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::error::ErrorKind;
-use eyas_client::types::{JobId, Name, shown};
+use eyas_client::types::{JobId, shown};
 use eyas_client::{Client, ClientError, Draft, ScratchFolder, TaskTexts, home};
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, SessionError, trusted};
@@ -21,7 +21,8 @@ use crate::interrupt::Interrupt;
 use crate::local::LocalFolders;
 use crate::print::say;
 use crate::waiting::{self, ProgressDisplay};
-use crate::{report as pages, show, words};
+use crate::words::OutputWord;
+use crate::{report as pages, show};
 use draft::draft;
 use halt::HaltWatch;
 use kept_results::KeptResults;
@@ -362,8 +363,8 @@ fn remove_old_reports(folder: &Path) {
 
 /// Where the results of the job are, for the message that the report could not be written.
 fn where_results_are(args: &RunArgs) -> String {
-    let destination = |output: &Name| {
-        let (file, to) = words::split_once(output).unwrap_or((output, b"the current folder"));
+    let destination = |OutputWord { file, to, .. }: &OutputWord| {
+        let to = to.as_deref().unwrap_or(b"the current folder");
         format!("`{}` in {}", shown(file), shown(to))
     };
     let outputs: Vec<_> = args.output.iter().map(destination).collect();

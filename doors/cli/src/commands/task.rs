@@ -1,10 +1,12 @@
 //! `eyas task …`: lists, shows and cancels tasks, and gets their output.
 
+mod log;
+
 use clap::Subcommand;
 use eyas_client::Client;
-use eyas_client::messages::{FromClient, TaskResult, ToClient};
+use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
-use eyas_client::types::{JobId, Name, Status, TaskId};
+use eyas_client::types::{JobId, Name};
 use eyas_client::view::TaskView;
 use serde_json::json;
 
@@ -13,8 +15,9 @@ use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::get::{self, DestinationArgs};
 use crate::global::{GlobalArgs, WhichJob, WhichTask};
-use crate::print::{self, out, say};
+use crate::print::{out, say};
 use crate::{show, words};
+use log::LogArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum TaskCommand {
@@ -42,14 +45,9 @@ pub(crate) enum TaskCommand {
         /// The task, as JOB.INDEX; JOB may be `last`
         task: WhichTask,
     },
-    /// Print the standard output of a task; for a failed task, also its standard error
-    Log {
-        /// The task, as JOB.INDEX; JOB may be `last`
-        task: WhichTask,
-        /// Print the standard error of the task instead
-        #[arg(long)]
-        stderr: bool,
-    },
+    /// Print the standard output of a task, so far if it still runs; for a task that has failed or
+    /// still runs, also its standard error
+    Log(LogArgs),
     /// Copy the outputs that a task keeps in the cluster to this machine
     Get {
         /// The task, as JOB.INDEX; JOB may be `last`
@@ -84,10 +82,7 @@ pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<Ex
                 _ => return unexpected(),
             }
         }
-        TaskCommand::Log { task, stderr } => {
-            let task = task_of(&mut client, task).await?;
-            log(&mut client, task, stderr, global).await?;
-        }
+        TaskCommand::Log(args) => log::log(&mut client, &args, global).await?,
         TaskCommand::Get { task, files, destination } => {
             let task = task_of(&mut client, task).await?;
             return get::get(&mut client, task.job, Some(task.index), files, destination, global)
@@ -146,51 +141,4 @@ fn print_task(task: &TaskView) -> Result<(), CliError> {
         out!("command: {}", show::command_line(&task.command))?;
     }
     Ok(())
-}
-
-async fn log(
-    client: &mut Client,
-    task: TaskId,
-    only_stderr: bool,
-    global: &GlobalArgs,
-) -> Result<(), CliError> {
-    match client.ask(FromClient::Log { task }).await? {
-        ToClient::Log(None) => Err(format!(
-            "task {task} has not ended, so it has no log yet: `eyas explain {task}` shows its state"
-        )
-        .into()),
-        ToClient::Log(Some(result)) if global.json => print_log_as_json(&result),
-        ToClient::Log(Some(result)) => print_log(&result, only_stderr),
-        _ => unexpected(),
-    }
-}
-
-fn print_log(result: &TaskResult, only_stderr: bool) -> Result<(), CliError> {
-    let outcome = &result.outcome;
-    let has_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
-    if only_stderr {
-        print::bytes(&outcome.stderr)?;
-    } else {
-        print::bytes(&outcome.stdout)?;
-        if has_failed {
-            print::bytes_to_stderr(&outcome.stderr);
-            say!("the task did not succeed: {}", outcome.in_words(None));
-        }
-    }
-    if outcome.cut_bytes > 0 {
-        say!("{}", show::cut(outcome.cut_bytes));
-    }
-    Ok(())
-}
-
-fn print_log_as_json(result: &TaskResult) -> Result<(), CliError> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let outcome = &result.outcome;
-    let log = json!({
-        "status": outcome.in_words(None),
-        "stdout": text(&outcome.stdout),
-        "stderr": text(&outcome.stderr),
-        "cut_bytes": outcome.cut_bytes,
-    });
-    show::json("log", &log)
 }

@@ -157,7 +157,7 @@ fn position(text: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use eyas_types::OutputSpec;
+    use eyas_types::{DeliverWhen, OutputSpec};
 
     use super::*;
 
@@ -192,6 +192,7 @@ mod tests {
                 replicas: 0,
                 until_read: false,
                 optional: false,
+                when: DeliverWhen::Success,
             }];
             ArrayTemplates::of(&mut Draft::new("test"), template).err().map(|why| why.to_string())
         };

@@ -153,7 +153,8 @@ fn indices(
     }
 }
 
-/// The index of an output in the list of its task's outputs; 0 if the input names none.
+/// The index of an output in the list of its task's outputs. If the input names none, that of the
+/// first output which a task that has succeeded delivers.
 fn place_of_output(
     draft: &Draft,
     writer: &AddedTasks,
@@ -161,7 +162,10 @@ fn place_of_output(
     values: &[Value],
 ) -> Result<u16, TaskFieldsError> {
     let place = match file {
-        None => (writer.outputs(draft).count() > 0).then_some(0),
+        None => writer
+            .outputs(draft)
+            .position(|output| output.when.is_after_success())
+            .or_else(|| (writer.outputs(draft).count() > 0).then_some(0)),
         Some(file) => writer.output(draft, file).or_else(|| {
             let of_item = Template::parse(file).expand(&of_values(values));
             writer.output(draft, &of_item).filter(|_| !values.is_empty())
@@ -171,16 +175,19 @@ fn place_of_output(
         [] => file.clone(),
         values => Template::parse(file).expand(&of_values(values)),
     });
-    let outputs = || writer.outputs(draft).filter(|output| !output.is_stream());
+    let outputs = || writer.read_by_others(draft);
     let reads_pattern = |pattern: Name, such_as| {
         Err(TaskFieldsError::ReadsPattern { task: task.to_owned(), pattern, such_as })
     };
     if let Some(place) = place {
         let output = &draft.templates[usize::from(writer.template)].outputs[place];
         let pattern = output.pattern.written();
-        return match output.pattern.is_glob() {
-            true => reads_pattern(pattern.clone(), parts_of(&pattern)),
-            false => Ok(place as u16),
+        return match (output.when.is_after_success(), output.pattern.is_glob()) {
+            (false, _) => {
+                Err(TaskFieldsError::ReadsFailure { task: task.to_owned(), file: pattern })
+            }
+            (true, true) => reads_pattern(pattern.clone(), parts_of(&pattern)),
+            (true, false) => Ok(place as u16),
         };
     }
     let (patterns, outputs): (Vec<_>, Vec<_>) = outputs().partition(|o| o.pattern.is_glob());
@@ -203,11 +210,8 @@ fn parts_of(pattern: &Name) -> String {
 
 /// What to write in place of `index = "{}"` of an input that reads `output` of one task.
 fn in_place_of_index(draft: &Draft, writer: &AddedTasks, output: Option<&Name>) -> String {
-    let names: Vec<_> = writer
-        .outputs(draft)
-        .filter(|output| !output.is_stream())
-        .map(|output| output.pattern.written())
-        .collect();
+    let names: Vec<_> =
+        writer.read_by_others(draft).map(|output| output.pattern.written()).collect();
     let (None, [first, others @ ..]) = (output, &names[..]) else {
         return "leave `index` out".into();
     };
@@ -237,7 +241,7 @@ pub(super) fn one_of_several(
     let warning = |fields: &InputFields| {
         let InputFields::Output { task, output: None, .. } = fields else { return None };
         let writer = known.find(task).ok()?;
-        let outputs = writer.outputs(draft).filter(|output| !output.is_stream());
+        let outputs = writer.read_by_others(draft);
         let names: Vec<_> = outputs.map(|output| output.pattern.written()).collect();
         let first = names.first().filter(|_| names.len() > 1)?;
         Some(format!(
@@ -445,6 +449,45 @@ mod tests {
             let drafted = drafted_with(SINGLE_WRITERS, &reader).await;
             let said = drafted.err().expect("a mistake").to_string();
             assert!(said.starts_with("job.toml, line 10: ") && said.contains(says), "{said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_output_of_failed_tasks_is_read_by_no_task() {
+        let drafted = async |outputs: &str, input: &str| {
+            let writer =
+                format!("[[task]]\nid = \"w\"\ncommand = [\"true\"]\noutputs = [{outputs}]\n");
+            let reader = format!("command = [\"true\"]\ninputs = [{{ task = \"w\"{input} }}]\n");
+            drafted_with(&writer, &reader).await
+        };
+        let log = |when: &str| format!("{{ file = \"log\", when = \"{when}\" }}, \"x\"");
+        // Without a name, the first output of a task that has succeeded.
+        for (when, first) in [("failure", "x"), ("always", "log"), ("success", "log")] {
+            let draft = drafted(&log(when), "").await.unwrap();
+            let from = draft.templates[1].inputs[0].from;
+            assert_eq!(from, InputFrom::Output { task: 0, output: 0 }, "{when}");
+            assert_eq!(draft.templates[0].outputs[0].pattern.written(), first);
+        }
+        for (outputs, input) in [
+            (log("failure"), ", output = \"log\""),
+            ("{ file = \"log\", when = \"failure\" }".into(), ""),
+        ] {
+            let said = drafted(&outputs, input).await.err().expect("a mistake").to_string();
+            assert!(
+                said.contains("`w` delivers `log` only when it fails")
+                    && said.contains("when = \"always\""),
+                "{said}"
+            );
+        }
+        for (output, says) in [
+            (
+                "{ file = \"log\", when = \"on_failure\" }",
+                "write \"success\", \"failure\" or \"always\"",
+            ),
+            ("{ file = \"log\", when = \"always\", keep = true }", "leave `keep` out"),
+        ] {
+            let said = drafted(output, "").await.err().expect("a mistake").to_string();
+            assert!(said.contains(says), "{said}");
         }
     }
 

@@ -197,6 +197,12 @@ pub enum TaskFieldsError {
         /// The number that was asked for.
         replicas: u8,
     },
+    /// An output of failed tasks is to be kept.
+    #[error(
+        "output `{0}` is delivered when its task fails, and such an output cannot be kept in the \
+         cluster: leave `keep` out, and write its destination with `to`"
+    )]
+    KeptAfterFailure(Name),
     /// The destination of an output has two slashes, as the names of kept outputs have.
     #[error(
         "output `{file}` cannot go to `{to}`: a file of the cluster has three slashes, \
@@ -253,6 +259,17 @@ pub enum TaskFieldsError {
         pattern: Name,
         /// Names that the pattern matches.
         such_as: String,
+    },
+    /// An input names an output that its task delivers only when it fails.
+    #[error(
+        "`{task}` delivers `{file}` only when it fails, and no other task can read it then: write \
+         when = \"always\" in that output, or read another one"
+    )]
+    ReadsFailure {
+        /// The id of the task.
+        task: String,
+        /// The output.
+        file: Name,
     },
     /// `index = "{}"` of a task that is no array.
     #[error("`{task}` is one task, not an array: {instead}")]

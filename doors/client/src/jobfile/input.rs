@@ -121,8 +121,16 @@ pub(super) struct AddedTasks {
 
 impl AddedTasks {
     /// The outputs of each of these tasks.
-    pub fn outputs<'a>(&self, draft: &'a Draft) -> impl Iterator<Item = &'a OutputSpec> {
+    pub fn outputs<'a>(&self, draft: &'a Draft) -> impl Iterator<Item = &'a OutputSpec> + use<'a> {
         draft.templates[usize::from(self.template)].outputs.iter()
+    }
+
+    /// The outputs that other tasks may read.
+    pub fn read_by_others<'a>(
+        &self,
+        draft: &'a Draft,
+    ) -> impl Iterator<Item = &'a OutputSpec> + use<'a> {
+        self.outputs(draft).filter(|output| !output.is_stream() && output.when.is_after_success())
     }
 
     /// The place of the output that is written like this.

@@ -91,7 +91,7 @@ fn is_text(word: &Template, values: &[Value]) -> bool {
         column => values.get(column - 1).is_some_and(|value| value.input.is_some()),
     };
     word.0.iter().all(|part| match part {
-        TemplatePart::Literal(_) | TemplatePart::Number => true,
+        TemplatePart::Literal(_) | TemplatePart::Number | TemplatePart::When(_) => true,
         TemplatePart::Value { column, .. } => !is_input(*column),
         TemplatePart::Slot | TemplatePart::Input(_) | TemplatePart::InputList(_) => false,
     })

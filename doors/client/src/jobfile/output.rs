@@ -4,7 +4,7 @@ use std::fmt;
 
 use eyas_types::object::is_kept_name;
 use eyas_types::task::MAX_REPLICAS;
-use eyas_types::{Name, OutputSpec, Template};
+use eyas_types::{DeliverWhen, Name, OutputSpec, Template};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -30,6 +30,9 @@ pub struct OutputFields {
     /// Whether the task may leave it out.
     #[serde(default)]
     pub optional: bool,
+    /// After which ends of the task it is delivered.
+    #[serde(default, deserialize_with = "when")]
+    pub when: DeliverWhen,
 }
 
 impl<'de> Deserialize<'de> for OutputFields {
@@ -82,9 +85,22 @@ impl OutputFields {
         {
             return Err(TaskFieldsError::NoPlaceholder { file: file.clone(), why });
         }
-        let until_read = self.keep == Keep::UntilRead;
-        Ok(OutputSpec { pattern, destination, replicas, until_read, optional: self.optional })
+        if self.keep != Keep::No && self.when.is_after_failure() {
+            return Err(TaskFieldsError::KeptAfterFailure(file.clone()));
+        }
+        let (until_read, optional, when) = (self.keep == Keep::UntilRead, self.optional, self.when);
+        Ok(OutputSpec { pattern, destination, replicas, until_read, optional, when })
     }
+}
+
+/// Reads when an output is delivered.
+pub(super) fn when<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliverWhen, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    DeliverWhen::of_word(word.as_bytes()).ok_or_else(|| {
+        de::Error::custom(format_args!(
+            "`when` cannot be \"{word}\": write \"success\", \"failure\" or \"always\""
+        ))
+    })
 }
 
 /// Whether executors keep an output, and for how long.

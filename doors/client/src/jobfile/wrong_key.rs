@@ -50,6 +50,10 @@ fn reads_outputs(value: &Value) -> Result<(), String> {
     one_or_more::<_, OutputFields>(value).map(drop).map_err(|e| e.to_string())
 }
 
+fn reads_when(value: &Value) -> Result<(), String> {
+    super::output::when(value).map(drop).map_err(|e| e.to_string())
+}
+
 // Keys of a task and of a whole job file.
 const PRIORITY: Key = key("priority", "a whole number", "10", reads::<Number<i32>>);
 const REQUIREMENTS: Key = key(
@@ -168,6 +172,7 @@ const OUTPUT: &[Key] = &[
     key("keep", "true, false or \"until-read\"", "true", reads::<super::Keep>),
     key("replicas", "a whole number", "2", reads::<Number<u8>>),
     key("optional", "true or false", "true", reads::<bool>),
+    key("when", "\"success\", \"failure\" or \"always\"", r#""always""#, reads_when),
 ];
 
 /// Keys as other systems name them, and the key that has this meaning here.

@@ -49,7 +49,7 @@ class Call:
         #: Holds the files of the large parts of the function.
         self._functions = [function]
         #: Patterns and destinations of its outputs.
-        self.outputs: tuple[tuple[str, str | None], ...] = ()
+        self.outputs: tuple[tuple[str, str | None, str], ...] = ()
         if function.is_plain and not kwargs:
             plain = pickling.scalar_bytes(args, (args, kwargs))
             if plain is not None:
@@ -70,7 +70,7 @@ class Call:
                 arguments.outputs += function.outputs
                 least_bytes = pickling.LARGE_BYTES if has_folder else math.inf
                 self._arguments, buffers = pickling.dump((args, kwargs), least_bytes)
-            for _, destination in arguments.outputs:
+            for _, destination, _ in arguments.outputs:
                 check_destination(os.fsencode(destination or ""))
             files = values() if buffers else None
             if files is not None:
@@ -142,7 +142,7 @@ class Call:
                 f"or {NO_FOLDER}"
             )
         columns = [(content, False)]
-        for name, destination in self._found.outputs:
+        for name, destination, _ in self._found.outputs:
             columns += [(os.fsencode(name), False), (os.fsencode(destination or ""), False)]
         state.add(future, template, columns, inputs)
 
@@ -177,21 +177,25 @@ class Call:
         return self._function + pickling.dumps(parts)
 
 
-def _patterns_of(outputs: list[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
+def _patterns_of(
+    outputs: list[tuple[str, str | None, str]],
+) -> tuple[tuple[str, str | None, str], ...]:
     # The first column is the call; each output has one for its name and one for its destination.
     numbers = range(2, 2 * len(outputs) + 2, 2)
     return tuple(
-        (f"{{{number}}}", None if destination is None else f"{{{number + 1}}}")
-        for number, (_, destination) in zip(numbers, outputs)
+        (f"{{{number}}}", None if destination is None else f"{{{number + 1}}}", when)
+        for number, (_, destination, when) in zip(numbers, outputs)
     )
 
 
-def _kept_names(outputs: list[tuple[str, str | None]]) -> dict[str | int, tuple[int, str]]:
+def _kept_names(outputs: list[tuple[str, str | None, str]]) -> dict[str | int, tuple[int, str]]:
     """Name the outputs that stay in the cluster: the number among all outputs, and the name of the
     file.
     """
     kept = [
-        (place, name) for place, (name, destination) in enumerate(outputs, 1) if destination is None
+        (place, name)
+        for place, (name, destination, _) in enumerate(outputs, 1)
+        if destination is None
     ]
     return {number: (place, os.path.basename(name)) for number, (place, name) in enumerate(kept)}
 

@@ -78,8 +78,9 @@ class Words:
         self.columns: list[tuple[bytes, bool]] = []
         #: The inputs, in the order of their columns.
         self.inputs: list[bytes | KeptFile] = []
-        #: Patterns and destinations of the outputs, with numbers of columns in braces.
-        self.outputs: list[tuple[str, str | None]] = []
+        #: Patterns and destinations of the outputs, with numbers of columns in braces, and when
+        #: they appear.
+        self.outputs: list[tuple[str, str | None, str]] = []
         #: Keywords of outputs that stay in the cluster, with the numbers and names of the files.
         self.kept: dict[str | int, tuple[int, str]] = {}
         self._numbers: dict[str, int] = {}
@@ -123,11 +124,12 @@ class Words:
                 check_destination(os.fsencode(destination))
                 # A name of the command's own folder.
                 number = self._column(f"{name}-{destination.rpartition('/')[2]}")
-                self.outputs.append((f"{{{number}}}", f"{{{self._column(destination)}}}"))
+                place = f"{{{self._column(destination)}}}"
+                self.outputs.append((f"{{{number}}}", place, value.when))
             elif isinstance(value, Output):
                 self.kept[name] = len(self.outputs), name
                 number = self._column(name)
-                self.outputs.append((f"{{{number}}}", None))
+                self.outputs.append((f"{{{number}}}", None, value.when))
             else:
                 number = self._column(str(value))
             self._numbers[name] = number

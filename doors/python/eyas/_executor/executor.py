@@ -55,7 +55,7 @@ _MAX_OWN_TEMPLATES = 1000
 #: The words after the interpreter that start a worker.
 _CALL = ("-c", "from eyas._worker.worker import main; main()")
 #: The output of a call that is written if its result is large.
-_RESULT = ((RESULT_PATTERN, None),)
+_RESULT = ((RESULT_PATTERN, None, "success"),)
 
 #: Files of the cluster that calls may read, and folders into which they may write.
 Scope: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -216,7 +216,7 @@ class Executor(SeenExecutor):
     def _template_of(
         self,
         words: tuple[str, ...],
-        outputs: tuple[tuple[str, str | None], ...],
+        outputs: tuple[tuple[str, str | None, str], ...],
         options: Options,
         scope: Scope = _NO_FILES,
     ) -> int:

@@ -24,6 +24,9 @@ __all__ = [
     "value_of_future",
 ]
 
+#: When an output appears; the first is the default.
+WHEN = ("success", "failure", "always")
+
 #: Name of the file with a large result, in the folder of a call's outputs, for the placeholder of
 #: the task's number. It is no name of an input, such as the result of another call.
 RESULT_PATTERN = ".result-{#}"
@@ -42,8 +45,8 @@ class Arguments:
         """
         #: Paths and URLs of files that the call reads, and files that stay in the cluster.
         self.inputs: list[Any] = []
-        #: Files that the call writes: names in its folder, and destinations.
-        self.outputs: list[tuple[str, str | None]] = []
+        #: Files that the call writes: names in its folder, destinations, and when they appear.
+        self.outputs: list[tuple[str, str | None, str]] = []
         #: Futures whose results are arguments; in a worker, their results.
         self.values: list[Any] = []
         #: Large buffers of arguments, by the numbers of the inputs that have their content.
@@ -124,24 +127,38 @@ class Output:
     as ``future.output()``.
     """
 
-    def __init__(self, destination: str | os.PathLike[str] | None = None) -> None:
-        """Name the destination by its path or URL."""
+    def __init__(
+        self, destination: str | os.PathLike[str] | None = None, when: str = "success"
+    ) -> None:
+        """Name the destination by its path or URL. With ``when="failure"``, the file appears when
+        the call has failed and is not tried again, and with ``"always"`` in both cases.
+        """
+        if when not in WHEN:
+            raise ValueError(f'`when` cannot be {when!r}: write "success", "failure" or "always"')
+        if destination is None and when != WHEN[0]:
+            raise ValueError(
+                "an output without a destination stays in the cluster, and only when the call has "
+                "returned: name a destination, or leave `when` out"
+            )
         self.destination = None if destination is None else _absolute(os.fspath(destination))
+        self.when = when
 
     def __repr__(self) -> str:
-        return f"eyas.Output({'' if self.destination is None else repr(self.destination)})"
+        words = [] if self.destination is None else [repr(self.destination)]
+        words += [] if self.when == WHEN[0] else [f"when={self.when!r}"]
+        return f"eyas.Output({', '.join(words)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = Arguments.now()
         if arguments is None:
-            return Output, (self.destination,)
+            return Output, (self.destination, self.when)
         number = len(arguments.outputs)
         # Files that a task keeps have different names.
         name = (
             f"output-{number}" if self.destination is None else os.path.basename(self.destination)
         )
         name = f"output-{number}/{name}"
-        arguments.outputs.append((name, self.destination))
+        arguments.outputs.append((name, self.destination, self.when))
         return _output_path, (name,)
 
 

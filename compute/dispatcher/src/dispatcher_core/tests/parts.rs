@@ -107,6 +107,7 @@ async fn outputs_of_two_runs_of_a_task_are_not_mixed() {
             replicas: 1,
             until_read: false,
             optional: false,
+            when: DeliverWhen::Success,
         })
         .into();
     templates[1].inputs = inputs;

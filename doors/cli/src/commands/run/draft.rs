@@ -11,7 +11,7 @@ use super::run_args::RunArgs;
 use crate::error::CliError;
 use crate::node_args::named_amounts;
 use crate::waiting::ProgressDisplay;
-use crate::words;
+use crate::words::OutputWord;
 
 /// The job that the arguments describe.
 pub(super) async fn draft(
@@ -47,11 +47,9 @@ fn fields(
     command: Vec<Name>,
     items: Vec<ListLine>,
 ) -> Result<TaskFields, CliError> {
-    let output = |word: &Name| match words::split_once(word) {
-        Some((file, to)) => {
-            OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() }
-        }
-        None => OutputFields { file: word.clone(), ..OutputFields::default() },
+    let output = |word: &OutputWord| {
+        let OutputWord { file, to, when } = word.clone();
+        OutputFields { file, to, when, ..OutputFields::default() }
     };
     let broadcast = |path: &Name| InputFields::Named {
         path: path.clone(),

@@ -16,6 +16,7 @@ use crate::error::ValueError;
 use crate::global::ReconnectArgs;
 use crate::node_args::{SHAPE_HEADINGS, ShapeArgs, parse_amount};
 use crate::pool_file::PoolFileArgs;
+use crate::words::OutputWord;
 use crate::{help, report as pages, words};
 
 /// Lines that the tests run.
@@ -115,15 +116,16 @@ pub(crate) struct RunArgs {
     )]
     pub(super) distribution: Distribution,
     /// A file, or a pattern of files, that every task writes in its sandbox, and the destination
-    /// (may be repeated)
+    /// (may be repeated). It is delivered when the task has succeeded; with `,when=failure` when
+    /// the task has failed, and with `,when=always` in both cases
     #[arg(
         long,
         short = 'o',
-        value_name = "FILE[=DESTINATION]",
-        value_parser = words::name(),
+        value_name = "FILE[=DESTINATION][,when=WHEN]",
+        value_parser = words::output(),
         help_heading = "Inputs and outputs"
     )]
-    pub(super) output: Vec<Name>,
+    pub(super) output: Vec<OutputWord>,
     /// Run each task in a folder of its own, which is removed afterwards; implied by --output
     #[arg(long, conflicts_with = "folder", help_heading = "Inputs and outputs")]
     pub(super) sandbox: bool,
