@@ -515,7 +515,7 @@ fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
         when: DeliverWhen::Success,
     });
     // Some jobs stop when their first tasks fail.
-    let halts = readers.len() % 2 == 0;
+    let halts = readers.len().is_multiple_of(2);
     let mut spec = JobSpec { templates: vec![template], halts, ..JobSpec::default() };
     for (index, reads) in readers.iter().enumerate() {
         let input = |task| Input { from: InputFrom::Output { task, output: 0 }, name: None };

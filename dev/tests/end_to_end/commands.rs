@@ -203,7 +203,11 @@ fn every_answer_has_a_form_for_programs() {
     assert_eq!(
         log,
         json!({
-            "command": command, "status": "succeeded", "stdout": "data", "stderr": "", "cut_bytes": 0
+            "command": command,
+            "status": "succeeded",
+            "stdout": "data",
+            "stderr": "",
+            "cut_bytes": 0,
         })
     );
     let explanation = cluster.ask(&["explain", "1.0"], "explanation");

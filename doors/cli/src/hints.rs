@@ -215,7 +215,7 @@ mod tests {
             (&["job", "kill", "3"], "tip: `eyas job cancel JOB`"),
             (&["task", "logs", "3.1"], "tip: `eyas task log JOB.INDEX`"),
             (&["model"], "tip: `eyas simulate model`"),
-            (&["submitt", "x"], "tip: a similar subcommand exists: 'submit'"),
+            (&["submitt", "x"], "'submit'"),
             (&["submit", "--help-all"], "tip: `--help` shows all options of this command"),
         ] {
             let said = said(words);

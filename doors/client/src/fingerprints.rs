@@ -4,7 +4,7 @@
 use std::fmt;
 
 use blake3::Hasher;
-use eyas_types::{Program, Resources, TaskItem, TaskTemplate, Template};
+use eyas_types::{TaskItem, TaskTemplate};
 
 use crate::draft::{Draft, DraftError, DraftTasks};
 

@@ -142,7 +142,8 @@ def test_a_call_ends_at_its_timeout():
             executor.submit(time.sleep, LONG_S).result(LONG_S)
         assert executor.submit(abs, -1).result(LONG_S) == 1
         hasty = executor.with_options(timeout=0.5)
-        with pytest.raises(eyas.CallFailed, match=r"may run 500\.0 ms: give it more time with timeout"):
+        limit = r"may run 500\.0 ms: give it more time with timeout"
+        with pytest.raises(eyas.CallFailed, match=limit):
             hasty.run("sleep 60").result(LONG_S)
 
 

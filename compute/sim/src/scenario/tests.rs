@@ -282,7 +282,7 @@ fn mistakes_are_told_with_their_line() {
             4,
             "reading each object once takes at least",
         ),
-        (&zipf("", "interval = \"50 d\"\ncompute = \"1 s\""), 7, "duplicate key"),
+        (&zipf("", "interval = \"50 d\"\ncompute = \"1 s\""), 7, "this key is given twice"),
         (&zipf("", "interval = \"36000 d\"\n"), 1, "hundred years"),
         ("[workload.stacking]\nlocality = 7", 2, "choose one of 1, 1.38"),
         (

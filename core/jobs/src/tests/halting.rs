@@ -18,6 +18,7 @@ fn begun(halts: bool, is_chained: bool) -> World {
         replicas: 0,
         until_read: false,
         optional: true,
+        when: DeliverWhen::Success,
     });
     let mut spec = JobSpec { templates: vec![template], halts, ..JobSpec::default() };
     for index in 0..TASKS {

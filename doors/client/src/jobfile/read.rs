@@ -329,8 +329,8 @@ mod tests {
             (
                 "f.toml",
                 Some(b"[[task]]\ncommand = [\"a\"\n"),
-                "f.toml, line 2, column 11: a list has no end: write `]` behind its last value\n  \
-                 command = [\"a\"\n            ^",
+                "f.toml, line 2, column 15: a list has no end: write `]` behind its last value\n  \
+                 command = [\"a\"\n                ^",
             ),
             (
                 "h.toml",

@@ -66,9 +66,12 @@ async fn an_executor_of_an_earlier_version_is_given_no_such_task() {
         _ => false,
     };
     assert!(!dispatcher.sent().iter().any(has_log));
-    assert_eq!(dispatcher.phases(job), [Phase::Waiting]);
+    assert_eq!(dispatcher.phases(job), [Phase::Failed], "there is no other executor");
+    let because = dispatcher.explain(TaskId { job, index: 0 }).because.join(" ");
+    assert!(because.contains("start it with the version of the dispatcher"), "{because}");
     dispatcher.minor = eyas_wire::MINOR_OF_FAILURES;
     dispatcher.join(1);
+    let job = dispatcher.submit_with_log(0);
     assert_eq!(dispatcher.phases(job), [Phase::Assigned]);
     assert!(dispatcher.sent().iter().any(has_log));
 }

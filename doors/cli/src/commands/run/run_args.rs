@@ -115,9 +115,8 @@ pub(crate) struct RunArgs {
         help_heading = "Inputs and outputs"
     )]
     pub(super) distribution: Distribution,
-    /// A file, or a pattern of files, that every task writes in its sandbox, and the destination
-    /// (may be repeated). It is delivered when the task has succeeded; with `,when=failure` when
-    /// the task has failed, and with `,when=always` in both cases
+    /// A file, or a pattern of files, that every task writes in its sandbox, and its destination
+    /// (may be repeated). `,when=failure` delivers it if the task fails, `,when=always` in any case
     #[arg(
         long,
         short = 'o',
@@ -137,9 +136,8 @@ pub(crate) struct RunArgs {
         help_heading = "Inputs and outputs"
     )]
     pub(super) folder: Option<Name>,
-    /// Run tasks with outputs in the current folder and not in folders of their own. A word of the
-    /// command that is the FILE of an output becomes a path in $EYAS_SANDBOX; the file is taken
-    /// from there
+    /// Run tasks with outputs in the current folder. A word of the command that is the FILE of an
+    /// output becomes a path in $EYAS_SANDBOX, from which the file is taken
     #[arg(long, conflicts_with_all = ["folder", "sandbox"], help_heading = "Inputs and outputs")]
     pub(super) in_place: bool,
     /// Give each task private copies of its inputs, which it may write, in place of hard links
@@ -183,7 +181,7 @@ pub(crate) struct RunArgs {
     /// Prefer the free executor with the highest value of this expression, such as local_bytes
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = "Tasks")]
     pub(super) rank: Option<String>,
-    /// Kill a task that has run for this long, not counting time during which it was suspended
+    /// Kill a task that has run for this long, without the time of suspensions
     #[arg(
         long,
         value_name = "DURATION",
