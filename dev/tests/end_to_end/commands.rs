@@ -112,7 +112,7 @@ fn unknown_jobs_executors_and_objects_are_named() {
     cluster.write("job.jsonl", "{\"noop\": true}");
     cluster.submit("job.jsonl");
     cluster.run(&["task", "show", "1.5"]).exits(1).says(&["there is no task 1.5"]);
-    cluster.run(&["task", "log", "1.0"]).exits(1).says(&["has not ended"]);
+    cluster.run(&["task", "log", "1.0"]).exits(1).says(&["has no log yet"]);
     for wrong in [&["job", "show", "x"][..], &["task", "show", "1"], &["explain"]] {
         cluster.run(wrong).exits(2);
     }

@@ -86,7 +86,7 @@ fn outputs_of_a_killed_executor_are_made_again_with_their_inputs() {
     cluster.run(&["job", "wait", &job]).exits(0).says(&["7 of 7 tasks succeeded", "6 ran again"]);
     assert_eq!(cluster.read("sum"), "30\n");
     let why = cluster.run(&["explain", "1.0"]).exits(0).stdout;
-    assert!(why.contains("It ran 1 times more"), "{why}");
+    assert!(why.contains("It ran 1 time more"), "{why}");
     assert_eq!(holders(&cluster, "eyas://1/4/square"), ["n2"]);
 }
 

@@ -50,7 +50,7 @@ fn words_that_name_items_scripts_folders_and_parts_of_databases_are_seen() {
         (&[][..], &["ls", "db/nr"][..], "add -i 'db/nr.*'"),
         (&[], &["ls", "db"], "add -i 'db/**'"),
         (&["--each-line", "list"], &["cat"], "add -i '{}'"),
-        (&[], &["sh", "-c", "cat data/a >out"], "add -i data/a,"),
+        (&[], &["sh", "-c", "cat data/a >out"], "add -i data/a;"),
         (&["-i", "db/nr.*"], &["sh", "-c", "cat db/nr.phr data/none > list"], ""),
         (&["-i", "db/nr.*"], &["cat", "db/nr"], ""),
     ] {

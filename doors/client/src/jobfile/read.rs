@@ -335,8 +335,8 @@ mod tests {
             (
                 "h.toml",
                 Some(b"[[task]]\ncommand = [\"a]\nid = \"x\"\n"),
-                "h.toml, line 2, column 14: a text has no end: write `\"` behind it\n  command = \
-                 [\"a]\n               ^",
+                "h.toml, line 2, column 15: a text has no end: write `\"` behind it\n  command = \
+                 [\"a]\n                ^",
             ),
             (
                 "i.toml",

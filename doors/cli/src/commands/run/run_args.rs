@@ -87,8 +87,7 @@ pub(crate) struct RunArgs {
     /// Split lines at TEXT into columns {1}, {2} …
     #[arg(long, value_name = "TEXT", requires = "each_line", help_heading = "Items")]
     pub(super) colsep: Option<String>,
-    /// A file that every task reads, or a pattern of files; may contain placeholders (may be
-    /// repeated)
+    /// A file that every task reads, or a pattern; may have placeholders (may be repeated)
     #[arg(
         long,
         short = 'i',
