@@ -99,8 +99,8 @@ impl TaskTemplate {
         }
     }
 
-    /// A template whose tasks stand for those that an earlier run has done. They hold as little of
-    /// a node as a task can.
+    /// A template for tasks that an earlier run has done: they run no program, and ask for the
+    /// least resources that a task can have.
     pub fn done_earlier() -> Self {
         let resources = Resources { cpus_milli: 1, ..Resources::default() };
         let id = Some(DONE_EARLIER.into());

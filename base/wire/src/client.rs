@@ -392,7 +392,7 @@ pub enum ToClient {
     Events(EventsPart),
     /// A part of a job's graph. Minor version 2.
     Graph(GraphPart),
-    /// What a task has printed. Minor version 3.
+    /// The output of a task so far. Minor version 3.
     Printed(Box<Printed>),
 }
 

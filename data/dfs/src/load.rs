@@ -162,9 +162,18 @@ fn pressure_us(text: &str) -> Option<f64> {
     line.split_once("total=")?.1.trim().parse().ok()
 }
 
-/// The processors of a control group of version 2 with a limit.
+/// The processors of the nearest control group of version 2 around this process that has a limit.
 fn unified_group(memberships: &str) -> Option<Counter> {
-    let folder = format!("{GROUPS}{}", membership(memberships, "")?);
+    around(membership(memberships, "")?).find_map(unified_counter)
+}
+
+/// A group and all groups around it, the nearest first.
+fn around(group: &str) -> impl Iterator<Item = &str> {
+    Path::new(group).ancestors().filter_map(Path::to_str).map(|group| group.trim_end_matches('/'))
+}
+
+fn unified_counter(group: &str) -> Option<Counter> {
+    let folder = format!("{GROUPS}{group}");
     let limit = fs::read_to_string(format!("{folder}/cpu.max")).ok()?;
     let (quota, period) = limit.trim().split_once(' ')?;
     let processors = quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?;
@@ -172,17 +181,24 @@ fn unified_group(memberships: &str) -> Option<Counter> {
     Some(of_time(Source::Group, named(&usage, "usage_usec")?, processors))
 }
 
-/// The processors of a control group of version 1 with a limit. If the group is not also one of the
-/// controller that counts processor time, the time counts in which the group was at its limit.
+/// The processors of the nearest control group of version 1 around this process that has a limit.
 fn first_version_group(memberships: &str) -> Option<Counter> {
-    let group = membership(memberships, "cpu")?;
+    let counted = membership(memberships, "cpuacct").map(|group| around(group).collect::<Vec<_>>());
+    let is_counted = |group: &str| counted.iter().flatten().any(|counted| *counted == group);
+    around(membership(memberships, "cpu")?)
+        .find_map(|group| first_version_counter(group, is_counted(group)))
+}
+
+/// The processors of a group with a limit. If it is not also a group of the controller that counts
+/// processor time, the time counts in which the group was at its limit.
+fn first_version_counter(group: &str, is_counted: bool) -> Option<Counter> {
     let folder = format!("{GROUPS}/cpu{group}");
     let number = |name: &str| {
         fs::read_to_string(format!("{folder}/{name}")).ok()?.trim().parse::<f64>().ok()
     };
     let quota_us = number("cpu.cfs_quota_us").filter(|quota_us| *quota_us > 0.0)?;
     let period_us = number("cpu.cfs_period_us").filter(|period_us| *period_us > 0.0)?;
-    let usage_ns = (membership(memberships, "cpuacct") == Some(group)).then(|| {
+    let usage_ns = is_counted.then(|| {
         let path = format!("{GROUPS}/cpuacct{group}/cpuacct.usage");
         fs::read_to_string(path).ok()?.trim().parse::<f64>().ok()
     });
@@ -286,6 +302,7 @@ mod tests {
         assert_eq!(membership(memberships, "cpuacct"), Some("/node-1"));
         assert_eq!(membership(memberships, ""), Some("/user.slice"));
         assert_eq!(membership(memberships, "blkio"), None);
+        assert_eq!(around("/a/b").collect::<Vec<_>>(), ["/a/b", "/a", ""]);
         assert_eq!(named("nr_periods 7\nnr_throttled 3\n", "nr_throttled"), Some(3.0));
         let stat = "cpu  9 9 9 9 9\ncpu0 10 0 5 80 5 0 0 0 7 7\ncpu1 0 0 0 100\ncpu12 100 0 0 0\n";
         let of = |list: &str| ticks(stat, &allowed(&format!("Pid:\t1\n{list}\n")).unwrap());

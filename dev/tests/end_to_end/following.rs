@@ -116,7 +116,12 @@ fn a_follower_is_told_that_the_executor_is_gone_and_follows_the_task_elsewhere()
     cluster.write("go", "");
     let done = finish(following).exits(0);
     assert_eq!(done.stdout, "two\n");
-    done.says(&[&format!("task {task}: attempt 2"), &format!("task {task}: It waits")]);
+    done.says(&[
+        &format!("task {task}: attempt 2"),
+        &format!("task {task}: It waits"),
+        "trying to reconnect",
+        "the dispatcher is back",
+    ]);
     finish(late).exits(0);
 }
 

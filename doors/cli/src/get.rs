@@ -62,6 +62,7 @@ pub(crate) async fn get(
             waits = count;
         }
         GetProgress::Waits(_) => {}
+        GetProgress::Dispatcher(seen) => show::seen(seen),
     };
     let got = tokio::select! {
         // Checked first, so that an interrupt that has already come leaves no file.

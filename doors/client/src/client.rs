@@ -88,17 +88,20 @@ impl Client {
         self.next().await
     }
 
-    /// Sends a request that has no effect. If the dispatcher is lost, reconnects within `patience`
-    /// and sends it again.
+    /// Sends a request that has no effect. If the dispatcher is lost, tells `see`, reconnects
+    /// within `patience`, and sends it again.
     pub(crate) async fn ask_again(
         &mut self,
         request: FromClient,
         patience: Duration,
+        mut see: impl FnMut(&WatchEvent),
     ) -> Result<ToClient, ClientError> {
         loop {
             match self.ask(request.clone()).await {
                 Err(ClientError::Session(why)) if can_come_back(&why) && !patience.is_zero() => {
+                    see(&WatchEvent::Lost(why));
                     self.redial(patience).await?;
+                    see(&WatchEvent::Back);
                 }
                 answered => return answered,
             }
@@ -174,7 +177,7 @@ impl Client {
         Ok(graph_of(parts))
     }
 
-    /// What a task has printed so far beyond a position, if it runs. If the dispatcher is lost,
+    /// The output of a running task beyond a position. If the dispatcher is lost, tells `see`, and
     /// reconnects within `patience`.
     ///
     /// # Errors
@@ -184,11 +187,12 @@ impl Client {
         task: TaskId,
         from: PrintedPosition,
         patience: Duration,
+        see: impl FnMut(&WatchEvent),
     ) -> Result<Printed, ClientError> {
         if self.session.minor < MINOR_OF_PRINTED {
             return Err(ClientError::Earlier { what: "tell what a running task has printed" });
         }
-        match self.ask_again(FromClient::Printed { task, from }, patience).await? {
+        match self.ask_again(FromClient::Printed { task, from }, patience, see).await? {
             ToClient::Printed(printed) => Ok(*printed),
             _ => Err(ClientError::Unexpected),
         }

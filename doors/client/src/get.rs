@@ -21,7 +21,7 @@ use eyas_wire::executor::TransferAddress;
 use tempfile::TempDir;
 use thiserror::Error;
 
-use crate::client::Client;
+use crate::client::{Client, WatchEvent};
 use crate::client_error::ClientError;
 
 /// Shortest pause before the client asks again for outputs that are not there yet. A round over the
@@ -58,6 +58,8 @@ pub enum GetProgress<'a> {
     File(&'a Path),
     /// The download waits for this number of tasks and files.
     Waits(u64),
+    /// The dispatcher was lost, or has answered again.
+    Dispatcher(&'a WatchEvent),
 }
 
 /// Why a download ended before all files were complete. Files that were complete before stay.
@@ -267,7 +269,9 @@ impl Client {
         let mut next = Some(from);
         while let Some(from) = next {
             let request = FromClient::Kept { job, from, to, doubted: std::mem::take(&mut doubted) };
-            let ToClient::Kept(part) = self.ask_again(request, patience).await? else {
+            let lost_or_back = |seen: &WatchEvent| see(GetProgress::Dispatcher(seen));
+            let ToClient::Kept(part) = self.ask_again(request, patience, lost_or_back).await?
+            else {
                 return Err(ClientError::Unexpected.into());
             };
             for (path, output) in download.missing(&part.outputs).await? {

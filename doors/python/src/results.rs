@@ -23,7 +23,7 @@ pub enum CallOutcome {
     Cancelled,
 }
 
-/// What a task is, and what is told of its end.
+/// The kind of a task, and what the message about its end needs.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskKind {
     /// Whether it is a command, and no call.

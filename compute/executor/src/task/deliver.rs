@@ -73,7 +73,7 @@ enum PreparedOutput {
     Kept(ObjectSpec),
 }
 
-/// What a delivery follows.
+/// The end of a task after which its outputs are delivered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DeliveryAfter {
     Success,

@@ -31,7 +31,7 @@ pub(super) fn no_placeholder(name: &Template) -> Option<String> {
     literals(name).find_map(|text| in_braces(&text).find_map(|(inner, _)| why_none(inner)))
 }
 
-/// What is wrong with a word of a command, or with the value of a variable.
+/// A mistake with braces in a word of a command, or in the value of a variable.
 pub(super) enum WrongWord {
     /// The word is nothing but a text in braces: it cannot be meant.
     Refused(TaskFieldsError),

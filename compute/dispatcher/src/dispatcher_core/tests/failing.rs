@@ -46,7 +46,7 @@ async fn an_executor_is_told_whether_a_try_that_has_failed_is_the_last_one() {
         dispatcher.end(executor, task, outcome);
     }
     assert_eq!(dispatcher.phases(task.job), [Phase::Failed]);
-    // The executor has no such task any more.
+    // The executor no longer has the task.
     let answer = ToExecutor::LastTry { task, is_last: false };
     assert_eq!(dispatcher.is_last(executor, task), [answer]);
     let because = dispatcher.explain(task).because.join(" ");

@@ -7,6 +7,9 @@ use eyas_client::types::units;
 use crate::error::{CliError, ValueError};
 use crate::node_args::parse_share;
 
+const AUTO_WEIGHT: &str = "--alpha auto applies only to --policy lean: with io-aware, write the \
+                           weight of the disk load, such as --alpha 0.4";
+
 #[derive(Args)]
 pub(super) struct BlockPolicyArgs {
     /// Policy that assigns chunks to tasks: lean, static, multiwave or io-aware
@@ -47,34 +50,48 @@ impl BlockPolicyArgs {
     /// # Errors
     /// If there is a parameter of another policy, or the weights of io-aware are not possible.
     pub fn policy(&self) -> Result<BlockPolicy, CliError> {
-        let is_wave = self.min_block.is_some() || self.waves.is_some();
-        match self.policy {
-            BlockPolicy::Lean(lean) if self.beta.is_none() && !is_wave => {
-                Ok(BlockPolicy::Lean(Lean { alpha: self.alpha.unwrap_or(lean.alpha), ..lean }))
+        self.check()?;
+        Ok(match self.policy {
+            BlockPolicy::Lean(lean) => {
+                BlockPolicy::Lean(Lean { alpha: self.alpha.unwrap_or(lean.alpha), ..lean })
             }
-            BlockPolicy::IoAware(weights) if !is_wave => self.weights(weights),
-            BlockPolicy::Multiwave if is_wave && self.alpha.is_none() && self.beta.is_none() => {
+            BlockPolicy::IoAware(weights) => BlockPolicy::IoAware(self.weights(weights)?),
+            BlockPolicy::Multiwave if self.min_block.is_some() || self.waves.is_some() => {
                 let min_block_bytes = self.min_block.unwrap_or(Multiwave::DEFAULT.min_block_bytes);
-                let multiwave = Multiwave { min_block_bytes, max_waves: self.waves };
-                Ok(BlockPolicy::MultiwaveWith(multiwave))
+                BlockPolicy::MultiwaveWith(Multiwave { min_block_bytes, max_waves: self.waves })
             }
-            policy => self.without_parameters(policy),
-        }
+            policy => policy,
+        })
     }
 
-    fn weights(&self, weights: IoAware) -> Result<BlockPolicy, CliError> {
-        let alpha = match self.alpha {
-            None => weights.alpha,
-            Some(Alpha::Fixed(alpha)) => alpha,
-            Some(Alpha::Auto) => {
-                return Err(
-                    "--alpha auto applies only to --policy lean: with io-aware, write the \
-                            weight of the disk load, such as --alpha 0.4"
-                        .into(),
-                );
+    /// Refuses parameters that the policy does not have.
+    fn check(&self) -> Result<(), CliError> {
+        let is_lean = matches!(self.policy, BlockPolicy::Lean(_));
+        let is_io_aware = matches!(self.policy, BlockPolicy::IoAware(_));
+        let is_multiwave = matches!(self.policy, BlockPolicy::Multiwave);
+        for (option, is_given, is_its_own, policies) in [
+            ("--alpha", self.alpha.is_some(), is_lean || is_io_aware, "lean or io-aware"),
+            ("--beta", self.beta.is_some(), is_io_aware, "io-aware"),
+            ("--min-block", self.min_block.is_some(), is_multiwave, "multiwave"),
+            ("--waves", self.waves.is_some(), is_multiwave, "multiwave"),
+        ] {
+            if is_given && !is_its_own {
+                return Err(format!(
+                    "{option} applies only to --policy {policies}: leave one of the two options out"
+                )
+                .into());
             }
+        }
+        Ok(())
+    }
+
+    fn weights(&self, default: IoAware) -> Result<IoAware, CliError> {
+        let alpha = match self.alpha {
+            None => default.alpha,
+            Some(Alpha::Fixed(alpha)) => alpha,
+            Some(Alpha::Auto) => return Err(AUTO_WEIGHT.into()),
         };
-        let beta = self.beta.unwrap_or(weights.beta);
+        let beta = self.beta.unwrap_or(default.beta);
         if alpha + beta > 1.0 {
             return Err(format!(
                 "the weights --alpha {alpha:.3} and --beta {beta:.3} exceed 1 together: what they \
@@ -82,32 +99,7 @@ impl BlockPolicyArgs {
             )
             .into());
         }
-        Ok(BlockPolicy::IoAware(IoAware { alpha, beta }))
-    }
-
-    /// Refuses parameters that the policy does not have.
-    fn without_parameters(&self, policy: BlockPolicy) -> Result<BlockPolicy, CliError> {
-        let wrong = [
-            ("--alpha", "lean or io-aware", self.alpha.is_some()),
-            ("--beta", "io-aware", self.beta.is_some()),
-            ("--min-block", "multiwave", self.min_block.is_some()),
-            ("--waves", "multiwave", self.waves.is_some()),
-        ];
-        let its = |option: &str| match policy {
-            BlockPolicy::Lean(_) => option == "--alpha",
-            BlockPolicy::IoAware(_) => option == "--alpha" || option == "--beta",
-            BlockPolicy::Multiwave | BlockPolicy::MultiwaveWith(_) => {
-                option == "--min-block" || option == "--waves"
-            }
-            BlockPolicy::Static => false,
-        };
-        match wrong.into_iter().find(|(option, _, is_given)| *is_given && !its(option)) {
-            None => Ok(policy),
-            Some((option, policies, _)) => Err(format!(
-                "{option} applies only to --policy {policies}: leave one of the two options out"
-            )
-            .into()),
-        }
+        Ok(IoAware { alpha, beta })
     }
 }
 

@@ -92,7 +92,7 @@ async fn follow(client: &mut Client, log: &mut TaskLog, args: &LogArgs) -> Resul
     let (task, patience) = (log.task, args.reconnect.patience());
     let mut pause = PAUSE_FIRST;
     loop {
-        let printed = match client.printed(task, log.position, patience).await {
+        let printed = match client.printed(task, log.position, patience, show::seen).await {
             Ok(Printed::Ended) => break,
             Err(ClientError::Refused(why)) if log.has_begun() && why.starts_with(NO_SUCH_JOB) => {
                 say!("task {task} has ended, and its job is no longer remembered");
@@ -134,7 +134,10 @@ async fn print_so_far(
         format!("task {task} has no log yet: {why} `eyas explain {task}` shows its state")
     };
     loop {
-        let (executor, piece) = match client.printed(task, log.position, Duration::ZERO).await {
+        let (executor, piece) = match client
+            .printed(task, log.position, Duration::ZERO, show::seen)
+            .await
+        {
             Ok(Printed::Running { executor, piece, .. }) => (executor, piece),
             Ok(Printed::Waiting { why }) => return Err(no_log(&why).into()),
             Ok(Printed::NotRunning { executor }) => {
@@ -278,7 +281,7 @@ impl TaskLog {
         if self.only_stderr {
             print::bytes(stderr)?;
         } else {
-            // What is empty must not be printed: the reader of a pipe may have gone away.
+            // The reader of standard output may be gone; an empty piece must not fail for that.
             if !stdout.is_empty() {
                 print::bytes(stdout)?;
             }

@@ -27,8 +27,8 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * Whatever a program does with this package, it gets an exception, and the process goes on: calls
- * of everything, from many threads, before and after it is closed, with values that nobody means.
+ * No misuse of this package ends the process: each call throws an exception. The tests call every
+ * method from many threads, after its object is closed, and with null, negative and huge values.
  */
 class MisuseTest {
     private static final int THREADS = 8;
