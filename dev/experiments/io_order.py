@@ -12,9 +12,10 @@ each like a node with its own kernel. Measured side by side: one sequential read
 the disk can do; plain calls; MPI-IO with two phases and with data sieving, which need modified
 programs; plain calls on ext4 on a block device on the same disk, with mq-deadline and with BFQ; and
 plain calls under `eyas io run` with its default policy (`eyas`) or another one (`--peers "eyas
-fifo,eyas mlf"`). Slow programs read only part of the files: a cell begins with as many bytes as
-would take PILOT_S if every block were a request with a seek; if it is faster, it is repeated with
-as many as fit CELL_S. The caches of these files are dropped before each run; other caches are not.
+fifo,eyas mlf time"`, where `time` predicts when requests end). Slow programs read only part of the
+files: a cell begins with as many bytes as would take PILOT_S if every block were a request with a
+seek; if it is faster, it is repeated with as many as fit CELL_S. The caches of these files are
+dropped before each run; other caches are not.
 
 Needs root, Linux with FUSE, and mpich. Everything happens in namespaces that are removed at the
 end.
@@ -59,7 +60,12 @@ READER, PLAIN, TWO_PHASES, SIEVING, EYAS = (
 SCHEDULERS = ["mq-deadline", "bfq"]
 PEERS = [PLAIN, TWO_PHASES, SIEVING, *SCHEDULERS, EYAS]
 POLICIES = {
-    f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "wsjf-paper", "mlf", "sojf"]
+    f"{EYAS} {policy}": f'default.policy = "{policy}"\n'
+    for policy in ["fifo", "sjf", "wsjf", "wsjf-paper", "mlf", "sojf"]
+}
+# The paper's variants with TIME, which predict when a request ends.
+POLICIES |= {
+    f"{name} time": f'{rules}default.predict = "200us"\n' for name, rules in POLICIES.items()
 }
 COORDINATED = {EYAS: None, **POLICIES}
 # Processes of each application, and megabytes of its file in the paper; --scale makes the files
@@ -208,9 +214,9 @@ class Bench:
         done = {name: count - before[name] for name, count in self.disk.counters().items()}
         return replace(outcome, seeks=done["seeks"], busy_s=done["busy_us"] / 1e6)
 
-    def coordinated(self, policy: str | None, block: int, share: float) -> Outcome:
+    def coordinated(self, rules: str | None, block: int, share: float) -> Outcome:
         """The same under `eyas io run`."""
-        agent = Agent(self.disk.folder, policy)
+        agent = Agent(self.disk.folder, rules)
 
         def commands(application: Application, size: int, block: int) -> list[list[object]]:
             return self.on_nodes(application, size, block, agent.before)
@@ -251,8 +257,8 @@ class Bench:
                     self.device.schedule(scheduler)
                     each(scheduler, partial(self.once, self.on_device))
         if is_coordinated():
-            for name, policy in COORDINATED.items():
-                each(name, partial(self.coordinated, policy))
+            for name, rules in COORDINATED.items():
+                each(name, partial(self.coordinated, rules))
         return measured
 
     def alone(self) -> list[Outcome]:

@@ -32,14 +32,14 @@ class Waits:
 class Agent:
     """An agent with its own home folder, so that it serves only the programs of one run."""
 
-    def __init__(self, folder: Path, policy: str | None) -> None:
-        """Starts the agent and waits until it runs. `policy` becomes the rule for all storages;
-        None: no rules.
+    def __init__(self, folder: Path, rules: str | None) -> None:
+        """Starts the agent and waits until it runs. `rules` is the content of its file of rules;
+        None: it has none.
         """
         home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
         (home / "io").mkdir()
-        if policy:
-            (home / "io" / "rules.toml").write_text(f'default.policy = "{policy}"\n')
+        if rules:
+            (home / "io" / "rules.toml").write_text(rules)
         self.words = [
             "env",
             "--unset=EYAS_ACCESS",

@@ -50,7 +50,9 @@ pub use event::{
     Call, ClassId, ClientId, Effect, Event, Grant, GrantId, Request, RequestId, RequestRunId,
     ServerId,
 };
-pub use ordering::policies::{Mlf, POLICIES, Policy, Sojf, Wsjf};
+pub use ordering::policies::{
+    ForeignParameter, Mlf, POLICIES, Policy, PolicyParameters, Sojf, Wsjf,
+};
 pub use server::MAX_QUEUED;
 pub use servers::Servers;
 pub use stats::{Sequentiality, ServerStats, Waits};

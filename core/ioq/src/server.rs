@@ -385,6 +385,10 @@ impl Server {
         self.grants.next_expiry().into_iter().chain(self.wake_us).min()
     }
 
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     pub fn stats(&self) -> ServerStats {
         ServerStats {
             queued: self.classes.values().map(|class| class.queue.len() as u64).sum(),

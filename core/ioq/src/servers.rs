@@ -88,6 +88,11 @@ impl Servers {
         self.servers.get(&server).map(Server::stats)
     }
 
+    /// Configuration of a server.
+    pub fn config(&self, server: ServerId) -> Option<&Config> {
+        self.servers.get(&server).map(Server::config)
+    }
+
     /// Checks that every request is in one place and that all indexes agree.
     ///
     /// # Panics

@@ -19,7 +19,7 @@ use eyas_session::private::{PrivateError, PrivateFolder};
 use thiserror::Error;
 
 use crate::coordinator_link;
-use crate::protocol::IoStatus;
+use crate::protocol::{IoStatus, StorageConfigs};
 use crate::request_tracker::RequestTracker;
 use crate::rules::Rules;
 
@@ -81,17 +81,24 @@ pub fn socket(folder: &Path) -> PathBuf {
     folder.join("agent.sock")
 }
 
-/// Status of the agent in this folder, if it orders requests itself.
+/// Status of the agent in this folder, and the configuration of its storages, if it orders requests
+/// itself. An earlier version of the agent tells no configuration.
 ///
 /// # Errors
 /// If the agent cannot be reached or its answer is invalid.
-pub fn status(folder: &Path) -> io::Result<IoStatus> {
+pub fn status(folder: &Path) -> io::Result<(IoStatus, StorageConfigs)> {
     let mut agent = UnixStream::connect(socket(folder))?;
     agent.set_read_timeout(Some(PATIENCE))?;
     agent.write_all(&[STATUS])?;
     let mut bytes = Vec::new();
     agent.read_to_end(&mut bytes)?;
-    postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let (status, rest) = postcard::take_from_bytes(&bytes).map_err(invalid)?;
+    let configs = match rest.is_empty() {
+        true => StorageConfigs::default(),
+        false => postcard::from_bytes(rest).map_err(invalid)?,
+    };
+    Ok((status, configs))
 }
 
 /// Runs an agent until it has not been used for a while.

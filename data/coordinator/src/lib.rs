@@ -29,7 +29,10 @@ mod turn_client;
 
 pub use eyas_ioq as ioq;
 
-pub use crate::protocol::IoStatus;
-pub use crate::rules::{Rules, RulesError, StorageRules, UnknownPolicy, class_id, parse_policy};
+pub use crate::protocol::{IoStatus, StorageConfigs};
+pub use crate::rules::{
+    MAX_JUNCTION_PERCENT, MIN_FACTOR, Rules, RulesError, StorageRules, UnknownPolicy, class_id,
+    parse_patience, parse_policy, parse_quantum,
+};
 pub use crate::serve::{serve, status};
 pub use crate::turn_client::{GrantedTurn, TurnClient};

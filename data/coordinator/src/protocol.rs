@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use eyas_ioq::{ClassId, GrantId, ServerStats};
+use eyas_ioq::{ClassId, Config, GrantId, ServerStats};
 use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 /// A side that has sent nothing for this time is taken to be gone.
 pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(700);
+/// First minor version of the protocol with [`ToCoordinator::Configs`].
+pub(crate) const MINOR_OF_CONFIGS: u16 = 4;
 /// Longest name of a storage, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 4096;
 /// Storages that one agent may name.
@@ -33,6 +35,9 @@ pub(crate) enum ToCoordinator {
     Alive,
     /// Asks for the status. Answered by [`ToAgent::Status`].
     Status,
+    /// Asks for the configuration of all storages. Answered by [`ToAgent::Configs`]. Coordinators
+    /// before [`MINOR_OF_CONFIGS`] do not know it.
+    Configs,
 }
 
 /// A turn that an agent asks for.
@@ -62,7 +67,12 @@ pub(crate) enum ToAgent {
     Alive,
     /// Answer to [`ToCoordinator::Status`].
     Status(IoStatus),
+    /// Answer to [`ToCoordinator::Configs`].
+    Configs(StorageConfigs),
 }
+
+/// The configuration of each storage, by name.
+pub type StorageConfigs = BTreeMap<String, Config>;
 
 /// Status of a coordinator or of an agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -82,6 +92,7 @@ mod tests {
     use std::path::Path;
 
     use eyas_formats::Formats;
+    use eyas_ioq::Policy;
     use eyas_wire::PROTOCOL_VERSION;
 
     use super::*;
@@ -92,6 +103,7 @@ mod tests {
             .with::<ToCoordinator>()
             .with::<ToAgent>()
             .with::<Operation>()
+            .with::<Policy>()
             .assert_recorded(
                 &Path::new(env!("CARGO_MANIFEST_DIR")).join("formats.txt"),
                 PROTOCOL_VERSION,

@@ -8,7 +8,9 @@ use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, Se
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 
 use crate::coordinator_link::LinkSender;
-use crate::protocol::{AgentRequest, IoStatus, MAX_STORAGES, ToAgent, ToCoordinator};
+use crate::protocol::{
+    AgentRequest, IoStatus, MAX_STORAGES, StorageConfigs, ToAgent, ToCoordinator,
+};
 use crate::rules::Rules;
 use crate::storage_name::shared_name;
 
@@ -261,7 +263,7 @@ impl RequestTracker {
             ToAgent::Unordered { request } => self.unordered(RequestId(request)),
             ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
             ToAgent::MustOrder { storage } => drop(self.always.insert(storage)),
-            ToAgent::Alive | ToAgent::Status(_) => {}
+            ToAgent::Alive | ToAgent::Status(_) | ToAgent::Configs(_) => {}
         }
     }
 
@@ -297,6 +299,17 @@ impl RequestTracker {
             storages: self.names.iter().filter_map(stats).collect(),
             bypassed: self.bypassed.iter().map(|location| (shared_name(location), 1)).collect(),
         }
+    }
+
+    /// Configuration of the storages, if requests are ordered by this process.
+    pub fn configs(&self) -> StorageConfigs {
+        let Decider::Local { servers, .. } = &self.decider else {
+            return StorageConfigs::default();
+        };
+        let config = |(name, number): (&String, &u32)| {
+            Some((name.clone(), servers.config(ServerId(*number))?.clone()))
+        };
+        self.names.iter().filter_map(config).collect()
     }
 
     /// Number of a storage; `None` if there are too many.

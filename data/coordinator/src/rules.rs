@@ -18,17 +18,24 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use eyas_ioq::{ClassId, ClassQos, Config, POLICIES, Policy};
+use eyas_ioq::{ClassId, ClassQos, Config, ForeignParameter, POLICIES, Policy, PolicyParameters};
 use eyas_types::mistake::{line_at, plainly};
 use eyas_types::units;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use thiserror::Error;
+use toml::Spanned;
 
 /// Default concurrency of an object store, which serves requests in parallel.
 const OBJECT_STORE_CONCURRENCY: u32 = 64;
+
+/// Greatest parameter `junction` of a policy: twice the size.
+pub const MAX_JUNCTION_PERCENT: u32 = 100;
+/// Least parameter `factor` of a policy.
+pub const MIN_FACTOR: u32 = 2;
 
 /// Reasons why rules cannot be loaded.
 #[derive(Debug, Error)]
@@ -54,15 +61,22 @@ pub enum RulesError {
 }
 
 /// Rules for storages and job classes.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     /// Rules for storages that have none of their own.
-    #[serde(default)]
-    pub default: StorageRules,
+    default: StorageRules,
     /// Rules for single storages, by name.
-    #[serde(default, rename = "storage")]
     storages: BTreeMap<String, StorageRules>,
+    classes: BTreeMap<ClassId, Class>,
+}
+
+/// Rules as they are written in the file, before parameters are given to their policies.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RulesFields {
+    default: Option<Spanned<StorageRules>>,
+    #[serde(default, rename = "storage")]
+    storages: BTreeMap<String, Spanned<StorageRules>>,
     #[serde(default, rename = "class", deserialize_with = "classes")]
     classes: BTreeMap<ClassId, Class>,
 }
@@ -76,6 +90,18 @@ pub struct StorageRules {
     /// Policy that chooses the next run.
     #[serde(deserialize_with = "policy")]
     pub policy: Option<Policy>,
+    /// Parameter of the policy, in microseconds.
+    #[serde(deserialize_with = "patience")]
+    pub patience: Option<u64>,
+    /// Parameter of the policy, in percent.
+    #[serde(deserialize_with = "junction")]
+    pub junction: Option<u32>,
+    /// Parameter of the policy, in bytes.
+    #[serde(deserialize_with = "quantum")]
+    pub quantum: Option<u64>,
+    /// Parameter of the policy.
+    #[serde(deserialize_with = "factor")]
+    pub factor: Option<u32>,
     /// Largest run, in bytes.
     #[serde(deserialize_with = "bytes")]
     pub max_run: Option<u64>,
@@ -135,10 +161,50 @@ impl Rules {
 
     /// Rules from a text. The error is the first mistake, after the number of its line.
     fn parse(text: &str) -> Result<Rules, (usize, String)> {
-        toml::from_str(text).map_err(|error| {
+        let fields = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             (line_at(text, at), plainly(error.message()))
-        })
+        })?;
+        let RulesFields { default, storages, classes } = fields;
+        let settled = |rules: Spanned<StorageRules>, inherited| {
+            let at = rules.span().start;
+            rules
+                .into_inner()
+                .settled(inherited)
+                .map_err(|error| (line_at(text, at), error.to_string()))
+        };
+        let usual = Config::default().policy;
+        let default = default.map(|rules| settled(rules, usual)).transpose()?.unwrap_or_default();
+        let inherited = default.policy.unwrap_or(usual);
+        let storages = storages
+            .into_iter()
+            .map(|(name, rules)| Ok((name, settled(rules, inherited)?)))
+            .collect::<Result<_, _>>()?;
+        Ok(Rules { default, storages, classes })
+    }
+
+    /// The rules, where these for storages without rules of their own take the place of those of
+    /// the file.
+    ///
+    /// # Errors
+    /// If a parameter does not belong to the policy.
+    pub fn overruled(self, by: StorageRules) -> Result<Rules, ForeignParameter> {
+        let before = self.default;
+        let by = by.settled(before.policy.unwrap_or(Config::default().policy))?;
+        let default = StorageRules {
+            always: by.always || before.always,
+            policy: by.policy.or(before.policy),
+            max_run: by.max_run.or(before.max_run),
+            concurrency: by.concurrency.or(before.concurrency),
+            bandwidth: by.bandwidth.or(before.bandwidth),
+            bytes_per_s: by.bytes_per_s.or(before.bytes_per_s),
+            requests_per_s: by.requests_per_s.or(before.requests_per_s),
+            window: by.window.or(before.window),
+            predict: by.predict.or(before.predict),
+            lease: by.lease.or(before.lease),
+            ..StorageRules::default()
+        };
+        Ok(Rules { default, ..self })
     }
 
     /// Configuration of the storage with this name.
@@ -174,10 +240,28 @@ impl Rules {
 }
 
 impl StorageRules {
+    /// The rules with the parameters in their policy, which is the inherited one if they name none.
+    fn settled(mut self, inherited: Policy) -> Result<StorageRules, ForeignParameter> {
+        let parameters = PolicyParameters {
+            patience_us: self.patience.take(),
+            junction_percent: self.junction.take(),
+            quantum_bytes: self.quantum.take(),
+            factor: self.factor.take(),
+        };
+        if parameters != PolicyParameters::default() {
+            self.policy = Some(self.policy.unwrap_or(inherited).with(parameters)?);
+        }
+        Ok(self)
+    }
+
     fn apply(&self, config: &mut Config) {
         let StorageRules {
             always: _,
             policy,
+            patience: _,
+            junction: _,
+            quantum: _,
+            factor: _,
             max_run,
             concurrency,
             bandwidth,
@@ -234,6 +318,28 @@ fn policy_names() -> String {
     POLICIES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
+/// The parameter `patience` of a policy, in microseconds.
+///
+/// # Errors
+/// If the text is not a duration, or is 0.
+pub fn parse_patience(text: &str) -> Result<u64, String> {
+    match units::parse_duration_us(text).map_err(|error| error.to_string())? {
+        0 => Err("`patience` must be longer than 0".into()),
+        us => Ok(us),
+    }
+}
+
+/// The parameter `quantum` of a policy, in bytes.
+///
+/// # Errors
+/// If the text is not a size, or is 0.
+pub fn parse_quantum(text: &str) -> Result<u64, String> {
+    match units::parse_bytes(text).map_err(|error| error.to_string())? {
+        0 => Err("`quantum` must be at least 1 byte".into()),
+        bytes => Ok(bytes),
+    }
+}
+
 fn is_object_store(name: &str) -> bool {
     ["s3://", "http://", "https://"].iter().any(|scheme| name.starts_with(scheme))
 }
@@ -268,6 +374,35 @@ fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error
     parse_policy(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
+fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parse_patience(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn quantum<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parse_quantum(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn junction<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    whole_number(from, 0..=MAX_JUNCTION_PERCENT)
+}
+
+fn factor<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    whole_number(from, MIN_FACTOR..=u32::MAX)
+}
+
+fn whole_number<'de, D: Deserializer<'de>>(
+    from: D,
+    range: RangeInclusive<u32>,
+) -> Result<Option<u32>, D::Error> {
+    let number = i64::deserialize(from)?;
+    let number = u32::try_from(number).ok().filter(|number| range.contains(number));
+    let refused = || match *range.end() {
+        u32::MAX => format!("write a whole number of at least {}", range.start()),
+        most => format!("write a whole number from {} to {most}", range.start()),
+    };
+    number.map(Some).ok_or_else(|| D::Error::custom(refused()))
+}
+
 fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     units::parse_bytes(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
@@ -282,12 +417,12 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error>
 
 #[cfg(test)]
 mod tests {
-    use eyas_ioq::Mlf;
+    use eyas_ioq::{Mlf, Wsjf};
 
     use super::*;
 
     fn rules(text: &str) -> Rules {
-        toml::from_str(text).unwrap()
+        Rules::parse(text).unwrap()
     }
 
     #[test]
@@ -325,6 +460,52 @@ mod tests {
         assert_eq!(
             other,
             Config { policy, max_run_bytes: 4 << 20, window_us: 2_000, ..Config::default() }
+        );
+    }
+
+    #[test]
+    fn parameters_belong_to_the_policy_of_their_table_or_to_the_inherited_one() {
+        let rules = rules(
+            r#"
+            [default]
+            policy = "wsjf"
+            patience = "2s"
+
+            [storage.a]
+            junction = 25
+
+            [storage.b]
+            policy = "mlf"
+            quantum = "64KiB"
+            factor = 4
+
+            [storage.c]
+            policy = "wsjf"
+            "#,
+        );
+        let wsjf = Wsjf { patience_us: 2_000_000, ..Wsjf::DEFAULT };
+        let policies = ["other", "a", "b", "c"].map(|name| rules.of(name).policy);
+        let mlf = Policy::Mlf(Mlf { quantum_bytes: 64 << 10, factor: 4 });
+        let a = Policy::Wsjf(Wsjf { junction_percent: 25, ..wsjf });
+        assert_eq!(policies, [Policy::Wsjf(wsjf), a, mlf, Policy::Wsjf(Wsjf::DEFAULT)]);
+    }
+
+    #[test]
+    fn options_take_the_place_of_the_default_table() {
+        let rules =
+            rules("default.policy = 'wsjf'\ndefault.patience = '2s'\ndefault.window = '5ms'");
+        let by = StorageRules { junction: Some(0), ..StorageRules::default() };
+        let config = rules.clone().overruled(by).unwrap().of("nfs1:/export");
+        let wsjf = Wsjf { patience_us: 2_000_000, junction_percent: 0, is_clamped: true };
+        assert_eq!((config.policy, config.window_us), (Policy::Wsjf(wsjf), 5_000));
+        let by = StorageRules { policy: Policy::named("mlf"), ..StorageRules::default() };
+        let config = rules.clone().overruled(by).unwrap().of("nfs1:/export");
+        assert_eq!(config.policy, Policy::Mlf(Mlf::DEFAULT));
+        let by = StorageRules { quantum: Some(1), ..StorageRules::default() };
+        let refused = rules.overruled(by).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("`quantum` is not a parameter of the policy wsjf"),
+            "{refused}"
         );
     }
 
@@ -376,6 +557,19 @@ mod tests {
             ("[storage.a]\nconcurrency = 0", "line 2", "a whole number of at least 1"),
             ("[storage.a]\nbytes_per_s = '0 MB/s'", "line 2", "is not a rate"),
             ("[storage.a]\nwindow = 5", "line 2", "write a text in quotes"),
+            ("[default]\npolicy = 'wsjf'\npatience = '0s'", "line 3", "longer than 0"),
+            ("[default]\nquantum = '0'", "line 2", "at least 1 byte"),
+            ("[default]\nfactor = 1", "line 2", "a whole number of at least 2"),
+            (
+                "[default]\npolicy = 'wsjf'\njunction = 101",
+                "line 3",
+                "a whole number from 0 to 100",
+            ),
+            (
+                "[default]\npolicy = 'wsjf'\n\n[storage.a]\nfactor = 3",
+                "line 4",
+                "`factor` is not a parameter of the policy wsjf: leave it out",
+            ),
             ("[class.a]\nweight = 0", "line 2", "a whole number of at least 1"),
             (
                 "[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'",

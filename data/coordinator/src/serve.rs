@@ -11,7 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::protocol::{HEARTBEAT_TIMEOUT, IoStatus, ToAgent, ToCoordinator};
+use crate::protocol::{
+    HEARTBEAT_TIMEOUT, IoStatus, MINOR_OF_CONFIGS, StorageConfigs, ToAgent, ToCoordinator,
+};
 use crate::rules::Rules;
 use crate::serve::core::{CoordinatorCore, CoordinatorMessage};
 
@@ -21,17 +23,24 @@ mod known_storages;
 /// Messages from agents that wait to be handled; then agents wait.
 const MAX_WAITING: usize = 1 << 14;
 
-/// Status of the coordinator with this access file.
+/// Status of the coordinator with this access file, and the configuration of its storages. An
+/// earlier version of the coordinator tells no configuration.
 ///
 /// # Errors
 /// If it cannot be reached.
-pub async fn status(access: &Access) -> Result<IoStatus, SessionError> {
-    let Session { mut reader, mut writer, .. } = dial(access, Role::Client).await?;
+pub async fn status(access: &Access) -> Result<(IoStatus, StorageConfigs), SessionError> {
+    let Session { mut reader, mut writer, minor, .. } = dial(access, Role::Client).await?;
+    if minor >= MINOR_OF_CONFIGS {
+        writer.send(&[ToCoordinator::Configs]).await?;
+    }
     writer.send(&[ToCoordinator::Status]).await?;
+    let mut configs = StorageConfigs::default();
     loop {
         for message in reader.next().await? {
-            if let ToAgent::Status(status) = message {
-                return Ok(status);
+            match message {
+                ToAgent::Configs(told) => configs = told,
+                ToAgent::Status(status) => return Ok((status, configs)),
+                _ => {}
             }
         }
     }

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Cluster, CommandOutput, Home, SlowDisk, can_use, finish, signal, wait_until};
 
@@ -362,9 +362,14 @@ fn classes_have_what_the_rules_say() {
         .says(&["garbage.toml", "line 2"]);
     let rules = home.write(
         "rules.toml",
-        "[class.night]\nlimit = '100 kB/s'\n[class.day]\nreservation = '10 MB/s'\n",
+        "[default]\npolicy = 'wsjf'\npatience = '2s'\n[class.night]\nlimit = '100 kB/s'\n\
+         [class.day]\nreservation = '10 MB/s'\n",
     );
-    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    let rules = rules.to_str().unwrap();
+    home.eyas(&["io", "serve", "--rules", rules, "--quantum", "1MiB"])
+        .exits(1)
+        .says(&["`quantum` is not a parameter of the policy wsjf"]);
+    let order = Order::new(home, &["--rules", rules, "--junction", "5"]);
     let mut night = order.reader("n1", &["--class", "night"], &nodes[0].path("night"), 32);
     wait_until("it has begun", || order.requests() > 0);
     let day = order.reader("n2", &["--class", "day"], &nodes[1].path("day"), 32);
@@ -376,6 +381,13 @@ fn classes_have_what_the_rules_say() {
     let mut classes: Vec<_> = waits.iter().map(|wait| wait["class"].as_str().unwrap()).collect();
     classes.sort_unstable();
     assert_eq!(classes, ["day", "night"], "{status}");
+    let expected = json!({
+        "policy": "wsjf", "patience_us": 2_000_000, "junction_percent": 5,
+        "max_run_bytes": 16 << 20, "window_us": 1_000,
+    });
+    assert_eq!(status["storages"][0]["order"], expected, "{status}");
+    let table = order.home.eyas(&["io", "status"]).exits(0).stdout;
+    assert!(table.contains("wsjf, patience 2.00 s, junction 5 %, max_run 16.8 MB"), "{table}");
 }
 
 #[test]

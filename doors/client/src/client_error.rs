@@ -42,7 +42,10 @@ pub enum ClientError {
         bytes: usize,
     },
     /// The cluster has no distributed file system.
-    #[error("no executor of this cluster keeps files: start some with `eyas start executor --dfs`")]
+    #[error(
+        "no executor of this cluster keeps files: start some with `eyas start executor --dfs`, or \
+         a cluster on this machine with `eyas start local --dfs`"
+    )]
     NoFiles,
     /// The cluster has a distributed file system, but none of its nodes is connected.
     #[error(

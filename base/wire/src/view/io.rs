@@ -16,6 +16,9 @@ pub struct IoView {
 pub struct StorageView {
     /// The storage's name: the source of its mount.
     pub name: String,
+    /// How its requests are ordered; nothing if the coordinator is of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderView>,
     /// Waiting requests.
     pub queued: u64,
     /// Outstanding grants.
@@ -50,6 +53,35 @@ pub struct StorageView {
     pub sequential_as_granted: f64,
     /// Waiting times by class.
     pub waits: Vec<WaitView>,
+}
+
+/// How the requests to a storage are ordered: the policy and its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderView {
+    /// The policy's name.
+    pub policy: String,
+    /// Waiting time after which a run goes before all that have waited less, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience_us: Option<u64>,
+    /// A run at a smaller offset of the same file goes first if it is larger by at most this,
+    /// percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub junction_percent: Option<u32>,
+    /// Quantum of a request in its first round, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantum_bytes: Option<u64>,
+    /// Growth of the quantum with each round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor: Option<u32>,
+    /// Largest run, bytes.
+    pub max_run_bytes: u64,
+    /// Time for which an idle storage is held for a request that would continue a file,
+    /// microseconds.
+    pub window_us: u64,
+    /// Time between the predicted end of a grant and the next grant, microseconds; nothing if
+    /// grants are not predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predict_us: Option<u64>,
 }
 
 /// Waiting times of a class's requests.

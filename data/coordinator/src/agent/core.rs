@@ -171,8 +171,10 @@ impl AgentCore {
                     messages.into_iter().for_each(|message| self.tracker.receive(message))
                 }
                 AgentMessage::Status(mut asking) => {
-                    let status = postcard::to_stdvec(&self.tracker.status())
-                        .expect("a status can be serialized");
+                    // Clients of earlier versions read the status alone.
+                    let status =
+                        postcard::to_stdvec(&(self.tracker.status(), self.tracker.configs()))
+                            .expect("a status can be serialized");
                     // A client that does not read has gone.
                     let _ = asking.write_all(&status);
                 }

@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 use super::known_storages::KnownStorages;
 use crate::protocol::{
-    AgentRequest, HEARTBEAT, IoStatus, MAX_NAME_BYTES, MAX_STORAGES, ToAgent, ToCoordinator,
+    AgentRequest, HEARTBEAT, IoStatus, MAX_NAME_BYTES, MAX_STORAGES, StorageConfigs, ToAgent,
+    ToCoordinator,
 };
 use crate::rules::Rules;
 
@@ -158,15 +159,13 @@ impl CoordinatorCore {
                     agent.bypassed.remove(server);
                 }
             }
-            ToCoordinator::Status => {
-                let status = self.status();
-                self.agents
-                    .get_mut(&client)
-                    .expect("the agent is connected")
-                    .said
-                    .push(ToAgent::Status(status));
-            }
+            ToCoordinator::Status => self.answer(client, ToAgent::Status(self.status())),
+            ToCoordinator::Configs => self.answer(client, ToAgent::Configs(self.configs())),
         }
+    }
+
+    fn answer(&mut self, client: ClientId, answer: ToAgent) {
+        self.agents.get_mut(&client).expect("the agent is connected").said.push(answer);
     }
 
     fn ask(&mut self, client: ClientId, wanted: Vec<AgentRequest>) {
@@ -282,6 +281,13 @@ impl CoordinatorCore {
             self.storages.iter().map(|(name, server)| (name.clone(), bypassed(server))).collect();
         let storages = self.storages.iter().filter_map(stats).collect();
         IoStatus { agents: agents as u64, classes, storages, bypassed }
+    }
+
+    fn configs(&self) -> StorageConfigs {
+        let config = |(name, server): (&String, _)| {
+            Some((name.clone(), self.servers.config(server)?.clone()))
+        };
+        self.storages.iter().filter_map(config).collect()
     }
 
     fn handle(&mut self, event: Event) {

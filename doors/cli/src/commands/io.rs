@@ -9,7 +9,10 @@ use eyas_client::types::units;
 use eyas_client::{ClusterError, home};
 use eyas_coordinator::agent::{self, AgentConfig, AgentError, OrderedBy};
 use eyas_coordinator::ioq::Policy;
-use eyas_coordinator::{Rules, StorageRules, parse_policy, serve, status};
+use eyas_coordinator::{
+    MAX_JUNCTION_PERCENT, MIN_FACTOR, Rules, StorageRules, parse_patience, parse_policy,
+    parse_quantum, serve, status,
+};
 use eyas_session::Access;
 use tokio::net::TcpListener;
 
@@ -76,6 +79,29 @@ struct OrderArgs {
     /// Order of the requests: fifo, sjf, wsjf, wsjf-paper, mlf or sojf [default: mlf]
     #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
     policy: Option<Policy>,
+    /// With wsjf, wsjf-paper and sojf: a request that has waited this long goes before all that
+    /// have not [default: 500ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_patience)]
+    patience: Option<u64>,
+    /// With wsjf and wsjf-paper: a run at a smaller offset of the same file goes first, if it is
+    /// larger by at most this many percent [default: 10]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_JUNCTION_PERCENT))
+    )]
+    junction: Option<u32>,
+    /// With mlf: number of bytes that a request may have to be served in its first round [default:
+    /// 1MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_quantum)]
+    quantum: Option<u64>,
+    /// With mlf: growth of the quantum with each further round [default: 2]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(i64::from(MIN_FACTOR)..)
+    )]
+    factor: Option<u32>,
     /// Join contiguous requests into runs of up to this size [default: 16MiB]
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_run: Option<u64>,
@@ -93,16 +119,30 @@ struct OrderArgs {
     predict: Option<u64>,
 }
 
-impl OrderArgs {
-    /// The rules, with the values of options where they are given.
-    fn overrule(self, treatment: StorageRules) -> StorageRules {
+impl From<OrderArgs> for StorageRules {
+    fn from(options: OrderArgs) -> Self {
+        let OrderArgs {
+            policy,
+            patience,
+            junction,
+            quantum,
+            factor,
+            max_run,
+            window,
+            concurrency,
+            predict,
+        } = options;
         StorageRules {
-            policy: self.policy.or(treatment.policy),
-            max_run: self.max_run.or(treatment.max_run),
-            window: self.window.or(treatment.window),
-            concurrency: self.concurrency.or(treatment.concurrency),
-            predict: self.predict.or(treatment.predict),
-            ..treatment
+            policy,
+            patience,
+            junction,
+            quantum,
+            factor,
+            max_run,
+            window,
+            concurrency,
+            predict,
+            ..StorageRules::default()
         }
     }
 }
@@ -120,7 +160,7 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
         IoCommand::Serve(args) => run_coordinator(args, access_path(global)?).await,
         IoCommand::Status { metrics } => {
             let path = access_path(global)?;
-            let status = match path.exists() {
+            let (status, configs) = match path.exists() {
                 true => status(&Access::load(&path)?).await?,
                 false => agent::status(&agent_folder(None)).map_err(|e| {
                     format!(
@@ -129,7 +169,7 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
                     )
                 })?,
             };
-            show::status(&status, metrics, global.json)?;
+            show::status(&status, &configs, metrics, global.json)?;
             Ok(ExitCode::SUCCESS)
         }
         IoCommand::Agent { detach: true, .. } => {
@@ -163,8 +203,7 @@ fn access_path(global: &GlobalArgs) -> Result<PathBuf, ClusterError> {
 /// Runs the coordinator until an interrupt. A coordinator that finds its old access file uses the
 /// same port and secret again, so that agents can reconnect.
 async fn run_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, CliError> {
-    let mut rules = rules(args.rules)?;
-    rules.default = args.order.overrule(rules.default);
+    let rules = rules(args.rules)?.overruled(args.order.into())?;
     let before = path.exists().then(|| Access::load(&path)).transpose()?;
     let port_before =
         before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());

@@ -224,12 +224,16 @@ class Worker:
 
     def __init__(self) -> None:
         """Take the socket, and initialise the process."""
+        import select
         import socket
 
         self._channel = socket.socket(fileno=os.dup(0))
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         self._requests: IO[bytes] = self._channel.makefile("rb")
+        # A thread that waits in `recv` is also woken when the peer has read the last answer.
+        self._arrivals = select.poll()
+        self._arrivals.register(self._channel, select.POLLIN)
         self._calls = pickling.CallReader()
         self._settings = os.environ.pop(SETTINGS_VARIABLE, "{}")
         settings = json.loads(self._settings)
@@ -313,6 +317,7 @@ class Worker:
 
     def _next(self) -> list[bytes]:
         """Return the parts of the next call; none if there are no more calls."""
+        self._arrivals.poll()
         count = self._requests.read(4)
         if len(count) < 4:
             return []

@@ -3,17 +3,25 @@
 use std::fmt::Write;
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
-use eyas_coordinator::IoStatus;
-use eyas_coordinator::ioq::{ClassId, ServerStats, Waits};
-use eyas_wire::view::io::{IoView, StorageView, WaitView};
+use eyas_coordinator::ioq::{ClassId, Config, PolicyParameters, ServerStats, Waits};
+use eyas_coordinator::{IoStatus, StorageConfigs};
+use eyas_wire::view::io::{IoView, OrderView, StorageView, WaitView};
 
 use crate::error::CliError;
 use crate::print;
 use crate::show::{Table, json};
 
-pub(crate) fn status(status: &IoStatus, metrics: bool, is_json: bool) -> Result<(), CliError> {
-    let storages =
-        status.storages.iter().map(|(name, stats)| storage(name, stats, status)).collect();
+pub(crate) fn status(
+    status: &IoStatus,
+    configs: &StorageConfigs,
+    metrics: bool,
+    is_json: bool,
+) -> Result<(), CliError> {
+    let storages = status
+        .storages
+        .iter()
+        .map(|(name, stats)| storage(name, stats, configs.get(name), status))
+        .collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
         (true, _) => print_metrics(&view),
@@ -22,7 +30,12 @@ pub(crate) fn status(status: &IoStatus, metrics: bool, is_json: bool) -> Result<
     }
 }
 
-fn storage(name: &str, stats: &ServerStats, status: &IoStatus) -> StorageView {
+fn storage(
+    name: &str,
+    stats: &ServerStats,
+    config: Option<&Config>,
+    status: &IoStatus,
+) -> StorageView {
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
     let wait = |(class, waits): (&ClassId, &Waits)| WaitView {
         class: status.classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
@@ -33,6 +46,7 @@ fn storage(name: &str, stats: &ServerStats, status: &IoStatus) -> StorageView {
     };
     StorageView {
         name: name.to_owned(),
+        order: config.map(order),
         queued: stats.queued,
         outstanding: stats.outstanding,
         concurrency: stats.concurrency,
@@ -50,6 +64,38 @@ fn storage(name: &str, stats: &ServerStats, status: &IoStatus) -> StorageView {
         sequential_as_granted: stats.ordered.contiguous_fraction(),
         waits: stats.waits.iter().map(wait).collect(),
     }
+}
+
+fn order(config: &Config) -> OrderView {
+    let PolicyParameters { patience_us, junction_percent, quantum_bytes, factor } =
+        config.policy.parameters();
+    OrderView {
+        policy: config.policy.name().to_owned(),
+        patience_us,
+        junction_percent,
+        quantum_bytes,
+        factor,
+        max_run_bytes: config.max_run_bytes,
+        window_us: config.window_us,
+        predict_us: config.margin_us,
+    }
+}
+
+/// The policy and its parameters in one line, in the words of the file of rules.
+fn order_line(order: &OrderView) -> String {
+    let size = |name, bytes: Option<u64>| Some(format!("{name} {}", format_bytes(bytes?)));
+    let time = |name, us: Option<u64>| Some(format!("{name} {}", format_duration_us(us?)));
+    let parts = [
+        Some(order.policy.clone()),
+        time("patience", order.patience_us),
+        order.junction_percent.map(|percent| format!("junction {percent} %")),
+        size("quantum", order.quantum_bytes),
+        order.factor.map(|factor| format!("factor {factor}")),
+        size("max_run", Some(order.max_run_bytes)),
+        time("window", Some(order.window_us)),
+        time("predict", order.predict_us),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn print(view: &IoView) -> Result<(), CliError> {
@@ -89,7 +135,19 @@ fn print(view: &IoView) -> Result<(), CliError> {
             storage.revoked.to_string(),
         ]);
     }
-    table.print()
+    table.print()?;
+    if view.storages.iter().all(|storage| storage.order.is_none()) {
+        return Ok(());
+    }
+    let mut orders = Table::new(&["STORAGE", "ORDER"]);
+    for storage in &view.storages {
+        orders.row(vec![
+            storage.name.clone(),
+            storage.order.as_ref().map_or_else(String::new, order_line),
+        ]);
+    }
+    print::text("\n")?;
+    orders.print()
 }
 
 fn print_metrics(view: &IoView) -> Result<(), CliError> {
