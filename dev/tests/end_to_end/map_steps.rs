@@ -1,6 +1,7 @@
 //! Map steps of job files: iterations give what one process computes, steps run in order, and what
 //! cannot run is refused before anything does.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
@@ -74,16 +75,72 @@ fn numbers(below: u64) -> impl FnMut() -> u64 {
     }
 }
 
+/// Coordinates of points or centroids, the first column of each line.
+fn points(lines: &str) -> Vec<[f64; 2]> {
+    let point = |line: &str| {
+        let (x, y) = line.split('\t').next()?.split_once(',')?;
+        Some([x.parse().ok()?, y.parse().ok()?])
+    };
+    lines.lines().map(|line| point(line).expect("a point")).collect()
+}
+
+/// The centroids after some passes of Lloyd's algorithm, without any of eyas.
+fn plain_means(points: &[[f64; 2]], mut centroids: Vec<[f64; 2]>, passes: u32) -> Vec<[f64; 2]> {
+    for _ in 0..passes {
+        let mut sums = vec![(0.0, [0.0; 2]); centroids.len()];
+        for [x, y] in points {
+            let square = |place: &usize| {
+                (centroids[*place][0] - x).powi(2) + (centroids[*place][1] - y).powi(2)
+            };
+            let all = 0..centroids.len();
+            let nearest = all.min_by(|a, b| square(a).total_cmp(&square(b))).unwrap();
+            let (count, [sum_x, sum_y]) = &mut sums[nearest];
+            (*count, *sum_x, *sum_y) = (*count + 1.0, *sum_x + x, *sum_y + y);
+        }
+        centroids = sums.iter().map(|(count, [x, y])| [x / count, y / count]).collect();
+    }
+    centroids
+}
+
+/// The ranks after some passes of PageRank, without any of eyas.
+fn plain_ranks(links: &str, passes: u32) -> BTreeMap<String, f64> {
+    let graph: BTreeMap<_, Vec<_>> = links
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(page, links)| (page, links.split_whitespace().collect()))
+        .collect();
+    let mut ranks: BTreeMap<String, f64> =
+        graph.keys().map(|page| ((*page).to_owned(), 1.0)).collect();
+    for _ in 0..passes {
+        let linked = graph.values().flatten().chain(graph.keys());
+        let mut new: BTreeMap<String, f64> =
+            linked.map(|page| ((*page).to_owned(), 0.15)).collect();
+        new.extend(ranks.keys().map(|page| (page.clone(), 0.15)));
+        for (page, links) in &graph {
+            for link in links {
+                *new.get_mut(*link).unwrap() += 0.85 * ranks[*page] / links.len() as f64;
+            }
+        }
+        ranks = new;
+    }
+    ranks
+}
+
+/// Results are rounded to 9 decimals in each pass.
+fn are_near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6
+}
+
 #[test]
 fn k_means_gives_the_centroids_that_one_process_finds() {
     let cluster = cluster();
     let mut number = numbers(1000);
-    let mut points = String::new();
+    let mut content = String::new();
     for place in 0..3000 {
         let (x, y) = [(0, 0), (5, 1), (2, 6)][place % 3];
-        let _ = writeln!(points, "{x}.{:03},{y}.{:03}", number(), number());
+        let _ = writeln!(content, "{x}.{:03},{y}.{:03}", number(), number());
     }
-    put(&cluster, "points", &points);
+    put(&cluster, "points", &content);
     cluster.write("begin.tsv", "0,0\n1,1\n2,2\n");
     let (eyas, text) = (beside("eyas"), beside("eyas-text"));
     cluster.write(
@@ -106,6 +163,18 @@ fn k_means_gives_the_centroids_that_one_process_finds() {
     assert_eq!(lines(&cluster, "/means/part-*"), alone(&cluster, &script));
     let passes: u32 = cluster.read("passes").trim().parse().unwrap();
     assert!((3..30).contains(&passes), "{passes} passes");
+    let read = lines(&cluster, "/means/part-*").join("\n");
+    let mut found = points(&read);
+    let mut expected =
+        plain_means(&points(&content), vec![[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]], passes);
+    [&mut found, &mut expected]
+        .into_iter()
+        .for_each(|all| all.sort_by(|a, b| a[0].total_cmp(&b[0])));
+    let pairs = found.iter().flatten().zip(expected.iter().flatten());
+    assert!(
+        pairs.clone().count() == 6 && pairs.clone().all(|(a, b)| are_near(*a, *b)),
+        "{found:?} {expected:?}"
+    );
     let last = format!("map step `means`, pass {passes} of 30: ");
     assert!(said.contains(&last) && !said.contains(&format!("pass {}", passes + 1)), "{said}");
     // The outputs of the other passes are gone.
@@ -144,6 +213,13 @@ fn page_rank_gives_the_ranks_that_one_process_finds() {
     let expected =
         alone(&cluster, &format!("cp links r; for n in 1 2 3 4 5; do {pass} done; cat r"));
     assert_eq!(lines(&cluster, "/ranks/5/part-*"), expected);
+    let plain = plain_ranks(&links, 5);
+    assert_eq!(expected.len(), plain.len());
+    for line in &expected {
+        let columns: Vec<_> = line.split('\t').collect();
+        let rank = columns[2].parse().unwrap();
+        assert!(are_near(rank, plain[columns[0]]), "{line}: {}", plain[columns[0]]);
+    }
     // All passes are kept, and what is after the step has run.
     let first = alone(&cluster, &format!("cp links r; {pass} cut -f1,3 r"));
     assert_eq!(lines(&cluster, "/first/part-*"), first);
