@@ -10,6 +10,7 @@ use eyas_client::types::dfs::FileName;
 
 use eyas_client::{JobStep, JobSteps, MapError, MapStep, PassOutput, StepTasks, TaskFieldsError};
 use indicatif::ProgressBar;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
 use super::SubmitArgs;
@@ -277,18 +278,18 @@ impl Driver<'_> {
             });
             let before = std::mem::replace(last, output);
             let is_settled = match &pass.until {
-                Some(until) => match self.until(until).await? {
-                    Some(is_settled) => is_settled,
-                    None => return Ok(false),
-                },
-                None => false,
+                Some(until) => self.until(until).await,
+                None => Ok(Some(false)),
             };
+            // Also if `until` has failed: one output stays.
             if let Some(before) = before.filter(|_| !step.keep) {
                 let files = connect(self.global).await?.files().await?;
                 remove(&files, &before).await?;
             }
-            if is_settled {
-                break;
+            match is_settled? {
+                None => return Ok(false),
+                Some(true) => break,
+                Some(false) => {}
             }
             if number == step.passes() && pass.until.is_some() {
                 say!("{title}: `until` has not ended the step, which ends after its last pass");
@@ -304,16 +305,24 @@ impl Driver<'_> {
     /// Whether the command says that no pass follows; `None` after an interrupt.
     async fn until(&mut self, command: &str) -> Result<Option<bool>, CliError> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", command]).stdin(Stdio::null()).kill_on_drop(true);
+        shell.args(["-c", command]).stdin(Stdio::null()).process_group(0);
         // Commands of eyas in it use the same cluster.
         if let Some(access) = &self.global.access {
             shell.env("EYAS_ACCESS", access);
         } else if let Some(cluster) = &self.global.cluster {
             shell.env("EYAS_CLUSTER", cluster).env_remove("EYAS_ACCESS");
         }
+        let mut running = shell.spawn()?;
         let status = tokio::select! {
-            status = shell.status() => status?,
-            () = self.interrupt.received() => return Ok(None),
+            status = running.wait() => status?,
+            () = self.interrupt.received() => {
+                if let Some(group) = running.id().and_then(|id| Pid::from_raw(id as i32)) {
+                    // A group that has just ended needs no signal.
+                    let _ = kill_process_group(group, Signal::TERM);
+                }
+                running.wait().await?;
+                return Ok(None);
+            }
         };
         match status.code() {
             Some(0) => Ok(Some(true)),
