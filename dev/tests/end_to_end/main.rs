@@ -44,6 +44,7 @@ mod lists;
 mod local_clusters;
 mod main_job;
 mod map;
+mod map_steps;
 mod matchmaking;
 mod messages;
 mod mount;

@@ -13,6 +13,7 @@ use crate::error::INTERRUPTED;
 use crate::print::say;
 
 /// After the first interrupt, the command cleans up and ends; after the second, it ends at once.
+#[derive(Clone)]
 pub(crate) struct Interrupt {
     is_received: watch::Receiver<bool>,
     final_message: Arc<Mutex<Option<String>>>,

@@ -46,12 +46,14 @@ mod copies;
 mod elements;
 mod error;
 mod input;
+mod map_step;
 mod missing;
 mod names;
 mod output;
 mod paths;
 mod placeholders;
 mod read;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -62,12 +64,16 @@ use elements::{Elements, add_outputs};
 pub use error::{ArrayLength, JobFileError, TaskFieldsError};
 use input::{AddedTasks, TaskIds, part_of};
 pub use input::{ArrayIndex, InputFields};
+pub use map_step::{MapStep, MapStepError, PassOutput};
 use names::{CommandText, of_values};
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
 use paths::{declared_as, declares_number, kept_path, without_dot};
 use placeholders::WrongWord;
-pub use read::{draft_job, read_job_file, read_job_text};
+pub use read::{
+    JobStep, JobSteps, StepTasks, draft_job, read_job_file, read_job_steps, read_job_text,
+};
+pub use steps::StepOrderError;
 pub use values::{
     ByteRange, ByteRangeError, Bytes, CommandWords, Duration, OneOrMore, RecordRange,
     RecordRangeError,
@@ -83,6 +89,9 @@ pub const CPUS: RangeInclusive<f64> = 0.001..=1_000_000.0;
 pub struct TaskFields {
     /// Name by which other tasks of the file refer to this task.
     pub id: Option<String>,
+    /// Ids of map steps that end before the task.
+    #[serde(deserialize_with = "one_or_more")]
+    pub after: Vec<String>,
     /// Program and arguments.
     pub command: CommandWords,
     /// Whether the task runs no command.
@@ -364,6 +373,9 @@ impl TaskFields {
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
+        if let Some(id) = self.after.first() {
+            return Err(TaskFieldsError::AfterNoMap(id.clone()));
+        }
         let program = match (self.noop, self.command.0.is_empty()) {
             (true, true) => Program::Noop,
             (false, false) => {

@@ -57,8 +57,9 @@ pub use get::{DownloadFolder, GetError, GetProgress, GetRequest};
 pub use globs::{ClusterFilesError, cluster_files, cluster_files_to_read};
 pub use jobfile::{
     ArrayIndex, ArrayLength, ByteRange, ByteRangeError, Bytes, CPUS, CommandWords, Duration,
-    InputFields, JobFileError, Keep, OneOrMore, OutputFields, RecordRange, RecordRangeError,
-    TaskFields, TaskFieldsError, check_requirements, draft_job, read_job_file, read_job_text,
+    InputFields, JobFileError, JobStep, JobSteps, Keep, MapStep, MapStepError, OneOrMore,
+    OutputFields, PassOutput, RecordRange, RecordRangeError, StepOrderError, StepTasks, TaskFields,
+    TaskFieldsError, check_requirements, draft_job, read_job_file, read_job_steps, read_job_text,
 };
 pub use kept::numbered;
 pub use kept_error::KeptError;

@@ -47,6 +47,7 @@ pub use worker::{MapTask, Shuffle, map_worker};
 
 use crate::client::{Client, WatchEvent};
 use crate::client_error::ClientError;
+use crate::clusters::Cluster;
 use crate::draft::{Draft, DraftError};
 use crate::jobfile::same;
 
@@ -111,8 +112,11 @@ pub struct MapJob {
     /// Whether each program reads the header of its file first: the first row, or the lines with
     /// `#` of a VCF file and those with `@` of a SAM file.
     pub repeats_header: bool,
-    /// Local files that are copied to the tasks, such as the program.
+    /// Local files that are copied to the tasks, such as the program; also files of `cluster`,
+    /// `eyas:///PATH`.
     pub inputs: Vec<String>,
+    /// The cluster, if inputs are files of it.
+    pub cluster: Option<Cluster>,
     /// Reduce of the lines that the program writes; without it, the outputs stay as they are.
     pub reduce: Option<Reduce>,
     /// Folder of the cluster in which the outputs appear; without it, the outputs stay hidden.
@@ -223,6 +227,7 @@ impl MapJob {
             by_file: false,
             repeats_header: false,
             inputs: Vec::new(),
+            cluster: None,
             reduce: None,
             to: None,
         }
@@ -310,6 +315,9 @@ impl MapJob {
         run: BlockRunId,
     ) -> Result<Draft, DraftError> {
         let mut draft = Draft::new(name);
+        if let Some(cluster) = &self.cluster {
+            draft = draft.on_cluster(cluster);
+        }
         let mut template = TaskTemplate::new(Program::Noop);
         let mut words = words;
         for path in &self.inputs {

@@ -1,22 +1,27 @@
 //! Programs over blocks of text, as Hadoop's examples define them: grep, word count, aggregate word
-//! count, join and sort.
+//! count, join and sort; and one pass of two iterations, k-means and PageRank.
 //!
 //! A map program reads its block, whole lines, from its input and writes lines `key TAB value`. A
 //! reduce program reads such lines, grouped by key, and writes results. Any shuffle can run between
-//! them, for example `LC_ALL=C sort`. The programs do not know which system runs them. They never
-//! read other files and keep no state between runs: the same block always gives the same bytes.
+//! them, for example `LC_ALL=C sort`. The programs do not know which system runs them. They read
+//! no files but those in their arguments, and keep no state between runs: the same block always
+//! gives the same bytes.
 
 #![forbid(unsafe_code)]
 
 mod counts;
 mod grep;
 mod join;
+mod k_means;
+mod page_rank;
 mod pieces;
 mod sort;
 mod trouble;
+mod units;
 mod words;
 
 use std::io::{self, BufReader, BufWriter, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -60,6 +65,16 @@ enum Program {
         #[command(subcommand)]
         step: JoinStep,
     },
+    /// One pass of k-means over points such as 1.5,-2
+    KMeans {
+        #[command(subcommand)]
+        step: KMeansStep,
+    },
+    /// One pass of PageRank over lines `page TAB links`
+    PageRank {
+        #[command(subcommand)]
+        step: PageRankStep,
+    },
     /// Lines in the order of their keys, which the shuffle establishes
     Sort { step: Step },
 }
@@ -81,12 +96,54 @@ enum JoinStep {
     Reduce,
 }
 
+#[derive(Subcommand)]
+enum KMeansStep {
+    /// The number and the sums of the points nearest to each centroid
+    Map {
+        /// Files with a centroid in the first column of each line
+        #[arg(required = true)]
+        centroids: Vec<PathBuf>,
+    },
+    /// The same, added up
+    Combine,
+    /// Lines `new centroid TAB old centroid TAB number of points`
+    Reduce,
+    /// Exits with 0 if no centroid of the reduce has moved by more than this, else with 1
+    Settled {
+        /// The distance in each dimension
+        #[arg(long, default_value = "0", value_parser = parse_units)]
+        within: i128,
+    },
+}
+
+#[derive(Subcommand)]
+enum PageRankStep {
+    /// The pages, and what each link gives
+    Map,
+    /// Lines `page TAB links TAB rank TAB rank before`
+    Reduce,
+    /// Exits with 0 if no rank of the reduce has changed by more than this, else with 1
+    Settled {
+        /// The difference
+        #[arg(long, default_value = "0", value_parser = parse_units)]
+        within: i128,
+    },
+}
+
+fn parse_units(text: &str) -> Result<i128, String> {
+    units::parse(text.as_bytes()).ok_or_else(|| "write a number of up to 9 decimals".into())
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
-    let done = run(args.program, &mut output).and_then(|()| Ok(output.flush()?));
+    let done = run(args.program, &mut output).and_then(|is_so| {
+        output.flush()?;
+        Ok(is_so)
+    });
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(trouble) => {
             if !trouble.is_closed_pipe() {
                 eprintln!("eyas-text: {trouble}");
@@ -96,9 +153,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(program: Program, output: &mut impl Write) -> Result<(), Trouble> {
+/// Runs a program; returns `false` if it looks for something that is not so.
+fn run(program: Program, output: &mut impl Write) -> Result<bool, Trouble> {
     let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     match program {
+        Program::KMeans { step: KMeansStep::Settled { within } } => {
+            return k_means::is_settled(input, within);
+        }
+        Program::PageRank { step: PageRankStep::Settled { within } } => {
+            return page_rank::is_settled(input, within);
+        }
+        Program::KMeans { step: KMeansStep::Map { centroids } } => {
+            k_means::map(&k_means::centroids(&centroids)?, input, output)
+        }
+        Program::KMeans { step: KMeansStep::Combine } => k_means::combine(input, output),
+        Program::KMeans { step: KMeansStep::Reduce } => k_means::reduce(input, output),
+        Program::PageRank { step: PageRankStep::Map } => page_rank::map(input, output),
+        Program::PageRank { step: PageRankStep::Reduce } => page_rank::reduce(input, output),
         Program::Grep { pattern, matches: false } => grep::lines(&pattern, input, output),
         Program::Grep { pattern, matches: true } => grep::matches(&pattern, input, output),
         Program::WordCount { step: Step::Map } => words::map(input, output),
@@ -116,5 +187,6 @@ fn run(program: Program, output: &mut impl Write) -> Result<(), Trouble> {
         }
         // The shuffle sorts; as in Hadoop, map and reduce copy the lines.
         Program::Sort { step: Step::Map | Step::Reduce } => sort::copy(input, output),
-    }
+    }?;
+    Ok(true)
 }

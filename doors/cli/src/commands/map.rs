@@ -10,7 +10,9 @@ use eyas_client::types::Status;
 use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName, Format};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
-use eyas_client::{Client, FileOwner, MapEvent, MapJob, MapRun, Reduce, cluster_files_to_read};
+use eyas_client::{
+    Client, Cluster, FileOwner, MapEvent, MapJob, MapRun, Reduce, cluster_files_to_read,
+};
 use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -81,73 +83,86 @@ pub(crate) struct MapArgs {
 }
 
 pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let began = Instant::now();
-    let MapArgs {
-        files,
-        to,
-        reduce,
-        reducers,
-        combine,
-        policy,
-        tasks,
-        term,
-        retries,
-        by_file,
-        header,
-        owner,
-        input,
-        program,
-    } = args;
-    let policy = policy.policy()?;
     let mut interrupt = Interrupt::listen();
-    let access = global.cluster()?.access()?;
-    let owner = owner.apply(&access)?;
-    let (client, connected, files) = tokio::select! {
-        named = named(&access, &files, global) => named?,
-        () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
-    };
-    let job = MapJob {
-        policy,
-        term: Duration::from_micros(term),
-        tasks,
-        retries,
-        by_file,
-        repeats_header: header.is_some(),
-        inputs: input,
-        reduce: reduce.map(|command| Reduce { command, reducers, combine }),
-        to: to.clone(),
-        ..MapJob::new(files, program)
-    };
-    let mut mapping = job.begin_with(client, connected).await?;
-    gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
-    let bar = bar(mapping.chunks(), global.json);
-    let abandoned = "its tasks may continue: list the job with `eyas job list`, and cancel it \
-                     with `eyas job cancel`";
-    interrupt.set_final_message(Some(abandoned.into()));
-    let worked = tokio::select! {
-        biased;
-        () = interrupt.received() => None,
-        done = work(&mut mapping, to.is_none(), owner, &bar) => Some(done),
-    };
-    bar.finish_and_clear();
-    let ended = mapping.end().await;
-    let Some(worked) = worked else { return Ok(ExitCode::from(INTERRUPTED)) };
-    let (status, files) = worked?;
-    ended?;
-    let view = MapView {
-        chunks: status.committed_chunks,
-        blocks: status.parts.len() as u64,
-        stolen: status.stolen,
-        speculated: status.speculated,
-        bytes: files.iter().map(|file| file.record.size_bytes()).sum(),
-        files: to.map(|_| files.into_iter().map(|file| file.name).collect()),
-        elapsed_us: began.elapsed().as_micros() as u64,
+    let bar = bar(global.json);
+    let Some(view) = run_pass(&args, global, &mut interrupt, &bar).await? else {
+        return Ok(ExitCode::from(INTERRUPTED));
     };
     match (global.json, &view.files) {
         (true, Some(_)) => show::json("map", &view)?,
         _ => say!("{}", summary(&view)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the program once over all blocks of the files, and shows the progress. Without a folder for
+/// the outputs, prints them. Returns `None` after an interrupt.
+pub(crate) async fn run_pass(
+    args: &MapArgs,
+    global: &GlobalArgs,
+    interrupt: &mut Interrupt,
+    bar: &ProgressBar,
+) -> Result<Option<MapView>, CliError> {
+    let began = Instant::now();
+    let cluster = global.cluster()?;
+    let job = args.job(&cluster)?;
+    let access = cluster.access()?;
+    let owner = args.owner.apply(&access)?;
+    let (client, connected, files) = tokio::select! {
+        named = named(&access, &args.files, global) => named?,
+        () = interrupt.received() => return Ok(None),
+    };
+    let mut mapping = MapJob { files, ..job }.begin_with(client, connected).await?;
+    gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
+    bar.reset();
+    bar.set_length(mapping.chunks().into());
+    let abandoned = "its tasks may continue: list the job with `eyas job list`, and cancel it \
+                     with `eyas job cancel`";
+    interrupt.set_final_message(Some(abandoned.into()));
+    let worked = tokio::select! {
+        biased;
+        () = interrupt.received() => None,
+        done = work(&mut mapping, args.to.is_none(), owner, bar) => Some(done),
+    };
+    bar.finish_and_clear();
+    let ended = mapping.end().await;
+    interrupt.set_final_message(None);
+    let Some(worked) = worked else { return Ok(None) };
+    let (status, files) = worked?;
+    ended?;
+    Ok(Some(MapView {
+        chunks: status.committed_chunks,
+        blocks: status.parts.len() as u64,
+        stolen: status.stolen,
+        speculated: status.speculated,
+        bytes: files.iter().map(|file| file.record.size_bytes()).sum(),
+        files: args.to.as_ref().map(|_| files.into_iter().map(|file| file.name).collect()),
+        elapsed_us: began.elapsed().as_micros() as u64,
+    }))
+}
+
+impl MapArgs {
+    /// The job that the arguments describe, without its files. Inputs may be files of the cluster.
+    pub fn job(&self, cluster: &Cluster) -> Result<MapJob, CliError> {
+        let reduce = |command: &String| Reduce {
+            command: command.clone(),
+            reducers: self.reducers,
+            combine: self.combine.clone(),
+        };
+        Ok(MapJob {
+            policy: self.policy.policy()?,
+            term: Duration::from_micros(self.term),
+            tasks: self.tasks,
+            retries: self.retries,
+            by_file: self.by_file,
+            repeats_header: self.header.is_some(),
+            inputs: self.input.clone(),
+            cluster: Some(cluster.clone()),
+            reduce: self.reduce.as_ref().map(reduce),
+            to: self.to.clone(),
+            ..MapJob::new(Vec::new(), self.program.clone())
+        })
+    }
 }
 
 /// Connections to the dispatcher and the file system, and the files of the file system that match
@@ -230,7 +245,7 @@ fn show_seen(seen: MapEvent, bar: &ProgressBar, progress: &mut ProgressDisplay) 
     }
 }
 
-fn summary(view: &MapView) -> String {
+pub(crate) fn summary(view: &MapView) -> String {
     let MapView { chunks, blocks, stolen, speculated, .. } = view;
     let into = |files: &Vec<FileName>| format!(" in {}", format_count(files.len() as u64, "file"));
     let into = view.files.as_ref().map_or_else(String::new, into);
@@ -245,12 +260,13 @@ fn summary(view: &MapView) -> String {
     )
 }
 
-fn bar(chunks: u32, is_hidden: bool) -> ProgressBar {
+/// The bar of a job over blocks, also of one pass after the other.
+pub(crate) fn bar(is_hidden: bool) -> ProgressBar {
     if is_hidden {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{wide_bar:.green} {pos} of {len} chunks, {elapsed}");
-    let bar =
-        ProgressBar::with_draw_target(Some(chunks.into()), ProgressDrawTarget::stderr_with_hz(10));
+    let style =
+        ProgressStyle::with_template("{prefix}{wide_bar:.green} {pos} of {len} chunks, {elapsed}");
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     bar.with_style(style.expect("a valid template"))
 }

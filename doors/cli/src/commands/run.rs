@@ -25,6 +25,7 @@ use crate::waiting::{self, ProgressDisplay};
 use crate::words::OutputWord;
 use crate::{report as pages, show};
 use draft::draft;
+pub(crate) use dry_run::print_commands;
 use halt::HaltWatch;
 use kept_results::KeptResults;
 use own_cluster::{RunPool, private_folder, start_own};
@@ -89,7 +90,7 @@ pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitC
     let resumption = Resumption::of(&draft, &args.command, &args.resume)?;
     if args.results.dry_run {
         progress.clear();
-        dry_run::print_commands(&TaskTexts::of(&draft), &resumption.done())?;
+        print_commands(&TaskTexts::of(&draft), &resumption.done())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(code) = resumption.say(draft.len() as u64) {

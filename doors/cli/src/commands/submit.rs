@@ -1,9 +1,12 @@
-//! `eyas submit`: submits the job of a job file.
+//! `eyas submit`: submits the job of a job file, or drives the steps of one with map steps.
+
+mod steps;
 
 use clap::Args;
 use eyas_client::types::{Distribution, JobId};
-use eyas_client::{Client, read_job_file};
+use eyas_client::{Client, Draft, TaskTexts, read_job_file, read_job_steps};
 
+use crate::commands::run::print_commands;
 use crate::connect::connect;
 use crate::error::{CliError, INTERRUPTED};
 use crate::exit_code::ExitCode;
@@ -38,13 +41,28 @@ pub(crate) struct SubmitArgs {
     /// then
     #[arg(long, value_name = "RULE", value_parser = ["never"], hide_possible_values = true)]
     halt: Option<String>,
+    /// Print the command of each task, or of each step of a file with [[map]] tables, and submit
+    /// nothing
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
     #[command(flatten)]
     reconnect: ReconnectArgs,
 }
 
 pub(crate) async fn submit(args: SubmitArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut interrupt = Interrupt::listen();
+    if (args.wait || args.dry_run)
+        && let Some(steps) = read_job_steps(&args.file)?
+    {
+        return steps::run(&args, &steps, global, interrupt).await;
+    }
     let progress = ProgressDisplay::begin();
+    if args.dry_run {
+        let draft = draft_file(&args, global, &progress).await;
+        progress.clear();
+        print_commands(&TaskTexts::of(&draft?), &[])?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let submitted = submit_file(&args, global, &progress, &mut interrupt).await;
     let Some((mut client, job)) = submitted.inspect_err(|_| progress.clear())? else {
         progress.clear();
@@ -78,20 +96,10 @@ async fn submit_file(
     progress: &ProgressDisplay,
     interrupt: &mut Interrupt,
 ) -> Result<Option<(Client, JobId)>, CliError> {
-    let cluster = global.cluster()?;
-    let mut draft = tokio::select! {
-        draft = read_job_file(&args.file, args.priority, &cluster, progress.preparing()) => draft?,
+    let draft = tokio::select! {
+        draft = draft_file(args, global, progress) => draft?,
         () = interrupt.received() => return Ok(None),
     };
-    if args.reuse {
-        draft.reuse_results();
-    }
-    if args.halt.is_some() {
-        draft.halt_if_all_fail(false);
-    }
-    if let Some(distribution) = args.distribution {
-        draft.distribute(distribution);
-    }
     if draft.is_empty() {
         return Err(
             format!("{} has no tasks: {}", args.file, how_to_write_a_task(&args.file)).into()
@@ -100,6 +108,34 @@ async fn submit_file(
     let mut client = connect(global).await?;
     let job = waiting::submit(&mut client, draft, progress, interrupt).await?;
     Ok(job.map(|job| (client, job)))
+}
+
+/// The job of the file, as the options change it.
+async fn draft_file(
+    args: &SubmitArgs,
+    global: &GlobalArgs,
+    progress: &ProgressDisplay,
+) -> Result<Draft, CliError> {
+    let cluster = global.cluster()?;
+    let read = read_job_file(&args.file, args.priority, &cluster, progress.preparing());
+    let mut draft = read.await?;
+    args.apply(&mut draft);
+    Ok(draft)
+}
+
+impl SubmitArgs {
+    /// Lets the options change a job of the file.
+    fn apply(&self, draft: &mut Draft) {
+        if self.reuse {
+            draft.reuse_results();
+        }
+        if self.halt.is_some() {
+            draft.halt_if_all_fail(false);
+        }
+        if let Some(distribution) = self.distribution {
+            draft.distribute(distribution);
+        }
+    }
 }
 
 fn how_to_write_a_task(file: &str) -> &'static str {

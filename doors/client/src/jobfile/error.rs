@@ -8,6 +8,8 @@ use eyas_types::{Name, PolicyError, Template};
 use thiserror::Error;
 
 use crate::draft::{DraftError, NO_ITEM};
+use crate::jobfile::map_step::MapStepError;
+use crate::jobfile::steps::StepOrderError;
 use crate::jobfile::values::{ByteRangeError, RecordRangeError};
 use crate::sources::{MAX_LINE_BYTES, SourceError};
 
@@ -132,6 +134,24 @@ pub enum TaskFieldsError {
          line, and give the file a name that ends in .jsonl"
     )]
     JsonDocument,
+    /// The file has map steps, but is read as the tasks of one job.
+    #[error(
+        "a map step is driven by the command that waits for it: run the file with `eyas submit \
+         --wait FILE`"
+    )]
+    MapSteps,
+    /// A map step is wrong.
+    #[error(transparent)]
+    MapStep(#[from] MapStepError),
+    /// The order of the steps is wrong.
+    #[error(transparent)]
+    StepOrder(#[from] StepOrderError),
+    /// `after` in a job without map steps.
+    #[error(
+        "`after` names `{0}`, but the file has no map step: leave `after` out, or name the map \
+         step in a [[map]] table of the same file, in TOML"
+    )]
+    AfterNoMap(String),
     /// `[task]` in place of `[[task]]`.
     #[error("write [[task]] with two brackets on each side: a job file has a list of tasks")]
     SingleBrackets,

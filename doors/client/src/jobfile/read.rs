@@ -1,4 +1,4 @@
-//! Reading a job file: TOML with `[[task]]` tables, or JSON lines.
+//! Reading a job file: TOML with `[[task]]` and `[[map]]` tables, or JSON lines.
 
 use eyas_types::Distribution;
 use eyas_types::mistake::{line_at, plainly};
@@ -6,8 +6,10 @@ use serde::Deserialize;
 
 use super::error::{JobFileError, TaskFieldsError};
 use super::input::TaskIds;
+use super::map_step::MapStep;
+use super::steps::{Table, in_order};
 use super::values::some_number;
-use super::{TaskFields, check_terms, wrong_key};
+use super::{InputFields, TaskFields, check_terms, wrong_key};
 use crate::clusters::Cluster;
 use crate::draft::{Draft, SubmitProgress};
 use crate::sources::MAX_LINE_BYTES;
@@ -28,6 +30,8 @@ pub(super) struct JobFile {
     distribution: Option<toml::Spanned<String>>,
     #[serde(default)]
     task: Vec<toml::Spanned<TaskFields>>,
+    #[serde(default)]
+    map: Vec<toml::Spanned<MapStep>>,
 }
 
 /// What a job file says of all its tasks.
@@ -56,6 +60,40 @@ impl Mistake {
 
 /// Tasks, each with the line where it begins.
 type LocatedTasks = Vec<(usize, TaskFields)>;
+
+/// The tables of a job file.
+struct Tables {
+    head: JobFileHead,
+    tasks: LocatedTasks,
+    /// Map steps, each with the line where it begins.
+    maps: Vec<(usize, MapStep)>,
+}
+
+/// A job file with map steps.
+pub struct JobSteps {
+    file: String,
+    head: JobFileHead,
+    /// The steps in the order in which they run.
+    pub steps: Vec<JobStep>,
+}
+
+/// A step of a job file.
+pub enum JobStep {
+    /// Tasks that are one job.
+    Tasks(StepTasks),
+    /// A map step, and the line where it begins.
+    Map(usize, Box<MapStep>),
+}
+
+/// Tasks of a step.
+pub struct StepTasks(LocatedTasks);
+
+impl StepTasks {
+    /// The lines where the tables of the tasks begin.
+    pub fn lines(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|(line, _)| *line)
+    }
+}
 
 /// Reads a job file. If its name ends in `.jsonl` or `.ndjson`, it has a task on each line;
 /// otherwise it is TOML. Tasks without a priority get `priority`, else that of the file, else 0.
@@ -99,15 +137,123 @@ pub async fn read_job_text(
         column,
         why,
     };
-    let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
-        (JobFileHead::default(), read_lines(text).map_err(wrong)?)
-    } else if file.ends_with(".json") {
-        return Err(wrong(Mistake::at(1, TaskFieldsError::JsonDocument)));
-    } else if file.ends_with(".yaml") || file.ends_with(".yml") {
-        return Err(wrong(Mistake::at(1, TaskFieldsError::Yaml)));
-    } else {
-        read_toml(text).map_err(wrong)?
+    let Tables { head, tasks, maps } = read_tables(file, text).map_err(wrong)?;
+    if let Some((line, _)) = maps.first() {
+        return Err(wrong(Mistake::at(*line, TaskFieldsError::MapSteps)));
+    }
+    let drafted = draft_tasks(file, &head, tasks, priority, cluster, see).await;
+    drafted.map_err(wrong)
+}
+
+/// Reads the steps of a job file with map steps; `None` if it has no map steps.
+///
+/// # Errors
+/// The first mistake, with its line. Mistakes in tasks that only a look at their inputs shows are
+/// found by [`JobSteps::draft`].
+pub fn read_job_steps(file: &str) -> Result<Option<JobSteps>, JobFileError> {
+    let at = |line, column, why| JobFileError { file: file.to_owned(), line, column, why };
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| at(None, None, TaskFieldsError::Unreadable(e)))?;
+    let tables = read_tables(file, &text);
+    let tables = tables.map_err(|Mistake { line, column, why }| at(Some(line), column, why))?;
+    if tables.maps.is_empty() {
+        return Ok(None);
+    }
+    let Tables { head, tasks, maps } = tables;
+    let steps = steps_of(tasks, maps)
+        .map_err(|Mistake { line, column, why }| at(Some(line), column, why))?;
+    Ok(Some(JobSteps { file: file.to_owned(), head, steps }))
+}
+
+impl JobSteps {
+    /// Whether the file asks for results of earlier jobs.
+    pub fn reuses(&self) -> bool {
+        self.head.reuse
+    }
+
+    /// A mistake at a line of the file.
+    pub fn mistake(&self, line: usize, why: TaskFieldsError) -> JobFileError {
+        JobFileError { file: self.file.clone(), line: Some(line), column: None, why }
+    }
+
+    /// The job of the tasks of a step, as [`read_job_file`] makes it. Files that earlier steps
+    /// write exist only when these steps have ended.
+    ///
+    /// # Errors
+    /// The first mistake, with its line.
+    pub async fn draft(
+        &self,
+        tasks: &StepTasks,
+        priority: Option<i32>,
+        cluster: &Cluster,
+        see: impl FnMut(SubmitProgress) + Send + 'static,
+    ) -> Result<Draft, JobFileError> {
+        let tasks = tasks.0.clone();
+        let drafted = draft_tasks(&self.file, &self.head, tasks, priority, cluster, see).await;
+        drafted.map_err(|Mistake { line, why, .. }| self.mistake(line, why))
+    }
+}
+
+/// Checks the map steps, and puts the tables into the order in which they run.
+fn steps_of(
+    mut tasks: LocatedTasks,
+    mut maps: Vec<(usize, MapStep)>,
+) -> Result<Vec<JobStep>, Mistake> {
+    for (line, step) in &maps {
+        step.check().map_err(|why| Mistake::at(*line, why.into()))?;
+        if step.command.0.is_empty() {
+            return Err(Mistake::at(*line, TaskFieldsError::NoCommand));
+        }
+    }
+    let mut located: Vec<_> =
+        tasks.iter().map(|(line, task)| (*line, table_of_task(task))).collect();
+    located.extend(maps.iter().map(|(line, step)| {
+        let after = step.after.iter().map(String::as_str).collect();
+        (*line, Table { id: step.id.as_deref(), is_map: true, after, reads: Vec::new() })
+    }));
+    located.sort_by_key(|(line, _)| *line);
+    let (lines, tables): (Vec<_>, Vec<_>) = located.into_iter().unzip();
+    let order = in_order(&tables).map_err(|(place, why)| Mistake::at(lines[place], why.into()))?;
+    let is_map: Vec<_> = tables.iter().map(|table| table.is_map).collect();
+    let steps = order.into_iter().map(|places| match is_map[places[0]] {
+        true => {
+            let found = maps.iter().position(|(line, _)| *line == lines[places[0]]);
+            let (line, step) = maps.swap_remove(found.expect("the line of a map step"));
+            JobStep::Map(line, Box::new(step))
+        }
+        false => {
+            let is_here = |line: &usize| places.iter().any(|place| lines[*place] == *line);
+            let here = tasks.extract_if(.., |(line, _)| is_here(line));
+            let without_after =
+                here.map(|(line, task)| (line, TaskFields { after: Vec::new(), ..task }));
+            JobStep::Tasks(StepTasks(without_after.collect()))
+        }
+    });
+    Ok(steps.collect())
+}
+
+fn table_of_task(task: &TaskFields) -> Table<'_> {
+    let read = |input| match input {
+        &InputFields::Output { ref task, .. } => Some(task.as_str()),
+        _ => None,
     };
+    Table {
+        id: task.id.as_deref(),
+        is_map: false,
+        after: task.after.iter().map(String::as_str).collect(),
+        reads: task.inputs.iter().filter_map(read).collect(),
+    }
+}
+
+/// The job of these tasks of a file.
+async fn draft_tasks(
+    file: &str,
+    head: &JobFileHead,
+    tasks: LocatedTasks,
+    priority: Option<i32>,
+    cluster: &Cluster,
+    see: impl FnMut(SubmitProgress) + Send + 'static,
+) -> Result<Draft, Mistake> {
     let stem =
         std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
     let mut draft =
@@ -118,9 +264,23 @@ pub async fn read_job_text(
     let mut known = TaskIds::default();
     for (line, mut fields) in tasks {
         fields.priority = fields.priority.or(priority).or(head.priority);
-        fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(Mistake::at(line, why)))?;
+        fields.add_to(&mut draft, &mut known).await.map_err(|why| Mistake::at(line, why))?;
     }
     Ok(draft)
+}
+
+/// The tables of a text, by the extension of the file.
+fn read_tables(file: &str, text: &str) -> Result<Tables, Mistake> {
+    if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
+        let (head, tasks) = (JobFileHead::default(), read_lines(text)?);
+        Ok(Tables { head, tasks, maps: Vec::new() })
+    } else if file.ends_with(".json") {
+        Err(Mistake::at(1, TaskFieldsError::JsonDocument))
+    } else if file.ends_with(".yaml") || file.ends_with(".yml") {
+        Err(Mistake::at(1, TaskFieldsError::Yaml))
+    } else {
+        read_toml(text)
+    }
 }
 
 /// A job of these tasks, for programs that make their tasks themselves. Tasks may read outputs of
@@ -254,7 +414,7 @@ fn other_format(text: &str) -> Option<TaskFieldsError> {
     }
 }
 
-fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
+fn read_toml(text: &str) -> Result<Tables, Mistake> {
     let line_of = |offset: usize| line_at(text, offset);
     let file: JobFile = toml::from_str(text).map_err(|e| toml_mistake(text, &e))?;
     let located = |text: Option<toml::Spanned<String>>| {
@@ -301,7 +461,9 @@ fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
         never_halts: file.halt.is_some(),
         distribution,
     };
-    Ok((head, tasks.collect::<Result<_, _>>()?))
+    let maps = file.map.into_iter();
+    let maps = maps.map(|step| (line_of(step.span().start), step.into_inner())).collect();
+    Ok(Tables { head, tasks: tasks.collect::<Result<_, _>>()?, maps })
 }
 
 /// A comment ends with its line, and must not swallow the bracket.

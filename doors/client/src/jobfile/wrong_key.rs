@@ -46,6 +46,10 @@ fn reads_inputs(value: &Value) -> Result<(), String> {
     one_or_more::<_, InputFields>(value).map(drop).map_err(|e| e.to_string())
 }
 
+fn reads_texts(value: &Value) -> Result<(), String> {
+    one_or_more::<_, String>(value).map(drop).map_err(|e| e.to_string())
+}
+
 fn reads_outputs(value: &Value) -> Result<(), String> {
     one_or_more::<_, OutputFields>(value).map(drop).map_err(|e| e.to_string())
 }
@@ -64,9 +68,12 @@ const REQUIREMENTS: Key = key(
 );
 const RANK: Key = key("rank", "an expression, in quotes", r#""local_bytes""#, reads::<String>);
 
+const AFTER: Key = key("after", "a list of ids, each in quotes", r#"["ranks"]"#, reads_texts);
+
 /// The keys of a task.
 const TASK: &[Key] = &[
     key("id", "the name of the task, in quotes", r#""frames""#, reads::<String>),
+    AFTER,
     key(
         "command",
         "a list of words, each in quotes",
@@ -133,6 +140,44 @@ const FILE: &[Key] = &[
         r#"[{"command": ["true"]}]"#,
         reads::<Vec<serde_json::Map<String, Value>>>,
     ),
+    key(
+        "map",
+        "a list of map steps, each of which begins with [[map]]",
+        r#"[{"files": "/a.csv", "command": ["cat"]}]"#,
+        reads::<Vec<serde_json::Map<String, Value>>>,
+    ),
+];
+
+/// The keys of a map step.
+const MAP: &[Key] = &[
+    key("id", "the name of the step, in quotes", r#""ranks""#, reads::<String>),
+    AFTER,
+    key("files", "a file of the cluster, or a list", r#""/data/*.csv""#, reads_texts),
+    key("command", "a list of words, each in quotes", r#"["grep", "M31"]"#, reads::<CommandWords>),
+    key("reduce", "a shell command, in quotes", r#""uniq -c""#, reads::<String>),
+    key("reducers", "a whole number", "2", reads::<Number<u32>>),
+    key("combine", "a shell command, in quotes", r#""uniq""#, reads::<String>),
+    key("to", "a folder of the cluster, in quotes", r#""/data/ranks""#, reads::<String>),
+    key("inputs", "a list of files", r#"["centroids.tsv"]"#, reads_texts),
+    key("policy", "the name of a policy, in quotes", r#""lean""#, reads::<String>),
+    key("alpha", "a share, or \"auto\"", "0.5", reads::<Number<String>>),
+    key("beta", "a weight", "0.5", reads::<Number<f64>>),
+    key("min_block", "a size", r#""8MiB""#, reads::<Bytes>),
+    key("waves", "a whole number", "3", reads::<Number<u32>>),
+    key("tasks", "a whole number", "4", reads::<Number<u32>>),
+    key("term", "a duration", r#""10s""#, reads::<Duration>),
+    key("retries", "a whole number of at least 0", "2", reads::<Number<u32>>),
+    key("by_file", "true or false", "true", reads::<bool>),
+    key("header", "`repeat`, in quotes", r#""repeat""#, reads::<String>),
+    key("repeat", "a maximum number of passes", "10", reads::<Number<u32>>),
+    key("first", "what {previous} is in the first pass", r#""/data/links""#, reads_texts),
+    key(
+        "until",
+        "a shell command, in quotes",
+        r#""eyas dfs cat '{to}/*' | near""#,
+        reads::<String>,
+    ),
+    key("keep", "true or false", "true", reads::<bool>),
 ];
 
 /// The keys of an input that is a table.
@@ -189,6 +234,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("gpu", "resources"),
     ("gpus", "resources"),
     ("mem", "memory"),
+    ("program", "command"),
     ("run", "command"),
     ("threads", "cpus"),
     ("time", "timeout"),
@@ -340,13 +386,16 @@ impl Check {
             // Where an element of the list is wrong, it says more than the list.
             let elements = match key.name {
                 "task" if of == "a job file" => Some(("a task", TASK)),
-                "inputs" => Some(("an input", INPUT)),
+                "map" if of == "a job file" => Some(("a map step", MAP)),
+                "inputs" if of != "a map step" => Some(("an input", INPUT)),
                 "outputs" => Some(("an output", OUTPUT)),
                 _ => None,
             };
             let inner = elements.and_then(|(of, keys)| match &node.inside {
                 Inside::List(list) => list.iter().find_map(|element| self.table(element, of, keys)),
-                Inside::Table(_) if of != "a task" => self.table(node, of, keys),
+                Inside::Table(_) if !["a task", "a map step"].contains(&of) => {
+                    self.table(node, of, keys)
+                }
                 _ => None,
             });
             let wrong = || {
@@ -489,7 +538,9 @@ mod tests {
         assert_eq!(known(output), names(OUTPUT));
         let Err(file) = toml::from_str::<JobFile>("x = 1") else { panic!("it has no key x") };
         assert_eq!(known(file.message().to_owned()), names(FILE));
-        for key in [TASK, FILE, INPUT, OUTPUT].into_iter().flatten() {
+        let map = serde_json::from_str::<super::super::MapStep>(r#"{"?": 1}"#);
+        assert_eq!(known(map.unwrap_err().to_string()), names(MAP));
+        for key in [TASK, FILE, MAP, INPUT, OUTPUT].into_iter().flatten() {
             assert_eq!((key.read)(&parsed(key.example)), Ok(()), "{}", key.name);
         }
     }
@@ -507,7 +558,7 @@ mod tests {
                  = { gpu = 1 }",
         ),
         ("mem = \"4GB\"", "the nearest key is `memory`: write memory = \"4GB\""),
-        ("zzz = 1", "`zzz` is not a key of a task: write one of id, command, noop, each, "),
+        ("zzz = 1", "`zzz` is not a key of a task: write one of id, after, command, noop, each, "),
         ("name = \"x\"", "3: `name` is a key of the whole job: write it before the first"),
         (
             "cpus = \"many\"",
@@ -581,6 +632,14 @@ mod tests {
             ("command = [\"true\"]", "1: `command` is a key of a task: write [[task]] on a line "),
             ("names = \"x\"", "1: `names` is not a key of a job file: the nearest key is `name`"),
             ("reuse = 1", "1: `reuse` cannot be 1: it is true or false. Write reuse = true"),
+            (
+                "[[map]]\nfiles = \"/a\"\nreducer = 2",
+                "3: `reducer` is not a key of a map step: the nearest key is `reducers`: write",
+            ),
+            (
+                "[[map]]\nwaves = \"many\"",
+                "2: `waves` cannot be \"many\": it is a whole number. Write waves = 3",
+            ),
             ("task = 5", "1: `task` cannot be 5: it is a list of tasks, each of which begins with"),
         ] {
             let said = toml(text);

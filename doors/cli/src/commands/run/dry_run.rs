@@ -1,4 +1,5 @@
-//! `eyas run --dry-run`: prints the command of each task as a shell would read it.
+//! `--dry-run` of `eyas run` and `eyas submit`: prints the command of each task as a shell would read
+//! it.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -10,7 +11,7 @@ use crate::words::command_line;
 
 /// Prints the command of each task that an earlier run has not `done` on a line. On a terminal,
 /// characters that would act on it are escaped.
-pub(super) fn print_commands(tasks: &TaskTexts, done: &[bool]) -> Result<(), PrintError> {
+pub(crate) fn print_commands(tasks: &TaskTexts, done: &[bool]) -> Result<(), PrintError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let escapes = io::stdout().is_terminal();
     let is_left = |index: &u32| done.get(*index as usize) != Some(&true);
