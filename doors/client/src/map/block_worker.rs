@@ -7,18 +7,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use eyas_files::blocks::{Effect, Event, POLICIES, WorkerBlock};
+use eyas_files::blocks::{BlockPolicy, Effect, Event, POLICIES, TaskNumber, WorkerBlock};
 use eyas_files::{
     Background, ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk,
     RunAddress, RunAttendance, RunSpec, RunStatus, WriteOptions,
 };
-use eyas_types::dfs::{FileName, RecordFormat};
+use eyas_types::dfs::{FileName, NodeId, RecordFormat};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::input::ChunkSource;
+use super::task_block;
 use super::worker::{HEARTBEAT, part_name, sources};
 use super::{ABANDONED, KeepAlive, NO_NODE, keep_alive, remove_outputs};
 
@@ -29,6 +31,27 @@ pub struct BlockRun {
     /// All chunks of the run.
     chunks: Arc<[ChunkSource]>,
     _keep_alive: Option<KeepAlive>,
+}
+
+/// How a run is led.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The expected workers, by the node of each.
+    slots: Vec<NodeId>,
+    /// How pieces are assigned.
+    pub policy: BlockPolicy,
+    /// A worker that is silent for this time loses its block, microseconds.
+    pub term_us: u64,
+    /// The leader forgets the run if no client has asked about it for this time.
+    pub idle: Duration,
+}
+
+impl RunOptions {
+    /// The usual options, for about this number of workers.
+    pub fn new(workers: u32, term_us: u64) -> Self {
+        let slots = vec![NO_NODE; workers.max(1) as usize];
+        RunOptions { slots, policy: POLICIES[0].1, term_us, idle: ABANDONED }
+    }
 }
 
 /// A part of a file that a program processes as a whole. It consists of whole records.
@@ -43,9 +66,8 @@ pub struct BlockPiece {
 }
 
 impl BlockRun {
-    /// Opens a run over files, for about this number of workers. A worker that is silent for
-    /// `term_us` microseconds loses its block. The leader forgets the run half an hour after this
-    /// value was dropped.
+    /// Opens a run over files. The leader forgets the run when it was idle for the time in the
+    /// options, which begins when this value is dropped, or a worker last asked.
     ///
     /// # Errors
     /// `NotFound` if a file is missing; `Invalid` if there is no file, or there are too many
@@ -53,17 +75,15 @@ impl BlockRun {
     pub async fn open(
         files: DfsClient,
         names: &[FileName],
-        workers: u32,
-        term_us: u64,
+        options: RunOptions,
     ) -> Result<BlockRun, FilesError> {
         let mut read = Vec::new();
         for name in names {
             read.push(files.stat(name).await?);
         }
-        let slots = vec![NO_NODE; workers.max(1) as usize];
+        let RunOptions { slots, policy, term_us, idle } = options;
         let pieces = RunSpec::pieces_of(&read, slots.len());
-        let spec =
-            RunSpec { files: read, policy: POLICIES[0].1, slots, pieces, term_us, idle: ABANDONED };
+        let spec = RunSpec { files: read, policy, slots, pieces, term_us, idle };
         let chunks = sources(&spec).into();
         let address = files.open_run(spec).await?;
         let keep_alive = KeepAlive(tokio::spawn(keep_alive(files.clone(), address)));
@@ -123,6 +143,16 @@ impl BlockRun {
         Ok(BlockWorker { requests, has_piece: AtomicBool::new(false), working })
     }
 
+    /// Begins an attempt of a task of another framework. All attempts of a task get the same pieces;
+    /// see [`TaskBlock`]. [`BlockWorker::next`] fails with `Changed` when the framework has to begin
+    /// another attempt, and there is nothing to commit.
+    pub fn begin_task(&self, task: TaskNumber) -> BlockWorker {
+        let (requests, receiver) = mpsc::channel(1);
+        let (files, chunks) = (self.files.clone(), self.chunks.clone());
+        let working = tokio::spawn(task_block::work(files, self.address, chunks, task, receiver));
+        BlockWorker { requests, has_piece: AtomicBool::new(false), working }
+    }
+
     /// Ends the run, and removes the outputs that were not renamed. Workers get no further answers.
     ///
     /// # Errors
@@ -146,7 +176,7 @@ pub struct BlockWorker {
 }
 
 /// A request of the program.
-enum BlockRequest {
+pub(super) enum BlockRequest {
     Next {
         /// Whether the last piece was processed. If not, it is given out again.
         is_processed: bool,
@@ -158,13 +188,13 @@ enum BlockRequest {
     },
 }
 
-enum BlockAnswer {
+pub(super) enum BlockAnswer {
     Piece(Option<BlockPiece>),
     /// Whether the output counts.
     Counts(bool),
 }
 
-type Reply = oneshot::Sender<Result<BlockAnswer, FilesError>>;
+pub(super) type Reply = oneshot::Sender<Result<BlockAnswer, FilesError>>;
 
 impl BlockWorker {
     /// The next piece of the block; `None` if the block has no more. The piece before it counts as
@@ -222,7 +252,7 @@ impl BlockWorker {
     }
 }
 
-fn given_up() -> FilesError {
+pub(super) fn given_up() -> FilesError {
     let message = "this block has ended, or other workers have processed it: discard its results, \
                    and begin another";
     FilesError { kind: FilesErrorKind::Changed, message: message.into() }
@@ -436,7 +466,10 @@ impl Stage {
 
 /// Opens a chunk of the run. One that is stored in several chunks is one record, and has to be in
 /// memory.
-async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
+pub(super) async fn open_all(
+    files: &DfsClient,
+    source: &ChunkSource,
+) -> Result<OpenChunk, FilesError> {
     if source.parts <= 1 {
         return files.open_chunk(&source.file, source.index, source.pieces, false).await;
     }
@@ -470,7 +503,7 @@ fn unreadable(name: &FileName, error: &std::io::Error) -> FilesError {
 }
 
 /// The piece of a chunk with this number.
-fn piece_of(
+pub(super) fn piece_of(
     source: &ChunkSource,
     opened: &OpenChunk,
     number: u32,
