@@ -172,6 +172,11 @@ impl TaskBlock {
         }
     }
 
+    /// The chunks of the list so far, in order.
+    pub fn chunks(&self) -> &[u32] {
+        &self.chunks
+    }
+
     /// Whether the attempt has read the whole list of its task, which counts.
     pub fn is_at_end(&self) -> bool {
         self.is_sealed && self.done as usize == self.chunks.len() && !self.is_discarded
