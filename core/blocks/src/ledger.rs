@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::chunks::ChunkTable;
 use crate::event::{LeaseId, Record, WorkerId};
-use crate::tasks::{Incarnation, TaskNumber};
+use crate::tasks::{TaskIncarnation, TaskNumber};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
@@ -61,7 +61,7 @@ pub(crate) struct Ledger {
     ended: BTreeMap<WorkerId, LeaseId>,
     committed: u32,
     /// The present incarnation of each task that has had a list.
-    tasks: BTreeMap<TaskNumber, Incarnation>,
+    tasks: BTreeMap<TaskNumber, TaskIncarnation>,
     /// The lists of tasks that are sealed.
     sealed: BTreeMap<WorkerId, Vec<u32>>,
 }
@@ -92,7 +92,7 @@ impl Ledger {
     }
 
     /// The present incarnation of a task.
-    pub fn incarnation(&self, task: TaskNumber) -> Incarnation {
+    pub fn incarnation(&self, task: TaskNumber) -> TaskIncarnation {
         self.tasks.get(&task).copied().unwrap_or_default()
     }
 

@@ -49,5 +49,5 @@ pub use blocks::{Blocks, Config, DEFAULT_TERM_US, DEFAULT_WINDOW_US};
 pub use event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
 pub use schedulers::{Alpha, BlockPolicy, IoAware, Lean, Multiwave, POLICIES};
 pub use sizes::{MAX_LEASE_CHUNKS, Sizes};
-pub use tasks::{Incarnation, TaskAnswer, TaskBlock, TaskClaim, TaskNumber};
+pub use tasks::{TaskAnswer, TaskBlock, TaskClaim, TaskIncarnation, TaskNumber};
 pub use worker_block::WorkerBlock;

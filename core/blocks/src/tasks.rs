@@ -1,13 +1,13 @@
 //! Tasks of another framework, whose attempts share a block.
 //!
 //! The framework decides which attempt of a task counts. It may run an attempt again after one has
-//! succeeded, or two at once. So chunks belong to the task, and each attempt reads the *list* of the
-//! task from its beginning. An attempt that has read all of the list claims more. If there are no
-//! more chunks, the list is *sealed*: it never changes again, and later attempts read the same
-//! chunks. A task none of whose attempts has reported for a term loses a list that is not sealed.
-//! Its next attempt begins a new list, the next *incarnation* of the task, and attempts of earlier
-//! incarnations are refused. So an attempt that has read its list to the end has read a sealed list,
-//! and all sealed lists together have each chunk once.
+//! succeeded, or two at once. So chunks belong to the task, and each attempt reads the *list* of
+//! the task from its beginning. An attempt that has read all of the list claims more. If there are
+//! no more chunks, the list is *sealed*: it never changes again, and later attempts read the same
+//! chunks. If no attempt of a task has reported for a term, the task loses a list that is not
+//! sealed. Its next attempt begins a new list, the next *incarnation* of the task, and attempts of
+//! earlier incarnations are refused. So an attempt that has read its list to the end has read a
+//! sealed list, and all sealed lists together have each chunk once.
 //!
 //! In the ledger, an incarnation of a task is a worker, and a seal is its commit.
 
@@ -24,7 +24,7 @@ pub struct TaskNumber(pub u32);
 
 /// The number of a list of a task: 0 for its first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Incarnation(pub u32);
+pub struct TaskIncarnation(pub u32);
 
 /// Ids of workers that are tasks have these bits set. A random id has them set once in 16 million
 /// times, and then only its block is never copied.
@@ -39,23 +39,23 @@ impl TaskNumber {
 }
 
 impl WorkerId {
-    pub(crate) fn of_task(task: TaskNumber, incarnation: Incarnation) -> Self {
+    pub(crate) fn of_task(task: TaskNumber, incarnation: TaskIncarnation) -> Self {
         let task = u64::from(task.0) << INCARNATION_BITS;
         WorkerId(TASK_BITS | task | u64::from(incarnation.0))
     }
 
     /// The task and its incarnation, if the worker is one.
-    pub fn task(self) -> Option<(TaskNumber, Incarnation)> {
+    pub fn task(self) -> Option<(TaskNumber, TaskIncarnation)> {
         let low = |bits: u64| (bits & ((1 << INCARNATION_BITS) - 1)) as u32;
         (self.0 & TASK_BITS == TASK_BITS)
-            .then(|| (TaskNumber(low(self.0 >> INCARNATION_BITS)), Incarnation(low(self.0))))
+            .then(|| (TaskNumber(low(self.0 >> INCARNATION_BITS)), TaskIncarnation(low(self.0))))
     }
 }
 
-impl Incarnation {
+impl TaskIncarnation {
     /// The one after it. The last one has none after it, and stays.
     pub(crate) fn next(self) -> Self {
-        Incarnation((self.0 + 1).min(Self::LAST))
+        TaskIncarnation((self.0 + 1).min(Self::LAST))
     }
 
     const LAST: u32 = (1 << INCARNATION_BITS) - 1;
@@ -69,7 +69,7 @@ pub struct TaskClaim {
     /// The node that the attempt runs on.
     pub node: NodeId,
     /// The incarnation of the list; `None` before the first answer.
-    pub incarnation: Option<Incarnation>,
+    pub incarnation: Option<TaskIncarnation>,
     /// Number of chunks of the list that the attempt knows.
     pub known: u32,
     /// Number of chunks that it has read.
@@ -80,9 +80,9 @@ pub struct TaskClaim {
 
 impl TaskClaim {
     /// Whether an attempt may say this while its task has this incarnation.
-    pub(crate) fn is_of(&self, incarnation: Incarnation) -> bool {
+    pub(crate) fn is_of(&self, incarnation: TaskIncarnation) -> bool {
         self.task.0 < TaskNumber::LIMIT
-            && incarnation.0 < Incarnation::LAST
+            && incarnation.0 < TaskIncarnation::LAST
             && self.incarnation.is_none_or(|known| known == incarnation)
             && self.done <= self.known
     }
@@ -94,7 +94,7 @@ pub enum TaskAnswer {
     /// The list goes on. The records that lead to it must be durable before this answer is sent.
     List {
         /// The incarnation of the list.
-        incarnation: Incarnation,
+        incarnation: TaskIncarnation,
         /// The chunks after those that the attempt knows, by their index in the job.
         chunks: Vec<u32>,
         /// Whether no chunk will follow.
@@ -109,7 +109,7 @@ pub enum TaskAnswer {
 pub struct TaskBlock {
     task: TaskNumber,
     node: NodeId,
-    incarnation: Option<Incarnation>,
+    incarnation: Option<TaskIncarnation>,
     chunks: Vec<u32>,
     done: u32,
     is_sealed: bool,

@@ -1,6 +1,6 @@
-//! Tasks of another framework with faults: attempts are killed in each phase, run twice at once, run
-//! again after they have succeeded, or are presumed dead and come back; the leader restarts, and
-//! forgets the records that it had not promised.
+//! Tasks of another framework with faults: attempts are killed in each phase, run twice at once,
+//! run again after they have succeeded, or are presumed dead and come back; the leader restarts,
+//! and forgets the records that it had not promised.
 //!
 //! The framework counts the attempt of a task that first reads its list to the end, until it loses
 //! the output. Whatever fails, the counted attempts have each chunk once.

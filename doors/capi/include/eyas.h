@@ -336,28 +336,6 @@ typedef struct {
 #define eyas_quota_FIRST_SIZE 32
 
 /**
- * A run, as it stands.
- */
-typedef struct {
-  /**
-   * Number of chunks of all files.
-   */
-  uint32_t chunks;
-  /**
-   * Number of chunks whose output is committed.
-   */
-  uint32_t committed_chunks;
-  /**
-   * Number of outputs that count.
-   */
-  uint32_t outputs;
-  /**
-   * 1 if all chunks are committed, else 0.
-   */
-  uint32_t is_complete;
-} eyas_run_info;
-
-/**
  * How a run is led. Set everything that is not needed to 0 or NULL.
  */
 typedef struct {
@@ -384,6 +362,28 @@ typedef struct {
    */
   uint32_t reserved;
 } eyas_run_options;
+
+/**
+ * A run, as it stands.
+ */
+typedef struct {
+  /**
+   * Number of chunks of all files.
+   */
+  uint32_t chunks;
+  /**
+   * Number of chunks whose output is committed.
+   */
+  uint32_t committed_chunks;
+  /**
+   * Number of outputs that count.
+   */
+  uint32_t outputs;
+  /**
+   * 1 if all chunks are committed, else 0.
+   */
+  uint32_t is_complete;
+} eyas_run_info;
 
 /**
  * A piece of a block. What it points to belongs to the block, and is valid until the next call
@@ -739,8 +739,8 @@ eyas_status eyas_block_open(eyas_run *run, eyas_block **block);
 
 /**
  * Begins an attempt of a task of another framework, such as Hadoop, which decides which attempt of
- * a task counts. Tasks have numbers below 1,048,576. All attempts of a task get the same pieces, in
- * the same order, also if they run at once, or after one has ended. `eyas_block_next()` returns
+ * a task counts. Tasks have numbers below 1,048,576. All attempts of a task get the same pieces,
+ * in the same order, also if they run at once, or after one has ended. `eyas_block_next()` returns
  * them; its statuses mean:
  *
  * - `EYAS_STATUS_END`: the attempt has read all pieces of its task, which stay the same for ever.

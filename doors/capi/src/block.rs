@@ -379,8 +379,8 @@ pub unsafe extern "C" fn eyas_block_open(
 }
 
 /// Begins an attempt of a task of another framework, such as Hadoop, which decides which attempt of
-/// a task counts. Tasks have numbers below 1,048,576. All attempts of a task get the same pieces, in
-/// the same order, also if they run at once, or after one has ended. `eyas_block_next()` returns
+/// a task counts. Tasks have numbers below 1,048,576. All attempts of a task get the same pieces,
+/// in the same order, also if they run at once, or after one has ended. `eyas_block_next()` returns
 /// them; its statuses mean:
 ///
 /// - `EYAS_STATUS_END`: the attempt has read all pieces of its task, which stay the same for ever.

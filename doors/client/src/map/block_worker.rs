@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use eyas_files::blocks::{BlockPolicy, Effect, Event, POLICIES, TaskNumber, WorkerBlock};
+use eyas_files::blocks::{BlockPolicy, Effect, Event, POLICIES, WorkerBlock};
 use eyas_files::{
     Background, ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk,
     RunAddress, RunAttendance, RunSpec, RunStatus, WriteOptions,
@@ -20,16 +20,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::input::ChunkSource;
-use super::task_block;
 use super::worker::{HEARTBEAT, part_name, sources};
 use super::{ABANDONED, KeepAlive, NO_NODE, keep_alive, remove_outputs};
 
 /// A run over the blocks of files.
 pub struct BlockRun {
-    files: DfsClient,
+    pub(super) files: DfsClient,
     address: RunAddress,
     /// All chunks of the run.
-    chunks: Arc<[ChunkSource]>,
+    pub(super) chunks: Arc<[ChunkSource]>,
     _keep_alive: Option<KeepAlive>,
 }
 
@@ -140,17 +139,7 @@ impl BlockRun {
         };
         let (requests, receiver) = mpsc::channel(1);
         let working = tokio::spawn(block.work(attendance, receiver));
-        Ok(BlockWorker { requests, has_piece: AtomicBool::new(false), working })
-    }
-
-    /// Begins an attempt of a task of another framework. All attempts of a task get the same pieces;
-    /// see [`TaskBlock`]. [`BlockWorker::next`] fails with `Changed` when the framework has to begin
-    /// another attempt, and there is nothing to commit.
-    pub fn begin_task(&self, task: TaskNumber) -> BlockWorker {
-        let (requests, receiver) = mpsc::channel(1);
-        let (files, chunks) = (self.files.clone(), self.chunks.clone());
-        let working = tokio::spawn(task_block::work(files, self.address, chunks, task, receiver));
-        BlockWorker { requests, has_piece: AtomicBool::new(false), working }
+        Ok(BlockWorker::new(requests, working))
     }
 
     /// Ends the run, and removes the outputs that were not renamed. Workers get no further answers.
@@ -197,6 +186,14 @@ pub(super) enum BlockAnswer {
 pub(super) type Reply = oneshot::Sender<Result<BlockAnswer, FilesError>>;
 
 impl BlockWorker {
+    /// The program's end of a task in the background.
+    pub(super) fn new(
+        requests: mpsc::Sender<(BlockRequest, Reply)>,
+        working: JoinHandle<()>,
+    ) -> Self {
+        BlockWorker { requests, has_piece: AtomicBool::new(false), working }
+    }
+
     /// The next piece of the block; `None` if the block has no more. The piece before it counts as
     /// processed from now on. If the block has no piece at all, new blocks will not have any
     /// either. The future may be dropped and the method called again; it is called for one piece at

@@ -13,10 +13,23 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
 use super::block_worker::{
-    BlockAnswer, BlockPiece, BlockRequest, Reply, given_up, open_all, piece_of,
+    BlockAnswer, BlockPiece, BlockRequest, BlockRun, BlockWorker, Reply, given_up, open_all,
+    piece_of,
 };
 use super::input::ChunkSource;
 use super::worker::HEARTBEAT;
+
+impl BlockRun {
+    /// Begins an attempt of a task of another framework. All attempts of a task get the same
+    /// pieces; see [`TaskBlock`]. [`BlockWorker::next`] fails with `Changed` when the framework has
+    /// to begin another attempt. There is nothing to commit.
+    pub fn begin_task(&self, task: TaskNumber) -> BlockWorker {
+        let (requests, receiver) = mpsc::channel(1);
+        let (files, chunks) = (self.files.clone(), self.chunks.clone());
+        let working = tokio::spawn(work(files, self.address(), chunks, task, receiver));
+        BlockWorker::new(requests, working)
+    }
+}
 
 /// An attempt, as its program sees it.
 struct TaskAttempt {
@@ -30,7 +43,7 @@ struct TaskAttempt {
 }
 
 /// Answers the program's requests until the program leaves.
-pub(super) async fn work(
+async fn work(
     files: DfsClient,
     run: RunAddress,
     chunks: Arc<[ChunkSource]>,
