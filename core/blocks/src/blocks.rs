@@ -11,6 +11,7 @@ use crate::ledger::{BlockState, Ledger};
 use crate::measures::MeasuredLoad;
 use crate::plan::ChunkPlan;
 use crate::schedulers::BlockPolicy;
+use crate::tasks::{TaskAnswer, TaskClaim};
 use crate::workers::BlockWorkers;
 
 mod copies;
@@ -27,6 +28,9 @@ pub const DEFAULT_WINDOW_US: u64 = 50_000;
 /// Number of lease ids for one start of the leader. The next start begins with higher ids: the
 /// third one, which has epoch 3, with 3 * 2^40.
 const LEASES_OF_AN_EPOCH: u64 = 1 << 40;
+
+/// Maximum number of chunks in an answer to a task. The task asks again for further ones.
+const MAX_TOLD_CHUNKS: usize = 1 << 16;
 
 /// The configuration of a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +145,26 @@ impl Blocks {
             }
             Event::Tick => {}
         }
+        self.conclude(now_us, effects);
+    }
+
+    /// Answers an attempt of a task. If there are records among the effects, they must be durable
+    /// before the answer is sent: an attempt may read a list to its end, and be counted by its
+    /// framework, without asking again.
+    pub fn claim_task(
+        &mut self,
+        now_us: u64,
+        claim: &TaskClaim,
+        effects: &mut Vec<Effect>,
+    ) -> TaskAnswer {
+        self.expire(now_us, effects);
+        let answer = self.answer_task(now_us, claim, effects);
+        self.conclude(now_us, effects);
+        answer
+    }
+
+    /// Gives out what has become free, and says once that all is committed.
+    fn conclude(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         self.serve_idle(now_us, effects);
         if self.ledger.is_complete() && !self.is_told {
             self.is_told = true;
@@ -251,6 +275,81 @@ impl Blocks {
                 effects.push(Effect::Discard { worker: twin });
             }
         }
+    }
+
+    // ---- attempts of tasks
+
+    fn answer_task(
+        &mut self,
+        now_us: u64,
+        claim: &TaskClaim,
+        effects: &mut Vec<Effect>,
+    ) -> TaskAnswer {
+        let incarnation = self.ledger.incarnation(claim.task);
+        let worker = WorkerId::of_task(claim.task, incarnation);
+        if !claim.is_of(incarnation) {
+            return TaskAnswer::Discard;
+        }
+        if self.ledger.sealed(worker).is_none() {
+            if self.ledger.block(worker).is_some() {
+                self.report(now_us, worker, claim);
+            } else if claim.incarnation.is_some() {
+                return TaskAnswer::Discard;
+            }
+            let confirmed = self.ledger.block(worker).map(|_| self.workers[worker].confirmed);
+            if claim.wants_more && confirmed.is_none_or(|confirmed| claim.done >= confirmed) {
+                self.continue_list(now_us, worker, claim.node, effects);
+            }
+        }
+        let (list, is_sealed) = match (self.ledger.sealed(worker), self.ledger.block(worker)) {
+            (Some(sealed), _) => (sealed, true),
+            (None, Some(block)) => {
+                (&block.chunks[..self.workers[worker].confirmed as usize], false)
+            }
+            // It is alive, and has no list.
+            (None, None) => return TaskAnswer::Discard,
+        };
+        let Some(rest) = list.get(claim.known as usize..) else { return TaskAnswer::Discard };
+        let told = &rest[..rest.len().min(MAX_TOLD_CHUNKS)];
+        let is_sealed = is_sealed && told.len() == rest.len();
+        TaskAnswer::List { incarnation, chunks: told.to_vec(), is_sealed }
+    }
+
+    /// An attempt of a task that has a list is alive. The attempt that has read most tells how fast
+    /// the task is.
+    fn report(&mut self, now_us: u64, worker: WorkerId, claim: &TaskClaim) {
+        let node = self.nodes.index_of(claim.node);
+        self.enter(worker, None, now_us);
+        self.workers.set_node(worker, node);
+        let block = self.ledger.block(worker).expect("the caller has found it");
+        let progress = LeaseProgress { chunks: block.len(), done: claim.done, bytes: 0 };
+        let (chunks, nodes) = (&self.chunks, &mut self.nodes);
+        if self.workers.progressed((worker, block), chunks, nodes, progress, now_us) {
+            self.confirm(worker);
+        }
+    }
+
+    /// Appends free chunks to the list of a task, or seals the list if there are none.
+    fn continue_list(
+        &mut self,
+        now_us: u64,
+        worker: WorkerId,
+        node: NodeId,
+        effects: &mut Vec<Effect>,
+    ) {
+        let node = self.nodes.index_of(node);
+        self.enter(worker, Some(node), now_us);
+        if self.give(now_us, worker, effects) {
+            return;
+        }
+        if self.ledger.block(worker).is_none() {
+            // An empty list is sealed, too: a later attempt must not find chunks that came back.
+            self.lend(now_us, worker, Vec::new(), None, effects);
+        }
+        let block = self.ledger.block(worker).expect("the task has a list");
+        let (lease, done) = (block.lease, block.len());
+        self.save(Record::Committed { worker, lease, done }, effects);
+        self.leave(worker);
     }
 
     /// Takes a worker's block from it, and tells the worker.

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::chunks::ChunkTable;
 use crate::event::{LeaseId, Record, WorkerId};
+use crate::tasks::{TaskIncarnation, TaskNumber};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
@@ -59,6 +60,10 @@ pub(crate) struct Ledger {
     /// The workers that have committed, with their leases, to answer them again.
     ended: BTreeMap<WorkerId, LeaseId>,
     committed: u32,
+    /// The present incarnation of each task that has had a list.
+    tasks: BTreeMap<TaskNumber, TaskIncarnation>,
+    /// The lists of tasks that are sealed.
+    sealed: BTreeMap<WorkerId, Vec<u32>>,
 }
 
 impl Ledger {
@@ -68,6 +73,8 @@ impl Ledger {
             blocks: BTreeMap::new(),
             ended: BTreeMap::new(),
             committed: 0,
+            tasks: BTreeMap::new(),
+            sealed: BTreeMap::new(),
         }
     }
 
@@ -82,6 +89,16 @@ impl Ledger {
     /// The lease with which a worker has committed.
     pub fn ended(&self, worker: WorkerId) -> Option<LeaseId> {
         self.ended.get(&worker).copied()
+    }
+
+    /// The present incarnation of a task.
+    pub fn incarnation(&self, task: TaskNumber) -> TaskIncarnation {
+        self.tasks.get(&task).copied().unwrap_or_default()
+    }
+
+    /// The list of a task's incarnation, if it is sealed.
+    pub fn sealed(&self, worker: WorkerId) -> Option<&[u32]> {
+        self.sealed.get(&worker).map(Vec::as_slice)
     }
 
     pub fn committed(&self) -> u32 {
@@ -146,11 +163,17 @@ impl Ledger {
                 }
                 self.committed += done.len() as u32;
                 self.ended.insert(*worker, *lease);
+                if worker.task().is_some() {
+                    self.sealed.insert(*worker, done.to_vec());
+                }
                 freed.extend(rest);
             }
             Record::Dropped { worker } => {
                 let block =
                     self.blocks.remove(worker).expect("a worker that is dropped has a block");
+                if let Some((task, incarnation)) = worker.task() {
+                    self.tasks.insert(task, incarnation.next());
+                }
                 match block.twin.and_then(|twin| self.blocks.get_mut(&twin)) {
                     Some(twin) => twin.twin = None,
                     None => freed.extend(block.chunks),
@@ -169,6 +192,9 @@ impl Ledger {
         chunks: &[u32],
         copy_of: Option<WorkerId>,
     ) {
+        if let Some((task, incarnation)) = worker.task() {
+            self.tasks.insert(task, incarnation);
+        }
         let mut generation = 0;
         match copy_of {
             None => chunks

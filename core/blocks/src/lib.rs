@@ -14,6 +14,8 @@
 //! commits its block with its last lease, and the commit is refused if the block is no longer the
 //! worker's, because the worker was given up or a copy of its block has committed first.
 //!
+//! Attempts of a task of another framework, such as Hadoop, share a block: see `tasks.rs`.
+//!
 //! [`Blocks`] routes events to its parts, each with a state that no other part changes: the
 //! `Ledger` of what counts (`ledger.rs`), the `ChunkPlan` of free chunks (`plan.rs`), the
 //! `BlockWorkers` and their progress (`workers.rs`), and the `IdleWorkers` (`idle.rs`).
@@ -36,6 +38,7 @@ mod plan;
 mod schedulers;
 mod sizes;
 mod supply;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod worker_block;
@@ -46,4 +49,5 @@ pub use blocks::{Blocks, Config, DEFAULT_TERM_US, DEFAULT_WINDOW_US};
 pub use event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
 pub use schedulers::{Alpha, BlockPolicy, IoAware, Lean, Multiwave, POLICIES};
 pub use sizes::{MAX_LEASE_CHUNKS, Sizes};
+pub use tasks::{TaskAnswer, TaskBlock, TaskClaim, TaskIncarnation, TaskNumber};
 pub use worker_block::WorkerBlock;

@@ -70,7 +70,13 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::MayWrite { name } => scope.writes(name),
         RequestBody::Run { run, request } => {
             scope.holds(&run.folder())
-                && matches!(request, RunRequest::Spec | RunRequest::Attend(_) | RunRequest::Status)
+                && matches!(
+                    request,
+                    RunRequest::Spec
+                        | RunRequest::Attend(_)
+                        | RunRequest::Claim(_)
+                        | RunRequest::Status
+                )
         }
         RequestBody::Tell { run, .. } => scope.holds(&run.folder()),
         RequestBody::Check { .. } | RequestBody::Changes { .. } => false,
@@ -107,7 +113,7 @@ pub(crate) fn is_allowed_for(behalf: &Behalf, what: &RequestBody) -> bool {
         RequestBody::Run { run, request } => {
             let may_ask = match request {
                 RunRequest::Spec | RunRequest::Status => true,
-                RunRequest::Attend(_) | RunRequest::Close => may_write,
+                RunRequest::Attend(_) | RunRequest::Claim(_) | RunRequest::Close => may_write,
                 RunRequest::Open(spec) => {
                     may_write && spec.files.iter().all(|file| behalf.reads(&file.name))
                 }

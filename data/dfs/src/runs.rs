@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use eyas_blocks::{BlockPolicy, Blocks, Config, Effect, Event, Record, WorkerId};
+use eyas_blocks::{
+    BlockPolicy, Blocks, Config, Effect, Event, Record, TaskAnswer, TaskClaim, WorkerId,
+};
 use eyas_files::protocol::{NodeLoad, RunReply, RunRequest};
 use eyas_files::{BlockRunId, RunSpec, RunSpecError};
 use eyas_types::dfs::{Chunk, NodeId};
@@ -179,6 +181,7 @@ impl Runs {
             batch.replies.push((replies, RunReply::Opened { failure }));
             return;
         }
+        let now_us = self.now_us();
         let Some(state) = self.runs.get_mut(&run) else {
             batch.replies.push((replies, RunReply::Unknown));
             return;
@@ -194,6 +197,7 @@ impl Runs {
             RunRequest::Status => {
                 RunReply::Status(state.parts.status(&state.blocks, state.spec.pieces))
             }
+            RunRequest::Claim(claim) => RunReply::Task(state.claim(run, now_us, &claim, batch)),
             RunRequest::Close => {
                 self.forget(run, batch);
                 RunReply::Closed
@@ -312,6 +316,25 @@ impl LedRun {
     fn handle(&mut self, run: BlockRunId, now_us: u64, event: Event, batch: &mut RunBatch) {
         let mut effects = Vec::new();
         self.blocks.handle(now_us, event, &mut effects);
+        self.carry_out(run, effects, batch);
+    }
+
+    fn claim(
+        &mut self,
+        run: BlockRunId,
+        now_us: u64,
+        claim: &TaskClaim,
+        batch: &mut RunBatch,
+    ) -> TaskAnswer {
+        let mut effects = Vec::new();
+        let answer = self.blocks.claim_task(now_us, claim, &mut effects);
+        // What an attempt is told of its task's list must never be forgotten.
+        batch.is_promised |= effects.iter().any(|effect| matches!(effect, Effect::Save(_)));
+        self.carry_out(run, effects, batch);
+        answer
+    }
+
+    fn carry_out(&mut self, run: BlockRunId, effects: Vec<Effect>, batch: &mut RunBatch) {
         for effect in effects {
             batch.is_promised |= matches!(effect, Effect::Committed { .. } | Effect::Complete);
             match (effect.worker(), effect) {

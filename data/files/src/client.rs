@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_blocks::{TaskAnswer, TaskClaim};
 use eyas_session::{Access, DataKeys};
 use eyas_store::Limiter;
 use eyas_transfer::{PeerLimits, Peers};
@@ -291,6 +292,19 @@ impl DfsClient {
     /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn close_run(&self, address: RunAddress) -> Result<(), FilesError> {
         self.0.runs.close_run(address).await
+    }
+
+    /// Sends a message of an attempt of a task to the leader of its run, and returns the answer.
+    ///
+    /// # Errors
+    /// `NotFound` if the run no longer exists; `Invalid` if the leader is of an earlier version;
+    /// `Unreachable`.
+    pub async fn claim_task(
+        &self,
+        address: RunAddress,
+        claim: TaskClaim,
+    ) -> Result<TaskAnswer, FilesError> {
+        self.0.runs.claim_task(address, claim).await
     }
 
     /// Registers a new worker of a run.

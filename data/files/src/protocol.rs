@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use eyas_blocks::{BlockPolicy, Effect as BlockEffect, Event as BlockEvent, WorkerId};
+use eyas_blocks::{
+    BlockPolicy, Effect as BlockEffect, Event as BlockEvent, TaskAnswer, TaskClaim, WorkerId,
+};
 use eyas_ring::{FileAnswer, FileOperation, Refusal, View};
 use eyas_types::ObjectId;
 use eyas_types::access::Behalf;
@@ -182,6 +184,7 @@ impl RequestBody {
                 BlockPolicy::MultiwaveWith(_) => 3,
                 _ => 0,
             },
+            RequestBody::Run { request: RunRequest::Claim(_), .. } => 4,
             _ => 0,
         }
     }
@@ -284,6 +287,9 @@ pub enum RunRequest {
     Status,
     /// Forget the run. Answered by [`RunReply::Closed`].
     Close,
+    /// An attempt of a task is alive, and may ask for more of its task's list. May be repeated.
+    /// Answered by [`RunReply::Task`].
+    Claim(TaskClaim),
 }
 
 /// The answer to a [`RunRequest`].
@@ -301,6 +307,7 @@ pub enum RunReply {
     Closed,
     /// The run does not exist.
     Unknown,
+    Task(TaskAnswer),
 }
 
 /// An answer of a node.

@@ -5,7 +5,7 @@ pub(crate) mod spec;
 use std::sync::Arc;
 use std::time::Instant;
 
-use eyas_blocks::{Effect, Event, WorkerId};
+use eyas_blocks::{Effect, Event, TaskAnswer, TaskClaim, WorkerId};
 use eyas_types::dfs::NodeId;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -62,6 +62,18 @@ impl RunCalls {
     pub async fn run_status(&self, address: RunAddress) -> Result<RunStatus, FilesError> {
         match self.ask_run(address, RunRequest::Status).await? {
             RunReply::Status(status) => Ok(status),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sends a message of a task's attempt.
+    pub async fn claim_task(
+        &self,
+        address: RunAddress,
+        claim: TaskClaim,
+    ) -> Result<TaskAnswer, FilesError> {
+        match self.ask_run(address, RunRequest::Claim(claim)).await? {
+            RunReply::Task(answer) => Ok(answer),
             _ => Err(unexpected()),
         }
     }
@@ -153,7 +165,10 @@ impl RunCalls {
                 Ok((ResponseBody::Run(reply), replies)) => return Ok((reply, replies)),
                 Ok(_) => return Err(unexpected()),
                 Err(error)
-                    if error.kind == FilesErrorKind::NotAllowed || Instant::now() >= deadline =>
+                    if matches!(
+                        error.kind,
+                        FilesErrorKind::NotAllowed | FilesErrorKind::Invalid
+                    ) || Instant::now() >= deadline =>
                 {
                     return Err(error);
                 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use eyas_blocks::{Alpha, BlockPolicy, Effect, Event, Record, Sizes};
+use eyas_blocks::{Alpha, BlockPolicy, Effect, Event, Record, Sizes, TaskAnswer};
 use eyas_files::protocol::{
     ChunkPresence, CutFailure, FilesOrigin, NodeRequest, NodeResponse, RequestBody, ResponseBody,
     RunReply, RunRequest, SmallContent, StoreFailure,
@@ -38,6 +38,7 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<ListDepth>()
         .with::<Replaceable>()
         .with::<Record>()
+        .with::<TaskAnswer>()
         .with::<FileKind>()
         .with::<BlockPolicy>()
         .with::<Alpha>()

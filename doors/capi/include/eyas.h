@@ -336,6 +336,34 @@ typedef struct {
 #define eyas_quota_FIRST_SIZE 32
 
 /**
+ * How a run is led. Set everything that is not needed to 0 or NULL.
+ */
+typedef struct {
+  /**
+   * The scheduler that assigns pieces, and its parameters: `lean`, `lean,alpha=0.7`, `static`,
+   * `multiwave,min-block=1MiB,waves=3`, `io-aware,alpha=0.5,beta=0.25`. NULL for `lean`.
+   */
+  const char *policy;
+  /**
+   * A worker that is silent for this time loses its block, milliseconds; 0 for 10,000.
+   */
+  uint64_t term_ms;
+  /**
+   * The run is forgotten if no program has asked about it for this time, milliseconds; 0 for
+   * half an hour.
+   */
+  uint64_t idle_ms;
+  /**
+   * Expected number of workers or tasks.
+   */
+  uint32_t workers;
+  /**
+   * Set to 0.
+   */
+  uint32_t reserved;
+} eyas_run_options;
+
+/**
  * A run, as it stands.
  */
 typedef struct {
@@ -649,6 +677,17 @@ eyas_status eyas_run_open(eyas_client *client,
                           eyas_run **run);
 
 /**
+ * Opens a run as `eyas_run_open()` does, with further options. `size` is `sizeof *options`. While
+ * the handle is open, the run is not idle; neither is it while a program has a block of it.
+ */
+eyas_status eyas_run_open_with(eyas_client *client,
+                               const char *const *paths,
+                               size_t count,
+                               const eyas_run_options *options,
+                               size_t size,
+                               eyas_run **run);
+
+/**
  * Joins a run that another program has opened, by its address. On success, `*run` is a handle as
  * that of `eyas_run_open()`.
  */
@@ -697,6 +736,22 @@ eyas_status eyas_run_close(eyas_run *run);
  * `eyas_block_close()`.
  */
 eyas_status eyas_block_open(eyas_run *run, eyas_block **block);
+
+/**
+ * Begins an attempt of a task of another framework, such as Hadoop, which decides which attempt of
+ * a task counts. Tasks have numbers below 1,048,576. All attempts of a task get the same pieces,
+ * in the same order, also if they run at once, or after one has ended. `eyas_block_next()` returns
+ * them; its statuses mean:
+ *
+ * - `EYAS_STATUS_END`: the attempt has read all pieces of its task, which stay the same for ever.
+ *   It may count. It has nothing to commit.
+ * - `EYAS_STATUS_DISCARDED`: no attempt of the task has reported within the term of the run, and
+ *   the pieces went to other tasks. The attempt must fail, and the framework begin another one.
+ *
+ * If all tasks of the framework have an attempt that counts, these attempts have read each piece
+ * once. An attempt that is closed before its end leaves its pieces to the task.
+ */
+eyas_status eyas_block_open_task(eyas_run *run, uint32_t task, eyas_block **block);
 
 /**
  * Claims the next piece of the block, and writes it to `*piece`, which has `size` bytes: pass

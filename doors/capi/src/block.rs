@@ -5,9 +5,10 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use eyas_client::files::blocks::TaskNumber;
 use eyas_client::files::{FilesErrorKind, RunStatus};
 use eyas_client::types::dfs::FileName;
-use eyas_client::{BlockRun, BlockWorker};
+use eyas_client::{BlockRun, BlockWorker, RunOptions, parse_policy};
 
 use crate::client::{ClientOwner, EyasClient, timeout_of};
 use crate::files::file_name;
@@ -131,6 +132,50 @@ impl EyasRunInfo {
     const FIRST_SIZE: usize = 16;
 }
 
+/// How a run is led. Set everything that is not needed to 0 or NULL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EyasRunOptions {
+    /// The scheduler that assigns pieces, and its parameters: `lean`, `lean,alpha=0.7`, `static`,
+    /// `multiwave,min-block=1MiB,waves=3`, `io-aware,alpha=0.5,beta=0.25`. NULL for `lean`.
+    pub policy: *const c_char,
+    /// A worker that is silent for this time loses its block, milliseconds; 0 for 10,000.
+    pub term_ms: u64,
+    /// The run is forgotten if no program has asked about it for this time, milliseconds; 0 for
+    /// half an hour.
+    pub idle_ms: u64,
+    /// Expected number of workers or tasks.
+    pub workers: u32,
+    /// Set to 0.
+    pub reserved: u32,
+}
+
+impl EyasRunOptions {
+    /// Bytes of the first version of this struct.
+    const FIRST_SIZE: usize = 32;
+
+    /// # Safety
+    /// The policy is NULL, or text that ends with NUL.
+    unsafe fn checked(&self) -> Result<RunOptions, CallError> {
+        let term_ms = if self.term_ms == 0 { DEFAULT_TERM_MS } else { self.term_ms };
+        if !TERM_MS.contains(&term_ms) {
+            let (least, most) = (TERM_MS.start(), TERM_MS.end());
+            return Err(CallError::invalid(format!(
+                "a term of {term_ms} ms is not possible: {least} to {most} ms"
+            )));
+        }
+        let mut options = RunOptions::new(self.workers, term_ms * 1000);
+        // SAFETY: as the caller says.
+        if let Some(policy) = unsafe { pointers::optional_text(self.policy, "the policy") }? {
+            options.policy = parse_policy(policy).map_err(CallError::invalid)?;
+        }
+        if self.idle_ms > 0 {
+            options.idle = Duration::from_millis(self.idle_ms);
+        }
+        Ok(options)
+    }
+}
+
 /// Opens a run over `count` files, for about `workers` workers. A worker that is silent for
 /// `term_ms` loses its block; 0 for 10,000 ms. On success, `*run` is a handle to be closed with
 /// `eyas_run_close()`. Keep it open while workers are busy: half an hour after its program has
@@ -144,23 +189,38 @@ pub unsafe extern "C" fn eyas_run_open(
     term_ms: u64,
     run: *mut *mut EyasRun,
 ) -> EyasStatus {
+    let options =
+        EyasRunOptions { policy: std::ptr::null(), term_ms, idle_ms: 0, workers, reserved: 0 };
+    // SAFETY: the caller passes what the other function needs.
+    unsafe { eyas_run_open_with(client, paths, count, &options, size_of_val(&options), run) }
+}
+
+/// Opens a run as `eyas_run_open()` does, with further options. `size` is `sizeof *options`. While
+/// the handle is open, the run is not idle; neither is it while a program has a block of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_run_open_with(
+    client: *mut EyasClient,
+    paths: *const *const c_char,
+    count: usize,
+    options: *const EyasRunOptions,
+    size: usize,
+    run: *mut *mut EyasRun,
+) -> EyasStatus {
     call(|| {
         pointers::check(run)?;
         let client = handles::get(client)?;
+        // SAFETY: the caller passes NULL, or a struct of as many bytes as it says.
+        let options = unsafe { pointers::get_struct(options, size, EyasRunOptions::FIRST_SIZE) }?;
+        let options = options.ok_or_else(|| CallError::invalid("the options are NULL"))?;
+        // SAFETY: the caller passes NULL, or text that ends with NUL.
+        let options = unsafe { options.checked() }?;
         // SAFETY: the caller passes an array of texts that end with NUL, with its length.
         unsafe { pointers::texts(paths, count, "the path of a file") }?;
         // SAFETY: the caller passes NULL, or text that ends with NUL.
         let names = (0..count).map(|index| unsafe { file_name(*paths.add(index)) });
         let names = names.collect::<Result<Vec<FileName>, _>>()?;
-        let term_ms = if term_ms == 0 { DEFAULT_TERM_MS } else { term_ms };
-        if !TERM_MS.contains(&term_ms) {
-            let (least, most) = (TERM_MS.start(), TERM_MS.end());
-            return Err(CallError::invalid(format!(
-                "a term of {term_ms} ms is not possible: {least} to {most} ms"
-            )));
-        }
         let opened = client.on_files("opening the run", async |files| {
-            BlockRun::open(files, &names, workers, term_ms * 1000).await
+            BlockRun::open(files, &names, options).await
         })?;
         // SAFETY: the caller passes NULL, or a place that can be written to.
         unsafe { pointers::put(run, handle(client, opened)) }
@@ -311,6 +371,43 @@ pub unsafe extern "C" fn eyas_block_open(
         pointers::check(block)?;
         let run = handles::get(run)?;
         let worker = run.client.wait("beginning a block", run.run.begin())?;
+        let worker = tokio::sync::Mutex::new(Some(worker));
+        let opened = handles::open::<EyasBlock>(OpenBlock { run, worker, last: Mutex::default() });
+        // SAFETY: the caller passes NULL, or a place that can be written to.
+        unsafe { pointers::put(block, opened) }
+    })
+}
+
+/// Begins an attempt of a task of another framework, such as Hadoop, which decides which attempt of
+/// a task counts. Tasks have numbers below 1,048,576. All attempts of a task get the same pieces,
+/// in the same order, also if they run at once, or after one has ended. `eyas_block_next()` returns
+/// them; its statuses mean:
+///
+/// - `EYAS_STATUS_END`: the attempt has read all pieces of its task, which stay the same for ever.
+///   It may count. It has nothing to commit.
+/// - `EYAS_STATUS_DISCARDED`: no attempt of the task has reported within the term of the run, and
+///   the pieces went to other tasks. The attempt must fail, and the framework begin another one.
+///
+/// If all tasks of the framework have an attempt that counts, these attempts have read each piece
+/// once. An attempt that is closed before its end leaves its pieces to the task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyas_block_open_task(
+    run: *mut EyasRun,
+    task: u32,
+    block: *mut *mut EyasBlock,
+) -> EyasStatus {
+    call(|| {
+        pointers::check(block)?;
+        let run = handles::get(run)?;
+        if task >= TaskNumber::LIMIT {
+            let message = format!(
+                "task {task} is not possible: tasks have numbers below {}",
+                TaskNumber::LIMIT
+            );
+            return Err(CallError::invalid(message));
+        }
+        let begun = async { Ok::<_, CallError>(run.run.begin_task(TaskNumber(task))) };
+        let worker = run.client.wait("beginning a block", begun)?;
         let worker = tokio::sync::Mutex::new(Some(worker));
         let opened = handles::open::<EyasBlock>(OpenBlock { run, worker, last: Mutex::default() });
         // SAFETY: the caller passes NULL, or a place that can be written to.

@@ -228,5 +228,6 @@ mod tests {
         assert_eq!(size_of::<crate::places::EyasBlockPlace>(), 48);
         assert_eq!(size_of::<crate::results::EyasTaskResult>(), 88);
         assert_eq!(size_of::<crate::writer::EyasWriteOptions>(), 24);
+        assert_eq!(size_of::<crate::block::EyasRunOptions>(), 32);
     }
 }

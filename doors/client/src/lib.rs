@@ -65,7 +65,8 @@ pub use kept::numbered;
 pub use kept_error::KeptError;
 pub use map::{
     BlockPiece, BlockRun, BlockWorker, MAX_REDUCERS, MapError, MapEvent, MapJob, MapRun, MapTask,
-    PipelineError, Reduce, ReduceTask, Shuffle, TaskFailures, WorkError, map_worker, reduce_worker,
+    PipelineError, PolicyTextError, Reduce, ReduceTask, RunOptions, Shuffle, TaskFailures,
+    WorkError, map_worker, parse_policy, reduce_worker,
 };
 pub use near::NearFile;
 pub use output_file::OutputFileError;

@@ -15,7 +15,9 @@ mod line_sort;
 mod partition;
 mod pause;
 mod pipeline;
+mod policy;
 mod reduce;
+mod task_block;
 mod worker;
 
 use std::time::Duration;
@@ -37,11 +39,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
-pub use block_worker::{BlockPiece, BlockRun, BlockWorker};
+pub use block_worker::{BlockPiece, BlockRun, BlockWorker, RunOptions};
 pub use error::WorkError;
 pub use failures::TaskFailures;
 pub use partition::MAX_REDUCERS;
 pub use pipeline::PipelineError;
+pub use policy::{PolicyTextError, parse_policy};
 pub use reduce::{ReduceTask, reduce_worker};
 pub use worker::{MapTask, Shuffle, map_worker};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use eyas_client::files::blocks::DEFAULT_TERM_US;
 use eyas_client::files::{FilesErrorKind, RunAddress};
 use eyas_client::types::dfs::FileName;
-use eyas_client::{BlockRun, BlockWorker, ClusterFilesError, cluster_files_to_read};
+use eyas_client::{BlockRun, BlockWorker, ClusterFilesError, RunOptions, cluster_files_to_read};
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -66,8 +66,10 @@ impl FilesRun {
                     .map_err(name_error)?,
             );
         }
-        let run =
-            connection.wait(py, BlockRun::open(files.clone(), &names, workers, DEFAULT_TERM_US))?;
+        let run = connection.wait(
+            py,
+            BlockRun::open(files.clone(), &names, RunOptions::new(workers, DEFAULT_TERM_US)),
+        )?;
         let names = names.iter().map(|name| name.as_str().to_owned()).collect();
         Ok(FilesRun { connection: connection.clone(), run: Arc::new(run), files: names })
     }

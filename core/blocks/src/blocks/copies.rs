@@ -51,10 +51,10 @@ impl Blocks {
                 .checked_sub(duration_us(run.block_bytes, rate))
                 .filter(|gain_us| *gain_us > 0)
         };
-        let open = self
-            .ledger
-            .blocks()
-            .filter(|(_, block)| block.twin.is_none() && block.generation < MAX_COPIES);
+        // The framework of a task runs its copies.
+        let open = self.ledger.blocks().filter(|(other, block)| {
+            other.task().is_none() && block.twin.is_none() && block.generation < MAX_COPIES
+        });
         let gains = open.filter_map(|(other, _)| Some((gain_us(&other)?, other)));
         let Some((_, first)) = gains.max() else { return };
         // From now on both workers have the same chunks.

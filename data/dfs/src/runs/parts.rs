@@ -31,6 +31,10 @@ impl Parts {
             }
             Record::Committed { worker, done, .. } => {
                 let chunks = self.blocks.remove(worker).unwrap_or_default();
+                // A task has no output of ours.
+                if worker.task().is_some() {
+                    return;
+                }
                 let first = chunks.iter().take(*done as usize).min();
                 self.committed.extend(first.map(|first| {
                     (*first, OutputPart { worker: *worker, first: *first, pieces: *done })

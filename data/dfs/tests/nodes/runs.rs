@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use eyas_files::blocks::{BlockPolicy, DEFAULT_TERM_US, Effect, Event, WorkerBlock};
+use eyas_files::blocks::{
+    BlockPolicy, DEFAULT_TERM_US, Effect, Event, TaskBlock, TaskNumber, WorkerBlock,
+};
 use eyas_files::{DfsClient, FilesErrorKind, RunAddress, RunAttendance, RunSpec};
 use eyas_types::dfs::NodeId;
 
@@ -101,6 +103,49 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
     );
     files.close_run(address).await.unwrap();
     assert_eq!(files.run_status(address).await.unwrap_err().kind, FilesErrorKind::NotFound);
+}
+
+/// An attempt of a task that reads up to this number of chunks, or to its end.
+async fn attempt(files: &DfsClient, run: RunAddress, task: u32, most: u32) -> TaskBlock {
+    let mut block = TaskBlock::new(TaskNumber(task), NodeId(1));
+    for _ in 0..most {
+        while block.current().is_none() && !block.is_at_end() {
+            let claim = block.claim();
+            block.told(&claim, files.claim_task(run, claim).await.unwrap());
+            assert!(!block.is_discarded());
+        }
+        if block.is_at_end() {
+            break;
+        }
+        block.end_chunk();
+    }
+    block
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_of_a_task_read_the_same_chunks_also_when_the_node_starts_again() {
+    let mut cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let (address, chunks) = open(&files, "/a", LONG).await;
+    let first = attempt(&files, address, 0, 3).await;
+    let other = attempt(&files, address, 1, 2).await;
+    assert!(!first.is_at_end() && !other.is_at_end());
+
+    let leads = cluster.nodes.iter().position(|node| node.node.node() == address.node).unwrap();
+    let folder = cluster.end(leads);
+    cluster.start(folder, false).await;
+    cluster.settles().await;
+
+    let second = attempt(&files, address, 0, u32::MAX).await;
+    assert!(second.is_at_end() && second.chunks().starts_with(first.chunks()));
+    let again = attempt(&files, address, 1, u32::MAX).await;
+    assert!(again.is_at_end() && again.chunks().starts_with(other.chunks()));
+    let mut all = [second.chunks(), again.chunks()].concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..chunks).collect::<Vec<_>>());
+    let status = files.run_status(address).await.unwrap();
+    assert!(status.is_complete && status.parts.is_empty(), "tasks have no outputs: {status:?}");
+    assert_eq!(attempt(&files, address, 0, u32::MAX).await.chunks(), second.chunks());
 }
 
 #[tokio::test(flavor = "multi_thread")]

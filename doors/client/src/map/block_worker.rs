@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use eyas_files::blocks::{Effect, Event, POLICIES, WorkerBlock};
+use eyas_files::blocks::{BlockPolicy, Effect, Event, POLICIES, WorkerBlock};
 use eyas_files::{
     Background, ChunkContent, DfsClient, FilesError, FilesErrorKind, MAX_CHUNK_BYTES, OpenChunk,
     RunAddress, RunAttendance, RunSpec, RunStatus, WriteOptions,
 };
-use eyas_types::dfs::{FileName, RecordFormat};
+use eyas_types::dfs::{FileName, NodeId, RecordFormat};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -24,11 +25,32 @@ use super::{ABANDONED, KeepAlive, NO_NODE, keep_alive, remove_outputs};
 
 /// A run over the blocks of files.
 pub struct BlockRun {
-    files: DfsClient,
+    pub(super) files: DfsClient,
     address: RunAddress,
     /// All chunks of the run.
-    chunks: Arc<[ChunkSource]>,
+    pub(super) chunks: Arc<[ChunkSource]>,
     _keep_alive: Option<KeepAlive>,
+}
+
+/// How a run is led.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The expected workers, by the node of each.
+    slots: Vec<NodeId>,
+    /// How pieces are assigned.
+    pub policy: BlockPolicy,
+    /// A worker that is silent for this time loses its block, microseconds.
+    pub term_us: u64,
+    /// The leader forgets the run if no client has asked about it for this time.
+    pub idle: Duration,
+}
+
+impl RunOptions {
+    /// The usual options, for about this number of workers.
+    pub fn new(workers: u32, term_us: u64) -> Self {
+        let slots = vec![NO_NODE; workers.max(1) as usize];
+        RunOptions { slots, policy: POLICIES[0].1, term_us, idle: ABANDONED }
+    }
 }
 
 /// A part of a file that a program processes as a whole. It consists of whole records.
@@ -43,9 +65,8 @@ pub struct BlockPiece {
 }
 
 impl BlockRun {
-    /// Opens a run over files, for about this number of workers. A worker that is silent for
-    /// `term_us` microseconds loses its block. The leader forgets the run half an hour after this
-    /// value was dropped.
+    /// Opens a run over files. The leader forgets the run when it was idle for the time in the
+    /// options, which begins when this value is dropped, or a worker last asked.
     ///
     /// # Errors
     /// `NotFound` if a file is missing; `Invalid` if there is no file, or there are too many
@@ -53,17 +74,15 @@ impl BlockRun {
     pub async fn open(
         files: DfsClient,
         names: &[FileName],
-        workers: u32,
-        term_us: u64,
+        options: RunOptions,
     ) -> Result<BlockRun, FilesError> {
         let mut read = Vec::new();
         for name in names {
             read.push(files.stat(name).await?);
         }
-        let slots = vec![NO_NODE; workers.max(1) as usize];
+        let RunOptions { slots, policy, term_us, idle } = options;
         let pieces = RunSpec::pieces_of(&read, slots.len());
-        let spec =
-            RunSpec { files: read, policy: POLICIES[0].1, slots, pieces, term_us, idle: ABANDONED };
+        let spec = RunSpec { files: read, policy, slots, pieces, term_us, idle };
         let chunks = sources(&spec).into();
         let address = files.open_run(spec).await?;
         let keep_alive = KeepAlive(tokio::spawn(keep_alive(files.clone(), address)));
@@ -120,7 +139,7 @@ impl BlockRun {
         };
         let (requests, receiver) = mpsc::channel(1);
         let working = tokio::spawn(block.work(attendance, receiver));
-        Ok(BlockWorker { requests, has_piece: AtomicBool::new(false), working })
+        Ok(BlockWorker::new(requests, working))
     }
 
     /// Ends the run, and removes the outputs that were not renamed. Workers get no further answers.
@@ -146,7 +165,7 @@ pub struct BlockWorker {
 }
 
 /// A request of the program.
-enum BlockRequest {
+pub(super) enum BlockRequest {
     Next {
         /// Whether the last piece was processed. If not, it is given out again.
         is_processed: bool,
@@ -158,15 +177,23 @@ enum BlockRequest {
     },
 }
 
-enum BlockAnswer {
+pub(super) enum BlockAnswer {
     Piece(Option<BlockPiece>),
     /// Whether the output counts.
     Counts(bool),
 }
 
-type Reply = oneshot::Sender<Result<BlockAnswer, FilesError>>;
+pub(super) type Reply = oneshot::Sender<Result<BlockAnswer, FilesError>>;
 
 impl BlockWorker {
+    /// The program's end of a task in the background.
+    pub(super) fn new(
+        requests: mpsc::Sender<(BlockRequest, Reply)>,
+        working: JoinHandle<()>,
+    ) -> Self {
+        BlockWorker { requests, has_piece: AtomicBool::new(false), working }
+    }
+
     /// The next piece of the block; `None` if the block has no more. The piece before it counts as
     /// processed from now on. If the block has no piece at all, new blocks will not have any
     /// either. The future may be dropped and the method called again; it is called for one piece at
@@ -222,7 +249,7 @@ impl BlockWorker {
     }
 }
 
-fn given_up() -> FilesError {
+pub(super) fn given_up() -> FilesError {
     let message = "this block has ended, or other workers have processed it: discard its results, \
                    and begin another";
     FilesError { kind: FilesErrorKind::Changed, message: message.into() }
@@ -436,7 +463,10 @@ impl Stage {
 
 /// Opens a chunk of the run. One that is stored in several chunks is one record, and has to be in
 /// memory.
-async fn open_all(files: &DfsClient, source: &ChunkSource) -> Result<OpenChunk, FilesError> {
+pub(super) async fn open_all(
+    files: &DfsClient,
+    source: &ChunkSource,
+) -> Result<OpenChunk, FilesError> {
     if source.parts <= 1 {
         return files.open_chunk(&source.file, source.index, source.pieces, false).await;
     }
@@ -470,7 +500,7 @@ fn unreadable(name: &FileName, error: &std::io::Error) -> FilesError {
 }
 
 /// The piece of a chunk with this number.
-fn piece_of(
+pub(super) fn piece_of(
     source: &ChunkSource,
     opened: &OpenChunk,
     number: u32,

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 
 NATIVE(jlong, openRun)(JNIEnv *env, jclass class, jlong client, jobjectArray paths, jint workers,
-                       jlong term_ms)
+                       jlong term_ms, jlong idle_ms, jbyteArray policy)
 {
+    eyas_run_options options = {NULL, (uint64_t)term_ms, (uint64_t)idle_ms, (uint32_t)workers, 0};
     eyas_run *run = NULL;
     jsize count, known = 0;
+    char *policy_text = NULL;
     jbyteArray path;
     char **texts;
 
@@ -23,6 +25,11 @@ NATIVE(jlong, openRun)(JNIEnv *env, jclass class, jlong client, jobjectArray pat
         throw_new(env, "java/lang/OutOfMemoryError", "there is no memory for the paths");
         return 0;
     }
+    if (policy && !(policy_text = text_of(env, policy))) {
+        free(texts);
+        return 0;
+    }
+    options.policy = policy_text;
     for (; known < count; known++) {
         path = (*env)->GetObjectArrayElement(env, paths, known);
         if (!(texts[known] = text_of(env, path)))
@@ -31,12 +38,13 @@ NATIVE(jlong, openRun)(JNIEnv *env, jclass class, jlong client, jobjectArray pat
     }
     if (known == count)
         is_ok(env,
-              eyas_run_open(HANDLE(eyas_client, client), (const char *const *)texts, (size_t)count,
-                            (uint32_t)workers, (uint64_t)term_ms, &run),
+              eyas_run_open_with(HANDLE(eyas_client, client), (const char *const *)texts,
+                                 (size_t)count, &options, sizeof options, &run),
               count == 1 ? (*env)->GetObjectArrayElement(env, paths, 0) : NULL);
     for (known = 0; known < count; known++)
         free(texts[known]);
     free(texts);
+    free(policy_text);
     return NUMBER(run);
 }
 
@@ -127,6 +135,16 @@ NATIVE(jlong, openBlock)(JNIEnv *env, jclass class, jlong run)
     (void)class;
     ENTER(env, 0);
     is_ok(env, eyas_block_open(HANDLE(eyas_run, run), &block), NULL);
+    return NUMBER(block);
+}
+
+NATIVE(jlong, openTask)(JNIEnv *env, jclass class, jlong run, jint task)
+{
+    eyas_block *block = NULL;
+
+    (void)class;
+    ENTER(env, 0);
+    is_ok(env, eyas_block_open_task(HANDLE(eyas_run, run), (uint32_t)task, &block), NULL);
     return NUMBER(block);
 }
 

@@ -347,12 +347,17 @@ public final class EyasClient extends Handle {
      */
     public EyasRun openRun(Collection<String> paths, int workers, Duration term)
             throws IOException {
+        return openRun(paths, new RunOptions(workers, term, null, null));
+    }
+
+    /** Opens a run over files with further options. */
+    public EyasRun openRun(Collection<String> paths, RunOptions options) throws IOException {
         byte[][] names = paths.stream().map(Texts::utf8).toArray(byte[][]::new);
-        if (workers < 0) {
-            throw new IllegalArgumentException("a number of workers must not be negative");
-        }
-        long termMs = term == null ? 0 : Texts.milliseconds(term);
-        return new EyasRun(Native.openRun(number, names, workers, termMs));
+        long termMs = options.term() == null ? 0 : Texts.milliseconds(options.term());
+        long idleMs = options.idle() == null ? 0 : Texts.milliseconds(options.idle());
+        byte[] policy = options.policy() == null ? null : utf8(options.policy());
+        int workers = options.workers();
+        return new EyasRun(Native.openRun(number, names, workers, termMs, idleMs, policy));
     }
 
     /** Joins a run that another program has opened, by its address. */

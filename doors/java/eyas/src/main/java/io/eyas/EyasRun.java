@@ -75,6 +75,30 @@ public final class EyasRun extends Handle {
         }
     }
 
+    /**
+     * Begins an attempt of a task of another framework, such as Hadoop, which decides which attempt
+     * of a task counts. All attempts of a task get the same pieces in the same order, also if they
+     * run at once, or after one has ended. If each task has an attempt that counts, and that has
+     * read its pieces until {@link EyasBlock#next} returned null, these attempts have read each
+     * piece once. There is nothing to commit.
+     *
+     * <p>{@link EyasBlock#next} fails with {@link EyasStatus#DISCARDED} if no attempt of the task
+     * has reported within the term of the run, so that its pieces went to other tasks: then the
+     * attempt must fail, and the framework begin another one.
+     *
+     * @param task the number of the task, below 1,048,576
+     */
+    public EyasBlock begin(int task) throws IOException {
+        if (task < 0) {
+            throw new IllegalArgumentException("a task must not be negative: " + task);
+        }
+        try {
+            return new EyasBlock(Native.openTask(number, task));
+        } finally {
+            Reference.reachabilityFence(this);
+        }
+    }
+
     /** Ends the run for all its workers, and removes its outputs that were not renamed. */
     public void end() throws IOException {
         try {

@@ -194,7 +194,9 @@ final class Native {
 
     static native void discard(long writer);
 
-    static native long openRun(long client, byte[][] paths, int workers, long termMs)
+    /** The policy may be null. */
+    static native long openRun(
+            long client, byte[][] paths, int workers, long termMs, long idleMs, byte[] policy)
             throws IOException;
 
     static native long joinRun(long client, byte[] address) throws IOException;
@@ -213,6 +215,8 @@ final class Native {
     static native void closeRun(long run);
 
     static native long openBlock(long run) throws IOException;
+
+    static native long openTask(long run, int task) throws IOException;
 
     static native boolean nextPiece(
             long block, long timeoutMs, long[] offset, byte[][] fileAndContent) throws IOException;

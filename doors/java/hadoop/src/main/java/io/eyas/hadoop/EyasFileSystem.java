@@ -4,9 +4,11 @@ import io.eyas.AttributeCondition;
 import io.eyas.EyasClient;
 import io.eyas.EyasListing;
 import io.eyas.EyasReader;
+import io.eyas.EyasRun;
 import io.eyas.EyasWriter;
 import io.eyas.FileInfo;
 import io.eyas.Quota;
+import io.eyas.RunOptions;
 import io.eyas.WriteOptions;
 
 import org.apache.hadoop.conf.Configuration;
@@ -38,6 +40,7 @@ import java.net.URI;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.EnumSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -630,6 +633,33 @@ public final class EyasFileSystem extends FileSystem {
             case CommonPathCapabilities.FS_SYMLINKS -> false;
             default -> super.hasPathCapability(path, capability);
         };
+    }
+
+    // ---- elastic blocks
+
+    /** Opens a run over files of this file system. */
+    public EyasRun openRun(Collection<Path> paths, RunOptions options) throws IOException {
+        List<String> names = paths.stream().map(this::nameOf).toList();
+        return Failures.of(() -> client.openRun(names, options));
+    }
+
+    /** Joins a run by its address. */
+    public EyasRun joinRun(String address) throws IOException {
+        return client.joinRun(address);
+    }
+
+    /**
+     * Checks that a piece which does not end with a line is the last one of its file.
+     *
+     * @throws IOException if it is not: the file is cut into other records than lines
+     */
+    public void checkEnd(String name, long endBytes) throws IOException {
+        if (look(name).sizeBytes() != endBytes) {
+            throw new IOException(
+                    name
+                            + " is cut into records of another format than lines, or has changed:"
+                            + " write it again as lines, or read it with TextInputFormat");
+        }
     }
 
     @Override
