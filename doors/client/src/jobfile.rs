@@ -419,13 +419,9 @@ impl TaskFields {
             }
         }
         template.base = base;
+        self.check_variables()?;
         template.env =
             self.env.iter().map(|(name, value)| (name.clone(), Template::parse(value))).collect();
-        if let Some(name) =
-            self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0']))
-        {
-            return Err(TaskFieldsError::Variable(name.clone()));
-        }
         for output in &self.outputs {
             template.outputs.push(output.spec(self.in_place)?);
         }
@@ -444,6 +440,15 @@ impl TaskFields {
             template.keep_streams(max_output);
         }
         Ok(template)
+    }
+
+    /// Refuses names that no environment variable can have.
+    fn check_variables(&self) -> Result<(), TaskFieldsError> {
+        let is_wrong = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+        match self.env.keys().find(is_wrong) {
+            Some(name) => Err(TaskFieldsError::Variable(name.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Refuses or warns of texts in braces that look like placeholders and are none.

@@ -28,7 +28,7 @@ pub struct JobFileError {
     /// Number of the column, from 1, if it is known.
     pub column: Option<usize>,
     /// The mistake.
-    pub why: TaskFieldsError,
+    pub why: Box<TaskFieldsError>,
 }
 
 /// What is wrong with the fields of a task, of a command line or of a job file.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::{JobFileError, TaskFieldsError};
 use super::input::TaskIds;
 use super::map_step::MapStep;
-use super::steps::{Table, in_order};
+use super::steps::{StepTable, in_order};
 use super::values::some_number;
 use super::{InputFields, TaskFields, check_terms, wrong_key};
 use crate::clusters::Cluster;
@@ -112,7 +112,7 @@ pub async fn read_job_file(
         file: file.to_owned(),
         line: None,
         column: None,
-        why: TaskFieldsError::Unreadable(e),
+        why: TaskFieldsError::Unreadable(e).into(),
     };
     let text = std::fs::read_to_string(file).map_err(unreadable)?;
     read_job_text(file, &text, priority, cluster, see).await
@@ -131,11 +131,11 @@ pub async fn read_job_text(
     cluster: &Cluster,
     see: impl FnMut(SubmitProgress) + Send + 'static,
 ) -> Result<Draft, JobFileError> {
-    let wrong = |Mistake { line, column, why }| JobFileError {
+    let wrong = |Mistake { line, column, why }: Mistake| JobFileError {
         file: file.to_owned(),
         line: Some(line),
         column,
-        why,
+        why: why.into(),
     };
     let Tables { head, tasks, maps } = read_tables(file, text).map_err(wrong)?;
     if let Some((line, _)) = maps.first() {
@@ -151,7 +151,12 @@ pub async fn read_job_text(
 /// The first mistake, with its line. Mistakes in tasks that only a look at their inputs shows are
 /// found by [`JobSteps::draft`].
 pub fn read_job_steps(file: &str) -> Result<Option<JobSteps>, JobFileError> {
-    let at = |line, column, why| JobFileError { file: file.to_owned(), line, column, why };
+    let at = |line, column, why: TaskFieldsError| JobFileError {
+        file: file.to_owned(),
+        line,
+        column,
+        why: why.into(),
+    };
     let text = std::fs::read_to_string(file)
         .map_err(|e| at(None, None, TaskFieldsError::Unreadable(e)))?;
     let tables = read_tables(file, &text);
@@ -173,7 +178,7 @@ impl JobSteps {
 
     /// A mistake at a line of the file.
     pub fn mistake(&self, line: usize, why: TaskFieldsError) -> JobFileError {
-        JobFileError { file: self.file.clone(), line: Some(line), column: None, why }
+        JobFileError { file: self.file.clone(), line: Some(line), column: None, why: why.into() }
     }
 
     /// The job of the tasks of a step, as [`read_job_file`] makes it. Files that earlier steps
@@ -209,7 +214,7 @@ fn steps_of(
         tasks.iter().map(|(line, task)| (*line, table_of_task(task))).collect();
     located.extend(maps.iter().map(|(line, step)| {
         let after = step.after.iter().map(String::as_str).collect();
-        (*line, Table { id: step.id.as_deref(), is_map: true, after, reads: Vec::new() })
+        (*line, StepTable { id: step.id.as_deref(), is_map: true, after, reads: Vec::new() })
     }));
     located.sort_by_key(|(line, _)| *line);
     let (lines, tables): (Vec<_>, Vec<_>) = located.into_iter().unzip();
@@ -232,12 +237,14 @@ fn steps_of(
     Ok(steps.collect())
 }
 
-fn table_of_task(task: &TaskFields) -> Table<'_> {
-    let read = |input| match input {
-        &InputFields::Output { ref task, .. } => Some(task.as_str()),
-        _ => None,
-    };
-    Table {
+fn table_of_task(task: &TaskFields) -> StepTable<'_> {
+    fn read(input: &InputFields) -> Option<&str> {
+        match input {
+            InputFields::Output { task, .. } => Some(task),
+            _ => None,
+        }
+    }
+    StepTable {
         id: task.id.as_deref(),
         is_map: false,
         after: task.after.iter().map(String::as_str).collect(),

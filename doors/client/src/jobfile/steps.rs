@@ -43,7 +43,7 @@ pub enum StepOrderError {
 }
 
 /// A table of the file.
-pub(super) struct Table<'a> {
+pub(super) struct StepTable<'a> {
     pub id: Option<&'a str>,
     pub is_map: bool,
     /// Ids of tables that end before.
@@ -56,7 +56,7 @@ pub(super) struct Table<'a> {
 ///
 /// # Errors
 /// The first table that cannot be ordered, and why.
-pub(super) fn in_order(tables: &[Table]) -> Result<Vec<Vec<usize>>, (usize, StepOrderError)> {
+pub(super) fn in_order(tables: &[StepTable]) -> Result<Vec<Vec<usize>>, (usize, StepOrderError)> {
     let mut known = HashMap::new();
     let mut levels = Vec::new();
     for (place, table) in tables.iter().enumerate() {
@@ -80,8 +80,8 @@ pub(super) fn in_order(tables: &[Table]) -> Result<Vec<Vec<usize>>, (usize, Step
 
 /// The level of a table: number of times that map steps and tasks alternate before it.
 fn level_of(
-    table: &Table,
-    tables: &[Table],
+    table: &StepTable,
+    tables: &[StepTable],
     known: &HashMap<&str, usize>,
     levels: &[usize],
 ) -> Result<usize, StepOrderError> {
@@ -109,10 +109,11 @@ fn level_of(
 mod tests {
     use super::*;
 
-    fn table(text: &'static str) -> Table<'static> {
+    fn table(text: &'static str) -> StepTable<'static> {
         let mut words = text.split(' ');
         let (kind, id) = (words.next().unwrap(), words.next());
-        let mut table = Table { id, is_map: kind == "map", after: Vec::new(), reads: Vec::new() };
+        let mut table =
+            StepTable { id, is_map: kind == "map", after: Vec::new(), reads: Vec::new() };
         for word in words {
             match word.strip_prefix('<') {
                 Some(read) => table.reads.push(read),
