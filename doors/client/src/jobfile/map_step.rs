@@ -130,8 +130,8 @@ pub enum MapStepError {
     },
     /// `{previous}` where it has no meaning.
     #[error(
-        "`{0}` cannot have {{previous}} in it: {{previous}} is for `files`, `inputs`, `command` and \
-         `until`"
+        "`{0}` cannot have {{previous}} in it: {{previous}} is for `files`, `inputs`, `command` \
+         and `until`"
     )]
     NoPrevious(&'static str),
     /// `{previous}` in the command, but not in the inputs.

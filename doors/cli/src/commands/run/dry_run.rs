@@ -1,5 +1,5 @@
-//! `--dry-run` of `eyas run` and `eyas submit`: prints the command of each task as a shell would read
-//! it.
+//! `--dry-run` of `eyas run` and `eyas submit`: prints the command of each task as a shell would
+//! read it.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
