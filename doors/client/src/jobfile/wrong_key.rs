@@ -633,8 +633,8 @@ mod tests {
             ("names = \"x\"", "1: `names` is not a key of a job file: the nearest key is `name`"),
             ("reuse = 1", "1: `reuse` cannot be 1: it is true or false. Write reuse = true"),
             (
-                "[[map]]\nfiles = \"/a\"\nreducer = 2",
-                "3: `reducer` is not a key of a map step: the nearest key is `reducers`: write",
+                "[[map]]\nfiles = \"/a\"\nreducrs = 2",
+                "3: `reducrs` is not a key of a map step: the nearest key is `reducers`: write",
             ),
             (
                 "[[map]]\nwaves = \"many\"",
