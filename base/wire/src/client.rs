@@ -392,7 +392,7 @@ pub enum ToClient {
     Events(EventsPart),
     /// A part of a job's graph. Minor version 2.
     Graph(GraphPart),
-    /// The output of a task so far. Minor version 3.
+    /// What a task has printed so far. Minor version 3.
     Printed(Box<Printed>),
 }
 

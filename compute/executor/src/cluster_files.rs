@@ -41,7 +41,8 @@ pub(crate) fn storage(
         async move {
             if seeds.is_empty() {
                 let why = "no executor of this cluster keeps files: start some with `eyas start \
-                           executor --dfs`";
+                           executor --dfs`, or a cluster on this machine with `eyas start local \
+                           --dfs`";
                 return Err(StorageError::new(StorageErrorKind::NotFound, why));
             }
             let files = DfsClient::connect(access, seeds, near, PATIENCE).await?;

@@ -47,7 +47,9 @@ mod workers;
 
 pub use blocks::{Blocks, Config, DEFAULT_TERM_US, DEFAULT_WINDOW_US};
 pub use event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
-pub use schedulers::{Alpha, BlockPolicy, IoAware, Lean, Multiwave, POLICIES};
+pub use schedulers::{
+    Alpha, BlockParameterError, BlockParameters, BlockPolicy, IoAware, Lean, Multiwave, POLICIES,
+};
 pub use sizes::{MAX_LEASE_CHUNKS, Sizes};
 pub use tasks::{TaskAnswer, TaskBlock, TaskClaim, TaskIncarnation, TaskNumber};
 pub use worker_block::WorkerBlock;

@@ -26,8 +26,7 @@ pub struct TaskNumber(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TaskIncarnation(pub u32);
 
-/// Ids of workers that are tasks have these bits set. A random id has them set once in 16 million
-/// times, and then only its block is never copied.
+/// Ids of workers that are tasks have these bits set; see [`WorkerId::from_random`].
 const TASK_BITS: u64 = 0xff_ffff << 40;
 
 /// Bits of a worker's id that number the incarnation. After the last one, a task gets no chunks.
@@ -39,6 +38,11 @@ impl TaskNumber {
 }
 
 impl WorkerId {
+    /// An id of these random bits, which is none of a task.
+    pub fn from_random(bits: u64) -> Self {
+        WorkerId(bits >> 1)
+    }
+
     pub(crate) fn of_task(task: TaskNumber, incarnation: TaskIncarnation) -> Self {
         let task = u64::from(task.0) << INCARNATION_BITS;
         WorkerId(TASK_BITS | task | u64::from(incarnation.0))
@@ -95,7 +99,8 @@ pub enum TaskAnswer {
     List {
         /// The incarnation of the list.
         incarnation: TaskIncarnation,
-        /// The chunks after those that the attempt knows, by their index in the job.
+        /// The chunks that the attempt does not know yet, in the order of the list, by their index
+        /// in the job.
         chunks: Vec<u32>,
         /// Whether no chunk will follow.
         is_sealed: bool,
@@ -185,5 +190,17 @@ impl TaskBlock {
     /// Whether the list of the attempt does not count.
     pub fn is_discarded(&self) -> bool {
         self.is_discarded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_random_worker_is_no_task() {
+        assert_eq!(WorkerId::from_random(u64::MAX).task(), None);
+        let (task, incarnation) = (TaskNumber(TaskNumber::LIMIT - 1), TaskIncarnation(7));
+        assert_eq!(WorkerId::of_task(task, incarnation).task(), Some((task, incarnation)));
     }
 }

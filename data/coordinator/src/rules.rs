@@ -183,8 +183,7 @@ impl Rules {
         Ok(Rules { default, storages, classes })
     }
 
-    /// The rules, where these for storages without rules of their own take the place of those of
-    /// the file.
+    /// The rules, with the settings of `by` in place of those of the table `default`.
     ///
     /// # Errors
     /// If a parameter does not belong to the policy.

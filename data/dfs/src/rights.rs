@@ -181,7 +181,7 @@ fn permits(scope: &impl PermittedNames, operation: &FileOperation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_blocks::{Event as BlockEvent, WorkerId};
+    use eyas_blocks::{Event as BlockEvent, TaskBlock, TaskClaim, TaskNumber, WorkerId};
     use eyas_files::BlockRunId;
     use eyas_ring::{ListDepth, RecordVersion, Replaceable, Round};
     use eyas_types::JobId;
@@ -240,6 +240,8 @@ mod tests {
             ),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
+            (run(own, RunRequest::Claim(claim())), [true, false, true, false]),
+            (run(other, RunRequest::Claim(claim())), [true, false, false, false]),
             (run(own, RunRequest::Close), [true, false, false, false]),
         ] {
             let key = |role| is_allowed(Principal::Key(KeyId(1), role), None, &what);
@@ -248,6 +250,10 @@ mod tests {
                 [key(KeyRole::Submit), key(KeyRole::Read), token(Some(&scope)), token(None)];
             assert_eq!(answers, may, "{what:?}");
         }
+    }
+
+    fn claim() -> TaskClaim {
+        TaskBlock::new(TaskNumber(1), NodeId(1)).claim()
     }
 
     /// Each kind of request, with the answer to it for a name below the user's folder: 0 if it is
@@ -309,6 +315,7 @@ mod tests {
             (run(RunRequest::Spec), 0),
             (run(RunRequest::Status), 0),
             (run(RunRequest::Attend(WorkerId(1))), 0),
+            (run(RunRequest::Claim(claim())), 0),
             (run(RunRequest::Close), 0),
             (RequestBody::Tell { run: own, event: BlockEvent::Gone { worker: WorkerId(1) } }, 0),
             (RequestBody::Check { objects: Vec::new(), thoroughly: true }, 0),

@@ -88,7 +88,7 @@ impl RunCalls {
         self: &Arc<Self>,
         address: RunAddress,
     ) -> Result<RunAttendance, FilesError> {
-        let worker = WorkerId(random()? as u64);
+        let worker = WorkerId::from_random(random()? as u64);
         let replies = self.begin_attendance(address, worker).await?;
         let (tell, told) = mpsc::channel(1);
         let listening = tokio::spawn(self.clone().listen(address, worker, replies, tell));

@@ -446,7 +446,7 @@ fn limits_are_kept_and_reservations_are_met() {
             .find(|wait| wait["class"] == class)
             .map_or(0, |wait| wait["bytes"].as_u64().unwrap())
     };
-    wait_until("the disk is shared", || bytes(&order.status(), "heavy") > 100 * MEGABYTE);
+    wait_until("the disk is shared", || bytes(&order.status(), "heavy") > 40 * MEGABYTE);
     let status = order.status();
     let [limited, reserved, heavy] = classes.map(|class| bytes(&status, class));
     let allowed = 2 * MEGABYTE * began.elapsed().as_millis() as u64 / 1_000;

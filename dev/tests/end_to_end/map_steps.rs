@@ -265,6 +265,11 @@ fn a_step_that_ends_early_says_what_stays() {
     let cluster = cluster();
     put(&cluster, "some", "a\nb\n");
     let step = "[[map]]\nfiles = \"/some\"\ncommand = [\"cat\"]\nto = \"/out\"\nrepeat = 3\n";
+    cluster.write("steps.toml", step.replace("/some", "/other"));
+    cluster
+        .run(&["submit", "--wait", "steps.toml"])
+        .exits(1)
+        .says(&["map step, pass 1 of 3: there is no file /other"]);
     cluster.write("steps.toml", format!("{step}until = \"exit 5\"\n"));
     cluster.run(&["submit", "--wait", "steps.toml"]).exits(1).says(&[
         "the output of the last complete pass is in /out-pass-1",

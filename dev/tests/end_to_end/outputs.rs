@@ -415,7 +415,8 @@ fn links_and_folders_are_delivered_or_said_to_be_wrong() {
         (
             "*=s3://bucket/{}/",
             "echo x > \"$(printf 'odd\\377')\"",
-            "`s3://bucket/1/odd\\xff` is not valid UTF-8",
+            // Which of the two tasks is named is chance: the other has failed for the same reason.
+            "/odd\\xff` is not valid UTF-8",
         ),
     ] {
         run(output, script).exits(1).says(&[why]);

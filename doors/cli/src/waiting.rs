@@ -23,7 +23,7 @@ use crate::show;
 /// Failed tasks whose reasons are compared; further ones are only counted. The dispatcher tells no
 /// more at a time.
 const MAX_DESCRIBED: usize = 100;
-/// Maximum number of failed tasks that are read to find those that never ran.
+/// At most this many failed tasks are read, to count those that never ran.
 const MAX_FAILED_READ: u32 = 5000;
 /// Time between two lines about the progress.
 const LINE_EVERY: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use crate::measures::{MeasuredLoad, ReadRate};
 /// A share: chunks for one worker.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AssignedChunks {
-    /// Number of the wave. Workers get all shares of a wave before those of the next wave.
+    /// Number of the wave. The shares of a wave are given out before those of the next one.
     pub wave: u32,
     pub node: NodeIndex,
     /// At least one chunk.

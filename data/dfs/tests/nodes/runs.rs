@@ -1,5 +1,6 @@
 //! Runs on real nodes with workers that are killed, and nodes that restart.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use eyas_files::blocks::{
@@ -7,6 +8,7 @@ use eyas_files::blocks::{
 };
 use eyas_files::{DfsClient, FilesErrorKind, RunAddress, RunAttendance, RunSpec};
 use eyas_types::dfs::NodeId;
+use tokio::time::timeout;
 
 use crate::cluster::{Cluster, eventually, lines, write};
 
@@ -197,10 +199,18 @@ async fn workers_of_a_closed_run_are_told() {
 async fn files_of_an_abandoned_run_are_removed() {
     let cluster = Cluster::of(2).await;
     let files = cluster.files().await;
-    let (address, _) = open(&files, "/a", Duration::from_secs(1)).await;
     let (kept, _) = open(&files, "/b", LONG).await;
+    let (address, _) = open(&files, "/a", Duration::from_secs(3)).await;
     for run in [address.run, kept.run] {
-        write(&files, run.file("map-1").as_str(), &lines(1000)).await.unwrap();
+        let (name, content) = (run.file("map-1"), lines(1000));
+        let mut writing = pin!(write(&files, name.as_str(), &content));
+        // Until its file is there, the run is not abandoned, however slow the machine is.
+        loop {
+            match timeout(Duration::from_millis(200), &mut writing).await {
+                Ok(written) => break drop(written.unwrap()),
+                Err(_) => drop(files.run_status(address).await.unwrap()),
+            }
+        }
     }
     eventually("its folder is empty", async || {
         files.list(&address.run.folder()).await.unwrap().is_empty()

@@ -121,27 +121,16 @@ struct OrderArgs {
 
 impl From<OrderArgs> for StorageRules {
     fn from(options: OrderArgs) -> Self {
-        let OrderArgs {
-            policy,
-            patience,
-            junction,
-            quantum,
-            factor,
-            max_run,
-            window,
-            concurrency,
-            predict,
-        } = options;
         StorageRules {
-            policy,
-            patience,
-            junction,
-            quantum,
-            factor,
-            max_run,
-            window,
-            concurrency,
-            predict,
+            policy: options.policy,
+            patience: options.patience,
+            junction: options.junction,
+            quantum: options.quantum,
+            factor: options.factor,
+            max_run: options.max_run,
+            window: options.window,
+            concurrency: options.concurrency,
+            predict: options.predict,
             ..StorageRules::default()
         }
     }

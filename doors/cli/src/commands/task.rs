@@ -45,8 +45,8 @@ pub(crate) enum TaskCommand {
         /// The task, as JOB.INDEX; JOB may be `last`
         task: WhichTask,
     },
-    /// Print the standard output of a task; of a running task, what there is so far. If the task
-    /// has failed or still runs, also print its standard error
+    /// Print what a task has written to standard output. If the task still runs or has failed,
+    /// also print its standard error
     Log(LogArgs),
     /// Copy the outputs that a task keeps in the cluster to this machine
     Get {

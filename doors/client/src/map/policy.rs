@@ -1,27 +1,40 @@
 //! A scheduler of blocks and its parameters as one text, for the libraries: `lean,alpha=0.7`.
 
-use eyas_files::blocks::{Alpha, BlockPolicy, IoAware, Lean, Multiwave};
+use eyas_files::blocks::{Alpha, BlockParameterError, BlockParameters, BlockPolicy};
 use eyas_types::units;
 use thiserror::Error;
 
-/// A text is not a scheduler of blocks.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
+/// Why a text is not a scheduler of blocks.
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyTextError {
+    /// There is no scheduler with this name.
     #[error("`{0}` is not a scheduler of blocks: write lean, static, multiwave or io-aware")]
     Name(String),
-    #[error(
-        "the scheduler {policy} has no parameter `{key}`: alpha is one of lean and io-aware, beta \
-         of io-aware, min-block and waves of multiwave"
-    )]
-    Key { policy: String, key: String },
-    #[error("{key} of a scheduler cannot be `{value}`: {expected}")]
-    Value { key: String, value: String, expected: &'static str },
+    /// No scheduler has this parameter.
+    #[error("`{0}` is not a parameter of a scheduler: write alpha, beta, min-block or waves")]
+    Key(String),
+    /// The parameter belongs to other schedulers.
+    #[error("{parameter} is a parameter of {policies} only: leave it out")]
+    Foreign {
+        /// Name of the parameter.
+        parameter: &'static str,
+        /// Names of the schedulers that have it.
+        policies: &'static str,
+    },
+    /// The value is not possible.
+    #[error("{key} of a scheduler cannot be `{value}`: write {expected}")]
+    Value {
+        /// Name of the parameter.
+        key: String,
+        /// The value.
+        value: String,
+        /// What is possible.
+        expected: &'static str,
+    },
+    /// Weights that exceed 1.
     #[error("the weights alpha and beta of io-aware exceed 1 together: write smaller ones")]
     Weights,
 }
-
-const SHARE: &str = "write a number from 0 to 1";
 
 /// The scheduler that a text names, with the parameters after its name: `lean`, `lean,alpha=0.7`,
 /// `multiwave,min-block=1MiB,waves=3`, `io-aware,alpha=0.5,beta=0.25`.
@@ -31,72 +44,60 @@ const SHARE: &str = "write a number from 0 to 1";
 pub fn parse_policy(text: &str) -> Result<BlockPolicy, PolicyTextError> {
     let mut parts = text.split(',');
     let name = parts.next().unwrap_or_default();
-    let named = BlockPolicy::named(name).ok_or_else(|| PolicyTextError::Name(name.to_owned()))?;
-    let policy = parts.try_fold(named, |policy, part| {
+    let policy = BlockPolicy::named(name).ok_or_else(|| PolicyTextError::Name(name.to_owned()))?;
+    let mut parameters = BlockParameters::default();
+    for part in parts {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        with(policy, key, value)
-            .ok_or_else(|| PolicyTextError::Key { policy: name.to_owned(), key: key.to_owned() })?
-    })?;
-    match policy {
-        BlockPolicy::IoAware(IoAware { alpha, beta }) if alpha + beta > 1.0 => {
-            Err(PolicyTextError::Weights)
-        }
-        policy => Ok(policy),
+        read(&mut parameters, key, value)?;
     }
+    policy.with(parameters).map_err(|error| match error {
+        BlockParameterError::Foreign { parameter, policies } => {
+            PolicyTextError::Foreign { parameter, policies }
+        }
+        BlockParameterError::AutoWeight => wrong("alpha", "auto", SHARE),
+        BlockParameterError::Weights { .. } => PolicyTextError::Weights,
+    })
 }
 
-/// The policy with this parameter; `None` if it has no such parameter.
-fn with(
-    policy: BlockPolicy,
-    key: &str,
-    value: &str,
-) -> Option<Result<BlockPolicy, PolicyTextError>> {
-    let wrong = |expected| PolicyTextError::Value {
-        key: key.to_owned(),
-        value: value.to_owned(),
-        expected,
+const SHARE: &str = "a number from 0 to 1";
+
+fn wrong(key: &str, value: &str, expected: &'static str) -> PolicyTextError {
+    PolicyTextError::Value { key: key.to_owned(), value: value.to_owned(), expected }
+}
+
+/// Reads one parameter.
+fn read(to: &mut BlockParameters, key: &str, value: &str) -> Result<(), PolicyTextError> {
+    let share = || value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    let expected = match key {
+        "alpha" if value == "auto" => {
+            to.alpha = Some(Alpha::Auto);
+            return Ok(());
+        }
+        "alpha" => {
+            to.alpha = share().map(Alpha::Fixed);
+            to.alpha.is_none().then_some(SHARE)
+        }
+        "beta" => {
+            to.beta = share();
+            to.beta.is_none().then_some(SHARE)
+        }
+        "min-block" => {
+            to.min_block_bytes = units::parse_bytes(value).ok();
+            to.min_block_bytes.is_none().then_some("a size such as 8MiB")
+        }
+        "waves" => {
+            to.max_waves = value.parse().ok().filter(|waves| *waves > 0);
+            to.max_waves.is_none().then_some("a number from 1 on")
+        }
+        _ => return Err(PolicyTextError::Key(key.to_owned())),
     };
-    let share = || {
-        let parsed = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-        parsed.ok_or_else(|| wrong(SHARE))
-    };
-    let waves = |multiwave: Multiwave| match key {
-        "min-block" => Some(
-            units::parse_bytes(value)
-                .map(|min_block_bytes| Multiwave { min_block_bytes, ..multiwave })
-                .map_err(|_| wrong("write a size such as 8MiB")),
-        ),
-        "waves" => Some(match value.parse() {
-            Ok(waves) if waves > 0 => Ok(Multiwave { max_waves: Some(waves), ..multiwave }),
-            _ => Err(wrong("write a number from 1 on")),
-        }),
-        _ => None,
-    };
-    match (policy, key) {
-        (BlockPolicy::Lean(lean), "alpha") if value == "auto" => {
-            Some(Ok(BlockPolicy::Lean(Lean { alpha: Alpha::Auto, ..lean })))
-        }
-        (BlockPolicy::Lean(lean), "alpha") => Some(
-            share().map(|share| BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(share), ..lean })),
-        ),
-        (BlockPolicy::IoAware(weights), "alpha") => {
-            Some(share().map(|alpha| BlockPolicy::IoAware(IoAware { alpha, ..weights })))
-        }
-        (BlockPolicy::IoAware(weights), "beta") => {
-            Some(share().map(|beta| BlockPolicy::IoAware(IoAware { beta, ..weights })))
-        }
-        (BlockPolicy::Multiwave, _) => {
-            waves(Multiwave::DEFAULT).map(|all| all.map(BlockPolicy::MultiwaveWith))
-        }
-        (BlockPolicy::MultiwaveWith(multiwave), _) => {
-            waves(multiwave).map(|all| all.map(BlockPolicy::MultiwaveWith))
-        }
-        _ => None,
-    }
+    expected.map_or(Ok(()), |expected| Err(wrong(key, value, expected)))
 }
 
 #[cfg(test)]
 mod tests {
+    use eyas_files::blocks::{IoAware, Lean, Multiwave};
+
     use super::*;
 
     #[test]
@@ -123,8 +124,9 @@ mod tests {
         for (text, part) in [
             ("", "`` is not a scheduler"),
             ("Lean", "is not a scheduler"),
-            ("static,alpha=0.5", "has no parameter `alpha`"),
-            ("lean,waves=3", "has no parameter `waves`"),
+            ("static,alpha=0.5", "alpha is a parameter of lean or io-aware only"),
+            ("lean,waves=3", "waves is a parameter of multiwave only"),
+            ("lean,speed=3", "`speed` is not a parameter"),
             ("lean,alpha=2", "from 0 to 1"),
             ("lean,alpha", "from 0 to 1"),
             ("io-aware,alpha=auto", "from 0 to 1"),

@@ -1,7 +1,7 @@
 //! The policy by which `eyas map` assigns chunks, and the parameters of each.
 
 use clap::Args;
-use eyas_client::files::blocks::{Alpha, BlockPolicy, IoAware, Lean, Multiwave};
+use eyas_client::files::blocks::{Alpha, BlockParameterError, BlockParameters, BlockPolicy};
 use eyas_client::types::units;
 
 use crate::error::{CliError, ValueError};
@@ -50,62 +50,34 @@ impl BlockPolicyArgs {
     /// # Errors
     /// If there is a parameter of another policy, or the weights of io-aware are not possible.
     pub fn policy(&self) -> Result<BlockPolicy, CliError> {
-        self.check()?;
-        Ok(match self.policy {
-            BlockPolicy::Lean(lean) => {
-                BlockPolicy::Lean(Lean { alpha: self.alpha.unwrap_or(lean.alpha), ..lean })
-            }
-            BlockPolicy::IoAware(weights) => BlockPolicy::IoAware(self.weights(weights)?),
-            BlockPolicy::Multiwave if self.min_block.is_some() || self.waves.is_some() => {
-                let min_block_bytes = self.min_block.unwrap_or(Multiwave::DEFAULT.min_block_bytes);
-                BlockPolicy::MultiwaveWith(Multiwave { min_block_bytes, max_waves: self.waves })
-            }
-            policy => policy,
-        })
-    }
-
-    /// Refuses parameters that the policy does not have.
-    fn check(&self) -> Result<(), CliError> {
-        let is_lean = matches!(self.policy, BlockPolicy::Lean(_));
-        let is_io_aware = matches!(self.policy, BlockPolicy::IoAware(_));
-        let is_multiwave = matches!(self.policy, BlockPolicy::Multiwave);
-        for (option, is_given, is_its_own, policies) in [
-            ("--alpha", self.alpha.is_some(), is_lean || is_io_aware, "lean or io-aware"),
-            ("--beta", self.beta.is_some(), is_io_aware, "io-aware"),
-            ("--min-block", self.min_block.is_some(), is_multiwave, "multiwave"),
-            ("--waves", self.waves.is_some(), is_multiwave, "multiwave"),
-        ] {
-            if is_given && !is_its_own {
-                return Err(format!(
-                    "{option} applies only to --policy {policies}: leave one of the two options out"
-                )
-                .into());
-            }
-        }
-        Ok(())
-    }
-
-    fn weights(&self, default: IoAware) -> Result<IoAware, CliError> {
-        let alpha = match self.alpha {
-            None => default.alpha,
-            Some(Alpha::Fixed(alpha)) => alpha,
-            Some(Alpha::Auto) => return Err(AUTO_WEIGHT.into()),
+        let parameters = BlockParameters {
+            alpha: self.alpha,
+            beta: self.beta,
+            min_block_bytes: self.min_block,
+            max_waves: self.waves,
         };
-        let beta = self.beta.unwrap_or(default.beta);
-        if alpha + beta > 1.0 {
-            return Err(format!(
-                "the weights --alpha {alpha:.3} and --beta {beta:.3} exceed 1 together: what they \
-                 leave of 1 is the weight of the chunks that a node already has. Write smaller ones"
-            )
-            .into());
-        }
-        Ok(IoAware { alpha, beta })
+        self.policy.with(parameters).map_err(|error| in_options(error).into())
+    }
+}
+
+/// The error in the words of the options.
+fn in_options(error: BlockParameterError) -> String {
+    match error {
+        BlockParameterError::Foreign { parameter, policies } => format!(
+            "--{parameter} applies only to --policy {policies}: leave one of the two options out"
+        ),
+        BlockParameterError::AutoWeight => AUTO_WEIGHT.into(),
+        BlockParameterError::Weights { alpha, beta } => format!(
+            "the weights --alpha {alpha:.3} and --beta {beta:.3} exceed 1 together: what they \
+             leave of 1 is the weight of the chunks that a node already has. Write smaller ones"
+        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use eyas_client::files::blocks::{IoAware, Lean, Multiwave};
 
     use super::*;
 

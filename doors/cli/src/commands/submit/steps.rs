@@ -7,7 +7,6 @@ use clap::Parser;
 use eyas_client::files::{DfsClient, RenameOptions};
 use eyas_client::types::Name;
 use eyas_client::types::dfs::FileName;
-
 use eyas_client::{JobStep, JobSteps, MapError, MapStep, PassOutput, StepTasks, TaskFieldsError};
 use indicatif::ProgressBar;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -63,8 +62,8 @@ pub(super) async fn run(
     if args.dry_run {
         return print(steps);
     }
-    refuse_folders_in_use(steps, global).await?;
-    let mut driver = Driver { args, steps, global, interrupt, bar: bar(false) };
+    let mut driver = Driver { args, steps, global, interrupt, bar: bar(false), files: None };
+    driver.refuse_folders_in_use().await?;
     for step in &steps.steps {
         let code = match step {
             JobStep::Tasks(tasks) => driver.tasks(tasks).await?,
@@ -185,26 +184,6 @@ fn mistake(steps: &JobSteps, line: usize, why: &str) -> CliError {
     steps.mistake(line, TaskFieldsError::Syntax(why)).to_string().into()
 }
 
-/// Refuses to begin if a folder for the output of a step has files: no step should run for hours
-/// and have no place for its output then.
-async fn refuse_folders_in_use(steps: &JobSteps, global: &GlobalArgs) -> Result<(), CliError> {
-    let mut files = None;
-    for step in &steps.steps {
-        let JobStep::Map(_, step) = step else { continue };
-        let folders = [step.last_folder().map(str::to_owned), step.folder_of(1)];
-        for folder in folders.into_iter().flatten() {
-            if files.is_none() {
-                files = Some(connect(global).await?.files().await?);
-            }
-            let connected = files.as_ref().expect("it was connected");
-            if !connected.list(&folder).await?.is_empty() {
-                return Err(MapError::FolderInUse(folder).into());
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Runs one step after the other.
 struct Driver<'a> {
     args: &'a SubmitArgs,
@@ -212,9 +191,33 @@ struct Driver<'a> {
     global: &'a GlobalArgs,
     interrupt: Interrupt,
     bar: ProgressBar,
+    /// The connection to the file system, once it was needed.
+    files: Option<DfsClient>,
 }
 
 impl Driver<'_> {
+    async fn files(&mut self) -> Result<DfsClient, CliError> {
+        if self.files.is_none() {
+            self.files = Some(connect(self.global).await?.files().await?);
+        }
+        Ok(self.files.clone().expect("it was connected"))
+    }
+
+    /// Refuses to begin if a folder for the output of a step has files: no step should run for
+    /// hours and have no place for its output then.
+    async fn refuse_folders_in_use(&mut self) -> Result<(), CliError> {
+        for step in &self.steps.steps {
+            let JobStep::Map(_, step) = step else { continue };
+            let folders = [step.last_folder().map(str::to_owned), step.folder_of(1)];
+            for folder in folders.into_iter().flatten() {
+                if !self.files().await?.list(&folder).await?.is_empty() {
+                    return Err(MapError::FolderInUse(folder).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the tasks of a step as a job.
     async fn tasks(&mut self, tasks: &StepTasks) -> Result<ExitCode, CliError> {
         let progress = ProgressDisplay::begin();
@@ -269,8 +272,10 @@ impl Driver<'_> {
                 None => name_of(step),
             };
             self.bar.set_prefix(format!("{title} "));
-            let ran = run_pass(&args, self.global, &mut self.interrupt, &self.bar).await?;
-            let Some(view) = ran else { return Ok(false) };
+            let ran = run_pass(&args, self.global, &mut self.interrupt, &self.bar).await;
+            let Some(view) = ran.map_err(|why| format!("{title}: {why}"))? else {
+                return Ok(false);
+            };
             say!("{title}: {}", summary(&view));
             let output = pass.to.as_ref().map(|folder| PassOutput {
                 folder: folder.clone(),
@@ -283,8 +288,7 @@ impl Driver<'_> {
             };
             // Also if `until` has failed: one output stays.
             if let Some(before) = before.filter(|_| !step.keep) {
-                let files = connect(self.global).await?.files().await?;
-                remove(&files, &before).await?;
+                remove(&self.files().await?, &before).await?;
             }
             match is_settled? {
                 None => return Ok(false),
@@ -296,8 +300,7 @@ impl Driver<'_> {
             }
         }
         if let (Some(to), Some(output)) = (step.last_folder(), last.as_mut()) {
-            let files = connect(self.global).await?.files().await?;
-            move_to(&files, output, to).await?;
+            move_to(&self.files().await?, output, to).await?;
         }
         Ok(true)
     }

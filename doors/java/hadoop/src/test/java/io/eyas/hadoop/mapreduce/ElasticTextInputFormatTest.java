@@ -264,7 +264,7 @@ class ElasticTextInputFormatTest {
                 Arrays.asList(
                         List.of(ElasticTextInputFormat.SCHEDULER_KEY, "best", "not a scheduler"),
                         List.of(ElasticTextInputFormat.ALPHA_KEY, "2", "from 0 to 1"),
-                        List.of(ElasticTextInputFormat.WAVES_KEY, "2", "no parameter `waves`"),
+                        List.of(ElasticTextInputFormat.WAVES_KEY, "2", "of multiwave only"),
                         List.of(ElasticTextInputFormat.TASKS_KEY, "0", "from 1 on"),
                         List.of(ElasticTextInputFormat.TERM_KEY, "1", "a term of 1 ms"),
                         List.of("textinputformat.record.delimiter", ";", "TextInputFormat"))) {
