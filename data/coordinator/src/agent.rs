@@ -127,8 +127,8 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
             Err(TryLockError::WouldBlock) => thread::sleep(STEP),
         }
     }
-    let memory = eyas_board::make().map_err(AgentError::Board)?;
-    let board = eyas_board::map(&memory).map_err(AgentError::Board)?;
+    let memory = eyas_board::make().map_err(|e| AgentError::Board(e.into()))?;
+    let board = eyas_board::map(&memory).map_err(|e| AgentError::Board(e.into()))?;
     let (news, told) = mpsc::channel();
     let tracker = match &config.order {
         OrderedBy::Agent(rules) => RequestTracker::local(rules.clone()),

@@ -10,6 +10,8 @@
 //! is closed. All fields are atomics, valid with any bits, because every process of the user may
 //! write to it.
 
+#![cfg_attr(not(any(test, loom)), no_std)]
+
 use core::time::Duration;
 
 pub use crate::bypassed::{BypassedStorage, CallTimes, MAX_BYPASSED};
@@ -25,6 +27,7 @@ use crate::words::{AtomicU32, AtomicU64, Ordering};
 
 mod bypassed;
 mod files;
+mod last_error;
 #[cfg(not(loom))]
 mod map;
 mod page_cache;

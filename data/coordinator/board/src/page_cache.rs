@@ -2,8 +2,11 @@
 
 use core::mem::MaybeUninit;
 use core::ops::Range;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io;
+
+use crate::last_error::last_error;
 
 /// Number of the system call, which no library has yet. It is the same on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
@@ -36,7 +39,7 @@ pub fn is_cached(file: BorrowedFd<'_>, bytes: &Range<u64>) -> io::Result<bool> {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0)
     };
     if failed != 0 {
-        return Err(io::Error::last_os_error());
+        return Err(last_error());
     }
     // SAFETY: the first call has succeeded, and the second always does.
     let (told, page_bytes) =

@@ -1,10 +1,11 @@
 //! Identity of the process at the other end of a local socket.
 
 use core::ffi::c_int;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::io;
 use rustix::process::geteuid;
+
+use crate::last_error::last_error;
 
 /// The superuser, trusted by all.
 const ROOT: u32 = 0;
@@ -36,7 +37,7 @@ impl Peer {
             libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut bytes)
         } {
             0 => Ok(Peer { process: found.pid.cast_unsigned(), user: found.uid }),
-            _ => Err(io::Error::last_os_error()),
+            _ => Err(last_error()),
         }
     }
 

@@ -4,9 +4,9 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use core::mem::MaybeUninit;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::io::{IoSlice, IoSliceMut};
 
 use eyas_board::{Board, GIVE_BOARD, Peer, TAKE_FILE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -12,7 +12,11 @@
 //! loading, takes no lock, and leaves `errno` alone, because its own system calls (`rustix`) bypass
 //! the C library. All of it may be called in signal handlers, between `vfork` and `exec`, and from
 //! threads that the program cancels.
+//!
+//! It is made without Rust's standard library: a program that reads one small file takes a
+//! millisecond, and the loader would need a tenth of that for `libgcc_s` and the tables of `std`.
 
+#![no_std]
 #![allow(
     clippy::missing_safety_doc,
     reason = "the functions of the C library are as safe as they always are"
@@ -35,3 +39,27 @@ mod timed_call;
 mod turn;
 mod waiting;
 mod writes;
+
+/// The library as programs load it: without Rust's standard library (`doors/cli/build.rs`). A build
+/// of the whole workspace unwinds, which needs that library.
+#[cfg(panic = "abort")]
+mod alone {
+    /// Nothing in this library panics, as far as its authors know.
+    #[panic_handler]
+    fn abort(_: &core::panic::PanicInfo<'_>) -> ! {
+        // SAFETY: it may be called anywhere.
+        unsafe { libc::abort() }
+    }
+
+    // Tables of `core`, which was compiled to unwind, refer to this function. Nothing unwinds here.
+    // The name is hidden, so that it does not take the place of the program's own function.
+    core::arch::global_asm!(
+        ".globl rust_eh_personality",
+        ".hidden rust_eh_personality",
+        "rust_eh_personality:",
+        ".byte 0",
+    );
+}
+
+#[cfg(not(panic = "abort"))]
+extern crate std;

@@ -10,7 +10,8 @@
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::os::fd::BorrowedFd;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 
 use crate::descriptors::Descriptor;
 use crate::next_symbol::preserving_errno;
@@ -109,8 +110,8 @@ pub(crate) fn is_cached(known: &Descriptor, file: BorrowedFd<'_>, bytes: &Range<
         return false;
     }
     preserving_errno(|| eyas_board::is_cached(file, bytes)).unwrap_or_else(|error| {
-        match error.raw_os_error() {
-            Some(libc::ENOSYS) => CACHESTAT_MISSING.store(true, Ordering::Relaxed),
+        match error {
+            Errno::NOSYS => CACHESTAT_MISSING.store(true, Ordering::Relaxed),
             _ => known.deny_cachestat(),
         }
         false

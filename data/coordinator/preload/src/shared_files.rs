@@ -2,7 +2,7 @@
 //! that nodes share.
 
 use core::ffi::{CStr, c_int};
-use std::os::fd::BorrowedFd;
+use rustix::fd::BorrowedFd;
 
 use rustix::fs::{FileType, OFlags};
 

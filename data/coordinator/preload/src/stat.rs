@@ -2,7 +2,7 @@
 //! storage. `fstat` may ask the storage, on FUSE after each write; a call that is about to wait for
 //! a turn there must not do that first.
 
-use std::os::fd::BorrowedFd;
+use rustix::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, StatxFlags, fstat, makedev, statx};
 

@@ -9,7 +9,7 @@ use core::ffi::c_int;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use std::os::fd::BorrowedFd;
+use rustix::fd::BorrowedFd;
 
 use eyas_board::{
     Board, CachedFile, CallKind, FilePiece, PIECE_BYTES, SeatAnswer, SeatRequest, SeatState,

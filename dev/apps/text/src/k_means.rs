@@ -22,7 +22,7 @@ struct Sum {
 
 /// Reads the centroids, the first column of each line, in the order of their numbers, so that each
 /// program breaks ties alike.
-pub fn centroids(files: &[PathBuf]) -> Result<Vec<Vec<i128>>, Trouble> {
+pub fn centroids(files: &[PathBuf]) -> Result<Vec<Vec<i64>>, Trouble> {
     let mut found = Vec::new();
     for path in files {
         let file = File::open(path).map_err(Trouble::Read)?;
@@ -47,25 +47,26 @@ const NO_POINT: &str = "it is no point: write numbers such as 1.5,-2, up to 9 de
 /// Writes, for each centroid, the number and the sums of the points that are nearest to it; also
 /// of a centroid without points, so that it stays.
 pub fn map(
-    centroids: &[Vec<i128>],
+    centroids: &[Vec<i64>],
     input: impl BufRead,
     output: &mut impl Write,
 ) -> Result<(), Trouble> {
     let dimensions = centroids[0].len();
     let empty = || Sum { count: 0, sums: vec![0; dimensions] };
     let mut sums: Vec<_> = centroids.iter().map(|_| empty()).collect();
-    let mut number = 0;
+    let (mut number, mut point) = (0, Vec::with_capacity(dimensions));
     pieces::lines(input, |line| {
         number += 1;
         let wrong = |wrong| Trouble::Line { line: number, wrong };
-        let point = point(line).ok_or(wrong(NO_POINT))?;
+        read_point(line, &mut point).ok_or(wrong(NO_POINT))?;
         if centroids.iter().any(|centroid| centroid.len() != point.len()) {
             return Err(wrong("it has another number of columns than the centroids"));
         }
         add(&mut sums[nearest(centroids, &point)], 1, &point).ok_or(wrong(OVERFLOW))
     })?;
     for (centroid, sum) in centroids.iter().zip(&sums) {
-        writeln!(output, "{}\t{}\t{}", text(centroid), sum.count, numbers(&sum.sums))?;
+        let centroid = text(centroid.iter().map(|units| i128::from(*units)));
+        writeln!(output, "{centroid}\t{}\t{}", sum.count, numbers(&sum.sums))?;
     }
     Ok(())
 }
@@ -83,10 +84,10 @@ pub fn combine(input: impl BufRead, output: &mut impl Write) -> Result<(), Troub
 /// Adds up the lines of each old centroid, and writes its new place.
 pub fn reduce(input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> {
     by_centroid(input, |old, Sum { count, sums }| {
-        let mean: Vec<_> = sums.iter().map(|sum| sum / i128::from((*count).max(1))).collect();
+        let mean = sums.iter().map(|sum| sum / i128::from((*count).max(1)));
         match count {
             0 => output.write_all(old)?,
-            _ => output.write_all(text(&mean).as_bytes())?,
+            _ => output.write_all(text(mean).as_bytes())?,
         }
         output.write_all(b"\t")?;
         output.write_all(old)?;
@@ -95,7 +96,7 @@ pub fn reduce(input: impl BufRead, output: &mut impl Write) -> Result<(), Troubl
 }
 
 /// Whether each centroid in the output of `reduce` has moved by at most `within` in each dimension.
-pub fn is_settled(input: impl BufRead, within: i128) -> Result<bool, Trouble> {
+pub fn is_settled(input: impl BufRead, within: i64) -> Result<bool, Trouble> {
     let (mut number, mut is_settled) = (0, true);
     pieces::lines(input, |line| {
         number += 1;
@@ -141,17 +142,17 @@ fn by_centroid(
     under_way.map_or(Ok(()), |(key, sum)| each(&key, &sum))
 }
 
-fn add(sum: &mut Sum, count: u64, sums: &[i128]) -> Option<()> {
+fn add<T: Copy + Into<i128>>(sum: &mut Sum, count: u64, sums: &[T]) -> Option<()> {
     sum.count = sum.count.checked_add(count)?;
     for (sum, other) in sum.sums.iter_mut().zip(sums) {
-        *sum = sum.checked_add(*other)?;
+        *sum = sum.checked_add((*other).into())?;
     }
     Some(())
 }
 
 /// The first of the nearest centroids.
-fn nearest(centroids: &[Vec<i128>], point: &[i128]) -> usize {
-    let square = |centroid: &[i128]| -> f64 {
+fn nearest(centroids: &[Vec<i64>], point: &[i64]) -> usize {
+    let square = |centroid: &[i64]| -> f64 {
         centroid.iter().zip(point).map(|(a, b)| ((a - b) as f64).powi(2)).sum()
     };
     let mut best = (0, square(&centroids[0]));
@@ -164,12 +165,23 @@ fn nearest(centroids: &[Vec<i128>], point: &[i128]) -> usize {
     best.0
 }
 
-fn point(text: &[u8]) -> Option<Vec<i128>> {
-    text.split(|byte| *byte == b',').map(units::parse).collect()
+fn point(text: &[u8]) -> Option<Vec<i64>> {
+    let mut point = Vec::new();
+    read_point(text, &mut point)?;
+    Some(point)
 }
 
-fn text(point: &[i128]) -> String {
-    point.iter().map(|units| units::format(*units)).collect::<Vec<_>>().join(",")
+/// Reads a point in place of another one.
+fn read_point(text: &[u8], point: &mut Vec<i64>) -> Option<()> {
+    point.clear();
+    for number in text.split(|byte| *byte == b',') {
+        point.push(units::parse(number)?);
+    }
+    Some(())
+}
+
+fn text(point: impl Iterator<Item = i128>) -> String {
+    point.map(units::format).collect::<Vec<_>>().join(",")
 }
 
 fn numbers(sums: &[i128]) -> String {

@@ -112,7 +112,7 @@ enum KMeansStep {
     Settled {
         /// The distance in each dimension
         #[arg(long, default_value = "0", value_parser = parse_units)]
-        within: i128,
+        within: i64,
     },
 }
 
@@ -126,11 +126,11 @@ enum PageRankStep {
     Settled {
         /// The difference
         #[arg(long, default_value = "0", value_parser = parse_units)]
-        within: i128,
+        within: i64,
     },
 }
 
-fn parse_units(text: &str) -> Result<i128, String> {
+fn parse_units(text: &str) -> Result<i64, String> {
     units::parse(text.as_bytes()).ok_or_else(|| "write a number of up to 9 decimals".into())
 }
 

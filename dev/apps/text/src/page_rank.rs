@@ -33,7 +33,7 @@ pub fn map(input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> 
         };
         write_page(output, page, links, rank)?;
         let linked = || links.split(|byte| *byte == b' ').filter(|link| !link.is_empty());
-        let given = rank / linked().count().max(1) as i128;
+        let given = rank / linked().count().max(1) as i64;
         for link in linked() {
             output.write_all(link)?;
             writeln!(output, "\t+\t{given}")?;
@@ -46,7 +46,7 @@ fn write_page(
     output: &mut impl Write,
     page: &[u8],
     links: &[u8],
-    rank: i128,
+    rank: i64,
 ) -> Result<(), Trouble> {
     output.write_all(page)?;
     output.write_all(b"\t=\t")?;
@@ -77,8 +77,8 @@ impl Page {
 
     fn write(&self, output: &mut impl Write) -> Result<(), Trouble> {
         let (links, before) =
-            self.line.as_ref().map_or((&b""[..], ONE), |(links, rank)| (links, *rank));
-        let rank = ONE * (100 - DAMPING_PERCENT) / 100 + self.given * DAMPING_PERCENT / 100;
+            self.line.as_ref().map_or((&b""[..], ONE.into()), |(links, rank)| (links, *rank));
+        let rank = i128::from(ONE) * (100 - DAMPING_PERCENT) / 100 + self.given * DAMPING_PERCENT / 100;
         output.write_all(&self.name)?;
         output.write_all(b"\t")?;
         output.write_all(links)?;
@@ -107,7 +107,7 @@ pub fn reduce(input: impl BufRead, output: &mut impl Write) -> Result<(), Troubl
 }
 
 /// Whether no rank in the output of `reduce` has changed by more than `within`.
-pub fn is_settled(input: impl BufRead, within: i128) -> Result<bool, Trouble> {
+pub fn is_settled(input: impl BufRead, within: i64) -> Result<bool, Trouble> {
     let (mut line, mut is_settled) = (0, true);
     pieces::lines(input, |text| {
         line += 1;

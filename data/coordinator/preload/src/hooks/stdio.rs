@@ -5,7 +5,7 @@
 //! `fscanf`, `fprintf` and the like take variable arguments that only C can pass on: their reads
 //! and writes are not ordered. Nor are wide-character streams, whose buffers are not accessible.
 
-use std::os::fd::BorrowedFd;
+use rustix::fd::BorrowedFd;
 
 use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
 
