@@ -28,11 +28,9 @@ rm -rf "$dist"
 mkdir -p "$dist"
 case $profile in
 release)
-    # One build: the wheel and the program have the same dependencies.
+    # It builds the program, too.
     dev/tools/wheel.sh release
     cp "$target"/python/wheels/*.whl "$dist"
-    PATH=$target/python/tools/bin:$PATH CARGO_TARGET_DIR=$target \
-        cargo zigbuild --locked --release -p eyas-cli --target "$machine-unknown-linux-gnu.2.17"
     built=$target/$machine-unknown-linux-gnu/release/eyas
     deb=-Zxz rpm=w19.zstdio
     ;;

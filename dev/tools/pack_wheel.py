@@ -1,10 +1,13 @@
-"""Packs the Python package and a built library into a wheel for tests, without a build.
-`dev/tools/wheel.sh dev` runs this.
+"""Packs the Python package and a built library into a wheel, without a build. `dev/tools/wheel.sh`
+runs this.
 
-    pack_wheel.py LIBRARY FOLDER     prints the path of the wheel in FOLDER
+    pack_wheel.py LIBRARY FOLDER             a wheel for tests on this machine, not compressed;
+                                             prints the path of the wheel in FOLDER
+    pack_wheel.py LIBRARY FOLDER PLATFORM    a wheel for users of this platform, such as
+                                             manylinux_2_17_x86_64
 
-Wheels for users are built by maturin. The names of packages, metadata and entry points of both come
-from `doors/python/pyproject.toml`.
+The names of packages, metadata and entry points come from `doors/python/pyproject.toml`, as they do
+when pip builds the source distribution with maturin.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import sysconfig
 import tempfile
 import tomllib
 from pathlib import Path
-from zipfile import ZIP_STORED
+from zipfile import ZIP_DEFLATED, ZIP_STORED
 
 from pyproject_metadata import StandardMetadata
 from wheel.wheelfile import WheelFile
@@ -40,17 +43,18 @@ def entry_points(metadata: StandardMetadata) -> str:
     return "\n".join(line for section in sections for line in [*section, ""])
 
 
-def pack(library: Path, folder: Path) -> Path:
+def pack(library: Path, folder: Path, platform: str | None = None) -> Path:
     """Writes the wheel, and returns its path."""
     project = tomllib.loads((PYTHON / "pyproject.toml").read_text())
     metadata = StandardMetadata.from_pyproject(project, PYTHON)
     minimum = next(specifier.version for specifier in metadata.requires_python).replace(".", "")
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    compression = ZIP_DEFLATED if platform else ZIP_STORED
+    platform = platform or sysconfig.get_platform().replace("-", "_").replace(".", "_")
     tag = f"cp{minimum}-abi3-{platform}"
     name = f"{metadata.name}-{metadata.version}"
     path = folder / f"{name}-{tag}.whl"
     folder.mkdir(parents=True, exist_ok=True)
-    with WheelFile(path, "w", ZIP_STORED) as wheel, tempfile.TemporaryDirectory() as temporary:
+    with WheelFile(path, "w", compression) as wheel, tempfile.TemporaryDirectory() as temporary:
         for package in project["tool"]["maturin"]["python-packages"]:
             for file in sorted((PYTHON / package).rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
@@ -65,4 +69,4 @@ def pack(library: Path, folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(pack(Path(sys.argv[1]), Path(sys.argv[2])))
+    print(pack(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))

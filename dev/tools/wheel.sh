@@ -19,11 +19,15 @@ pip() { "$place/tools/bin/python" -m pip --disable-pip-version-check --quiet "$@
 need() { (cd "$place/tools/bin" && ls "$1" >/dev/null 2>&1) || pip install "${@:2}"; }
 case $profile in release | sdist | sources | dev) rm -rf "$place/wheels" ;; esac
 
+pack() {
+    [ -d "$place/tools/packing" ] || pip install --target "$place/tools/packing" 'pyproject-metadata>=0.9' 'wheel>=0.45'
+    PYTHONPATH=$place/tools/packing "$python" dev/tools/pack_wheel.py "$@"
+}
+
 # Before PATH changes: pyo3 would be built again, as it looks for interpreters there.
 if [ "$profile" = dev ]; then
     cargo build --locked --workspace --all-targets
-    [ -d "$place/tools/packing" ] || pip install --target "$place/tools/packing" 'pyproject-metadata>=0.9' 'wheel>=0.45'
-    PYTHONPATH=$place/tools/packing "$python" dev/tools/pack_wheel.py "$target/debug/lib_eyas.so" "$place/wheels"
+    pack "$target/debug/lib_eyas.so" "$place/wheels"
     exit
 fi
 export CARGO_TARGET_DIR=$target PATH=$place/tools/bin:$PATH
@@ -38,10 +42,11 @@ unpack_sdist() {
 
 case $profile in
 release)
-    need maturin 'maturin>=1.16,<2'
     pip install cargo-zigbuild ziglang auditwheel abi3audit check-wheel-contents twine
-    maturin build --locked --release --zig --compatibility manylinux2014 --manifest-path doors/python/Cargo.toml \
-        --out "$place/wheels"
+    machine=$(uname -m)
+    # The program with it: `dev/tools/dist.sh` packs both, of one build.
+    cargo zigbuild --locked --release -p eyas-python -p eyas-cli --target "$machine-unknown-linux-gnu.2.17"
+    pack "$target/$machine-unknown-linux-gnu/release/lib_eyas.so" "$place/wheels" "manylinux_2_17_$machine"
     auditwheel show "$place"/wheels/*.whl
     abi3audit --strict --report "$place"/wheels/*.whl
     # The extension is not in a package of its own: that is how maturin lays mixed packages out.

@@ -1,10 +1,10 @@
 //! Connection to the node's agent: a socket over which the board arrives once, and over which files
 //! are sent that the agent wants to read.
 
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
-use core::mem::MaybeUninit;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::{IoSlice, IoSliceMut};
 

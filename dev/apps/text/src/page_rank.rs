@@ -78,7 +78,8 @@ impl Page {
     fn write(&self, output: &mut impl Write) -> Result<(), Trouble> {
         let (links, before) =
             self.line.as_ref().map_or((&b""[..], ONE.into()), |(links, rank)| (links, *rank));
-        let rank = i128::from(ONE) * (100 - DAMPING_PERCENT) / 100 + self.given * DAMPING_PERCENT / 100;
+        let rank =
+            i128::from(ONE) * (100 - DAMPING_PERCENT) / 100 + self.given * DAMPING_PERCENT / 100;
         output.write_all(&self.name)?;
         output.write_all(b"\t")?;
         output.write_all(links)?;

@@ -55,7 +55,10 @@ mod tests {
             ("12.000000001", "12.000000001"),
             ("1000000000", "1000000000.000000000"),
         ] {
-            assert_eq!(parse(text.as_bytes()).map(|units| format(units.into())).as_deref(), Some(written));
+            assert_eq!(
+                parse(text.as_bytes()).map(|units| format(units.into())).as_deref(),
+                Some(written)
+            );
         }
         for text in ["", "-", ".5", "1e3", "1.0000000001", "1000000001", "+1", "1.-5", "1 "] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
