@@ -186,6 +186,7 @@ const UNSAFE: &[(&str, &str)] = &[
         "data/coordinator/board/src/peer.rs",
         "no safe wrapper of SO_PEERCRED has processes that are in another namespace",
     ),
+    ("data/coordinator/board/src/last_error.rs", "reads errno without the standard library"),
     (
         "data/coordinator/board/src/map.rs",
         "memory that processes share is mapped, and read as atomics",
@@ -194,6 +195,7 @@ const UNSAFE: &[(&str, &str)] = &[
         "data/coordinator/preload/src/next_symbol.rs",
         "calls the C library's functions with whatever the program has passed",
     ),
+    ("data/coordinator/preload/src/alone.rs", "ends the process without the standard library"),
     ("data/coordinator/preload/src/agent.rs", "keeps the board, once it is mapped, by its address"),
     (
         "data/coordinator/preload/src/cancellation.rs",

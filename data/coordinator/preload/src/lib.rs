@@ -23,6 +23,8 @@
 )]
 
 mod agent;
+#[cfg(panic = "abort")]
+mod alone;
 mod bypass;
 mod cancellation;
 mod closing;
@@ -40,26 +42,6 @@ mod turn;
 mod waiting;
 mod writes;
 
-/// The library as programs load it: without Rust's standard library (`doors/cli/build.rs`). A build
-/// of the whole workspace unwinds, which needs that library.
-#[cfg(panic = "abort")]
-mod alone {
-    /// Nothing in this library panics, as far as its authors know.
-    #[panic_handler]
-    fn abort(_: &core::panic::PanicInfo<'_>) -> ! {
-        // SAFETY: it may be called anywhere.
-        unsafe { libc::abort() }
-    }
-
-    // Tables of `core`, which was compiled to unwind, refer to this function. Nothing unwinds here.
-    // The name is hidden, so that it does not take the place of the program's own function.
-    core::arch::global_asm!(
-        ".globl rust_eh_personality",
-        ".hidden rust_eh_personality",
-        "rust_eh_personality:",
-        ".byte 0",
-    );
-}
-
+// A build of the whole workspace unwinds, which needs the standard library.
 #[cfg(not(panic = "abort"))]
 extern crate std;
