@@ -3,7 +3,8 @@
 
     dev/judges/run.py [NAME...]        these judges; without a name, all
     dev/judges/run.py --since REV      those whose rooms have changed since REV, and always the
-                                       three shortest
+                                       three shortest; by turns, a third of those for which only
+                                       what their rooms import has changed
     dev/judges/run.py --list           what there is
 
 The output of a judge is shown when the judge has ended, and stays in `target/judges`. Everything
@@ -45,6 +46,10 @@ EVERYWHERE = (
     "dev/tools/wheel.sh",
     "doors/python/pyproject.toml",
 )
+# Of judges for which only imported rooms have changed, one of so many runs; the next ones run at
+# commits of another hour.
+TURNS = 3
+TURN_S = 3600
 POLL_S = 0.2
 LIMIT_S = 1800  # of one judge
 GRACE_S = 60  # after its limit, until it is killed
@@ -64,17 +69,20 @@ class Judge:
     debian: dict[str, str] = field(default_factory=dict)
 
     def is_touched(self, changed: set[str]) -> bool:
-        """Whether one of these files is of a room that it judges, of one that such a room imports,
-        or its own.
-        """
-        rooms = with_imports(set(self.rooms))
+        """Whether one of these files is of a room that it judges, or its own."""
         return any(
-            file in EVERYWHERE
-            or file in self.command
-            or room_of(file) in rooms
+            file in self.command
+            or room_of(file) in self.rooms
             or any(file == place or file.startswith(f"{place}/") for place in self.files)
             for file in changed
         )
+
+    def is_concerned(self, changed: set[str]) -> bool:
+        """Whether one of these files is of a room that a room imports which it judges, or may
+        change everything.
+        """
+        rooms = with_imports(set(self.rooms))
+        return any(file in EVERYWHERE or room_of(file) in rooms for file in changed)
 
 
 @dataclass
@@ -104,11 +112,23 @@ def chosen(names: list[str], since: str | None) -> list[Judge]:
     if names:
         everyone = [judge for judge in everyone if judge.name in names]
     elif since is not None:
-        changed = changed_files(since)
-        everyone = everyone[:ALWAYS] + [
-            judge for judge in everyone[ALWAYS:] if judge.is_touched(changed)
-        ]
+        everyone = concerned(everyone, changed_files(since))
     return everyone[::-1]
+
+
+def concerned(everyone: list[Judge], changed: set[str]) -> list[Judge]:
+    """The shortest judges, those whose rooms have changed, and by turns a part of those for which
+    only what these rooms import has changed. The time of the newest commit says whose turn it is.
+    """
+    always, others = everyone[:ALWAYS], everyone[ALWAYS:]
+    touched = [judge for judge in others if judge.is_touched(changed)]
+    beneath = [j for j in others if j not in touched and j.is_concerned(changed)]
+    committed = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=True, capture_output=True
+    )
+    turn = int(committed.stdout) // TURN_S % TURNS
+    chosen = [*always, *touched, *beneath[turn::TURNS]]
+    return [judge for judge in everyone if judge in chosen]
 
 
 def install(todo: list[Judge]) -> None:
@@ -215,7 +235,7 @@ def main() -> int:
     left_out = [judge.name for judge in judges() if judge not in todo]
     print(f"judges: {', '.join(judge.name for judge in todo)}")
     if left_out and asked.since:
-        print(f"not run, as nothing that they judge has changed: {', '.join(left_out)}", flush=True)
+        print(f"not run, because of --since: {', '.join(left_out)}", flush=True)
     if asked.list:
         return 0
     install(todo)

@@ -13,10 +13,6 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 dist=$target/dist
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 machine=$(uname -m)
-# The same bytes each time: all times are those of the last commit.
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
-export SOURCE_DATE_EPOCH
-
 for program in dpkg-deb rpmbuild objdump; do
     command -v "$program" >/dev/null || {
         echo "$program is missing. On Debian and Ubuntu: apt-get install dpkg rpm binutils" >&2
@@ -45,6 +41,11 @@ dev)
     exit 2
     ;;
 esac
+
+# The same bytes each time: all times are those of the last commit. Not before the build: libraries in C would be
+# compiled again for each commit, and with them what needs them.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
 
 # The newest version of glibc of which the program uses a symbol.
 glibc=$(objdump -T "$built" | grep -o 'GLIBC_2\.[0-9.]*' | sort -uV | tail -n 1)
