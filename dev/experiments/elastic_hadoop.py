@@ -151,7 +151,9 @@ def measure(asked: argparse.Namespace, environment: str, folder: Path) -> list[l
             times = hadoop.job(jar("hadoop-mapreduce-examples"), asked.program, *program)
             found.setdefault(name, []).append(times)
             results[name] = lines(hadoop, output)
-            print(f"{environment}, {name}: {times.whole:.1f} s, maps {times.maps:.1f} s", flush=True)
+            print(
+                f"{environment}, {name}: {times.whole:.1f} s, maps {times.maps:.1f} s", flush=True
+            )
     for name, result in results.items():
         if result != results["HDFS"]:
             raise SystemExit(f"the result of {name} differs from that on HDFS")

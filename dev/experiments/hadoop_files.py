@@ -41,9 +41,10 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
     options = {"fs.eyas.access": str(access), "dfs.replication": str(NODES)}
     jars = [asked.jars / "eyas.jar", asked.jars / "eyas-hadoop.jar"]
     try:
-        with MeasuredCluster(folder, *words), HadoopNodes(
-            some, folder / "hadoop", options, jars, tasks=0
-        ) as hadoop:
+        with (
+            MeasuredCluster(folder, *words),
+            HadoopNodes(some, folder / "hadoop", options, jars, tasks=0) as hadoop,
+        ):
             uris = [f"{hadoop.hdfs}/", "eyas://default/", f"file://{folder}/"]
             sizes = [str(asked.megabytes), str(asked.names), str(asked.rounds)]
             said = hadoop.run("FileTimes", *sizes, *uris)
