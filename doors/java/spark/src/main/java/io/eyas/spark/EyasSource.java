@@ -44,6 +44,11 @@ public final class EyasSource implements TableProvider, DataSourceRegister {
     /** The constructor that Spark calls. */
     public EyasSource() {}
 
+    /** Number of runs that scans of this program have opened, and that have not ended. */
+    public static int openRuns() {
+        return ScanRun.count();
+    }
+
     @Override
     public String shortName() {
         return "eyas";

@@ -53,7 +53,6 @@ final class ScanRun {
         return scanRun;
     }
 
-    /** Number of runs that this program has opened, and that have not ended. */
     static int count() {
         return LIVE.size();
     }
