@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -41,6 +40,7 @@ TASKS = 4
 LINES = 20_000
 DEADLINE_S = 120
 POLL_S = 0.05
+LOG_CHARACTERS = 4000
 # More than the runs that a node leads at a time.
 MANY_SCANS = 1100
 MAX_OPEN_RUNS = 300
@@ -92,6 +92,7 @@ def start_session(spark: StandaloneSpark, is_speculating: bool) -> SparkSession:
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.5",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.master(spark.url).appName("judge")
     for name, value in options.items():
@@ -137,9 +138,11 @@ def word_count(lines: DataFrame, names: DataFrame) -> list[str]:
 
 def join(lines: DataFrame, names: DataFrame) -> list[str]:
     """Lines with the names of their numbers."""
-    numbered = lines.withColumn("number", f.split("value", " ").getItem(3))
     parts = f.split("value", " ")
-    named = names.select(parts.getItem(0).alias("number"), parts.getItem(1).alias("name"))
+    numbered = lines.withColumn("number", f.get(parts, f.lit(3)))
+    named = names.select(
+        f.get(parts, f.lit(0)).alias("number"), f.get(parts, f.lit(1)).alias("name")
+    )
     return sorted(texts(numbered.join(named, "number")))
 
 
@@ -483,7 +486,7 @@ def main() -> None:
                 for is_speculating in CHECKS:
                     run_checks(spark, is_speculating, sys.argv[1:])
         except BaseException:
-            print(json.dumps(log.read_text(errors="replace")[-4000:])[1:-1].replace("\\n", "\n"))
+            print(log.read_text(errors="replace")[-LOG_CHARACTERS:])
             raise
 
 
