@@ -17,6 +17,8 @@ from typing import Self
 import pyspark
 from slurm_cluster import wait_until
 
+# Options of Java for processes of which each lives a minute or two.
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 HOME = Path(pyspark.__file__).parent
 HOSTS = ("127.0.0.1", "127.0.0.2")
 MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -66,7 +68,12 @@ class StandaloneSpark:
         role = name.split("-")[0]
         command = [str(HOME / "bin" / "spark-class")]
         command += [f"org.apache.spark.deploy.{role}.{role.capitalize()}", *options]
-        environment = {**os.environ, "SPARK_DAEMON_MEMORY": "256m", "SPARK_HOME": str(HOME)}
+        environment = {
+            **os.environ,
+            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_HOME": str(HOME),
+        }
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
