@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Jobs of a real Spark on files of a cluster of two nodes: over elastic blocks they give the same bytes as over splits,
-# with speculation and with executors that are killed; Spark's own sources write and read `eyas://`. Needs a JDK from 17
-# on, Maven, Python 3.11 with venv, and a built eyas (EYAS_BIN). Skipped, which is said, where one of them, Maven Central
-# or the package index is missing; with CI=true, that is a failure.
+# with speculation and with executors that are killed; Spark's own sources write and read `eyas://`. Needs a JDK from
+# 17 on, Maven, Python 3.11 with venv, and a built eyas (EYAS_BIN). Skipped, which is said, where one of them, Maven
+# Central or the package index is missing; with CI=true, that is a failure.
 #
 #     dev/judges/spark.sh [CHECK...]   the checks of dev/judges/spark_jobs.py with these names; without a name, all
 set -euo pipefail

@@ -339,7 +339,7 @@ def shapes_of_input(session: SparkSession, folder: Path) -> None:
     assert sorted(row.line for row in renamed.collect()) == ["", "and", "one", "th\u00e9e", "two"]
     options = f"path '{INPUT}', scheduler 'multiwave', waves '2'"
     session.sql(f"CREATE TEMPORARY VIEW seen USING eyas OPTIONS ({options})")
-    assert session.sql("SELECT count(*) FROM seen").first()[0] == LINES + 7  # type: ignore[index]
+    assert texts(session.sql("SELECT count(*) FROM seen")) == [f"{LINES + 7}"]
 
 
 def mistakes_are_explained(session: SparkSession, folder: Path) -> None:
@@ -413,7 +413,7 @@ def spark_writes_and_reads_files(session: SparkSession, folder: Path) -> None:
     assert whole == {f"{INPUT}/dos.txt": "\ufeffone\r\ntwo\r\n\r\nand\rth\u00e9e"}, whole
     # A file that is read as a table over splits.
     numbers = session.read.option("sep", " ").csv(f"{INPUT}/lines.txt")
-    assert numbers.agg(f.sum(f.col("_c1").cast("long"))).first()[0] == LINES * (LINES - 1) // 2  # type: ignore[index]
+    assert texts(numbers.agg(f.sum(f.col("_c1").cast("long")))) == [f"{LINES * (LINES - 1) // 2}"]
 
 
 # ---- runs

@@ -130,8 +130,8 @@ final class ElasticLineReader extends RecordReader<LongWritable, Text> {
                                 + split.task()
                                 + " was silent for longer than "
                                 + ElasticTextInputFormat.TERM_KEY
-                                + " (in Spark, termMs), and its pieces went to other tasks: another attempt reads"
-                                + " other pieces",
+                                + " (in Spark, termMs), and its pieces went to other tasks:"
+                                + " another attempt reads other pieces",
                         failure);
             }
             throw failure;
