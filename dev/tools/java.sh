@@ -3,7 +3,9 @@
 #
 #     java.sh test [MAVEN ARGUMENT...]    the packages' own tests
 #     java.sh contract                    Hadoop's suites; dev/judges/hadoop.sh judges the results
-#     java.sh jar                         eyas.jar and eyas-hadoop.jar in target/java, from a release build
+#     java.sh spark COMMAND...            a command on the cluster, with the jars for Spark in EYAS_JARS
+#     java.sh jar                         eyas.jar, eyas-hadoop.jar and eyas-spark.jar in target/java, from a
+#                                         release build
 #
 # Needs a JDK from 17 on, Maven, and the packages that Maven gets. Where one is missing, the tests are skipped, which is
 # said; with CI=true, that is a failure.
@@ -46,6 +48,15 @@ cluster() {
     "$eyas" start local --nodes 2 --dfs --detach --cluster default
 }
 
+# The jars, which are copied from the modules.
+jars() {
+    maven package -Pspark -DskipTests
+    for package in eyas eyas-hadoop eyas-spark; do
+        cp "$target/java/$package/$package"-[0-9]*.jar "$target/java/$package.jar"
+        echo "$target/java/$package.jar"
+    done
+}
+
 case $what in
 test)
     shift
@@ -59,17 +70,20 @@ contract)
         -Dmaven.test.failure.ignore=true "-DargLine=-Djava.io.tmpdir=$place" >/dev/null ||
         { tail -n 30 "$target/java/maven.log"; exit 1; }
     ;;
+spark)
+    shift
+    cluster
+    jars
+    java=$target/java
+    EYAS_BIN=$eyas EYAS_JARS=$java/eyas.jar,$java/eyas-hadoop.jar,$java/eyas-spark.jar "$@"
+    ;;
 jar)
     "${CARGO:-cargo}" build --locked --release -p eyas-capi
     native "$target/release/libeyas_capi.a"
-    maven package -DskipTests
-    for package in eyas eyas-hadoop; do
-        cp "$target/java/$package/$package"-[0-9]*.jar "$target/java/$package.jar"
-        echo "$target/java/$package.jar"
-    done
+    jars
     ;;
 *)
-    sed -n '4,6s/^# *//p' "$0" >&2
+    sed -n '4,8s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac

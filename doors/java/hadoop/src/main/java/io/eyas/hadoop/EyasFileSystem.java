@@ -658,7 +658,8 @@ public final class EyasFileSystem extends FileSystem {
             throw new IOException(
                     name
                             + " is cut into records of another format than lines, or has changed:"
-                            + " write it again as lines, or read it with TextInputFormat");
+                            + " write it again as lines, or read it with TextInputFormat or"
+                            + " spark.read.text");
         }
     }
 

@@ -126,12 +126,12 @@ final class ElasticLineReader extends RecordReader<LongWritable, Text> {
         } catch (EyasException failure) {
             if (failure.status() == EyasStatus.DISCARDED) {
                 throw new IOException(
-                        "this attempt of map task "
+                        "this attempt of task "
                                 + split.task()
                                 + " was silent for longer than "
                                 + ElasticTextInputFormat.TERM_KEY
-                                + ", and its pieces went to other tasks: another attempt reads"
-                                + " other pieces",
+                                + " (in Spark, termMs), and its pieces went to other tasks:"
+                                + " another attempt reads other pieces",
                         failure);
             }
             throw failure;

@@ -85,6 +85,16 @@ public class ElasticTextInputFormat extends FileInputFormat<LongWritable, Text> 
     /** Opens the run of the job, and makes a split for each map task. */
     @Override
     public List<InputSplit> getSplits(JobContext job) throws IOException {
+        ElasticInput input = openInput(job);
+        if (input.run() != null) {
+            // The run stays although this program may end: its tasks keep it alive.
+            input.run().close();
+        }
+        return new ArrayList<>(input.splits());
+    }
+
+    /** Opens the run of the job, and makes a split for each task. The caller closes the run. */
+    public ElasticInput openInput(JobContext job) throws IOException {
         Configuration configuration = job.getConfiguration();
         if (configuration.get("textinputformat.record.delimiter") != null) {
             throw new IOException(
@@ -117,7 +127,7 @@ public class ElasticTextInputFormat extends FileInputFormat<LongWritable, Text> 
             }
         }
         if (files == null) {
-            return new ArrayList<>();
+            return new ElasticInput(null, List.of());
         }
         int hostCount = Math.max(1, bytesOfHosts.size());
         int usual =
@@ -127,21 +137,20 @@ public class ElasticTextInputFormat extends FileInputFormat<LongWritable, Text> 
         if (tasks < 1) {
             throw new IOException(TASKS_KEY + " is " + tasks + ": write a number from 1 on");
         }
-        String run = elastic.isEmpty() ? "" : open(files, elastic, configuration, tasks);
-        return splits(run, tasks, bytes, whole, hosts(bytesOfHosts));
+        EyasRun run = elastic.isEmpty() ? null : open(files, elastic, configuration, tasks);
+        String address = run == null ? "" : run.address();
+        return new ElasticInput(run, splits(address, tasks, bytes, whole, hosts(bytesOfHosts)));
     }
 
-    /** Opens the run. It stays although this program may end: its tasks keep it alive. */
-    private static String open(
+    private static EyasRun open(
             EyasFileSystem files, List<Path> paths, Configuration configuration, int tasks)
             throws IOException {
         Duration term = Duration.ofMillis(configuration.getLong(TERM_KEY, DEFAULT_TERM_MS));
         Duration idle = Duration.ofMillis(configuration.getLong(IDLE_KEY, DEFAULT_IDLE_MS));
         RunOptions options = new RunOptions(tasks, term, idle, policy(configuration));
-        try (EyasRun run = files.openRun(paths, options)) {
-            configuration.set(RUN_KEY, run.address());
-            return run.address();
-        }
+        EyasRun run = files.openRun(paths, options);
+        configuration.set(RUN_KEY, run.address());
+        return run;
     }
 
     /** The scheduler and its parameters, as the library reads them. */
@@ -189,7 +198,7 @@ public class ElasticTextInputFormat extends FileInputFormat<LongWritable, Text> 
                 .toList();
     }
 
-    private static List<InputSplit> splits(
+    private static List<ElasticSplit> splits(
             String run, int tasks, long bytes, List<FileStatus> whole, List<String> hosts) {
         List<ElasticSplit> splits = new ArrayList<>();
         for (int task = 0; task < tasks; task++) {
@@ -208,6 +217,6 @@ public class ElasticTextInputFormat extends FileInputFormat<LongWritable, Text> 
                     .orElseThrow()
                     .add(file.getPath(), file.getLen());
         }
-        return new ArrayList<>(splits);
+        return splits;
     }
 }
