@@ -3,6 +3,7 @@
 #
 #     java.sh test [MAVEN ARGUMENT...]    the packages' own tests
 #     java.sh contract                    Hadoop's suites; dev/judges/hadoop.sh judges the results
+#     java.sh package                     jars with the native part of EYAS_BIN's build; prints their paths
 #     java.sh jar                         eyas.jar and eyas-hadoop.jar in target/java, from a release build
 #
 # Needs a JDK from 17 on, Maven, and the packages that Maven gets. Where one is missing, the tests are skipped, which is
@@ -59,6 +60,13 @@ contract)
         -Dmaven.test.failure.ignore=true "-DargLine=-Djava.io.tmpdir=$place" >/dev/null ||
         { tail -n 30 "$target/java/maven.log"; exit 1; }
     ;;
+package)
+    # `contract` may run at the same time.
+    target=$target/packaged
+    native "$(dirname "$eyas")/libeyas_capi.a"
+    maven package -DskipTests >/dev/null || { tail -n 30 "$target/java/maven.log" >&2; exit 1; }
+    ls "$target"/java/eyas/eyas-[0-9]*.jar "$target"/java/eyas-hadoop/eyas-hadoop-[0-9]*.jar
+    ;;
 jar)
     "${CARGO:-cargo}" build --locked --release -p eyas-capi
     native "$target/release/libeyas_capi.a"
@@ -69,7 +77,7 @@ jar)
     done
     ;;
 *)
-    sed -n '4,6s/^# *//p' "$0" >&2
+    sed -n '4,7s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac
