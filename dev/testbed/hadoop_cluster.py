@@ -22,7 +22,7 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 SOURCE = Path(__file__).resolve().parent / "hadoop"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", PROJECT / "target")).resolve()
 TOOLS = TARGET / "testbed" / "hadoop"
-START_S = 120
+START_S = 400
 END_S = 30
 JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 OPENED = [
