@@ -171,15 +171,25 @@ def a_second_attempt_overtakes_one_that_stands_still(judge: Judge) -> None:
     assert judge.output("/overtaken") == judge.found
 
 
-def a_master_that_is_killed_begins_again(judge: Judge) -> None:
-    """The process of the application master is killed in the middle of the maps."""
-    program = judge.grep("/again")
+def end_master(judge: Judge, number: signal.Signals, output: str) -> None:
+    """Sends the application master a signal, in the middle of the maps."""
+    program = judge.grep(output)
     judge.attempt_in_the_middle(program)
     masters = set(judge.hadoop.containers("MRAppMaster"))
     (master,) = masters & set(judge.hadoop.containers(judge.application(program)))
-    os.kill(master, signal.SIGKILL)
+    os.kill(master, number)
     program.wait()
-    assert judge.output("/again") == judge.found
+    assert judge.output(output) == judge.found
+
+
+def a_master_that_is_killed_begins_again(judge: Judge) -> None:
+    """The process of the application master is killed, and YARN begins another one."""
+    end_master(judge, signal.SIGKILL, "/again")
+
+
+def a_master_that_is_ended_begins_again(judge: Judge) -> None:
+    """The application master gets a signal, upon which it aborts the job."""
+    end_master(judge, signal.SIGTERM, "/again-after-end")
 
 
 def terasort_sorts(judge: Judge) -> None:
@@ -280,6 +290,7 @@ CHECKS: list[Callable[[Judge], None]] = [
     a_second_attempt_overtakes_one_that_stands_still,
     an_attempt_that_is_killed_counts_once,
     a_master_that_is_killed_begins_again,
+    a_master_that_is_ended_begins_again,
     terasort_sorts,
     distcp_copies,
     nnbench_has_no_exceptions,

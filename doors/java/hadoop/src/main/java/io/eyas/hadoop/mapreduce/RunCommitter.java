@@ -3,6 +3,7 @@ package io.eyas.hadoop.mapreduce;
 import io.eyas.EyasRun;
 import io.eyas.hadoop.EyasFileSystem;
 
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.StreamCapabilities;
 import org.apache.hadoop.fs.statistics.IOStatistics;
@@ -10,9 +11,11 @@ import org.apache.hadoop.fs.statistics.IOStatisticsSource;
 import org.apache.hadoop.fs.statistics.IOStatisticsSupport;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.JobStatus;
+import org.apache.hadoop.mapreduce.MRJobConfig;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
 import org.apache.hadoop.mapreduce.lib.output.PathOutputCommitter;
+import org.apache.hadoop.util.ShutdownHookManager;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -25,6 +28,7 @@ final class RunCommitter extends PathOutputCommitter
     private static final Logger LOG = LoggerFactory.getLogger(RunCommitter.class);
 
     private final PathOutputCommitter committer;
+    private boolean hasSetUpJob;
 
     RunCommitter(PathOutputCommitter committer, Path output, TaskAttemptContext context)
             throws IOException {
@@ -45,8 +49,25 @@ final class RunCommitter extends PathOutputCommitter
         try {
             committer.abortJob(job, state);
         } finally {
-            end(job);
+            if (isOver(job.getConfiguration())) {
+                end(job);
+            }
         }
+    }
+
+    /**
+     * Whether an abortion is the end of the job. An application master also aborts what another one
+     * has left, before it sets up the job; and it aborts its own work when it gets a signal, after
+     * which YARN begins another one. Then the job goes on with the same run.
+     */
+    private boolean isOver(Configuration configuration) {
+        int master = configuration.getInt(MRJobConfig.APPLICATION_ATTEMPT_ID, 1);
+        int masters =
+                configuration.getInt(
+                        MRJobConfig.MR_AM_MAX_ATTEMPTS, MRJobConfig.DEFAULT_MR_AM_MAX_ATTEMPTS);
+        boolean isOfAnother = master > 1 && !hasSetUpJob;
+        boolean isSignal = ShutdownHookManager.get().isShutdownInProgress() && master < masters;
+        return !isOfAnother && !isSignal;
     }
 
     /**
@@ -96,6 +117,7 @@ final class RunCommitter extends PathOutputCommitter
 
     @Override
     public void setupJob(JobContext job) throws IOException {
+        hasSetUpJob = true;
         committer.setupJob(job);
     }
 

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.eyas.hadoop.EyasFileSystem;
+
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -19,6 +21,7 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.JobID;
 import org.apache.hadoop.mapreduce.JobStatus;
+import org.apache.hadoop.mapreduce.MRJobConfig;
 import org.apache.hadoop.mapreduce.Mapper;
 import org.apache.hadoop.mapreduce.OutputCommitter;
 import org.apache.hadoop.mapreduce.RecordWriter;
@@ -373,6 +376,46 @@ class RunCommitterFactoryTest {
         committer.abortJob(job(configuration), JobStatus.State.KILLED);
         assertEquals(List.of(), records("aborted"));
         assertEquals(0, files.listStatus(new Path(FOLDER, "aborted")).length);
+    }
+
+    /** As MRAppMaster does after an application master that was killed. */
+    @Test
+    void aSecondMasterGoesOnWithTheRun() throws Exception {
+        Configuration configuration = configuration("second");
+        String run = run(configuration, "second");
+        begin(configuration);
+        Attempt.of(configuration, 0, 0, RECORDS).commit();
+        Attempt.of(configuration, 1, 0, RECORDS / 2);
+        configuration.setInt(MRJobConfig.APPLICATION_ATTEMPT_ID, 2);
+        OutputCommitter second =
+                new TextOutputFormat<>().getOutputCommitter(attempt(configuration, 0, 0));
+        second.abortJob(job(configuration), JobStatus.State.FAILED);
+        eyas().joinRun(run).close();
+        second.setupJob(job(configuration));
+        Attempt.of(configuration, 0, 1000, RECORDS).commit();
+        Attempt.of(configuration, 1, 1000, RECORDS).commit();
+        second.commitJob(job(configuration));
+        assertEquals(expected(2), records("second"));
+        assertThrows(IOException.class, () -> eyas().joinRun(run));
+    }
+
+    private static EyasFileSystem eyas() {
+        return (EyasFileSystem) files;
+    }
+
+    /** Opens a run as the input of a job. */
+    private static String run(Configuration configuration, String name) throws Exception {
+        Path input = new Path(FOLDER, "of-run/" + name);
+        try (FSDataOutputStream stream = files.create(input)) {
+            stream.write("a line\n".getBytes(StandardCharsets.UTF_8));
+        }
+        Job job = Job.getInstance(configuration);
+        FileInputFormat.addInputPath(job, input);
+        new ElasticTextInputFormat().getSplits(job);
+        for (String key : List.of(FileInputFormat.INPUT_DIR, ElasticTextInputFormat.RUN_KEY)) {
+            configuration.set(key, job.getConfiguration().get(key));
+        }
+        return configuration.get(ElasticTextInputFormat.RUN_KEY);
     }
 
     /** Fails at a line in the middle of the input. */
