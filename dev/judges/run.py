@@ -3,8 +3,8 @@
 
     dev/judges/run.py [NAME...]        these judges; without a name, all
     dev/judges/run.py --since REV      those whose rooms have changed since REV, and always the
-                                       three shortest; by turns, a third of those for which only
-                                       what their rooms import has changed
+                                       three shortest; by turns, a third of the long ones, and of those
+                                       for which only what their rooms import has changed
     dev/judges/run.py --list           what there is
 
 The output of a judge is shown when the judge has ended, and stays in `target/judges`. Everything
@@ -46,8 +46,9 @@ EVERYWHERE = (
     "dev/tools/wheel.sh",
     "doors/python/pyproject.toml",
 )
-# Of judges for which only imported rooms have changed, one of so many runs; the next ones run at
-# commits of another hour.
+# Of long judges, and of those for which only imported rooms have changed, one of so many runs; the
+# next ones run at commits of another hour.
+LONG_S = 200
 TURNS = 3
 TURN_S = 3600
 POLL_S = 0.2
@@ -118,16 +119,18 @@ def chosen(names: list[str], since: str | None) -> list[Judge]:
 
 def concerned(everyone: list[Judge], changed: set[str]) -> list[Judge]:
     """The shortest judges, those whose rooms have changed, and by turns a part of those for which
-    only what these rooms import has changed. The time of the newest commit says whose turn it is.
+    only what these rooms import has changed, and of the long ones. The time of the newest commit
+    says whose turn it is.
     """
     always, others = everyone[:ALWAYS], everyone[ALWAYS:]
-    touched = [judge for judge in others if judge.is_touched(changed)]
-    beneath = [j for j in others if j not in touched and j.is_concerned(changed)]
+    touched = [j for j in others if j.seconds <= LONG_S and j.is_touched(changed)]
+    rest = [j for j in others if j not in touched]
+    by_turns = [j for j in rest if j.is_touched(changed) or j.is_concerned(changed)]
     committed = subprocess.run(
         ["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=True, capture_output=True
     )
     turn = int(committed.stdout) // TURN_S % TURNS
-    chosen = [*always, *touched, *beneath[turn::TURNS]]
+    chosen = [*always, *touched, *by_turns[turn::TURNS]]
     return [judge for judge in everyone if judge in chosen]
 
 

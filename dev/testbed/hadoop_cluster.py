@@ -22,7 +22,7 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 SOURCE = Path(__file__).resolve().parent / "hadoop"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", PROJECT / "target")).resolve()
 TOOLS = TARGET / "testbed" / "hadoop"
-START_S = 120
+START_S = 400
 END_S = 30
 JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 OPENED = [
@@ -139,6 +139,7 @@ class Hadoop:
         self.options = {**OPTIONS, **options}
         self.classpath = ":".join([str(SOURCE), *map(str, jars), classpath()])
         self.process: subprocess.Popen[bytes] | None = None
+        self.programs: list[Program] = []
 
     def __enter__(self) -> Hadoop:
         (self.folder / "tmp").mkdir(parents=True)
@@ -184,6 +185,7 @@ class Hadoop:
 
     def __exit__(self, *_: object) -> None:
         assert self.process is not None
+        self.end_programs()
         self.process.terminate()
         try:
             self.process.wait(END_S)
@@ -229,7 +231,15 @@ class Hadoop:
                 stdout=log,
                 stderr=log,
             )
-        return Program(words, process, Path(name))
+        program = Program(words, process, Path(name))
+        self.programs.append(program)
+        return program
+
+    def end_programs(self) -> None:
+        """Kills the programs that run."""
+        for program in self.programs:
+            if program.process.poll() is None:
+                program.process.kill()
 
     def run(self, *words: str, code: int = 0) -> str:
         """Runs a program of Hadoop to its end. Returns what it has printed."""

@@ -4,6 +4,7 @@
 #     java.sh test [MAVEN ARGUMENT...]    the packages' own tests
 #     java.sh contract                    Hadoop's suites; dev/judges/hadoop.sh judges the results
 #     java.sh spark COMMAND...            a command on the cluster, with the jars for Spark in EYAS_JARS
+#     java.sh package                     jars with the native part of EYAS_BIN's build; prints their paths
 #     java.sh jar                         eyas.jar, eyas-hadoop.jar and eyas-spark.jar in target/java, from a
 #                                         release build
 #
@@ -77,13 +78,20 @@ spark)
     java=$target/java
     EYAS_BIN=$eyas EYAS_JARS=$java/eyas.jar,$java/eyas-hadoop.jar,$java/eyas-spark.jar "$@"
     ;;
+package)
+    # `contract` may run at the same time.
+    target=$target/packaged
+    native "$(dirname "$eyas")/libeyas_capi.a"
+    maven package -DskipTests >/dev/null || { tail -n 30 "$target/java/maven.log" >&2; exit 1; }
+    ls "$target"/java/eyas/eyas-[0-9]*.jar "$target"/java/eyas-hadoop/eyas-hadoop-[0-9]*.jar
+    ;;
 jar)
     "${CARGO:-cargo}" build --locked --release -p eyas-capi
     native "$target/release/libeyas_capi.a"
     jars
     ;;
 *)
-    sed -n '4,8s/^# *//p' "$0" >&2
+    sed -n '4,9s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac

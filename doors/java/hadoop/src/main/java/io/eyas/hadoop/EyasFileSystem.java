@@ -75,9 +75,6 @@ public final class EyasFileSystem extends FileSystem {
     /** Smallest buffer of a stream, bytes. */
     private static final int MIN_BUFFER_BYTES = 64 << 10;
 
-    /** The permissions that eyas gives a new file and a new folder under the usual umask. */
-    private static final int USUAL_FILE_MODE = 0644;
-
     private static final String ATTRIBUTE_NAMESPACE = "user.";
 
     private URI uri;
@@ -85,6 +82,7 @@ public final class EyasFileSystem extends FileSystem {
     private EyasClient client;
     private Statuses statuses;
     private FileThreads threads;
+    private NewFiles newFiles;
 
     /** Hadoop makes it and calls {@link #initialize}. */
     public EyasFileSystem() {}
@@ -105,6 +103,7 @@ public final class EyasFileSystem extends FileSystem {
         client.setTimeout(Duration.ofMillis(timeoutMs));
         statuses = new Statuses(getDefaultBlockSize(), getDefaultReplication());
         threads = new FileThreads();
+        newFiles = new NewFiles(client);
         String user = UserGroupInformation.getCurrentUser().getShortUserName();
         workingFolder = makeQualified(new Path("/user/" + user));
     }
@@ -283,14 +282,7 @@ public final class EyasFileSystem extends FileSystem {
         int mode = permission.applyUMask(FsPermission.getUMask(getConf())).toShort();
         EyasOutputStream stream =
                 new EyasOutputStream(
-                        writer,
-                        () -> client.append(name),
-                        () -> {
-                            if (mode != USUAL_FILE_MODE) {
-                                client.setMode(name, mode);
-                            }
-                        },
-                        statistics);
+                        writer, () -> client.append(name), newFiles.add(name, mode), statistics);
         statistics.incrementWriteOps(1);
         return new FSDataOutputStream(stream, statistics);
     }
@@ -320,7 +312,7 @@ public final class EyasFileSystem extends FileSystem {
         FileInfo info = look(name);
         EyasWriter writer = Failures.of(() -> client.append(name));
         EyasOutputStream stream =
-                new EyasOutputStream(writer, () -> client.append(name), () -> {}, statistics);
+                new EyasOutputStream(writer, () -> client.append(name), null, statistics);
         statistics.incrementWriteOps(1);
         return new FSDataOutputStream(stream, statistics, info.sizeBytes());
     }
@@ -525,7 +517,7 @@ public final class EyasFileSystem extends FileSystem {
 
     @Override
     public void setPermission(Path path, FsPermission permission) throws IOException {
-        Failures.in(() -> client.setMode(nameOf(path), permission.toShort()));
+        Failures.in(() -> newFiles.setMode(nameOf(path), permission.toShort()));
     }
 
     @Override
@@ -549,8 +541,8 @@ public final class EyasFileSystem extends FileSystem {
     /** The replication of a file does not change. Whether it is already as wanted. */
     @Override
     public boolean setReplication(Path path, short replication) throws IOException {
-        FileInfo info = look(nameOf(path));
-        return info.isFile() && info.replication() == replication;
+        FileInfo info = find(nameOf(path));
+        return info != null && info.isFile() && info.replication() == replication;
     }
 
     @Override

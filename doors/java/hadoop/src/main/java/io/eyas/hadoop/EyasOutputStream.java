@@ -22,13 +22,18 @@ final class EyasOutputStream extends OutputStream implements Syncable, StreamCap
         EyasWriter append() throws IOException;
     }
 
-    /** What is done when the file has appeared. */
+    /** What is done when a new file appears, and when its stream is closed, also if that fails. */
     interface Appearance {
-        void run() throws IOException;
+        void appear() throws IOException;
+
+        void close();
     }
 
     private final Opening opening;
+
+    /** Null for a file that was there before. */
     private final Appearance appearance;
+
     private final FileSystem.Statistics statistics;
 
     /** Null after a flush, until something is written. */
@@ -103,9 +108,9 @@ final class EyasOutputStream extends OutputStream implements Syncable, StreamCap
             Failures.in(published::publish);
             writer = null;
         }
-        if (!hasAppeared) {
+        if (!hasAppeared && appearance != null) {
             hasAppeared = true;
-            Failures.in(appearance::run);
+            Failures.in(appearance::appear);
         }
     }
 
@@ -115,7 +120,13 @@ final class EyasOutputStream extends OutputStream implements Syncable, StreamCap
             return;
         }
         isClosed = true;
-        publish();
+        try {
+            publish();
+        } finally {
+            if (appearance != null) {
+                appearance.close();
+            }
+        }
     }
 
     @Override

@@ -228,6 +228,25 @@ class FileSystemTest {
     }
 
     @Test
+    void aFileAppearsWithThePermissionsThatItGotWhileItWasWritten() throws IOException {
+        Path path = of("staged");
+        // As JobSplitWriter does.
+        try (FSDataOutputStream stream =
+                FileSystem.create(files, path, new FsPermission((short) 0600))) {
+            assertFalse(files.exists(path));
+            assertFalse(files.setReplication(path, (short) 10));
+            stream.write(content(10));
+            stream.hflush();
+            assertEquals("rw-------", files.getFileStatus(path).getPermission().toString());
+            files.setPermission(path, new FsPermission((short) 0640));
+        }
+        assertEquals("rw-r-----", files.getFileStatus(path).getPermission().toString());
+        assertThrows(
+                FileNotFoundException.class,
+                () -> files.setPermission(of("none"), new FsPermission((short) 0600)));
+    }
+
+    @Test
     void whatThereIsNotIsRefusedByName() throws IOException {
         Path path = write("refused", content(1));
         for (org.junit.jupiter.api.function.Executable refused :

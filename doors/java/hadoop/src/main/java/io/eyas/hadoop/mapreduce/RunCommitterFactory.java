@@ -1,73 +1,86 @@
 package io.eyas.hadoop.mapreduce;
 
-import io.eyas.EyasException;
-import io.eyas.EyasRun;
-import io.eyas.EyasStatus;
 import io.eyas.hadoop.EyasFileSystem;
 
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.mapreduce.JobContext;
-import org.apache.hadoop.mapreduce.JobStatus;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
-import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
-import org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter;
+import org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory;
 import org.apache.hadoop.mapreduce.lib.output.PathOutputCommitter;
 import org.apache.hadoop.mapreduce.lib.output.PathOutputCommitterFactory;
+import org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitterFactory;
+import org.apache.hadoop.util.ReflectionUtils;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 import java.io.IOException;
 
 /**
- * Hadoop's usual output committers, which also end the run of the job's input when the job ends.
- * Without it, the run is forgotten after {@link ElasticTextInputFormat#IDLE_KEY}. For {@code
- * mapreduce.outputcommitter.factory.class}.
+ * Committers of jobs over elastic blocks: those of another factory, which also end the run of the
+ * job's input when the job ends. Without it, the run is forgotten after {@link
+ * ElasticTextInputFormat#IDLE_KEY}.
+ *
+ * <p>An output on {@code eyas://} has Hadoop's manifest committer, because a folder of eyas does
+ * not move at once. Another output has the committer that Hadoop would choose by itself.
+ *
+ * <p>For {@code mapreduce.outputcommitter.factory.class}, or, if all outputs of jobs over elastic
+ * blocks are on {@code eyas://}, for {@code mapreduce.outputcommitter.factory.scheme.eyas}.
  */
 public final class RunCommitterFactory extends PathOutputCommitterFactory {
+    /** The name of the factory that makes the committers; chosen by the output if not set. */
+    public static final String FACTORY_KEY = "eyas.committer.factory";
+
+    private static final Logger LOG = LoggerFactory.getLogger(RunCommitterFactory.class);
+
     /** The constructor that Hadoop calls. */
     public RunCommitterFactory() {}
 
     @Override
     public PathOutputCommitter createOutputCommitter(Path output, TaskAttemptContext context)
             throws IOException {
-        return new RunCommitter(output, context);
+        PathOutputCommitterFactory factory = factory(output, context.getConfiguration());
+        PathOutputCommitter committer = factory.createOutputCommitter(output, context);
+        LOG.info("{} commits the output {}", committer.getClass().getName(), output);
+        return new RunCommitter(committer, output, context);
     }
 
-    private static final class RunCommitter extends FileOutputCommitter {
-        RunCommitter(Path output, TaskAttemptContext context) throws IOException {
-            super(output, context);
+    /** The factory of committers for an output, which may be null. */
+    static PathOutputCommitterFactory factory(Path output, Configuration configuration)
+            throws IOException {
+        String chosen = configuration.getTrimmed(FACTORY_KEY, "");
+        if (!chosen.isEmpty()) {
+            return make(FACTORY_KEY, configuration);
         }
+        if (output == null) {
+            return new FileOutputCommitterFactory();
+        }
+        String scheme = output.getFileSystem(configuration).getScheme();
+        String schemeKey = String.format(COMMITTER_FACTORY_SCHEME_PATTERN, scheme);
+        String ofScheme = configuration.getTrimmed(schemeKey, "");
+        if (!ofScheme.isEmpty() && !ofScheme.equals(RunCommitterFactory.class.getName())) {
+            return make(schemeKey, configuration);
+        }
+        return scheme.equals(EyasFileSystem.SCHEME)
+                ? new ManifestCommitterFactory()
+                : new FileOutputCommitterFactory();
+    }
 
-        @Override
-        public void commitJob(JobContext job) throws IOException {
-            super.commitJob(job);
-            end(job);
+    private static PathOutputCommitterFactory make(String key, Configuration configuration)
+            throws IOException {
+        String name = configuration.getTrimmed(key);
+        Class<?> found = configuration.getClassByNameOrNull(name);
+        if (found == null
+                || found == RunCommitterFactory.class
+                || !PathOutputCommitterFactory.class.isAssignableFrom(found)) {
+            throw new IOException(
+                    key
+                            + " is "
+                            + name
+                            + ", which is "
+                            + (found == null ? "not in the class path" : "no other factory")
+                            + ": name a subclass of PathOutputCommitterFactory, such as "
+                            + ManifestCommitterFactory.NAME);
         }
-
-        @Override
-        public void abortJob(JobContext job, JobStatus.State state) throws IOException {
-            super.abortJob(job, state);
-            end(job);
-        }
-
-        private static void end(JobContext job) throws IOException {
-            String address = job.getConfiguration().get(ElasticTextInputFormat.RUN_KEY, "");
-            Path[] inputs = FileInputFormat.getInputPaths(job);
-            if (address.isEmpty() || inputs.length == 0) {
-                return;
-            }
-            if (inputs[0].getFileSystem(job.getConfiguration()) instanceof EyasFileSystem files) {
-                try (EyasRun run = files.joinRun(address)) {
-                    run.end();
-                } catch (EyasException failure) {
-                    // The job is over, whatever becomes of the run: it has ended, or is forgotten.
-                    if (failure.status() != EyasStatus.NOT_FOUND
-                            && failure.status() != EyasStatus.UNREACHABLE) {
-                        throw failure;
-                    }
-                } catch (java.nio.file.NoSuchFileException missing) {
-                    // It has ended before.
-                    return;
-                }
-            }
-        }
+        return (PathOutputCommitterFactory) ReflectionUtils.newInstance(found, configuration);
     }
 }
