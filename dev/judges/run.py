@@ -3,8 +3,9 @@
 
     dev/judges/run.py [NAME...]        these judges; without a name, all
     dev/judges/run.py --since REV      those whose rooms have changed since REV, and always the
-                                       three shortest; by turns, a third of the long ones, and of those
-                                       for which only what their rooms import has changed
+                                       three shortest; by turns, a third of the long
+                                       ones, and of those for which only what their
+                                       rooms import has changed
     dev/judges/run.py --list           what there is
 
 The output of a judge is shown when the judge has ended, and stays in `target/judges`. Everything

@@ -47,6 +47,15 @@ fn has_zookeeper() -> bool {
     has_both
 }
 
+/// Whether there are the jars for Hadoop. CI does not build them.
+fn has_jars() -> bool {
+    let has_jars = root().join("target/java/eyas-hadoop.jar").exists();
+    if !has_jars {
+        eprintln!("not tested: dev/tools/java.sh jar has not run");
+    }
+    has_jars && can_use(&["java", "mvn"])
+}
+
 /// A test for each experiment, with what it needs. One of over 20 s has the mark that leaves it to
 /// `make soak`.
 macro_rules! experiments {
@@ -70,7 +79,11 @@ experiments! {
     calls_of_the_c_library: "capi_calls.py", can_use(&["cc"]);
     captured_output: "captured_output.py", true;
     copies_in_the_cluster: "copies_in_the_cluster.py", true;
+    #[ignore = "needs Maven, and what `dev/tools/java.sh jar` makes: make soak"]
+    elastic_blocks_of_hadoop: "elastic_hadoop.py", is_root() && has_jars();
     files_of_the_cluster: "files_over_links.py", has_testbed();
+    #[ignore = "needs Maven, and what `dev/tools/java.sh jar` makes: make soak"]
+    files_of_hadoop: "hadoop_files.py", is_root() && has_jars();
     small_files: "small_files.py", true;
     #[ignore = "takes over 20 s: make soak"]
     distribution: "distribute.py", has_testbed();
@@ -82,6 +95,7 @@ experiments! {
     overlap: "overlap.sh", true;
     #[ignore = "downloads Nextflow and Snakemake, and needs Slurm: make soak"]
     pipelines: "pipelines.py", is_root() && can_use(&["slurmctld", "java", "mvn"]);
+    passes: "passes.py", true;
     placement: "placement.py", has_testbed();
     sandbox_inputs: "sandbox_inputs.py", true;
     start_up: "start_up.py", true;

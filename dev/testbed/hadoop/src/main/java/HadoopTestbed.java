@@ -18,11 +18,12 @@ import java.util.Map;
  *
  * <p>Usage: {@code HadoopTestbed FOLDER NODES}, with {@code test.build.data} within FOLDER.
  * Hadoop's configuration is in the class path; {@code fs.defaultFS} in it names the file system
- * that YARN and its jobs use, which is the HDFS if it names none. Writes the folder {@code FOLDER/conf} for programs of Hadoop when
- * all is ready, and {@code FOLDER/hdfs}, the URI of the HDFS. Ends when the process gets SIGTERM.
+ * that YARN and its jobs use, which is the HDFS if it names none. Writes the folder {@code
+ * FOLDER/conf} for programs of Hadoop when all is ready, and {@code FOLDER/hdfs}, the URI of the
+ * HDFS. Ends when the process gets SIGTERM.
  */
 public final class HadoopTestbed {
-    /** The configuration files of Hadoop, and the beginnings of the options that each of them has. */
+    /** The configuration files of Hadoop, and how the options of each begin. */
     private static final Map<String, String> FILES = new LinkedHashMap<>();
 
     static {
