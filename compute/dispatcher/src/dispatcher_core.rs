@@ -14,6 +14,7 @@ use eyas_types::{ExecutorId, ExecutorLoad};
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use tokio::sync::oneshot;
 
+use crate::answers::ResultReader;
 use crate::attached_clients::AttachedClients;
 use crate::clock::Clock;
 use crate::deadlines::Deadlines;
@@ -73,6 +74,9 @@ pub(crate) struct DispatcherCore {
     pushes: ActivePushes,
     pub(crate) pools: CorePools,
     deadlines: Deadlines,
+    /// Reads what tasks are ended with that need not run. Thousands of results share a journal
+    /// entry, which is read once while effects are being carried out.
+    reused_results: ResultReader,
 }
 
 impl DispatcherCore {
@@ -96,6 +100,7 @@ impl DispatcherCore {
             pushes: ActivePushes::default(),
             pools: CorePools::new(),
             deadlines: Deadlines::new(heartbeat, clock.now_us()),
+            reused_results: ResultReader::in_full(),
         }
     }
 

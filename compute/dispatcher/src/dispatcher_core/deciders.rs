@@ -82,6 +82,7 @@ impl DispatcherCore {
             };
             self.perform(effect);
         }
+        self.reused_results = ResultReader::in_full();
         self.is_at_work = false;
     }
 
@@ -208,7 +209,7 @@ impl DispatcherCore {
             tracing::warn!("the result of task {task} cannot be reused: {e}");
         }
         let job = self.records.job(task.job, &self.jobs)?;
-        ResultReader::in_full().last(&self.records, job, task.index).ok()?
+        self.reused_results.last(&self.records, job, task.index).ok()?
     }
 
     fn assign(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, hints: &[Hint]) {
