@@ -34,18 +34,6 @@ fn again(cluster: &Cluster, job: u32, words: &[&str]) -> (usize, String) {
     (ran, log)
 }
 
-/// The results of the second run are a few entries of the journal. If each result had its entry
-/// read anew, the third run would take minutes.
-#[test]
-fn thousands_of_reused_results_are_reused_again() {
-    let cluster = Cluster::start(&[&["--slots", "2"]]);
-    let words = ["run", "--report", "none", "--reuse", "--array", "1-8000", "--", "true", "{}"];
-    cluster.run(&words).exits(0).says(&["8000 of 8000 tasks succeeded in"]);
-    for _ in 0..2 {
-        cluster.run(&words).exits(0).says(&["8000 of them reused"]);
-    }
-}
-
 #[test]
 fn tasks_run_again_only_if_something_has_changed() {
     let mut cluster = Cluster::start(&[&[], &[]]);

@@ -375,6 +375,33 @@ async fn what_was_said_to_be_cancelled_does_not_run_again() {
     assert_eq!(dispatcher.view(job).state, JobState::Cancelled);
 }
 
+/// The results of the second job are few entries of the journal. If each result had its entry read
+/// anew, the third job would take minutes.
+#[tokio::test]
+async fn thousands_of_reused_results_are_reused_again() {
+    const TASKS: u32 = 10_000;
+    let mut dispatcher = Dispatcher::start();
+    let executor = dispatcher.join(TASKS);
+    let mut run = |ran: u32| {
+        let program = Program::Command(vec![Template::literal("true")]);
+        let templates = vec![TaskTemplate::new(program)];
+        let mut spec = JobSpec { templates, reuse: true, ..JobSpec::default() };
+        let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
+        spec.push(&vec![item; TASKS as usize]).unwrap();
+        let job = dispatcher.submit_spec(spec);
+        dispatcher.settle();
+        for index in 0..ran {
+            dispatcher.end(executor, task(job, index), Outcome::of(Status::Succeeded));
+        }
+        let view = dispatcher.view(job);
+        (view.tasks.succeeded, view.reused)
+    };
+    let all = u64::from(TASKS);
+    assert_eq!(run(TASKS), (all, 0));
+    assert_eq!(run(0), (all, all));
+    assert_eq!(run(0), (all, all));
+}
+
 #[tokio::test]
 async fn a_trace_has_what_succeeded_also_after_a_restart() {
     let mut dispatcher = Dispatcher::start();
