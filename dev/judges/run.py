@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the judges of `dev/judges/judges.toml`, side by side where they do not need the same thing.
 
-    dev/judges/run.py [NAME...]        these judges; without a name, all
+    dev/judges/run.py [NAME...]        these judges; without a name, all but those on call
     dev/judges/run.py --since REV      those whose rooms have changed since REV, and always the
                                        three shortest; by turns, a third of the long
                                        ones, and of those for which only what their
@@ -68,6 +68,8 @@ class Judge:
     files: list[str]
     uses: list[str]
     seconds: int
+    # Whether it runs only if it is named.
+    is_on_call: bool = False
     debian: dict[str, str] = field(default_factory=dict)
 
     def is_touched(self, changed: set[str]) -> bool:
@@ -112,8 +114,9 @@ def chosen(names: list[str], since: str | None) -> list[Judge]:
         known = ", ".join(judge.name for judge in everyone)
         raise SystemExit(f"there is no judge {', '.join(sorted(unknown))}; there are {known}")
     if names:
-        everyone = [judge for judge in everyone if judge.name in names]
-    elif since is not None:
+        return [judge for judge in everyone if judge.name in names][::-1]
+    everyone = [judge for judge in everyone if not judge.is_on_call]
+    if since is not None:
         everyone = concerned(everyone, changed_files(since))
     return everyone[::-1]
 
