@@ -349,7 +349,7 @@ def mistakes_are_explained(session: SparkSession, folder: Path) -> None:
         return lambda: elastic(session, path, **options).count()
 
     wrong: list[tuple[Callable[[], object], str]] = [
-        (read(sheduler="lean"), "the source eyas has no option sheduler; its options are alpha"),
+        (read(schedule="lean"), "the source eyas has no option schedule; its options are alpha"),
         (read(lineSep=";"), "no option lineSep"),
         (read(scheduler="best"), "`best` is not a scheduler"),
         (read(alpha=2), "from 0 to 1"),
