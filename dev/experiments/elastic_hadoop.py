@@ -8,7 +8,7 @@
 Hadoop 3.5 runs on five nodes of this machine: four with a DataNode, a NodeManager and an executor
 of eyas each, which a control group limits to a share of a processor together with their tasks, and
 one for the masters of jobs, which is not limited. The program is one of Hadoop's own examples, the
-same for both file systems, over one text in 32 blocks. Its results are compared.
+same for both file systems, over one text of `--blocks` blocks. Its results are compared.
 
 *idle*: equal nodes. *straggler*: one node has a fifth of the others' speed. *busy*: one node has
 other work that computes and uses its disk all the time.
@@ -44,7 +44,7 @@ from map_blocks import write_text
 from mappers import START_S, wait_for
 from table import show
 
-NODES, STRAGGLER, BLOCKS = 4, 0.2, 32
+NODES, STRAGGLER = 4, 0.2
 SCHEDULERS = {
     "static": ["-Deyas.scheduler=static"],
     "multiwave": ["-Deyas.scheduler=multiwave"],
@@ -118,7 +118,7 @@ def measure(asked: argparse.Namespace, environment: str, folder: Path) -> list[l
     """Rows of the table of an environment."""
     text = folder / "text"
     write_text(text, asked.megabytes)
-    block = -(-text.stat().st_size // BLOCKS // 1024) * 1024
+    block = -(-text.stat().st_size // asked.blocks // 1024) * 1024
     found: dict[str, list[JobTimes]] = {}
     results: dict[str, list[str]] = {}
     with contextlib.ExitStack() as ending:
@@ -175,6 +175,7 @@ def main() -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--megabytes", type=int, default=256, help="size of the text")
+    parser.add_argument("--blocks", type=int, default=32, help="blocks of the text")
     parser.add_argument("--runs", type=int, default=3, help="runs of each; the median counts")
     parser.add_argument("--share", type=float, default=0.35, help="share of a processor of a node")
     parser.add_argument("--only", choices=ENVIRONMENTS, help="run only this part")
@@ -182,10 +183,10 @@ def main() -> int:
     parser.add_argument(
         "--jars", type=Path, default=PROJECT / "target" / "java", help="folder of the jars"
     )
-    parser.add_argument("--tiny", action="store_true", help="one run over 4 MB")
+    parser.add_argument("--tiny", action="store_true", help="one run over 4 MB in 4 blocks")
     asked = parser.parse_args()
     if asked.tiny:
-        asked.megabytes, asked.runs = 4, 1
+        asked.megabytes, asked.blocks, asked.runs = 4, 4, 1
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     rows = []
     for environment in [asked.only] if asked.only else ENVIRONMENTS:

@@ -47,8 +47,8 @@ EVERYWHERE = (
     "dev/tools/wheel.sh",
     "doors/python/pyproject.toml",
 )
-# Of long judges, and of those for which only imported rooms have changed, one of so many runs; the
-# next ones run at commits of another hour.
+# Long judges, and those for which only imported rooms have changed, take turns: one in three runs.
+# Commits of the next hour run the next ones.
 LONG_S = 200
 TURNS = 3
 TURN_S = 3600

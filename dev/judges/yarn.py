@@ -347,7 +347,7 @@ def run(judge: Judge, checks: list[Callable[[Judge], None]]) -> int:
             for check, ended in zip(checks[1:], later, strict=True):
                 failures[check.__name__] = ended.result()
         except BaseException:
-            # The others do not begin, and those that run fail at once.
+            # Checks that wait do not begin. Those that run lose their programs, and end.
             threads.shutdown(wait=False, cancel_futures=True)
             judge.hadoop.end_programs()
             raise

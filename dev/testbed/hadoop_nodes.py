@@ -224,12 +224,16 @@ class HadoopNodes:
             )
         )
 
-    def joined(self) -> int:
-        """Number of nodes of YARN."""
+    def check_processes(self) -> None:
+        """Raises an error if a process has ended."""
         for process in self.processes:
             if process.poll() is not None:
                 said = (self.folder / "log").read_text(errors="replace")
                 raise RuntimeError(f"a process of Hadoop has ended: {said[-3000:]}")
+
+    def joined(self) -> int:
+        """Number of nodes of YARN."""
+        self.check_processes()
         with contextlib.suppress(OSError):
             with urllib.request.urlopen(f"{self.web}/metrics") as answer:
                 found = re.search(rb'"activeNodes":(\d+)', answer.read())
@@ -238,13 +242,16 @@ class HadoopNodes:
 
     def wait_for_data_nodes(self) -> None:
         """Waits until the HDFS has all of its nodes."""
-        wait_for(
-            lambda: (
-                self.run("org.apache.hadoop.hdfs.tools.DFSAdmin", "-report").count("Hostname: ")
-                == len(self.nodes)
-            ),
-            "starting HDFS",
-        )
+
+        def have_joined() -> bool:
+            self.check_processes()
+            try:
+                said = self.run("org.apache.hadoop.hdfs.tools.DFSAdmin", "-report")
+            except RuntimeError:
+                return False  # the NameNode does not listen yet
+            return said.count("Hostname: ") == len(self.nodes)
+
+        wait_for(have_joined, "starting HDFS")
 
     def run(self, *words: str) -> str:
         """Runs a program of Hadoop to its end. Returns what it has printed."""

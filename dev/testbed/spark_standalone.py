@@ -19,6 +19,7 @@ from slurm_cluster import wait_until
 
 # Options of Java for processes of which each lives a minute or two.
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+END_S = 30
 HOME = Path(pyspark.__file__).parent
 HOSTS = ("127.0.0.1", "127.0.0.2")
 MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -83,6 +84,6 @@ class StandaloneSpark:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self._processes.callback(process.wait)
+        self._processes.callback(process.wait, END_S)
         self._processes.callback(process.terminate)
         return log

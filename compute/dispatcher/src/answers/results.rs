@@ -37,22 +37,27 @@ impl ResultReader {
         if entry >= job.entries() {
             return Ok(job.pending_result(index).cloned());
         }
-        if let Some(entry) = records.unwritten_entry(job.id, entry) {
-            let result = entry
-                .ends()
-                .iter()
-                .rev()
-                .map(|end| &end.result)
-                .find(|result| result.index == index);
-            return Ok(result.cloned());
-        }
         if self.entry != Some((job.id, entry)) {
+            self.results = self.read(records, job.id, entry)?;
             self.entry = Some((job.id, entry));
-            let captured = if self.is_in_full { OutputDetail::Whole } else { OutputDetail::Short };
-            let read = records.log().results(job.id, entry..entry + 1, captured)?;
-            let results = read.into_iter().flat_map(|(entry, _)| entry.into_results());
-            self.results = results.map(|result| (result.index, result)).collect();
         }
         Ok(self.results.get(&index).cloned())
+    }
+
+    /// The results in an entry, which need not be on disk yet. Of two results of a task, the last.
+    fn read(
+        &self,
+        records: &JobRecords,
+        job: JobId,
+        entry: u64,
+    ) -> Result<HashMap<u32, TaskResult>, JournalError> {
+        let by_index = |result: TaskResult| (result.index, result);
+        if let Some(unwritten) = records.unwritten_entry(job, entry) {
+            let results = unwritten.ends().iter().map(|end| end.result.clone());
+            return Ok(results.map(by_index).collect());
+        }
+        let captured = if self.is_in_full { OutputDetail::Whole } else { OutputDetail::Short };
+        let read = records.log().results(job, entry..entry + 1, captured)?;
+        Ok(read.into_iter().flat_map(|(entry, _)| entry.into_results()).map(by_index).collect())
     }
 }

@@ -16,9 +16,9 @@ import org.slf4j.LoggerFactory;
 import java.io.IOException;
 
 /**
- * Committers of jobs over elastic blocks: those of another factory, which also end the run of the
- * job's input when the job ends. Without it, the run is forgotten after {@link
- * ElasticTextInputFormat#IDLE_KEY}.
+ * Makes committers of jobs over elastic blocks. Another factory makes the committer itself; at the
+ * end of the job, it also ends the run of the job's input. Without this factory, the run is
+ * forgotten after {@link ElasticTextInputFormat#IDLE_KEY}.
  *
  * <p>An output on {@code eyas://} has Hadoop's manifest committer, because a folder of eyas does
  * not move at once. Another output has the committer that Hadoop would choose by itself.
