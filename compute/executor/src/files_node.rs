@@ -85,7 +85,7 @@ impl ExecutorFilesNode {
             // On the runtime that moves bytes.
             let start =
                 async move { DfsNode::start(prepared, &membership, access, parts, room).await };
-            movers.spawn(start).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+            movers.spawn(start).await.unwrap_or_else(eyas_panics::resume)
         };
         let node = self.node.get_or_try_init(start).await?;
         match node.may_be_of(membership.system) {

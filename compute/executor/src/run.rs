@@ -56,7 +56,7 @@ pub async fn run(
         runtime.block_on(run_executor(config, access, stop, movers))
     };
     let ended = tokio::task::spawn_blocking(run).await;
-    ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+    ended.unwrap_or_else(eyas_panics::resume)
 }
 
 async fn run_executor(

@@ -28,7 +28,7 @@ impl<T> Background<T> {
     /// # Panics
     /// If the work has panicked, or if the result was taken before.
     pub async fn done(&mut self) -> T {
-        (&mut self.0).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        (&mut self.0).await.unwrap_or_else(eyas_panics::resume)
     }
 }
 

@@ -158,8 +158,7 @@ impl Copies {
         }
         let mut replicas = vec![Vec::<Member>::new(); specs.len()];
         while let Some(derived) = deriving.join_next().await {
-            let (member, indices, derived) =
-                derived.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            let (member, indices, derived) = derived.unwrap_or_else(eyas_panics::resume);
             for (index, made) in indices.into_iter().zip(derived) {
                 match made {
                     Ok(()) => replicas[index].push(member),
@@ -307,8 +306,7 @@ impl Copies {
                 });
             }
             let Some(replicated) = under_way.join_next().await else { break };
-            let (index, chunk) =
-                replicated.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            let (index, chunk) = replicated.unwrap_or_else(eyas_panics::resume);
             made[index] = Some(chunk?);
         }
         let chunks: Vec<Chunk> = made.into_iter().flatten().collect();

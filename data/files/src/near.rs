@@ -191,18 +191,17 @@ impl NearStores {
         let (content, number) = (chunk.content.clone(), random().ok()?);
         let writing =
             tokio::task::spawn_blocking(move || HandedOver::write(&store, number, &content));
-        let handed_over =
-            match writing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                Ok(handed_over) => handed_over,
-                Err(error) => {
-                    tracing::debug!(
-                        node = %member.node, %error,
-                        "chunks are sent to a node on this machine"
-                    );
-                    self.only_read(member.node);
-                    return None;
-                }
-            };
+        let handed_over = match writing.await.unwrap_or_else(eyas_panics::resume) {
+            Ok(handed_over) => handed_over,
+            Err(error) => {
+                tracing::debug!(
+                    node = %member.node, %error,
+                    "chunks are sent to a node on this machine"
+                );
+                self.only_read(member.node);
+                return None;
+            }
+        };
         let request = RequestBody::Take { number, object, size_bytes, checksum, is_durable };
         let answered = async { calls.ask(member.address, request).await?.next().await };
         let stored =
@@ -231,7 +230,7 @@ impl NearStores {
     ) -> Option<T> {
         let (store, chunk) = (self.store_near(chunk).await?, chunk.clone());
         let reading = tokio::task::spawn_blocking(move || read(&store, &chunk));
-        reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+        reading.await.unwrap_or_else(eyas_panics::resume)
     }
 }
 

@@ -334,8 +334,7 @@ impl FileReader {
                         opened.get().map(|content| content.read(begin, &mut read, true, checks));
                     (done == Some(ContentRead::Done)).then_some(read)
                 });
-                let read =
-                    reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                let read = reading.await.unwrap_or_else(eyas_panics::resume);
                 read.map(|read| into.copy_from_slice(&read)).is_some()
             }
         }

@@ -242,9 +242,7 @@ impl Renames {
             }
             match moving.join_next().await {
                 None => return Ok(()),
-                Some(moved) => {
-                    moved.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?
-                }
+                Some(moved) => moved.unwrap_or_else(eyas_panics::resume)?,
             }
         }
     }

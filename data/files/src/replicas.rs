@@ -200,7 +200,7 @@ impl Replicas {
         }
         let mut is_broken = false;
         for (member, link) in links {
-            let stored = link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            let stored = link.await.unwrap_or_else(eyas_panics::resume);
             // Failures after the first one in the chain may be its consequences, and are not
             // counted.
             if stored.is_ok() || !is_broken {

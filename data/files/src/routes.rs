@@ -260,7 +260,7 @@ impl Routes {
             asked.spawn(async move { (node, asking.await) });
         }
         while let Some(part) = asked.join_next().await {
-            let (node, part) = part.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            let (node, part) = part.unwrap_or_else(eyas_panics::resume);
             match part? {
                 Ok(part) => parts.push(part),
                 Err(refusal) => return Ok(Err((node, refusal))),
@@ -297,7 +297,7 @@ async fn discover(
         // When one node has answered, slow nodes are not waited for.
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
-            match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+            match answered.unwrap_or_else(eyas_panics::resume) {
                 (
                     _,
                     Ok(ResponseBody::Membership(

@@ -160,7 +160,7 @@ impl Uploads {
             let (index, chunk) = tokio::select! {
                 Some(stored) = under_way.join_next() => {
                     let (index, chunk): (usize, Result<Chunk, FilesError>) =
-                        stored.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                        stored.unwrap_or_else(eyas_panics::resume);
                     (index, chunk?)
                 }
                 piece = pieces.recv(), if may_cut => {

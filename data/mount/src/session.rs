@@ -9,7 +9,7 @@ use eyas_files::DfsClient;
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::guardian::{MountGuardian, is_mounted};
 use crate::mounted::Mounted;
@@ -161,7 +161,7 @@ impl Mount {
             Session::new(requests, &folder, &config)
                 .map_err(|source| MountError::Refused { folder, source })
         });
-        let mut session = mounting.await.unwrap_or_else(resume)?;
+        let mut session = mounting.await.unwrap_or_else(eyas_panics::resume)?;
         mounted.kernel_cache.mounted(session.notifier());
         let unmounter = session.unmount_callable();
         let serving = tokio::task::spawn_blocking(move || session.run());
@@ -173,7 +173,9 @@ impl Mount {
         }
         // Done before the caller knows of the mount: a folder that is being looked at cannot be
         // unmounted.
-        tokio::task::spawn_blocking(move || read_ahead(&place)).await.unwrap_or_else(resume);
+        tokio::task::spawn_blocking(move || read_ahead(&place))
+            .await
+            .unwrap_or_else(eyas_panics::resume);
         Ok(Mount { mounted, unmounter, serving, guardian })
     }
 
@@ -182,7 +184,7 @@ impl Mount {
     /// # Errors
     /// If serving the kernel has failed.
     pub async fn ended(&mut self) -> Result<(), MountError> {
-        let served = (&mut self.serving).await.unwrap_or_else(resume);
+        let served = (&mut self.serving).await.unwrap_or_else(eyas_panics::resume);
         self.mounted.end().await;
         self.guardian.dismiss();
         served.map_err(MountError::Serving)
@@ -199,7 +201,7 @@ impl Mount {
             let unmount = |folder| rustix::mount::unmount(folder, UnmountFlags::DETACH).ok();
             folder.and_then(unmount).map_or_else(|| unmounter.unmount(), Ok)
         });
-        unmounting.await.unwrap_or_else(resume).map_err(MountError::Serving)?;
+        unmounting.await.unwrap_or_else(eyas_panics::resume).map_err(MountError::Serving)?;
         self.mounted.end().await;
         self.guardian.dismiss();
         Ok(())
@@ -220,9 +222,4 @@ fn read_ahead(folder: &Path) {
     if let Err(error) = set() {
         tracing::debug!("the kernel reads as far ahead as it does by itself: {error}");
     }
-}
-
-/// Continues the panic of a thread.
-fn resume<T>(error: JoinError) -> T {
-    std::panic::resume_unwind(error.into_panic())
 }

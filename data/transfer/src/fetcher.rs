@@ -268,6 +268,6 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => eyas_panics::resume(error),
     }
 }

@@ -235,13 +235,14 @@ fn the_cost_of_limits_is_measured() {
 struct TestGroup(PathBuf);
 
 impl TestGroup {
-    /// A group for half of a processor.
+    /// A group for half of a processor, which it gets also on a busy machine.
     fn create(name: &str) -> Self {
         let own = own_group("cpu").expect("groups can be made");
         let group = TestGroup(own.join(format!("eyas-test-{}-{name}", std::process::id())));
         fs::create_dir(&group.0).unwrap();
         let period: u32 = group.read("cpu.cfs_period_us").parse().unwrap();
         fs::write(group.0.join("cpu.cfs_quota_us"), (period / 2).to_string()).unwrap();
+        fs::write(group.0.join("cpu.shares"), "262144").unwrap();
         group
     }
 
@@ -257,7 +258,12 @@ impl TestGroup {
 impl Drop for TestGroup {
     fn drop(&mut self) {
         // A group can be removed when it is empty.
-        wait_until("the group can be removed", || fs::remove_dir(&self.0).is_ok());
+        wait_until("the group can be removed", || {
+            for process in self.read("cgroup.procs").lines() {
+                signal(process.parse().unwrap(), Signal::KILL);
+            }
+            fs::remove_dir(&self.0).is_ok()
+        });
     }
 }
 

@@ -86,7 +86,7 @@ pub fn run(words: &[OsString], program: Option<PathBuf>) -> ExitCode {
     // On a worker thread, a task wakes the next task without waking another thread first.
     let done = runtime.block_on(async {
         let running = tokio::spawn(commands::run(eyas));
-        running.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+        running.await.unwrap_or_else(eyas_panics::resume)
     });
     // The command does not wait for blocking reads in the background, such as a read of standard
     // input.

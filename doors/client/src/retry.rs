@@ -58,13 +58,16 @@ impl Client {
         let (mut looks, mut changed) = (JoinSet::new(), Vec::new());
         for (source, inputs) in sources {
             if looks.len() >= LOOKED_AT_TOGETHER {
-                changed.extend(looks.join_next().await.into_iter().flat_map(finished));
+                let look = looks.join_next().await;
+                changed.extend(
+                    look.into_iter().flat_map(|look| look.unwrap_or_else(eyas_panics::resume)),
+                );
             }
             let storage = storage.clone();
             looks.spawn(async move { changed_of(&storage, &source, inputs).await });
         }
         while let Some(look) = looks.join_next().await {
-            changed.extend(finished(look));
+            changed.extend(look.unwrap_or_else(eyas_panics::resume));
         }
         changed.sort_unstable_by_key(|input| input.place);
         Ok(changed)
@@ -110,8 +113,4 @@ async fn changed_of(
         changed.push(ChangedInput { place, before, now });
     }
     changed
-}
-
-fn finished<T>(look: Result<T, tokio::task::JoinError>) -> T {
-    look.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }

@@ -173,8 +173,7 @@ impl BatchSystem for Ssh {
         let mut known = BTreeMap::new();
         while let Some(asked) = asking.join_next().await {
             ids.next().map(|id| asking.spawn(ask(id)));
-            let (state, id) =
-                asked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+            let (state, id) = asked.unwrap_or_else(eyas_panics::resume);
             if let Some(process) = RemoteProcess::parse(&id) {
                 match state {
                     BatchState::Ended(_) => _ = self.busy().remove(process.host),

@@ -46,10 +46,7 @@ impl DraftContent {
                 let reader = self.reader(range.clone());
                 let reading =
                     tokio::task::spawn_blocking(move || read_all(reader, range.end as usize));
-                match (
-                    reading.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())),
-                    base,
-                ) {
+                match (reading.await.unwrap_or_else(eyas_panics::resume), base) {
                     (Ok(beginning), _) => beginning,
                     // Another client may have replaced the version, which storing the content finds
                     // out.

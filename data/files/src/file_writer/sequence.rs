@@ -190,6 +190,6 @@ impl SequenceWriter {
     /// The result of storing.
     async fn stored(&mut self) -> Result<Option<HiddenFile>, FilesError> {
         let stored = (&mut self.storing).await;
-        stored.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        stored.unwrap_or_else(eyas_panics::resume)
     }
 }

@@ -46,7 +46,7 @@ impl Replicas {
         }
         let (mut durable, mut why) = (BTreeSet::new(), None);
         while let Some(synced) = syncing.join_next().await {
-            match synced.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+            match synced.unwrap_or_else(eyas_panics::resume) {
                 (node, Ok(())) => drop(durable.insert(node)),
                 (_, Err(error)) => why = Some(error),
             }

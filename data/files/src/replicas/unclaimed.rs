@@ -255,7 +255,7 @@ impl Replicas {
         }
         let (mut here, mut silent) = (BTreeSet::new(), None);
         while let Some(asked) = asking.join_next().await {
-            match asked.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+            match asked.unwrap_or_else(eyas_panics::resume) {
                 Ok(held) => here.extend(held),
                 Err(error) => silent = Some(error),
             }

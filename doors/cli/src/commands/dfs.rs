@@ -216,7 +216,7 @@ impl DfsSession {
             tokio::task::spawn_blocking(move || sources::begin(&path, &named, shape.format)).await
         };
         let OpenSource { content, source: input, size_bytes, kept, format } =
-            opened.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            opened.unwrap_or_else(eyas_panics::resume)?;
         let default = WriteOptions::of(format);
         let creation = match (kept, keeps) {
             (None, _) => default.creation,

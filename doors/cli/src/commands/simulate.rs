@@ -56,7 +56,7 @@ pub(crate) async fn simulate(
         SimulateCommand::Index(args) => index::index(&args, json),
         SimulateCommand::Model(args) => model::model(&args, json),
     });
-    simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+    simulating.await.unwrap_or_else(eyas_panics::resume)
 }
 
 /// A request to stop the simulation. After the first interrupt, the command prints its results so

@@ -450,8 +450,7 @@ impl Stage {
         match self {
             Stage::Opening(opening) => Ok(Some((opening.chunk, opening.reading.done().await?))),
             Stage::Storing(storing) => {
-                let stored =
-                    storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                let stored = storing.await.unwrap_or_else(eyas_panics::resume);
                 stored.map(|()| None)
             }
             Stage::Idle | Stage::Asked | Stage::Processing | Stage::Committing => {

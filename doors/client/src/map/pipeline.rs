@@ -156,8 +156,7 @@ impl Pipeline {
         while let Some(RunningStage { program, child, sorting }) = self.programs.get_mut(self.ended)
         {
             if let Some(running) = sorting {
-                let sorted =
-                    running.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+                let sorted = running.await.unwrap_or_else(eyas_panics::resume);
                 *sorting = None;
                 sorted
                     .map_err(|source| PipelineError::Sort { program: program.clone(), source })?;

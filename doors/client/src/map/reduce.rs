@@ -54,7 +54,7 @@ pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), W
         (GatheredLines { receiver, part: Vec::new(), read_bytes: 0 }, task.scratch.clone());
     let sorting = tokio::task::spawn_blocking(move || sort_lines(unsorted, input, scratch));
     let sorted = async {
-        let sorted = sorting.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+        let sorted = sorting.await.unwrap_or_else(eyas_panics::resume);
         sorted.map_err(|source| {
             PipelineError::Sort { program: task.program[0].clone(), source }.into()
         })

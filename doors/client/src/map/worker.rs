@@ -397,10 +397,9 @@ impl State {
                 pipeline.wait().await?;
                 Ok(StateEnd::Ended)
             }
-            State::Storing(OutputUpload(storing)) => storing
-                .await
-                .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
-                .map(|()| StateEnd::Stored),
+            State::Storing(OutputUpload(storing)) => {
+                storing.await.unwrap_or_else(eyas_panics::resume).map(|()| StateEnd::Stored)
+            }
             State::Idle | State::BetweenFiles(_) | State::Committing => {
                 std::future::pending().await
             }
@@ -420,8 +419,7 @@ async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), W
         Output::Whole(file) => store_whole(&files, &name, file).await,
         Output::Partitioned(outputs, partitioning) => {
             drop(outputs);
-            let partitioned =
-                partitioning.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            let partitioned = partitioning.await.unwrap_or_else(eyas_panics::resume)?;
             let options = WriteOptions {
                 is_durable: false,
                 ..WriteOptions::of(Format::Fixed { record_bytes: 1 })

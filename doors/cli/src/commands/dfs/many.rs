@@ -86,8 +86,7 @@ where
             begun += 1;
         }
         let Some(ended) = under_way.join_next().await else { return begun };
-        let (place, bytes, result) =
-            ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+        let (place, bytes, result) = ended.unwrap_or_else(eyas_panics::resume);
         bytes_under_way -= bytes;
         has_failed |= result.is_err();
         see(place, result);
