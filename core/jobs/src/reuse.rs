@@ -9,7 +9,10 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, Status, TaskId};
+use eyas_types::{
+    ExecutorId, JobId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskItem, TaskTemplate,
+};
+use serde::Serialize;
 
 use crate::event::JobsAction;
 use crate::executors::PresentExecutors;
@@ -28,6 +31,10 @@ const MAX_CHECKS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TaskDigest([u8; 32]);
 
+/// What all tasks of a template do.
+#[derive(Clone, Copy, Debug)]
+struct TemplateDigest([u8; 32]);
+
 /// Earlier results, and tasks that wait to learn whether one stands for theirs.
 ///
 /// An answer counts only while its task waits for it: the task may have been cancelled, blocked or
@@ -37,6 +44,8 @@ pub(crate) struct Reuse {
     found: BTreeMap<TaskDigest, TaskId>,
     /// The same, the oldest first; some were replaced since.
     order: VecDeque<(TaskDigest, TaskId)>,
+    /// Digests of templates; `None` if their tasks are no-ops.
+    templates: BTreeMap<(JobId, u16), Option<TemplateDigest>>,
     /// Tasks for which the result of an earlier task is read, and that task.
     reading: BTreeMap<TaskId, TaskId>,
     /// Tasks whose outputs are to be looked for, with what they end with if they are there.
@@ -65,25 +74,43 @@ struct PendingCheck {
     outcome: Option<Outcome>,
 }
 
-impl TaskDigest {
-    /// The digest of the task. `None` if an input is unknown, or if the task is a no-op.
-    pub fn of(job: &Job, index: u32) -> Option<TaskDigest> {
-        let item = job.spec.items.get(index);
-        let template = job.template_of(&item);
+impl TemplateDigest {
+    /// The digest of the template. `None` if its tasks are no-ops.
+    fn of(template: &TaskTemplate) -> Option<TemplateDigest> {
         let Program::Command(words) = &template.program else { return None };
-        let digested = job.inputs_with_ids(&item).map(|(input, object)| {
+        // A result names its outputs by their places.
+        let outputs: Vec<_> = template.outputs_of_success().collect();
+        Some(TemplateDigest(digest(&(
+            words,
+            &template.env,
+            &template.folder,
+            &template.base,
+            outputs,
+        ))))
+    }
+}
+
+impl TaskDigest {
+    /// The digest of the task. `None` if an input is unknown.
+    fn of(
+        job: &Job,
+        index: u32,
+        item: &TaskItem,
+        of_template: TemplateDigest,
+    ) -> Option<TaskDigest> {
+        let digested = job.inputs_with_ids(item).map(|(input, object)| {
             let (id, object) = object?;
             Some((input.name.as_deref(), id, object.mode.is_executable(), input.from.part()))
         });
         let inputs: Vec<_> = digested.collect::<Option<_>>()?;
-        let number = template.is_numbered().then_some(index);
-        // A result names its outputs by their places.
-        let outputs: Vec<_> = template.outputs_of_success().collect();
-        let what = (words, &template.env, &template.folder, &template.base, outputs);
-        let bytes = postcard::to_stdvec(&(what, &item.values, inputs, number))
-            .expect("a task can be encoded");
-        Some(TaskDigest(*blake3::hash(&bytes).as_bytes()))
+        let number = job.template_of(item).is_numbered().then_some(index);
+        Some(TaskDigest(digest(&(of_template.0, &item.values, inputs, number))))
     }
+}
+
+fn digest(what: &impl Serialize) -> [u8; 32] {
+    let bytes = postcard::to_stdvec(what).expect("a task can be encoded");
+    *blake3::hash(&bytes).as_bytes()
 }
 
 impl Reuse {
@@ -93,10 +120,20 @@ impl Reuse {
     pub fn note(&mut self, task: TaskId, jobs: &JobTable) {
         let Some(job) = jobs.get(task.job).filter(|job| job.spec.reuse) else { return };
         if job.tasks.phase(task.index) == Phase::Succeeded
-            && let Some(digest) = TaskDigest::of(job, task.index)
+            && let Some(digest) = self.digest_of(job, task.index)
         {
             self.add(digest, task);
         }
+    }
+
+    /// The digest of a task. `None` if an input is unknown, or if the task is a no-op.
+    fn digest_of(&mut self, job: &Job, index: u32) -> Option<TaskDigest> {
+        let item = job.spec.items.get(index);
+        let of_template = *self
+            .templates
+            .entry((job.id, item.template))
+            .or_insert_with(|| TemplateDigest::of(job.template_of(&item)));
+        TaskDigest::of(job, index, &item, of_template?)
     }
 
     fn add(&mut self, digest: TaskDigest, task: TaskId) {
@@ -113,6 +150,7 @@ impl Reuse {
     pub fn forget_job(&mut self, job: JobId) {
         self.found.retain(|_, task| task.job != job);
         self.order.retain(|(_, task)| task.job != job);
+        self.templates.retain(|(of, _), _| *of != job);
     }
 
     /// The last task that did the same as one that is about to be queued, and succeeded. The task
@@ -123,12 +161,13 @@ impl Reuse {
         Some(earlier)
     }
 
-    fn earlier_task(&self, task: TaskId, jobs: &JobTable) -> Option<TaskId> {
+    fn earlier_task(&mut self, task: TaskId, jobs: &JobTable) -> Option<TaskId> {
         let job = jobs.get(task.job).filter(|job| job.spec.reuse)?;
         if job.tasks[task.index as usize].recomputed > 0 {
             return None;
         }
-        let earlier = *self.found.get(&TaskDigest::of(job, task.index)?)?;
+        let digest = self.digest_of(job, task.index)?;
+        let earlier = *self.found.get(&digest)?;
         let has_succeeded = match jobs.get(earlier.job) {
             Some(from) => from.tasks.phase(earlier.index) == Phase::Succeeded,
             // It succeeded before its job left memory.

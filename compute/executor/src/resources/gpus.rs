@@ -126,8 +126,19 @@ fn listed(text: &str) -> Vec<String> {
     ids.take_while(is_valid).take(MAX_GPUS).map(str::to_owned).collect()
 }
 
+/// Whether a folder of `PATH` has this name. To start a program that is not there costs a process.
+fn may_be_there(program: &str) -> bool {
+    let folders = std::env::var_os("PATH");
+    folders.is_none_or(|folders| {
+        std::env::split_paths(&folders).any(|folder| folder.join(program).exists())
+    })
+}
+
 /// What a program prints; `None` if it is not there, fails, or takes too long.
 async fn output_of(program: &str, words: &[&str]) -> Option<String> {
+    if !may_be_there(program) {
+        return None;
+    }
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let output = match timeout(LIST_DEADLINE, command.output()).await {

@@ -135,7 +135,7 @@ async fn run_on_own(
         .map_or_else(|| private_folder(&temporary), |folder| Ok(folder.to_owned()))?;
     let is_kept = args.reuse && args.in_job.folder().is_none();
     let kept = if is_kept { KeptResults::take().await } else { None };
-    let shape = args.shape();
+    let shape = args.shape(work.draft.len());
     let (local, client, kept) = tokio::select! {
         started = start_reusing(kept, (&temporary, &folder), &shape, pool) => started,
         () = interrupt.received() => return Ok(ExitCode::from(INTERRUPTED)),
@@ -182,7 +182,7 @@ async fn start_reusing(
 /// command; else on `default`, if it runs and no option shapes a cluster of the job's own.
 async fn on_cluster(args: &RunArgs, global: &GlobalArgs) -> Result<bool, CliError> {
     if args.pool.is_some() {
-        return match args.shape_given.iter().any(|option| option == "--nodes") {
+        return match args.gives_nodes() {
             true => Err(wrong_option(
                 "--nodes cannot be used with --pool, whose nodes a batch system grants: write \
                  --pool-options '--max-nodes N'",

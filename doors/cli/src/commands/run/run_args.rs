@@ -257,8 +257,8 @@ pub(crate) struct RunArgs {
     pub(super) in_job: InJobArgs,
     #[command(flatten, next_help_heading = "Job")]
     pub(super) reconnect: ReconnectArgs,
-    /// Run N tasks at a time on this machine, on one executor [default: two executors with a task
-    /// for each processor]
+    /// Run N tasks at a time on this machine, on one executor [default: two executors, or one for
+    /// a single task, with a task for each processor]
     #[arg(
         long,
         short = 'j',
@@ -293,9 +293,13 @@ fn parse_report(text: &str) -> Result<String, ValueError> {
 }
 
 impl RunArgs {
-    /// The shape of a local cluster: the user's, or one executor for as many tasks as `-j` says.
-    pub(super) fn shape(&self) -> ShapeArgs {
+    /// The shape of a local cluster for a number of tasks: the user's, or one executor for as many
+    /// tasks as `-j` says. A second executor is of no use to a single task, and takes time to start.
+    pub(super) fn shape(&self, tasks: usize) -> ShapeArgs {
         let mut shape = self.shape.clone();
+        if tasks == 1 && !self.gives_nodes() {
+            shape.nodes = 1;
+        }
         if let Some(jobs) = self.jobs {
             shape.nodes = 1;
             shape.node.slots = Some((f64::from(jobs) * self.cpus).ceil() as u32);
@@ -347,6 +351,11 @@ impl RunArgs {
     /// Whether commands are printed, and none runs.
     pub fn is_dry_run(&self) -> bool {
         self.results.dry_run
+    }
+
+    /// Whether `--nodes` is on the command line.
+    pub(super) fn gives_nodes(&self) -> bool {
+        self.shape_given.iter().any(|option| option == "--nodes")
     }
 
     /// Notes which options of the shape are on the command line, and not defaults.

@@ -25,6 +25,7 @@ import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.ParentNotDirectoryException;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.PathHandle;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.XAttrSetFlag;
@@ -378,10 +379,22 @@ public final class EyasFileSystem extends FileSystem {
         }
         RemoteIterator<FileStatus> all = entries(nameOf(path), true);
         return RemoteIterators.mappingRemoteIterator(
-                RemoteIterators.filteringRemoteIterator(all, FileStatus::isFile),
-                status ->
-                        new LocatedFileStatus(
-                                status, getFileBlockLocations(status, 0, status.getLen())));
+                RemoteIterators.filteringRemoteIterator(all, FileStatus::isFile), this::located);
+    }
+
+    @Override
+    protected RemoteIterator<LocatedFileStatus> listLocatedStatus(Path path, PathFilter filter)
+            throws IOException {
+        RemoteIterator<FileStatus> all = listStatusIterator(path);
+        return RemoteIterators.mappingRemoteIterator(
+                RemoteIterators.filteringRemoteIterator(
+                        all, status -> filter.accept(status.getPath())),
+                this::located);
+    }
+
+    private LocatedFileStatus located(FileStatus status) throws IOException {
+        BlockLocation[] blocks = getFileBlockLocations(status, 0, status.getLen());
+        return new LocatedFileStatus(Statuses.withBlockSize(status, blocks), blocks);
     }
 
     @Override

@@ -14,6 +14,7 @@ import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -58,6 +59,30 @@ final class Statuses {
                 groups.computeIfAbsent(info.gid(), UserNames::group),
                 null,
                 path);
+    }
+
+    /**
+     * A file with the size of its blocks, which an entry of a list does not have. The blocks of a
+     * file of records differ a little, so it is the size of the largest one. One block says nothing
+     * of the size of further ones.
+     */
+    static FileStatus withBlockSize(FileStatus status, BlockLocation[] blocks) {
+        if (blocks.length < 2) {
+            return status;
+        }
+        long largest = Arrays.stream(blocks).mapToLong(BlockLocation::getLength).max().orElse(0);
+        return new FileStatus(
+                status.getLen(),
+                false,
+                status.getReplication(),
+                largest,
+                status.getModificationTime(),
+                status.getAccessTime(),
+                status.getPermission(),
+                status.getOwner(),
+                status.getGroup(),
+                null,
+                status.getPath());
     }
 
     /** The chunks that have bytes of a range, with the hosts that have them. */

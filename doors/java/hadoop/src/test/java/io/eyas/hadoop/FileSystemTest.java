@@ -131,6 +131,22 @@ class FileSystemTest {
     }
 
     @Test
+    void listsWithLocationsHaveTheSizeOfTheBlocks() throws IOException {
+        try (FSDataOutputStream stream =
+                files.create(of("listed/file"), true, 4096, (short) 2, 1 << 20)) {
+            stream.write(content(2_500_000));
+        }
+        RemoteIterator<LocatedFileStatus> listed = files.listLocatedStatus(of("listed"));
+        LocatedFileStatus file = listed.next();
+        assertEquals(files.makeQualified(of("listed/file")), file.getPath());
+        assertEquals(1 << 20, file.getBlockSize());
+        assertEquals(3, file.getBlockLocations().length);
+        assertFalse(listed.hasNext());
+        assertEquals(1 << 20, files.listFiles(of("listed"), true).next().getBlockSize());
+        assertThrows(FileNotFoundException.class, () -> files.listLocatedStatus(of("missing")));
+    }
+
+    @Test
     void aFlushShowsWhatWasWritten() throws IOException {
         byte[] first = "first".getBytes(StandardCharsets.UTF_8);
         byte[] second = "second".getBytes(StandardCharsets.UTF_8);
