@@ -57,7 +57,7 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import SparkSession
 path, k, passes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 session = (SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
-           .config("spark.driver.memory", "4g").getOrCreate())
+           .config("spark.driver.memory", "12g").getOrCreate())
 session.sparkContext.setLogLevel("ERROR")
 started = time.monotonic()
 table = session.read.csv(path, schema="x double, y double")
