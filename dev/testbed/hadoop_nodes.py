@@ -283,10 +283,14 @@ class HadoopNodes:
             text=True,
         )
         assert process.stdout
-        for line in process.stdout:
-            said.append(line)
-            if " map 100% " in line and not mapped:
-                mapped = time.monotonic() - began
+        try:
+            for line in process.stdout:
+                said.append(line)
+                if " map 100% " in line and not mapped:
+                    mapped = time.monotonic() - began
+            process.wait()
+        finally:
+            process.kill()
         if process.wait() or not mapped:
             raise RuntimeError(f"{' '.join(words)} has failed: {''.join(said)[-4000:]}")
         return JobTimes(time.monotonic() - began, mapped)

@@ -294,7 +294,8 @@ fn parse_report(text: &str) -> Result<String, ValueError> {
 
 impl RunArgs {
     /// The shape of a local cluster for a number of tasks: the user's, or one executor for as many
-    /// tasks as `-j` says. A second executor is of no use to a single task, and takes time to start.
+    /// tasks as `-j` says. A second executor is of no use to a single task, and takes time to
+    /// start.
     pub(super) fn shape(&self, tasks: usize) -> ShapeArgs {
         let mut shape = self.shape.clone();
         if tasks == 1 && !self.gives_nodes() {
@@ -422,5 +423,29 @@ impl InJobArgs {
     /// The folder of the cluster, if it was chosen by the process that waits.
     pub fn folder(&self) -> Option<&Path> {
         self.run_folder.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    /// Number of executors that a cluster of the job's own gets, for a number of tasks.
+    fn nodes(words: &[&str], tasks: usize) -> u32 {
+        let command = RunArgs::augment_args(clap::Command::new("run"));
+        let words = [&["run"], words, &["--", "true"]].concat();
+        let matches = command.try_get_matches_from(words).unwrap();
+        let mut args = RunArgs::from_arg_matches(&matches).unwrap();
+        args.note_given(&matches);
+        args.shape(tasks).nodes
+    }
+
+    #[test]
+    fn a_single_task_gets_one_executor_unless_the_user_says_how_many() {
+        assert_eq!((nodes(&[], 1), nodes(&[], 2)), (1, 2));
+        assert_eq!((nodes(&["--nodes", "2"], 1), nodes(&["--nodes", "3"], 2)), (2, 3));
+        assert_eq!(nodes(&["-j", "4"], 8), 1);
     }
 }
