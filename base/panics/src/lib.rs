@@ -23,6 +23,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use tokio::runtime::Builder;
+    use tokio::task::JoinHandle;
 
     use super::*;
 
@@ -34,8 +35,8 @@ mod tests {
     #[test]
     fn a_panic_goes_on() {
         let runtime = Builder::new_current_thread().build().unwrap();
-        let task = runtime.spawn(async { resume_unwind(Box::new("why")) });
-        let error = runtime.block_on(task).map(|()| ()).unwrap_err();
+        let task: JoinHandle<()> = runtime.spawn(async { resume_unwind(Box::new("why")) });
+        let error = runtime.block_on(task).unwrap_err();
         assert_eq!(unwound(error).downcast_ref(), Some(&"why"));
     }
 
