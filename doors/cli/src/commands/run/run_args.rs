@@ -431,10 +431,12 @@ mod tests {
     use clap::FromArgMatches;
 
     use super::*;
+    use crate::global::GlobalArgs;
 
     /// Number of executors that a cluster of the job's own gets, for a number of tasks.
     fn nodes(words: &[&str], tasks: usize) -> u32 {
-        let command = RunArgs::augment_args(clap::Command::new("run"));
+        let command = GlobalArgs::augment_args(clap::Command::new("run"));
+        let command = RunArgs::augment_args(command);
         let words = [&["run"], words, &["--", "true"]].concat();
         let matches = command.try_get_matches_from(words).unwrap();
         let mut args = RunArgs::from_arg_matches(&matches).unwrap();
