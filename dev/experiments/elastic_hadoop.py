@@ -120,7 +120,7 @@ def measure(asked: argparse.Namespace, environment: str, folder: Path) -> list[l
     write_text(text, asked.megabytes)
     block = -(-text.stat().st_size // asked.blocks // 1024) * 1024
     found: dict[str, list[JobTimes]] = {}
-    results: dict[str, list[str]] = {}
+    of_hdfs: list[str] | None = None
     with contextlib.ExitStack() as ending:
         some = ending.enter_context(nodes(shares(asked, environment), folder / "nodes"))
         (folder / "home").mkdir()
@@ -150,13 +150,13 @@ def measure(asked: argparse.Namespace, environment: str, folder: Path) -> list[l
             program = [*words, f"{place}/text", output, *PROGRAMS[asked.program]]
             times = hadoop.job(jar("hadoop-mapreduce-examples"), asked.program, *program)
             found.setdefault(name, []).append(times)
-            results[name] = lines(hadoop, output)
+            result = lines(hadoop, output)
+            of_hdfs = result if of_hdfs is None else of_hdfs
+            if result != of_hdfs:
+                raise SystemExit(f"the result of {name} differs from that on HDFS")
             print(
                 f"{environment}, {name}: {times.whole:.1f} s, maps {times.maps:.1f} s", flush=True
             )
-    for name, result in results.items():
-        if result != results["HDFS"]:
-            raise SystemExit(f"the result of {name} differs from that on HDFS")
     middle = {
         name: (
             statistics.median(one.whole for one in times),

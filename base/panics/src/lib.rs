@@ -1,4 +1,4 @@
-//! What becomes of whoever waits for a task, or for work on a blocking thread, that has no result.
+//! Passes the panic of a task, or of work on a blocking thread, on to the code that waits for it.
 
 #![forbid(unsafe_code)]
 
@@ -6,10 +6,11 @@ use std::panic::resume_unwind;
 
 use tokio::task::JoinError;
 
-/// Goes on with the panic of a task. For `unwrap_or_else` on what is joined.
+/// Continues the panic of a task in the code that waits for it, as in
+/// `task.await.unwrap_or_else(resume)`.
 ///
-/// A task that was cancelled, because its runtime ends, has no panic. Whoever waits for it ends
-/// too: the stack is unwound without a message.
+/// A runtime that ends cancels its tasks. A cancelled task has not panicked, so the waiting code
+/// is unwound without a message.
 ///
 /// # Panics
 /// Always.

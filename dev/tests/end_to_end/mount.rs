@@ -183,8 +183,8 @@ fn chunks_of_this_machine_are_read_from_the_files_of_their_nodes() {
     let content = content(24 << 20);
     fs::write(cluster.work().join("large"), &content).unwrap();
     let mount = MountedFiles::begin(&cluster, "mnt", &[]);
-    // Bytes that the mount has read from files. What a node sends comes from a socket, and is not
-    // counted.
+    // Bytes that the mount has read from files. Linux does not count what `recv` reads, so what
+    // nodes send is not among them.
     let read_from_files = || -> u64 {
         let counts = fs::read_to_string(format!("/proc/{}/io", mount.process())).unwrap();
         let line = counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
