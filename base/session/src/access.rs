@@ -264,6 +264,11 @@ impl Access {
         &self.authority
     }
 
+    /// A digest of the certificate of the cluster's authority, the same for all of its keys.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        blake3::hash(self.authority.as_bytes()).into()
+    }
+
     /// The secret key, PEM.
     pub(crate) fn key(&self) -> &str {
         &self.own.key

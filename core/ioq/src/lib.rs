@@ -22,7 +22,8 @@
 //!   after the other, in the order of offsets. Each [`Grant`] is one client's turn. A grant that is
 //!   not completed within its lease is revoked.
 //!
-//! [`Bypass`] decides a separate question: whether ordering the requests of a storage pays at all.
+//! Two separate questions are decided beside it. [`Bypass`]: does ordering the requests of a storage
+//! pay at all? [`SharedParts`]: which client reads a part of a file that several clients read?
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ mod pacing;
 mod rate;
 mod server;
 mod servers;
+mod sharing;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -55,4 +57,5 @@ pub use ordering::policies::{
 };
 pub use server::MAX_QUEUED;
 pub use servers::Servers;
+pub use sharing::{PartSource, SharedParts};
 pub use stats::{Sequentiality, ServerStats, Waits};

@@ -18,6 +18,7 @@ use eyas_session::Access;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use thiserror::Error;
 
+use crate::agent::peers::Peers;
 use crate::coordinator_link;
 use crate::protocol::{IoStatus, StorageConfigs};
 use crate::request_tracker::RequestTracker;
@@ -25,6 +26,7 @@ use crate::rules::Rules;
 
 mod bypasses;
 mod core;
+pub(crate) mod peers;
 mod read_ahead;
 mod socket;
 
@@ -54,7 +56,12 @@ pub enum OrderedBy {
     /// The agent itself, for its node alone, by these rules.
     Agent(Rules),
     /// The coordinator, for all nodes.
-    Coordinator(Access),
+    Coordinator {
+        /// Access to it.
+        access: Access,
+        /// Folder of the user, which the nodes share, for the key of the user's agents.
+        keys: PathBuf,
+    },
 }
 
 /// Reasons why an agent cannot run.
@@ -130,20 +137,28 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
     let memory = eyas_board::make().map_err(|e| AgentError::Board(e.into()))?;
     let board = eyas_board::map(&memory).map_err(|e| AgentError::Board(e.into()))?;
     let (news, told) = mpsc::channel();
-    let tracker = match &config.order {
-        OrderedBy::Agent(rules) => RequestTracker::local(rules.clone()),
-        OrderedBy::Coordinator(access) => {
-            let news = news.clone();
-            let tell = move |heard| {
-                let is_there = news.send(core::AgentMessage::Link(heard)).is_ok();
-                eyas_board::ring(&board.agent.bell);
-                is_there
-            };
-            coordinator_link::keep(access.clone(), tell).map_err(in_folder)?;
-            RequestTracker::remote()
+    let tell = {
+        let news = news.clone();
+        move |message| {
+            let is_there = news.send(message).is_ok();
+            eyas_board::ring(&board.agent.bell);
+            is_there
         }
     };
-    let mut brain = core::AgentCore::new(board, tracker, news.clone(), told, config.idle);
+    let (tracker, peers) = match &config.order {
+        OrderedBy::Agent(rules) => (RequestTracker::local(rules.clone()), None),
+        OrderedBy::Coordinator { access, keys } => {
+            let ask = tell.clone();
+            let peers = Peers::start(keys, move |asked| ask(core::AgentMessage::PartWanted(asked)));
+            let peers = peers
+                .inspect_err(|error| tracing::warn!("reads alone, without other agents: {error}"))
+                .ok();
+            let tell = move |heard| tell(core::AgentMessage::Link(heard));
+            coordinator_link::keep(access.clone(), tell).map_err(in_folder)?;
+            (RequestTracker::remote(), peers)
+        }
+    };
+    let mut brain = core::AgentCore::new(board, tracker, peers, news.clone(), told, config.idle);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_folder(error)),
         _ => {}

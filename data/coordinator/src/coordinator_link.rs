@@ -1,15 +1,16 @@
 //! Session with the coordinator. A thread of its own connects, and connects again when the session
 //! is lost.
 
+use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use eyas_session::{Access, Session, SessionError, dial};
+use eyas_session::{Access, Session, SessionError, dial, own_address};
 use eyas_wire::Role;
 use tokio::sync::mpsc;
 use tokio::time::{interval, sleep, timeout};
 
-use crate::protocol::{HEARTBEAT, HEARTBEAT_TIMEOUT, ToAgent, ToCoordinator};
+use crate::protocol::{HEARTBEAT, HEARTBEAT_TIMEOUT, MINOR_OF_SHARED, ToAgent, ToCoordinator};
 
 /// Interval between attempts to connect.
 const REDIAL: Duration = Duration::from_millis(500);
@@ -19,10 +20,19 @@ const MAX_TOGETHER: usize = 1 << 10;
 /// Sends messages to the coordinator. The queue is bounded by the requests under way.
 pub(crate) type LinkSender = mpsc::UnboundedSender<ToCoordinator>;
 
+/// A session with the coordinator.
+pub(crate) struct CoordinatorLink {
+    pub sender: LinkSender,
+    /// Whether the coordinator names other agents that have parts of files.
+    pub can_share: bool,
+    /// The address at which other nodes reach this one.
+    pub own: IpAddr,
+}
+
 /// Event of the session.
 pub(crate) enum LinkEvent {
     /// The coordinator was connected (`Some`) or lost (`None`).
-    Changed(Option<LinkSender>),
+    Changed(Option<CoordinatorLink>),
     /// The coordinator has sent these messages.
     Received(Vec<ToAgent>),
 }
@@ -37,7 +47,9 @@ pub(crate) fn keep(
         loop {
             if let Ok(session) = dial(&access, Role::Agent).await {
                 let (sender, queue) = mpsc::unbounded_channel();
-                tell(LinkEvent::Changed(Some(sender)));
+                let can_share = session.minor >= MINOR_OF_SHARED;
+                let own = if session.is_local { own_address() } else { session.local.ip() };
+                tell(LinkEvent::Changed(Some(CoordinatorLink { sender, can_share, own })));
                 if let Err(error) = carry(session, queue, &tell).await {
                     tracing::info!("lost the session with the coordinator: {error}");
                 }

@@ -1,6 +1,7 @@
 //! Messages between agents and the coordinator, in frames of `eyas_session`.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use eyas_ioq::{ClassId, Config, GrantId, ServerStats};
@@ -13,6 +14,9 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(700);
 /// First minor version of the protocol with [`ToCoordinator::Configs`].
 pub(crate) const MINOR_OF_CONFIGS: u16 = 4;
+/// First minor version of the protocol with [`ToCoordinator::Agent`] and
+/// [`ToCoordinator::AskShared`].
+pub(crate) const MINOR_OF_SHARED: u16 = 5;
 /// Longest name of a storage, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 4096;
 /// Storages that one agent may name.
@@ -38,6 +42,15 @@ pub(crate) enum ToCoordinator {
     /// Asks for the configuration of all storages. Answered by [`ToAgent::Configs`]. Coordinators
     /// before [`MINOR_OF_CONFIGS`] do not know it.
     Configs,
+    /// This agent passes parts of files on to other agents of this group, at this address.
+    /// Coordinators before [`MINOR_OF_SHARED`] do not know it.
+    Agent { group: [u8; 32], address: SocketAddr },
+    /// This agent has closed a file, and gives no parts of it any longer. Coordinators before
+    /// [`MINOR_OF_SHARED`] do not know it.
+    Closed { storage: u32, file: StorageFileId },
+    /// Asks for turns to read parts of files, or for another agent that has them
+    /// ([`ToAgent::Elsewhere`]). Coordinators before [`MINOR_OF_SHARED`] do not know it.
+    AskShared(Vec<AgentRequest>),
 }
 
 /// A turn that an agent asks for.
@@ -69,6 +82,9 @@ pub(crate) enum ToAgent {
     Status(IoStatus),
     /// Answer to [`ToCoordinator::Configs`].
     Configs(StorageConfigs),
+    /// The agent at this address has the part, or will have it; report nothing. Answers only
+    /// [`ToCoordinator::AskShared`].
+    Elsewhere { request: u64, address: SocketAddr },
 }
 
 /// The configuration of each storage, by name.
@@ -96,12 +112,16 @@ mod tests {
     use eyas_wire::PROTOCOL_VERSION;
 
     use super::*;
+    use crate::agent::peers::{PartAnswer, PartWanted};
 
     #[test]
     fn messages_have_the_formats_that_were_recorded() {
         Formats::default()
             .with::<ToCoordinator>()
             .with::<ToAgent>()
+            .with::<PartWanted>()
+            .with::<PartAnswer>()
+            .with::<SocketAddr>()
             .with::<Operation>()
             .with::<Policy>()
             .assert_recorded(

@@ -2,12 +2,13 @@
 //! coordinator's decider for all nodes, or by this process's own for the node alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 
-use crate::coordinator_link::LinkSender;
+use crate::coordinator_link::CoordinatorLink;
 use crate::protocol::{
     AgentRequest, IoStatus, MAX_STORAGES, StorageConfigs, ToAgent, ToCoordinator,
 };
@@ -24,6 +25,8 @@ pub(crate) enum Decision {
     Proceed,
     /// The request proceeds unordered, and its end is not reported.
     Unordered,
+    /// The agent at this address has the part, or will have it. The end is not reported.
+    Elsewhere(SocketAddr),
 }
 
 /// All requests of this process that are not done.
@@ -56,7 +59,7 @@ struct OpenGrant {
 /// The decider that orders the requests.
 enum Decider {
     Local { servers: Servers, rules: Box<Rules>, began: Instant },
-    Remote { sender: Option<LinkSender> },
+    Remote { link: Option<CoordinatorLink> },
 }
 
 impl RequestTracker {
@@ -68,7 +71,7 @@ impl RequestTracker {
 
     /// Requests are ordered by a coordinator, which is not connected yet.
     pub fn remote() -> RequestTracker {
-        RequestTracker::of(Decider::Remote { sender: None })
+        RequestTracker::of(Decider::Remote { link: None })
     }
 
     fn of(decider: Decider) -> RequestTracker {
@@ -87,14 +90,19 @@ impl RequestTracker {
 
     /// Whether requests are ordered now.
     pub fn is_open(&self) -> bool {
-        !matches!(self.decider, Decider::Remote { sender: None })
+        !matches!(self.decider, Decider::Remote { link: None })
+    }
+
+    /// Whether another agent may have what is asked for.
+    pub fn can_share(&self) -> bool {
+        matches!(&self.decider, Decider::Remote { link: Some(link) } if link.can_share)
     }
 
     /// The coordinator has been connected or lost. A new coordinator knows nothing: requests to the
     /// previous one proceed unordered.
-    pub fn link(&mut self, link: Option<LinkSender>) {
-        if let Decider::Remote { sender } = &mut self.decider {
-            *sender = link;
+    pub fn link(&mut self, new: Option<CoordinatorLink>) {
+        if let Decider::Remote { link } = &mut self.decider {
+            *link = new;
             self.storages.clear();
             self.names.clear();
             self.always.clear();
@@ -114,9 +122,53 @@ impl RequestTracker {
         }
     }
 
+    /// Tells the coordinator where other agents of a group find this one.
+    pub fn announce(&self, group: [u8; 32], port: u16) {
+        if let Decider::Remote { link: Some(link) } = &self.decider
+            && link.can_share
+        {
+            let address = SocketAddr::new(link.own, port);
+            let _ = link.sender.send(ToCoordinator::Agent { group, address });
+        }
+    }
+
+    /// This process has closed a file, and gives no parts of it to others any longer.
+    pub fn closed(&self, location: &StorageLocation, file: StorageFileId) {
+        if let (Decider::Remote { link }, Some(storage)) =
+            (&self.decider, self.storages.get(location).copied())
+            && self.can_share()
+        {
+            send(link, ToCoordinator::Closed { storage, file });
+        }
+    }
+
     /// Asks for a turn.
     pub fn ask(
         &mut self,
+        location: StorageLocation,
+        file: StorageFileId,
+        class: ClassId,
+        operation: Operation,
+        extent: Extent,
+    ) -> RequestId {
+        self.ask_as(ToCoordinator::Ask, location, file, class, operation, extent)
+    }
+
+    /// Asks for a turn to read a part of a file, unless another agent has it; only if that
+    /// [is possible](Self::can_share).
+    pub fn ask_shared(
+        &mut self,
+        location: StorageLocation,
+        file: StorageFileId,
+        class: ClassId,
+        extent: Extent,
+    ) -> RequestId {
+        self.ask_as(ToCoordinator::AskShared, location, file, class, Operation::Read, extent)
+    }
+
+    fn ask_as(
+        &mut self,
+        message: fn(Vec<AgentRequest>) -> ToCoordinator,
         location: StorageLocation,
         file: StorageFileId,
         class: ClassId,
@@ -145,13 +197,13 @@ impl RequestTracker {
                 };
                 self.handle(Event::Asked(vec![request]));
             }
-            Decider::Remote { sender: Some(sender) } => {
+            Decider::Remote { link: Some(link) } => {
                 let request =
                     AgentRequest { request: id.0, storage, class, file, operation, extent };
                 // If the session has ended, the link reports that.
-                let _ = sender.send(ToCoordinator::Ask(vec![request]));
+                let _ = link.sender.send(message(vec![request]));
             }
-            Decider::Remote { sender: None } => {
+            Decider::Remote { link: None } => {
                 self.under_way.remove(&id);
                 self.decisions.push((id, Decision::Unordered));
             }
@@ -183,9 +235,9 @@ impl RequestTracker {
     pub fn set_bypassed(&mut self, location: StorageLocation, is_bypassed: bool) {
         if self.is_open()
             && let Some(storage) = self.storage(location.clone())
-            && let Decider::Remote { sender } = &self.decider
+            && let Decider::Remote { link } = &self.decider
         {
-            send(sender, ToCoordinator::Bypassed { storage, is_bypassed });
+            send(link, ToCoordinator::Bypassed { storage, is_bypassed });
         }
         if is_bypassed {
             self.bypassed.insert(location);
@@ -206,8 +258,8 @@ impl RequestTracker {
                         request,
                     });
                 }
-                Decider::Remote { sender } => {
-                    send(sender, ToCoordinator::Cancel { storage, request: request.0 })
+                Decider::Remote { link } => {
+                    send(link, ToCoordinator::Cancel { storage, request: request.0 })
                 }
             };
         };
@@ -247,8 +299,8 @@ impl RequestTracker {
                         took_us: Some(took_us),
                     });
                 }
-                Decider::Remote { sender } => {
-                    send(sender, ToCoordinator::Done { storage, grant, bytes, took_us })
+                Decider::Remote { link } => {
+                    send(link, ToCoordinator::Done { storage, grant, bytes, took_us })
                 }
             }
         }
@@ -261,6 +313,12 @@ impl RequestTracker {
                 self.granted(storage, grant, requests.into_iter().map(RequestId).collect());
             }
             ToAgent::Unordered { request } => self.unordered(RequestId(request)),
+            ToAgent::Elsewhere { request, address } => {
+                let request = RequestId(request);
+                if self.under_way.remove(&request).is_some() {
+                    self.decisions.push((request, Decision::Elsewhere(address)));
+                }
+            }
             ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
             ToAgent::MustOrder { storage } => drop(self.always.insert(storage)),
             ToAgent::Alive | ToAgent::Status(_) | ToAgent::Configs(_) => {}
@@ -273,6 +331,20 @@ impl RequestTracker {
             self.handle(Event::Tick);
         }
         std::mem::take(&mut self.decisions)
+    }
+
+    /// The storages of this name, as far as requests to them were asked for.
+    pub fn locations_of(&self, name: &str) -> Vec<StorageLocation> {
+        let Some(number) = self.names.get(name) else { return Vec::new() };
+        let named = self.storages.iter().filter(|(_, storage)| *storage == number);
+        named.map(|(location, _)| location.clone()).collect()
+    }
+
+    /// The name of a storage for all nodes, if requests to it were asked for.
+    pub fn name_of(&self, location: &StorageLocation) -> Option<String> {
+        let number = self.storages.get(location)?;
+        let mut names = self.names.iter();
+        names.find_map(|(name, storage)| (storage == number).then(|| name.clone()))
     }
 
     /// Microseconds until `take_decisions` must be called again.
@@ -339,7 +411,7 @@ impl RequestTracker {
         match &mut self.decider {
             // When the link is lost, numbers begin again from 0; in this process nothing is lost.
             Decider::Local { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),
-            Decider::Remote { sender } => send(sender, ToCoordinator::Storage(name)),
+            Decider::Remote { link } => send(link, ToCoordinator::Storage(name)),
         }
         Some(next)
     }
@@ -391,9 +463,9 @@ impl RequestTracker {
 }
 
 /// Sends a message, if the coordinator is connected.
-fn send(sender: &Option<LinkSender>, message: ToCoordinator) {
-    if let Some(sender) = sender {
-        let _ = sender.send(message);
+fn send(link: &Option<CoordinatorLink>, message: ToCoordinator) {
+    if let Some(link) = link {
+        let _ = link.sender.send(message);
     }
 }
 

@@ -52,7 +52,7 @@ impl TurnClient {
             let Some(asked) = told.upgrade() else { return false };
             let mut asked = TurnClient::lock(&asked);
             match heard {
-                LinkEvent::Changed(sender) => asked.tracker.link(sender),
+                LinkEvent::Changed(link) => asked.tracker.link(link),
                 LinkEvent::Received(messages) => {
                     messages.into_iter().for_each(|message| asked.tracker.receive(message))
                 }

@@ -9,113 +9,14 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, CommandOutput, Home, SlowDisk, can_use, finish, signal, wait_until};
-
-/// A coordinator, and the agents that programs start. They end with it.
-struct Order {
-    coordinator: Option<Child>,
-    home: Home,
-}
-
-impl Order {
-    fn new(home: Home, words: &[&str]) -> Order {
-        let mut order = Order { coordinator: None, home };
-        order.serve(words);
-        order
-    }
-
-    /// Starts the coordinator; at its old address if it has run before.
-    fn serve(&mut self, words: &[&str]) {
-        let mut command =
-            self.home.command(&[&["io", "serve", "--listen", "127.0.0.1:0"], words].concat());
-        let mut child = command.stdout(Stdio::piped()).stderr(self.home.log()).spawn().unwrap();
-        let mut line = [0; 6];
-        child
-            .stdout
-            .as_mut()
-            .expect("piped")
-            .read_exact(&mut line)
-            .expect("it says that it is ready");
-        assert_eq!(&line, b"ready\n");
-        self.coordinator = Some(child);
-    }
-
-    fn coordinator(&self) -> u32 {
-        self.coordinator.as_ref().expect("it runs").id()
-    }
-
-    fn kill_coordinator(&mut self) {
-        let mut coordinator = self.coordinator.take().expect("it runs");
-        coordinator.kill().unwrap();
-        coordinator.wait().unwrap();
-    }
-
-    /// `eyas io run` with these words on a node.
-    fn command(&self, node: &str, words: &[&str]) -> Command {
-        let folder = self.home.path(node);
-        fs::create_dir_all(&folder).unwrap();
-        let mut command = self.home.command(&[&["io", "run"], words].concat());
-        command.env("XDG_RUNTIME_DIR", folder);
-        command
-    }
-
-    #[track_caller]
-    fn run(&self, node: &str, words: &[&str]) -> CommandOutput {
-        self.home.finish(self.command(node, words))
-    }
-
-    /// A program on a node that reads this number of megabytes of a file, piece by piece.
-    fn reader(&self, node: &str, words: &[&str], file: &Path, megabytes: u32) -> Child {
-        let (from, count) = (format!("if={}", file.display()), format!("count={}", megabytes * 16));
-        let program = ["--", "dd", &from, "of=/dev/null", "bs=64k", &count, "status=none"];
-        let mut command = self.command(node, &[words, &program].concat());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-
-    fn status(&self) -> Value {
-        self.home.eyas(&["--json", "io", "status"]).exits(0).json("io")
-    }
-
-    /// Requests that the coordinator has received so far.
-    fn requests(&self) -> u64 {
-        let storages = self.status()["storages"].take();
-        storages
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|storage| storage["requests"].as_u64().unwrap())
-            .sum()
-    }
-
-    /// Waits until programs ask the coordinator.
-    #[track_caller]
-    fn wait_for_requests(&self) {
-        let before = self.requests();
-        wait_until("programs ask", || self.requests() > before + 2);
-    }
-
-    fn agents(&self) -> Vec<u32> {
-        let is_agent = |(_, words): &(u32, String)| words.contains(" io agent ");
-        self.home.processes().into_iter().filter(is_agent).map(|(process, _)| process).collect()
-    }
-}
-
-impl Drop for Order {
-    fn drop(&mut self) {
-        if self.coordinator.is_some() {
-            self.kill_coordinator();
-        }
-        // An unused agent runs for another half a minute.
-        self.agents().into_iter().for_each(|agent| signal(agent, Signal::KILL));
-    }
-}
+use crate::support::io::Order;
+use crate::support::{Cluster, Home, SlowDisk, can_use, finish, signal, wait_until};
 
 /// Position of a program in its standard input or in its first file.
 fn position(reader: u32) -> u64 {

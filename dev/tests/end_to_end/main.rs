@@ -34,6 +34,7 @@ mod graph;
 mod interrupts;
 mod io_order;
 mod io_programs;
+mod io_shared;
 mod io_unordered;
 mod job_files;
 mod kept;

@@ -1,6 +1,6 @@
 //! Files that the agent reads ahead, and which of their pieces are in the page cache.
 
-use crate::sizes::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PIECE_BYTES};
+use crate::sizes::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PART_SLOTS, PIECE_BYTES};
 use crate::words::{AtomicU32, AtomicU64, Ordering};
 
 /// Consecutive entries, from the one that the hash names, in which a file can be.
@@ -21,6 +21,9 @@ pub struct CachedFile {
     /// until the entry is freed.
     pub users: AtomicU32,
     pieces: [AtomicU64; MAX_PIECES],
+    /// For each piece, 0, or the number of its slot in the board's parts, plus 1: the piece is not in
+    /// the page cache.
+    slots: [AtomicU32; MAX_PIECES],
 }
 
 /// State of one piece.
@@ -78,7 +81,22 @@ impl CachedFile {
 
     /// Sets the state of a piece, in place of another piece with the same hash. For the agent.
     pub fn set(&self, piece: FilePiece) {
+        self.slot_of(piece.number).store(0, Ordering::Relaxed);
         self.word_of(piece.number).store(piece.word(), Ordering::Release);
+    }
+
+    /// A piece that was set is in this slot of the board's parts. For the agent, which then lets it
+    /// [grow](Self::grow).
+    pub fn set_slot(&self, number: u64, slot: usize) {
+        if self.piece(number).is_some() {
+            self.slot_of(number).store(slot as u32 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The slot of a piece that is whole, if it is not in the page cache.
+    pub fn slot(&self, number: u64) -> Option<usize> {
+        let slot = self.slot_of(number).load(Ordering::Relaxed).checked_sub(1)? as usize;
+        Some(slot).filter(|slot| *slot < PART_SLOTS)
     }
 
     /// More pages of a piece are in memory; its announcement stays. For the agent.
@@ -117,11 +135,20 @@ impl CachedFile {
     }
 
     fn word_of(&self, number: u64) -> &AtomicU64 {
-        // Streams of one file are often a power of two apart; this keeps their pieces from sharing
-        // a word.
-        let mixed = number.wrapping_add(number / MAX_PIECES as u64 * 37);
-        &self.pieces[(mixed % MAX_PIECES as u64) as usize]
+        &self.pieces[place_of(number)]
     }
+
+    fn slot_of(&self, number: u64) -> &AtomicU32 {
+        &self.slots[place_of(number)]
+    }
+}
+
+/// The place of a piece among those of its file.
+fn place_of(number: u64) -> usize {
+    // Streams of one file are often a power of two apart; this keeps their pieces from sharing a
+    // word.
+    let mixed = number.wrapping_add(number / MAX_PIECES as u64 * 37);
+    (mixed % MAX_PIECES as u64) as usize
 }
 
 /// Entries in which a file can be.
@@ -158,7 +185,10 @@ mod tests {
         assert!(file.enter(piece));
         assert!(!file.enter(piece));
         assert_eq!(file.piece(70), Some(FilePiece { is_announced: false, ..piece }));
+        file.set_slot(70, 5);
+        assert_eq!((file.slot(70), file.slot(71)), (Some(5), None));
         file.set(piece);
+        assert_eq!(file.slot(70), None, "it is read again");
         file.grow(70, 6);
         assert!(file.enter(piece), "more of it is in memory");
         assert_eq!(file.piece(70), Some(FilePiece { pages: 6, is_announced: false, ..piece }));

@@ -2,9 +2,10 @@
 //!
 //! A program that is about to read from shared storage looks here first. Bytes that the agent has
 //! brought into the kernel's page cache can be read at once; for bytes that are being read ahead
-//! the program waits. Otherwise the program takes a [`Seat`], writes down its request, rings the
-//! agent's bell and waits for the answer. All of this is advice: the kernel alone decides what is
-//! read. A board that is wrong, torn or abandoned costs order, never a byte.
+//! the program waits. Bytes that came from another node, where they were read from the same storage,
+//! are copied from here ([`PartSlot`]). Otherwise the program takes a [`Seat`], writes down its
+//! request, rings the agent's bell and waits for the answer. A board that is torn or abandoned costs
+//! order, never a byte.
 //!
 //! Programs keep no descriptor for the board: it is mapped once, and the socket over which it came
 //! is closed. All fields are atomics, valid with any bits, because every process of the user may
@@ -19,9 +20,12 @@ pub use crate::files::{CachedFile, FilePiece};
 #[cfg(not(loom))]
 pub use crate::map::{make, map};
 pub use crate::page_cache::is_cached;
+#[cfg(not(loom))]
+pub use crate::part_file::VersionOf;
+pub use crate::parts::{PartFile, PartSlot};
 pub use crate::peer::Peer;
 pub use crate::seat::{CallKind, Seat, SeatAnswer, SeatRequest, SeatState, SeatTurn};
-pub use crate::sizes::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PIECE_BYTES, SEATS};
+pub use crate::sizes::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PART_SLOTS, PIECE_BYTES, SEATS};
 pub use crate::wait::{ring, wait};
 use crate::words::{AtomicU32, AtomicU64, Ordering};
 
@@ -31,6 +35,9 @@ mod last_error;
 #[cfg(not(loom))]
 mod map;
 mod page_cache;
+#[cfg(not(loom))]
+mod part_file;
+mod parts;
 mod peer;
 mod seat;
 mod sizes;
@@ -38,7 +45,7 @@ mod wait;
 mod words;
 
 /// Version of the layout. A process ignores a board of another version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Interval between the agent's heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
 /// A program does not wait for an agent whose last heartbeat is older.
@@ -69,6 +76,8 @@ pub struct Board {
     pub seats: [Seat; SEATS],
     /// Files, and their state in the page cache.
     pub files: [CachedFile; MAX_FILES],
+    /// Pieces that came from other nodes. They take memory only when they are filled.
+    pub parts: [PartSlot; PART_SLOTS],
 }
 
 /// State of the agent, and its bell.

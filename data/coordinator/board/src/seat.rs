@@ -38,6 +38,7 @@ pub struct Seat {
     class: AtomicU32,
     is_kept: AtomicU32,
     must_order: AtomicU32,
+    takes_bytes: AtomicU32,
     /// A [`Hold`]: number of the turn in the upper half, calls under way in the lower.
     hold: AtomicU64,
     /// Bytes done in the turn.
@@ -235,6 +236,9 @@ pub struct SeatRequest {
     pub is_kept: bool,
     /// Whether to order the request even at a bypassed storage.
     pub must_order: bool,
+    /// Whether the program can copy the bytes from the board. Otherwise only the kernel can give
+    /// them to it.
+    pub takes_bytes: bool,
 }
 
 /// Answer to a request.
@@ -282,6 +286,7 @@ impl Board {
         seat.class.store(ask.class, Ordering::Relaxed);
         seat.is_kept.store(ask.is_kept.into(), Ordering::Relaxed);
         seat.must_order.store(ask.must_order.into(), Ordering::Relaxed);
+        seat.takes_bytes.store(ask.takes_bytes.into(), Ordering::Relaxed);
         seat.done_bytes.store(0, Ordering::Relaxed);
         seat.took_us.store(0, Ordering::Relaxed);
         seat.successor.store(0, Ordering::Relaxed);
@@ -484,6 +489,7 @@ impl Seat {
             class: self.class.load(Ordering::Relaxed),
             is_kept: self.is_kept.load(Ordering::Relaxed) != 0,
             must_order: self.must_order.load(Ordering::Relaxed) != 0,
+            takes_bytes: self.takes_bytes.load(Ordering::Relaxed) != 0,
         })
     }
 

@@ -43,7 +43,7 @@ impl CallTurn {
     /// The same for a call that knows whether others wait for its end.
     #[inline]
     pub(crate) fn call_knowing(self, call: impl FnOnce(bool) -> isize) -> isize {
-        self.within(call, |bytes| *bytes)
+        self.within(|turn| turn.copied().unwrap_or_else(|| call(turn.is_ordered())), |bytes| *bytes)
     }
 
     /// The same for a call whose result is not a number of bytes.
@@ -53,12 +53,13 @@ impl CallTurn {
     }
 
     #[inline]
-    fn within<A>(self, call: impl FnOnce(bool) -> A, bytes_of: impl FnOnce(&A) -> isize) -> A {
+    fn within<A>(self, call: impl FnOnce(&HeldTurn) -> A, bytes_of: impl FnOnce(&A) -> isize) -> A {
         let wanted = match self {
-            CallTurn::Unordered => return call(false),
+            CallTurn::Unordered => return call(&HeldTurn::Unordered),
             CallTurn::Timed(timed) => {
-                let answer = call(false);
-                HeldTurn::Timed(timed).end(bytes_of(&answer));
+                let turn = HeldTurn::Timed(timed);
+                let answer = call(&turn);
+                turn.end(bytes_of(&answer));
                 return answer;
             }
             CallTurn::Wanted(wanted) => wanted,
@@ -70,7 +71,7 @@ impl CallTurn {
         unsafe {
             _pthread_cleanup_push(&raw mut cleanup, end, (&raw const open).cast_mut().cast());
             let turn = wanted.wait(&open);
-            let answer = call(turn.is_ordered());
+            let answer = call(&turn);
             turn.end(bytes_of(&answer));
             _pthread_cleanup_pop(&raw mut cleanup, 0);
             answer

@@ -77,6 +77,7 @@ fn release_file(known: &Descriptor, index: usize) {
         class: 0,
         is_kept: false,
         must_order: must_order(),
+        takes_bytes: false,
     };
     if let Some((seat, turn)) = board.ask(ask) {
         board.await_answer(seat, turn, STEP, || board.is_open(now_ms()));

@@ -34,6 +34,7 @@ mod hooks;
 mod kept_turn;
 mod next_symbol;
 mod page_cache;
+mod parts;
 mod reads;
 mod shared_files;
 mod stat;

@@ -1,13 +1,14 @@
 //! A turn: permission for one call to read or write shared storage.
 
 use core::cell::Cell;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use eyas_board::{Board, CallKind};
 
 use crate::agent::now_us;
+use crate::parts::Room;
 use crate::timed_call::TimedCall;
 
 /// Whether a call proceeds at once or waits for its turn.
@@ -29,6 +30,19 @@ impl CallTurn {
             CallTurn::Wanted(wanted) => CallTurn::Wanted(wanted.untimed()),
         }
     }
+
+    /// The same turn for a read into this memory.
+    #[inline]
+    pub(crate) fn into_memory(mut self, memory: *mut c_void, length: usize) -> CallTurn {
+        if let CallTurn::Wanted(WantedTurn {
+            work: WantedWork::Call { kind: CallKind::Read, offset, room, .. },
+            ..
+        }) = &mut self
+        {
+            *room = Some(Room { memory, length, is_at_position: offset.is_none() });
+        }
+        self
+    }
 }
 
 /// A turn that a call waits for.
@@ -41,8 +55,9 @@ pub(crate) struct WantedTurn {
 
 /// What is done in a turn.
 pub(crate) enum WantedWork {
-    /// Read, or write past the page cache, at an offset or at the descriptor's position.
-    Call { kind: CallKind, offset: Option<u64>, length: u64 },
+    /// Read, or write past the page cache, at an offset or at the descriptor's position. A read may
+    /// take its bytes from the board if there is a room for them.
+    Call { kind: CallKind, offset: Option<u64>, length: u64, room: Option<Room> },
     /// Flush these bytes from the page cache to the storage, and close the descriptor if `closes`
     /// is set.
     Sync { bytes: Range<u64>, closes: bool },
@@ -58,7 +73,7 @@ impl WantedTurn {
         offset: Option<u64>,
         length: u64,
     ) -> CallTurn {
-        let work = WantedWork::Call { kind, offset, length };
+        let work = WantedWork::Call { kind, offset, length, room: None };
         CallTurn::Wanted(WantedTurn { number, work, is_timed: true })
     }
 
@@ -98,9 +113,19 @@ pub(crate) enum HeldTurn {
     Once { board: &'static Board, seat: usize, turn: u32, began_us: Option<u64> },
     /// The descriptor keeps the turn for the calls that follow.
     Kept { board: &'static Board, seat: usize, turn: u32 },
+    /// The call has its result, this many bytes, and is not made.
+    Copied(usize),
 }
 
 impl HeldTurn {
+    /// The result of a call that is not made.
+    pub(crate) fn copied(&self) -> Option<isize> {
+        match self {
+            HeldTurn::Copied(bytes) => Some(*bytes as isize),
+            _ => None,
+        }
+    }
+
     /// Whether other calls wait for the end of this one.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self, HeldTurn::Once { .. } | HeldTurn::Kept { .. })
@@ -110,7 +135,7 @@ impl HeldTurn {
     #[inline]
     pub(crate) fn end(self, bytes: isize) {
         match self {
-            HeldTurn::Unordered => {}
+            HeldTurn::Unordered | HeldTurn::Copied(_) => {}
             HeldTurn::Timed(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
             HeldTurn::Once { board, seat, turn, began_us } => {
                 board.finish(seat, turn, began_us.map_or(0, |began_us| now_us() - began_us));
@@ -128,7 +153,7 @@ impl HeldTurn {
             HeldTurn::Once { board, seat, turn, .. } => {
                 HeldTurn::Once { board, seat, turn, began_us: None }
             }
-            HeldTurn::Unordered | HeldTurn::Kept { .. } => self,
+            HeldTurn::Unordered | HeldTurn::Kept { .. } | HeldTurn::Copied(_) => self,
         }
     }
 }

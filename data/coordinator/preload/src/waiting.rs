@@ -21,6 +21,7 @@ use crate::agent::{
 use crate::bypass::{self};
 use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
 use crate::page_cache::CacheLookup;
+use crate::parts::Room;
 use crate::stat::Stat;
 use crate::timed_call::TimedCall;
 use crate::turn::{CallTurn, HeldTurn, OpenTurn, WantedTurn, WantedWork};
@@ -63,13 +64,14 @@ impl WantedTurn {
         let WantedTurn { number, work, is_timed } = self;
         let Some(known) = descriptors::get(number) else { return HeldTurn::Unordered };
         let turn = match work {
-            WantedWork::Call { kind, offset, length } => {
+            WantedWork::Call { kind, offset, length, room } => {
                 let kept = if kind == CallKind::Write {
                     write_on(known, offset, length, open)
                 } else {
                     None
                 };
-                kept.unwrap_or_else(|| wait_to_call(kind, number, known, offset, length, open))
+                let wait = || wait_to_call(kind, number, known, offset, length, room, open);
+                kept.unwrap_or_else(wait)
             }
             WantedWork::Sync { bytes, closes } => {
                 let turn = wait_to_sync(number, known, bytes, open);
@@ -106,6 +108,7 @@ fn wait_to_call(
     known: &Descriptor,
     offset: Option<u64>,
     length: u64,
+    room: Option<Room>,
     open: &OpenTurn,
 ) -> HeldTurn {
     let Some((descriptor, stat)) = look_at(number, known) else { return HeldTurn::Unordered };
@@ -150,8 +153,8 @@ fn wait_to_call(
     }
     page_cache::record_miss(known);
     let Some(board) = board() else { return HeldTurn::Unordered };
-    WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms(), open }
-        .wait()
+    let begun_ms = now_ms();
+    WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms, room, open }.wait()
 }
 
 /// Waits for the turn to flush these bytes from the page cache to the storage.
@@ -162,8 +165,9 @@ fn wait_to_sync(number: c_int, known: &Descriptor, bytes: Range<u64>, open: &Ope
         return turn;
     }
     let Some(board) = board() else { return HeldTurn::Unordered };
-    let (kind, begun_ms) = (CallKind::Write, now_ms());
-    let request = WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms, open };
+    let (kind, begun_ms, room) = (CallKind::Write, now_ms(), None);
+    let request =
+        WaitingCall { board, descriptor, known, stat, kind, offset, end, begun_ms, room, open };
     request.ask(end - offset, false).unwrap_or(HeldTurn::Unordered)
 }
 
@@ -216,6 +220,7 @@ struct WaitingCall<'a> {
     offset: u64,
     end: u64,
     begun_ms: u64,
+    room: Option<Room>,
     open: &'a OpenTurn,
 }
 
@@ -223,6 +228,8 @@ struct WaitingCall<'a> {
 enum BoardView {
     /// They are in memory, with everything between these offsets.
     Ready(u64, u64),
+    /// Some of them are in the board's parts, and the others in memory.
+    InParts,
     /// Some of them are being read; the file's progress counter had this value.
     Coming(u32),
     /// They are neither in memory nor being read.
@@ -240,6 +247,10 @@ impl WaitingCall<'_> {
                 BoardView::Ready(start, end) => {
                     self.known.permit_reads(self.board.heartbeat_ms(), start..end);
                     return HeldTurn::Unordered;
+                }
+                BoardView::InParts => {
+                    let copied = file.and_then(|file| self.copy(file));
+                    return copied.map_or(HeldTurn::Unordered, HeldTurn::Copied);
                 }
                 BoardView::Coming(_) if self.kind == CallKind::Hint => return HeldTurn::Unordered,
                 BoardView::Coming(progress) => {
@@ -293,16 +304,28 @@ impl WaitingCall<'_> {
     fn look(&self, file: &CachedFile) -> BoardView {
         let progress = file.progress.load(Ordering::Acquire);
         let mut ready_end = self.offset;
-        let mut is_ready = true;
+        let (mut is_ready, mut is_in_parts) = (true, false);
         for number in self.offset / PIECE_BYTES..=(self.end - 1) / PIECE_BYTES {
             let Some(piece) = file.piece(number) else { return BoardView::Nothing };
             if file.enter(piece) {
                 self.board.ring_for_file(self.known.file_index().unwrap_or_default());
             }
             is_ready &= piece.ready_end() >= self.end.min(piece.start() + PIECE_BYTES);
+            is_in_parts |= file.slot(number).is_some();
             ready_end = piece.ready_end();
         }
-        if is_ready { widen(file, self.offset, ready_end) } else { BoardView::Coming(progress) }
+        match is_ready {
+            false => BoardView::Coming(progress),
+            true if is_in_parts => BoardView::InParts,
+            true => widen(file, self.offset, ready_end),
+        }
+    }
+
+    /// Copies the bytes from the board's parts, and returns their number.
+    fn copy(&self, file: &CachedFile) -> Option<usize> {
+        let copied = self.room?.fill(self.board, file, self.descriptor, self.offset)?;
+        self.known.set_position(copied.offset);
+        Some(copied.bytes)
     }
 
     /// When the call begins, if its duration says how fast the storage is: not if its bytes are in
@@ -318,7 +341,7 @@ impl WaitingCall<'_> {
         let (device, inode, file_bytes) =
             (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let (kind, offset, class) = (self.kind, self.offset, class());
-        let (process, must_order) = (process(), must_order());
+        let (process, must_order, takes_bytes) = (process(), must_order(), self.room.is_some());
         let ask = SeatRequest {
             process,
             kind,
@@ -330,6 +353,7 @@ impl WaitingCall<'_> {
             class,
             is_kept,
             must_order,
+            takes_bytes,
         };
         let before = |seat, turn| self.open.set_once(self.board, seat, turn);
         let Some((seat, turn)) = self.board.ask_after(ask, before) else {
@@ -371,8 +395,10 @@ impl WaitingCall<'_> {
 fn widen(file: &CachedFile, offset: u64, ready_end: u64) -> BoardView {
     // The agent waits to hear about an announced piece.
     let is_whole = |number| {
-        file.piece(number)
-            .is_some_and(|piece| piece.pages == FilePiece::PAGES && !piece.is_announced)
+        file.slot(number).is_none()
+            && file
+                .piece(number)
+                .is_some_and(|piece| piece.pages == FilePiece::PAGES && !piece.is_announced)
     };
     let (mut first, mut end) = (offset / PIECE_BYTES, ready_end);
     while first > 0 && is_whole(first - 1) {

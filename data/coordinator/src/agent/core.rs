@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use eyas_board::{
-    Board, CallKind, HEARTBEAT, HELLO, SeatAnswer, SeatRequest, SeatState, SeatTurn, VERSION, ring,
-    take_marks, wait,
+    Board, CallKind, FilePiece, HEARTBEAT, HELLO, PART_SLOTS, PIECE_BYTES, PartFile, SeatAnswer,
+    SeatRequest, SeatState, SeatTurn, VERSION, VersionOf, ring, take_marks, wait,
 };
 use eyas_ioq::{ClassId, RequestId};
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
@@ -23,6 +24,7 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::bypasses::StorageBypasses;
+use super::peers::{NoPart, OpenPart, Part, PartQuestion, PartWanted, Peers};
 use super::read_ahead::fetch::{WindowRead, fetch};
 use super::read_ahead::{FileKey, ReadAdvice, ReadAheadFiles, WindowReader};
 use crate::coordinator_link::LinkEvent;
@@ -46,6 +48,10 @@ pub(super) enum AgentMessage {
     Hello { program: UnixStream, process: Option<OwnedFd> },
     /// The session with the coordinator has changed or received messages.
     Link(LinkEvent),
+    /// Another agent wants a part of a file.
+    PartWanted(PartQuestion),
+    /// Another agent has sent a part of a file, or could not.
+    PartTaken { key: FileKey, window: Range<u64>, part: Result<Part, NoPart> },
     /// A client asks for the status over this socket.
     Status(UnixStream),
 }
@@ -58,6 +64,10 @@ pub(super) struct AgentCore {
     tracker: RequestTracker,
     storages: StorageBypasses,
     files: ReadAheadFiles,
+    /// The other agents of the user.
+    peers: Option<Peers>,
+    /// Number of parts so far that came from them.
+    parts: usize,
     /// Purpose of each request that waits for its turn.
     wanted: BTreeMap<RequestId, RequestPurpose>,
     /// Requests at seats, with their numbers once they have been asked for.
@@ -92,6 +102,7 @@ impl AgentCore {
     pub fn new(
         board: &'static Board,
         tracker: RequestTracker,
+        peers: Option<Peers>,
         outbox: Sender<AgentMessage>,
         inbox: Receiver<AgentMessage>,
         idle: Duration,
@@ -103,6 +114,8 @@ impl AgentCore {
             tracker,
             storages: StorageBypasses::new(board),
             files: ReadAheadFiles::new(board),
+            peers,
+            parts: 0,
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -163,10 +176,18 @@ impl AgentCore {
                     self.tracker.done(request, bytes);
                     self.took(key, &window, first);
                 }
-                AgentMessage::Link(LinkEvent::Changed(sender)) => {
-                    self.tracker.link(sender);
+                AgentMessage::Link(LinkEvent::Changed(link)) => {
+                    self.tracker.link(link);
+                    if let Some(peers) = &self.peers {
+                        self.tracker.announce(peers.group(), peers.port());
+                    }
                     self.publish_open();
                 }
+                AgentMessage::PartWanted((wanted, answer)) => {
+                    // The other agent may have gone.
+                    let _ = answer.send(self.open_part(&wanted));
+                }
+                AgentMessage::PartTaken { key, window, part } => self.taken(key, window, part),
                 AgentMessage::Link(LinkEvent::Received(messages)) => {
                     messages.into_iter().for_each(|message| self.tracker.receive(message))
                 }
@@ -245,7 +266,9 @@ impl AgentCore {
             CallKind::DirectRead => self.alone(index, ask, Operation::Read),
             CallKind::Write => self.alone(index, ask, Operation::Write),
             CallKind::Read | CallKind::Hint => {
-                match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
+                let takes_bytes = ask.takes_bytes || ask.kind == CallKind::Hint;
+                let (process, class, file_bytes) = (ask.process, ask.class, ask.file_bytes);
+                match self.files.read(key, process, class, bytes, file_bytes, takes_bytes) {
                     ReadAdvice::Alone if ask.kind == CallKind::Hint => {
                         self.answer(index, SeatAnswer::Pass)
                     }
@@ -301,12 +324,29 @@ impl AgentCore {
         )
     }
 
-    /// Asks for a turn for each window.
+    /// Asks for a turn for each window, or for each of its pieces if other agents may have them.
     fn want(&mut self, key: FileKey, class: u32, windows: Vec<Range<u64>>) {
-        for window in windows {
-            let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
-            self.wanted.insert(request, RequestPurpose::Window(key, window));
+        if self.peers.is_some() && self.tracker.can_share() && self.files.may_share(key) {
+            let parts: Vec<_> = windows.iter().flat_map(pieces).collect();
+            self.files.divided(key, parts.len() - windows.len());
+            for part in parts {
+                let request = self.tracker.ask_shared(
+                    StorageLocation::Device(key.0),
+                    StorageFileId(key.1),
+                    ClassId(class),
+                    extent(&part),
+                );
+                self.wanted.insert(request, RequestPurpose::Window(key, part));
+            }
+            return;
         }
+        windows.into_iter().for_each(|window| self.read(key, class, window));
+    }
+
+    /// Asks for a turn to read a window from the storage.
+    fn read(&mut self, key: FileKey, class: u32, window: Range<u64>) {
+        let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
+        self.wanted.insert(request, RequestPurpose::Window(key, window));
     }
 
     /// A program has read or written in a turn of its own. `told`: bytes and duration that tell how
@@ -342,6 +382,9 @@ impl AgentCore {
 
     /// Carries out new decisions.
     fn carry_out(&mut self) {
+        for (device, inode) in self.files.take_closed() {
+            self.tracker.closed(&StorageLocation::Device(device), StorageFileId(inode));
+        }
         for (request, decision) in self.tracker.take_decisions() {
             match self.wanted.remove(&request) {
                 None => self.tracker.done(request, 0),
@@ -350,6 +393,7 @@ impl AgentCore {
                     // Programs read it themselves; many of them are reading now, and the agent must
                     // not add to that.
                     Decision::Unordered => self.give_up(request, key, window),
+                    Decision::Elsewhere(address) => self.take(key, window, address),
                 },
                 Some(RequestPurpose::Seat(index)) => {
                     if decision == Decision::Proceed {
@@ -360,7 +404,9 @@ impl AgentCore {
                             self.keep(index)
                         }
                         Decision::Proceed => self.leave(index, false),
-                        Decision::Unordered => self.answer(index, SeatAnswer::Pass),
+                        Decision::Unordered | Decision::Elsewhere(_) => {
+                            self.answer(index, SeatAnswer::Pass)
+                        }
                     }
                 }
             }
@@ -438,6 +484,54 @@ impl AgentCore {
             tracing::warn!("cannot start a thread to read ahead: {error}");
             self.give_up(request, key, window);
         }
+    }
+
+    /// Takes a part of a file from another agent.
+    fn take(&mut self, key: FileKey, window: Range<u64>, from: SocketAddr) {
+        let storage = self.tracker.name_of(&StorageLocation::Device(key.0));
+        let (Some(peers), Some(storage)) = (&self.peers, storage) else {
+            return self.taken(key, window, Err(NoPart::Refused));
+        };
+        let wanted = PartWanted { storage, file: StorageFileId(key.1), extent: extent(&window) };
+        let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
+        peers.take(from, wanted, move |part| {
+            // The agent may have ended.
+            let _ = outbox.send(AgentMessage::PartTaken { key, window, part });
+            ring(bell);
+        });
+    }
+
+    /// Puts a part that has come from another agent on the board. If none has come, or one of
+    /// another version of the file, the agent reads it itself.
+    fn taken(&mut self, key: FileKey, window: Range<u64>, part: Result<Part, NoPart>) {
+        let Some((WindowReader { file, entry }, class)) = self.files.open(key) else {
+            return self.files.called_off(key);
+        };
+        let own = PartFile::of(&*file, VersionOf::Kernel);
+        let may_come_later = matches!(part, Err(NoPart::NotConnected | NoPart::Closed));
+        let Some((part, own)) = part.ok().zip(own).filter(|(part, own)| part.is_of(own)) else {
+            if !may_come_later {
+                self.files.pause_sharing(key);
+            }
+            return self.read(key, class, window);
+        };
+        let (number, slot) = (window.start / PIECE_BYTES, self.parts % PART_SLOTS);
+        self.parts += 1;
+        self.board.parts[slot].fill(&own, number, &part.content);
+        entry.set_slot(number, slot);
+        entry.grow(number, FilePiece::PAGES);
+        ring(&entry.progress);
+        self.files.called_off(key);
+    }
+
+    /// The part of a file that another agent wants, if this agent has the file open.
+    fn open_part(&mut self, wanted: &PartWanted) -> Option<OpenPart> {
+        let locations = self.tracker.locations_of(&wanted.storage);
+        locations.into_iter().find_map(|location| {
+            let StorageLocation::Device(device) = location else { return None };
+            let WindowReader { file, entry } = self.files.give((device, wanted.file.0))?;
+            Some(OpenPart { file, entry, extent: wanted.extent })
+        })
     }
 
     /// A window is not read; programs that wait for it read it themselves.
@@ -553,6 +647,13 @@ impl AgentCore {
         let now_ms = now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000;
         self.board.agent.heartbeat_ms.store(now_ms, Ordering::Relaxed);
     }
+}
+
+/// The pieces of a window, which begins at one.
+fn pieces(window: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let Range { start, end } = *window;
+    let starts = (start..end).step_by(PIECE_BYTES as usize);
+    starts.map(move |start| start..end.min(start + PIECE_BYTES))
 }
 
 fn extent(bytes: &Range<u64>) -> Extent {

@@ -23,8 +23,16 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Time within which a program has to send its open file.
 const OPENING: Duration = Duration::from_millis(500);
 
+/// A file stays open for this time after another agent has wanted a part of it.
+const WANTED: Duration = Duration::from_secs(1);
+
+/// After another node could not give a part of a file, parts come from the storage for this time.
+const SHARING_PAUSE: Duration = Duration::from_secs(3);
+
 /// Windows of one stream that are read ahead at a time.
 const MAX_AHEAD: usize = 8;
+/// The same if parts may come from other nodes, for which the board has less memory.
+const MAX_AHEAD_SHARED: usize = 3;
 
 /// Open file of a window, and the board entry where progress is reported.
 pub(super) struct WindowReader {
@@ -52,6 +60,21 @@ pub(super) struct ReadAheadFile {
     reading: usize,
     /// Whether to close the file when `under_way` is 0.
     is_closing: bool,
+    /// Whether parts of the file may come from other nodes.
+    sharing: Sharing,
+    /// When another agent last wanted a part of the file.
+    wanted: Option<Instant>,
+}
+
+/// Whether parts of a file may come from other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// They may.
+    Open,
+    /// Another node could not give one at this time. It may later, when the file no longer changes.
+    Paused(Instant),
+    /// A program reads the file in a way in which it cannot copy bytes from the board.
+    Impossible,
 }
 
 /// Whether the agent can read the file.
@@ -81,14 +104,17 @@ pub(super) enum ReadAdvice {
 pub(super) struct ReadAheadFiles {
     board: &'static Board,
     files: BTreeMap<FileKey, ReadAheadFile>,
+    /// Files that were closed since they were last taken from here.
+    closed: Vec<FileKey>,
 }
 
 impl ReadAheadFiles {
     pub fn new(board: &'static Board) -> ReadAheadFiles {
-        ReadAheadFiles { board, files: BTreeMap::new() }
+        ReadAheadFiles { board, files: BTreeMap::new(), closed: Vec::new() }
     }
 
-    /// A process is about to read these bytes of a file with `file_bytes` bytes.
+    /// A process is about to read these bytes of a file with `file_bytes` bytes. `takes_bytes`:
+    /// whether it can copy them from the board.
     pub fn read(
         &mut self,
         key: FileKey,
@@ -96,9 +122,13 @@ impl ReadAheadFiles {
         class: u32,
         bytes: Range<u64>,
         file_bytes: u64,
+        takes_bytes: bool,
     ) -> ReadAdvice {
         let board = self.board;
         let Some(file) = self.file(key) else { return ReadAdvice::Alone };
+        if !takes_bytes {
+            file.sharing = Sharing::Impossible;
+        }
         file.is_closing = false;
         if file.readers.insert(process) {
             file.readers.retain(|reader| *reader == process || is_alive(*reader));
@@ -207,16 +237,16 @@ impl ReadAheadFiles {
         let Some(file) = self.files.get_mut(&key) else { return };
         file.under_way = file.under_way.saturating_sub(1);
         file.used = Instant::now();
-        if file.is_closing && file.under_way == 0 {
+        if file.is_closing && file.is_unused() {
             self.forget(key);
         }
     }
 
     /// The last program is about to close a file. The agent closes it, too, when no window is being
-    /// read.
+    /// read, and no other agent wants parts of it.
     pub fn close(&mut self, key: FileKey) {
         match self.files.get_mut(&key) {
-            Some(file) if file.under_way == 0 => self.forget(key),
+            Some(file) if file.is_unused() => self.forget(key),
             Some(file) => {
                 // No further windows are read after these.
                 file.forget_streams(self.board);
@@ -224,6 +254,47 @@ impl ReadAheadFiles {
             }
             None => {}
         }
+    }
+
+    /// Whether parts of a file may come from other nodes.
+    pub fn may_share(&self, key: FileKey) -> bool {
+        self.files.get(&key).is_some_and(ReadAheadFile::may_share)
+    }
+
+    /// Parts of a file come from the storage for a while.
+    pub fn pause_sharing(&mut self, key: FileKey) {
+        if let Some(file) = self.files.get_mut(&key)
+            && file.sharing != Sharing::Impossible
+        {
+            file.sharing = Sharing::Paused(Instant::now());
+        }
+    }
+
+    /// Windows were divided into this many parts more.
+    pub fn divided(&mut self, key: FileKey, more: usize) {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.under_way += more;
+        }
+    }
+
+    /// Another agent wants a part of a file. Returns the open file, and its entry on the board.
+    pub fn give(&mut self, key: FileKey) -> Option<WindowReader> {
+        let (reader, _) = self.open(key)?;
+        self.files.get_mut(&key)?.wanted = Some(Instant::now());
+        Some(reader)
+    }
+
+    /// Files that were closed since the last call.
+    pub fn take_closed(&mut self) -> Vec<FileKey> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// The open file, and its entry on the board.
+    pub fn open(&self, key: FileKey) -> Option<(WindowReader, u32)> {
+        let file = self.files.get(&key)?;
+        let Access::Open(open) = &file.access else { return None };
+        let entry = &self.board.files[file.entry];
+        Some((WindowReader { file: open.clone(), entry }, file.class))
     }
 
     /// A window is not read; programs that wait for it read it themselves.
@@ -239,7 +310,8 @@ impl ReadAheadFiles {
     /// Closes unused files, and stops waiting for files that programs do not send.
     pub fn tidy(&mut self) {
         let idle = |file: &ReadAheadFile| {
-            file.under_way == 0 && (file.used.elapsed() > IDLE || file.is_bypassed())
+            let is_over = file.is_closing || file.used.elapsed() > IDLE || file.is_bypassed();
+            file.is_unused() && is_over
         };
         let leaving: Vec<FileKey> =
             self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
@@ -276,6 +348,7 @@ impl ReadAheadFiles {
 
     fn forget(&mut self, key: FileKey) {
         if let Some(file) = self.files.remove(&key) {
+            self.closed.push(key);
             let entry = &self.board.files[file.entry];
             entry.inode.store(0, Ordering::Release);
             entry.clear();
@@ -302,6 +375,8 @@ impl ReadAheadFiles {
                 under_way: 0,
                 reading: 0,
                 is_closing: false,
+                sharing: Sharing::Open,
+                wanted: None,
             };
             self.files.insert(key, file);
         }
@@ -312,7 +387,21 @@ impl ReadAheadFiles {
 impl ReadAheadFile {
     /// Number of windows to read ahead: one, or one more than are being read at a time.
     fn ahead(&self) -> usize {
-        if self.reading > 1 { (self.reading + 1).min(MAX_AHEAD) } else { 1 }
+        let most = if self.may_share() { MAX_AHEAD_SHARED } else { MAX_AHEAD };
+        if self.reading > 1 { (self.reading + 1).min(most) } else { 1 }
+    }
+
+    /// Whether neither this agent nor another one needs the file for the moment.
+    fn is_unused(&self) -> bool {
+        self.under_way == 0 && self.wanted.is_none_or(|wanted| wanted.elapsed() > WANTED)
+    }
+
+    fn may_share(&self) -> bool {
+        match self.sharing {
+            Sharing::Open => true,
+            Sharing::Paused(since) => since.elapsed() > SHARING_PAUSE,
+            Sharing::Impossible => false,
+        }
     }
 
     fn is_bypassed(&self) -> bool {

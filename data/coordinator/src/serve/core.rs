@@ -2,9 +2,12 @@
 //! them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use eyas_ioq::{ClientId, Effect, Event, Request, RequestId, ServerId, Servers};
+use eyas_ioq::{
+    ClientId, Effect, Event, PartSource, Request, RequestId, ServerId, Servers, SharedParts,
+};
 use eyas_session::Outbox;
 use eyas_wire::Role;
 use tokio::sync::mpsc;
@@ -42,12 +45,19 @@ pub(super) struct CoordinatorCore {
     last_request: u64,
     /// For each waiting request, its agent and the agent's own number for it.
     requests: HashMap<RequestId, (ClientId, u64)>,
+    /// The agents that read parts of files, for each group.
+    shared: HashMap<Group, SharedParts>,
     effects: Vec<Effect>,
 }
+
+/// Agents of one user, which pass parts of files on to each other.
+type Group = [u8; 32];
 
 struct Agent {
     outbox: Outbox<ToAgent>,
     role: Role,
+    /// Its group, and its address for other agents.
+    peers: Option<(Group, SocketAddr)>,
     /// Storages in the order in which the agent has named them.
     storages: Vec<ServerId>,
     /// Storages that the agent bypasses.
@@ -67,6 +77,7 @@ impl CoordinatorCore {
             agents: HashMap::new(),
             last_request: 0,
             requests: HashMap::new(),
+            shared: HashMap::new(),
             effects: Vec::new(),
         }
     }
@@ -100,6 +111,7 @@ impl CoordinatorCore {
                 let agent = Agent {
                     outbox,
                     role,
+                    peers: None,
                     storages: Vec::new(),
                     bypassed: BTreeSet::new(),
                     waiting: HashMap::new(),
@@ -132,7 +144,17 @@ impl CoordinatorCore {
                 }
                 agent.storages.push(server);
             }
+            ToCoordinator::Agent { group, address } => agent.peers = Some((group, address)),
+            ToCoordinator::Closed { storage, file } => {
+                let server = agent.storages.get(storage as usize).copied();
+                if let Some((server, (group, _))) = server.zip(agent.peers)
+                    && let Some(parts) = self.shared.get_mut(&group)
+                {
+                    parts.closed(client, server, file);
+                }
+            }
             ToCoordinator::Ask(wanted) => self.ask(client, wanted),
+            ToCoordinator::AskShared(wanted) => self.ask_shared(client, wanted),
             ToCoordinator::Done { storage, grant, bytes, took_us } => {
                 if let Some(server) = agent.storages.get(storage as usize).copied() {
                     self.handle(Event::Completed {
@@ -148,6 +170,7 @@ impl CoordinatorCore {
                 let server = agent.storages.get(storage as usize).copied();
                 if let (Some(server), Some(request)) = (server, agent.waiting.remove(&request)) {
                     self.requests.remove(&request);
+                    self.shared.values_mut().for_each(|parts| parts.cancelled(request));
                     self.handle(Event::Cancelled { client, server, request });
                 }
             }
@@ -169,39 +192,75 @@ impl CoordinatorCore {
     }
 
     fn ask(&mut self, client: ClientId, wanted: Vec<AgentRequest>) {
-        let Some(agent) = self.agents.get_mut(&client) else { return };
-        let mut requests = Vec::with_capacity(wanted.len());
-        for AgentRequest { request, storage, class, file, operation, extent } in wanted {
-            let Some(server) = agent.storages.get(storage as usize).copied() else {
-                agent.said.push(ToAgent::Unordered { request });
-                continue;
+        let requests =
+            wanted.into_iter().filter_map(|wanted| self.request(client, &wanted)).collect();
+        self.queue(client, requests);
+    }
+
+    /// Asks for parts of files. A part that another agent of the group reads is not queued.
+    fn ask_shared(&mut self, client: ClientId, wanted: Vec<AgentRequest>) {
+        let Some(agent) = self.agents.get(&client) else { return };
+        let Some((group, _)) = agent.peers else { return self.ask(client, wanted) };
+        let now_us = self.now_us();
+        let mut requests = Vec::new();
+        for wanted in wanted {
+            let Some((name, request)) = self.request(client, &wanted) else { continue };
+            let source = self.shared.entry(group).or_default().ask(now_us, &request);
+            let address = match source {
+                PartSource::Client(reader) => {
+                    self.agents.get(&reader).and_then(|reader| reader.peers)
+                }
+                PartSource::Storage => None,
             };
-            self.last_request += 1;
-            let id = RequestId(self.last_request);
-            agent.waiting.insert(request, id);
-            self.requests.insert(id, (client, request));
-            requests.push(Request {
-                id,
-                client,
-                server,
-                class,
-                file,
-                operation,
-                extent,
-                call: None,
-            });
+            match address {
+                Some((_, address)) => {
+                    self.answer(client, ToAgent::Elsewhere { request: name, address });
+                }
+                None => requests.push((name, request)),
+            }
         }
-        self.handle(Event::Asked(requests));
+        self.queue(client, requests);
+    }
+
+    /// A request, and the agent's own number for it. A storage that the agent has not named has no
+    /// server.
+    fn request(&mut self, client: ClientId, wanted: &AgentRequest) -> Option<(u64, Request)> {
+        let AgentRequest { request, storage, class, file, operation, extent } = *wanted;
+        let agent = self.agents.get_mut(&client)?;
+        let Some(server) = agent.storages.get(storage as usize).copied() else {
+            agent.said.push(ToAgent::Unordered { request });
+            return None;
+        };
+        self.last_request += 1;
+        let id = RequestId(self.last_request);
+        let wanted = Request { id, client, server, class, file, operation, extent, call: None };
+        Some((request, wanted))
+    }
+
+    fn queue(&mut self, client: ClientId, requests: Vec<(u64, Request)>) {
+        let Some(agent) = self.agents.get_mut(&client) else { return };
+        for (name, request) in &requests {
+            agent.waiting.insert(*name, request.id);
+            self.requests.insert(request.id, (client, *name));
+        }
+        self.handle(Event::Asked(requests.into_iter().map(|(_, request)| request).collect()));
     }
 
     fn gone(&mut self, client: ClientId) {
         if self.agents.remove(&client).is_some() {
             self.requests.retain(|_, (of, _)| *of != client);
+            let agents = &self.agents;
+            let is_left = |group: &Group| {
+                agents.values().any(|agent| agent.peers.is_some_and(|(of, _)| of == *group))
+            };
+            self.shared.retain(|group, _| is_left(group));
+            self.shared.values_mut().for_each(|parts| parts.gone(client));
             self.handle(Event::Gone { client });
             let named = self.agents.values().flat_map(|agent| &agent.storages).copied().collect();
             for server in self.storages.forget(&named) {
                 let is_forgotten = self.servers.forget(server);
                 debug_assert!(is_forgotten, "no agent has requests at {server:?}");
+                self.shared.values_mut().for_each(|parts| parts.forget_server(server));
             }
         }
     }

@@ -36,8 +36,12 @@ pub fn centroids(files: &[PathBuf]) -> Result<Vec<Vec<i64>>, Trouble> {
     }
     found.sort_unstable();
     found.dedup();
-    if found.is_empty() {
+    let Some(first) = found.first() else {
         return Err(Trouble::Line { line: 1, wrong: "there is no centroid in the files" });
+    };
+    if found.iter().any(|centroid| centroid.len() != first.len()) {
+        let wrong = "the centroids in the files have different numbers of columns";
+        return Err(Trouble::Line { line: 1, wrong });
     }
     Ok(found)
 }
@@ -52,6 +56,7 @@ pub fn map(
     output: &mut impl Write,
 ) -> Result<(), Trouble> {
     let dimensions = centroids[0].len();
+    let mut nearest = Nearest::new(centroids);
     let empty = || Sum { count: 0, sums: vec![0; dimensions] };
     let mut sums: Vec<_> = centroids.iter().map(|_| empty()).collect();
     let (mut number, mut point) = (0, Vec::with_capacity(dimensions));
@@ -59,10 +64,10 @@ pub fn map(
         number += 1;
         let wrong = |wrong| Trouble::Line { line: number, wrong };
         read_point(line, &mut point).ok_or(wrong(NO_POINT))?;
-        if centroids.iter().any(|centroid| centroid.len() != point.len()) {
+        if point.len() != dimensions {
             return Err(wrong("it has another number of columns than the centroids"));
         }
-        add(&mut sums[nearest(centroids, &point)], 1, &point).ok_or(wrong(OVERFLOW))
+        add(&mut sums[nearest.of(&point)], 1, &point).ok_or(wrong(OVERFLOW))
     })?;
     for (centroid, sum) in centroids.iter().zip(&sums) {
         let centroid = text(centroid.iter().map(|units| i128::from(*units)));
@@ -150,19 +155,41 @@ fn add<T: Copy + Into<i128>>(sum: &mut Sum, count: u64, sums: &[T]) -> Option<()
     Some(())
 }
 
-/// The first of the nearest centroids.
-fn nearest(centroids: &[Vec<i64>], point: &[i64]) -> usize {
-    let square = |centroid: &[i64]| -> f64 {
-        centroid.iter().zip(point).map(|(a, b)| ((a - b) as f64).powi(2)).sum()
-    };
-    let mut best = (0, square(&centroids[0]));
-    for (place, centroid) in centroids.iter().enumerate().skip(1) {
-        let distance = square(centroid);
-        if distance < best.1 {
-            best = (place, distance);
-        }
+/// Finds the nearest centroid of a point.
+struct Nearest {
+    /// The first coordinate of each centroid, then the second one of each, and so on: so a
+    /// processor works on several centroids at once.
+    coordinates: Vec<f64>,
+    /// Squares of the distances from the last point.
+    squares: Vec<f64>,
+}
+
+impl Nearest {
+    /// Centroids that all have the same number of dimensions.
+    fn new(centroids: &[Vec<i64>]) -> Self {
+        let dimensions = 0..centroids[0].len();
+        let of_dimension = |dimension: usize| centroids.iter().map(move |place| place[dimension]);
+        let coordinates = dimensions.flat_map(of_dimension).map(|units| units as f64).collect();
+        Nearest { coordinates, squares: vec![0.0; centroids.len()] }
     }
-    best.0
+
+    /// The first of the nearest centroids.
+    fn of(&mut self, point: &[i64]) -> usize {
+        self.squares.fill(0.0);
+        for (coordinates, at) in self.coordinates.chunks_exact(self.squares.len()).zip(point) {
+            let at = *at as f64;
+            for (square, coordinate) in self.squares.iter_mut().zip(coordinates) {
+                *square += (coordinate - at) * (coordinate - at);
+            }
+        }
+        let mut best = (0, f64::INFINITY);
+        for (place, square) in self.squares.iter().enumerate() {
+            if *square < best.1 {
+                best = (place, *square);
+            }
+        }
+        best.0
+    }
 }
 
 fn point(text: &[u8]) -> Option<Vec<i64>> {
@@ -172,12 +199,17 @@ fn point(text: &[u8]) -> Option<Vec<i64>> {
 }
 
 /// Reads a point in place of another one.
-fn read_point(text: &[u8], point: &mut Vec<i64>) -> Option<()> {
+fn read_point(mut text: &[u8], point: &mut Vec<i64>) -> Option<()> {
     point.clear();
-    for number in text.split(|byte| *byte == b',') {
-        point.push(units::parse(number)?);
+    loop {
+        let (number, rest) = units::parse_first(text)?;
+        point.push(number);
+        match rest.split_first() {
+            Some((b',', rest)) => text = rest,
+            Some(_) => return None,
+            None => return Some(()),
+        }
     }
-    Some(())
 }
 
 fn text(point: impl Iterator<Item = i128>) -> String {

@@ -12,27 +12,55 @@ const MAX_UNITS: i64 = ONE * ONE;
 
 /// Reads a decimal number such as `-12.5`, of up to 9 decimals and magnitude 10^9.
 pub fn parse(text: &[u8]) -> Option<i64> {
+    let (units, rest) = parse_first(text)?;
+    rest.is_empty().then_some(units)
+}
+
+/// Reads the number with which a text begins, as [`parse`] does, and returns what follows it.
+pub fn parse_first(text: &[u8]) -> Option<(i64, &[u8])> {
     let (sign, digits) = match text.strip_prefix(b"-") {
         Some(digits) => (-1, digits),
         None => (1, text),
     };
-    let point = digits.iter().position(|byte| *byte == b'.');
-    let (whole, fraction) = match point {
-        Some(point) => (&digits[..point], &digits[point + 1..]),
-        None => (digits, &digits[..0]),
+    let (whole, after_whole) = read_digits(0, digits);
+    let whole_digits = digits.len() - after_whole.len();
+    let (value, rest, decimals) = match after_whole.split_first() {
+        Some((b'.', fraction)) => {
+            let (value, rest) = read_digits(whole, fraction);
+            (value, rest, fraction.len() - rest.len())
+        }
+        _ => (whole, after_whole, 0),
     };
-    if whole.is_empty() || whole.len() > WHOLE_DIGITS || fraction.len() > DECIMALS {
+    if whole_digits == 0 || whole_digits > WHOLE_DIGITS || decimals > DECIMALS {
         return None;
     }
-    let value = |digits: &[u8]| {
-        digits.iter().try_fold(0, |value, byte| {
-            byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
-        })
-    };
-    let missing = (DECIMALS - fraction.len()) as u32;
-    let fraction = value(fraction)? * 10_i64.pow(missing);
-    let units = value(whole)?.checked_mul(ONE)?.checked_add(fraction)?;
-    (units <= MAX_UNITS).then_some(sign * units)
+    // At most 19 digits, which 64 bits hold without a sign.
+    let units = value.checked_mul(POWERS[DECIMALS - decimals])?;
+    let units = i64::try_from(units).ok().filter(|units| *units <= MAX_UNITS)?;
+    Some((sign * units, rest))
+}
+
+/// Powers of 10, of the numbers of decimals that a number may lack.
+const POWERS: [u64; DECIMALS + 1] = {
+    let mut powers = [1; DECIMALS + 1];
+    let mut exponent = 1;
+    while exponent <= DECIMALS {
+        powers[exponent] = 10 * powers[exponent - 1];
+        exponent += 1;
+    }
+    powers
+};
+
+/// Appends the digits with which a text begins to a value; what follows them is returned. The value
+/// is wrong, without a panic, if it has more than 19 digits.
+fn read_digits(mut value: u64, mut text: &[u8]) -> (u64, &[u8]) {
+    while let Some((byte, rest)) = text.split_first()
+        && byte.is_ascii_digit()
+    {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+        text = rest;
+    }
+    (value, text)
 }
 
 /// Writes a number with all its decimals.
@@ -60,8 +88,25 @@ mod tests {
                 Some(written)
             );
         }
-        for text in ["", "-", ".5", "1e3", "1.0000000001", "1000000001", "+1", "1.-5", "1 "] {
+        let many_digits = "9".repeat(30);
+        for text in [
+            "",
+            "-",
+            ".5",
+            "1e3",
+            "1.0000000001",
+            "1000000001",
+            "9999999999.999999999",
+            "+1",
+            "1.-5",
+            "1 ",
+            "--1",
+            "1.2.3",
+            &many_digits,
+            &format!("1.{many_digits}"),
+        ] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
+        assert_eq!(parse_first(b"1.5,2"), Some((3 * ONE / 2, &b",2"[..])));
     }
 }

@@ -24,6 +24,7 @@ pub fn ask() -> SeatRequest {
         class: 6,
         is_kept: false,
         must_order: true,
+        takes_bytes: true,
     }
 }
 

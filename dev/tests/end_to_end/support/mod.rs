@@ -5,6 +5,7 @@ mod c_library;
 mod cluster;
 mod disk;
 mod home;
+pub mod io;
 mod mount;
 mod network;
 mod process;
@@ -21,7 +22,7 @@ pub use home::{CommandOutput, Home, finish};
 pub use mount::{MountedFiles, can_mount};
 pub use network::{Network, address};
 pub use process::{children, is_alive, listening_ports, parent, signal};
-pub use slow_disk::SlowDisk;
+pub use slow_disk::{SlowDisk, SlowMount};
 
 /// Everything that a test waits for happens within this time, also on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);

@@ -169,7 +169,10 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
             eyas_executor::raise_descriptor_limit();
             let order = match here {
                 true => OrderedBy::Agent(rules(None)?),
-                false => OrderedBy::Coordinator(Access::load(&access_path(global)?)?),
+                false => OrderedBy::Coordinator {
+                    access: Access::load(&access_path(global)?)?,
+                    keys: home()?.join("io"),
+                },
             };
             match agent::run(&AgentConfig { folder, order, idle: agent::IDLE }) {
                 // Another agent was started at the same time.

@@ -17,6 +17,7 @@ fn ask() -> SeatRequest {
         class: 6,
         is_kept: false,
         must_order: true,
+        takes_bytes: true,
     }
 }
 

@@ -12,7 +12,7 @@ macro_rules! reads {
             $name as next(
                 descriptor: c_int, into: *mut c_void, count: size_t $(, $arg: $type)*
             ) -> ssize_t {
-                let turn = turn_to_read(descriptor, count);
+                let turn = turn_to_read(descriptor, count).into_memory(into, count);
                 let bytes = turn.call(|| next(descriptor, into, count $(, $arg)*));
                 after_read(descriptor, bytes);
                 bytes
@@ -28,7 +28,7 @@ macro_rules! reads_at {
                 descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset
                 $(, $arg: $type)*
             ) -> ssize_t {
-                let turn = turn_to_read_at(descriptor, offset, count);
+                let turn = turn_to_read_at(descriptor, offset, count).into_memory(into, count);
                 turn.call(|| next(descriptor, into, count, offset $(, $arg)*))
             }
         }

@@ -1,0 +1,369 @@
+//! Agents of one user on several nodes, which pass parts of files on to each other, so that each
+//! part crosses the storage once.
+//!
+//! An agent takes a part from the agent that the coordinator names. That one has the part in memory
+//! or is about to read it, and says so until then. A part comes with the version of its file.
+//!
+//! Only agents of one user talk to each other. They prove it with a key that lies in the user's own
+//! folder, which the nodes share.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use eyas_board::{CachedFile, PIECE_BYTES, PartFile, VersionOf, wait};
+use eyas_session::{Access, AccessError, Listener, Session, SessionAcceptor, SessionError, dial};
+use eyas_types::{Extent, StorageFileId};
+use eyas_wire::Role;
+use serde::{Deserialize, Serialize};
+use tokio::runtime;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Interval at which an agent says that it will send a part.
+const STEP: Duration = Duration::from_millis(100);
+/// An agent that says nothing for this time is taken to be gone.
+const SILENCE: Duration = Duration::from_millis(500);
+/// Longest wait for a part.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Parts of a file are passed on only when it has not changed for this time. Its time of change
+/// would not tell about a further change in the same moment.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Connections to one agent.
+const CONNECTIONS: usize = 3;
+
+/// Message to an agent that has a part: which one is wanted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PartWanted {
+    /// The storage, by the name that all nodes give it.
+    pub storage: String,
+    pub file: StorageFileId,
+    pub extent: Extent,
+}
+
+/// Answer of an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum PartAnswer {
+    /// The part will follow.
+    Wait,
+    /// The part.
+    Part(Part),
+    /// The file is changing.
+    Refused,
+    /// The agent has closed the file.
+    Closed,
+}
+
+/// Bytes of a file, and the version of the file before and after they were read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub size_bytes: u64,
+    pub modified_ns: u64,
+    pub changed_ns: u64,
+    #[serde(with = "serde_bytes")]
+    pub content: Vec<u8>,
+}
+
+impl Part {
+    /// Whether the part is of this version of a file.
+    pub fn is_of(&self, file: &PartFile) -> bool {
+        let version = (self.size_bytes, self.modified_ns, self.changed_ns);
+        version == (file.size_bytes, file.modified_ns, file.changed_ns)
+    }
+}
+
+/// A part that this agent has or will have in memory.
+pub(super) struct OpenPart {
+    pub file: Arc<File>,
+    pub entry: &'static CachedFile,
+    pub extent: Extent,
+}
+
+/// What another agent wants, and where the answer goes.
+pub(super) type PartQuestion = (PartWanted, oneshot::Sender<Option<OpenPart>>);
+
+/// The other agents of the user.
+#[derive(Clone)]
+pub(super) struct Peers(Arc<PeersInner>);
+
+struct PeersInner {
+    access: Access,
+    port: u16,
+    runtime: runtime::Handle,
+    peers: Mutex<HashMap<SocketAddr, Arc<Peer>>>,
+}
+
+impl Peers {
+    /// Listens for other agents with the key in this folder, which is made if it is missing. `ask`
+    /// is told what they want; it returns false when this agent has ended.
+    ///
+    /// # Errors
+    /// If the key cannot be used, or no port or thread is left.
+    pub fn start(
+        folder: &Path,
+        ask: impl Fn(PartQuestion) -> bool + Send + Sync + 'static,
+    ) -> io::Result<Peers> {
+        let access = shared_key(&folder.join("agents.toml")).map_err(io::Error::other)?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let peers = Peers(Arc::new(PeersInner {
+            access: access.clone(),
+            port,
+            runtime: runtime.handle().clone(),
+            peers: Mutex::default(),
+        }));
+        let serve = async move {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let acceptor = SessionAcceptor::new(&access, Role::Agent);
+            serve(Listener::new(listener, acceptor, "the agent's port"), Arc::new(ask)).await;
+            io::Result::Ok(())
+        };
+        let run = move || {
+            if let Err(error) = runtime.block_on(serve) {
+                tracing::warn!("cannot listen for other agents: {error}");
+            }
+        };
+        thread::Builder::new().name("peers".to_owned()).spawn(run)?;
+        Ok(peers)
+    }
+
+    /// The port for other agents.
+    pub fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    /// What the agents of one user have in common, and no others.
+    pub fn group(&self) -> [u8; 32] {
+        self.0.access.fingerprint()
+    }
+
+    /// Takes a part from the agent at this address, in the background.
+    pub fn take(
+        &self,
+        from: SocketAddr,
+        wanted: PartWanted,
+        done: impl FnOnce(Result<Part, NoPart>) + Send + 'static,
+    ) {
+        let (peer, asked) = (self.0.peer(from), Instant::now());
+        let access = self.0.access.clone().moved_to("agents", &from.to_string());
+        self.0.runtime.spawn(async move {
+            let took = timeout(MAX_WAIT, peer.take(access, wanted, asked)).await;
+            let part = took.unwrap_or(Err(NoPart::Silent));
+            if let Err(why) = &part {
+                tracing::info!("no part of a file came from the agent at {from}: {why}");
+            }
+            done(part);
+        });
+    }
+}
+
+impl PeersInner {
+    fn peer(&self, address: SocketAddr) -> Arc<Peer> {
+        lock(&self.peers).entry(address).or_insert_with(|| Arc::new(Peer::new())).clone()
+    }
+}
+
+/// Why no part came from another agent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoPart {
+    /// The connection is not made yet. Later parts may come.
+    #[error("the connection is still being made")]
+    NotConnected,
+    /// The other agent says nothing.
+    #[error("it said nothing for {} ms", SILENCE.as_millis())]
+    Silent,
+    /// The file is changing.
+    #[error("its file is changing")]
+    Refused,
+    /// The other agent has closed the file.
+    #[error("it has closed the file")]
+    Closed,
+    /// The connection could not be made, or was lost.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// Another agent.
+struct Peer {
+    /// One for each connection that is allowed.
+    permits: Semaphore,
+    /// Connections that are not in use.
+    idle: Mutex<Vec<Session>>,
+    /// When the agent last failed to answer.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl Peer {
+    fn new() -> Self {
+        Peer {
+            permits: Semaphore::new(CONNECTIONS),
+            idle: Mutex::default(),
+            failed: Mutex::default(),
+        }
+    }
+
+    async fn take(
+        self: Arc<Self>,
+        access: Access,
+        wanted: PartWanted,
+        asked: Instant,
+    ) -> Result<Part, NoPart> {
+        let _permit = self.permits.acquire().await.expect("it is never closed");
+        // What waited behind a part that did not come does not wait as long again.
+        if lock(&self.failed).is_some_and(|failed| failed > asked) {
+            return Err(NoPart::Silent);
+        }
+        let idle = lock(&self.idle).pop();
+        let mut session = match idle {
+            Some(session) => session,
+            None => self.clone().connect(access).await?,
+        };
+        let part = ask_for(&mut session, wanted).await;
+        match &part {
+            Ok(_) | Err(NoPart::Refused | NoPart::Closed) => lock(&self.idle).push(session),
+            Err(_) => *lock(&self.failed) = Some(Instant::now()),
+        }
+        part
+    }
+
+    /// Makes a connection. If that takes long, the connection serves a later part.
+    async fn connect(self: Arc<Self>, access: Access) -> Result<Session, NoPart> {
+        let mut dialling = tokio::spawn(async move { dial(&access, Role::Agent).await });
+        match timeout(SILENCE, &mut dialling).await {
+            Ok(dialled) => Ok(dialled.unwrap_or_else(eyas_panics::resume)?),
+            Err(_) => {
+                tokio::spawn(async move {
+                    if let Ok(Ok(session)) = dialling.await {
+                        lock(&self.idle).push(session);
+                    }
+                });
+                Err(NoPart::NotConnected)
+            }
+        }
+    }
+}
+
+async fn ask_for(session: &mut Session, wanted: PartWanted) -> Result<Part, NoPart> {
+    session.writer.send(&[wanted]).await?;
+    loop {
+        let said = timeout(SILENCE, session.reader.next::<PartAnswer>()).await;
+        match said.map_err(|_| NoPart::Silent)??.pop() {
+            None | Some(PartAnswer::Wait) => {}
+            Some(PartAnswer::Part(part)) => return Ok(part),
+            Some(PartAnswer::Refused) => return Err(NoPart::Refused),
+            Some(PartAnswer::Closed) => return Err(NoPart::Closed),
+        }
+    }
+}
+
+fn lock<A>(mutex: &Mutex<A>) -> MutexGuard<'_, A> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The key of the user's agents. Of several agents that make it at the same time, one wins.
+fn shared_key(path: &Path) -> Result<Access, AccessError> {
+    match Access::load(path) {
+        Err(AccessError::Missing { .. }) => {
+            let own = path.with_extension(format!("{}.toml", std::process::id()));
+            Access::create("agents", "").save(&own)?;
+            // It fails if another agent was first, whose key then counts.
+            let _ = fs::hard_link(&own, path);
+            let _ = fs::remove_file(&own);
+            Access::load(path)
+        }
+        loaded => loaded,
+    }
+}
+
+/// Serves other agents until the future is dropped.
+async fn serve(
+    listener: Listener,
+    ask: Arc<impl Fn(PartQuestion) -> bool + Send + Sync + 'static>,
+) {
+    loop {
+        let greeting = listener.next().await;
+        let ask = ask.clone();
+        tokio::spawn(async move {
+            let ended = match greeting.await {
+                Ok((session, Role::Agent)) => answer(session, &*ask).await,
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ended {
+                tracing::debug!("{error}");
+            }
+        });
+    }
+}
+
+/// Answers another agent until it disconnects.
+async fn answer(
+    session: Session,
+    ask: &(impl Fn(PartQuestion) -> bool + Send + Sync),
+) -> Result<(), SessionError> {
+    let Session { mut reader, mut writer, .. } = session;
+    loop {
+        for wanted in reader.next::<PartWanted>().await? {
+            let (sender, open) = oneshot::channel();
+            if !ask((wanted, sender)) {
+                return Ok(());
+            }
+            let answer = match open.await {
+                Ok(Some(part)) => {
+                    let mut reading = spawn_blocking(move || read(&part));
+                    loop {
+                        match timeout(STEP, &mut reading).await {
+                            Ok(Ok(Some(part))) => break PartAnswer::Part(part),
+                            Ok(_) => break PartAnswer::Refused,
+                            Err(_) => writer.send(&[PartAnswer::Wait]).await?,
+                        }
+                    }
+                }
+                _ => PartAnswer::Closed,
+            };
+            writer.send(&[answer]).await?;
+        }
+    }
+}
+
+/// Waits until the agent has read a part into memory, and reads it from there.
+fn read(part: &OpenPart) -> Option<Part> {
+    let OpenPart { file, entry, extent } = part;
+    let before = PartFile::of(file, VersionOf::Kernel)?;
+    let (number, deadline) = (extent.offset / PIECE_BYTES, Instant::now() + MAX_WAIT);
+    loop {
+        let progress = entry.progress.load(Ordering::Acquire);
+        let is_coming = entry.is_of(before.device, before.inode)
+            && entry.piece(number).is_some_and(|piece| piece.ready_end() < extent.end());
+        if !is_coming || Instant::now() > deadline {
+            break;
+        }
+        wait(&entry.progress, progress, STEP);
+    }
+    let before = PartFile::of(file, VersionOf::Kernel)?;
+    let mut content = vec![0; usize::try_from(extent.size_bytes).ok()?];
+    file.read_exact_at(&mut content, extent.offset).ok()?;
+    let is_same = PartFile::of(file, VersionOf::Storage)? == before;
+    let PartFile { size_bytes, modified_ns, changed_ns, .. } = before;
+    (is_same && is_settled(changed_ns)).then_some(Part {
+        size_bytes,
+        modified_ns,
+        changed_ns,
+        content,
+    })
+}
+
+fn is_settled(changed_ns: u64) -> bool {
+    let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(changed_ns));
+    changed.is_some_and(|changed| changed.elapsed().is_ok_and(|passed| passed >= SETTLED))
+}
