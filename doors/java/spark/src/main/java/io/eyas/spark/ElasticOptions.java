@@ -4,7 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 import io.eyas.hadoop.EyasFileSystem;
-import io.eyas.hadoop.mapreduce.ElasticTextInputFormat;
+import io.eyas.hadoop.mapreduce.ElasticInputFormat;
 
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
@@ -40,21 +40,21 @@ record ElasticOptions(List<Path> paths, Map<String, String> settings) {
     private static final Map<String, String> KEYS = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
 
     static {
-        KEYS.put("scheduler", ElasticTextInputFormat.SCHEDULER_KEY);
-        KEYS.put("alpha", ElasticTextInputFormat.ALPHA_KEY);
-        KEYS.put("beta", ElasticTextInputFormat.BETA_KEY);
-        KEYS.put("minBlock", ElasticTextInputFormat.MIN_BLOCK_KEY);
-        KEYS.put("waves", ElasticTextInputFormat.WAVES_KEY);
-        KEYS.put(TASKS, ElasticTextInputFormat.TASKS_KEY);
-        KEYS.put("termMs", ElasticTextInputFormat.TERM_KEY);
-        KEYS.put("idleMs", ElasticTextInputFormat.IDLE_KEY);
+        KEYS.put("scheduler", ElasticInputFormat.SCHEDULER_KEY);
+        KEYS.put("alpha", ElasticInputFormat.ALPHA_KEY);
+        KEYS.put("beta", ElasticInputFormat.BETA_KEY);
+        KEYS.put("minBlock", ElasticInputFormat.MIN_BLOCK_KEY);
+        KEYS.put("waves", ElasticInputFormat.WAVES_KEY);
+        KEYS.put(TASKS, ElasticInputFormat.TASKS_KEY);
+        KEYS.put("termMs", ElasticInputFormat.TERM_KEY);
+        KEYS.put("idleMs", ElasticInputFormat.IDLE_KEY);
     }
 
     static ElasticOptions of(Map<String, String> given) {
         List<Path> paths = new ArrayList<>();
         Map<String, String> settings = new TreeMap<>();
-        settings.put(ElasticTextInputFormat.TERM_KEY, DEFAULT_TERM_MS);
-        settings.put(ElasticTextInputFormat.IDLE_KEY, DEFAULT_IDLE_MS);
+        settings.put(ElasticInputFormat.TERM_KEY, DEFAULT_TERM_MS);
+        settings.put(ElasticInputFormat.IDLE_KEY, DEFAULT_IDLE_MS);
         given.forEach(
                 (name, value) -> {
                     if (name.equalsIgnoreCase("path")) {
@@ -102,8 +102,8 @@ record ElasticOptions(List<Path> paths, Map<String, String> settings) {
     private static String checked(String name, String value) {
         long most =
                 switch (keyOf(name)) {
-                    case ElasticTextInputFormat.TASKS_KEY -> MAX_TASKS - 1;
-                    case ElasticTextInputFormat.TERM_KEY, ElasticTextInputFormat.IDLE_KEY ->
+                    case ElasticInputFormat.TASKS_KEY -> MAX_TASKS - 1;
+                    case ElasticInputFormat.TERM_KEY, ElasticInputFormat.IDLE_KEY ->
                             Integer.MAX_VALUE;
                     default -> 0;
                 };

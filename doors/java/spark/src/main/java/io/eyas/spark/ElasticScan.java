@@ -3,6 +3,7 @@ package io.eyas.spark;
 import io.eyas.EyasException;
 import io.eyas.EyasStatus;
 import io.eyas.hadoop.mapreduce.ElasticInput;
+import io.eyas.hadoop.mapreduce.ElasticInputFormat;
 import io.eyas.hadoop.mapreduce.ElasticSplit;
 import io.eyas.hadoop.mapreduce.ElasticTextInputFormat;
 
@@ -115,7 +116,7 @@ final class ElasticScan implements Batch, SupportsReportStatistics {
         Job job = Job.getInstance(ElasticOptions.configuration());
         FileInputFormat.setInputPaths(job, options.paths().toArray(Path[]::new));
         configuration = job.getConfiguration();
-        configuration.setInt(ElasticTextInputFormat.TASKS_KEY, usualTasks());
+        configuration.setInt(ElasticInputFormat.TASKS_KEY, usualTasks());
         options.settings().forEach(configuration::set);
         ScanRun.collectMany();
         ElasticInput input = new ElasticTextInputFormat().openInput(job);

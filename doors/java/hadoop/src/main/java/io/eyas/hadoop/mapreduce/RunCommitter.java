@@ -74,7 +74,7 @@ final class RunCommitter extends PathOutputCommitter
      * Ends the run. If that fails, the job is over all the same, and the run is forgotten later.
      */
     private static void end(JobContext job) {
-        String address = job.getConfiguration().get(ElasticTextInputFormat.RUN_KEY, "");
+        String address = job.getConfiguration().get(ElasticInputFormat.RUN_KEY, "");
         if (address.isEmpty()) {
             return;
         }
@@ -93,7 +93,7 @@ final class RunCommitter extends PathOutputCommitter
             LOG.warn(
                     "the run {} of the job's input has not ended: its node forgets it after {}",
                     address,
-                    ElasticTextInputFormat.IDLE_KEY,
+                    ElasticInputFormat.IDLE_KEY,
                     failure);
         }
     }

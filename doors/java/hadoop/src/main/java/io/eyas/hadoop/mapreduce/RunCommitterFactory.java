@@ -18,7 +18,7 @@ import java.io.IOException;
 /**
  * Makes committers of jobs over elastic blocks. Another factory makes the committer itself; at the
  * end of the job, it also ends the run of the job's input. Without this factory, the run is
- * forgotten after {@link ElasticTextInputFormat#IDLE_KEY}.
+ * forgotten after {@link ElasticInputFormat#IDLE_KEY}.
  *
  * <p>An output on {@code eyas://} has Hadoop's manifest committer, because a folder of eyas does
  * not move at once. Another output has the committer that Hadoop would choose by itself.

@@ -1,5 +1,7 @@
 package io.eyas.hadoop.mapreduce;
 
+import static io.eyas.hadoop.mapreduce.ElasticJobs.configuration;
+
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -20,15 +22,12 @@ import org.apache.hadoop.io.Text;
 import org.apache.hadoop.mapreduce.InputFormat;
 import org.apache.hadoop.mapreduce.InputSplit;
 import org.apache.hadoop.mapreduce.Job;
+import org.apache.hadoop.mapreduce.MRJobConfig;
 import org.apache.hadoop.mapreduce.Mapper;
 import org.apache.hadoop.mapreduce.RecordReader;
-import org.apache.hadoop.mapreduce.TaskAttemptContext;
-import org.apache.hadoop.mapreduce.TaskAttemptID;
-import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
 import org.apache.hadoop.mapreduce.lib.input.TextInputFormat;
 import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat;
 import org.apache.hadoop.mapreduce.lib.reduce.IntSumReducer;
-import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -41,7 +40,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Set;
 import java.util.StringTokenizer;
+import java.util.TreeSet;
 import java.util.zip.GZIPOutputStream;
 
 /** Jobs over elastic blocks give what they give over splits. */
@@ -100,25 +101,10 @@ class ElasticTextInputFormatTest {
         }
     }
 
-    private static Configuration configuration(String scheduler) {
-        Configuration configuration = new Configuration();
-        configuration.set(ElasticTextInputFormat.SCHEDULER_KEY, scheduler);
-        configuration.setInt(ElasticTextInputFormat.TASKS_KEY, 4);
-        configuration.setInt("mapreduce.local.map.tasks.maximum", 3);
-        configuration.set("mapreduce.framework.name", "local");
-        configuration.set("hadoop.tmp.dir", System.getProperty("java.io.tmpdir") + "/hadoop");
-        configuration.set(
-                "mapreduce.outputcommitter.factory.class", RunCommitterFactory.class.getName());
-        return configuration;
-    }
-
     @SuppressWarnings("rawtypes") // As Job takes it.
     private static Job job(Configuration configuration, Class<? extends InputFormat> format)
             throws IOException {
-        Job job = Job.getInstance(configuration);
-        job.setInputFormatClass(format);
-        FileInputFormat.addInputPath(job, INPUT);
-        return job;
+        return ElasticJobs.job(configuration, format, INPUT);
     }
 
     /** What word count writes. */
@@ -134,11 +120,7 @@ class ElasticTextInputFormatTest {
         job.setOutputValueClass(IntWritable.class);
         Path output = new Path("eyas://default/tests/elastic/out-" + name);
         FileOutputFormat.setOutputPath(job, output);
-        assertTrue(job.waitForCompletion(false));
-        String run = job.getConfiguration().get(ElasticTextInputFormat.RUN_KEY);
-        if (run != null) {
-            assertThrows(IOException.class, () -> files.joinRun(run), "the committer ends the run");
-        }
+        ElasticJobs.complete(job, files);
         StringBuilder all = new StringBuilder();
         for (FileStatus part : files.globStatus(new Path(output, "part-*"))) {
             byte[] content = new byte[(int) part.getLen()];
@@ -160,7 +142,7 @@ class ElasticTextInputFormatTest {
             assertEquals(expected, found, scheduler);
         }
         Configuration lean = configuration("lean");
-        lean.set(ElasticTextInputFormat.ALPHA_KEY, "0.7");
+        lean.set(ElasticInputFormat.ALPHA_KEY, "0.7");
         assertEquals(expected, counted(lean, ElasticTextInputFormat.class, "alpha"));
     }
 
@@ -170,12 +152,7 @@ class ElasticTextInputFormatTest {
 
     private static RecordReader<LongWritable, Text> attempt(Job job, InputSplit split)
             throws Exception {
-        TaskAttemptContext context =
-                new TaskAttemptContextImpl(job.getConfiguration(), new TaskAttemptID());
-        RecordReader<LongWritable, Text> reader =
-                new ElasticTextInputFormat().createRecordReader(split, context);
-        reader.initialize(split, context);
-        return reader;
+        return ElasticJobs.attempt(new ElasticTextInputFormat(), job, split);
     }
 
     /** Reads up to this number of lines. Returns whether there may be more. */
@@ -205,11 +182,8 @@ class ElasticTextInputFormatTest {
         List<String> lines = new ArrayList<>();
         TextInputFormat format = new TextInputFormat();
         for (InputSplit split : format.getSplits(job)) {
-            TaskAttemptContext context =
-                    new TaskAttemptContextImpl(job.getConfiguration(), new TaskAttemptID());
             try (RecordReader<LongWritable, Text> reader =
-                    format.createRecordReader(split, context)) {
-                reader.initialize(split, context);
+                    ElasticJobs.attempt(format, job, split)) {
                 read(reader, Integer.MAX_VALUE, lines);
             }
         }
@@ -259,14 +233,35 @@ class ElasticTextInputFormatTest {
     }
 
     @Test
+    void theConfigurationNamesTheFileOfALine() throws Exception {
+        Job job = job(configuration("lean"), ElasticTextInputFormat.class);
+        Set<String> found = new TreeSet<>();
+        for (InputSplit split : splits(job)) {
+            try (RecordReader<LongWritable, Text> reader = attempt(job, split)) {
+                while (reader.nextKeyValue()) {
+                    String file = job.getConfiguration().get(MRJobConfig.MAP_INPUT_FILE);
+                    found.add(new Path(file).getName() + " " + reader.getCurrentValue());
+                }
+            }
+        }
+        assertEquals(LINES + 6, found.size());
+        assertTrue(found.contains("lines.txt line 0 of 0"));
+        assertTrue(found.contains("dos.txt two"));
+        assertTrue(found.contains("packed.txt.gz packed one"));
+        try (EyasRun run = files.joinRun(job.getConfiguration().get(ElasticInputFormat.RUN_KEY))) {
+            run.end();
+        }
+    }
+
+    @Test
     void wrongConfigurationsAreRefused() throws Exception {
         for (List<String> wrong :
                 Arrays.asList(
-                        List.of(ElasticTextInputFormat.SCHEDULER_KEY, "best", "not a scheduler"),
-                        List.of(ElasticTextInputFormat.ALPHA_KEY, "2", "from 0 to 1"),
-                        List.of(ElasticTextInputFormat.WAVES_KEY, "2", "of multiwave only"),
-                        List.of(ElasticTextInputFormat.TASKS_KEY, "0", "from 1 on"),
-                        List.of(ElasticTextInputFormat.TERM_KEY, "1", "a term of 1 ms"),
+                        List.of(ElasticInputFormat.SCHEDULER_KEY, "best", "not a scheduler"),
+                        List.of(ElasticInputFormat.ALPHA_KEY, "2", "from 0 to 1"),
+                        List.of(ElasticInputFormat.WAVES_KEY, "2", "of multiwave only"),
+                        List.of(ElasticInputFormat.TASKS_KEY, "0", "from 1 on"),
+                        List.of(ElasticInputFormat.TERM_KEY, "1", "a term of 1 ms"),
                         List.of("textinputformat.record.delimiter", ";", "TextInputFormat"))) {
             Configuration configuration = configuration("lean");
             configuration.set(wrong.get(0), wrong.get(1));

@@ -412,10 +412,10 @@ class RunCommitterFactoryTest {
         Job job = Job.getInstance(configuration);
         FileInputFormat.addInputPath(job, input);
         new ElasticTextInputFormat().getSplits(job);
-        for (String key : List.of(FileInputFormat.INPUT_DIR, ElasticTextInputFormat.RUN_KEY)) {
+        for (String key : List.of(FileInputFormat.INPUT_DIR, ElasticInputFormat.RUN_KEY)) {
             configuration.set(key, job.getConfiguration().get(key));
         }
-        return configuration.get(ElasticTextInputFormat.RUN_KEY);
+        return configuration.get(ElasticInputFormat.RUN_KEY);
     }
 
     /** Fails at a line in the middle of the input. */
@@ -451,7 +451,7 @@ class RunCommitterFactoryTest {
         FileOutputFormat.setOutputPath(job, new Path(FOLDER, "of-a-job"));
         assertFalse(job.waitForCompletion(false));
         assertEquals(0, files.listStatus(new Path(FOLDER, "of-a-job")).length);
-        String run = job.getConfiguration().get(ElasticTextInputFormat.RUN_KEY);
+        String run = job.getConfiguration().get(ElasticInputFormat.RUN_KEY);
         assertThrows(IOException.class, () -> ((io.eyas.hadoop.EyasFileSystem) files).joinRun(run));
     }
 }
