@@ -3,7 +3,6 @@ package io.eyas.hadoop.mapreduce;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.eyas.EyasClient;
@@ -216,10 +215,11 @@ class ElasticPieceInputFormatTest {
                     String[] words = place.toString().split(" ");
                     Path file = new Path(words[1]);
                     assertEquals(input, file.getParent());
-                    byte[] before =
-                            found.computeIfAbsent(file.getName(), name -> new TreeMap<>())
-                                    .put(Long.parseLong(words[0]), piece.copyBytes());
-                    assertNull(before, "a piece that came twice: " + place);
+                    SortedMap<Long, byte[]> others =
+                            found.computeIfAbsent(file.getName(), name -> new TreeMap<>());
+                    long offset = Long.parseLong(words[0]);
+                    assertFalse(others.containsKey(offset), "a piece that came twice: " + place);
+                    others.put(offset, piece.copyBytes());
                 }
             }
         }
