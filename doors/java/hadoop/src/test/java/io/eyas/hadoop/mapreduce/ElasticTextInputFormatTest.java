@@ -244,7 +244,7 @@ class ElasticTextInputFormatTest {
                 }
             }
         }
-        assertEquals(LINES + 6, found.size());
+        assertEquals(expected().size(), found.size());
         assertTrue(found.contains("lines.txt line 0 of 0"));
         assertTrue(found.contains("dos.txt two"));
         assertTrue(found.contains("packed.txt.gz packed one"));
