@@ -8,7 +8,8 @@ eight processes, each with its own file. Process p of N reads blocks p, p + N, p
 granularity, and checks every word.
 
 The disk is emulated (`dev/src/bin/slow-disk`). With several --nodes, the disk has several mounts,
-each like a node with its own kernel. Measured side by side: one sequential reader, which shows what
+each like a node with its own kernel and its own agent, and a coordinator runs; agents reach each
+other over this machine's loopback. Measured side by side: one sequential reader, which shows what
 the disk can do; plain calls; MPI-IO with two phases and with data sieving, which need modified
 programs; plain calls on ext4 on a block device on the same disk, with mq-deadline and with BFQ; and
 plain calls under `eyas io run` with its default policy (`eyas`) or another one (`--peers "eyas
@@ -34,7 +35,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testbed"))
 import plot
-from coordinated import Agent, is_coordinated
+from coordinated import Agents, is_coordinated
 from decomposition import Outcome, build, together
 from slow_disk import (
     NEEDED_BY_DEVICE,
@@ -216,12 +217,12 @@ class Bench:
 
     def coordinated(self, rules: str | None, block: int, share: float) -> Outcome:
         """The same under `eyas io run`."""
-        agent = Agent(self.disk.folder, rules)
+        with Agents(self.disk.folder, rules, self.disk.mounts) as agents:
 
-        def commands(application: Application, size: int, block: int) -> list[list[object]]:
-            return self.on_nodes(application, size, block, agent.before)
+            def commands(application: Application, size: int, block: int) -> list[list[object]]:
+                return self.on_nodes(application, size, block, agents.before)
 
-        return replace(self.once(commands, block, share), waits=agent.waits())
+            return replace(self.once(commands, block, share), waits=agents.waits())
 
     def cell(self, once: Once, block: int) -> list[Outcome]:
         """Runs a cell repeatedly, over as much of the files as it can read in the time."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,33 +30,62 @@ class Waits:
         return self.longest_s / self.mean_s if self.mean_s else 1.0
 
 
-class Agent:
-    """An agent with its own home folder, so that it serves only the programs of one run."""
+class Agents:
+    """An agent for each node, a mount, with a home folder of their own, so that they serve only the
+    programs of one run. Of several nodes, a coordinator orders the requests.
+    """
 
-    def __init__(self, folder: Path, rules: str | None) -> None:
-        """Starts the agent and waits until it runs. `rules` is the content of its file of rules;
-        None: it has none.
+    def __init__(self, folder: Path, rules: str | None, mounts: Sequence[Path]) -> None:
+        """`rules` is the content of their file of rules; None: there is none. The disk's kernel
+        knows the versions of its files, so several nodes may pass parts on.
         """
-        home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
-        (home / "io").mkdir()
+        self.home = Path(tempfile.mkdtemp(prefix="home-", dir=folder))
+        self.mounts = mounts
+        self.coordinator: subprocess.Popen[bytes] | None = None
+        (self.home / "io").mkdir()
+        rules = (rules or "") + ("default.share = true\n" if len(mounts) > 1 else "")
         if rules:
-            (home / "io" / "rules.toml").write_text(rules)
-        self.words = [
+            (self.home / "io" / "rules.toml").write_text(rules)
+
+    def __enter__(self) -> Agents:
+        """Starts them, and waits until they run."""
+        if len(self.mounts) > 1:
+            words = [*self.words(self.mounts[0]), "serve", "--listen", "127.0.0.1:0"]
+            self.coordinator = subprocess.Popen(
+                [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+            assert self.coordinator.stdout
+            if self.coordinator.stdout.readline() != b"ready\n":
+                raise SlowDiskError("the coordinator does not start")
+        for mount in self.mounts:
+            run(*self.words(mount), "run", "--", "true")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the coordinator. The agents end by themselves."""
+        if self.coordinator:
+            self.coordinator.terminate()
+            self.coordinator.wait(DEADLINE_S)
+
+    def words(self, mount: Path) -> list[object]:
+        """The words of `eyas io` on a node."""
+        own = self.home / f"run-{mount.name}"
+        own.mkdir(mode=0o700, exist_ok=True)
+        return [
             "env",
             "--unset=EYAS_ACCESS",
-            f"EYAS_HOME={home}",
-            f"XDG_RUNTIME_DIR={home}",
+            f"EYAS_HOME={self.home}",
+            f"XDG_RUNTIME_DIR={own}",
             eyas(),
             "io",
         ]
-        run(*self.words, "run", "--", "true")
 
-    def before(self, path: Path) -> list[object]:
-        """Words in front of a program's command that order files below the path."""
-        return [*self.words, "run", "--path", path, "--"]
+    def before(self, mount: Path) -> list[object]:
+        """Words in front of a program's command that order files of the node's mount."""
+        return [*self.words(mount), "run", "--path", mount, "--"]
 
     def waits(self) -> Waits:
-        """Waiting times since the agent was started. Afterwards the agent no longer reads ahead."""
+        """Waiting times since they were started. Afterwards they no longer read ahead."""
         deadline = time.monotonic() + DEADLINE_S
         while any(storage["queued"] or storage["outstanding"] for storage in self.storages()):
             if time.monotonic() > deadline:
@@ -72,8 +102,8 @@ class Agent:
         )
 
     def storages(self) -> list[dict[str, Any]]:
-        """Its status by storage."""
-        status = json.loads(run(*self.words, "status", "--json"))
+        """Their status by storage."""
+        status = json.loads(run(*self.words(self.mounts[0]), "status", "--json"))
         return list(status["io"]["storages"])
 
 

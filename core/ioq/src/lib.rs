@@ -22,8 +22,9 @@
 //!   after the other, in the order of offsets. Each [`Grant`] is one client's turn. A grant that is
 //!   not completed within its lease is revoked.
 //!
-//! Two separate questions are decided beside it. [`Bypass`]: does ordering the requests of a storage
-//! pay at all? [`SharedParts`]: which client reads a part of a file that several clients read?
+//! Two separate questions are decided beside it. [`Bypass`]: does ordering the requests of a
+//! storage pay at all? [`SharedParts`]: which client reads a part of a file that several clients
+//! read?
 
 #![no_std]
 #![forbid(unsafe_code)]

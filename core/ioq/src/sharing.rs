@@ -15,9 +15,9 @@ use crate::event::{ClientId, Request, RequestId, ServerId};
 /// Parts whose readers are remembered; of more, the one that was asked for longest ago is
 /// forgotten.
 const MAX_PARTS: usize = 1 << 16;
-/// A reader is assumed to have a part in memory for this long after the last client has asked for
-/// it.
-const KEPT_US: u64 = 5_000_000;
+/// A reader is assumed to have a part in memory, or to be about to read it, for this long after the
+/// last client has asked for it.
+const KEPT_US: u64 = 20_000_000;
 
 /// Where a client gets a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,9 @@ impl SharedParts {
         let of_file = self.parts.range((server, file, 0)..=(server, file, u64::MAX));
         let of_client = of_file.filter(|(_, reader)| reader.client == client);
         let closed: Vec<_> = of_client.map(|(name, _)| *name).collect();
-        closed.iter().for_each(|name| drop(self.remove(name)));
+        for name in &closed {
+            self.remove(name);
+        }
     }
 
     /// A client has disconnected.
@@ -114,7 +116,9 @@ impl SharedParts {
     fn forget(&mut self, is_it: impl Fn(&PartName, &PartReader) -> bool) {
         let forgotten = self.parts.iter().filter(|(name, reader)| is_it(name, reader));
         let forgotten: Vec<_> = forgotten.map(|(name, _)| *name).collect();
-        forgotten.iter().for_each(|name| drop(self.remove(name)));
+        for name in &forgotten {
+            self.remove(name);
+        }
     }
 
     fn forget_old(&mut self, now_us: u64) {

@@ -18,7 +18,7 @@ use eyas_session::Access;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use thiserror::Error;
 
-use crate::agent::peers::Peers;
+use crate::agent::peers::AgentPeers;
 use crate::coordinator_link;
 use crate::protocol::{IoStatus, StorageConfigs};
 use crate::request_tracker::RequestTracker;
@@ -149,7 +149,8 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
         OrderedBy::Agent(rules) => (RequestTracker::local(rules.clone()), None),
         OrderedBy::Coordinator { access, keys } => {
             let ask = tell.clone();
-            let peers = Peers::start(keys, move |asked| ask(core::AgentMessage::PartWanted(asked)));
+            let peers =
+                AgentPeers::start(keys, move |asked| ask(core::AgentMessage::PartWanted(asked)));
             let peers = peers
                 .inspect_err(|error| tracing::warn!("reads alone, without other agents: {error}"))
                 .ok();

@@ -48,7 +48,9 @@ pub(crate) fn keep(
             if let Ok(session) = dial(&access, Role::Agent).await {
                 let (sender, queue) = mpsc::unbounded_channel();
                 let can_share = session.minor >= MINOR_OF_SHARED;
-                let own = if session.is_local { own_address() } else { session.local.ip() };
+                let local = session.local.ip();
+                let is_here = session.is_local || local.is_loopback();
+                let own = if is_here { own_address() } else { local };
                 tell(LinkEvent::Changed(Some(CoordinatorLink { sender, can_share, own })));
                 if let Err(error) = carry(session, queue, &tell).await {
                     tracing::info!("lost the session with the coordinator: {error}");

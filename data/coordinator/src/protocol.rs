@@ -85,6 +85,9 @@ pub(crate) enum ToAgent {
     /// The agent at this address has the part, or will have it; report nothing. Answers only
     /// [`ToCoordinator::AskShared`].
     Elsewhere { request: u64, address: SocketAddr },
+    /// Whether parts of the storage's files are passed on, by a rule. Only for agents that have
+    /// sent [`ToCoordinator::Agent`].
+    Sharing { storage: u32, is_on: bool },
 }
 
 /// The configuration of each storage, by name.

@@ -13,7 +13,7 @@ use crate::protocol::{
     AgentRequest, IoStatus, MAX_STORAGES, StorageConfigs, ToAgent, ToCoordinator,
 };
 use crate::rules::Rules;
-use crate::storage_name::shared_name;
+use crate::storage_name::{has_versions, shared_name};
 
 /// The only client of this process's own decider.
 const CLIENT: ClientId = ClientId(0);
@@ -44,6 +44,8 @@ pub(crate) struct RequestTracker {
     bypassed: BTreeSet<StorageLocation>,
     /// Storages that the coordinator always wants ordered.
     always: BTreeSet<u32>,
+    /// Storages, and whether parts of their files are passed on.
+    sharing: BTreeMap<u32, bool>,
     decisions: Vec<(RequestId, Decision)>,
 }
 
@@ -84,6 +86,7 @@ impl RequestTracker {
             grants: BTreeMap::new(),
             bypassed: BTreeSet::new(),
             always: BTreeSet::new(),
+            sharing: BTreeMap::new(),
             decisions: Vec::new(),
         }
     }
@@ -93,9 +96,14 @@ impl RequestTracker {
         !matches!(self.decider, Decider::Remote { link: None })
     }
 
-    /// Whether another agent may have what is asked for.
-    pub fn can_share(&self) -> bool {
-        matches!(&self.decider, Decider::Remote { link: Some(link) } if link.can_share)
+    /// Whether agents pass parts of a storage's files on to each other.
+    pub fn can_share(&mut self, location: &StorageLocation) -> bool {
+        let is_possible =
+            matches!(&self.decider, Decider::Remote { link: Some(link) } if link.can_share);
+        let storage = if is_possible { self.storage(location.clone()) } else { None };
+        storage.is_some_and(|storage| {
+            *self.sharing.entry(storage).or_insert_with(|| has_versions(location))
+        })
     }
 
     /// The coordinator has been connected or lost. A new coordinator knows nothing: requests to the
@@ -106,6 +114,7 @@ impl RequestTracker {
             self.storages.clear();
             self.names.clear();
             self.always.clear();
+            self.sharing.clear();
             // The first request of each grant has already proceeded.
             let went: BTreeSet<RequestId> = std::mem::take(&mut self.grants)
                 .values()
@@ -136,7 +145,7 @@ impl RequestTracker {
     pub fn closed(&self, location: &StorageLocation, file: StorageFileId) {
         if let (Decider::Remote { link }, Some(storage)) =
             (&self.decider, self.storages.get(location).copied())
-            && self.can_share()
+            && self.sharing.get(&storage) == Some(&true)
         {
             send(link, ToCoordinator::Closed { storage, file });
         }
@@ -321,6 +330,7 @@ impl RequestTracker {
             }
             ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
             ToAgent::MustOrder { storage } => drop(self.always.insert(storage)),
+            ToAgent::Sharing { storage, is_on } => drop(self.sharing.insert(storage, is_on)),
             ToAgent::Alive | ToAgent::Status(_) | ToAgent::Configs(_) => {}
         }
     }

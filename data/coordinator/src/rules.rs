@@ -87,6 +87,9 @@ struct RulesFields {
 pub struct StorageRules {
     /// Never bypass the storage.
     pub always: bool,
+    /// Whether agents pass parts of its files on to each other; by default, only where the type of
+    /// the file system permits it.
+    pub share: Option<bool>,
     /// Policy that chooses the next run.
     #[serde(deserialize_with = "policy")]
     pub policy: Option<Policy>,
@@ -192,6 +195,7 @@ impl Rules {
         let by = by.settled(before.policy.unwrap_or(Config::default().policy))?;
         let default = StorageRules {
             always: by.always || before.always,
+            share: by.share.or(before.share),
             policy: by.policy.or(before.policy),
             max_run: by.max_run.or(before.max_run),
             concurrency: by.concurrency.or(before.concurrency),
@@ -231,6 +235,12 @@ impl Rules {
             || treatments.into_iter().flatten().any(|said| said.always || has_rates(said))
     }
 
+    /// Whether agents pass parts of a storage's files on to each other, if a rule says so.
+    pub(crate) fn shares(&self, name: &str) -> Option<bool> {
+        let own = self.storages.get(name).and_then(|said| said.share);
+        own.or(self.default.share)
+    }
+
     /// Names of the classes.
     pub(crate) fn class_names(&self) -> BTreeMap<ClassId, String> {
         let named = self.classes.iter().map(|(id, class)| (*id, class.name.clone()));
@@ -256,6 +266,7 @@ impl StorageRules {
     fn apply(&self, config: &mut Config) {
         let StorageRules {
             always: _,
+            share: _,
             policy,
             patience: _,
             junction: _,

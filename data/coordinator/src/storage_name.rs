@@ -10,6 +10,18 @@ const SHARED: &[&str] = &[
     "ocfs2", "gfs2", "afs", "9p",
 ];
 
+/// Types of file systems whose files have the same numbers and times on every node, and whose
+/// kernel knows the present ones when a file is opened. High-level FUSE file systems number files
+/// in the order in which a node looks at them.
+const NUMBERED: &[&str] = &["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "ocfs2", "gfs2"];
+
+/// Whether the number of a file is the same on all nodes, and its times tell its version.
+pub(crate) fn has_versions(location: &StorageLocation) -> bool {
+    let StorageLocation::Device(device) = location else { return false };
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mount(&mounts, &number(*device)).is_some_and(|(kind, _)| NUMBERED.contains(&kind))
+}
+
 /// Name of a storage, the same on all nodes that share it.
 pub(crate) fn shared_name(location: &StorageLocation) -> String {
     match location {
@@ -21,7 +33,7 @@ pub(crate) fn shared_name(location: &StorageLocation) -> String {
 /// Mount source of a device: `server:/export` for NFS. The source of a node's own disk, or the
 /// device number if there is no source, gets the node's name in front.
 fn name(device: u64) -> String {
-    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let number = number(device);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let of_node =
         |source: &str| format!("{}:{source}", rustix::system::uname().nodename().to_string_lossy());
@@ -30,6 +42,11 @@ fn name(device: u64) -> String {
         Some((_, source)) => of_node(source),
         None => of_node(&number),
     }
+}
+
+/// Number of a device, as the kernel writes it.
+fn number(device: u64) -> String {
+    format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
 /// Type and source of a device, from `/proc/self/mountinfo` (proc(5)).

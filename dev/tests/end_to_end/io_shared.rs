@@ -45,12 +45,17 @@ struct Shared {
 
 impl Shared {
     fn new(megabytes: usize, nodes: usize, options: &[&str]) -> Option<Shared> {
+        let rules = "default.always = true\ndefault.share = true\n";
+        Shared::with_rules(megabytes, nodes, options, rules)
+    }
+
+    fn with_rules(megabytes: usize, nodes: usize, options: &[&str], rules: &str) -> Option<Shared> {
         let home = Home::new();
         let disk = SlowDisk::new(&home).filter(|_| can_use(&["python3"]))?;
         let file = numbered(&disk, "file", megabytes);
         let mount = |node| disk.mount(&format!("node-{node}"), options);
         let nodes = (0..nodes).map(mount).collect();
-        let rules = home.write("rules.toml", "default.always = true\n");
+        let rules = home.write("rules.toml", rules);
         let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
         wait_until_settled(&file);
         Some(Shared { order, nodes, disk, file, megabytes })
@@ -111,6 +116,32 @@ fn a_file_that_three_nodes_read_crosses_the_storage_once() {
     assert!((1.0..2.0).contains(&sent), "the disk has sent the file {sent} times");
 }
 
+/// Reads the whole file in pieces of 3 MiB, and checks every word.
+const LARGE: &str = "
+import array, os, sys
+file, place = os.open(sys.argv[1], os.O_RDONLY), 0
+while piece := os.read(file, 3 << 20):
+    words = array.array('I', piece)
+    assert words == array.array('I', range(place, place + len(words))), place
+    place += len(words)
+assert place * 4 == os.fstat(file).st_size
+";
+
+#[test]
+fn reads_over_several_parts_cross_the_storage_once() {
+    let Some(shared) = Shared::new(24, 3, &SLOW) else { return };
+    ends_well((0..3).map(|node| shared.python(node, LARGE, &[]).spawn().unwrap()).collect());
+    let sent = shared.times_sent();
+    assert!((1.0..2.0).contains(&sent), "the disk has sent the file {sent} times");
+}
+
+#[test]
+fn without_a_rule_nodes_of_a_file_system_without_versions_read_alone() {
+    let Some(shared) = Shared::with_rules(8, 2, &SLOW, "default.always = true\n") else { return };
+    ends_well((0..2).map(|node| shared.python(node, WHOLE, &[]).spawn().unwrap()).collect());
+    assert!(shared.times_sent() >= 2.0, "a node has taken parts");
+}
+
 #[test]
 fn interleaved_blocks_of_several_nodes_cross_the_storage_once() {
     let Some(shared) = Shared::new(24, 3, &SLOW) else { return };
@@ -122,11 +153,35 @@ fn interleaved_blocks_of_several_nodes_cross_the_storage_once() {
     assert!((1.0..2.0).contains(&sent), "the disk has sent the file {sent} times");
 }
 
+/// Reads the first block again and again until its first word is another one.
+const UNTIL_CHANGED: &str = "
+import array, os, sys, time
+file, first = os.open(sys.argv[1], os.O_RDONLY), array.array('I', [1])
+for offset in range(0, os.fstat(file).st_size, 64 << 10):
+    os.pread(file, 64 << 10, offset)
+deadline = time.monotonic() + 60
+while array.array('I', os.pread(file, 4096, 4096))[0] == 1024:
+    assert time.monotonic() < deadline, 'it reads what was there before'
+    time.sleep(0.01)
+";
+
 #[test]
-fn a_file_that_changes_is_read_as_it_is_now() {
+fn a_program_that_has_parts_of_a_file_sees_its_change() {
+    let Some(shared) = Shared::new(16, 2, &["--seek-ms", "1"]) else { return };
+    let readers: Vec<_> =
+        (0..2).map(|node| shared.python(node, UNTIL_CHANGED, &[]).spawn().unwrap()).collect();
+    wait_until("the disk has sent the file", || shared.times_sent() >= 1.0);
+    let mut content = fs::read(&shared.file).unwrap();
+    content.reverse();
+    fs::write(&shared.file, content).unwrap();
+    ends_well(readers);
+}
+
+#[test]
+fn a_file_that_has_changed_is_read_as_it_is_now() {
     let Some(shared) = Shared::new(16, 2, &["--seek-ms", "1"]) else { return };
     ends_well((0..2).map(|node| shared.python(node, WHOLE, &[]).spawn().unwrap()).collect());
-    // The same size, other content: parts of the version before are still on the boards.
+    // The same size, other content.
     let negative = (0..16 * MEGABYTE as u32 / 4).flat_map(|word| (!word).to_le_bytes());
     fs::write(&shared.file, negative.collect::<Vec<_>>()).unwrap();
     // Until then, the kernel of each node may take the file to be unchanged.

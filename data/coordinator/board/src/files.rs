@@ -21,8 +21,8 @@ pub struct CachedFile {
     /// until the entry is freed.
     pub users: AtomicU32,
     pieces: [AtomicU64; MAX_PIECES],
-    /// For each piece, 0, or the number of its slot in the board's parts, plus 1: the piece is not in
-    /// the page cache.
+    /// For each piece, 0, or the number of its slot in the board's parts, plus 1: the piece is not
+    /// in the page cache.
     slots: [AtomicU32; MAX_PIECES],
 }
 

@@ -2,10 +2,10 @@
 //!
 //! A program that is about to read from shared storage looks here first. Bytes that the agent has
 //! brought into the kernel's page cache can be read at once; for bytes that are being read ahead
-//! the program waits. Bytes that came from another node, where they were read from the same storage,
-//! are copied from here ([`PartSlot`]). Otherwise the program takes a [`Seat`], writes down its
-//! request, rings the agent's bell and waits for the answer. A board that is torn or abandoned costs
-//! order, never a byte.
+//! the program waits. Bytes that came from another node, where they were read from the same
+//! storage, are copied from here ([`PartSlot`]). Otherwise the program takes a [`Seat`], writes
+//! down its request, rings the agent's bell and waits for the answer. A board that is torn or
+//! abandoned costs order, never a byte. Programs cannot write the parts, from which others copy.
 //!
 //! Programs keep no descriptor for the board: it is mapped once, and the socket over which it came
 //! is closed. All fields are atomics, valid with any bits, because every process of the user may
@@ -18,7 +18,7 @@ use core::time::Duration;
 pub use crate::bypassed::{BypassedStorage, CallTimes, MAX_BYPASSED};
 pub use crate::files::{CachedFile, FilePiece};
 #[cfg(not(loom))]
-pub use crate::map::{make, map};
+pub use crate::map::{make, map, map_for_program};
 pub use crate::page_cache::is_cached;
 #[cfg(not(loom))]
 pub use crate::part_file::VersionOf;

@@ -5,7 +5,7 @@ use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::io::{Errno, Result};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
 
 use crate::Board;
 
@@ -37,6 +37,19 @@ pub fn map(memory: impl AsFd) -> Result<&'static Board> {
     // seal keeps memory behind it. A board consists of atomics only; all bits are valid for them,
     // also when other processes write.
     Ok(unsafe { &*place.cast::<Board>() })
+}
+
+/// The same for a program, which can write neither parts nor, by mistake, what other programs copy
+/// from them.
+///
+/// # Errors
+/// As those of [`map`].
+pub fn map_for_program(memory: impl AsFd) -> Result<&'static Board> {
+    let board = map(memory)?;
+    let parts = core::ptr::from_ref(&board.parts).cast_mut().cast();
+    // SAFETY: the parts begin and end at pages of the mapping, and nothing here writes to them.
+    unsafe { mprotect(parts, size_of_val(&board.parts), MprotectFlags::READ)? };
+    Ok(board)
 }
 
 /// A board that only this process has.

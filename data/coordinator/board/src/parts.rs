@@ -63,7 +63,7 @@ impl PartSlot {
     pub fn copy(&self, file: &PartFile, number: u64, from: usize, into: &mut [u8]) -> Option<()> {
         let sequence = self.sequence.load(Ordering::Acquire);
         let to = from.checked_add(into.len())?;
-        let is_it = sequence % 2 == 0
+        let is_it = sequence.is_multiple_of(2)
             && self.number.load(Ordering::Relaxed) == number
             && to as u64 <= self.length.load(Ordering::Relaxed).min(SLOT_BYTES as u64)
             && self

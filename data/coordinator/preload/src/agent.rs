@@ -119,7 +119,7 @@ fn attach() -> Option<&'static Board> {
     let (memory, number) = introduce()?;
     NUMBER.store(number, Ordering::Relaxed);
     OWN_NUMBER.store(own_number(), Ordering::Release);
-    eyas_board::map(memory).ok()
+    eyas_board::map_for_program(memory).ok()
 }
 
 /// Asks the agent for the board's memory and for this process's id.

@@ -18,23 +18,17 @@ pub(crate) struct Room {
     pub is_at_position: bool,
 }
 
-/// Bytes that were put into a room.
-pub(crate) struct Copied {
-    pub offset: u64,
-    pub bytes: usize,
-}
-
 impl Room {
-    /// Puts the bytes of a file into the room that a read at this offset would. `None`: the read has
-    /// to be made, because the parts on the board are of another version of the file, or no longer
-    /// there.
+    /// Puts the bytes of a file into the room that a read at this offset would, and returns their
+    /// number. `None`: the call has to be made, because it has to fail, or because the parts on the
+    /// board are of another version of the file or no longer there.
     pub(crate) fn fill(
         &self,
         board: &Board,
         cached: &CachedFile,
         descriptor: BorrowedFd<'_>,
         offset: u64,
-    ) -> Option<Copied> {
+    ) -> Option<usize> {
         let access = fcntl_getfl(descriptor).ok()? & OFlags::RWMODE;
         let file =
             PartFile::of(descriptor, VersionOf::Kernel).filter(|_| access != OFlags::WRONLY)?;
@@ -42,39 +36,52 @@ impl Room {
         let bytes = left.min(self.length);
         // SAFETY: the program gives `read` memory of this length.
         let into = unsafe { slice::from_raw_parts_mut(self.memory.cast::<u8>(), bytes) };
+        let source = PartsOfFile { board, cached, descriptor, file: &file };
         if !self.is_at_position {
-            copy(board, cached, &file, offset, into)?;
-            return Some(Copied { offset, bytes });
+            return Some(source.copy(offset, into)).filter(|copied| *copied > 0);
         }
         // The position moves first, so that threads and processes that share it read other bytes.
         let step = i64::try_from(bytes).ok()?;
         let offset = seek(descriptor, SeekFrom::Current(step)).ok()? - step.cast_unsigned();
-        if copy(board, cached, &file, offset, into).is_some() {
-            return Some(Copied { offset, bytes });
+        let copied = source.copy(offset, into);
+        if copied < bytes {
+            // Another process has moved the position to the end, or the storage fails.
+            let missing = (bytes - copied) as i64;
+            let _ = seek(descriptor, SeekFrom::Current(-missing));
         }
-        let read = pread(descriptor, &mut *into, offset);
-        let missing = step - *read.as_ref().unwrap_or(&0) as i64;
-        // This can fail only if another program has moved the position back.
-        let _ = seek(descriptor, SeekFrom::Current(-missing));
-        Some(Copied { offset, bytes: read.ok()? })
+        Some(copied).filter(|copied| *copied > 0)
     }
 }
 
-/// Copies bytes from the board's parts; they may be of several pieces.
-fn copy(
-    board: &Board,
-    cached: &CachedFile,
-    file: &PartFile,
-    offset: u64,
-    into: &mut [u8],
-) -> Option<()> {
-    let (mut at, mut left) = (offset, into);
-    while !left.is_empty() {
-        let (number, from) = (at / PIECE_BYTES, (at % PIECE_BYTES) as usize);
-        let length = left.len().min(PIECE_BYTES as usize - from);
-        let (now, rest) = left.split_at_mut(length);
-        board.parts.get(cached.slot(number)?)?.copy(file, number, from, now)?;
-        (at, left) = (at + length as u64, rest);
+/// The parts of a file on the board, and the file itself.
+struct PartsOfFile<'a> {
+    board: &'a Board,
+    cached: &'a CachedFile,
+    descriptor: BorrowedFd<'a>,
+    file: &'a PartFile,
+}
+
+impl PartsOfFile<'_> {
+    /// Copies bytes, and reads what of them is not on the board. Returns how many there are, from
+    /// the first, before the end of the file or a failure.
+    fn copy(&self, offset: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset + done as u64;
+            let (number, from) = (at / PIECE_BYTES, (at % PIECE_BYTES) as usize);
+            let length = (into.len() - done).min(PIECE_BYTES as usize - from);
+            let now = &mut into[done..done + length];
+            let slot = self.cached.slot(number).and_then(|slot| self.board.parts.get(slot));
+            let copied = slot.and_then(|slot| slot.copy(self.file, number, from, now));
+            if copied.is_some() {
+                done += length;
+                continue;
+            }
+            match pread(self.descriptor, now, at) {
+                Ok(bytes @ 1..) => done += bytes,
+                _ => break,
+            }
+        }
+        done
     }
-    Some(())
 }

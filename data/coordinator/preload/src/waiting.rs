@@ -323,9 +323,7 @@ impl WaitingCall<'_> {
 
     /// Copies the bytes from the board's parts, and returns their number.
     fn copy(&self, file: &CachedFile) -> Option<usize> {
-        let copied = self.room?.fill(self.board, file, self.descriptor, self.offset)?;
-        self.known.set_position(copied.offset);
-        Some(copied.bytes)
+        self.room?.fill(self.board, file, self.descriptor, self.offset)
     }
 
     /// When the call begins, if its duration says how fast the storage is: not if its bytes are in

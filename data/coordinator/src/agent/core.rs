@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use eyas_board::{
-    Board, CallKind, FilePiece, HEARTBEAT, HELLO, PART_SLOTS, PIECE_BYTES, PartFile, SeatAnswer,
-    SeatRequest, SeatState, SeatTurn, VERSION, VersionOf, ring, take_marks, wait,
+    Board, CachedFile, CallKind, FilePiece, HEARTBEAT, HELLO, PART_SLOTS, PIECE_BYTES, SeatAnswer,
+    SeatRequest, SeatState, SeatTurn, VERSION, ring, take_marks, wait,
 };
 use eyas_ioq::{ClassId, RequestId};
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
@@ -24,7 +24,7 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::bypasses::StorageBypasses;
-use super::peers::{NoPart, OpenPart, Part, PartQuestion, PartWanted, Peers};
+use super::peers::{AgentPeers, NoPart, OpenPart, PartQuestion, PartWanted, TakenPart};
 use super::read_ahead::fetch::{WindowRead, fetch};
 use super::read_ahead::{FileKey, ReadAdvice, ReadAheadFiles, WindowReader};
 use crate::coordinator_link::LinkEvent;
@@ -51,7 +51,7 @@ pub(super) enum AgentMessage {
     /// Another agent wants a part of a file.
     PartWanted(PartQuestion),
     /// Another agent has sent a part of a file, or could not.
-    PartTaken { key: FileKey, window: Range<u64>, part: Result<Part, NoPart> },
+    PartTaken { key: FileKey, window: Range<u64>, part: Result<TakenPart, NoPart> },
     /// A client asks for the status over this socket.
     Status(UnixStream),
 }
@@ -65,7 +65,9 @@ pub(super) struct AgentCore {
     storages: StorageBypasses,
     files: ReadAheadFiles,
     /// The other agents of the user.
-    peers: Option<Peers>,
+    peers: Option<AgentPeers>,
+    /// The entry and the number of the piece in each slot of the board's parts.
+    slots: Vec<Option<(&'static CachedFile, u64)>>,
     /// Number of parts so far that came from them.
     parts: usize,
     /// Purpose of each request that waits for its turn.
@@ -102,7 +104,7 @@ impl AgentCore {
     pub fn new(
         board: &'static Board,
         tracker: RequestTracker,
-        peers: Option<Peers>,
+        peers: Option<AgentPeers>,
         outbox: Sender<AgentMessage>,
         inbox: Receiver<AgentMessage>,
         idle: Duration,
@@ -115,6 +117,7 @@ impl AgentCore {
             storages: StorageBypasses::new(board),
             files: ReadAheadFiles::new(board),
             peers,
+            slots: vec![None; PART_SLOTS],
             parts: 0,
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
@@ -174,6 +177,8 @@ impl AgentCore {
                 } => {
                     self.files.fetched(key);
                     self.tracker.done(request, bytes);
+                    // Another node may have read the part before, so that the disk did not seek.
+                    let first = if self.shares(key) { None } else { first };
                     self.took(key, &window, first);
                 }
                 AgentMessage::Link(LinkEvent::Changed(link)) => {
@@ -326,7 +331,7 @@ impl AgentCore {
 
     /// Asks for a turn for each window, or for each of its pieces if other agents may have them.
     fn want(&mut self, key: FileKey, class: u32, windows: Vec<Range<u64>>) {
-        if self.peers.is_some() && self.tracker.can_share() && self.files.may_share(key) {
+        if !windows.is_empty() && self.shares(key) {
             let parts: Vec<_> = windows.iter().flat_map(pieces).collect();
             self.files.divided(key, parts.len() - windows.len());
             for part in parts {
@@ -341,6 +346,13 @@ impl AgentCore {
             return;
         }
         windows.into_iter().for_each(|window| self.read(key, class, window));
+    }
+
+    /// Whether parts of a file may come from other agents.
+    fn shares(&mut self, key: FileKey) -> bool {
+        self.peers.is_some()
+            && self.files.may_share(key)
+            && self.tracker.can_share(&StorageLocation::Device(key.0))
     }
 
     /// Asks for a turn to read a window from the storage.
@@ -489,35 +501,44 @@ impl AgentCore {
     /// Takes a part of a file from another agent.
     fn take(&mut self, key: FileKey, window: Range<u64>, from: SocketAddr) {
         let storage = self.tracker.name_of(&StorageLocation::Device(key.0));
-        let (Some(peers), Some(storage)) = (&self.peers, storage) else {
-            return self.taken(key, window, Err(NoPart::Refused));
+        let open = self.files.open(key);
+        let (Some(peers), Some(storage), Some((WindowReader { file, .. }, _))) =
+            (&self.peers, storage, open)
+        else {
+            return self.taken(key, window, Err(NoPart::Closed));
         };
         let wanted = PartWanted { storage, file: StorageFileId(key.1), extent: extent(&window) };
         let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
-        peers.take(from, wanted, move |part| {
+        peers.take(from, wanted, file, move |part| {
             // The agent may have ended.
             let _ = outbox.send(AgentMessage::PartTaken { key, window, part });
             ring(bell);
         });
     }
 
-    /// Puts a part that has come from another agent on the board. If none has come, or one of
-    /// another version of the file, the agent reads it itself.
-    fn taken(&mut self, key: FileKey, window: Range<u64>, part: Result<Part, NoPart>) {
-        let Some((WindowReader { file, entry }, class)) = self.files.open(key) else {
+    /// Puts a part that has come from another agent on the board. If none has come, the agent reads
+    /// it itself.
+    fn taken(&mut self, key: FileKey, window: Range<u64>, part: Result<TakenPart, NoPart>) {
+        let Some((WindowReader { entry, .. }, class)) = self.files.open(key) else {
             return self.files.called_off(key);
         };
-        let own = PartFile::of(&*file, VersionOf::Kernel);
-        let may_come_later = matches!(part, Err(NoPart::NotConnected | NoPart::Closed));
-        let Some((part, own)) = part.ok().zip(own).filter(|(part, own)| part.is_of(own)) else {
-            if !may_come_later {
-                self.files.pause_sharing(key);
+        let part = match part {
+            Ok(part) => part,
+            Err(why) => {
+                if !matches!(why, NoPart::NotConnected | NoPart::Closed) {
+                    self.files.pause_sharing(key);
+                }
+                return self.read(key, class, window);
             }
-            return self.read(key, class, window);
         };
         let (number, slot) = (window.start / PIECE_BYTES, self.parts % PART_SLOTS);
         self.parts += 1;
-        self.board.parts[slot].fill(&own, number, &part.content);
+        if let Some((entry, before)) = self.slots[slot].replace((entry, number))
+            && entry.slot(before) == Some(slot)
+        {
+            entry.forget(before);
+        }
+        self.board.parts[slot].fill(&part.file, number, &part.content);
         entry.set_slot(number, slot);
         entry.grow(number, FilePiece::PAGES);
         ring(&entry.progress);
@@ -525,11 +546,11 @@ impl AgentCore {
     }
 
     /// The part of a file that another agent wants, if this agent has the file open.
-    fn open_part(&mut self, wanted: &PartWanted) -> Option<OpenPart> {
+    fn open_part(&self, wanted: &PartWanted) -> Option<OpenPart> {
         let locations = self.tracker.locations_of(&wanted.storage);
         locations.into_iter().find_map(|location| {
             let StorageLocation::Device(device) = location else { return None };
-            let WindowReader { file, entry } = self.files.give((device, wanted.file.0))?;
+            let (WindowReader { file, entry }, _) = self.files.open((device, wanted.file.0))?;
             Some(OpenPart { file, entry, extent: wanted.extent })
         })
     }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -39,6 +39,14 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(2);
 /// Connections to one agent.
 const CONNECTIONS: usize = 3;
+/// Other agents whose connections are kept.
+const MAX_PEERS: usize = 64;
+/// Connections of other agents.
+const MAX_GUESTS: usize = 1024;
+/// Parts that are read for other agents at a time.
+const MAX_READING: usize = 32;
+/// An agent that could not be reached is not tried again for this time.
+const UNREACHABLE: Duration = Duration::from_secs(10);
 
 /// Message to an agent that has a part: which one is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,16 +63,16 @@ pub(crate) enum PartAnswer {
     /// The part will follow.
     Wait,
     /// The part.
-    Part(Part),
+    Part(GivenPart),
     /// The file is changing.
     Refused,
     /// The agent has closed the file.
     Closed,
 }
 
-/// Bytes of a file, and the version of the file before and after they were read.
+/// Bytes of a file, and the version that the file had before and after they were read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct GivenPart {
     pub size_bytes: u64,
     pub modified_ns: u64,
     pub changed_ns: u64,
@@ -72,12 +80,18 @@ pub(crate) struct Part {
     pub content: Vec<u8>,
 }
 
-impl Part {
+impl GivenPart {
     /// Whether the part is of this version of a file.
     pub fn is_of(&self, file: &PartFile) -> bool {
         let version = (self.size_bytes, self.modified_ns, self.changed_ns);
         version == (file.size_bytes, file.modified_ns, file.changed_ns)
     }
+}
+
+/// A part that has come, and the version of its file on this node, which is the same.
+pub(super) struct TakenPart {
+    pub file: PartFile,
+    pub content: Vec<u8>,
 }
 
 /// A part that this agent has or will have in memory.
@@ -92,16 +106,16 @@ pub(super) type PartQuestion = (PartWanted, oneshot::Sender<Option<OpenPart>>);
 
 /// The other agents of the user.
 #[derive(Clone)]
-pub(super) struct Peers(Arc<PeersInner>);
+pub(super) struct AgentPeers(Arc<AgentPeersInner>);
 
-struct PeersInner {
+struct AgentPeersInner {
     access: Access,
     port: u16,
     runtime: runtime::Handle,
     peers: Mutex<HashMap<SocketAddr, Arc<Peer>>>,
 }
 
-impl Peers {
+impl AgentPeers {
     /// Listens for other agents with the key in this folder, which is made if it is missing. `ask`
     /// is told what they want; it returns false when this agent has ended.
     ///
@@ -110,13 +124,14 @@ impl Peers {
     pub fn start(
         folder: &Path,
         ask: impl Fn(PartQuestion) -> bool + Send + Sync + 'static,
-    ) -> io::Result<Peers> {
+    ) -> io::Result<AgentPeers> {
         let access = shared_key(&folder.join("agents.toml")).map_err(io::Error::other)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let any = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+        let listener = std::net::TcpListener::bind(&any.map(|ip| SocketAddr::new(ip, 0))[..])?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
-        let peers = Peers(Arc::new(PeersInner {
+        let peers = AgentPeers(Arc::new(AgentPeersInner {
             access: access.clone(),
             port,
             runtime: runtime.handle().clone(),
@@ -152,13 +167,21 @@ impl Peers {
         &self,
         from: SocketAddr,
         wanted: PartWanted,
-        done: impl FnOnce(Result<Part, NoPart>) + Send + 'static,
+        file: Arc<File>,
+        done: impl FnOnce(Result<TakenPart, NoPart>) + Send + 'static,
     ) {
         let (peer, asked) = (self.0.peer(from), Instant::now());
         let access = self.0.access.clone().moved_to("agents", &from.to_string());
         self.0.runtime.spawn(async move {
-            let took = timeout(MAX_WAIT, peer.take(access, wanted, asked)).await;
-            let part = took.unwrap_or(Err(NoPart::Silent));
+            let taking = async {
+                let part = peer.take(access, wanted, asked).await?;
+                // The kernel may ask the storage.
+                let own = spawn_blocking(move || PartFile::of(&*file, VersionOf::Kernel)).await;
+                let own = own.unwrap_or_else(eyas_panics::resume);
+                let file = own.filter(|own| part.is_of(own)).ok_or(NoPart::Refused)?;
+                Ok(TakenPart { file, content: part.content })
+            };
+            let part = timeout(MAX_WAIT, taking).await.unwrap_or(Err(NoPart::Silent));
             if let Err(why) = &part {
                 tracing::info!("no part of a file came from the agent at {from}: {why}");
             }
@@ -167,9 +190,14 @@ impl Peers {
     }
 }
 
-impl PeersInner {
+impl AgentPeersInner {
     fn peer(&self, address: SocketAddr) -> Arc<Peer> {
-        lock(&self.peers).entry(address).or_insert_with(|| Arc::new(Peer::new())).clone()
+        let mut peers = lock(&self.peers);
+        // Agents come and go with their programs.
+        if peers.len() >= MAX_PEERS {
+            peers.retain(|_, peer| Arc::strong_count(peer) > 1);
+        }
+        peers.entry(address).or_insert_with(|| Arc::new(Peer::new())).clone()
     }
 }
 
@@ -201,6 +229,12 @@ struct Peer {
     idle: Mutex<Vec<Session>>,
     /// When the agent last failed to answer.
     failed: Mutex<Option<Instant>>,
+    /// Held while a connection is being made: one is made after the other.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Since when a connection has been under way.
+    dialling: Mutex<Option<Instant>>,
+    /// When the agent could not be reached.
+    unreachable: Mutex<Option<Instant>>,
 }
 
 impl Peer {
@@ -209,6 +243,9 @@ impl Peer {
             permits: Semaphore::new(CONNECTIONS),
             idle: Mutex::default(),
             failed: Mutex::default(),
+            turn: Arc::default(),
+            dialling: Mutex::default(),
+            unreachable: Mutex::default(),
         }
     }
 
@@ -217,7 +254,7 @@ impl Peer {
         access: Access,
         wanted: PartWanted,
         asked: Instant,
-    ) -> Result<Part, NoPart> {
+    ) -> Result<GivenPart, NoPart> {
         let _permit = self.permits.acquire().await.expect("it is never closed");
         // What waited behind a part that did not come does not wait as long again.
         if lock(&self.failed).is_some_and(|failed| failed > asked) {
@@ -236,24 +273,39 @@ impl Peer {
         part
     }
 
-    /// Makes a connection. If that takes long, the connection serves a later part.
+    /// A connection: one that is not in use, or a new one. If making it takes long, it serves a
+    /// later part.
     async fn connect(self: Arc<Self>, access: Access) -> Result<Session, NoPart> {
-        let mut dialling = tokio::spawn(async move { dial(&access, Role::Agent).await });
-        match timeout(SILENCE, &mut dialling).await {
-            Ok(dialled) => Ok(dialled.unwrap_or_else(eyas_panics::resume)?),
-            Err(_) => {
-                tokio::spawn(async move {
-                    if let Ok(Ok(session)) = dialling.await {
-                        lock(&self.idle).push(session);
-                    }
-                });
-                Err(NoPart::NotConnected)
-            }
+        if lock(&self.dialling).is_some_and(|since| since.elapsed() > SILENCE) {
+            return Err(NoPart::NotConnected);
         }
+        timeout(SILENCE, self.dial(access)).await.unwrap_or(Err(NoPart::NotConnected))
+    }
+
+    async fn dial(self: Arc<Self>, access: Access) -> Result<Session, NoPart> {
+        let turn = self.turn.clone().lock_owned().await;
+        if let Some(session) = lock(&self.idle).pop() {
+            return Ok(session);
+        }
+        if lock(&self.unreachable).is_some_and(|since| since.elapsed() < UNREACHABLE) {
+            return Err(NoPart::Silent);
+        }
+        *lock(&self.dialling) = Some(Instant::now());
+        let (sender, connected) = oneshot::channel();
+        tokio::spawn(async move {
+            let dialled = dial(&access, Role::Agent).await;
+            *lock(&self.dialling) = None;
+            *lock(&self.unreachable) = dialled.is_err().then(Instant::now);
+            if let Err(Ok(session)) = sender.send(dialled) {
+                lock(&self.idle).push(session);
+            }
+            drop(turn);
+        });
+        Ok(connected.await.map_err(|_| NoPart::NotConnected)??)
     }
 }
 
-async fn ask_for(session: &mut Session, wanted: PartWanted) -> Result<Part, NoPart> {
+async fn ask_for(session: &mut Session, wanted: PartWanted) -> Result<GivenPart, NoPart> {
     session.writer.send(&[wanted]).await?;
     loop {
         let said = timeout(SILENCE, session.reader.next::<PartAnswer>()).await;
@@ -290,12 +342,16 @@ async fn serve(
     listener: Listener,
     ask: Arc<impl Fn(PartQuestion) -> bool + Send + Sync + 'static>,
 ) {
+    let guests = Arc::new(Semaphore::new(MAX_GUESTS));
+    let reading = Arc::new(Semaphore::new(MAX_READING));
     loop {
+        let guest = guests.clone().acquire_owned().await.expect("it is never closed");
         let greeting = listener.next().await;
-        let ask = ask.clone();
+        let (ask, reading) = (ask.clone(), reading.clone());
         tokio::spawn(async move {
+            let _guest = guest;
             let ended = match greeting.await {
-                Ok((session, Role::Agent)) => answer(session, &*ask).await,
+                Ok((session, Role::Agent)) => answer(session, &*ask, &reading).await,
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -310,6 +366,7 @@ async fn serve(
 async fn answer(
     session: Session,
     ask: &(impl Fn(PartQuestion) -> bool + Send + Sync),
+    permits: &Semaphore,
 ) -> Result<(), SessionError> {
     let Session { mut reader, mut writer, .. } = session;
     loop {
@@ -320,7 +377,10 @@ async fn answer(
             }
             let answer = match open.await {
                 Ok(Some(part)) => {
-                    let mut reading = spawn_blocking(move || read(&part));
+                    let mut reading = std::pin::pin!(async {
+                        let _permit = permits.acquire().await.expect("it is never closed");
+                        spawn_blocking(move || read(&part)).await
+                    });
                     loop {
                         match timeout(STEP, &mut reading).await {
                             Ok(Ok(Some(part))) => break PartAnswer::Part(part),
@@ -337,8 +397,11 @@ async fn answer(
 }
 
 /// Waits until the agent has read a part into memory, and reads it from there.
-fn read(part: &OpenPart) -> Option<Part> {
+fn read(part: &OpenPart) -> Option<GivenPart> {
     let OpenPart { file, entry, extent } = part;
+    if extent.size_bytes > PIECE_BYTES {
+        return None;
+    }
     let before = PartFile::of(file, VersionOf::Kernel)?;
     let (number, deadline) = (extent.offset / PIECE_BYTES, Instant::now() + MAX_WAIT);
     loop {
@@ -355,7 +418,7 @@ fn read(part: &OpenPart) -> Option<Part> {
     file.read_exact_at(&mut content, extent.offset).ok()?;
     let is_same = PartFile::of(file, VersionOf::Storage)? == before;
     let PartFile { size_bytes, modified_ns, changed_ns, .. } = before;
-    (is_same && is_settled(changed_ns)).then_some(Part {
+    (is_same && is_settled(changed_ns)).then_some(GivenPart {
         size_bytes,
         modified_ns,
         changed_ns,

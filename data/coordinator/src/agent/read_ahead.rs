@@ -23,9 +23,6 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Time within which a program has to send its open file.
 const OPENING: Duration = Duration::from_millis(500);
 
-/// A file stays open for this time after another agent has wanted a part of it.
-const WANTED: Duration = Duration::from_secs(1);
-
 /// After another node could not give a part of a file, parts come from the storage for this time.
 const SHARING_PAUSE: Duration = Duration::from_secs(3);
 
@@ -54,16 +51,16 @@ pub(super) struct ReadAheadFile {
     /// Ids of processes that read the file.
     readers: BTreeSet<u32>,
     used: Instant,
-    /// Windows that wait for their turn or are being read.
+    /// Windows, or parts of windows, that wait for their turn or are being read.
     under_way: usize,
-    /// Windows that are being read.
+    /// Windows, or parts of windows, that are being read.
     reading: usize,
     /// Whether to close the file when `under_way` is 0.
     is_closing: bool,
     /// Whether parts of the file may come from other nodes.
     sharing: Sharing,
-    /// When another agent last wanted a part of the file.
-    wanted: Option<Instant>,
+    /// Whether its windows were divided into parts for that.
+    is_divided: bool,
 }
 
 /// Whether parts of a file may come from other nodes.
@@ -243,7 +240,7 @@ impl ReadAheadFiles {
     }
 
     /// The last program is about to close a file. The agent closes it, too, when no window is being
-    /// read, and no other agent wants parts of it.
+    /// read, for itself or for another agent.
     pub fn close(&mut self, key: FileKey) {
         match self.files.get_mut(&key) {
             Some(file) if file.is_unused() => self.forget(key),
@@ -273,15 +270,8 @@ impl ReadAheadFiles {
     /// Windows were divided into this many parts more.
     pub fn divided(&mut self, key: FileKey, more: usize) {
         if let Some(file) = self.files.get_mut(&key) {
-            file.under_way += more;
+            (file.under_way, file.is_divided) = (file.under_way + more, true);
         }
-    }
-
-    /// Another agent wants a part of a file. Returns the open file, and its entry on the board.
-    pub fn give(&mut self, key: FileKey) -> Option<WindowReader> {
-        let (reader, _) = self.open(key)?;
-        self.files.get_mut(&key)?.wanted = Some(Instant::now());
-        Some(reader)
     }
 
     /// Files that were closed since the last call.
@@ -376,7 +366,7 @@ impl ReadAheadFiles {
                 reading: 0,
                 is_closing: false,
                 sharing: Sharing::Open,
-                wanted: None,
+                is_divided: false,
             };
             self.files.insert(key, file);
         }
@@ -387,13 +377,14 @@ impl ReadAheadFiles {
 impl ReadAheadFile {
     /// Number of windows to read ahead: one, or one more than are being read at a time.
     fn ahead(&self) -> usize {
-        let most = if self.may_share() { MAX_AHEAD_SHARED } else { MAX_AHEAD };
+        let most = if self.is_divided { MAX_AHEAD_SHARED } else { MAX_AHEAD };
         if self.reading > 1 { (self.reading + 1).min(most) } else { 1 }
     }
 
     /// Whether neither this agent nor another one needs the file for the moment.
     fn is_unused(&self) -> bool {
-        self.under_way == 0 && self.wanted.is_none_or(|wanted| wanted.elapsed() > WANTED)
+        let is_held = matches!(&self.access, Access::Open(file) if Arc::strong_count(file) > 1);
+        self.under_way == 0 && !is_held
     }
 
     fn may_share(&self) -> bool {

@@ -136,15 +136,21 @@ impl CoordinatorCore {
                     );
                     return self.gone(client);
                 }
-                let must_order = self.rules.must_order(&name);
+                let (must_order, shares) = (self.rules.must_order(&name), self.rules.shares(&name));
                 let server = self.server(name);
                 let agent = self.agents.get_mut(&client).expect("the agent is connected");
                 if must_order {
                     agent.said.push(ToAgent::MustOrder { storage: agent.storages.len() as u32 });
                 }
+                if let Some((is_on, _)) = shares.zip(agent.peers) {
+                    let storage = agent.storages.len() as u32;
+                    agent.said.push(ToAgent::Sharing { storage, is_on });
+                }
                 agent.storages.push(server);
             }
-            ToCoordinator::Agent { group, address } => agent.peers = Some((group, address)),
+            ToCoordinator::Agent { group, address } => {
+                agent.peers.get_or_insert((group, address));
+            }
             ToCoordinator::Closed { storage, file } => {
                 let server = agent.storages.get(storage as usize).copied();
                 if let Some((server, (group, _))) = server.zip(agent.peers)

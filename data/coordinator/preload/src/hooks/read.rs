@@ -6,13 +6,19 @@ use super::buffers::bytes_of;
 use crate::next_symbol::hook;
 use crate::reads::{after_read, after_seek, turn_to_read, turn_to_read_at};
 
+/// The memory of a call that checks the size of the program's memory: no room, if the check fails.
+fn checked(count: size_t, room: Option<size_t>) -> size_t {
+    if room.is_some_and(|room| count > room) { 0 } else { count }
+}
+
 macro_rules! reads {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
         hook! {
             $name as next(
                 descriptor: c_int, into: *mut c_void, count: size_t $(, $arg: $type)*
             ) -> ssize_t {
-                let turn = turn_to_read(descriptor, count).into_memory(into, count);
+                let room = checked(count, None::<size_t>$(.or(Some($arg)))*);
+                let turn = turn_to_read(descriptor, count).into_memory(into, room);
                 let bytes = turn.call(|| next(descriptor, into, count $(, $arg)*));
                 after_read(descriptor, bytes);
                 bytes
@@ -28,7 +34,8 @@ macro_rules! reads_at {
                 descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset
                 $(, $arg: $type)*
             ) -> ssize_t {
-                let turn = turn_to_read_at(descriptor, offset, count).into_memory(into, count);
+                let room = checked(count, None::<size_t>$(.or(Some($arg)))*);
+                let turn = turn_to_read_at(descriptor, offset, count).into_memory(into, room);
                 turn.call(|| next(descriptor, into, count, offset $(, $arg)*))
             }
         }
