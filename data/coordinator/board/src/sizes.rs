@@ -30,5 +30,5 @@ mod of_models {
     pub const MAX_PIECES: usize = 2;
     pub const MAX_BYPASSED: usize = 1;
     pub const PART_SLOTS: usize = 1;
-    pub const SLOT_BYTES: usize = 16;
+    pub const SLOT_BYTES: usize = 8;
 }
