@@ -112,8 +112,8 @@ fn a_file_that_three_nodes_read_crosses_the_storage_once() {
     let whole = (0..3).map(|node| shared.python(node, WHOLE, &[]).spawn().unwrap()).collect();
     ends_well(whole);
     let sent = shared.times_sent();
-    // On a busy machine, an agent may be late with a part.
-    assert!((1.0..2.0).contains(&sent), "the disk has sent the file {sent} times");
+    // 3 without sharing. On a busy machine, an agent may be late with a part.
+    assert!((1.0..2.6).contains(&sent), "the disk has sent the file {sent} times");
 }
 
 /// Reads the whole file in pieces of 3 MiB, and checks every word.
@@ -132,7 +132,7 @@ fn reads_over_several_parts_cross_the_storage_once() {
     let Some(shared) = Shared::new(24, 3, &SLOW) else { return };
     ends_well((0..3).map(|node| shared.python(node, LARGE, &[]).spawn().unwrap()).collect());
     let sent = shared.times_sent();
-    assert!((1.0..2.0).contains(&sent), "the disk has sent the file {sent} times");
+    assert!((1.0..2.6).contains(&sent), "the disk has sent the file {sent} times");
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn interleaved_blocks_of_several_nodes_cross_the_storage_once() {
         |node: usize| shared.python(node, INTERLEAVED, &[&node.to_string(), "3"]).spawn().unwrap();
     ends_well((0..3).map(read).collect());
     let sent = shared.times_sent();
-    // On a busy machine, an agent may be late with a part.
-    assert!((1.0..2.0).contains(&sent), "the disk has sent the file {sent} times");
+    // 3 without sharing. On a busy machine, an agent may be late with a part.
+    assert!((1.0..2.6).contains(&sent), "the disk has sent the file {sent} times");
 }
 
 /// Reads the first block again and again until its first word is another one.
