@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{CommandOutput, Home, is_root};
+use crate::support::{CommandOutput, Home, is_root, wait_until_ready};
 
 /// Bytes per second of 16mbit, and a number of bytes that takes one second.
 const RATE: f64 = 2e6;
@@ -75,9 +75,7 @@ fn links_and_shared_files_have_their_rate_and_nothing_stays_behind() {
     let serve = folder().join("serve.py");
     let words = ["run", "n1", "python3", serve.to_str().unwrap(), "9000", send.to_str().unwrap()];
     let mut server = command(&home, &words).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let mut line = [0; 6];
-    std::io::Read::read_exact(server.stdout.as_mut().unwrap(), &mut line).unwrap();
-    assert_eq!(&line, b"ready\n");
+    wait_until_ready(&mut server);
     let timed = "import time; began = time.time(); length = len(BYTES); print(length / \
                  (time.time() - began))";
     let rate = |node: &str, bytes: &str| -> f64 {

@@ -143,7 +143,7 @@ impl CachedFile {
     }
 }
 
-/// The place of a piece among those of its file.
+/// The index of a piece in the fields of its file.
 fn place_of(number: u64) -> usize {
     // Streams of one file are often a power of two apart; this keeps their pieces from sharing a
     // word.

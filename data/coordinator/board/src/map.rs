@@ -39,11 +39,11 @@ pub fn map(memory: impl AsFd) -> Result<&'static Board> {
     Ok(unsafe { &*place.cast::<Board>() })
 }
 
-/// The same for a program, which can write neither parts nor, by mistake, what other programs copy
-/// from them.
+/// Maps a board into a program, as [`map`] does. The program cannot write to the parts, because
+/// other programs copy from them.
 ///
 /// # Errors
-/// As those of [`map`].
+/// As [`map`].
 pub fn map_for_program(memory: impl AsFd) -> Result<&'static Board> {
     let board = map(memory)?;
     let parts = core::ptr::from_ref(&board.parts).cast_mut().cast();

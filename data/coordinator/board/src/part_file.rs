@@ -1,5 +1,5 @@
-//! The version of a file, by which bytes that were read on another node are known to be those that
-//! a read on this node could return.
+//! The version of a file. Bytes that another node has read count only if the file has the same
+//! version on this node.
 
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, StatxFlags, StatxTimestamp, makedev, statx};

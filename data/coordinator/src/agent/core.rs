@@ -68,7 +68,7 @@ pub(super) struct AgentCore {
     peers: Option<AgentPeers>,
     /// The entry and the number of the piece in each slot of the board's parts.
     slots: Vec<Option<(&'static CachedFile, u64)>>,
-    /// Number of parts so far that came from them.
+    /// Number of parts that they have sent so far.
     parts: usize,
     /// Purpose of each request that waits for its turn.
     wanted: BTreeMap<RequestId, RequestPurpose>,
@@ -178,7 +178,7 @@ impl AgentCore {
                     self.files.fetched(key);
                     self.tracker.done(request, bytes);
                     // Another node may have read the part before, so that the disk did not seek.
-                    let first = if self.shares(key) { None } else { first };
+                    let first = first.filter(|_| !self.files.is_shared(key));
                     self.took(key, &window, first);
                 }
                 AgentMessage::Link(LinkEvent::Changed(link)) => {
@@ -500,6 +500,7 @@ impl AgentCore {
 
     /// Takes a part of a file from another agent.
     fn take(&mut self, key: FileKey, window: Range<u64>, from: SocketAddr) {
+        self.files.set_shared(key);
         let storage = self.tracker.name_of(&StorageLocation::Device(key.0));
         let open = self.files.open(key);
         let (Some(peers), Some(storage), Some((WindowReader { file, .. }, _))) =
@@ -546,11 +547,13 @@ impl AgentCore {
     }
 
     /// The part of a file that another agent wants, if this agent has the file open.
-    fn open_part(&self, wanted: &PartWanted) -> Option<OpenPart> {
+    fn open_part(&mut self, wanted: &PartWanted) -> Option<OpenPart> {
         let locations = self.tracker.locations_of(&wanted.storage);
         locations.into_iter().find_map(|location| {
             let StorageLocation::Device(device) = location else { return None };
-            let (WindowReader { file, entry }, _) = self.files.open((device, wanted.file.0))?;
+            let key = (device, wanted.file.0);
+            let (WindowReader { file, entry }, _) = self.files.open(key)?;
+            self.files.set_shared(key);
             Some(OpenPart { file, entry, extent: wanted.extent })
         })
     }

@@ -112,7 +112,7 @@ struct AgentPeersInner {
     access: Access,
     port: u16,
     runtime: runtime::Handle,
-    peers: Mutex<HashMap<SocketAddr, Arc<Peer>>>,
+    peers: Mutex<HashMap<SocketAddr, Arc<PeerAgent>>>,
 }
 
 impl AgentPeers {
@@ -191,13 +191,13 @@ impl AgentPeers {
 }
 
 impl AgentPeersInner {
-    fn peer(&self, address: SocketAddr) -> Arc<Peer> {
+    fn peer(&self, address: SocketAddr) -> Arc<PeerAgent> {
         let mut peers = lock(&self.peers);
         // Agents come and go with their programs.
         if peers.len() >= MAX_PEERS {
             peers.retain(|_, peer| Arc::strong_count(peer) > 1);
         }
-        peers.entry(address).or_insert_with(|| Arc::new(Peer::new())).clone()
+        peers.entry(address).or_insert_with(|| Arc::new(PeerAgent::new())).clone()
     }
 }
 
@@ -222,7 +222,7 @@ pub(super) enum NoPart {
 }
 
 /// Another agent.
-struct Peer {
+struct PeerAgent {
     /// One for each connection that is allowed.
     permits: Semaphore,
     /// Connections that are not in use.
@@ -237,9 +237,9 @@ struct Peer {
     unreachable: Mutex<Option<Instant>>,
 }
 
-impl Peer {
+impl PeerAgent {
     fn new() -> Self {
-        Peer {
+        PeerAgent {
             permits: Semaphore::new(CONNECTIONS),
             idle: Mutex::default(),
             failed: Mutex::default(),

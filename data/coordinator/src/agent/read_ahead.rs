@@ -28,7 +28,7 @@ const SHARING_PAUSE: Duration = Duration::from_secs(3);
 
 /// Windows of one stream that are read ahead at a time.
 const MAX_AHEAD: usize = 8;
-/// The same if parts may come from other nodes, for which the board has less memory.
+/// The same if parts come from other nodes, for which the board has less memory.
 const MAX_AHEAD_SHARED: usize = 3;
 
 /// Open file of a window, and the board entry where progress is reported.
@@ -59,8 +59,8 @@ pub(super) struct ReadAheadFile {
     is_closing: bool,
     /// Whether parts of the file may come from other nodes.
     sharing: Sharing,
-    /// Whether its windows were divided into parts for that.
-    is_divided: bool,
+    /// Whether this agent has taken parts from another one, or has given some.
+    is_shared: bool,
 }
 
 /// Whether parts of a file may come from other nodes.
@@ -267,10 +267,22 @@ impl ReadAheadFiles {
         }
     }
 
+    /// Whether this agent has exchanged parts of a file with another one.
+    pub fn is_shared(&self, key: FileKey) -> bool {
+        self.files.get(&key).is_some_and(|file| file.is_shared)
+    }
+
+    /// This agent exchanges parts of a file with another one.
+    pub fn set_shared(&mut self, key: FileKey) {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.is_shared = true;
+        }
+    }
+
     /// Windows were divided into this many parts more.
     pub fn divided(&mut self, key: FileKey, more: usize) {
         if let Some(file) = self.files.get_mut(&key) {
-            (file.under_way, file.is_divided) = (file.under_way + more, true);
+            file.under_way += more;
         }
     }
 
@@ -366,7 +378,7 @@ impl ReadAheadFiles {
                 reading: 0,
                 is_closing: false,
                 sharing: Sharing::Open,
-                is_divided: false,
+                is_shared: false,
             };
             self.files.insert(key, file);
         }
@@ -377,7 +389,7 @@ impl ReadAheadFiles {
 impl ReadAheadFile {
     /// Number of windows to read ahead: one, or one more than are being read at a time.
     fn ahead(&self) -> usize {
-        let most = if self.is_divided { MAX_AHEAD_SHARED } else { MAX_AHEAD };
+        let most = if self.is_shared { MAX_AHEAD_SHARED } else { MAX_AHEAD };
         if self.reading > 1 { (self.reading + 1).min(most) } else { 1 }
     }
 

@@ -261,6 +261,22 @@ mod tests {
     }
 
     #[test]
+    fn centroids_have_as_many_columns_as_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let (plane, line) = (file("plane", "3,4\n1,2\n"), file("line", "5\n"));
+        let one = 1_000_000_000;
+        let sorted = vec![vec![one, 2 * one], vec![3 * one, 4 * one]];
+        assert_eq!(centroids(std::slice::from_ref(&plane)).unwrap(), sorted);
+        let refused = centroids(&[plane, line]).unwrap_err().to_string();
+        assert!(refused.contains("different numbers of columns"), "{refused}");
+    }
+
+    #[test]
     fn wrong_lines_are_refused() {
         assert!(mapped("1,1\n1\n").unwrap_err().starts_with("line 2: it has another number"));
         assert!(mapped("1,x\n").unwrap_err().starts_with("line 1: it is no point"));

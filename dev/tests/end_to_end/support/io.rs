@@ -1,14 +1,13 @@
 //! A coordinator of shared storage, and programs under `eyas io run` on emulated nodes.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{CommandOutput, Home, signal, wait_until};
+use super::{CommandOutput, Home, signal, wait_until, wait_until_ready};
 
 /// A coordinator, and the agents that programs start. They end with it.
 pub struct Order {
@@ -28,14 +27,7 @@ impl Order {
         let mut command =
             self.home.command(&[&["io", "serve", "--listen", "127.0.0.1:0"], words].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(self.home.log()).spawn().unwrap();
-        let mut line = [0; 6];
-        child
-            .stdout
-            .as_mut()
-            .expect("piped")
-            .read_exact(&mut line)
-            .expect("it says that it is ready");
-        assert_eq!(&line, b"ready\n");
+        wait_until_ready(&mut child);
         self.coordinator = Some(child);
     }
 

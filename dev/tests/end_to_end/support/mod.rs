@@ -21,7 +21,7 @@ pub use disk::SmallDisk;
 pub use home::{CommandOutput, Home, finish};
 pub use mount::{MountedFiles, can_mount};
 pub use network::{Network, address};
-pub use process::{children, is_alive, listening_ports, parent, signal};
+pub use process::{children, is_alive, listening_ports, parent, signal, wait_until_ready};
 pub use slow_disk::{SlowDisk, SlowMount};
 
 /// Everything that a test waits for happens within this time, also on a busy machine.

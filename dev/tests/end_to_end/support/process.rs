@@ -1,8 +1,9 @@
 //! Other processes, as `/proc` shows them.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -19,6 +20,15 @@ pub fn command() -> Command {
     let mut command = Command::new(program);
     command.arg(signals).arg(eyas());
     command
+}
+
+/// Waits until a process whose standard output is piped says that it is ready.
+#[track_caller]
+pub fn wait_until_ready(process: &mut Child) {
+    let mut line = [0; 6];
+    let output = process.stdout.as_mut().expect("piped");
+    output.read_exact(&mut line).expect("it says that it is ready");
+    assert_eq!(&line, b"ready\n");
 }
 
 /// Sends a signal to a process. It is not an error if the process has ended.

@@ -1,6 +1,5 @@
 //! Slow shared disks: mounts of the emulation in `dev/src/bin/slow-disk`.
 
-use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
 
-use super::{Home, is_root};
+use super::{Home, is_root, wait_until_ready};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_slow-disk");
 
@@ -59,14 +58,7 @@ impl SlowDisk {
             .stdout(Stdio::piped())
             .spawn()
             .expect("it can be started");
-        let mut line = [0; 6];
-        process
-            .stdout
-            .as_mut()
-            .expect("piped")
-            .read_exact(&mut line)
-            .expect("it says that it is ready");
-        assert_eq!(&line, b"ready\n");
+        wait_until_ready(&mut process);
         SlowMount { path, process }
     }
 
