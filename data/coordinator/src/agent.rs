@@ -152,7 +152,9 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
             let peers =
                 AgentPeers::start(keys, move |asked| ask(core::AgentMessage::PartWanted(asked)));
             let peers = peers
-                .inspect_err(|error| tracing::warn!("reads alone, without other agents: {error}"))
+                .inspect_err(|error| {
+                    tracing::warn!("exchanges no parts of files with other nodes: {error}")
+                })
                 .ok();
             let tell = move |heard| tell(core::AgentMessage::Link(heard));
             coordinator_link::keep(access.clone(), tell).map_err(in_folder)?;
