@@ -2,8 +2,8 @@
 //! part crosses the storage once (io-coordination §3).
 //!
 //! The first client that asks for a part is its *reader*. The others take the part from the reader,
-//! which has it in memory for a while. A part is named by its offset: clients divide a file at the
-//! same places.
+//! which has it in memory for a while. One that did not get it asks again, and becomes the reader.
+//! A part is named by its offset: clients divide a file at the same places.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,6 +18,9 @@ const MAX_PARTS: usize = 1 << 16;
 /// A reader is assumed to have a part in memory, or to be about to read it, for this long after the
 /// last client has asked for it.
 const KEPT_US: u64 = 20_000_000;
+
+/// A client that asks for a part again within this time did not get it from the reader.
+const AGAIN_US: u64 = 1_000_000;
 
 /// Where a client gets a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,18 @@ struct PartReader {
     request: RequestId,
     size_bytes: u64,
     forgotten_at_us: u64,
+    /// Clients that were sent to the reader, and when.
+    sent: BTreeMap<ClientId, u64>,
+}
+
+impl PartReader {
+    /// Whether the client gets the part from the reader.
+    fn is_source_for(&self, now_us: u64, request: &Request) -> bool {
+        let sent_us = self.sent.get(&request.client);
+        self.client != request.client
+            && self.size_bytes == request.extent.size_bytes
+            && sent_us.is_none_or(|sent_us| now_us.saturating_sub(*sent_us) > AGAIN_US)
+    }
 }
 
 impl SharedParts {
@@ -56,20 +71,19 @@ impl SharedParts {
         let name = (request.server, request.file, request.extent.offset);
         let before = self.remove(&name);
         let (reader, source) = match before {
-            Some(reader)
-                if reader.client != request.client
-                    && reader.size_bytes == request.extent.size_bytes =>
-            {
+            Some(mut reader) if reader.is_source_for(now_us, request) => {
+                reader.sent.insert(request.client, now_us);
                 let source = PartSource::Client(reader.client);
                 (reader, source)
             }
-            // The reader itself no longer has it; or the file has another size now.
+            // The reader does not have it; or the file has another size now.
             _ => {
                 let reader = PartReader {
                     client: request.client,
                     request: request.id,
                     size_bytes: request.extent.size_bytes,
                     forgotten_at_us: 0,
+                    sent: BTreeMap::new(),
                 };
                 (reader, PartSource::Storage)
             }
@@ -186,7 +200,7 @@ mod tests {
         assert_eq!(parts.ask(KEPT_US, &request(5, 1, 0)), PartSource::Client(ClientId(3)));
         parts.closed(ClientId(3), ServerId(0), StorageFileId(8));
         parts.closed(ClientId(1), ServerId(0), StorageFileId(7));
-        assert_eq!(parts.ask(KEPT_US, &request(8, 1, 0)), PartSource::Client(ClientId(3)));
+        assert_eq!(parts.ask(KEPT_US, &request(8, 4, 0)), PartSource::Client(ClientId(3)));
         parts.closed(ClientId(3), ServerId(0), StorageFileId(7));
         assert_eq!(parts.ask(KEPT_US, &request(9, 2, 0)), PartSource::Storage, "it is closed");
         let late = 2 * KEPT_US;
@@ -195,6 +209,21 @@ mod tests {
         assert_eq!(parts.ask(late, &request(11, 2, 0)), PartSource::Storage);
         parts.gone(ClientId(2));
         assert!(parts.parts.is_empty() && parts.by_time.is_empty() && parts.by_request.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_did_not_get_a_part_becomes_its_reader() {
+        let mut parts = SharedParts::default();
+        let _ = parts.ask(0, &request(1, 1, 0));
+        for id in 2..4 {
+            let source = parts.ask(id, &request(id, id, 0));
+            assert_eq!(source, PartSource::Client(ClientId(1)));
+        }
+        assert_eq!(parts.ask(4, &request(4, 3, 0)), PartSource::Storage, "it asks again");
+        assert_eq!(parts.ask(5, &request(5, 2, 0)), PartSource::Client(ClientId(3)));
+        let later = AGAIN_US + 6;
+        let source = parts.ask(later, &request(6, 2, 0));
+        assert_eq!(source, PartSource::Client(ClientId(3)), "it had the part");
     }
 
     #[test]

@@ -203,6 +203,7 @@ const UNSAFE: &[(&str, &str)] = &[
         "data/coordinator/preload/src/next_symbol.rs",
         "calls the C library's functions with whatever the program has passed",
     ),
+    ("data/coordinator/preload/src/loaded.rs", "reads the symbol tables of loaded libraries"),
     ("data/coordinator/preload/src/alone.rs", "ends the process without the standard library"),
     ("data/coordinator/preload/src/agent.rs", "keeps the board, once it is mapped, by its address"),
     (

@@ -32,6 +32,7 @@ mod descriptors;
 mod environment;
 mod hooks;
 mod kept_turn;
+mod loaded;
 mod next_symbol;
 mod page_cache;
 mod parts;

@@ -5,19 +5,22 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::loaded;
+
 /// The next function of a name.
 pub(crate) struct NextSymbol {
     name: &'static CStr,
+    hash: u32,
     found: AtomicPtr<c_void>,
 }
 
 impl NextSymbol {
     pub(crate) const fn of(name: &'static CStr) -> NextSymbol {
-        NextSymbol { name, found: AtomicPtr::new(ptr::null_mut()) }
+        let hash = loaded::hash_of(name);
+        NextSymbol { name, hash, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Address of the function. It is looked up when the library is loaded, since that may
-    /// allocate; or at the first use, if the program's own constructors come first.
+    /// Address of the function, which is looked up at its first use.
     pub(crate) fn get(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() { found } else { self.find() }
@@ -25,15 +28,12 @@ impl NextSymbol {
 
     #[cold]
     fn find(&self) -> *mut c_void {
-        // SAFETY: the name is a C string.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let found = loaded::find(self.name, self.hash).unwrap_or_else(|| {
+            // SAFETY: the name is a C string.
+            unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
+        });
         self.found.store(found, Ordering::Relaxed);
         found
-    }
-
-    /// Looks the function up before its first use.
-    pub(crate) fn prepare(&self) {
-        self.find();
     }
 }
 
@@ -92,12 +92,6 @@ macro_rules! hook {
             };
             static NEXT: $crate::next_symbol::NextSymbol =
                 $crate::next_symbol::NextSymbol::of(NAME);
-            extern "C" fn prepare() {
-                NEXT.prepare();
-            }
-            #[used]
-            #[unsafe(link_section = ".init_array")]
-            static AT_LOAD: extern "C" fn() = prepare;
             let next = NEXT.get();
             if next.is_null() {
                 return $crate::next_symbol::missing();

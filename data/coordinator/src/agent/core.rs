@@ -70,6 +70,9 @@ pub(super) struct AgentCore {
     slots: Vec<Option<(&'static CachedFile, u64)>>,
     /// Number of parts that they have sent so far.
     parts: usize,
+    /// Windows that the coordinator was asked for again, by their beginnings: the agent that it had
+    /// named did not have them.
+    asked_again: BTreeSet<(FileKey, u64)>,
     /// Purpose of each request that waits for its turn.
     wanted: BTreeMap<RequestId, RequestPurpose>,
     /// Requests at seats, with their numbers once they have been asked for.
@@ -119,6 +122,7 @@ impl AgentCore {
             peers,
             slots: vec![None; PART_SLOTS],
             parts: 0,
+            asked_again: BTreeSet::new(),
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -177,8 +181,6 @@ impl AgentCore {
                 } => {
                     self.files.fetched(key);
                     self.tracker.done(request, bytes);
-                    // Another node may have read the part before, so that the disk did not seek.
-                    let first = first.filter(|_| !self.files.is_shared(key));
                     self.took(key, &window, first);
                 }
                 AgentMessage::Link(LinkEvent::Changed(link)) => {
@@ -261,7 +263,9 @@ impl AgentCore {
         let bytes = ask.offset..ask.offset + ask.length;
         match ask.kind {
             CallKind::Close => {
-                self.call_off(|_, of| of == key);
+                if !self.files.is_lent(key) {
+                    self.call_off(|_, of| of == key);
+                }
                 self.files.close(key);
                 self.answer(index, SeatAnswer::Pass);
             }
@@ -273,7 +277,8 @@ impl AgentCore {
             CallKind::Read | CallKind::Hint => {
                 let takes_bytes = ask.takes_bytes || ask.kind == CallKind::Hint;
                 let (process, class, file_bytes) = (ask.process, ask.class, ask.file_bytes);
-                match self.files.read(key, process, class, bytes, file_bytes, takes_bytes) {
+                let sharing = (takes_bytes, self.can_share(key));
+                match self.files.read(key, process, class, bytes, file_bytes, sharing) {
                     ReadAdvice::Alone if ask.kind == CallKind::Hint => {
                         self.answer(index, SeatAnswer::Pass)
                     }
@@ -334,25 +339,30 @@ impl AgentCore {
         if !windows.is_empty() && self.shares(key) {
             let parts: Vec<_> = windows.iter().flat_map(pieces).collect();
             self.files.divided(key, parts.len() - windows.len());
-            for part in parts {
-                let request = self.tracker.ask_shared(
-                    StorageLocation::Device(key.0),
-                    StorageFileId(key.1),
-                    ClassId(class),
-                    extent(&part),
-                );
-                self.wanted.insert(request, RequestPurpose::Window(key, part));
-            }
-            return;
+            return parts.into_iter().for_each(|part| self.ask_shared(key, class, part));
         }
         windows.into_iter().for_each(|window| self.read(key, class, window));
     }
 
+    /// Asks for a turn to read a window of one piece, unless another agent has it.
+    fn ask_shared(&mut self, key: FileKey, class: u32, window: Range<u64>) {
+        let request = self.tracker.ask_shared(
+            StorageLocation::Device(key.0),
+            StorageFileId(key.1),
+            ClassId(class),
+            extent(&window),
+        );
+        self.wanted.insert(request, RequestPurpose::Window(key, window));
+    }
+
     /// Whether parts of a file may come from other agents.
     fn shares(&mut self, key: FileKey) -> bool {
-        self.peers.is_some()
-            && self.files.may_share(key)
-            && self.tracker.can_share(&StorageLocation::Device(key.0))
+        self.files.may_share(key) && self.can_share(key)
+    }
+
+    /// Whether parts of the files of this file's storage may come from other agents.
+    fn can_share(&mut self, (device, _): FileKey) -> bool {
+        self.peers.is_some() && self.tracker.can_share(&StorageLocation::Device(device))
     }
 
     /// Asks for a turn to read a window from the storage.
@@ -395,6 +405,7 @@ impl AgentCore {
     /// Carries out new decisions.
     fn carry_out(&mut self) {
         for (device, inode) in self.files.take_closed() {
+            self.asked_again.retain(|(key, _)| *key != (device, inode));
             self.tracker.closed(&StorageLocation::Device(device), StorageFileId(inode));
         }
         for (request, decision) in self.tracker.take_decisions() {
@@ -485,9 +496,12 @@ impl AgentCore {
             return self.give_up(request, key, window);
         };
         self.want(key, class, more);
+        let turn_end = self.turn_end(request, key, window.end);
+        // Another node may have read the part before, so that the disk does not seek.
+        let is_timed = !self.files.is_shared(key);
         let range = window.clone();
         let reading = move || {
-            let result = fetch(&file, &range, entry);
+            let result = fetch(&file, &range, turn_end, entry, is_timed);
             // The agent may have ended.
             let _ = outbox.send(AgentMessage::WindowRead { request, key, window: range, result });
             ring(bell);
@@ -498,6 +512,20 @@ impl AgentCore {
         }
     }
 
+    /// End of the windows of a file that are read one after the other in the turn of this request,
+    /// whose own window ends at `end`.
+    fn turn_end(&self, request: RequestId, key: FileKey, mut end: u64) -> u64 {
+        for follower in self.tracker.followers(request) {
+            match self.wanted.get(&follower) {
+                Some(RequestPurpose::Window(of, next)) if *of == key && next.start == end => {
+                    end = next.end;
+                }
+                _ => break,
+            }
+        }
+        end
+    }
+
     /// Takes a part of a file from another agent.
     fn take(&mut self, key: FileKey, window: Range<u64>, from: SocketAddr) {
         self.files.set_shared(key);
@@ -506,7 +534,7 @@ impl AgentCore {
         let (Some(peers), Some(storage), Some((WindowReader { file, .. }, _))) =
             (&self.peers, storage, open)
         else {
-            return self.taken(key, window, Err(NoPart::Closed));
+            return self.taken(key, window, Err(NoPart::Missing));
         };
         let wanted = PartWanted { storage, file: StorageFileId(key.1), extent: extent(&window) };
         let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
@@ -523,10 +551,15 @@ impl AgentCore {
         let Some((WindowReader { entry, .. }, class)) = self.files.open(key) else {
             return self.files.called_off(key);
         };
+        let was_asked_again = self.asked_again.remove(&(key, window.start));
         let part = match part {
             Ok(part) => part,
+            Err(NoPart::Missing) if !was_asked_again => {
+                self.asked_again.insert((key, window.start));
+                return self.ask_shared(key, class, window);
+            }
             Err(why) => {
-                if !matches!(why, NoPart::NotConnected | NoPart::Closed) {
+                if !matches!(why, NoPart::NotConnected | NoPart::Missing) {
                     self.files.pause_sharing(key);
                 }
                 return self.read(key, class, window);
@@ -553,7 +586,7 @@ impl AgentCore {
             let StorageLocation::Device(device) = location else { return None };
             let key = (device, wanted.file.0);
             let (WindowReader { file, entry }, _) = self.files.open(key)?;
-            self.files.set_shared(key);
+            self.files.lend(key);
             Some(OpenPart { file, entry, extent: wanted.extent })
         })
     }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -66,7 +67,7 @@ pub(crate) enum PartAnswer {
     Part(GivenPart),
     /// The file is changing.
     Refused,
-    /// The agent has closed the file.
+    /// The agent has closed the file, or no longer has the part.
     Closed,
 }
 
@@ -213,9 +214,9 @@ pub(super) enum NoPart {
     /// The file is changing.
     #[error("its file is changing")]
     Refused,
-    /// The other agent has closed the file.
-    #[error("it has closed the file")]
-    Closed,
+    /// The other agent does not have it, or this one has closed the file.
+    #[error("it does not have it")]
+    Missing,
     /// The connection could not be made, or was lost.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -267,7 +268,7 @@ impl PeerAgent {
         };
         let part = ask_for(&mut session, wanted).await;
         match &part {
-            Ok(_) | Err(NoPart::Refused | NoPart::Closed) => lock(&self.idle).push(session),
+            Ok(_) | Err(NoPart::Refused | NoPart::Missing) => lock(&self.idle).push(session),
             Err(_) => *lock(&self.failed) = Some(Instant::now()),
         }
         part
@@ -313,7 +314,7 @@ async fn ask_for(session: &mut Session, wanted: PartWanted) -> Result<GivenPart,
             None | Some(PartAnswer::Wait) => {}
             Some(PartAnswer::Part(part)) => return Ok(part),
             Some(PartAnswer::Refused) => return Err(NoPart::Refused),
-            Some(PartAnswer::Closed) => return Err(NoPart::Closed),
+            Some(PartAnswer::Closed) => return Err(NoPart::Missing),
         }
     }
 }
@@ -383,8 +384,7 @@ async fn answer(
                     });
                     loop {
                         match timeout(STEP, &mut reading).await {
-                            Ok(Ok(Some(part))) => break PartAnswer::Part(part),
-                            Ok(_) => break PartAnswer::Refused,
+                            Ok(answer) => break answer.unwrap_or(PartAnswer::Closed),
                             Err(_) => writer.send(&[PartAnswer::Wait]).await?,
                         }
                     }
@@ -397,12 +397,13 @@ async fn answer(
 }
 
 /// Waits until the agent has read a part into memory, and reads it from there.
-fn read(part: &OpenPart) -> Option<GivenPart> {
+fn read(part: &OpenPart) -> PartAnswer {
     let OpenPart { file, entry, extent } = part;
-    if extent.size_bytes > PIECE_BYTES {
-        return None;
-    }
-    let before = PartFile::of(file, VersionOf::Kernel)?;
+    let Some(before) =
+        PartFile::of(file, VersionOf::Kernel).filter(|_| extent.size_bytes <= PIECE_BYTES)
+    else {
+        return PartAnswer::Refused;
+    };
     let (number, deadline) = (extent.offset / PIECE_BYTES, Instant::now() + MAX_WAIT);
     loop {
         let progress = entry.progress.load(Ordering::Acquire);
@@ -413,6 +414,15 @@ fn read(part: &OpenPart) -> Option<GivenPart> {
         }
         wait(&entry.progress, progress, STEP);
     }
+    // It was given up, or has left memory. To read it here would cost the storage a seek.
+    if eyas_board::is_cached(file.as_fd(), &(extent.offset..extent.end())) == Ok(false) {
+        return PartAnswer::Closed;
+    }
+    given_part(file, extent).map_or(PartAnswer::Refused, PartAnswer::Part)
+}
+
+/// A part and its version; `None` if the file is changing.
+fn given_part(file: &File, extent: &Extent) -> Option<GivenPart> {
     let before = PartFile::of(file, VersionOf::Kernel)?;
     let mut content = vec![0; usize::try_from(extent.size_bytes).ok()?];
     file.read_exact_at(&mut content, extent.offset).ok()?;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use eyas_board::{Board, CachedFile, FilePiece, PIECE_BYTES, ring};
 use rustix::process::{Pid, test_kill_process};
 
+use fetch::without_kernel_read_ahead;
 use streams::{StreamPlan, Streams};
 
 pub(super) mod fetch;
@@ -22,6 +23,10 @@ const IDLE: Duration = Duration::from_secs(10);
 const FRESH: Duration = Duration::from_secs(1);
 /// Time within which a program has to send its open file.
 const OPENING: Duration = Duration::from_millis(500);
+
+/// A file stays open for this time after another node has wanted a part of it, also if the programs
+/// of this node have closed it: they may be ahead of those of the other nodes.
+const LENDING: Duration = Duration::from_secs(1);
 
 /// After another node could not give a part of a file, parts come from the storage for this time.
 const SHARING_PAUSE: Duration = Duration::from_secs(3);
@@ -59,8 +64,12 @@ pub(super) struct ReadAheadFile {
     is_closing: bool,
     /// Whether parts of the file may come from other nodes.
     sharing: Sharing,
+    /// Whether parts came from other nodes, or could have, when the file was last read.
+    is_divided: bool,
     /// Whether this agent has taken parts from another one, or has given some.
     is_shared: bool,
+    /// When another agent last wanted a part.
+    lent: Option<Instant>,
 }
 
 /// Whether parts of a file may come from other nodes.
@@ -111,7 +120,8 @@ impl ReadAheadFiles {
     }
 
     /// A process is about to read these bytes of a file with `file_bytes` bytes. `takes_bytes`:
-    /// whether it can copy them from the board.
+    /// whether it can copy them from the board; `can_share`: whether parts of the storage's files
+    /// may come from other nodes.
     pub fn read(
         &mut self,
         key: FileKey,
@@ -119,13 +129,14 @@ impl ReadAheadFiles {
         class: u32,
         bytes: Range<u64>,
         file_bytes: u64,
-        takes_bytes: bool,
+        (takes_bytes, can_share): (bool, bool),
     ) -> ReadAdvice {
         let board = self.board;
         let Some(file) = self.file(key) else { return ReadAdvice::Alone };
         if !takes_bytes {
             file.sharing = Sharing::Impossible;
         }
+        file.is_divided = can_share && file.may_share();
         file.is_closing = false;
         if file.readers.insert(process) {
             file.readers.retain(|reader| *reader == process || is_alive(*reader));
@@ -138,13 +149,23 @@ impl ReadAheadFiles {
         if matches!(file.access, Access::Refused) {
             return ReadAdvice::Alone;
         }
-        let StreamPlan::Stream(windows) = file.streams.read(bytes.clone(), file_bytes) else {
+        let plan = file.streams.read(bytes.clone(), file_bytes, file.is_divided);
+        let StreamPlan::Stream(mut windows) = plan else {
             return ReadAdvice::Alone;
         };
         let (entry, index) = (&board.files[file.entry], file.entry);
-        // The board remembers fewer pieces than the agent.
-        publish_again(entry, bytes, &windows);
-        windows.iter().for_each(|window| announce(entry, window));
+        let forgotten = forgotten(entry, &bytes, &windows);
+        if file.is_divided {
+            // They were not read ahead, or have left the board's memory.
+            let piece = |start| start..file_bytes.min(start + PIECE_BYTES);
+            windows.extend(forgotten.into_iter().map(|number| piece(number * PIECE_BYTES)));
+        } else {
+            // The board remembers fewer pieces than the agent.
+            let cached =
+                |number| FilePiece { number, pages: FilePiece::PAGES, is_announced: false };
+            forgotten.into_iter().for_each(|number| entry.set(cached(number)));
+        }
+        windows.iter().for_each(|window| announce(entry, window, file.is_divided));
         match &mut file.access {
             Access::Open(_) => {
                 file.under_way += windows.len();
@@ -168,7 +189,7 @@ impl ReadAheadFiles {
         let windows = std::mem::take(windows);
         match given {
             Some(given) => {
-                file.access = Access::Open(Arc::new(given));
+                file.access = Access::Open(Arc::new(without_kernel_read_ahead(given)));
                 file.under_way += windows.len();
                 windows
             }
@@ -191,11 +212,11 @@ impl ReadAheadFiles {
         }
         let is_entered =
             |last: &u64| index.piece(last / PIECE_BYTES).is_some_and(|piece| !piece.is_announced);
-        let entered: Vec<u64> = file.streams.ahead().filter(is_entered).collect();
+        let entered: Vec<u64> = file.streams.announced().filter(is_entered).collect();
         let ahead = file.ahead();
         let next = |start| file.streams.entered(start, file.bytes, ahead);
         let windows: Vec<_> = entered.into_iter().flat_map(next).collect();
-        windows.iter().for_each(|window| announce(index, window));
+        windows.iter().for_each(|window| announce(index, window, file.is_divided));
         file.under_way += windows.len();
         Some((key, file.class, windows))
     }
@@ -216,7 +237,7 @@ impl ReadAheadFiles {
             1 => Vec::new(),
             ahead => file.streams.begun(start, file.bytes, ahead),
         };
-        windows.iter().for_each(|window| announce(entry, window));
+        windows.iter().for_each(|window| announce(entry, window, file.is_divided));
         file.under_way += windows.len();
         Some((reader, file.class, windows))
     }
@@ -244,6 +265,7 @@ impl ReadAheadFiles {
     pub fn close(&mut self, key: FileKey) {
         match self.files.get_mut(&key) {
             Some(file) if file.is_unused() => self.forget(key),
+            Some(file) if file.is_lent() => file.is_closing = true,
             Some(file) => {
                 // No further windows are read after these.
                 file.forget_streams(self.board);
@@ -272,7 +294,19 @@ impl ReadAheadFiles {
         self.files.get(&key).is_some_and(|file| file.is_shared)
     }
 
-    /// This agent exchanges parts of a file with another one.
+    /// Whether other agents have wanted parts of a file lately.
+    pub fn is_lent(&self, key: FileKey) -> bool {
+        self.files.get(&key).is_some_and(ReadAheadFile::is_lent)
+    }
+
+    /// Another agent wants a part of a file.
+    pub fn lend(&mut self, key: FileKey) {
+        if let Some(file) = self.files.get_mut(&key) {
+            (file.is_shared, file.lent) = (true, Some(Instant::now()));
+        }
+    }
+
+    /// This agent takes parts of a file from another one.
     pub fn set_shared(&mut self, key: FileKey) {
         if let Some(file) = self.files.get_mut(&key) {
             file.is_shared = true;
@@ -330,9 +364,9 @@ impl ReadAheadFiles {
         }
     }
 
-    /// Whether all readers of a file have ended.
+    /// Whether all readers of a file have ended, those on other nodes too.
     pub fn is_bypassed(&self, key: FileKey) -> bool {
-        self.files.get(&key).is_none_or(ReadAheadFile::is_bypassed)
+        self.files.get(&key).is_none_or(|file| file.is_bypassed() && !file.is_lent())
     }
 
     /// Stops reading ahead on a device that is bypassed.
@@ -378,7 +412,9 @@ impl ReadAheadFiles {
                 reading: 0,
                 is_closing: false,
                 sharing: Sharing::Open,
+                is_divided: false,
                 is_shared: false,
+                lent: None,
             };
             self.files.insert(key, file);
         }
@@ -396,7 +432,11 @@ impl ReadAheadFile {
     /// Whether neither this agent nor another one needs the file for the moment.
     fn is_unused(&self) -> bool {
         let is_held = matches!(&self.access, Access::Open(file) if Arc::strong_count(file) > 1);
-        self.under_way == 0 && !is_held
+        self.under_way == 0 && !is_held && !self.is_lent()
+    }
+
+    fn is_lent(&self) -> bool {
+        self.lent.is_some_and(|lent| lent.elapsed() < LENDING)
     }
 
     fn may_share(&self) -> bool {
@@ -430,24 +470,19 @@ fn is_alive(process: u32) -> bool {
     Pid::from_raw(process as i32).is_none_or(|pid| test_kill_process(pid).is_ok())
 }
 
-/// Reports on the board that a window is coming, and asks to be told when a program enters it.
-fn announce(entry: &CachedFile, window: &Range<u64>) {
+/// Reports on the board that a window is coming, and asks to be told when a program enters it, or
+/// each of its pieces.
+fn announce(entry: &CachedFile, window: &Range<u64>, is_divided: bool) {
     for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
-        entry.set(FilePiece {
-            number,
-            pages: 0,
-            is_announced: number == window.start / PIECE_BYTES,
-        });
+        let is_announced = is_divided || number == window.start / PIECE_BYTES;
+        entry.set(FilePiece { number, pages: 0, is_announced });
     }
 }
 
-/// Reports again that these bytes are in memory, where the board has forgotten them and they are
-/// not about to be read.
-fn publish_again(entry: &CachedFile, bytes: Range<u64>, windows: &[Range<u64>]) {
-    for number in bytes.start / PIECE_BYTES..bytes.end.div_ceil(PIECE_BYTES) {
-        let is_coming = windows.iter().any(|window| window.contains(&(number * PIECE_BYTES)));
-        if !is_coming && entry.piece(number).is_none() {
-            entry.set(FilePiece { number, pages: FilePiece::PAGES, is_announced: false });
-        }
-    }
+/// Pieces with some of these bytes that the board does not know, and that are not about to be read.
+fn forgotten(entry: &CachedFile, bytes: &Range<u64>, windows: &[Range<u64>]) -> Vec<u64> {
+    let pieces = bytes.start / PIECE_BYTES..bytes.end.div_ceil(PIECE_BYTES);
+    let is_coming =
+        |number: u64| windows.iter().any(|window| window.contains(&(number * PIECE_BYTES)));
+    pieces.filter(|number| !is_coming(*number) && entry.piece(*number).is_none()).collect()
 }
