@@ -44,6 +44,8 @@ mod server;
 mod servers;
 mod sharing;
 mod stats;
+mod striped;
+mod striping;
 #[cfg(test)]
 mod tests;
 
@@ -60,3 +62,4 @@ pub use server::MAX_QUEUED;
 pub use servers::Servers;
 pub use sharing::{PartSource, SharedParts};
 pub use stats::{Sequentiality, ServerStats, Waits};
+pub use striping::{StripedPart, Striping};

@@ -1,5 +1,7 @@
-//! The decider: a facade that passes events to the server they concern.
+//! The decider: a facade that passes events to the server they concern, or to the servers that a
+//! storage is striped over.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -7,12 +9,30 @@ use crate::config::Config;
 use crate::event::{Effect, Event, RequestId, ServerId};
 use crate::server::Server;
 use crate::stats::ServerStats;
+use crate::striped::StripedServers;
+use crate::striping::Striping;
 
 /// The decider for all servers; see the [crate's](crate) documentation.
 #[derive(Default)]
 pub struct Servers {
-    servers: BTreeMap<ServerId, Server>,
+    servers: BTreeMap<ServerId, OrderedStorage>,
     last_request: Option<RequestId>,
+}
+
+/// What is ordered as one for its clients.
+enum OrderedStorage {
+    One(Box<Server>),
+    Striped(StripedServers),
+}
+
+/// The same call for either kind of storage.
+macro_rules! either {
+    ($storage:expr, $server:ident => $call:expr) => {
+        match $storage {
+            OrderedStorage::One($server) => $call,
+            OrderedStorage::Striped($server) => $call,
+        }
+    };
 }
 
 impl Servers {
@@ -26,14 +46,28 @@ impl Servers {
     /// # Panics
     /// If the server is known already.
     pub fn serve(&mut self, id: ServerId, config: Config) {
-        let before = self.servers.insert(id, Server::new(id, config));
+        self.add(id, OrderedStorage::One(Box::new(Server::new(id, config))));
+    }
+
+    /// Orders requests to this storage from now on, whose files are striped over servers. Each of
+    /// them has the configuration.
+    ///
+    /// # Panics
+    /// If the storage is known already.
+    pub fn serve_striped(&mut self, id: ServerId, config: &Config, striping: Striping) {
+        self.add(id, OrderedStorage::Striped(StripedServers::new(id, config, striping)));
+    }
+
+    fn add(&mut self, id: ServerId, storage: OrderedStorage) {
+        let before = self.servers.insert(id, storage);
         assert!(before.is_none(), "{id:?} is known already");
     }
 
     /// Stops ordering requests to this server and forgets what was measured. Returns false, and
     /// does nothing, if a request waits or a grant is outstanding.
     pub fn forget(&mut self, id: ServerId) -> bool {
-        let is_idle = self.servers.get(&id).is_some_and(Server::is_idle);
+        let is_idle = self.servers.get(&id);
+        let is_idle = is_idle.is_some_and(|storage| either!(storage, it => it.is_idle()));
         is_idle && self.servers.remove(&id).is_some()
     }
 
@@ -49,7 +83,9 @@ impl Servers {
                     assert!(Some(request.id) > self.last_request, "{request:?} is not new");
                     self.last_request = Some(request.id);
                     match self.servers.get_mut(&request.server) {
-                        Some(server) => server.enqueue(now_us, request, effects),
+                        Some(storage) => {
+                            either!(storage, it => it.enqueue(now_us, request, effects));
+                        }
                         None => effects.push(Effect::Uncoordinated {
                             client: request.client,
                             request: request.id,
@@ -58,39 +94,49 @@ impl Servers {
                 }
             }
             Event::Completed { client, server, grant, bytes, took_us } => {
-                if let Some(server) = self.servers.get_mut(&server) {
-                    server.completed(now_us, client, grant, bytes, took_us);
+                if let Some(storage) = self.servers.get_mut(&server) {
+                    either!(storage, it => it.completed(now_us, client, grant, bytes, took_us));
                 }
             }
             Event::Cancelled { client, server, request } => {
-                if let Some(server) = self.servers.get_mut(&server) {
-                    server.cancelled(now_us, client, request);
+                if let Some(storage) = self.servers.get_mut(&server) {
+                    either!(storage, it => it.cancelled(now_us, client, request));
                 }
             }
             Event::Gone { client } => {
-                self.servers.values_mut().for_each(|server| server.client_gone(now_us, client))
+                let gone = |storage: &mut OrderedStorage| {
+                    either!(storage, it => it.client_gone(now_us, client));
+                };
+                self.servers.values_mut().for_each(gone);
             }
             Event::Tick => {}
         }
-        for server in self.servers.values_mut() {
-            server.revoke_expired(now_us, effects);
-            server.dispatch(now_us, effects);
+        for storage in self.servers.values_mut() {
+            either!(storage, it => {
+                it.revoke_expired(now_us, effects);
+                it.dispatch(now_us, effects);
+            });
         }
     }
 
     /// Time of the next [`Event::Tick`], if no other event arrives before.
     pub fn next_timeout(&self) -> Option<u64> {
-        self.servers.values().filter_map(Server::next_timeout).min()
+        let timeout = |storage: &OrderedStorage| either!(storage, it => it.next_timeout());
+        self.servers.values().filter_map(timeout).min()
     }
 
-    /// Statistics of a server.
-    pub fn stats(&self, server: ServerId) -> Option<ServerStats> {
-        self.servers.get(&server).map(Server::stats)
+    /// Statistics of a server, or of each of the servers that the storage's files are striped over.
+    pub fn stats(&self, server: ServerId) -> Vec<ServerStats> {
+        match self.servers.get(&server) {
+            None => Vec::new(),
+            Some(OrderedStorage::One(server)) => [server.stats()].into(),
+            Some(OrderedStorage::Striped(servers)) => servers.stats(),
+        }
     }
 
     /// Configuration of a server.
     pub fn config(&self, server: ServerId) -> Option<&Config> {
-        self.servers.get(&server).map(Server::config)
+        self.servers.get(&server).map(|storage| either!(storage, it => it.config()))
     }
 
     /// Checks that every request is in one place and that all indexes agree.
@@ -98,6 +144,6 @@ impl Servers {
     /// # Panics
     /// If not.
     pub fn validate(&self) {
-        self.servers.values().for_each(Server::validate);
+        self.servers.values().for_each(|storage| either!(storage, it => it.validate()));
     }
 }

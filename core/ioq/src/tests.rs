@@ -17,6 +17,7 @@ mod examples;
 mod histories;
 mod messages;
 mod properties;
+mod striped;
 
 /// Unit of the worked examples: this many bytes. A server takes a microsecond for each byte.
 const UNIT: u64 = 1_000;

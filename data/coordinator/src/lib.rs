@@ -32,7 +32,7 @@ pub use eyas_ioq as ioq;
 pub use crate::protocol::{IoStatus, StorageConfigs};
 pub use crate::rules::{
     MAX_JUNCTION_PERCENT, MIN_FACTOR, Rules, RulesError, StorageRules, UnknownPolicy, class_id,
-    parse_patience, parse_policy, parse_quantum,
+    parse_patience, parse_policy, parse_quantum, parse_stripe,
 };
 pub use crate::serve::{serve, status};
 pub use crate::turn_client::{GrantedTurn, TurnClient};

@@ -13,7 +13,7 @@ use crate::protocol::{
     AgentRequest, IoStatus, MAX_STORAGES, StorageConfigs, ToAgent, ToCoordinator,
 };
 use crate::rules::Rules;
-use crate::storage_name::{has_versions, shared_name};
+use crate::storage_name::{has_versions, server_names, shared_name};
 
 /// The only client of this process's own decider.
 const CLIENT: ClientId = ClientId(0);
@@ -372,14 +372,27 @@ impl RequestTracker {
         let Decider::Local { servers, rules, .. } = &self.decider else {
             return IoStatus::default();
         };
-        let stats = |(name, number): (&String, &u32)| {
-            Some((name.clone(), servers.stats(ServerId(*number))?))
-        };
         IoStatus {
             agents: 1,
             classes: rules.class_names(),
-            storages: self.names.iter().filter_map(stats).collect(),
-            bypassed: self.bypassed.iter().map(|location| (shared_name(location), 1)).collect(),
+            storages: self
+                .names
+                .iter()
+                .flat_map(|(name, number)| {
+                    let stats = servers.stats(ServerId(*number));
+                    server_names(name, stats.len()).into_iter().zip(stats)
+                })
+                .collect(),
+            bypassed: self
+                .bypassed
+                .iter()
+                .flat_map(|location| {
+                    let name = shared_name(location);
+                    let number = self.names.get(&name).copied();
+                    let all = number.map_or(1, |number| servers.stats(ServerId(number)).len());
+                    server_names(&name, all).into_iter().map(|name| (name, 1))
+                })
+                .collect(),
         }
     }
 
@@ -389,9 +402,11 @@ impl RequestTracker {
             return StorageConfigs::default();
         };
         let config = |(name, number): (&String, &u32)| {
-            Some((name.clone(), servers.config(ServerId(*number))?.clone()))
+            let config = servers.config(ServerId(*number))?.clone();
+            let all = servers.stats(ServerId(*number)).len();
+            Some(server_names(name, all).into_iter().map(move |name| (name, config.clone())))
         };
-        self.names.iter().filter_map(config).collect()
+        self.names.iter().filter_map(config).flatten().collect()
     }
 
     /// Number of a storage; `None` if there are too many.
@@ -420,7 +435,7 @@ impl RequestTracker {
         }
         match &mut self.decider {
             // When the link is lost, numbers begin again from 0; in this process nothing is lost.
-            Decider::Local { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),
+            Decider::Local { servers, rules, .. } => rules.serve(servers, ServerId(next), &name),
             Decider::Remote { link } => send(link, ToCoordinator::Storage(name)),
         }
         Some(next)

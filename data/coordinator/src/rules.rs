@@ -17,11 +17,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use eyas_ioq::{ClassId, ClassQos, Config, ForeignParameter, POLICIES, Policy, PolicyParameters};
+use eyas_ioq::{
+    ClassId, ClassQos, Config, ForeignParameter, POLICIES, Policy, PolicyParameters, ServerId,
+    Servers, Striping,
+};
 use eyas_types::mistake::{line_at, plainly};
 use eyas_types::units;
 use serde::Deserialize;
@@ -34,6 +37,9 @@ const OBJECT_STORE_CONCURRENCY: u32 = 64;
 
 /// Greatest parameter `junction` of a policy: twice the size.
 pub const MAX_JUNCTION_PERCENT: u32 = 100;
+/// Servers that files can be striped over.
+const MAX_SERVERS: u32 = 1024;
+
 /// Least parameter `factor` of a policy.
 pub const MIN_FACTOR: u32 = 2;
 
@@ -90,6 +96,9 @@ pub struct StorageRules {
     /// Whether agents pass parts of its files on to each other; by default, only where the type of
     /// the file system permits it.
     pub share: Option<bool>,
+    /// How files are striped over the servers of the storage.
+    #[serde(deserialize_with = "stripe")]
+    pub stripe: Option<Striping>,
     /// Policy that chooses the next run.
     #[serde(deserialize_with = "policy")]
     pub policy: Option<Policy>,
@@ -196,6 +205,7 @@ impl Rules {
         let default = StorageRules {
             always: by.always || before.always,
             share: by.share.or(before.share),
+            stripe: by.stripe.or(before.stripe),
             policy: by.policy.or(before.policy),
             max_run: by.max_run.or(before.max_run),
             concurrency: by.concurrency.or(before.concurrency),
@@ -241,6 +251,16 @@ impl Rules {
         own.or(self.default.share)
     }
 
+    /// Begins to order the requests to the storage with this name, as this server of the decider.
+    pub(crate) fn serve(&self, servers: &mut Servers, server: ServerId, name: &str) {
+        let config = self.of(name);
+        let own = self.storages.get(name).and_then(|said| said.stripe);
+        match own.or(self.default.stripe) {
+            None => servers.serve(server, config),
+            Some(striping) => servers.serve_striped(server, &config, striping),
+        }
+    }
+
     /// Names of the classes.
     pub(crate) fn class_names(&self) -> BTreeMap<ClassId, String> {
         let named = self.classes.iter().map(|(id, class)| (*id, class.name.clone()));
@@ -267,6 +287,7 @@ impl StorageRules {
         let StorageRules {
             always: _,
             share: _,
+            stripe: _,
             policy,
             patience: _,
             junction: _,
@@ -350,6 +371,27 @@ pub fn parse_quantum(text: &str) -> Result<u64, String> {
     }
 }
 
+/// How files are striped: the number of servers and the size of a stripe, such as `4, 1MiB`.
+///
+/// # Errors
+/// If the text is something else.
+pub fn parse_stripe(text: &str) -> Result<Striping, String> {
+    let refused = || {
+        format!(
+            "`{text}` is not the number of servers, from 1 to {MAX_SERVERS}, and the size of a \
+             stripe, as in `4, 1MiB`"
+        )
+    };
+    let (servers, bytes) = text.split_once(',').ok_or_else(refused)?;
+    let servers = servers.trim().parse().ok().and_then(NonZeroU32::new);
+    let bytes = units::parse_bytes(bytes.trim()).ok().and_then(NonZeroU64::new);
+    let (servers, stripe_bytes) = servers.zip(bytes).ok_or_else(refused)?;
+    if servers.get() > MAX_SERVERS {
+        return Err(refused());
+    }
+    Ok(Striping { servers, stripe_bytes })
+}
+
 fn is_object_store(name: &str) -> bool {
     ["s3://", "http://", "https://"].iter().any(|scheme| name.starts_with(scheme))
 }
@@ -382,6 +424,10 @@ fn classes<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClassId, Class
 
 fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
     parse_policy(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn stripe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Striping>, D::Error> {
+    parse_stripe(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
 fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
@@ -520,6 +566,20 @@ mod tests {
     }
 
     #[test]
+    fn a_storage_has_as_many_servers_as_its_rule_says() {
+        let rules = rules("default.stripe = '2, 1MiB'\nstorage.three.stripe = '3,64KiB'");
+        for (name, count) in [("three", 3), ("other", 2)] {
+            let mut servers = Servers::new();
+            rules.serve(&mut servers, ServerId(0), name);
+            assert_eq!(servers.stats(ServerId(0)).len(), count, "{name}");
+        }
+        let by = StorageRules { stripe: parse_stripe("5, 1KiB").ok(), ..StorageRules::default() };
+        let mut servers = Servers::new();
+        rules.overruled(by).unwrap().serve(&mut servers, ServerId(0), "other");
+        assert_eq!(servers.stats(ServerId(0)).len(), 5);
+    }
+
+    #[test]
     fn object_stores_are_not_serialised_unless_configured() {
         let rules = rules("default.concurrency = 2\nstorage.'s3://small'.concurrency = 3");
         let concurrency = |name| rules.of(name).budget.concurrency;
@@ -588,6 +648,10 @@ mod tests {
             ),
             ("[class.costarring]\n[class.liquid]", "line 1", "have the same number"),
             ("garbage", "line 1", "key"),
+            ("[storage.a]\nstripe = '1MiB'", "line 2", "as in `4, 1MiB`"),
+            ("[storage.a]\nstripe = '0, 1MiB'", "line 2", "from 1 to 1024"),
+            ("[storage.a]\nstripe = '2000, 1MiB'", "line 2", "from 1 to 1024"),
+            ("[storage.a]\nstripe = '2, 0'", "line 2", "the size of a stripe"),
         ];
         for (text, line, why) in cases {
             let (at, said) = Rules::parse(text).unwrap_err();

@@ -30,6 +30,14 @@ pub(crate) fn shared_name(location: &StorageLocation) -> String {
     }
 }
 
+/// Names of the servers of a storage: its own name, if there is one server.
+pub(crate) fn server_names(storage: &str, servers: usize) -> Vec<String> {
+    match servers {
+        0 | 1 => vec![storage.to_owned()],
+        _ => (0..servers).map(|place| format!("{storage}, server {place}")).collect(),
+    }
+}
+
 /// Mount source of a device: `server:/export` for NFS. The source of a node's own disk, or the
 /// device number if there is no source, gets the node's name in front.
 fn name(device: u64) -> String {

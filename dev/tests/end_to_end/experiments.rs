@@ -98,6 +98,7 @@ experiments! {
     passes: "passes.py", true;
     placement: "placement.py", has_testbed();
     sandbox_inputs: "sandbox_inputs.py", true;
+    striped_files: "io_striped.py", is_root() && can_mount();
     start_up: "start_up.py", true;
     #[ignore = "takes over 20 s: make soak"]
     stragglers: "stragglers.py", has_testbed();

@@ -70,6 +70,28 @@ fn programs_of_several_nodes_are_put_in_one_order() {
     assert!(storage["sequential_as_granted"].as_f64().unwrap() > 0.5, "{status}");
 }
 
+#[test]
+fn each_server_that_files_are_striped_over_has_a_queue() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    sparse(&disk, "file", 8);
+    let stripes = ["--channels", "2", "--stripe-bytes", "1048576", "--seek-ms", "1"];
+    let node = disk.mount("one", &stripes);
+    let order = Order::new(home, &["--stripe", "2,1MiB", "--policy", "sojf"]);
+    finish(order.reader("n1", &["--always"], &node.path("file"), 8)).exits(0);
+    let status = order.status();
+    let [first, second] = &status["storages"].as_array().unwrap()[..] else { panic!("{status}") };
+    for (place, server) in [first, second].into_iter().enumerate() {
+        let name = server["name"].as_str().unwrap();
+        assert!(name.ends_with(&format!(", server {place}")), "{status}");
+        assert_eq!(server["order"]["policy"], "sojf", "{status}");
+        assert_eq!((&server["queued"], &server["outstanding"]), (&json!(0), &json!(0)), "{status}");
+        let bytes = server["granted_bytes"].as_u64().unwrap();
+        // What is read alone before the stream begins, is read again with its window.
+        assert!((4 << 20..5 << 20).contains(&bytes), "{status}");
+    }
+}
+
 /// A program on one node that reads for a long time, while the processes that it asks are killed or
 /// stopped.
 fn with_reader(happens: impl FnOnce(&mut Order, u32)) {

@@ -3,7 +3,9 @@
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use eyas_client::files::{Creation, DfsClient, File, Listing, RenameOptions};
+use eyas_client::files::{
+    Background, Creation, DfsClient, File, FolderPage, Listing, RenameOptions,
+};
 use eyas_client::types::dfs::{Attributes, FileKind, FileName};
 
 use crate::client::{ClientState, EyasClient};
@@ -115,6 +117,8 @@ pub struct OpenListing {
     rest: std::vec::IntoIter<Listing>,
     /// `None` after the last page.
     next: Option<String>,
+    /// The page that begins there, which is asked for while the caller reads the one before.
+    ahead: Option<Background<Result<FolderPage, CallError>>>,
     /// The name that the caller has a pointer to.
     last: CString,
 }
@@ -271,6 +275,7 @@ pub unsafe extern "C" fn eyas_list(
             is_recursive: recursive != 0,
             rest,
             next: Some(String::new()),
+            ahead: None,
             last,
         };
         state.turn_page()?;
@@ -292,15 +297,38 @@ impl OpenListing {
     }
 
     fn turn_page(&mut self) -> Result<(), CallError> {
-        let (folder, from) = (&self.folder, self.next.as_deref().unwrap_or(""));
-        let page = self.client.on_files(&format!("listing {folder}"), async |files| match self
-            .is_recursive
-        {
-            true => files.list_subtree(folder, from, PAGE).await,
-            false => files.list_folder(folder, from, PAGE).await,
+        let (client, what) = (self.client.clone(), format!("listing {}", self.folder));
+        let page = client.wait(&what, async {
+            let page = match &mut self.ahead {
+                Some(ahead) => {
+                    let page = ahead.done().await;
+                    self.ahead = None;
+                    page?
+                }
+                None => self.page(self.next.clone().unwrap_or_default()).await?,
+            };
+            self.ahead = page.next.clone().map(|from| Background::spawn(self.page(from)));
+            Ok::<_, CallError>(page)
         })?;
         (self.rest, self.next) = (page.entries.into_iter(), page.next);
         Ok(())
+    }
+
+    /// The page from this name on.
+    fn page(
+        &self,
+        from: String,
+    ) -> impl Future<Output = Result<FolderPage, CallError>> + Send + use<> {
+        let (client, folder) = (self.client.clone(), self.folder.clone());
+        let is_recursive = self.is_recursive;
+        async move {
+            let files = client.files().await?;
+            let page = match is_recursive {
+                true => files.list_subtree(&folder, &from, PAGE).await,
+                false => files.list_folder(&folder, &from, PAGE).await,
+            };
+            Ok(page?)
+        }
     }
 }
 

@@ -141,7 +141,7 @@ impl Readers {
     }
 
     fn concurrency(&self) -> (u64, u64) {
-        let stats = self.servers.stats(ServerId(0)).unwrap();
+        let stats = self.servers.stats(ServerId(0)).remove(0);
         (stats.small_concurrency, stats.concurrency)
     }
 }

@@ -65,8 +65,8 @@ fn requests_for_the_same_bytes_belong_together() {
     let mut servers = served(plain(Policy::Fifo));
     let asked = (0..4).map(|client| shared(client, client, 0, 10)).chain([shared(4, 9, 10, 10)]);
     servers.tell(0, Event::Asked(asked.collect()));
-    assert_eq!(servers.stats(ServerId(0)).unwrap().runs, 1);
-    assert_eq!(servers.stats(ServerId(0)).unwrap().queued, 0);
+    assert_eq!(servers.stats(ServerId(0))[0].runs, 1);
+    assert_eq!(servers.stats(ServerId(0))[0].queued, 0);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_expired_lease_is_revoked() {
     assert_eq!((&effects[0], granted(&effects)), (&revoked, vec![(2, vec![2])]));
     assert_eq!(servers.tell(until_us + 1, completed(1, 1, 100)), [], "it is late");
     assert_eq!(servers.tell(until_us + 1, completed(1, 2, 100)), [], "it is another's");
-    let stats = servers.stats(ServerId(0)).unwrap();
+    let stats = servers.stats(ServerId(0)).remove(0);
     assert_eq!((stats.revoked, stats.outstanding, stats.granted), (1, 1, 2));
 }
 
@@ -123,7 +123,7 @@ fn leases_grow_until_a_slow_server_keeps_them() {
         now_us = done_us;
     }
     assert!((1..=4).contains(&revoked), "{revoked} of 50");
-    assert_eq!(servers.stats(ServerId(0)).unwrap().revoked, revoked);
+    assert_eq!(servers.stats(ServerId(0))[0].revoked, revoked);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_idle_server_can_be_forgotten() {
     servers.tell(0, Event::Asked(vec![read(1, 1, 0, 10)]));
     assert!(!servers.forget(ServerId(0)), "something is out");
     servers.tell(1, completed(1, 1, 10));
-    assert!(servers.forget(ServerId(0)) && servers.stats(ServerId(0)).is_none());
+    assert!(servers.forget(ServerId(0)) && servers.stats(ServerId(0)).is_empty());
     let effects = servers.tell(2, Event::Asked(vec![read(2, 1, 0, 10)]));
     assert_eq!(effects, [Effect::Uncoordinated { client: ClientId(1), request: RequestId(2) }]);
 }
@@ -210,7 +210,7 @@ fn requests_beyond_the_bound_go_unordered_and_are_counted() {
     let effects = &mut Vec::new();
     servers.handle(0, Event::Asked(vec![elsewhere]), effects);
     assert_eq!(*effects, [Effect::Uncoordinated { client: ClientId(1), request: RequestId(all) }]);
-    assert_eq!(servers.stats(ServerId(0)).unwrap().uncoordinated, 2);
+    assert_eq!(servers.stats(ServerId(0))[0].uncoordinated, 2);
     servers.validate();
 }
 
@@ -255,7 +255,7 @@ fn classes_share_by_weight_and_limits_are_waited_for() {
     assert!((57..=60).contains(&of_heavy.count()), "three of four");
     let began: Vec<_> = world.grants.iter().filter(|(_, grant)| grant.client.0 >= 1_000).collect();
     assert!(began[1].0 >= 10_000, "{} microseconds after the first", began[1].0 - began[0].0);
-    assert_eq!(world.servers.stats(ServerId(0)).unwrap().waits[&heavy].requests, 100);
+    assert_eq!(world.servers.stats(ServerId(0))[0].waits[&heavy].requests, 100);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn ordered_requests_are_sequential() {
         }
     }
     world.run(nothing_more);
-    let stats = world.servers.stats(ServerId(0)).unwrap();
+    let stats = world.servers.stats(ServerId(0)).remove(0);
     assert_eq!(
         (stats.arrived.contiguous_fraction(), stats.ordered.contiguous_fraction()),
         (0.0, 0.99)
@@ -323,7 +323,7 @@ fn holds_that_are_wasted_end() {
             n += 1;
             if n < 100 { vec![(done_us, piece(n))] } else { vec![] }
         });
-        let holds = world.servers.stats(ServerId(0)).unwrap().holds;
+        let holds = world.servers.stats(ServerId(0))[0].holds;
         assert!((1..=6).contains(&holds), "{holds} holds, one file: {is_one_file}");
     }
 }

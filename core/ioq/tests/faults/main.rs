@@ -10,8 +10,10 @@
 
 mod world;
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use eyas_faults::{Dice, run_twice, try_seeds};
-use eyas_ioq::{Budget, ClassId, ClassQos, Config, POLICIES};
+use eyas_ioq::{Budget, ClassId, ClassQos, Config, POLICIES, Striping};
 use world::{Case, Outcome};
 
 /// Seeds that `cargo test` tries.
@@ -37,6 +39,13 @@ fn each_request_is_let_go_once() {
 
 fn try_seed(seed: u64) -> Outcome {
     run_twice(&faulty(seed), Case::run)
+}
+
+fn striping(dice: &mut Dice) -> Striping {
+    let servers = NonZeroU32::new(1 + dice.below(4) as u32);
+    let stripe_bytes = NonZeroU64::new([1 << 10, 6 << 10, 1 << 20][dice.below(3) as usize]);
+    let (servers, stripe_bytes) = servers.zip(stripe_bytes).expect("they are at least 1");
+    Striping { servers, stripe_bytes }
 }
 
 /// A random case for this seed.
@@ -75,6 +84,7 @@ fn faulty(seed: u64) -> Case {
         vanishes: rare(&mut dice),
         stalls: rare(&mut dice),
         cancels: rare(&mut dice),
+        striping: (dice.below(3) == 0).then(|| striping(&mut dice)),
         seed,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use eyas_faults::Dice;
 use eyas_ioq::{
     ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RequestRunId,
-    ServerId, Servers,
+    ServerId, Servers, Striping,
 };
 use eyas_types::{Extent, Operation, StorageFileId};
 
@@ -17,6 +17,8 @@ const LIMIT_US: u64 = 1_000 * SECOND;
 #[derive(Clone, Debug)]
 pub struct Case {
     pub configs: Vec<Config>,
+    /// How the files of each storage are striped over servers.
+    pub striping: Option<Striping>,
     pub clients: u64,
     /// Number of times each client asks, for one to four pieces at a time.
     pub asks: u64,
@@ -82,10 +84,12 @@ struct World<'a> {
 impl Case {
     pub fn run(&self) -> Outcome {
         let mut servers = Servers::new();
-        self.configs
-            .iter()
-            .zip(0..)
-            .for_each(|(config, id)| servers.serve(ServerId(id), config.clone()));
+        for (config, id) in self.configs.iter().zip(0..) {
+            match self.striping {
+                None => servers.serve(ServerId(id), config.clone()),
+                Some(striping) => servers.serve_striped(ServerId(id), config, striping),
+            }
+        }
         let client =
             |_| Client { asks: self.asks, offset: 0, is_gone: false, wants: BTreeSet::new() };
         let mut world = World {
@@ -251,6 +255,8 @@ impl World<'_> {
         let config = &self.case.configs[grant.server.0 as usize];
         let limit = config.budget.concurrency.unwrap_or(64) as usize
             + usize::from(config.margin_us.is_some());
+        let limit =
+            limit * self.case.striping.map_or(1, |striping| striping.servers.get() as usize);
         assert!(self.out.keys().filter(|(server, _)| *server == grant.server).count() <= limit);
     }
 
@@ -298,14 +304,16 @@ impl World<'_> {
             assert_eq!(waits, None, "{id:?} waits for ever: {:?}", self.case);
         }
         for server in (0..self.case.configs.len() as u32).map(ServerId) {
-            let stats = self.servers.stats(server).expect("it is served");
-            assert_eq!((stats.queued, stats.outstanding), (0, 0), "{stats:?}");
-            assert!(stats.arrived.bytes >= stats.ordered.bytes);
-            assert_eq!(
-                stats.waits.values().map(|waits| waits.requests).sum::<u64>(),
-                stats.granted
-            );
-            self.outcome.holds += stats.holds;
+            for stats in self.servers.stats(server) {
+                assert_eq!((stats.queued, stats.outstanding), (0, 0), "{stats:?}");
+                assert!(stats.arrived.bytes >= stats.ordered.bytes);
+                assert_eq!(
+                    stats.waits.values().map(|waits| waits.requests).sum::<u64>(),
+                    stats.granted
+                );
+                self.outcome.holds += stats.holds;
+            }
+            assert!(self.servers.forget(server), "{server:?} has something left");
         }
         self.outcome.together =
             self.runs.values().filter(|(_, clients)| clients.len() > 1).count() as u64;

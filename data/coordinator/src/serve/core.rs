@@ -1,7 +1,7 @@
 //! State of the coordinator: it passes what agents ask to the decider, and the decisions back to
 //! them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use crate::protocol::{
     ToCoordinator,
 };
 use crate::rules::Rules;
+use crate::storage_name::server_names;
 
 /// Messages that are handled together.
 const MAX_TOGETHER: usize = 1 << 10;
@@ -326,33 +327,37 @@ impl CoordinatorCore {
 
     /// The server with this storage name.
     fn server(&mut self, name: String) -> ServerId {
-        let config = self.rules.of(&name);
-        let (server, is_new) = self.storages.name(name);
+        let (server, is_new) = self.storages.name(name.clone());
         if is_new {
-            self.servers.serve(server, config);
+            self.rules.serve(&mut self.servers, server, &name);
         }
         server
     }
 
     fn status(&self) -> IoStatus {
-        let stats =
-            |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.stats(server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
         let classes = self.rules.class_names();
         let bypassed = |server| {
             self.agents.values().filter(|agent| agent.bypassed.contains(&server)).count() as u64
         };
-        let bypassed =
-            self.storages.iter().map(|(name, server)| (name.clone(), bypassed(server))).collect();
-        let storages = self.storages.iter().filter_map(stats).collect();
-        IoStatus { agents: agents as u64, classes, storages, bypassed }
+        let (mut storages, mut by_name) = (Vec::new(), BTreeMap::new());
+        for (storage, server) in self.storages.iter() {
+            let stats = self.servers.stats(server);
+            for (name, stats) in server_names(storage, stats.len()).into_iter().zip(stats) {
+                by_name.insert(name.clone(), bypassed(server));
+                storages.push((name, stats));
+            }
+        }
+        IoStatus { agents: agents as u64, classes, storages, bypassed: by_name }
     }
 
     fn configs(&self) -> StorageConfigs {
-        let config = |(name, server): (&String, _)| {
-            Some((name.clone(), self.servers.config(server)?.clone()))
+        let config = |(name, server): (&String, ServerId)| {
+            let config = self.servers.config(server)?.clone();
+            let names = server_names(name, self.servers.stats(server).len());
+            Some(names.into_iter().map(move |name| (name, config.clone())))
         };
-        self.storages.iter().filter_map(config).collect()
+        self.storages.iter().filter_map(config).flatten().collect()
     }
 
     fn handle(&mut self, event: Event) {

@@ -12,7 +12,8 @@
 //!
 //! Several mounts with one state file are nodes that share one disk. With `--memory-megabytes`, the
 //! disk belongs to a file server that caches what was read and written last. With `--channels N`,
-//! it serves N requests at a time. A mount behaves much like an NFS mount: the node's kernel caches
+//! it serves N requests at a time; with `--stripe-bytes`, each channel is a server that has every
+//! Nth stripe of a file. A mount behaves much like an NFS mount: the node's kernel caches
 //! pages, reads ahead, and drops cached pages of a file whose size or time has changed, which it
 //! checks every few seconds. Writes go through to the disk. Locks are local to a mount. Metadata
 //! operations take no time.
@@ -94,6 +95,9 @@ struct Mount {
         value_parser = clap::value_parser!(u64).range(1..=MAX_CHANNELS)
     )]
     channels: u64,
+    /// Files are striped over the channels, in stripes of this many bytes; 0: they are not
+    #[arg(long, default_value_t = 0)]
+    stripe_bytes: u64,
     /// Megabytes of recently read and written data that the server keeps in memory
     #[arg(long, default_value_t = 0)]
     memory_megabytes: u64,
@@ -130,7 +134,10 @@ fn main() -> ExitCode {
 /// Mounts, prints `ready`, and serves until standard input ends or the file system is unmounted.
 fn serve(asked: &Mount) -> io::Result<()> {
     let costs = Costs {
-        rates: Rates::new(asked.seek_ms, asked.megabytes_per_second, asked.iops, asked.channels),
+        rates: Rates {
+            stripe_bytes: asked.stripe_bytes,
+            ..Rates::new(asked.seek_ms, asked.megabytes_per_second, asked.iops, asked.channels)
+        },
         memory_sets: memory::sets(asked.memory_megabytes * 1_000_000),
         memory_bytes_per_s: (asked.memory_megabytes_per_second * 1e6) as u64,
     };

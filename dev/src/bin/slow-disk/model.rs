@@ -6,7 +6,8 @@
 //! a minimum duration of each.
 //!
 //! A disk with several channels is like several disks with the same files: a request goes to the
-//! channel that is free first.
+//! channel that is free first. If files are striped, each channel has its stripes only, and a
+//! request is done when all channels have served their parts of it.
 
 /// Costs of the disk. A rate of 0 is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +16,15 @@ pub struct Rates {
     pub bytes_per_s: u64,
     pub least_ns: u64,
     pub channels: u64,
+    /// Bytes of a stripe; 0: files are not striped over the channels.
+    pub stripe_bytes: u64,
 }
 
 impl Rates {
+    /// Costs of a disk whose files are not striped.
     pub fn new(seek_ms: f64, megabytes_per_second: f64, iops: f64, channels: u64) -> Self {
         Self {
+            stripe_bytes: 0,
             seek_ns: (seek_ms * 1e6) as u64,
             bytes_per_s: (megabytes_per_second * 1e6) as u64,
             least_ns: if iops > 0.0 { (1e9 / iops) as u64 } else { 0 },
@@ -78,8 +83,28 @@ impl Disk {
 
     /// Serves a request that arrives now. Returns when it is done.
     pub fn serve(&mut self, rates: &Rates, now_ns: u64, request: Request) -> u64 {
-        let free = self.channels.iter_mut().min_by_key(|channel| channel.free_at_ns);
-        let channel = free.expect("there is always one");
+        if rates.stripe_bytes == 0 {
+            let free = (0..self.channels.len()).min_by_key(|at| self.channels[*at].free_at_ns);
+            return self.serve_at(free.expect("there is always one"), rates, now_ns, request);
+        }
+        let (stripe, channels) = (rates.stripe_bytes, self.channels.len() as u64);
+        let (mut at, end, mut done_ns) = (request.offset, request.offset + request.bytes, now_ns);
+        while at < end {
+            let number = at / stripe;
+            let bytes = (stripe - at % stripe).min(end - at);
+            // The stripes of a channel follow each other there.
+            let offset = number / channels * stripe + at % stripe;
+            let part = Request { offset, bytes, ..request };
+            let channel = (number % channels) as usize;
+            done_ns = done_ns.max(self.serve_at(channel, rates, now_ns, part));
+            at += bytes;
+        }
+        done_ns
+    }
+
+    /// Serves a request at this channel.
+    fn serve_at(&mut self, at: usize, rates: &Rates, now_ns: u64, request: Request) -> u64 {
+        let channel = &mut self.channels[at];
         let goes_on = (channel.file, channel.end) == (request.file, request.offset);
         let seek_ns = if goes_on { 0 } else { rates.seek_ns };
         let cost_ns = (seek_ns + bytes_ns(request.bytes, rates.bytes_per_s)).max(rates.least_ns);
@@ -104,6 +129,19 @@ mod tests {
 
     fn read(file: u64, offset: u64, bytes: u64) -> Request {
         Request { direction: Direction::Read, file, offset, bytes }
+    }
+
+    #[test]
+    fn stripes_are_served_at_the_same_time() {
+        let rates = Rates { stripe_bytes: 100_000, ..Rates::new(8.0, 100.0, 0.0, 2) };
+        let mut disk = Disk::new(&rates);
+        // Two stripes of one channel and one of the other.
+        assert_eq!(disk.serve(&rates, 0, read(1, 0, 300_000)), 10 * MS);
+        assert_eq!(disk.seeks, 2);
+        assert_eq!(disk.serve(&rates, 10 * MS, read(1, 300_000, 100_000)), 11 * MS, "it goes on");
+        assert_eq!(disk.serve(&rates, 20 * MS, read(1, 0, 1)), 28 * MS + 10);
+        assert_eq!(disk.serve(&rates, 20 * MS, read(1, 400_000, 100_000)), 37 * MS + 10);
+        assert_eq!((disk.seeks, disk.requests), (4, 6));
     }
 
     #[test]

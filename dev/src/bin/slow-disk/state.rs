@@ -15,9 +15,9 @@ use crate::memory::{Block, Memory, Set, Sets};
 use crate::model::{Channel, Disk, Rates, Request};
 
 /// Marks a file as the state of a disk in this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"slowdsk2");
+const MAGIC: u64 = u64::from_le_bytes(*b"slowdsk3");
 /// Numbers of a disk; those of each channel follow.
-const NUMBERS: usize = 15;
+const NUMBERS: usize = 16;
 const CHANNEL_NUMBERS: usize = 3;
 /// Channels whose numbers fit in a page.
 pub const MAX_CHANNELS: u64 = 64;
@@ -148,6 +148,7 @@ impl State {
             bytes_per_s,
             least_ns,
             channels,
+            stripe_bytes,
             memory_sets,
             memory_bytes_per_s,
             free_at_ns,
@@ -166,7 +167,7 @@ impl State {
         let channel =
             |numbers: &[u64]| Channel { free_at_ns: numbers[0], file: numbers[1], end: numbers[2] };
         let all = rest.chunks_exact(CHANNEL_NUMBERS).map(channel).collect();
-        let rates = Rates { seek_ns, bytes_per_s, least_ns, channels };
+        let rates = Rates { seek_ns, bytes_per_s, least_ns, channels, stripe_bytes };
         Ok(State {
             costs: Costs { rates, memory_sets, memory_bytes_per_s },
             disk: Disk { channels: all, requests, seeks, read_bytes, written_bytes, busy_ns },
@@ -182,6 +183,7 @@ impl State {
             rates.bytes_per_s,
             rates.least_ns,
             rates.channels,
+            rates.stripe_bytes,
             *memory_sets,
             *memory_bytes_per_s,
             memory.free_at_ns,

@@ -8,10 +8,10 @@ use clap::{Args, Subcommand};
 use eyas_client::types::units;
 use eyas_client::{ClusterError, home};
 use eyas_coordinator::agent::{self, AgentConfig, AgentError, OrderedBy};
-use eyas_coordinator::ioq::Policy;
+use eyas_coordinator::ioq::{Policy, Striping};
 use eyas_coordinator::{
     MAX_JUNCTION_PERCENT, MIN_FACTOR, Rules, StorageRules, parse_patience, parse_policy,
-    parse_quantum, serve, status,
+    parse_quantum, parse_stripe, serve, status,
 };
 use eyas_session::Access;
 use tokio::net::TcpListener;
@@ -117,6 +117,10 @@ struct OrderArgs {
     /// waiting for the actual end
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     predict: Option<u64>,
+    /// Files are striped over this many servers, in stripes of this size: each server gets a queue
+    /// of its own
+    #[arg(long, value_name = "COUNT,SIZE", value_parser = parse_stripe)]
+    stripe: Option<Striping>,
 }
 
 impl From<OrderArgs> for StorageRules {
@@ -131,6 +135,7 @@ impl From<OrderArgs> for StorageRules {
             window: options.window,
             concurrency: options.concurrency,
             predict: options.predict,
+            stripe: options.stripe,
             ..StorageRules::default()
         }
     }
