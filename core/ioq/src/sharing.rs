@@ -1,9 +1,13 @@
 //! Decides which client reads a part of a file that several clients are about to read, so that the
 //! part crosses the storage once (io-coordination §3).
 //!
-//! The first client that asks for a part is its *reader*. The others take the part from the reader,
-//! which has it in memory for a while. One that did not get it asks again, and becomes the reader.
-//! A part is named by its offset: clients divide a file at the same places.
+//! The first client that asks for a part is its *reader*. The others pass it on: each takes it from
+//! one that asked before. The first four are a chain, in which each link carries the part once in
+//! each direction; after them it branches, so that a part comes to many clients in few steps.
+//!
+//! A client that did not get a part asks again. If it was sent to another one than the reader, it
+//! is sent to the reader then, and otherwise becomes the reader. A part is named by its offset:
+//! clients divide a file at the same places.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -21,6 +25,9 @@ const KEPT_US: u64 = 20_000_000;
 
 /// A client that asks for a part again within this time did not get it from the reader.
 const AGAIN_US: u64 = 1_000_000;
+
+/// Takers that are a chain.
+const CHAIN: usize = 3;
 
 /// Where a client gets a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +57,48 @@ struct PartReader {
     request: RequestId,
     size_bytes: u64,
     forgotten_at_us: u64,
-    /// Clients that were sent to the reader, and when.
-    sent: BTreeMap<ClientId, u64>,
+    /// Clients that were told where to take the part, in the order in which they asked.
+    takers: Vec<PartTaker>,
+}
+
+#[derive(Debug)]
+struct PartTaker {
+    client: ClientId,
+    /// The client that it was told to take the part from, and when.
+    from: ClientId,
+    told_us: u64,
 }
 
 impl PartReader {
-    /// Whether the client gets the part from the reader.
-    fn is_source_for(&self, now_us: u64, request: &Request) -> bool {
-        let sent_us = self.sent.get(&request.client);
-        self.client != request.client
-            && self.size_bytes == request.extent.size_bytes
-            && sent_us.is_none_or(|sent_us| now_us.saturating_sub(*sent_us) > AGAIN_US)
+    /// The client that this one takes the part from; `None` if it has to read it.
+    fn source_for(&mut self, now_us: u64, request: &Request) -> Option<ClientId> {
+        let client = request.client;
+        if self.client == client || self.size_bytes != request.extent.size_bytes {
+            // The reader itself no longer has it; or the file has another size now.
+            return None;
+        }
+        let from = match self.takers.iter().position(|taker| taker.client == client) {
+            None => source_of(self.takers.len()).map_or(self.client, |at| self.takers[at].client),
+            Some(place) => {
+                let before = self.takers.remove(place);
+                let is_again = now_us.saturating_sub(before.told_us) <= AGAIN_US;
+                if is_again && before.from == self.client {
+                    return None;
+                }
+                self.client
+            }
+        };
+        self.takers.push(PartTaker { client, from, told_us: now_us });
+        Some(from)
+    }
+}
+
+/// The place among the takers from which the next one takes a part, if this many have asked before.
+/// `None`: from the reader. For example, 1 from 0, 2 from 1, 3 and 4 from 2, 5 and 6 from 3.
+fn source_of(takers: usize) -> Option<usize> {
+    match takers {
+        0..CHAIN => takers.checked_sub(1),
+        _ => Some((takers + CHAIN - 2) / 2),
     }
 }
 
@@ -69,21 +107,19 @@ impl SharedParts {
     pub fn ask(&mut self, now_us: u64, request: &Request) -> PartSource {
         self.forget_old(now_us);
         let name = (request.server, request.file, request.extent.offset);
-        let before = self.remove(&name);
+        let before = self.remove(&name).map(|mut reader| {
+            let from = reader.source_for(now_us, request);
+            (reader, from)
+        });
         let (reader, source) = match before {
-            Some(mut reader) if reader.is_source_for(now_us, request) => {
-                reader.sent.insert(request.client, now_us);
-                let source = PartSource::Client(reader.client);
-                (reader, source)
-            }
-            // The reader does not have it; or the file has another size now.
+            Some((reader, Some(from))) => (reader, PartSource::Client(from)),
             _ => {
                 let reader = PartReader {
                     client: request.client,
                     request: request.id,
                     size_bytes: request.extent.size_bytes,
                     forgotten_at_us: 0,
-                    sent: BTreeMap::new(),
+                    takers: Vec::new(),
                 };
                 (reader, PartSource::Storage)
             }
@@ -109,9 +145,13 @@ impl SharedParts {
 
     /// A client has closed a file, and gives no parts of it any longer.
     pub fn closed(&mut self, client: ClientId, server: ServerId, file: StorageFileId) {
-        let of_file = self.parts.range((server, file, 0)..=(server, file, u64::MAX));
-        let of_client = of_file.filter(|(_, reader)| reader.client == client);
-        let closed: Vec<_> = of_client.map(|(name, _)| *name).collect();
+        let mut closed = Vec::new();
+        for (name, reader) in self.parts.range_mut((server, file, 0)..=(server, file, u64::MAX)) {
+            reader.takers.retain(|taker| taker.client != client);
+            if reader.client == client {
+                closed.push(*name);
+            }
+        }
         for name in &closed {
             self.remove(name);
         }
@@ -119,6 +159,9 @@ impl SharedParts {
 
     /// A client has disconnected.
     pub fn gone(&mut self, client: ClientId) {
+        for reader in self.parts.values_mut() {
+            reader.takers.retain(|taker| taker.client != client);
+        }
         self.forget(|_, reader| reader.client == client);
     }
 
@@ -178,7 +221,7 @@ mod tests {
         let mut parts = SharedParts::default();
         assert_eq!(parts.ask(0, &request(1, 1, 0)), PartSource::Storage);
         assert_eq!(parts.ask(1, &request(2, 2, 0)), PartSource::Client(ClientId(1)));
-        assert_eq!(parts.ask(2, &request(3, 3, 0)), PartSource::Client(ClientId(1)));
+        assert_eq!(parts.ask(2, &request(3, 3, 0)), PartSource::Client(ClientId(2)));
         assert_eq!(parts.ask(3, &request(4, 2, 1)), PartSource::Storage, "another part");
         assert_eq!(parts.ask(4, &request(5, 1, 1)), PartSource::Client(ClientId(2)));
         let other = Request { file: StorageFileId(8), ..request(6, 2, 0) };
@@ -212,18 +255,42 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_did_not_get_a_part_becomes_its_reader() {
+    fn takers_pass_a_part_on() {
         let mut parts = SharedParts::default();
-        let _ = parts.ask(0, &request(1, 1, 0));
-        for id in 2..4 {
-            let source = parts.ask(id, &request(id, id, 0));
-            assert_eq!(source, PartSource::Client(ClientId(1)));
+        let from: Vec<_> = (0..12)
+            .map(|client| match parts.ask(client, &request(client, client, 0)) {
+                PartSource::Storage => u64::MAX,
+                PartSource::Client(ClientId(from)) => from,
+            })
+            .collect();
+        assert_eq!(from, [u64::MAX, 0, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+    }
+
+    #[test]
+    fn a_client_that_did_not_get_a_part_asks_the_reader_and_then_becomes_it() {
+        let mut parts = SharedParts::default();
+        let mut ask = |now_us, id, client| parts.ask(now_us, &request(id, client, 0));
+        let from = |client| PartSource::Client(ClientId(client));
+        assert_eq!(
+            (ask(0, 1, 1), ask(1, 2, 2), ask(2, 3, 3)),
+            (PartSource::Storage, from(1), from(2))
+        );
+        assert_eq!(ask(3, 4, 3), from(1), "the other taker did not have it");
+        assert_eq!(ask(4, 5, 3), PartSource::Storage, "the reader did not either");
+        assert_eq!(ask(5, 6, 2), from(3));
+        assert_eq!(ask(AGAIN_US + 6, 7, 2), from(3), "it had the part");
+    }
+
+    #[test]
+    fn a_client_that_has_closed_the_file_passes_nothing_on() {
+        let mut parts = SharedParts::default();
+        for client in 1..=3 {
+            let _ = parts.ask(client, &request(client, client, 0));
         }
-        assert_eq!(parts.ask(4, &request(4, 3, 0)), PartSource::Storage, "it asks again");
-        assert_eq!(parts.ask(5, &request(5, 2, 0)), PartSource::Client(ClientId(3)));
-        let later = AGAIN_US + 6;
-        let source = parts.ask(later, &request(6, 2, 0));
-        assert_eq!(source, PartSource::Client(ClientId(3)), "it had the part");
+        parts.closed(ClientId(3), ServerId(0), StorageFileId(7));
+        assert_eq!(parts.ask(4, &request(4, 4, 0)), PartSource::Client(ClientId(2)));
+        parts.gone(ClientId(4));
+        assert_eq!(parts.ask(5, &request(5, 5, 0)), PartSource::Client(ClientId(2)));
     }
 
     #[test]

@@ -612,7 +612,7 @@ mod tests {
         let guide = include_str!("../../../docs/guides/io.md");
         let (_, text) = guide.split_once("```toml\n").expect("there are some");
         let rules = rules(text.split("```").next().expect("there is a first part"));
-        assert_eq!((rules.storages.len(), rules.classes.len()), (2, 2));
+        assert_eq!((rules.storages.len(), rules.classes.len()), (3, 2));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 /// Path of the agent's socket.
 pub(crate) static SOCKET: Variable = Variable::of(c"EYAS_IO_AGENT");
 /// Number of the program's job class.
-pub(crate) static CLASS: Variable = Variable::of(c"EYAS_IO_CLASS");
+pub(crate) static CLASS: Variable = Variable::of(c"EYAS_IO_CLASS_NUMBER");
 /// Set if the program asks for every turn.
 pub(crate) static ALWAYS: Variable = Variable::of(c"EYAS_IO_ALWAYS");
 /// Ordered paths, separated by colons.

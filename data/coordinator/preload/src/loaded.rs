@@ -1,10 +1,10 @@
 //! Functions of the libraries that the loader searches after this one (`RTLD_NEXT`), found without
 //! the loader.
 //!
-//! `dlsym` takes a lock, so a call in a signal handler must not use it; and to look all functions up
-//! in advance costs a small program a twentieth of its time. So this library remembers where the
-//! symbol tables are when it is loaded, and looks a function up at its first use, without a lock.
-//! Libraries that are there when the program starts stay until it ends.
+//! `dlsym` takes a lock, so a call in a signal handler must not use it; and to look all functions
+//! up in advance costs a small program a twentieth of its time. So this library remembers where
+//! the symbol tables are when it is loaded, and looks a function up at its first use, without a
+//! lock. Libraries that are there when the program starts stay until it ends.
 //!
 //! The tables are those of the System V ABI with the hash table of GNU (`DT_GNU_HASH`).
 

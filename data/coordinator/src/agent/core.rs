@@ -587,7 +587,7 @@ impl AgentCore {
             let key = (device, wanted.file.0);
             let (WindowReader { file, entry }, _) = self.files.open(key)?;
             self.files.lend(key);
-            Some(OpenPart { file, entry, extent: wanted.extent })
+            Some(OpenPart { board: self.board, file, entry, extent: wanted.extent })
         })
     }
 

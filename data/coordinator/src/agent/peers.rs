@@ -1,8 +1,9 @@
 //! Agents of one user on several nodes, which pass parts of files on to each other, so that each
 //! part crosses the storage once.
 //!
-//! An agent takes a part from the agent that the coordinator names. That one has the part in memory
-//! or is about to read it, and says so until then. A part comes with the version of its file.
+//! An agent takes a part from the agent that the coordinator names. That one has the part in
+//! memory, or is about to read it or to take it from another one, and says so until then. A part
+//! comes with the version of its file.
 //!
 //! Only agents of one user talk to each other. They prove it with a key that lies in the user's own
 //! folder, which the nodes share.
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use eyas_board::{CachedFile, PIECE_BYTES, PartFile, VersionOf, wait};
+use eyas_board::{Board, CachedFile, PIECE_BYTES, PartFile, VersionOf, wait};
 use eyas_session::{Access, AccessError, Listener, Session, SessionAcceptor, SessionError, dial};
 use eyas_types::{Extent, StorageFileId};
 use eyas_wire::Role;
@@ -82,6 +83,12 @@ pub(crate) struct GivenPart {
 }
 
 impl GivenPart {
+    /// Bytes of this version of a file.
+    fn of(file: &PartFile, content: Vec<u8>) -> GivenPart {
+        let PartFile { size_bytes, modified_ns, changed_ns, .. } = *file;
+        GivenPart { size_bytes, modified_ns, changed_ns, content }
+    }
+
     /// Whether the part is of this version of a file.
     pub fn is_of(&self, file: &PartFile) -> bool {
         let version = (self.size_bytes, self.modified_ns, self.changed_ns);
@@ -95,8 +102,9 @@ pub(super) struct TakenPart {
     pub content: Vec<u8>,
 }
 
-/// A part that this agent has or will have in memory.
+/// A part that this agent has or will have in memory: in the page cache, or on the board.
 pub(super) struct OpenPart {
+    pub board: &'static Board,
     pub file: Arc<File>,
     pub entry: &'static CachedFile,
     pub extent: Extent,
@@ -396,9 +404,9 @@ async fn answer(
     }
 }
 
-/// Waits until the agent has read a part into memory, and reads it from there.
+/// Waits until the agent has a part in memory, and reads it from there.
 fn read(part: &OpenPart) -> PartAnswer {
-    let OpenPart { file, entry, extent } = part;
+    let OpenPart { board, file, entry, extent } = part;
     let Some(before) =
         PartFile::of(file, VersionOf::Kernel).filter(|_| extent.size_bytes <= PIECE_BYTES)
     else {
@@ -414,6 +422,14 @@ fn read(part: &OpenPart) -> PartAnswer {
         }
         wait(&entry.progress, progress, STEP);
     }
+    if let Some(slot) = entry.slot(number).and_then(|slot| board.parts.get(slot)) {
+        let mut content = vec![0; extent.size_bytes as usize];
+        let version = PartFile::of(file, VersionOf::Kernel);
+        let taken = version.filter(|file| slot.copy(file, number, 0, &mut content).is_some());
+        return taken.map_or(PartAnswer::Closed, |version| {
+            PartAnswer::Part(GivenPart::of(&version, content))
+        });
+    }
     // It was given up, or has left memory. To read it here would cost the storage a seek.
     if eyas_board::is_cached(file.as_fd(), &(extent.offset..extent.end())) == Ok(false) {
         return PartAnswer::Closed;
@@ -427,13 +443,7 @@ fn given_part(file: &File, extent: &Extent) -> Option<GivenPart> {
     let mut content = vec![0; usize::try_from(extent.size_bytes).ok()?];
     file.read_exact_at(&mut content, extent.offset).ok()?;
     let is_same = PartFile::of(file, VersionOf::Storage)? == before;
-    let PartFile { size_bytes, modified_ns, changed_ns, .. } = before;
-    (is_same && is_settled(changed_ns)).then_some(GivenPart {
-        size_bytes,
-        modified_ns,
-        changed_ns,
-        content,
-    })
+    (is_same && is_settled(before.changed_ns)).then(|| GivenPart::of(&before, content))
 }
 
 fn is_settled(changed_ns: u64) -> bool {

@@ -42,12 +42,15 @@ pub(crate) struct IoRunArgs {
     always: bool,
     /// Job class of the requests; rules give a class a reservation, a limit and a weight [default:
     /// the class of the enclosing `eyas io run`, or none]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = CLASS)]
     class: Option<String>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
+
+/// Environment variable with the job class of programs. Batch systems can set it.
+const CLASS: &str = "EYAS_IO_CLASS";
 
 /// Replaces this process by the program. If the library or the agent is missing, the program still
 /// runs, but its requests are not ordered.
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError>
         command.env("EYAS_IO_ALWAYS", "1");
     }
     if let Some(class) = &args.class {
-        command.env("EYAS_IO_CLASS", class_id(class).0.to_string());
+        command.env(CLASS, class).env("EYAS_IO_CLASS_NUMBER", class_id(class).0.to_string());
     }
     let coordinator = (!args.here && access.exists()).then_some(access);
     match prepare(coordinator) {
