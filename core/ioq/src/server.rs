@@ -152,6 +152,14 @@ impl Server {
         }
     }
 
+    /// A grant has ended whose duration tells nothing about this server.
+    pub fn released(&mut self, now_us: u64, client: ClientId, grant: GrantId) {
+        if self.grants.get(grant).is_some_and(|out| out.turn.client == client) {
+            self.observe_load(now_us);
+            self.end_grant(now_us, grant);
+        }
+    }
+
     /// Time of two messages, there and back.
     fn messages_us(&self) -> u64 {
         self.messages_us.as_ref().map_or(0, |forecast| forecast.value() as u64)

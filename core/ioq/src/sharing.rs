@@ -9,7 +9,7 @@
 //! is sent to the reader then, and otherwise becomes the reader. A part is named by its offset:
 //! clients divide a file at the same places.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::StorageFileId;
@@ -23,11 +23,13 @@ const MAX_PARTS: usize = 1 << 16;
 /// last client has asked for it.
 const KEPT_US: u64 = 20_000_000;
 
-/// A client that asks for a part again within this time did not get it from the reader.
+/// A client that asks for a part again within this time is taken not to have got it.
 const AGAIN_US: u64 = 1_000_000;
 
 /// Takers that are a chain.
 const CHAIN: usize = 3;
+/// Takers of a part that are remembered.
+const MAX_TAKERS: usize = 64;
 
 /// Where a client gets a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +59,11 @@ struct PartReader {
     request: RequestId,
     size_bytes: u64,
     forgotten_at_us: u64,
-    /// Clients that were told where to take the part, in the order in which they asked.
-    takers: Vec<PartTaker>,
+    /// Clients that were told where to take the part, in the order in which they asked: the last
+    /// ones.
+    takers: VecDeque<PartTaker>,
+    /// Number of takers before these.
+    earlier: usize,
 }
 
 #[derive(Debug)]
@@ -78,9 +83,9 @@ impl PartReader {
             return None;
         }
         let from = match self.takers.iter().position(|taker| taker.client == client) {
-            None => source_of(self.takers.len()).map_or(self.client, |at| self.takers[at].client),
+            None => self.next_source(),
             Some(place) => {
-                let before = self.takers.remove(place);
+                let before = self.takers.remove(place).expect("it was found there");
                 let is_again = now_us.saturating_sub(before.told_us) <= AGAIN_US;
                 if is_again && before.from == self.client {
                     return None;
@@ -88,8 +93,20 @@ impl PartReader {
                 self.client
             }
         };
-        self.takers.push(PartTaker { client, from, told_us: now_us });
+        self.takers.push_back(PartTaker { client, from, told_us: now_us });
+        if self.takers.len() > MAX_TAKERS {
+            self.takers.pop_front();
+            self.earlier += 1;
+        }
         Some(from)
+    }
+
+    /// The client from which a further one takes the part.
+    fn next_source(&self) -> ClientId {
+        let Some(at) = source_of(self.earlier + self.takers.len()) else { return self.client };
+        // Of very many, only the last ones are remembered.
+        let place = at.checked_sub(self.earlier).unwrap_or(at % self.takers.len().max(1));
+        self.takers.get(place).map_or(self.client, |taker| taker.client)
     }
 }
 
@@ -119,7 +136,8 @@ impl SharedParts {
                     request: request.id,
                     size_bytes: request.extent.size_bytes,
                     forgotten_at_us: 0,
-                    takers: Vec::new(),
+                    takers: VecDeque::new(),
+                    earlier: 0,
                 };
                 (reader, PartSource::Storage)
             }
@@ -264,6 +282,13 @@ mod tests {
             })
             .collect();
         assert_eq!(from, [u64::MAX, 0, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+        for client in 12..1000 {
+            let source = parts.ask(client, &request(client, client, 0));
+            let PartSource::Client(ClientId(from)) = source else { panic!("it is read") };
+            assert!(from < client);
+        }
+        let reader = parts.parts.values().next().unwrap();
+        assert_eq!((reader.takers.len(), reader.earlier), (MAX_TAKERS, 999 - MAX_TAKERS));
     }
 
     #[test]

@@ -68,8 +68,6 @@ struct ClientGrant {
 /// A grant of one server.
 struct PartsGrant {
     client: ClientId,
-    /// Number of its calls.
-    all: usize,
     /// Calls that are not done.
     left: BTreeSet<RequestId>,
     /// Bytes of those that are.
@@ -139,7 +137,7 @@ impl StripedServers {
         let done = self.grants.remove(&grant).expect("it was found there");
         let is_done = bytes > 0;
         for call in done.calls {
-            self.end_call(now_us, call, is_done, took_us.map(|took_us| (grant, took_us)));
+            self.end_call(now_us, call, is_done, Some((grant, took_us)));
         }
     }
 
@@ -220,13 +218,7 @@ impl StripedServers {
             GrantId(self.granted)
         });
         let left = grant.requests.iter().copied().collect();
-        let parts = PartsGrant {
-            client: grant.client,
-            all: grant.requests.len(),
-            left,
-            done_bytes: 0,
-            began,
-        };
+        let parts = PartsGrant { client: grant.client, left, done_bytes: 0, began };
         self.of_servers.insert((server, grant.id), parts);
         let Some(began) = began else { return };
         for id in &begins {
@@ -263,7 +255,7 @@ impl StripedServers {
         now_us: u64,
         id: RequestId,
         is_done: bool,
-        took: Option<(GrantId, u64)>,
+        took: Option<(GrantId, Option<u64>)>,
     ) {
         let call = self.calls.remove(&id).expect("the call is under way");
         self.by_client.remove(&(call.client, id));
@@ -285,7 +277,7 @@ impl StripedServers {
         grant: (usize, GrantId),
         call: RequestId,
         bytes: u64,
-        took: Option<(GrantId, u64)>,
+        took: Option<(GrantId, Option<u64>)>,
     ) {
         let out = self.of_servers.get_mut(&grant).expect("the grant is outstanding");
         out.left.remove(&call);
@@ -293,15 +285,16 @@ impl StripedServers {
         if !out.left.is_empty() {
             return;
         }
-        let PartsGrant { client, all, done_bytes, began, .. } =
+        let PartsGrant { client, done_bytes, began, .. } =
             self.of_servers.remove(&grant).expect("it was found there");
         let server = &mut self.servers[grant.0];
-        if done_bytes == 0 && all == 1 {
-            // Nothing was done in it.
-            return server.cancelled(now_us, client, call);
+        match took.filter(|(of, _)| began == Some(*of)) {
+            Some((_, took_us)) if done_bytes > 0 => {
+                server.completed(now_us, client, grant.1, done_bytes, took_us);
+            }
+            // Nothing was done in it, or the client was busy with another server first.
+            _ => server.released(now_us, client, grant.1),
         }
-        let took_us = took.filter(|(of, _)| began == Some(*of)).map(|(_, took_us)| took_us);
-        server.completed(now_us, client, grant.1, done_bytes, took_us);
     }
 
     // ---- queries

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use eyas_client::files::{
-    Background, Creation, DfsClient, File, FolderPage, Listing, RenameOptions,
+    Background, Creation, DfsClient, File, FilesError, FolderPage, Listing, RenameOptions,
 };
 use eyas_client::types::dfs::{Attributes, FileKind, FileName};
 
@@ -118,7 +118,7 @@ pub struct OpenListing {
     /// `None` after the last page.
     next: Option<String>,
     /// The page that begins there, which is asked for while the caller reads the one before.
-    ahead: Option<Background<Result<FolderPage, CallError>>>,
+    ahead: Option<Background<Result<FolderPage, FilesError>>>,
     /// The name that the caller has a pointer to.
     last: CString,
 }
@@ -299,15 +299,23 @@ impl OpenListing {
     fn turn_page(&mut self) -> Result<(), CallError> {
         let (client, what) = (self.client.clone(), format!("listing {}", self.folder));
         let page = client.wait(&what, async {
-            let page = match &mut self.ahead {
+            // The work in the background must not keep the client, which ends its runtime.
+            let files = client.files().await?;
+            let ahead = match &mut self.ahead {
                 Some(ahead) => {
                     let page = ahead.done().await;
                     self.ahead = None;
-                    page?
+                    // What failed may have been asked for long ago.
+                    page.ok()
                 }
-                None => self.page(self.next.clone().unwrap_or_default()).await?,
+                None => None,
             };
-            self.ahead = page.next.clone().map(|from| Background::spawn(self.page(from)));
+            let page = match ahead {
+                Some(page) => page,
+                None => self.page(&files, self.next.clone().unwrap_or_default()).await?,
+            };
+            let next = page.next.clone();
+            self.ahead = next.map(|from| Background::spawn(self.page(&files, from)));
             Ok::<_, CallError>(page)
         })?;
         (self.rest, self.next) = (page.entries.into_iter(), page.next);
@@ -317,17 +325,16 @@ impl OpenListing {
     /// The page from this name on.
     fn page(
         &self,
+        files: &DfsClient,
         from: String,
-    ) -> impl Future<Output = Result<FolderPage, CallError>> + Send + use<> {
-        let (client, folder) = (self.client.clone(), self.folder.clone());
+    ) -> impl Future<Output = Result<FolderPage, FilesError>> + Send + use<> {
+        let (files, folder) = (files.clone(), self.folder.clone());
         let is_recursive = self.is_recursive;
         async move {
-            let files = client.files().await?;
-            let page = match is_recursive {
+            match is_recursive {
                 true => files.list_subtree(&folder, &from, PAGE).await,
                 false => files.list_folder(&folder, &from, PAGE).await,
-            };
-            Ok(page?)
+            }
         }
     }
 }

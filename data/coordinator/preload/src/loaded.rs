@@ -73,8 +73,8 @@ const UNKNOWN: u32 = 0;
 const BEING_LISTED: u32 = 1;
 const KNOWN: u32 = 2;
 
-/// Address of the first function of this name in the libraries after this one. `None`: it is not
-/// there, or the libraries are not known, and `dlsym` has to be asked.
+/// Address of the first function of this name in the libraries after this one. `None`: it was not
+/// found in those that are known, and `dlsym` has to be asked.
 pub(crate) fn find(name: &CStr, hash: u32) -> Option<*mut c_void> {
     if STATE.load(Ordering::Acquire) != KNOWN {
         list();
@@ -82,7 +82,25 @@ pub(crate) fn find(name: &CStr, hash: u32) -> Option<*mut c_void> {
     let known = STATE.load(Ordering::Acquire) == KNOWN;
     let count = if known { COUNT.load(Ordering::Relaxed) } else { 0 };
     // SAFETY: the tables are those of libraries that stay.
-    LIBRARIES[..count].iter().find_map(|library| unsafe { library.find(name, hash) })
+    let found =
+        LIBRARIES[..count].iter().find_map(|library| unsafe { library.find(name, hash) })?;
+    found.function()
+}
+
+/// What a library has under a name.
+enum NamedSymbol {
+    Function(*mut c_void),
+    /// Something that is found in another way, such as a function that a resolver chooses.
+    Other,
+}
+
+impl NamedSymbol {
+    fn function(self) -> Option<*mut c_void> {
+        match self {
+            NamedSymbol::Function(address) => Some(address),
+            NamedSymbol::Other => None,
+        }
+    }
 }
 
 /// Hash of a name in the tables.
@@ -99,7 +117,7 @@ pub(crate) const fn hash_of(name: &CStr) -> u32 {
 impl Library {
     /// # Safety
     /// The tables are those of a library that stays loaded.
-    unsafe fn find(&self, name: &CStr, hash: u32) -> Option<*mut c_void> {
+    unsafe fn find(&self, name: &CStr, hash: u32) -> Option<NamedSymbol> {
         let table = self.hash.load(Ordering::Relaxed).cast_const();
         let symbols = self.symbols.load(Ordering::Relaxed).cast_const();
         // SAFETY: the hash table has a head of four numbers, a filter, and a chain for each bucket,
@@ -119,9 +137,13 @@ impl Library {
             loop {
                 let found = *chains.add(place.checked_sub(first)? as usize);
                 let symbol = &*symbols.add(place as usize);
-                if found | 1 == hash | 1 && self.is_function(symbol, place, name) {
-                    let address = self.base.load(Ordering::Relaxed) + symbol.st_value as usize;
-                    return Some(ptr::with_exposed_provenance_mut(address));
+                if found | 1 == hash | 1 && self.is_defined(symbol, place, name) {
+                    if symbol.st_info & TYPE_BITS != STT_FUNC {
+                        return Some(NamedSymbol::Other);
+                    }
+                    let base = self.base.load(Ordering::Relaxed);
+                    let address = base.wrapping_add(symbol.st_value as usize);
+                    return Some(NamedSymbol::Function(ptr::with_exposed_provenance_mut(address)));
                 }
                 if found & 1 == 1 {
                     return None;
@@ -131,17 +153,15 @@ impl Library {
         }
     }
 
-    /// Whether a symbol is a function of this name that the library itself has, in the version for
-    /// new programs.
+    /// Whether a symbol has this name and is the library's own, in the version for new programs.
     ///
     /// # Safety
     /// The symbol is at this place in the library's table.
-    unsafe fn is_function(&self, symbol: &Symbol, place: u32, name: &CStr) -> bool {
+    unsafe fn is_defined(&self, symbol: &Symbol, place: u32, name: &CStr) -> bool {
         let versions = self.versions.load(Ordering::Relaxed);
         let names = self.names.load(Ordering::Relaxed).cast_const();
         symbol.st_value != 0
             && symbol.st_shndx != 0
-            && symbol.st_info & TYPE_BITS == STT_FUNC
             // SAFETY: there is a version for each symbol, and its name is a C string.
             && unsafe {
                 (versions.is_null() || *versions.add(place as usize) & HIDDEN == 0)
@@ -179,8 +199,8 @@ unsafe extern "C" fn look_at(
             let own = (list as extern "C" fn()) as usize;
             *is_later = parts.iter().any(|part| {
                 let start = base.wrapping_add(part.p_vaddr as usize);
-                part.p_type == libc::PT_LOAD
-                    && (start..start + part.p_memsz as usize).contains(&own)
+                let end = start.wrapping_add(part.p_memsz as usize);
+                part.p_type == libc::PT_LOAD && (start..end).contains(&own)
             });
             return 0;
         }
@@ -189,9 +209,11 @@ unsafe extern "C" fn look_at(
         };
         let Some(library) = LIBRARIES.get(count) else { return 1 };
         let entries = base.wrapping_add(dynamic.p_vaddr as usize);
-        if library.read(base, ptr::with_exposed_provenance(entries)) {
-            COUNT.store(count + 1, Ordering::Relaxed);
+        // Behind a library without these tables, the loader's own search has to decide.
+        if !library.read(base, ptr::with_exposed_provenance(entries)) {
+            return 1;
         }
+        COUNT.store(count + 1, Ordering::Relaxed);
     }
     0
 }
@@ -208,7 +230,7 @@ impl Library {
             while (*entry).tag != DT_NULL {
                 let value = (*entry).value;
                 // Some loaders leave offsets there.
-                let address = if value < base { base + value } else { value };
+                let address = if value < base { base.wrapping_add(value) } else { value };
                 match (*entry).tag {
                     DT_SYMTAB => symbols = address,
                     DT_STRTAB => names = address,

@@ -31,6 +31,8 @@ use crate::{page_cache, shared_files};
 pub(crate) const STEP: Duration = Duration::from_millis(100);
 /// Longest wait; then the call proceeds, whatever the agent says.
 const MAX_WAIT_MS: u64 = 60_000;
+/// Times that a call asks for bytes that are to come to the board; then it proceeds.
+const MAX_ASKED: u32 = 8;
 /// The kernel reads and writes at most this much in one call (read(2)).
 const MAX_CALL_BYTES: u64 = 0x7fff_f000;
 
@@ -241,6 +243,7 @@ impl WaitingCall<'_> {
         if matches!(self.kind, CallKind::DirectRead | CallKind::Write) {
             return self.wait_in_stream();
         }
+        let mut asked = 0;
         while self.keep_waiting() {
             let file = self.board_file();
             match file.map_or(BoardView::Nothing, |file| self.look(file)) {
@@ -258,9 +261,11 @@ impl WaitingCall<'_> {
                         eyas_board::wait(&file.progress, progress, STEP);
                     }
                 }
+                // The board has no room for all that is read at this time.
+                BoardView::Nothing if asked == MAX_ASKED => return HeldTurn::Unordered,
                 BoardView::Nothing => match self.ask(self.end - self.offset, false) {
                     Some(turn) => return turn,
-                    None => continue,
+                    None => asked += 1,
                 },
             }
         }

@@ -35,6 +35,10 @@ const KEPT_IDLE: Duration = Duration::from_millis(2);
 /// Longest time that a turn is kept.
 const KEPT_MOST: Duration = Duration::from_millis(200);
 
+/// The coordinator is asked this many times more for a window that another agent did not have: it
+/// names the reader, and then makes this agent the reader.
+const MAX_AGAIN: u32 = 2;
+
 /// A program that runs takes or frees a seat within this time.
 const LINGERING: Duration = Duration::from_secs(5);
 
@@ -70,9 +74,11 @@ pub(super) struct AgentCore {
     slots: Vec<Option<(&'static CachedFile, u64)>>,
     /// Number of parts that they have sent so far.
     parts: usize,
-    /// Windows that the coordinator was asked for again, by their beginnings: the agent that it had
-    /// named did not have them.
-    asked_again: BTreeSet<(FileKey, u64)>,
+    /// How often the coordinator was asked again for a window that begins there: the agents that it
+    /// had named did not have it.
+    asked_again: BTreeMap<(FileKey, u64), u32>,
+    /// Windows that are being taken from another agent, by their beginnings.
+    taking: BTreeSet<(FileKey, u64)>,
     /// Purpose of each request that waits for its turn.
     wanted: BTreeMap<RequestId, RequestPurpose>,
     /// Requests at seats, with their numbers once they have been asked for.
@@ -122,7 +128,8 @@ impl AgentCore {
             peers,
             slots: vec![None; PART_SLOTS],
             parts: 0,
-            asked_again: BTreeSet::new(),
+            asked_again: BTreeMap::new(),
+            taking: BTreeSet::new(),
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -395,7 +402,8 @@ impl AgentCore {
         };
         let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
         for (request, wanted) in off {
-            if let RequestPurpose::Window(key, _) = wanted {
+            if let RequestPurpose::Window(key, window) = wanted {
+                self.asked_again.remove(&(key, window.start));
                 self.files.called_off(key);
             }
             self.tracker.done(request, 0);
@@ -405,19 +413,15 @@ impl AgentCore {
     /// Carries out new decisions.
     fn carry_out(&mut self) {
         for (device, inode) in self.files.take_closed() {
-            self.asked_again.retain(|(key, _)| *key != (device, inode));
+            self.asked_again.retain(|(key, _), _| *key != (device, inode));
             self.tracker.closed(&StorageLocation::Device(device), StorageFileId(inode));
         }
         for (request, decision) in self.tracker.take_decisions() {
             match self.wanted.remove(&request) {
                 None => self.tracker.done(request, 0),
-                Some(RequestPurpose::Window(key, window)) => match decision {
-                    Decision::Proceed => self.fetch(request, key, window),
-                    // Programs read it themselves; many of them are reading now, and the agent must
-                    // not add to that.
-                    Decision::Unordered => self.give_up(request, key, window),
-                    Decision::Elsewhere(address) => self.take(key, window, address),
-                },
+                Some(RequestPurpose::Window(key, window)) => {
+                    self.carry_out_window(request, key, window, decision)
+                }
                 Some(RequestPurpose::Seat(index)) => {
                     if decision == Decision::Proceed {
                         self.set_successor(request, index);
@@ -433,6 +437,26 @@ impl AgentCore {
                     }
                 }
             }
+        }
+    }
+
+    /// Carries out the decision about a window.
+    fn carry_out_window(
+        &mut self,
+        request: RequestId,
+        key: FileKey,
+        window: Range<u64>,
+        decision: Decision,
+    ) {
+        if !matches!(decision, Decision::Elsewhere(_)) {
+            self.asked_again.remove(&(key, window.start));
+        }
+        match decision {
+            Decision::Proceed => self.fetch(request, key, window),
+            // Programs read it themselves; many of them are reading now, and the agent must not add
+            // to that.
+            Decision::Unordered => self.give_up(request, key, window),
+            Decision::Elsewhere(address) => self.take(key, window, address),
         }
     }
 
@@ -491,7 +515,7 @@ impl AgentCore {
 
     fn fetch(&mut self, request: RequestId, key: FileKey, window: Range<u64>) {
         let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
-        let Some((WindowReader { file, entry }, class, more)) = self.files.begin(key, window.start)
+        let Some((WindowReader { file, entry }, class, more)) = self.files.begin(key, &window)
         else {
             return self.give_up(request, key, window);
         };
@@ -536,6 +560,7 @@ impl AgentCore {
         else {
             return self.taken(key, window, Err(NoPart::Missing));
         };
+        self.taking.insert((key, window.start));
         let wanted = PartWanted { storage, file: StorageFileId(key.1), extent: extent(&window) };
         let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
         peers.take(from, wanted, file, move |part| {
@@ -548,14 +573,15 @@ impl AgentCore {
     /// Puts a part that has come from another agent on the board. If none has come, the agent reads
     /// it itself.
     fn taken(&mut self, key: FileKey, window: Range<u64>, part: Result<TakenPart, NoPart>) {
+        self.taking.remove(&(key, window.start));
         let Some((WindowReader { entry, .. }, class)) = self.files.open(key) else {
             return self.files.called_off(key);
         };
-        let was_asked_again = self.asked_again.remove(&(key, window.start));
+        let again = self.asked_again.remove(&(key, window.start)).unwrap_or(0);
         let part = match part {
             Ok(part) => part,
-            Err(NoPart::Missing) if !was_asked_again => {
-                self.asked_again.insert((key, window.start));
+            Err(NoPart::Missing) if again < MAX_AGAIN && self.shares(key) => {
+                self.asked_again.insert((key, window.start), again + 1);
                 return self.ask_shared(key, class, window);
             }
             Err(why) => {
@@ -587,7 +613,8 @@ impl AgentCore {
             let key = (device, wanted.file.0);
             let (WindowReader { file, entry }, _) = self.files.open(key)?;
             self.files.lend(key);
-            Some(OpenPart { board: self.board, file, entry, extent: wanted.extent })
+            let is_taken = self.taking.contains(&(key, wanted.extent.offset));
+            Some(OpenPart { board: self.board, file, entry, extent: wanted.extent, is_taken })
         })
     }
 

@@ -36,6 +36,9 @@ const STEP: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_millis(500);
 /// Longest wait for a part.
 const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Longest wait for a part that comes from a third agent. The other one then asks its reader, which
+/// waits for nobody but the storage.
+const MAX_TAKING: Duration = Duration::from_secs(2);
 /// Parts of a file are passed on only when it has not changed for this time. Its time of change
 /// would not tell about a further change in the same moment.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -108,6 +111,8 @@ pub(super) struct OpenPart {
     pub file: Arc<File>,
     pub entry: &'static CachedFile,
     pub extent: Extent,
+    /// Whether this agent is taking the part from another one.
+    pub is_taken: bool,
 }
 
 /// What another agent wants, and where the answer goes.
@@ -386,7 +391,12 @@ async fn answer(
             }
             let answer = match open.await {
                 Ok(Some(part)) => {
+                    let part = Arc::new(part);
                     let mut reading = std::pin::pin!(async {
+                        let coming = part.clone();
+                        // If it fails, the part is not there.
+                        let _ = spawn_blocking(move || wait_for(&coming)).await;
+                        // Those that wait do not keep others from what is there.
                         let _permit = permits.acquire().await.expect("it is never closed");
                         spawn_blocking(move || read(&part)).await
                     });
@@ -404,31 +414,37 @@ async fn answer(
     }
 }
 
-/// Waits until the agent has a part in memory, and reads it from there.
-fn read(part: &OpenPart) -> PartAnswer {
-    let OpenPart { board, file, entry, extent } = part;
-    let Some(before) =
-        PartFile::of(file, VersionOf::Kernel).filter(|_| extent.size_bytes <= PIECE_BYTES)
-    else {
-        return PartAnswer::Refused;
-    };
-    let (number, deadline) = (extent.offset / PIECE_BYTES, Instant::now() + MAX_WAIT);
+/// Waits until the agent has a part in memory, or no longer expects it.
+fn wait_for(part: &OpenPart) {
+    let OpenPart { file, entry, extent, is_taken, .. } = part;
+    let Some(version) = PartFile::of(file, VersionOf::Kernel) else { return };
+    let limit = if *is_taken { MAX_TAKING } else { MAX_WAIT };
+    let (number, deadline) = (extent.offset / PIECE_BYTES, Instant::now() + limit);
     loop {
         let progress = entry.progress.load(Ordering::Acquire);
-        let is_coming = entry.is_of(before.device, before.inode)
+        let is_coming = entry.is_of(version.device, version.inode)
             && entry.piece(number).is_some_and(|piece| piece.ready_end() < extent.end());
         if !is_coming || Instant::now() > deadline {
-            break;
+            return;
         }
         wait(&entry.progress, progress, STEP);
     }
-    if let Some(slot) = entry.slot(number).and_then(|slot| board.parts.get(slot)) {
+}
+
+/// A part that is in memory: on the board, if it was taken, or in the page cache.
+fn read(part: &OpenPart) -> PartAnswer {
+    let OpenPart { board, file, entry, extent, .. } = part;
+    let number = extent.offset / PIECE_BYTES;
+    if extent.size_bytes > PIECE_BYTES || extent.offset % PIECE_BYTES != 0 {
+        return PartAnswer::Refused;
+    }
+    if let Some(slot) = entry.slot(number).and_then(|slot| board.parts.get(slot))
+        && let Some(version) = PartFile::of(file, VersionOf::Kernel)
+    {
         let mut content = vec![0; extent.size_bytes as usize];
-        let version = PartFile::of(file, VersionOf::Kernel);
-        let taken = version.filter(|file| slot.copy(file, number, 0, &mut content).is_some());
-        return taken.map_or(PartAnswer::Closed, |version| {
-            PartAnswer::Part(GivenPart::of(&version, content))
-        });
+        if slot.copy(&version, number, 0, &mut content).is_some() {
+            return PartAnswer::Part(GivenPart::of(&version, content));
+        }
     }
     // It was given up, or has left memory. To read it here would cost the storage a seek.
     if eyas_board::is_cached(file.as_fd(), &(extent.offset..extent.end())) == Ok(false) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ const OPENING: Duration = Duration::from_millis(500);
 /// A file stays open for this time after another node has wanted a part of it, also if the programs
 /// of this node have closed it: they may be ahead of those of the other nodes.
 const LENDING: Duration = Duration::from_secs(1);
+/// It stays open for at most this time after they have.
+const MAX_LENDING: Duration = Duration::from_secs(10);
 
 /// After another node could not give a part of a file, parts come from the storage for this time.
 const SHARING_PAUSE: Duration = Duration::from_secs(3);
@@ -70,6 +73,8 @@ pub(super) struct ReadAheadFile {
     is_shared: bool,
     /// When another agent last wanted a part.
     lent: Option<Instant>,
+    /// When the programs of this node closed the file, unless they have it open again.
+    closed: Option<Instant>,
 }
 
 /// Whether parts of a file may come from other nodes.
@@ -137,7 +142,7 @@ impl ReadAheadFiles {
             file.sharing = Sharing::Impossible;
         }
         file.is_divided = can_share && file.may_share();
-        file.is_closing = false;
+        (file.is_closing, file.closed) = (false, None);
         if file.readers.insert(process) {
             file.readers.retain(|reader| *reader == process || is_alive(*reader));
             if file.readers.len() == 1 {
@@ -154,16 +159,16 @@ impl ReadAheadFiles {
             return ReadAdvice::Alone;
         };
         let (entry, index) = (&board.files[file.entry], file.entry);
-        let forgotten = forgotten(entry, &bytes, &windows);
-        if file.is_divided {
-            // They were not read ahead, or have left the board's memory.
-            let piece = |start| start..file_bytes.min(start + PIECE_BYTES);
-            windows.extend(forgotten.into_iter().map(|number| piece(number * PIECE_BYTES)));
-        } else {
-            // The board remembers fewer pieces than the agent.
-            let cached =
-                |number| FilePiece { number, pages: FilePiece::PAGES, is_announced: false };
-            forgotten.into_iter().for_each(|number| entry.set(cached(number)));
+        for number in forgotten(entry, &bytes, &windows) {
+            let start = number * PIECE_BYTES;
+            let piece = start..file_bytes.min(start + PIECE_BYTES);
+            if file.is_divided && !file.has_cached(&piece) {
+                // It was not read ahead, or has left the board's memory.
+                windows.push(piece);
+            } else {
+                // The board remembers fewer pieces than the agent.
+                entry.set(FilePiece { number, pages: FilePiece::PAGES, is_announced: false });
+            }
         }
         windows.iter().for_each(|window| announce(entry, window, file.is_divided));
         match &mut file.access {
@@ -221,22 +226,19 @@ impl ReadAheadFiles {
         Some((key, file.class, windows))
     }
 
-    /// The window at this offset is about to be read. Returns its reader, the class, and further
+    /// This window is about to be read. Returns its reader, the class, and further
     /// windows to be read; `None` if the file cannot be read any longer.
     pub fn begin(
         &mut self,
         key: FileKey,
-        start: u64,
+        window: &Range<u64>,
     ) -> Option<(WindowReader, u32, Vec<Range<u64>>)> {
         let file = self.files.get_mut(&key)?;
         let Access::Open(open) = &file.access else { return None };
         let entry = &self.board.files[file.entry];
         let reader = WindowReader { file: open.clone(), entry };
         file.reading += 1;
-        let windows = match file.ahead() {
-            1 => Vec::new(),
-            ahead => file.streams.begun(start, file.bytes, ahead),
-        };
+        let windows = file.streams.begun(window, file.bytes, file.ahead());
         windows.iter().for_each(|window| announce(entry, window, file.is_divided));
         file.under_way += windows.len();
         Some((reader, file.class, windows))
@@ -265,7 +267,9 @@ impl ReadAheadFiles {
     pub fn close(&mut self, key: FileKey) {
         match self.files.get_mut(&key) {
             Some(file) if file.is_unused() => self.forget(key),
-            Some(file) if file.is_lent() => file.is_closing = true,
+            Some(file) if file.is_lent() => {
+                (file.is_closing, file.closed) = (true, Some(Instant::now()));
+            }
             Some(file) => {
                 // No further windows are read after these.
                 file.forget_streams(self.board);
@@ -415,6 +419,7 @@ impl ReadAheadFiles {
                 is_divided: false,
                 is_shared: false,
                 lent: None,
+                closed: None,
             };
             self.files.insert(key, file);
         }
@@ -436,7 +441,14 @@ impl ReadAheadFile {
     }
 
     fn is_lent(&self) -> bool {
-        self.lent.is_some_and(|lent| lent.elapsed() < LENDING)
+        let is_over = self.closed.is_some_and(|closed| closed.elapsed() > MAX_LENDING);
+        !is_over && self.lent.is_some_and(|lent| lent.elapsed() < LENDING)
+    }
+
+    /// Whether the page cache has these bytes, as far as the kernel tells.
+    fn has_cached(&self, bytes: &Range<u64>) -> bool {
+        let Access::Open(file) = &self.access else { return false };
+        eyas_board::is_cached(file.as_fd(), bytes).unwrap_or(false)
     }
 
     fn may_share(&self) -> bool {

@@ -80,6 +80,9 @@ struct StreamUnits {
     read: BTreeSet<u64>,
     /// Units of windows that no program has entered.
     announced: BTreeSet<u64>,
+    /// Units that this node has read from the storage. Programs may read them in the page cache,
+    /// which nobody hears of.
+    here: BTreeSet<u64>,
     is_sparse: bool,
 }
 
@@ -153,14 +156,22 @@ impl Streams {
         self.top_up(stream, file_bytes, ahead)
     }
 
-    /// The window at this offset is about to be read. Returns the windows to be read so that
-    /// `ahead` of them lie ahead.
-    pub(super) fn begun(&mut self, offset: u64, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
-        let Some(place) =
-            self.streams.iter().position(|stream| (stream.start..stream.end).contains(&offset))
-        else {
+    /// This window is about to be read. Returns the windows to be read so that `ahead` of them lie
+    /// ahead; none if `ahead` is 1.
+    pub(super) fn begun(
+        &mut self,
+        window: &Range<u64>,
+        file_bytes: u64,
+        ahead: usize,
+    ) -> Vec<Range<u64>> {
+        let is_of = |stream: &Stream| (stream.start..stream.end).contains(&window.start);
+        let Some(place) = self.streams.iter().position(is_of) else { return Vec::new() };
+        if let Some(units) = &mut self.streams[place].units {
+            units.here.extend(units_of(window));
+        }
+        if ahead == 1 {
             return Vec::new();
-        };
+        }
         let stream = self.streams.remove(place).expect("it was found there");
         self.top_up(stream, file_bytes, ahead)
     }
@@ -217,6 +228,7 @@ impl Stream {
         if let (Some(units), Some(others)) = (&mut self.units, &other.units) {
             units.read.extend(&others.read);
             units.announced.extend(&others.announced);
+            units.here.extend(&others.here);
         }
     }
 
@@ -261,6 +273,7 @@ impl Stream {
             first,
             read: BTreeSet::new(),
             announced: BTreeSet::new(),
+            here: BTreeSet::new(),
             is_sparse: false,
         });
         units.record_read(bytes);
@@ -284,10 +297,12 @@ impl StreamUnits {
         let Some(judged) = furthest.checked_sub(LAG_UNITS + JUDGED_UNITS) else { return };
         self.read = self.read.split_off(&judged);
         self.announced = self.announced.split_off(&judged);
+        self.here = self.here.split_off(&judged);
         if judged < self.first {
             return;
         }
-        let read = self.read.range(..judged + JUDGED_UNITS).count();
+        let is_read = |unit: &u64| self.read.contains(unit) || self.here.contains(unit);
+        let read = (judged..judged + JUDGED_UNITS).filter(is_read).count();
         self.is_sparse = if self.is_sparse { read < DENSE_UNITS } else { read <= SPARSE_UNITS };
     }
 }
@@ -364,12 +379,12 @@ mod tests {
         let mut streams = Streams::default();
         let _ = streams.read(0..4 * KIB, FILE, false);
         let _ = streams.read(4 * KIB..8 * KIB, FILE, false);
-        assert_eq!(streams.begun(0, FILE, 1), [], "one is");
-        assert_eq!(streams.begun(0, FILE, 3), [MIB..3 * MIB, 3 * MIB..7 * MIB]);
+        assert_eq!(streams.begun(&(0..MIB), FILE, 1), [], "one is");
+        assert_eq!(streams.begun(&(0..MIB), FILE, 3), [MIB..3 * MIB, 3 * MIB..7 * MIB]);
         assert_eq!(streams.entered(MIB, FILE, 3), [7 * MIB..15 * MIB, 15 * MIB..23 * MIB]);
         assert_eq!(streams.entered(3 * MIB, FILE, 1), [], "fewer are enough now");
         assert!(streams.announced().eq([7 * MIB, 15 * MIB]));
-        assert_eq!(streams.begun(900 * MIB, FILE, 3), [], "it is of no stream");
+        assert_eq!(streams.begun(&(900 * MIB..901 * MIB), FILE, 3), [], "it is of no stream");
     }
 
     #[test]
@@ -483,10 +498,26 @@ mod tests {
         assert!(before.iter().any(|window| window.end - window.start == 8 * MIB), "{before:?}");
         let sparse = read_units(&mut streams, (56..200).filter(two_of_eight));
         assert_eq!(sparse, [], "no windows");
-        assert_eq!(streams.begun(194 * MIB, FILE, 3), [], "also not if several are read at a time");
+        assert_eq!(
+            streams.begun(&(194 * MIB..195 * MIB), FILE, 3),
+            [],
+            "also not if several are read at a time"
+        );
         let dense = read_units(&mut streams, 200..280);
         let again = 200 + JUDGED_UNITS + LAG_UNITS;
         assert!(dense[0].start.abs_diff(again * MIB) < 4 * MIB, "{dense:?}");
+    }
+
+    #[test]
+    fn what_this_node_has_read_may_be_in_use_unseen() {
+        let mut streams = Streams::default();
+        for unit in (0..200).filter(|unit| unit % 8 < 2) {
+            let windows = read_units(&mut streams, std::iter::once(unit));
+            windows.iter().for_each(|window| assert_eq!(streams.begun(window, FILE, 1), []));
+        }
+        let is_sparse = |stream: &Stream| stream.units.as_ref().is_some_and(|of| of.is_sparse);
+        assert!(!streams.streams.iter().any(is_sparse));
+        assert!(streams.streams.iter().any(|stream| stream.end > 200 * MIB));
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError>
     if args.always {
         command.env("EYAS_IO_ALWAYS", "1");
     }
-    if let Some(class) = &args.class {
+    // A batch system may set the variable without a value.
+    if let Some(class) = args.class.as_ref().filter(|class| !class.is_empty()) {
         command.env(CLASS, class).env("EYAS_IO_CLASS_NUMBER", class_id(class).0.to_string());
     }
     let coordinator = (!args.here && access.exists()).then_some(access);
