@@ -12,6 +12,9 @@ use rustix::fs::{Advice, fadvise};
 
 /// Bytes of one read call; progress is reported after each.
 const STEP_BYTES: u64 = 512 << 10;
+/// Bytes of the turn that the kernel is asked for in advance. FUSE drops advice while it has some
+/// ten requests under way.
+const AHEAD_BYTES: u64 = 1 << 20;
 /// The kernel heeds an advice for at most as many bytes as its own read-ahead has: by default, this
 /// many.
 const ADVICE_BYTES: u64 = 128 << 10;
@@ -48,12 +51,13 @@ pub(in crate::agent) fn fetch(
     let beginning = at..window.end.min(at + FIRST_BYTES);
     let was_there = eyas_board::is_cached(file.as_fd(), &beginning).unwrap_or(false);
     let began = Instant::now();
-    let mut is_all_asked_for = false;
+    let mut asked_for = at;
     while at < window.end {
         let is_first = is_timed && first.is_none();
-        if !is_first && !is_all_asked_for {
-            ask_for(file, at..turn_end);
-            is_all_asked_for = true;
+        if !is_first {
+            let ahead = turn_end.min(at + AHEAD_BYTES);
+            ask_for(file, asked_for.max(at)..ahead);
+            asked_for = ahead.max(asked_for);
         }
         let step = (window.end - at).min(if is_first { FIRST_BYTES } else { STEP_BYTES });
         match file.read_at(&mut room[..step as usize], at) {
